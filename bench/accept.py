@@ -16,7 +16,7 @@ from bench.figure import Better, Figure
 from bench.rig import ACCOUNT, bench_settings, inbound
 from bench.stopwatch import Stopwatch, percentile, run
 from hermes.control.gateway import Gateway
-from hermes.control.wiring import Parts
+from hermes.control.wiring import GatewayParts
 from hermes.domain.clock import SystemClock
 from hermes.state.store.codec import encode
 from hermes.state.store.migrations import FIRST
@@ -59,7 +59,9 @@ def measure(folder: Path, quick: bool) -> list[Figure]:
 
 async def _ours(folder: Path, messages: int) -> tuple[Stopwatch, list[float], int]:
     async with SqliteStore(folder / "accept.db") as store:
-        gateway = Gateway(Parts(store=store, runtimes={}, settings=bench_settings(), clock=SystemClock()))
+        gateway = Gateway(
+            GatewayParts(store=store, runtimes={}, settings=bench_settings(), clock=SystemClock())
+        )
 
         async def accept(n: int) -> None:
             await gateway.accept(ACCOUNT, [inbound(str(n % 500), f"m{n}")], str(n))

@@ -12,7 +12,7 @@ from bench.figure import Figure
 from bench.rig import LAST_WORDS, Rig, bench_settings, look_back
 from bench.stopwatch import Stopwatch, run
 from hermes.control.sessions.submission import Submission
-from hermes.domain.address import Address, Kind, Source
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.event import Snapshot, TextDelta
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.ports.store import ModelEnd, ModelPiece, ModelRequest
@@ -21,7 +21,7 @@ from hermes.domain.turn import TurnInput
 _WORD = "word "
 _CHAT_WORDS = 200
 _WORD_SECONDS = 0.01
-_SOURCE = Source(address=Address(platform="api", chat="bench"), kind=Kind.API, user="bench")
+_SOURCE = Source(address=Address(platform="api", chat="bench"), kind=SourceKind.API, user="bench")
 
 
 class Talker:

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from hermes.agent.run.loop import AgentLoop
-from hermes.control.turn.claim import Claim, Next
 from hermes.control.gateway import Gateway
-from hermes.control.wiring import Parts
 from hermes.control.runtime import Runtime
-from hermes.domain.address import Address, Kind, Source
+from hermes.control.turn.claim import Claim, NextStep
+from hermes.control.wiring import GatewayParts
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.clock import SystemClock
 from hermes.domain.event import Entry, TextDelta, ToolFinished, UserSaid
 from hermes.domain.ids import MAIN_AGENT, AgentId, CallId, DeliveryId
@@ -53,7 +53,10 @@ def inbound(chat: str, token: str) -> Inbound:
     return Inbound(
         delivery=DeliveryId(f"d-{token}"),
         source=Source(
-            address=Address(platform="fake", chat=chat), kind=Kind.PRIVATE, user=f"u{chat}", user_name="Ada"
+            address=Address(platform="fake", chat=chat),
+            kind=SourceKind.PRIVATE,
+            user=f"u{chat}",
+            user_name="Ada",
         ),
         at=_MOMENT,
         ref=f"r-{token}",
@@ -171,7 +174,7 @@ class CountingStore:
 def _name(unit: Callable[..., object], result: object) -> str:
     """The unit's name; a claim that found nothing and an attempt without a row write little or nothing."""
     name = unit_name(unit) or getattr(unit, "__qualname__", "other").rpartition(".")[2]
-    if name == "claim" and isinstance(result, Claim) and result.next is Next.NOTHING:
+    if name == "claim" and isinstance(result, Claim) and result.next is NextStep.NOTHING:
         return "look"
     if name == "attempt" and getattr(result, "row", None) is None:
         return "settle"
@@ -215,7 +218,7 @@ class Rig:
         profile = Profile(agent=MAIN_AGENT, home=self.folder, settings=self.settings)
         runtime = Runtime(profile=profile, agent=agent, store=store.scoped(MAIN_AGENT))
         self.gateway = Gateway(
-            Parts(
+            GatewayParts(
                 store=store,
                 runtimes={MAIN_AGENT: runtime},
                 settings=self.settings,

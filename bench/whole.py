@@ -13,10 +13,10 @@ from pathlib import Path
 import aiohttp
 
 from bench.model import Direct, surroundings
-from hermes.app.app import App, Given
+from hermes.app.app import App, AppOverrides
 from hermes.control.gateway import Gateway
 from hermes.control.sessions.submission import Submission
-from hermes.domain.address import Address, Kind, Source
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.event import Entry, Finished, Snapshot, TextDelta
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.tool import Tool
@@ -47,7 +47,7 @@ class Whole:
 
     async def ask(self, chat: str, text: str, out: asyncio.StreamWriter | None = None) -> int:
         """One turn, watched to its end; how many characters were heard. `out` is shown every word."""
-        source = Source(address=Address(platform="api", chat=chat), kind=Kind.API, user="bench")
+        source = Source(address=Address(platform="api", chat=chat), kind=SourceKind.API, user="bench")
         words = Submission(agent=MAIN_AGENT, source=source, input=TurnInput(text=text))
         turn = await self.gateway.submit(words)
         heard, ended = 0, None
@@ -67,7 +67,7 @@ class Whole:
 @asynccontextmanager
 async def whole(home: Path, url: str, tools: Sequence[Tool] | None = None) -> AsyncIterator[Whole]:
     prepare(home, url)
-    app = App(home, surroundings(home), Given(platforms={}, tools=tools))
+    app = App(home, surroundings(home), AppOverrides(platforms={}, tools=tools))
     ready = Ready()
     living = asyncio.create_task(app.live(ready))
     waiting = asyncio.create_task(ready.running.wait())

@@ -166,7 +166,7 @@ def _dispatch(name: str, rest: list[str], profile: str | None) -> int:
     import os
 
     from hermes import __version__
-    from hermes.admin.shell.command import Usage, perform
+    from hermes.admin.shell.command import UsageError, perform
     from hermes.admin.shell.output import this_console
     from hermes.state.home.homes import find_home
 
@@ -178,7 +178,7 @@ def _dispatch(name: str, rest: list[str], profile: str | None) -> int:
     home = find_home(environ, profile)
     try:
         return perform(name, rest, home, environ, this_console(environ), __version__)
-    except Usage as usage:
+    except UsageError as usage:
         return _fail(str(usage), code=WRONG_USE)
 
 

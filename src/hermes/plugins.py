@@ -16,13 +16,13 @@ from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
 
 if TYPE_CHECKING:
-    from hermes.domain.adapter import LogIn, Outfit
+    from hermes.domain.adapter import AdapterContext, LogIn
     from hermes.domain.ports.store import Platform, Provider
     from hermes.domain.settings.settings import ModelSettings
     from hermes.domain.tool import Tool
 
     MakeProvider = Callable[[ModelSettings], Provider]
-    MakePlatform = Callable[[Outfit], Platform]
+    MakePlatform = Callable[[AdapterContext], Platform]
 
 log = logging.getLogger("hermes.plugins")
 T = TypeVar("T")
@@ -36,7 +36,7 @@ COMMANDS = "hermes.commands"
 HOOKS = "hermes.hooks"
 
 GROUPS = {
-    PLATFORMS: "a `Manifest`; its adapter is called with an `Outfit` for a `Platform`",
+    PLATFORMS: "a `Manifest`; its adapter is called with an `AdapterContext` for a `Platform`",
     TOOLS: "a `Tool`, or several",
     PROVIDERS: "called with `ModelSettings` for a `Provider`; the entry's name is the provider's",
     BACKENDS: "where commands run; read from a later version on",
@@ -47,7 +47,7 @@ GROUPS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Extension:
     """One thing that a plugin offers."""
 
     name: str
@@ -71,7 +71,7 @@ def tools() -> tuple[Tool, ...]:
     offered: list[Tool] = []
     for entry in _load(TOOLS):
         values = entry.value if isinstance(entry.value, Iterable) else (entry.value,)
-        offered += [value for value in values if _is(Tool, Found(name=entry.name, value=value), TOOLS)]
+        offered += [value for value in values if _is(Tool, Extension(name=entry.name, value=value), TOOLS)]
     return tuple(offered)
 
 
@@ -117,7 +117,7 @@ def _named(manifest: Manifest, told: str) -> Any:
         ) from error
 
 
-def _load(group: str) -> Iterator[Found]:
+def _load(group: str) -> Iterator[Extension]:
     from importlib.metadata import entry_points
 
     for entry in sorted(entry_points(group=group), key=lambda entry: entry.name):
@@ -126,10 +126,10 @@ def _load(group: str) -> Iterator[Found]:
         except Exception as error:  # foreign code may raise anything while it is imported
             _tell(group, entry.name, f"{type(error).__name__}: {error}")
             continue
-        yield Found(name=entry.name, value=value)
+        yield Extension(name=entry.name, value=value)
 
 
-def _is(kind: type[T], entry: Found, group: str) -> bool:
+def _is(kind: type[T], entry: Extension, group: str) -> bool:
     if isinstance(entry.value, kind):
         return True
     _tell(group, entry.name, f"it is not a {kind.__name__}")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.jobs.editing import JobWish
-from hermes.domain.address import Address, Kind, Source
+from hermes.control.jobs.editing import JobSpec
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.directory import Channel
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.job import RunState
@@ -120,13 +120,15 @@ async def test_what_a_job_said_can_be_answered_to(tmp_path: Path, all_jobs: bool
 
 async def test_a_job_that_tells_the_topic_of_its_chat_by_name_can_be_answered_to(tmp_path: Path) -> None:
     topic = Address(platform="fake", chat="1", thread="5")
-    named = Channel(address=topic, name="News", kind=Kind.PRIVATE)
+    named = Channel(address=topic, name="News", kind=SourceKind.PRIVATE)
     async with journey(tmp_path, wrap=False) as chat:
         chat.world.write("hello", thread="5")
         await chat.until_seen("done: hello")
         await chat.database.write(lambda tx: tx.directory.note(named))
-        wish = JobWish(schedule="10m", prompt="read the meter", deliver="fake:1:News", attach_to_session=True)
-        await chat.gateway.jobs(MAIN_AGENT).create(wish, Source(address=topic, kind=Kind.PRIVATE, user="u1"))
+        wish = JobSpec(schedule="10m", prompt="read the meter", deliver="fake:1:News", attach_to_session=True)
+        await chat.gateway.jobs(MAIN_AGENT).create(
+            wish, Source(address=topic, kind=SourceKind.PRIVATE, user="u1")
+        )
         await pass_time(chat, clock(chat), HOUR)
         await chat.until_seen("done: read the meter")
         chat.world.write("and now?", thread="5")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.jobs.editing import JobWish
-from hermes.domain.address import Address, Kind, Source
+from hermes.control.jobs.editing import JobSpec
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.event import UserSaid
 from hermes.domain.ids import AgentId
 from hermes.domain.settings.settings import Route, RouteMatch
@@ -75,8 +75,8 @@ async def test_jobs_of_each_agent_are_its_own_and_all_are_ticked(tmp_path: Path)
     clock = FakeClock()
     async with with_jobs(tmp_path, clock, settings=SETTINGS, agents=("main", "coder")) as chat:
         for agent in (MAIN, CODER):
-            source = Source(address=Address(platform="fake", chat=agent), kind=Kind.PRIVATE, user="u1")
-            wish = JobWish(schedule="30m", prompt=f"for {agent}")
+            source = Source(address=Address(platform="fake", chat=agent), kind=SourceKind.PRIVATE, user="u1")
+            wish = JobSpec(schedule="30m", prompt=f"for {agent}")
             await chat.gateway.jobs(agent).create(wish, source)
         await pass_time(chat, clock, HOUR)
         assert [job.prompt for job in await chat.gateway.jobs(CODER).all()] == ["for coder"]

@@ -14,7 +14,7 @@ import apsw
 import pytest
 
 from hermes.control.commands.registry import COMMANDS
-from hermes.domain.address import Address, Kind, Source
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.errors import Unreachable
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.job import JobState
@@ -395,7 +395,7 @@ async def test_w38_no_word_gets_around_the_check_of_resume(tmp_path: Path, words
         chat.world.write(f"/resume {words}", chat="b", user="eve", kind="group")
         await chat.until(lambda: bool(chat.world.seen("b")))
         assert not any("Back in" in text for text in chat.world.seen("b"))
-        ann = Source(address=Address(platform="fake", chat="a"), kind=Kind.GROUP, user="ann")
+        ann = Source(address=Address(platform="fake", chat="a"), kind=SourceKind.GROUP, user="ann")
         bound = await chat.database.read(lambda tx: [tx.bindings.of(one.id) for one in tx.sessions.find("")])
         places = [source.user for one in bound for _, source in one if source.address == ann.address]
         assert places == ["ann"]

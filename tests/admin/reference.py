@@ -15,14 +15,14 @@ from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import ApiKey, PlatformSettings
 from hermes.domain.settings.settings import HostedAgent, QuickCommand, ResetSettings, RouteMatch, Settings
 from hermes.state.settings.names import LATER, PLATFORMS, platform_variables
-from hermes.state.settings.narrowing import NARROWING, OF_ONE, SECURITY_KNOWN, VARIABLES, Narrowing
+from hermes.state.settings.narrowing import NARROWING, OF_ONE, SECURITY_KNOWN, VARIABLES, UnsupportedLimit
 from hermes.state.settings.places import ALSO_UNDER_GATEWAY
-from hermes.state.settings.values import Knob, expected, knobs, sections
+from hermes.state.settings.values import SettingSpec, expected, knobs, sections
 
 _HEAD = "| Key | Holds | Default | Variable | Meaning |\n|---|---|---|---|---|\n"
 _INTRODUCTION = """# Settings
 
-This page is made from `src/hermes/domain/settings/settings.py` by `tests/admin/reference.py`; change it there.
+This page is made from `src/hermes/domain/settings/settings.py` by `tests/admin/reference.py`.
 
 `config.yaml` holds the settings, `.env` the secrets. The environment beats `.env`, and `.env` beats
 `config.yaml`; only `enabled: false` of a platform in `config.yaml` beats every variable.
@@ -75,7 +75,7 @@ def _table(section: type, prefix: str) -> str:
     return _HEAD + "".join(_row(knob, prefix) for knob in knobs(section).values())
 
 
-def _row(knob: Knob, prefix: str) -> str:
+def _row(knob: SettingSpec, prefix: str) -> str:
     env = ", ".join(f"`{name}`" for name in knob.about.env)
     kind = "a secret" if knob.kind is Secret else expected(knob)
     cells = (f"`{prefix}{knob.name}`", kind, _default(knob.default), env, knob.about.doc)
@@ -138,7 +138,7 @@ def _stopping() -> str:
     )
 
 
-def _limit(name: str, narrowing: Narrowing) -> str:
+def _limit(name: str, narrowing: UnsupportedLimit) -> str:
     accepted = ", ".join(f"`{value}`" for value in sorted(narrowing.harmless) if value)
     return f"| {name} | {narrowing.why} | {accepted} |\n"
 

@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hermes.admin.shell.command import Usage, perform
-from hermes.admin.shell.output import Console
+from hermes.admin.shell.command import UsageError, perform
+from hermes.admin.shell.output import CliConsole
 from hermes.domain.errors import UserError
 
 
 def ask(home: Path, *args: str, **environ: str) -> tuple[int, str, str]:
     out, err = io.StringIO(), io.StringIO()
     try:
-        code = perform("config", args, home, environ, Console(out=out, err=err))
+        code = perform("config", args, home, environ, CliConsole(out=out, err=err))
     except UserError as error:
         return 1, out.getvalue(), f"{error}\n"
-    except Usage as usage:
+    except UsageError as usage:
         return 2, out.getvalue(), str(usage)
     return code, out.getvalue(), err.getvalue()
 

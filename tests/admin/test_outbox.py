@@ -10,7 +10,7 @@ import pytest
 
 from hermes.admin.commands import outbox
 from hermes.admin.shell.command import perform
-from hermes.admin.shell.output import Console
+from hermes.admin.shell.output import CliConsole
 from hermes.domain.address import Address
 from hermes.domain.message import Attachment, Body, MediaKind
 from hermes.domain.rows import OutboxRow
@@ -38,5 +38,5 @@ def test_files_without_words_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path
     )
     monkeypatch.setattr(outbox, "open_home", lambda *asked: Place(row))
     out = io.StringIO()
-    assert perform("outbox", ["list"], tmp_path, {}, Console(out=out, err=out)) == 0
+    assert perform("outbox", ["list"], tmp_path, {}, CliConsole(out=out, err=out)) == 0
     assert "📎 plan.pdf, 📎 big.bin" in out.getvalue()

@@ -8,13 +8,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from hermes.admin.shell.output import Console, ago, cells
+from hermes.admin.shell.output import CliConsole, ago, cells
 from hermes.domain.errors import UserError
 
 
-def console(**more: object) -> tuple[Console, io.StringIO]:
+def console(**more: object) -> tuple[CliConsole, io.StringIO]:
     out = io.StringIO()
-    return Console(out=out, err=io.StringIO(), **more), out  # type: ignore[arg-type]
+    return CliConsole(out=out, err=io.StringIO(), **more), out  # type: ignore[arg-type]
 
 
 def test_a_table_fits_and_keeps_its_first_column() -> None:

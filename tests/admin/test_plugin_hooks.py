@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hermes import plugins
-from hermes.app.plugin_hooks import PluginRunner, plugin_hook
+from hermes.app.plugin_hooks import PluginHookRunner, plugin_hook
 from hermes.domain.errors import Unreachable
 from hermes.domain.hooks import Hook
 
@@ -21,7 +21,7 @@ async def test_functions_and_coroutines_are_called() -> None:
     async def later(event: str, context: dict[str, object]) -> str:
         return f"{event} {context['n']}"
 
-    runner = PluginRunner({"now": lambda event, context: context["n"], "later": later})
+    runner = PluginHookRunner({"now": lambda event, context: context["n"], "later": later})
     assert (await runner.call(hook("now"), "agent:end", {"n": 1})).answer == 1
     assert (await runner.call(hook("later"), "agent:end", {"n": 2})).answer == "agent:end 2"
 
@@ -31,7 +31,7 @@ async def test_what_it_raises_is_said_without_its_words() -> None:
         raise SystemExit("people said this")
 
     with pytest.raises(Unreachable) as told:
-        await PluginRunner({"x": broken}).call(hook("x"), "agent:end", {})
+        await PluginHookRunner({"x": broken}).call(hook("x"), "agent:end", {})
     assert str(told.value) == "SystemExit"
 
 
@@ -43,7 +43,7 @@ async def test_one_that_hangs_is_not_called_again_until_it_comes_back() -> None:
         calls.append(event)
         held.wait(60)
 
-    runner = PluginRunner({"x": slow})
+    runner = PluginHookRunner({"x": slow})
     with pytest.raises(Unreachable, match="no answer within"):
         await runner.call(hook("x", 0.2), "agent:end", {})
     with pytest.raises(Unreachable, match="has not come back"):

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from hermes import plugins
-from hermes.app.accounts import Declared
-from hermes.app.app import Given
+from hermes.app.accounts import DeclaredAccount
+from hermes.app.app import AppOverrides
 from hermes.domain.errors import UserError
 from hermes.state.settings.loader import load_settings
 
@@ -96,13 +96,13 @@ def test_a_platform_is_used_when_its_credentials_are_there(
     home.mkdir()
     (home / "config.yaml").write_text(config)
     loaded = load_settings(home, environ, platforms=["alpha"])
-    declared = Declared(manifest=alpha, loaded=loaded)
+    declared = DeclaredAccount(manifest=alpha, loaded=loaded)
     assert declared.enabled is enabled
     assert (declared.missing == []) is ("123456" in config + str(environ))
 
 
 def test_nothing_is_given_by_default() -> None:
-    assert Given().provider is None and Given().platforms is None
+    assert AppOverrides().provider is None and AppOverrides().platforms is None
 
 
 def test_every_group_is_told_of() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hermes.admin.process.starts import STARTS_FILE, Starts
+from hermes.admin.process.starts import STARTS_FILE, StartGuard
 
 
 class Machine:
@@ -18,7 +18,7 @@ class Machine:
     def start(self) -> float:
         """One more start; how long it had to wait."""
         before = self.now
-        starts = Starts(self.home, lambda: self.now)
+        starts = StartGuard(self.home, lambda: self.now)
         starts.wait(self.said.append, self._sleep)
         starts.begin()
         return self.now - before
@@ -38,7 +38,7 @@ def test_an_end_in_order_and_a_long_life_forgive(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     for _ in range(7):
         machine.start()
-    Starts(tmp_path).forget()
+    StartGuard(tmp_path).forget()
     assert [machine.start() for _ in range(5)] == [0, 0, 0, 0, 0]
 
 
@@ -66,5 +66,5 @@ def test_a_start_that_is_withdrawn_does_not_count(tmp_path: Path) -> None:
         machine.start()
     for _ in range(5):
         assert machine.start() == 0
-        Starts(tmp_path, lambda: machine.now).withdraw()
+        StartGuard(tmp_path, lambda: machine.now).withdraw()
     assert [machine.start(), machine.start()] == [0, 5]

@@ -16,7 +16,7 @@ from hermes.admin.commands import status
 from hermes.admin.commands.status import live_pairs
 from hermes.admin.process.run import GATEWAY, STATE_FILE, hold_home, tell_problems
 from hermes.admin.shell.command import perform
-from hermes.admin.shell.output import Console
+from hermes.admin.shell.output import CliConsole
 from hermes.state.settings.loader import load_settings
 
 KEY = "sk-test-0123456789abcdef"
@@ -24,7 +24,7 @@ KEY = "sk-test-0123456789abcdef"
 
 def told(home: Path, *, as_json: bool = False, **environ: str) -> str:
     out = io.StringIO()
-    console = Console(out=out, err=io.StringIO())
+    console = CliConsole(out=out, err=io.StringIO())
     words = ["--json"] if as_json else []
     assert perform("status", words, home, {"HERMES_NO_PROBE": "1", **environ}, console) == 0
     return out.getvalue()
@@ -98,7 +98,7 @@ def test_a_start_that_cannot_write_its_state_is_not_called_stopped(
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
     with hold_home(tmp_path, GATEWAY):
         out = io.StringIO()
-        console = Console(out=out, err=io.StringIO())
+        console = CliConsole(out=out, err=io.StringIO())
         code = perform("status", [], tmp_path, {"HERMES_NO_PROBE": "1"}, console)
     text = out.getvalue()
     assert "starting (" in text and "stopped" not in text and "connected" not in text
@@ -110,7 +110,7 @@ def _expect(home: Path, trouble: str, **state: str) -> None:
         (home / STATE_FILE).write_text(json.dumps({"gateway_state": "starting", **state}))
         for words in ([], ["--json"]):
             out = io.StringIO()
-            console = Console(out=out, err=io.StringIO())
+            console = CliConsole(out=out, err=io.StringIO())
             code = perform("status", words, home, {"HERMES_NO_PROBE": "1"}, console)
             assert code == (1 if trouble else 0)
             assert trouble in out.getvalue()

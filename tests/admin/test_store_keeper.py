@@ -12,17 +12,17 @@ import apsw
 import pytest
 
 from hermes.app import store
-from hermes.app.store import StoreKeeper
+from hermes.app.store import StoreLifecycle
 from hermes.control.workers import Supervisor
 from hermes.domain.clock import Clock
 from hermes.domain.errors import Unreachable
 from hermes.domain.ids import SessionId
 from hermes.entry.host import HostState
 from hermes.state.store.care.backup import backups_of
-from hermes.state.store.care.repair import Opened, open_checked
+from hermes.state.store.care.repair import OpenedStore, open_checked
 from hermes.state.store.care.upkeep import Upkeep
 from hermes.state.store.connection import StoreOptions
-from hermes.state.store.db import NoRoom
+from hermes.state.store.db import DiskFull
 from hermes.state.store.writer import SqliteStore
 from hermes.testing.clock import FakeClock
 from hermes.testing.powercut import SmallDisk
@@ -40,8 +40,8 @@ class _Watch:
         raise AssertionError("there are none yet")
 
 
-def _keeper(path: Path, watch: _Watch) -> StoreKeeper:
-    return StoreKeeper(
+def _keeper(path: Path, watch: _Watch) -> StoreLifecycle:
+    return StoreLifecycle(
         path=path,
         clock=FakeClock(),
         options=StoreOptions(reserve_bytes=0),
@@ -58,9 +58,9 @@ def full(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether the disk is full, as long as this says so."""
     state = [True]
 
-    async def opening(path: Path, clock: Clock, options: StoreOptions) -> Opened:
+    async def opening(path: Path, clock: Clock, options: StoreOptions) -> OpenedStore:
         if state[0]:
-            raise NoRoom("gateway.db cannot be written: the disk is full.", hint="Free some space.")
+            raise DiskFull("gateway.db cannot be written: the disk is full.", hint="Free some space.")
         return await open_checked(path, clock, options)
 
     monkeypatch.setattr(store, "open_checked", opening)
@@ -140,6 +140,6 @@ async def test_a_stop_closes_the_store_whatever_the_backup_raises(
 
 async def test_the_engine_s_word_for_a_full_disk_is_understood(tmp_path: Path) -> None:
     disk = SmallDisk(0)
-    with pytest.raises(NoRoom, match="the disk is full"):
+    with pytest.raises(DiskFull, match="the disk is full"):
         await open_checked(tmp_path / "gateway.db", FakeClock(), StoreOptions(vfs=disk.name, reserve_bytes=0))
     disk.unregister()

@@ -9,7 +9,7 @@ import pytest
 from hermes.app.tools import check_toolsets, limited_tools
 from hermes.domain.errors import SettingsError
 from hermes.domain.tool import Tool, ToolContext, ToolResult
-from hermes.state.settings.loader import Loaded, load_settings
+from hermes.state.settings.loader import LoadedSettings, load_settings
 
 
 async def _run(context: ToolContext, arguments: object) -> ToolResult:
@@ -24,7 +24,7 @@ MINE = tool("measure", "lab")
 READ = tool("read_file", "file")
 
 
-def loaded(home: Path, text: str) -> Loaded:
+def loaded(home: Path, text: str) -> LoadedSettings:
     home.mkdir(mode=0o700, exist_ok=True)
     (home / "config.yaml").write_text(text)
     return load_settings(home, {})

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.admin.process.watchdog import STACKS_FILE, Notify, Watchdog
+from hermes.admin.process.watchdog import STACKS_FILE, SystemdNotifier, Watchdog
 from hermes.domain.settings.settings import AgentSettings, GatewaySettings, Settings
 
 
@@ -33,7 +33,7 @@ class Ward:
             gateway=GatewaySettings(stuck_seconds=stuck_seconds),
             agent=AgentSettings(restart_drain_timeout=10.0),
         )
-        self.dog = Watchdog(home, settings, Notify({}), self.ended.append, self.time)
+        self.dog = Watchdog(home, settings, SystemdNotifier({}), self.ended.append, self.time)
 
     async def beat(self) -> None:
         task = asyncio.create_task(self.dog.beat())
@@ -110,7 +110,7 @@ def test_the_manager_hears(tmp_path: Path, name: str) -> None:
     address = name.format(folder=tmp_path, pid=id(tmp_path))
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind("\0" + address[1:] if address.startswith("@") else address)
-        notify = Notify({"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "30000000"})
+        notify = SystemdNotifier({"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "30000000"})
         (tmp_path / "logs").mkdir()
         dog = Watchdog(tmp_path, replace(Settings()), notify)
         assert notify.watched == 30.0
@@ -122,7 +122,7 @@ def test_the_manager_hears(tmp_path: Path, name: str) -> None:
 
 
 def test_a_manager_that_is_not_there_stops_nothing(tmp_path: Path) -> None:
-    Notify({"NOTIFY_SOCKET": str(tmp_path / "none")}).tell("READY=1")
-    Notify({}).tell("READY=1")
-    assert Notify({"WATCHDOG_USEC": "1000000", "WATCHDOG_PID": "1"}).watched == 0.0
-    assert Notify({"WATCHDOG_USEC": "soon"}).watched == 0.0
+    SystemdNotifier({"NOTIFY_SOCKET": str(tmp_path / "none")}).tell("READY=1")
+    SystemdNotifier({}).tell("READY=1")
+    assert SystemdNotifier({"WATCHDOG_USEC": "1000000", "WATCHDOG_PID": "1"}).watched == 0.0
+    assert SystemdNotifier({"WATCHDOG_USEC": "soon"}).watched == 0.0

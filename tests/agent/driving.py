@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from hermes.agent.run.loop import AgentLoop, LoopLimits
-from hermes.agent.run.speech import Patience
-from hermes.control.turn.claim import cut_off, number
+from hermes.agent.run.speech import RetryBackoff
+from hermes.control.turn.claim import cut_off, number_records
 from hermes.control.turn.run_tasks import RunScope
-from hermes.domain.address import Address, Kind, Source
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.clock import SystemClock
 from hermes.domain.event import Asked, Entry, Live, Record, Stopped, UserSaid
 from hermes.domain.ids import AgentId, SessionId, TurnId
@@ -22,10 +22,10 @@ from hermes.domain.transcript import view_turn
 from hermes.domain.turn import NO_GUIDANCE, Cause, Guidance, Turn, TurnInput
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)
-EAGER = Patience(first=0.01, longest=0.02)
+EAGER = RetryBackoff(first=0.01, longest=0.02)
 SESSION = Session(id=SessionId("s"), agent=AgentId("main"), created_at=AT, updated_at=AT, owner="me")
 
-ME = Source(address=Address(platform="fake", chat="1"), kind=Kind.PRIVATE, user="me")
+ME = Source(address=Address(platform="fake", chat="1"), kind=SourceKind.PRIVATE, user="me")
 
 
 def quick(**changes: int) -> LoopLimits:
@@ -56,7 +56,7 @@ class Driver:
         )
 
     def add(self, *records: Record) -> None:
-        self.entries += number(self.entries, self.turn().id, records, AT)
+        self.entries += number_records(self.entries, self.turn().id, records, AT)
 
     async def say(self, text: str) -> list[Record]:
         self.turns += 1

@@ -9,7 +9,7 @@ import pytest
 
 from hermes.domain.event import Answered, Asked, ToolFinished, ToolStarted, Verdict
 from hermes.domain.ids import SessionId
-from hermes.domain.tool import Ask, Effect, Tool, ToolContext, ToolResult
+from hermes.domain.tool import ApprovalPrompt, Effect, Tool, ToolContext, ToolResult
 from hermes.testing.model import ScriptedModel, call, say
 from tests.agent.driving import Driver, loop_of
 
@@ -26,14 +26,14 @@ class Shell:
         self.done.append(self.folder)
         return ToolResult(text=f"done in {self.folder}")
 
-    def ask(self, session: SessionId, arguments: Mapping[str, object]) -> Ask | None:
+    def ask(self, session: SessionId, arguments: Mapping[str, object]) -> ApprovalPrompt | None:
         async def more(session: SessionId) -> str:
             self.looked += 1
             return f"in all its length, for {session}"
 
         if self.folder == "/free":
             return None
-        return Ask(text=f"Do it in {self.folder}", digest=f"do:{self.folder}", more=more)
+        return ApprovalPrompt(text=f"Do it in {self.folder}", digest=f"do:{self.folder}", more=more)
 
     @property
     def tool(self) -> Tool:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.agent.context.fold import CONTINUE, Message, Role, messages, with_ending
+from hermes.agent.context.fold import CONTINUE, ModelMessage, Role, messages, with_ending
 from hermes.agent.models.formats.chat_completions.request import encode_messages, encode_request
 from hermes.agent.run.progress import is_empty
 from hermes.domain.event import (
@@ -35,7 +35,7 @@ from hermes.domain.message import Attachment, MediaKind
 from hermes.domain.ports.store import ModelRequest
 from hermes.domain.tool import Effect, ToolCall
 from hermes.domain.transcript import visible
-from hermes.domain.turn import Earlier, Speaker
+from hermes.domain.turn import EarlierMessage, Speaker
 from hermes.stream.fold.turn_fold import answer_text
 from tests.agent.driving import AT
 from tests.effort import effort
@@ -94,7 +94,7 @@ RECORDS: st.SearchStrategy[Record] = st.one_of(
 TRANSCRIPTS = st.lists(RECORDS, max_size=14)
 HISTORIES = st.lists(
     st.builds(
-        Earlier,
+        EarlierMessage,
         by=st.sampled_from(Speaker),
         text=TEXTS,
         calls=st.lists(CALLS, max_size=2).map(tuple),
@@ -162,7 +162,7 @@ def check_valid(sent: list[dict]) -> None:
     HISTORIES,
 )
 def test_any_transcript_is_valid_on_the_wire(
-    records: list[Record], said: str, note: str, shared: bool, history: tuple[Earlier, ...]
+    records: list[Record], said: str, note: str, shared: bool, history: tuple[EarlierMessage, ...]
 ) -> None:
     request = request_of(number(records), said=said, note=note, shared=shared)
     check_valid(wire(replace(request, history=history, images=IMAGES)))
@@ -175,7 +175,7 @@ def test_any_transcript_is_valid_on_the_wire(
     st.lists(HISTORIES, min_size=14, max_size=14),
 )
 def test_the_kept_encoding_is_the_fresh_one(
-    records: list[Record], asked: list[bool], shared: bool, histories: list[tuple[Earlier, ...]]
+    records: list[Record], asked: list[bool], shared: bool, histories: list[tuple[EarlierMessage, ...]]
 ) -> None:
     memory: dict[str, object] = {}
     entries = number(records)
@@ -214,7 +214,7 @@ def test_a_warm_session_costs_no_more_for_what_a_client_tells_each_time() -> Non
     first = request_of(entries, memory=memory)
     fresh = effort(lambda: encode_messages(first))
     for turn in range(5):
-        history = (Earlier(by=Speaker.USER, text=f"words of turn {turn}"),)
+        history = (EarlierMessage(by=Speaker.USER, text=f"words of turn {turn}"),)
         request = request_of(entries, memory=memory, history=history)
         sent: list[bytes] = []
         assert effort(lambda: sent.append(encode_messages(request))) < fresh / 20  # noqa: B023
@@ -237,12 +237,12 @@ def test_pictures_are_not_kept_with_a_warm_session() -> None:
 
 def test_history_stands_before_the_transcript_and_its_last_words_join_the_first() -> None:
     history = (
-        Earlier(by=Speaker.AGENT, text="Hello."),
-        Earlier(by=Speaker.TOOL, call=CallId("nobody's"), text="lost"),
-        Earlier(by=Speaker.USER, text="Look it up."),
-        Earlier(by=Speaker.AGENT, calls=(ToolCall(id=CallId("c1"), name="look"),)),
-        Earlier(by=Speaker.TOOL, call=CallId("c1"), text="found"),
-        Earlier(by=Speaker.USER, text="Thanks."),
+        EarlierMessage(by=Speaker.AGENT, text="Hello."),
+        EarlierMessage(by=Speaker.TOOL, call=CallId("nobody's"), text="lost"),
+        EarlierMessage(by=Speaker.USER, text="Look it up."),
+        EarlierMessage(by=Speaker.AGENT, calls=(ToolCall(id=CallId("c1"), name="look"),)),
+        EarlierMessage(by=Speaker.TOOL, call=CallId("c1"), text="found"),
+        EarlierMessage(by=Speaker.USER, text="Thanks."),
     )
     sent = wire(request_of(number([UserSaid(text="And now?")]), history=history))
     assert [(one["role"], one["content"]) for one in sent] == [
@@ -326,6 +326,6 @@ def test_replies_that_follow_each_other_are_one_without_empty_paragraphs() -> No
 
 
 def test_a_continuation_hangs_on_the_open_reply() -> None:
-    tail = [Message(role=Role.ASSISTANT, text="One ")]
+    tail = [ModelMessage(role=Role.ASSISTANT, text="One ")]
     ending = with_ending(tail, said="two", note=CONTINUE)
     assert [(one.role, one.text) for one in ending] == [(Role.ASSISTANT, "One two"), (Role.USER, CONTINUE)]

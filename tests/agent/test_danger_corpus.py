@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from hermes.agent.danger import Place, judge_command
+from hermes.agent.danger import CommandScope, judge_command
 
-PLACE = Place(
+PLACE = CommandScope(
     cwd="/home/ann/shop",
     workspace="/home/ann/shop",
     home="/home/ann",

@@ -7,15 +7,15 @@ from collections.abc import Callable
 
 import pytest
 
-from hermes.agent.danger import Place, code, judge, judge_command, remote
+from hermes.agent.danger import CommandScope, code, judge, judge_command, remote
 from hermes.agent.danger.shell.reader import _LONGEST
-from hermes.domain.homes import Homes
+from hermes.domain.homes import FolderRules
 from tests.effort import effort, grows_evenly
 
-HOMES = Homes(
+HOMES = FolderRules(
     closed=("/home/ann/.hermes", "/home/ann/bots/bee"), readable=("/home/ann/.hermes/cache/output",)
 )
-PLACE = Place(cwd="/home/ann/shop", workspace="/home/ann/shop", home="/home/ann", homes=HOMES)
+PLACE = CommandScope(cwd="/home/ann/shop", workspace="/home/ann/shop", home="/home/ann", homes=HOMES)
 
 FORMS: dict[str, Callable[[int], str]] = {
     "words": lambda n: "cat " + "a/b.txt " * n,

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from hermes.agent.danger import Place, judge_command, judge_input
-from hermes.domain.homes import Homes
+from hermes.agent.danger import CommandScope, judge_command, judge_input
+from hermes.domain.homes import FolderRules
 
 HOME = "/home/ann/.hermes"
 BEE = "/home/ann/bots/bee"
-PLACE = Place(
+PLACE = CommandScope(
     cwd=f"{HOME}/workspace",
     workspace=f"{HOME}/workspace",
     home="/home/ann",
-    homes=Homes(closed=(HOME, BEE), writable=(f"{HOME}/workspace",)),
+    homes=FolderRules(closed=(HOME, BEE), writable=(f"{HOME}/workspace",)),
 )
 DELETE = "rm -rf ~/docs"
 

@@ -6,18 +6,25 @@ from dataclasses import replace
 
 import pytest
 
-from hermes.agent.danger import Place, is_free_workspace, judge_command, judge_input, read_fault, write_fault
-from hermes.domain.homes import Homes
+from hermes.agent.danger import (
+    CommandScope,
+    is_free_workspace,
+    judge_command,
+    judge_input,
+    read_fault,
+    write_fault,
+)
+from hermes.domain.homes import FolderRules
 
-HOMES = Homes(
+HOMES = FolderRules(
     closed=("/home/ann/.hermes", "/home/ann/bots/bee", "/tmp/x/home", "/run/user/7/hermes-ab.sock"),
     readable=("/home/ann/.hermes/cache/output", "/home/ann/.hermes/SOUL.md"),
     writable=("/home/ann/.hermes/workspace",),
 )
-PLACE = Place(cwd="/home/ann/shop", workspace="/home/ann/shop", home="/home/ann", homes=HOMES)
+PLACE = CommandScope(cwd="/home/ann/shop", workspace="/home/ann/shop", home="/home/ann", homes=HOMES)
 
 
-def rules(command: str, place: Place = PLACE) -> set[str]:
+def rules(command: str, place: CommandScope = PLACE) -> set[str]:
     return {finding.rule for finding in judge_command(command, place).findings}
 
 
@@ -179,7 +186,7 @@ def test_a_write_that_may_lead_into_a_home() -> None:
 
 
 def test_a_short_name_of_a_home_may_stand_in_code() -> None:
-    place = replace(PLACE, homes=Homes(closed=("/home/ann/bee",)))
+    place = replace(PLACE, homes=FolderRules(closed=("/home/ann/bee",)))
     assert rules("python3 -c 'bee = 1; print(bee)'", place) == set()
     assert rules("python3 -c 'print(open(\"/home/ann/bee/x\").read())'", place) == {"read.home"}
 

@@ -3,9 +3,9 @@ What is missed, or asked for in vain, is named."""
 
 from __future__ import annotations
 
-from hermes.agent.danger import Place, judge_command
+from hermes.agent.danger import CommandScope, judge_command
 
-PLACE = Place(
+PLACE = CommandScope(
     cwd="/home/ann/shop",
     workspace="/home/ann/shop",
     home="/home/ann",

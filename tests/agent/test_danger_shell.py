@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.agent.danger import RULES, Place, digest, judge_command
+from hermes.agent.danger import RULES, CommandScope, digest, judge_command
 from hermes.agent.danger.judge import hidden_characters
 from hermes.agent.danger.shell.reader import read_shell
-from hermes.agent.danger.shell.syntax import Unreadable
+from hermes.agent.danger.shell.syntax import UnreadableCommand
 
-PLACE = Place(
+PLACE = CommandScope(
     cwd="/home/ann/shop", workspace="/home/ann/shop", home="/home/ann", agent_home="/home/ann/.hermes"
 )
 
 
-def rules(command: str, place: Place = PLACE) -> set[str]:
+def rules(command: str, place: CommandScope = PLACE) -> set[str]:
     return {finding.rule for finding in judge_command(command, place).findings}
 
 
@@ -154,7 +154,7 @@ def test_what_is_read_into_a_variable(command: str, broken: set[str]) -> None:
 
 
 def test_the_folder_counts() -> None:
-    elsewhere = Place(cwd="/srv/www", workspace="/home/ann/shop", home="/home/ann")
+    elsewhere = CommandScope(cwd="/srv/www", workspace="/home/ann/shop", home="/home/ann")
     assert rules("rm -rf build") == set()
     assert rules("rm -rf build", elsewhere) == {"delete.outside"}
 
@@ -180,7 +180,7 @@ def test_characters_that_hide() -> None:
     "text", ["echo 'a", 'echo "a', "echo $(a", "a | | b", "if x", "for", "case x in", "((", "`a", ")"]
 )
 def test_what_cannot_be_read(text: str) -> None:
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableCommand):
         read_shell(text)
 
 

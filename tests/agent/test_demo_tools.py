@@ -14,16 +14,16 @@ import pytest
 from hermes.agent.models.demo.provider import DemoProvider
 from hermes.agent.models.demo.rules import FOOTER
 from hermes.app import Toolsets
-from hermes.app.app import App, Given
+from hermes.app.app import App, AppOverrides
 from hermes.control.sessions.submission import Submission
-from hermes.domain.address import Address, Kind, Source
-from hermes.domain.event import Asked, Entry, Record, Seen, TextDelta, ToolFinished, Verdict
+from hermes.domain.address import Address, Source, SourceKind
+from hermes.domain.event import Asked, Entry, FeedItem, Record, TextDelta, ToolFinished, Verdict
 from hermes.domain.ids import MAIN_AGENT, AgentId, TurnId
 from hermes.domain.turn import Answer, TurnInput
 from hermes.entry.host import HostState
 from hermes.stream.fold.turn_fold import answer_text
 
-ME = Source(address=Address(platform="terminal", chat="here"), kind=Kind.PRIVATE, user="me")
+ME = Source(address=Address(platform="terminal", chat="here"), kind=SourceKind.PRIVATE, user="me")
 
 
 class Ready:
@@ -39,7 +39,7 @@ class Ready:
 
 
 @contextlib.asynccontextmanager
-async def living(home: Path, given: Given) -> AsyncIterator[App]:
+async def living(home: Path, given: AppOverrides) -> AsyncIterator[App]:
     app, watch = App(home, {"PATH": os.environ["PATH"], "HOME": str(home.parent)}, given), Ready()
     task = asyncio.create_task(app.live(watch))
     waiting = asyncio.create_task(watch.running.wait())
@@ -93,8 +93,8 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "home"
 
 
-def given(home: Path, **more: Any) -> Given:
-    return Given(provider=DemoProvider(delay=0), platforms={}, workspace=home.parent / "work", **more)
+def given(home: Path, **more: Any) -> AppOverrides:
+    return AppOverrides(provider=DemoProvider(delay=0), platforms={}, workspace=home.parent / "work", **more)
 
 
 async def test_the_first_minute(home: Path) -> None:
@@ -112,7 +112,7 @@ async def test_the_first_minute(home: Path) -> None:
 
 
 def chat(platform: str, name: str, user: str) -> Source:
-    return Source(address=Address(platform=platform, chat=name), kind=Kind.PRIVATE, user=user)
+    return Source(address=Address(platform=platform, chat=name), kind=SourceKind.PRIVATE, user=user)
 
 
 async def test_a_second_conversation_finds_what_the_first_one_said(home: Path) -> None:
@@ -168,12 +168,12 @@ async def test_toolsets_can_be_switched_off(home: Path) -> None:
 
 
 async def test_a_turn_that_was_cut_off_goes_on_to_the_same_words(home: Path) -> None:
-    slow = Given(provider=DemoProvider(delay=0.01), platforms={}, workspace=home.parent / "work")
+    slow = AppOverrides(provider=DemoProvider(delay=0.01), platforms={}, workspace=home.parent / "work")
     async with living(home, slow) as app:
         turn = await app.gateway.submit(
             Submission(agent=MAIN_AGENT, source=ME, input=TurnInput(text="count to 400"))
         )
-        heard: list[Seen] = []
+        heard: list[FeedItem] = []
         async for seen in app.gateway.watch(MAIN_AGENT, turn.id):
             heard.append(seen)
             if sum(isinstance(one, TextDelta) for one in heard) > 5:

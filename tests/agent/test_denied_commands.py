@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from hermes.agent.danger import Place, judge_command
+from hermes.agent.danger import CommandScope, judge_command
 
-PLACE = Place(cwd="/w", workspace="/w", home="/home/me", deny=("git push*", "curl *", "*secret*", "kubectl"))
+PLACE = CommandScope(
+    cwd="/w", workspace="/w", home="/home/me", deny=("git push*", "curl *", "*secret*", "kubectl")
+)
 
 
 @pytest.mark.parametrize(
@@ -41,4 +43,4 @@ def test_what_is_not_denied_is_judged_as_ever(command: str) -> None:
 
 
 def test_a_list_that_cannot_be_read_denies_everything() -> None:
-    assert judge_command("ls", Place(cwd="/w", workspace="/w", home="/h", deny=("*",))).never
+    assert judge_command("ls", CommandScope(cwd="/w", workspace="/w", home="/h", deny=("*",))).never

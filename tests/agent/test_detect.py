@@ -8,10 +8,10 @@ import pytest
 
 from hermes.agent.models import choose as detect
 from hermes.agent.models.choose import (
-    Choice,
-    Facts,
     LocalServer,
-    Way,
+    ModelAccess,
+    ModelChoice,
+    ModelSources,
     choose,
     find_servers,
     is_local,
@@ -42,32 +42,33 @@ def settings(key: str = "", **more: str) -> ModelSettings:
     return ModelSettings(api_key=Secret(key), **more)  # type: ignore[arg-type]
 
 
+HTTP = ModelAccess.HTTP
 TABLE = [
     # settings, servers, plugins → way, provider, model, host
-    (settings(), (), (), Way.DEMO, "demo", "demo", ""),
-    (settings(), (OLLAMA,), (), Way.HTTP, "ollama", "qwen3", "127.0.0.1"),
-    (settings(default="qwen3"), (OLLAMA,), (), Way.HTTP, "ollama", "qwen3", "127.0.0.1"),
-    (settings(default="gpt-x"), (OLLAMA,), (), Way.NONE, "", "gpt-x", ""),
-    (settings(default="gpt-x"), (), (), Way.NONE, "", "gpt-x", ""),
-    (settings(default="demo"), (OLLAMA,), (), Way.DEMO, "demo", "demo", ""),
-    (settings(provider="demo"), (OLLAMA,), (), Way.DEMO, "demo", "demo", ""),
-    (settings(KEY), (OLLAMA,), (), Way.HTTP, "openai", "gpt-4.1-mini", "api.openai.com"),
-    (settings(KEY, default="o9"), (), (), Way.HTTP, "openai", "o9", "api.openai.com"),
-    (settings("sk-or-v1-xyz"), (), (), Way.HTTP, "openrouter", "openrouter/auto", "openrouter.ai"),
-    (settings(KEY, provider="openrouter"), (), (), Way.HTTP, "openrouter", "openrouter/auto", "router.ai"),
-    (settings(provider="openrouter"), (OLLAMA,), (), Way.NONE, "openrouter", "", ""),
-    (settings(provider="openai"), (), (), Way.NONE, "openai", "", ""),
-    (settings(provider="OpenAI", base_url="http://x/v1"), (), (), Way.HTTP, "openai", "gpt-4.1-mini", "x"),
-    (settings(base_url="http://x/v1", default="m"), (OLLAMA,), (), Way.HTTP, "custom", "m", "x"),
-    (settings(KEY, base_url="http://x/v1"), (), (), Way.HTTP, "custom", "default", "x"),
-    (settings(provider="custom"), (), (), Way.NONE, "custom", "", ""),
-    (settings(provider="ollama", default="q"), (), (), Way.HTTP, "ollama", "q", "127.0.0.1"),
-    (settings(provider="groq"), (), (), Way.NONE, "groq", "", ""),
-    (settings(KEY, provider="groq", base_url="https://g/v1"), (), (), Way.HTTP, "groq", "default", "g"),
-    (settings(provider="mine"), (OLLAMA,), ("mine",), Way.PLUGIN, "mine", "", ""),
-    (settings(), (OLLAMA,), ("mine",), Way.PLUGIN, "mine", "", ""),
-    (settings(), (OLLAMA,), ("mine", "other"), Way.HTTP, "ollama", "qwen3", "127.0.0.1"),
-    (settings(KEY), (), ("mine",), Way.HTTP, "openai", "gpt-4.1-mini", "api.openai.com"),
+    (settings(), (), (), ModelAccess.DEMO, "demo", "demo", ""),
+    (settings(), (OLLAMA,), (), HTTP, "ollama", "qwen3", "127.0.0.1"),
+    (settings(default="qwen3"), (OLLAMA,), (), HTTP, "ollama", "qwen3", "127.0.0.1"),
+    (settings(default="gpt-x"), (OLLAMA,), (), ModelAccess.NONE, "", "gpt-x", ""),
+    (settings(default="gpt-x"), (), (), ModelAccess.NONE, "", "gpt-x", ""),
+    (settings(default="demo"), (OLLAMA,), (), ModelAccess.DEMO, "demo", "demo", ""),
+    (settings(provider="demo"), (OLLAMA,), (), ModelAccess.DEMO, "demo", "demo", ""),
+    (settings(KEY), (OLLAMA,), (), HTTP, "openai", "gpt-4.1-mini", "api.openai.com"),
+    (settings(KEY, default="o9"), (), (), HTTP, "openai", "o9", "api.openai.com"),
+    (settings("sk-or-v1-xyz"), (), (), HTTP, "openrouter", "openrouter/auto", "openrouter.ai"),
+    (settings(KEY, provider="openrouter"), (), (), HTTP, "openrouter", "openrouter/auto", "router.ai"),
+    (settings(provider="openrouter"), (OLLAMA,), (), ModelAccess.NONE, "openrouter", "", ""),
+    (settings(provider="openai"), (), (), ModelAccess.NONE, "openai", "", ""),
+    (settings(provider="OpenAI", base_url="http://x/v1"), (), (), HTTP, "openai", "gpt-4.1-mini", "x"),
+    (settings(base_url="http://x/v1", default="m"), (OLLAMA,), (), HTTP, "custom", "m", "x"),
+    (settings(KEY, base_url="http://x/v1"), (), (), HTTP, "custom", "default", "x"),
+    (settings(provider="custom"), (), (), ModelAccess.NONE, "custom", "", ""),
+    (settings(provider="ollama", default="q"), (), (), HTTP, "ollama", "q", "127.0.0.1"),
+    (settings(provider="groq"), (), (), ModelAccess.NONE, "groq", "", ""),
+    (settings(KEY, provider="groq", base_url="https://g/v1"), (), (), HTTP, "groq", "default", "g"),
+    (settings(provider="mine"), (OLLAMA,), ("mine",), ModelAccess.PLUGIN, "mine", "", ""),
+    (settings(), (OLLAMA,), ("mine",), ModelAccess.PLUGIN, "mine", "", ""),
+    (settings(), (OLLAMA,), ("mine", "other"), HTTP, "ollama", "qwen3", "127.0.0.1"),
+    (settings(KEY), (), ("mine",), HTTP, "openai", "gpt-4.1-mini", "api.openai.com"),
 ]  # fmt: skip
 
 
@@ -76,25 +77,25 @@ def test_the_table(
     said: ModelSettings,
     servers: tuple[LocalServer, ...],
     plugins: tuple[str, ...],
-    way: Way,
+    way: ModelAccess,
     provider: str,
     model: str,
     host: str,
 ) -> None:
-    choice = choose(said, Facts(servers=servers, plugins=plugins))
+    choice = choose(said, ModelSources(servers=servers, plugins=plugins))
     assert (choice.way, choice.provider, choice.model) == (way, provider, model)
     assert host in choice.base_url and bool(host) is bool(choice.base_url)
     assert choice.why and "\n" not in choice.line and choice.line
     assert KEY not in choice.line + choice.hint + repr(choice) and "sk-or-v1-xyz" not in repr(choice)
     if servers and choice.base_url == servers[0].base_url and not said.base_url and said.provider == "auto":
         assert not choice.key
-    if way is Way.NONE:
+    if way is ModelAccess.NONE:
         assert choice.hint
 
 
 def test_a_stored_key_never_goes_to_a_server_that_was_found() -> None:
     odd = settings("", default="qwen3")
-    assert not choose(odd, Facts(servers=(OLLAMA,))).key
+    assert not choose(odd, ModelSources(servers=(OLLAMA,))).key
 
 
 @pytest.mark.parametrize(
@@ -121,7 +122,7 @@ def test_what_runs_here_may_take_its_time() -> None:
 def test_addresses_are_shown_without_credentials() -> None:
     assert shown_url("https://me:pass@x.example:8443/v1?key=1") == "https://x.example:8443/v1"
     assert "cannot be read" in shown_url("http://[::1/v1")
-    line = Choice(way=Way.HTTP, model="m", title="t", base_url="https://me:pass@x/v1", why="w").line
+    line = ModelChoice(way=HTTP, model="m", title="t", base_url="https://me:pass@x/v1", why="w").line
     assert "pass" not in line
 
 
@@ -215,7 +216,7 @@ async def test_a_model_is_chosen_from_what_runs_here(monkeypatch: pytest.MonkeyP
         await models.close()
         seen = len(server.requests)
         unasked = await Models(probe=False).choose(settings())
-        assert unasked.way is Way.DEMO and "nobody looked" in unasked.why
+        assert unasked.way is ModelAccess.DEMO and "nobody looked" in unasked.why
         assert (await Models().choose(settings(KEY))).provider == "openai"
         assert len(server.requests) == seen
 
@@ -246,18 +247,18 @@ def _request() -> ModelRequest:
 
 
 def test_a_server_of_this_machine_may_come_up_later() -> None:
-    before = choose(settings(), Facts(servers=(OLLAMA,)))
-    now = stand_in(choose(settings(), Facts()), settings(), before)
-    assert (now.way, now.model, now.base_url) == (Way.HTTP, "qwen3", OLLAMA.base_url)
+    before = choose(settings(), ModelSources(servers=(OLLAMA,)))
+    now = stand_in(choose(settings(), ModelSources()), settings(), before)
+    assert (now.way, now.model, now.base_url) == (HTTP, "qwen3", OLLAMA.base_url)
     assert "no model server runs here" in now.why
 
 
 def test_only_the_demo_model_that_nobody_asked_for_is_replaced() -> None:
-    before = choose(settings(KEY), Facts())
+    before = choose(settings(KEY), ModelSources())
     for wish in (settings(default="demo"), settings(provider="demo"), settings(KEY), settings(default="x")):
-        choice = choose(wish, Facts())
+        choice = choose(wish, ModelSources())
         assert stand_in(choice, wish, before) is choice
-    lost = stand_in(choose(settings(), Facts()), settings(), before)
-    assert lost.way is Way.NONE and "gpt-4.1-mini by OpenAI answered here before" in lost.why
+    lost = stand_in(choose(settings(), ModelSources()), settings(), before)
+    assert lost.way is ModelAccess.NONE and "gpt-4.1-mini by OpenAI answered here before" in lost.why
     assert KEY not in str(lost) and "model demo" in lost.hint
-    assert stand_in(choose(settings(), Facts()), settings(), None).way is Way.DEMO
+    assert stand_in(choose(settings(), ModelSources()), settings(), None).way is ModelAccess.DEMO

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from hermes.agent.models.client import Deadlines, Post
-from hermes.agent.models.formats.chat_completions.provider import Caps, Endpoint, OpenAIProvider
+from hermes.agent.models.client import Deadlines, ModelHttpRequest
+from hermes.agent.models.formats.chat_completions.provider import ModelEndpoint, OpenAIProvider, ReplyLimits
 from hermes.domain.event import Failed, Finished, ModelSaid, Retrying, TextDelta, ToolFinished, ToolStarted
 from hermes.domain.ports.store import ModelRequest
 from hermes.domain.settings.declaring import Secret
@@ -37,12 +37,14 @@ class Limited(OpenAIProvider):
 
     limits: Callable[[], Deadlines]
 
-    def _post(self, request: ModelRequest) -> Post:
+    def _post(self, request: ModelRequest) -> ModelHttpRequest:
         return replace(super()._post(request), deadlines=self.limits())
 
 
 async def turn(server: FakeModelServer, limits: Callable[[], Deadlines] = lambda: PATIENT) -> Driver:
-    provider = Limited(Endpoint(base_url=server.base_url, key=Secret(KEY), caps=Caps(text=4_000_000)))
+    provider = Limited(
+        ModelEndpoint(base_url=server.base_url, key=Secret(KEY), caps=ReplyLimits(text=4_000_000))
+    )
     provider.limits = limits
     driver = Driver(loop_of(provider, *TOOLS, limits=quick(retries=2)))
     try:

@@ -18,7 +18,7 @@ from hermes.domain.event import (
 )
 from hermes.domain.ids import CallId
 from hermes.domain.tool import ToolCall
-from hermes.domain.turn import ClientTool, Earlier, Guidance, Speaker
+from hermes.domain.turn import ClientTool, EarlierMessage, Guidance, Speaker
 from hermes.testing.model import Say, ScriptedModel, say
 from tests.agent.driving import SESSION, Driver, loop_of, quick, tool
 
@@ -43,7 +43,7 @@ def driver(script: list[Say], guidance: Guidance) -> tuple[Driver, ScriptedModel
 
 
 async def test_a_clients_words_count_for_its_turn_alone() -> None:
-    history = (Earlier(by=Speaker.USER, text="hi"), Earlier(by=Speaker.AGENT, text="hello"))
+    history = (EarlierMessage(by=Speaker.USER, text="hi"), EarlierMessage(by=Speaker.AGENT, text="hello"))
     guidance = Guidance(instructions="Answer in rhymes.", history=history, model="their-model")
     chat, model = driver([calls("read_file"), say("one"), say("two")], guidance)
     chat.session = replace(SESSION, system_prompt="You are kept.", model="our-model")

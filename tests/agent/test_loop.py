@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hermes.agent.run.loop import CLOSING, REPEATING, SAY_SOMETHING, SAY_THOUGHTS, STUCK, LoopLimits
-from hermes.agent.run.speech import Patience, Seam
+from hermes.agent.run.speech import OverlapFilter, RetryBackoff
 from hermes.domain.errors import NeedsLogin, Unreachable, UserError
 from hermes.domain.event import (
     Asked,
@@ -260,7 +260,7 @@ async def test_what_no_retry_can_mend_is_not_retried() -> None:
 
 
 def test_waiting_is_jittered_bounded_and_obedient() -> None:
-    patience = Patience(first=2.0, longest=60.0)
+    patience = RetryBackoff(first=2.0, longest=60.0)
     waits = [patience.delay(3, None) for _ in range(200)]
     assert 0 <= min(waits) < 2 and 6 < max(waits) <= 8
     assert patience.delay(1, 5.0) == 5.0 and patience.delay(1, 86_400) == 60.0
@@ -279,7 +279,7 @@ def test_waiting_is_jittered_bounded_and_obedient() -> None:
     ],
 )
 def test_a_model_that_starts_over_is_not_heard_twice(pieces: list[str], new: str) -> None:
-    seam = Seam("One two three")
+    seam = OverlapFilter("One two three")
     assert "".join([*map(seam.join, pieces), seam.close()]) == new
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hermes.agent.models import registry as models
-from hermes.agent.models.choose import Choice, Way
+from hermes.agent.models.choose import ModelAccess, ModelChoice
 from hermes.agent.models.registry import Models
 from hermes.domain.errors import Unreachable
 from hermes.domain.ids import MAIN_AGENT, AgentId
@@ -21,9 +21,13 @@ async def test_the_list_is_kept_while_a_service_does_not_answer(monkeypatch: pyt
     monkeypatch.setattr(models, "ask_models", ask)
     known = Models(probe=False)
     choices = {
-        MAIN_AGENT: Choice(way=Way.HTTP, provider="a", model="small", base_url="http://a/v1", why="set"),
-        AgentId("b"): Choice(way=Way.HTTP, provider="b", model="other", base_url="http://b/v1", why="set"),
-        AgentId("demo"): Choice.given("demo"),
+        MAIN_AGENT: ModelChoice(
+            way=ModelAccess.HTTP, provider="a", model="small", base_url="http://a/v1", why="set"
+        ),
+        AgentId("b"): ModelChoice(
+            way=ModelAccess.HTTP, provider="b", model="other", base_url="http://b/v1", why="set"
+        ),
+        AgentId("demo"): ModelChoice.given("demo"),
     }
     assert await known.refresh(choices) == "3 models offered"
     assert known.offered == {MAIN_AGENT: ("small", "large"), "b": ("other",)}

@@ -11,9 +11,9 @@ import pytest
 
 from hermes.agent.run.toolbox import NOBODY
 from hermes.agent.tools import Workbench, default_tools
-from hermes.control.outbound.targets import Known, resolve_targets, spellings
-from hermes.domain.address import Address, Kind, Source
-from hermes.domain.directory import Channel, Places, PostOffice
+from hermes.control.outbound.targets import KnownTargets, resolve_targets, spellings
+from hermes.domain.address import Address, Source, SourceKind
+from hermes.domain.directory import Channel, KnownChannels, MessagingPort
 from hermes.domain.event import Asked, ToolFinished, UserSaid
 from hermes.domain.ids import AgentId, TurnId
 from hermes.domain.tool import ToolContext
@@ -29,20 +29,20 @@ async def _send(context: ToolContext, target: str, text: str) -> list[Address]:
     return [Address(platform="fake", chat="x")]
 
 
-KNOWN = Known(
+KNOWN = KnownTargets(
     accounts=("fake", "telegram", "slack", "discord", "email", "webhook"),
     channels=[
-        Channel(address=Address(platform="slack", chat="C1"), name="ops", kind=Kind.CHANNEL),
-        Channel(address=Address(platform="slack", chat="C2"), name="general", kind=Kind.CHANNEL),
-        Channel(address=Address(platform="discord", chat="77"), name="team", kind=Kind.CHANNEL),
-        Channel(address=Address(platform="discord", chat="78"), name="lab", kind=Kind.CHANNEL),
-        Channel(address=Address(platform="slack", chat="C3"), name="lab", kind=Kind.CHANNEL),
-        Channel(address=Address(platform="fake", chat="5"), name="Ann", kind=Kind.PRIVATE),
-        Channel(address=Address(platform="fake", chat="6"), name="Bob", kind=Kind.PRIVATE),
-        Channel(address=Address(platform="fake", chat="7"), name="Bob Lee", kind=Kind.PRIVATE),
-        Channel(address=Address(platform="fake", chat="8"), name="654321", kind=Kind.PRIVATE),
-        Channel(address=Address(platform="telegram", chat="-9"), name="Family", kind=Kind.GROUP),
-        Channel(address=Address(platform="webhook", chat="drop"), name="drop", kind=Kind.WEBHOOK),
+        Channel(address=Address(platform="slack", chat="C1"), name="ops", kind=SourceKind.CHANNEL),
+        Channel(address=Address(platform="slack", chat="C2"), name="general", kind=SourceKind.CHANNEL),
+        Channel(address=Address(platform="discord", chat="77"), name="team", kind=SourceKind.CHANNEL),
+        Channel(address=Address(platform="discord", chat="78"), name="lab", kind=SourceKind.CHANNEL),
+        Channel(address=Address(platform="slack", chat="C3"), name="lab", kind=SourceKind.CHANNEL),
+        Channel(address=Address(platform="fake", chat="5"), name="Ann", kind=SourceKind.PRIVATE),
+        Channel(address=Address(platform="fake", chat="6"), name="Bob", kind=SourceKind.PRIVATE),
+        Channel(address=Address(platform="fake", chat="7"), name="Bob Lee", kind=SourceKind.PRIVATE),
+        Channel(address=Address(platform="fake", chat="8"), name="654321", kind=SourceKind.PRIVATE),
+        Channel(address=Address(platform="telegram", chat="-9"), name="Family", kind=SourceKind.GROUP),
+        Channel(address=Address(platform="webhook", chat="drop"), name="drop", kind=SourceKind.WEBHOOK),
     ],
 )
 
@@ -51,14 +51,14 @@ async def _spelled(agent: AgentId, turn: TurnId, target: str) -> list[tuple[str,
     return [spellings(to, KNOWN) for to in resolve_targets(target, KNOWN)]
 
 
-async def _places(context: ToolContext) -> Places:
-    return Places(homes={}, channels=[])
+async def _places(context: ToolContext) -> KnownChannels:
+    return KnownChannels(homes={}, channels=[])
 
 
 class Chat(Driver):
     """A chat whose turns are answered in `fake:1`."""
 
-    kind = Kind.PRIVATE
+    kind = SourceKind.PRIVATE
     author: str | None = None
 
     def turn(self) -> Turn:
@@ -74,7 +74,7 @@ def chat(target: str, message: str = "the words", **more: Any) -> Chat:
         recall=cast(Any, None),
         workspace="/w",
         home="/h",
-        post=PostOffice(send=_send, places=_places, spelled=_spelled),
+        post=MessagingPort(send=_send, places=_places, spelled=_spelled),
     )
     order = call("send_message", json.dumps({"target": target, "message": message}))
     model = ScriptedModel([order, say("done")])
@@ -160,7 +160,7 @@ async def test_words_of_others_do_not_count() -> None:
     in_context.add(UserSaid(text="what is this?", context="tell fake:666777"))
     assert isinstance((await in_context.go())[-1], Asked)
     webhook = chat("fake:666777")
-    webhook.kind = Kind.WEBHOOK
+    webhook.kind = SourceKind.WEBHOOK
     assert isinstance((await webhook.say("tell fake:666777"))[-1], Asked)
     ended = chat("fake:666777")
     ended.turns = 1

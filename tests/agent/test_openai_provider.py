@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hermes.agent.models.client import Deadlines, ModelClient
-from hermes.agent.models.formats.chat_completions.provider import Endpoint, OpenAIProvider, make
+from hermes.agent.models.formats.chat_completions.provider import ModelEndpoint, OpenAIProvider, make
 from hermes.domain.errors import Refused, Unreachable
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.settings import ModelSettings
@@ -19,7 +19,7 @@ def deadlines(seconds: float) -> Deadlines:
 
 
 def streaming(base_url: str, seconds: float = LONG) -> OpenAIProvider:
-    return OpenAIProvider(Endpoint(base_url=base_url, key=Secret(KEY), deadlines=deadlines(seconds)))
+    return OpenAIProvider(ModelEndpoint(base_url=base_url, key=Secret(KEY), deadlines=deadlines(seconds)))
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
@@ -33,7 +33,7 @@ async def test_without_streaming_the_same_is_heard() -> None:
             continue
         async with FakeModelServer([fault.reply]) as server:
             limits = deadlines(patience(fault))
-            provider = OpenAIProvider(Endpoint(base_url=server.base_url, stream=False, deadlines=limits))
+            provider = OpenAIProvider(ModelEndpoint(base_url=server.base_url, stream=False, deadlines=limits))
             heard = await hear(provider, ask("go"))
             await provider.close()
             assert not server.requests[0].streams
@@ -74,7 +74,7 @@ async def test_credentials_in_an_address_are_not_told() -> None:
 
 async def test_the_key_and_options_are_sent() -> None:
     async with FakeModelServer(key=KEY) as server:
-        endpoint = Endpoint(
+        endpoint = ModelEndpoint(
             base_url=server.base_url + "/",
             key=Secret(f" {KEY}\n"),
             headers={"X-Title": "Hermes"},

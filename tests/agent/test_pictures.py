@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from hermes.agent.context import images as pictures
-from hermes.agent.context.images import Illustrated
-from hermes.agent.models.faults import NoImages
-from hermes.agent.models.formats.chat_completions.provider import Endpoint, OpenAIProvider
+from hermes.agent.context.images import ImageAttachingProvider
+from hermes.agent.models.faults import ImagesRefused
+from hermes.agent.models.formats.chat_completions.provider import ModelEndpoint, OpenAIProvider
 from hermes.domain.errors import Refused, UserError
 from hermes.domain.event import Entry, ModelSaid, UserSaid
 from hermes.domain.message import Attachment, MediaKind
 from hermes.domain.ports.store import ModelRequest
 from hermes.domain.rows import MediaItem
 from hermes.domain.settings.declaring import Secret
-from hermes.domain.turn import Earlier, Speaker
+from hermes.domain.turn import EarlierMessage, Speaker
 from hermes.testing.clock import settle
 from hermes.testing.model import Say, ScriptedModel, say
 from hermes.testing.model_script import Reply, failure
@@ -48,7 +48,7 @@ def image(sha256: str | None = None, *, ref: str = "r", problem: str | None = No
     return Attachment(kind=MediaKind.IMAGE, ref=ref, mime="image/jpeg", sha256=sha256, problem=problem)
 
 
-def looking_at(*images: Attachment, history: tuple[Earlier, ...] = ()) -> ModelRequest:
+def looking_at(*images: Attachment, history: tuple[EarlierMessage, ...] = ()) -> ModelRequest:
     """Each image in a message of its own, with a reply between."""
     plain = ask("x")
     entry = plain.entries[0]
@@ -62,13 +62,13 @@ def looking_at(*images: Attachment, history: tuple[Earlier, ...] = ()) -> ModelR
 
 async def told(request: ModelRequest, shelf: Shelf) -> ModelRequest:
     model = ScriptedModel([say("ok")])
-    async for _ in Illustrated(model, shelf).call(request):
+    async for _ in ImageAttachingProvider(model, shelf).call(request):
         pass
     return model.requests[0]
 
 
 async def test_images_go_along_as_data_urls() -> None:
-    history = (Earlier(by=Speaker.USER, attachments=(image("old"),)),)
+    history = (EarlierMessage(by=Speaker.USER, attachments=(image("old"),)),)
     request = await told(looking_at(image("new"), history=history), Shelf(new=b"\x00\xff", old=b"o"))
     assert request.images == {"new": "data:image/jpeg;base64,AP8=", "old": "data:image/jpeg;base64,bw=="}
 
@@ -97,9 +97,9 @@ async def test_the_latest_images_come_first_when_there_are_too_many(monkeypatch:
 async def test_a_picture_reaches_the_service_whole() -> None:
     data = bytes(range(256)) * 4096
     async with FakeModelServer(key=KEY) as server:
-        provider = OpenAIProvider(Endpoint(base_url=server.base_url, key=Secret(KEY)))
+        provider = OpenAIProvider(ModelEndpoint(base_url=server.base_url, key=Secret(KEY)))
         request = looking_at(image("cat"), image("lost"))
-        heard = await hear(Illustrated(provider, Shelf(cat=data)), request)  # type: ignore[arg-type]
+        heard = await hear(ImageAttachingProvider(provider, Shelf(cat=data)), request)  # type: ignore[arg-type]
         await provider.close()
         assert heard.whole
         seen, lost = (one["content"] for one in server.requests[0].messages[1:4:2])
@@ -135,8 +135,8 @@ async def test_a_model_that_takes_no_pictures_is_told_of_them_in_words(status: i
         return failure(status, words) if sees_pictures(request) else Reply(text="ok")
 
     async with FakeModelServer(respond, key=KEY) as server:
-        provider = OpenAIProvider(Endpoint(base_url=server.base_url, key=Secret(KEY)))
-        illustrated = Illustrated(provider, Shelf(cat=b"x"))
+        provider = OpenAIProvider(ModelEndpoint(base_url=server.base_url, key=Secret(KEY)))
+        illustrated = ImageAttachingProvider(provider, Shelf(cat=b"x"))
         request = looking_at(image("cat"), image(ref="https://example.org/a.png"))
         for _ in range(2):
             heard = await hear(illustrated, request)  # type: ignore[arg-type]
@@ -156,8 +156,8 @@ async def test_a_picture_that_is_refused_blinds_nobody_to_the_next() -> None:
         return failure(400, "Could not process image") if "YmFk" in seen else Reply(text="ok")
 
     async with FakeModelServer(respond, key=KEY) as server:
-        provider = OpenAIProvider(Endpoint(base_url=server.base_url, key=Secret(KEY)))
-        illustrated = Illustrated(provider, Shelf(bad=b"bad", good=b"good"))
+        provider = OpenAIProvider(ModelEndpoint(base_url=server.base_url, key=Secret(KEY)))
+        illustrated = ImageAttachingProvider(provider, Shelf(bad=b"bad", good=b"good"))
         for picture in ("bad", "bad", "good"):
             assert (await hear(illustrated, looking_at(image(picture)))).whole  # type: ignore[arg-type]
         await provider.close()
@@ -165,13 +165,15 @@ async def test_a_picture_that_is_refused_blinds_nobody_to_the_next() -> None:
 
 
 async def test_other_troubles_are_none_of_its_business() -> None:
-    model = ScriptedModel([Say(text="half", breaks_after=2, error=NoImages("late", lasting=True)), say("ok")])
-    illustrated = Illustrated(model, Shelf(a=b"1"))
-    with pytest.raises(NoImages):
+    model = ScriptedModel(
+        [Say(text="half", breaks_after=2, error=ImagesRefused("late", lasting=True)), say("ok")]
+    )
+    illustrated = ImageAttachingProvider(model, Shelf(a=b"1"))
+    with pytest.raises(ImagesRefused):
         async for _ in illustrated.call(looking_at(image("a"))):
             pass
     assert len(model.requests) == 1, "what was heard stays heard"
-    refused = Illustrated(ScriptedModel([Say(error=Refused("no"))]), Shelf(a=b"1"))
+    refused = ImageAttachingProvider(ScriptedModel([Say(error=Refused("no"))]), Shelf(a=b"1"))
     with pytest.raises(Refused):
         async for _ in refused.call(looking_at(image("a"))):
             pass
@@ -182,7 +184,7 @@ async def test_other_troubles_are_none_of_its_business() -> None:
 
 async def test_the_calls_of_a_turn_read_a_picture_once(monkeypatch: pytest.MonkeyPatch) -> None:
     shelf, model = Shelf(a=b"1" * 10, b=b"2" * 10), ScriptedModel(lambda request: say("ok"))
-    illustrated = Illustrated(model, shelf)
+    illustrated = ImageAttachingProvider(model, shelf)
 
     async def ask_about(*names: str) -> None:
         async for _ in illustrated.call(looking_at(*map(image, names))):
@@ -202,7 +204,7 @@ async def test_the_calls_of_a_turn_read_a_picture_once(monkeypatch: pytest.Monke
 
 async def test_pictures_are_not_kept_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pictures, "KEPT_SECONDS", 0.0)
-    illustrated = Illustrated(ScriptedModel([say("ok")]), Shelf(a=b"1"))
+    illustrated = ImageAttachingProvider(ScriptedModel([say("ok")]), Shelf(a=b"1"))
     async for _ in illustrated.call(looking_at(image("a"))):
         pass
     await settle()

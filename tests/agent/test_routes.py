@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hermes.agent.models.routes import Route, RoutedProvider
-from hermes.app.app import App, Given
+from hermes.agent.models.routes import ModelRoute, RoutedProvider
+from hermes.app.app import App, AppOverrides
 from hermes.control.sessions.submission import Submission
-from hermes.domain.address import Address, Kind, Source
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.event import Entry, ModelSaid
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.turn import Guidance, TurnInput
@@ -19,7 +19,7 @@ from hermes.testing.model_script import Reply
 from hermes.testing.model_server import FakeModelServer
 from hermes.testing.provider_suite import ask
 
-CLIENT = Source(address=Address(platform="api", chat="s1"), kind=Kind.API, user="key:ann")
+CLIENT = Source(address=Address(platform="api", chat="s1"), kind=SourceKind.API, user="key:ann")
 
 
 class Watching:
@@ -35,7 +35,7 @@ class Watching:
 
 async def test_a_name_leads_to_its_model_and_everything_else_stays() -> None:
     own, other = ScriptedModel([say("own")]), ScriptedModel([say("other")])
-    provider = RoutedProvider(own, {"fast": Route(provider=other, model="small-model")})
+    provider = RoutedProvider(own, {"fast": ModelRoute(provider=other, model="small-model")})
     for model in ("fake-model", "fast"):
         async for _ in provider.call(replace(ask("go"), model=model)):
             pass
@@ -59,7 +59,7 @@ async def test_a_whole_gateway_asks_the_place_that_a_name_stands_for(tmp_path: P
                 f"      far-1.5: {{model: far-model, base_url: '{far.base_url}', api_key: far-key}}\n"
                 "      small: {model: small-model}\n"
             )
-            app = App(tmp_path, {"HERMES_NO_PROBE": "1"}, Given(platforms={}, tools=()))
+            app = App(tmp_path, {"HERMES_NO_PROBE": "1"}, AppOverrides(platforms={}, tools=()))
             watching = Watching()
             living = asyncio.create_task(app.live(watching))
             async with asyncio.timeout(60):

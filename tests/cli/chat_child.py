@@ -17,7 +17,7 @@ from pathlib import Path
 
 from hermes import cli
 from hermes.admin.commands import chat
-from hermes.app.app import Given
+from hermes.app.app import AppOverrides
 from hermes.domain.errors import Refused, UserError
 from hermes.domain.event import TextDelta, ThoughtDelta, ToolFinished, UserSaid
 from hermes.domain.ids import CallId
@@ -77,7 +77,7 @@ def main(home: Path, words: list[str]) -> int:
     return cli.main(["chat", *words])
 
 
-def world(home: Path) -> Given:
+def world(home: Path) -> AppOverrides:
     """The model and the tools."""
 
     async def act(tool: str, key: str, token: str) -> None:
@@ -86,7 +86,7 @@ def world(home: Path) -> Given:
         if token == "slowly":
             await asyncio.sleep(60.0)
 
-    return Given(
+    return AppOverrides(
         provider=WordModel(float(os.environ.get("PAUSE", "0.03")), home / "hold"),
         tools=world_tools(act),
         platforms={},

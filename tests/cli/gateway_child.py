@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hermes.admin.process.run import GatewayProcess
-from hermes.app.app import Given
+from hermes.app.app import AppOverrides
 from hermes.domain.ports.store import ModelRequest
 from hermes.domain.settings.settings import Settings
 from hermes.testing.model import Say, ScriptedModel, last_words
@@ -30,7 +30,7 @@ def main(home: Path, port: int, grace: float) -> int:
         return Say(text=f"You said: {last_words(request)}", hold=hold)
 
     service = RemoteWorld(port)
-    given = Given(
+    given = AppOverrides(
         provider=None if (home / "no-model").exists() else ScriptedModel(script),
         tools=world_tools(service.effect),
         platforms={"fake": fake_platform("edits", service)},

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import hermes.plugins
 from hermes.admin.process.run import GatewayProcess
-from hermes.domain.adapter import Outfit
+from hermes.domain.adapter import AdapterContext
 from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities, Manifest, SettingField
 from hermes.domain.message import Body, Receipt
@@ -27,7 +27,7 @@ MANIFEST = Manifest(
 
 
 class Witness:
-    def __init__(self, outfit: Outfit) -> None:
+    def __init__(self, outfit: AdapterContext) -> None:
         self.capabilities = MANIFEST.capabilities
 
     async def run(self, accept: Accept, cursor: str | None) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from hermes.admin.process import watchdog
 from hermes.admin.process.run import GatewayProcess, StateFile
-from hermes.app.app import Given
+from hermes.app.app import AppOverrides
 from hermes.domain.settings.settings import Settings
 
 
@@ -49,7 +49,7 @@ def main(home: Path, how: str) -> int:
     process = GatewayProcess(
         home=home,
         environ=os.environ,
-        given=Given(change=impatient),
+        given=AppOverrides(change=impatient),
         say=lambda line: print(line, file=sys.stderr, flush=True),
     )
     return process.run()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hermes.cli import main
-from hermes.domain.address import Address, Kind, Source
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.grants import Grant
 from hermes.domain.handoff import Handoff, HandoffState
 from hermes.domain.ids import MAIN_AGENT, SessionId
@@ -30,7 +30,7 @@ HANDOFF = Handoff(
     agent=MAIN_AGENT,
     session=SessionId("s1"),
     account="telegram",
-    source=Source(address=Address(platform="terminal", chat="local"), kind=Kind.PRIVATE, user="local"),
+    source=Source(address=Address(platform="terminal", chat="local"), kind=SourceKind.PRIVATE, user="local"),
     created_at=NOW,
     due_at=NOW,
     state=HandoffState.FAILED,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.people.pairing import meet
-from hermes.domain.address import Address, Kind, Source
+from hermes.control.people.pairing import answer_stranger
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.ports.store import Tx
 from hermes.state.home.homes import DATABASE_FILE
 from hermes.state.store.writer import SqliteStore
@@ -30,13 +30,13 @@ def asks(home: Path, user: str) -> str:
     """Somebody wrote while nobody looked; the code they were given."""
     source = Source(
         address=Address(platform="telegram", chat=user),
-        kind=Kind.PRIVATE,
+        kind=SourceKind.PRIVATE,
         user=user,
         user_name=f"Name {user}",
     )
 
     def unit(tx: Tx) -> str:
-        met = meet(tx, source, "hi", datetime.now(UTC), offer=True)
+        met = answer_stranger(tx, source, "hi", datetime.now(UTC), offer=True)
         return "" if met is None else met.text
 
     async def ask() -> str:

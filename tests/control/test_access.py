@@ -6,33 +6,35 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from hermes.control.people.access import Knock, Outcome, decide
-from hermes.domain.address import Address, Kind, Source
+from hermes.control.people.access import AccessOutcome, AccessRequest, decide
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.settings.platforms import PlatformSettings as Block
 from hermes.domain.settings.settings import Settings
 
-ALLOWED, PAIRS = Outcome.ALLOWED, Outcome.NEEDS_PAIRING
-AWAY, DENIED = Outcome.NOT_FOR_US, Outcome.DENIED
+ALLOWED, PAIRS = AccessOutcome.ALLOWED, AccessOutcome.NEEDS_PAIRING
+AWAY, DENIED = AccessOutcome.NOT_FOR_US, AccessOutcome.DENIED
 ADDRESS = Address(platform="telegram", chat="-100", thread=None)
-ANN = Source(address=Address(platform="telegram", chat="42"), kind=Kind.PRIVATE, user="42")
-GROUP = Source(address=ADDRESS, kind=Kind.GROUP, user="42")
-TOPIC = replace(GROUP, address=replace(ADDRESS, thread="7"), kind=Kind.THREAD)
-THREAD = replace(GROUP, address=Address(platform="telegram", chat="t1"), kind=Kind.THREAD, parent_chat="-100")
+ANN = Source(address=Address(platform="telegram", chat="42"), kind=SourceKind.PRIVATE, user="42")
+GROUP = Source(address=ADDRESS, kind=SourceKind.GROUP, user="42")
+TOPIC = replace(GROUP, address=replace(ADDRESS, thread="7"), kind=SourceKind.THREAD)
+THREAD = replace(
+    GROUP, address=Address(platform="telegram", chat="t1"), kind=SourceKind.THREAD, parent_chat="-100"
+)
 NAMED = Capabilities(called_by_name=True)
 OPEN = Block(allow_all_users=True)
 
 
-def private(**more: object) -> Knock:
-    return Knock(source=ANN, **more)  # type: ignore[arg-type]
+def private(**more: object) -> AccessRequest:
+    return AccessRequest(source=ANN, **more)  # type: ignore[arg-type]
 
 
-def group(**more: object) -> Knock:
-    return Knock(source=GROUP, **more)  # type: ignore[arg-type]
+def group(**more: object) -> AccessRequest:
+    return AccessRequest(source=GROUP, **more)  # type: ignore[arg-type]
 
 
-def whoever(source: Source = ANN, **more: object) -> Knock:
-    return Knock(source=replace(source, **more))  # type: ignore[arg-type]
+def whoever(source: Source = ANN, **more: object) -> AccessRequest:
+    return AccessRequest(source=replace(source, **more))  # type: ignore[arg-type]
 
 
 def block(**said: object) -> Settings:
@@ -45,9 +47,9 @@ def opened(**said: object) -> Settings:
 
 @dataclass(frozen=True)
 class Row:
-    knock: Knock
+    knock: AccessRequest
     settings: Settings
-    outcome: Outcome
+    outcome: AccessOutcome
     reason: str
 
 
@@ -87,7 +89,7 @@ TABLE: dict[str, Row] = {
     # --- ids with @ ---
     "part before @": Row(whoever(user="42@evil.example"), block(allowed_users=("42",)), DENIED, "a list"),
     "part before @, group": Row(
-        Knock(source=replace(GROUP, user="42@evil.example"), mentioned=True),
+        AccessRequest(source=replace(GROUP, user="42@evil.example"), mentioned=True),
         block(group_allowed_users=("42",)),
         DENIED,
         "on no list",
@@ -102,13 +104,13 @@ TABLE: dict[str, Row] = {
         "on the list",
     ),
     "an open group, nobody": Row(
-        Knock(source=replace(GROUP, user=None), mentioned=True),
+        AccessRequest(source=replace(GROUP, user=None), mentioned=True),
         block(group_allowed_chats=("*",)),
         DENIED,
         "no user id",
     ),
     "a bot without an id": Row(
-        Knock(source=replace(GROUP, user=None, is_bot=True), mentioned=True),
+        AccessRequest(source=replace(GROUP, user=None, is_bot=True), mentioned=True),
         block(allow_bots="all"),
         DENIED,
         "no user id",
@@ -132,10 +134,13 @@ TABLE: dict[str, Row] = {
         whoever(GROUP, is_bot=True), block(allow_bots="mentions"), AWAY, "bots must mention us"
     ),
     "bot that replies": Row(
-        Knock(source=replace(GROUP, is_bot=True), replied=True), block(allow_bots="mentions"), AWAY, "must"
+        AccessRequest(source=replace(GROUP, is_bot=True), replied=True),
+        block(allow_bots="mentions"),
+        AWAY,
+        "must",
     ),
     "bot that mentions": Row(
-        Knock(source=replace(GROUP, is_bot=True), mentioned=True),
+        AccessRequest(source=replace(GROUP, is_bot=True), mentioned=True),
         block(allow_bots="mentions"),
         ALLOWED,
         "bot",
@@ -188,13 +193,21 @@ TABLE: dict[str, Row] = {
     "chat list grants nothing": Row(group(), block(allowed_chats=("-100",)), DENIED, "on no list"),
     "chat list, private": Row(private(), opened(allowed_chats=("-1",)), ALLOWED, "allows everybody"),
     "unreadable chat list": Row(group(), opened(allowed_chats=("(none)",)), AWAY, "is not listed"),
-    "parent listed": Row(Knock(source=THREAD), opened(allowed_chats=("-100",)), ALLOWED, "allows everybody"),
-    "topic listed": Row(Knock(source=TOPIC), opened(allowed_topics=("7",)), ALLOWED, "allows everybody"),
-    "topic not listed": Row(Knock(source=TOPIC), opened(allowed_topics=("8",)), AWAY, "topic is not listed"),
+    "parent listed": Row(
+        AccessRequest(source=THREAD), opened(allowed_chats=("-100",)), ALLOWED, "allows everybody"
+    ),
+    "topic listed": Row(
+        AccessRequest(source=TOPIC), opened(allowed_topics=("7",)), ALLOWED, "allows everybody"
+    ),
+    "topic not listed": Row(
+        AccessRequest(source=TOPIC), opened(allowed_topics=("8",)), AWAY, "topic is not listed"
+    ),
     "outside topics": Row(group(), opened(allowed_topics=("8",)), AWAY, "this topic is not listed"),
     "outside topics is 1": Row(group(), opened(allowed_topics=("1",)), ALLOWED, "allows everybody"),
     "ignored": Row(group(), opened(ignored_channels=("-100",)), AWAY, "this chat is ignored"),
-    "ignored by its parent": Row(Knock(source=THREAD), opened(ignored_channels=("-100",)), AWAY, "ignored"),
+    "ignored by its parent": Row(
+        AccessRequest(source=THREAD), opened(ignored_channels=("-100",)), AWAY, "ignored"
+    ),
     "group allowlist, nothing listed": Row(group(), opened(group_policy="allowlist"), AWAY, "group list"),
     "group allowlist, chat": Row(
         group(), opened(group_policy="allowlist", allowed_chats=("-100",)), ALLOWED, "everybody"
@@ -240,16 +253,22 @@ TABLE: dict[str, Row] = {
         group(), opened(require_mention=True, free_response_channels=("-100",)), ALLOWED, "everybody"
     ),
     "free topic": Row(
-        Knock(source=TOPIC), opened(require_mention=True, free_response_channels=("7",)), ALLOWED, "everybody"
+        AccessRequest(source=TOPIC),
+        opened(require_mention=True, free_response_channels=("7",)),
+        ALLOWED,
+        "everybody",
     ),
     "free parent": Row(
-        Knock(source=THREAD), opened(require_mention=True, free_response_channels=("-100",)), ALLOWED, "every"
+        AccessRequest(source=THREAD),
+        opened(require_mention=True, free_response_channels=("-100",)),
+        ALLOWED,
+        "every",
     ),
     "our thread": Row(
-        Knock(source=THREAD, joined=True), opened(require_mention=True), ALLOWED, "allows everybody"
+        AccessRequest(source=THREAD, joined=True), opened(require_mention=True), ALLOWED, "allows everybody"
     ),
     "our thread, strictly": Row(
-        Knock(source=THREAD, joined=True),
+        AccessRequest(source=THREAD, joined=True),
         opened(require_mention=True, thread_require_mention=True),
         AWAY,
         "nobody spoke to us",
@@ -273,13 +292,13 @@ TABLE: dict[str, Row] = {
     ),
     # --- doors that check by themselves ---
     "terminal": Row(
-        Knock(source=Source(address=Address(platform="terminal", chat="x"), kind=Kind.PRIVATE)),
+        AccessRequest(source=Source(address=Address(platform="terminal", chat="x"), kind=SourceKind.PRIVATE)),
         Settings(),
         ALLOWED,
         "this machine's terminal",
     ),
-    "webhook": Row(whoever(kind=Kind.WEBHOOK, user=None), Settings(), ALLOWED, "its door has checked"),
-    "api": Row(whoever(kind=Kind.API), Settings(), ALLOWED, "its door has checked"),
+    "webhook": Row(whoever(kind=SourceKind.WEBHOOK, user=None), Settings(), ALLOWED, "its door has checked"),
+    "api": Row(whoever(kind=SourceKind.API), Settings(), ALLOWED, "its door has checked"),
     "knows its people": Row(
         private(able=Capabilities(knows_people=True)), Settings(), ALLOWED, "telegram itself lets in"
     ),
@@ -298,7 +317,7 @@ def test_each_row_is_decided_as_it_says(name: str) -> None:
 
 def test_the_table_is_large_enough() -> None:
     assert len(TABLE) >= 60
-    assert {row.outcome for row in TABLE.values()} == set(Outcome)
+    assert {row.outcome for row in TABLE.values()} == set(AccessOutcome)
 
 
 def test_only_a_person_in_a_private_chat_is_a_stranger() -> None:

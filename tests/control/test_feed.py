@@ -6,7 +6,7 @@ import asyncio
 from datetime import UTC, datetime
 
 from hermes.control.feed import Feed, Feeds
-from hermes.domain.event import Entry, Finished, ModelSaid, Reset, Seen, Snapshot, TextDelta, UserSaid
+from hermes.domain.event import Entry, FeedItem, Finished, ModelSaid, Reset, Snapshot, TextDelta, UserSaid
 from hermes.domain.ids import TurnId
 
 TURN = TurnId("t")
@@ -17,11 +17,11 @@ def entry(seq: int, record: object) -> Entry:
     return Entry(seq=seq, turn=TURN, at=NOW, record=record)  # type: ignore[arg-type]
 
 
-async def collect(feed: Feed, after: int = 0) -> list[Seen]:
+async def collect(feed: Feed, after: int = 0) -> list[FeedItem]:
     return [seen async for seen in feed.watch(after)]
 
 
-def words(seen: list[Seen]) -> str:
+def words(seen: list[FeedItem]) -> str:
     return "".join(item.text for item in seen if isinstance(item, TextDelta | Snapshot))
 
 
@@ -43,7 +43,7 @@ async def test_a_watcher_from_the_start_hears_every_word_once() -> None:
 
 async def test_who_wants_records_alone_is_not_woken_for_words() -> None:
     feed = Feed(TURN)
-    seen: list[Seen] = []
+    seen: list[FeedItem] = []
     watching = feed.watch(live=False)
     waiting = asyncio.ensure_future(anext(watching))
     await asyncio.sleep(0)
@@ -90,7 +90,7 @@ async def test_a_late_joiner_gets_a_snapshot_and_the_rest() -> None:
 
 async def test_a_slow_watcher_gets_the_missed_words_from_the_record() -> None:
     feed = Feed(TURN)
-    seen: list[Seen] = []
+    seen: list[FeedItem] = []
     reading = feed.watch()
     feed.show(TextDelta(text="half "))
     seen.append(await anext(reading))

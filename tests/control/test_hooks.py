@@ -11,9 +11,9 @@ import pytest
 
 from hermes.control.hooks.context import about_chat, about_source
 from hermes.control.hooks.dispatch import MOST_WAITING, OPEN_SECONDS, Decision, Hooks
-from hermes.domain.address import Address, Kind, Source
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.errors import Unreachable
-from hermes.domain.hooks import Heard, Hook
+from hermes.domain.hooks import Hook, HookAnswer
 from hermes.domain.ids import MAIN_AGENT
 from hermes.testing.clock import FakeClock, settle
 
@@ -27,14 +27,14 @@ class Scripted:
     hold: asyncio.Event | None = None
     closed: bool = False
 
-    async def call(self, hook: Hook, event: str, context: Mapping[str, object]) -> Heard:
+    async def call(self, hook: Hook, event: str, context: Mapping[str, object]) -> HookAnswer:
         self.calls.append((hook.name, event))
         if self.hold is not None:
             await self.hold.wait()
         answer = self.answers.get(hook.name)
         if isinstance(answer, Exception):
             raise answer
-        return Heard(answer=answer)
+        return HookAnswer(answer=answer)
 
     async def close(self) -> None:
         self.closed = True
@@ -163,7 +163,7 @@ async def test_the_choice_of_an_agent(first: object, second: object, chosen: str
 
 def test_a_hook_is_told_by_which_account_somebody_wrote() -> None:
     address = Address(platform="telegram", account="work", chat="1")
-    source = Source(address=address, kind=Kind.PRIVATE, user="7")
+    source = Source(address=address, kind=SourceKind.PRIVATE, user="7")
     told = about_chat(source, MAIN_AGENT)
     assert (told["platform"], told["account"], told["chat_type"]) == ("telegram", "work", "dm")
     assert about_source(None, MAIN_AGENT)["account"] == ""

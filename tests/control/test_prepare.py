@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hermes.agent.context.fold import attachment_note
 from hermes.control.turn.chat_context import place_prompt, quoted, speaker
 from hermes.control.turn.inbound_files import _safe_name
-from hermes.domain.address import Address, Kind, Source
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.ids import AgentId, SessionId, TurnId
 from hermes.domain.message import Attachment, MediaKind
@@ -60,9 +60,9 @@ def test_other_doors_have_no_place() -> None:
     session = Session(id=SessionId("s"), agent=AgentId("main"), created_at=START, updated_at=START)
     for source in (
         None,
-        Source(address=Address(platform="terminal", chat="1"), kind=Kind.PRIVATE),
-        Source(address=Address(platform="api_server", chat="1"), kind=Kind.API),
-        Source(address=Address(platform="cron", chat="1"), kind=Kind.JOB),
+        Source(address=Address(platform="terminal", chat="1"), kind=SourceKind.PRIVATE),
+        Source(address=Address(platform="api_server", chat="1"), kind=SourceKind.API),
+        Source(address=Address(platform="cron", chat="1"), kind=SourceKind.JOB),
     ):
         turn = Turn(
             id=TurnId("t"), session=session.id, agent=AgentId("main"), cause=Cause.MESSAGE,
@@ -73,4 +73,4 @@ def test_other_doors_have_no_place() -> None:
 
 def _source(name: str, user: str, chat_name: str | None = None) -> Source:
     address = Address(platform="fake", chat="1")
-    return Source(address=address, kind=Kind.GROUP, user=user, user_name=name, chat_name=chat_name)
+    return Source(address=address, kind=SourceKind.GROUP, user=user, user_name=name, chat_name=chat_name)

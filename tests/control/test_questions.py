@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.turn.questions import Outcome, answer
+from hermes.control.turn.questions import AnswerResult, answer
 from hermes.domain.event import QuestionKind, Verdict
 from hermes.domain.turn import Answer, Question
 from hermes.state.store.writer import SqliteStore
@@ -19,7 +19,7 @@ APPROVAL = replace(question("q1"), may_answer=("fake:ann",))
 CAREFUL = replace(APPROVAL, options=("once", "deny"))
 
 
-async def ask(folder: Path, asked: Question, *given: Answer) -> list[Outcome]:
+async def ask(folder: Path, asked: Question, *given: Answer) -> list[AnswerResult]:
     """What comes of answers to a question, one after the other."""
     store = await SqliteStore(folder / "state.db").open()
     try:

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from hermes.control.sessions.resets import policy_of, why_over
-from hermes.domain.address import DEFAULT_ACCOUNT, Address, Kind, Source
+from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source, SourceKind
 from hermes.domain.settings.settings import ResetMode, ResetSettings, Settings
 
 BERLIN, NEW_YORK, KOLKATA = ZoneInfo("Europe/Berlin"), ZoneInfo("America/New_York"), ZoneInfo("Asia/Kolkata")
@@ -75,13 +75,13 @@ def test_the_platform_beats_the_sort_of_place_and_that_the_general_rule() -> Non
         session_reset=rules["a"], reset_by_type={"group": rules["b"]}, reset_by_platform=by_platform
     )
 
-    def minutes(platform: str, kind: Kind, account: str = DEFAULT_ACCOUNT) -> int:
+    def minutes(platform: str, kind: SourceKind, account: str = DEFAULT_ACCOUNT) -> int:
         source = Source(address=Address(platform=platform, account=account, chat="1"), kind=kind, user="u")
         return policy_of(source, settings).idle_minutes
 
-    assert minutes("fake", Kind.PRIVATE) == 1
-    assert minutes("fake", Kind.GROUP) == 2
-    assert minutes("slack", Kind.GROUP) == 3
-    assert minutes("slack", Kind.GROUP, "work") == 4, "an account's own beats its platform's"
-    assert minutes("slack", Kind.GROUP, "shop") == 3
-    assert minutes("fake", Kind.GROUP, "work") == 2
+    assert minutes("fake", SourceKind.PRIVATE) == 1
+    assert minutes("fake", SourceKind.GROUP) == 2
+    assert minutes("slack", SourceKind.GROUP) == 3
+    assert minutes("slack", SourceKind.GROUP, "work") == 4, "an account's own beats its platform's"
+    assert minutes("slack", SourceKind.GROUP, "shop") == 3
+    assert minutes("fake", SourceKind.GROUP, "work") == 2

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from hermes.control.people.access import Knock, decide
+from hermes.control.people.access import AccessRequest, decide
 from hermes.control.people.routing import route
-from hermes.domain.address import Address, Kind, Source
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.ids import AgentId, DeliveryId
 from hermes.domain.message import Inbound
 from hermes.domain.settings.platforms import PlatformSettings
@@ -16,7 +16,7 @@ from hermes.domain.settings.settings import Route, RouteMatch, Settings
 
 SOURCE = Source(
     address=Address(platform="discord", account="work", chat="c1", thread="t1"),
-    kind=Kind.THREAD,
+    kind=SourceKind.THREAD,
     user="u1",
     user_alt="alt1",
     guild="g1",
@@ -90,11 +90,11 @@ async def test_the_hook_is_asked_after_the_routes_and_before_the_default() -> No
     ],
 )
 def test_access_denies_unless_somebody_allowed_it(settings: Settings, allowed: bool) -> None:
-    decision = decide(Knock(source=SOURCE), settings)
+    decision = decide(AccessRequest(source=SOURCE), settings)
     assert decision.allowed is allowed
     assert decision.reason
 
 
 def test_nobody_without_an_id_gets_in_by_a_list() -> None:
-    nameless = Source(address=SOURCE.address, kind=Kind.PRIVATE)
-    assert not decide(Knock(source=nameless), Settings(allowed_users=("",))).allowed
+    nameless = Source(address=SOURCE.address, kind=SourceKind.PRIVATE)
+    assert not decide(AccessRequest(source=nameless), Settings(allowed_users=("",))).allowed

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import pytest
 
 from hermes.control.feed import Feed
-from hermes.control.outbound.typing import Signs
+from hermes.control.outbound.typing import ActivityIndicator
 from hermes.domain.address import Address
 from hermes.domain.errors import Refused
 from hermes.domain.event import Asked, Entry, Failed, Finished, QuestionKind, Record, Stopped
@@ -48,10 +48,10 @@ class Signer(PlainFake):
             raise Refused("no")
 
 
-async def begun(platform: PlainFake, **extra: str) -> tuple[FakeClock, Feed, Signs]:
+async def begun(platform: PlainFake, **extra: str) -> tuple[FakeClock, Feed, ActivityIndicator]:
     clock, feed = FakeClock(), Feed(TurnId("turn_1"))
     settings = Settings(platforms={"fake": PlatformSettings(extra=extra)})
-    signs = Signs(clock, settings, lambda account: platform)
+    signs = ActivityIndicator(clock, settings, lambda account: platform)
     signs.begin(TURN, feed)
     await settle()
     return clock, feed, signs
@@ -156,7 +156,9 @@ async def test_a_turn_that_asked_is_marked_as_done_in_a_session_that_goes_on() -
     platform = Reactor()
     asked = Asked(question=QuestionId("q_1"), kind=QuestionKind.CLARIFY, text="Which?")
     clock, feed = FakeClock(), Feed(TURN.id)
-    signs = Signs(clock, Settings(platforms={"fake": PlatformSettings()}), lambda account: platform)
+    signs = ActivityIndicator(
+        clock, Settings(platforms={"fake": PlatformSettings()}), lambda account: platform
+    )
     feed.preload([replace(entry(asked), seq=41)])
     signs.begin(TURN, feed)
     await settle()
@@ -171,7 +173,9 @@ async def test_a_turn_that_asked_is_marked_as_done_in_a_session_that_goes_on() -
 async def test_a_question_that_comes_while_the_mark_is_made_is_seen() -> None:
     platform = Reactor()
     clock, feed = FakeClock(), Feed(TURN.id)
-    signs = Signs(clock, Settings(platforms={"fake": PlatformSettings()}), lambda account: platform)
+    signs = ActivityIndicator(
+        clock, Settings(platforms={"fake": PlatformSettings()}), lambda account: platform
+    )
     signs.begin(TURN, feed)
     asked = Asked(question=QuestionId("q_1"), kind=QuestionKind.CLARIFY, text="Which?")
     feed.publish(replace(entry(asked), seq=41))
@@ -193,7 +197,7 @@ async def test_who_may_not_react_is_left_alone_and_an_operator_decides() -> None
         platform = Reactor()
         platform._capabilities = replace(platform.capabilities, marks_work=able)
         settings = Settings(platforms={"fake": PlatformSettings(reactions=wanted)})
-        signs = Signs(FakeClock(), settings, lambda account: platform)  # noqa: B023
+        signs = ActivityIndicator(FakeClock(), settings, lambda account: platform)  # noqa: B023
         signs.begin(TURN, Feed(TURN.id))
         await settle()
         assert platform.history == shown

@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 from hermes.control.jobs.targets import named_targets
-from hermes.control.outbound.targets import Known, home_channel, home_channels, resolve_targets, with_aliases
+from hermes.control.outbound.targets import (
+    KnownTargets,
+    home_channel,
+    home_channels,
+    resolve_targets,
+    with_aliases,
+)
 from hermes.domain.address import Address
 from hermes.domain.directory import Channel
 from hermes.domain.errors import UserError
@@ -32,7 +38,7 @@ CHANNELS = (
     channel("matrix:!room%3Aserver.org", "Lounge"),
     channel("telegram@work:9", "Ann"),
 )
-KNOWN = Known(
+KNOWN = KnownTargets(
     accounts=("telegram", "telegram@work", "slack", "matrix", "irc"),
     homes={"telegram": Address.parse("telegram:1"), "slack": Address.parse("slack:C99:55.1")},
     channels=CHANNELS,
@@ -103,8 +109,10 @@ def test_an_unknown_target_is_one_sentence_that_names_what_there_is(
 def test_nothing_is_known_at_first() -> None:
     for text in ("origin", "all"):
         with pytest.raises(UserError):
-            resolve_targets(text, Known(accounts=("telegram",)))
-    assert resolve_targets("telegram:5", Known(accounts=("telegram",))) == (Address.parse("telegram:5"),)
+            resolve_targets(text, KnownTargets(accounts=("telegram",)))
+    assert resolve_targets("telegram:5", KnownTargets(accounts=("telegram",))) == (
+        Address.parse("telegram:5"),
+    )
 
 
 def test_a_file_names_chats_over_what_was_seen() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hermes.control.commands import load
 from hermes.control.commands.registry import COMMANDS, usable
 from hermes.control.commands.tiers import tier_of
-from hermes.domain.address import Address, Kind, Source
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.settings.platforms import PlatformSettings as Block
 from hermes.domain.settings.settings import Settings
 
@@ -16,7 +16,9 @@ OWNER = "all, and those of admins"
 LEAST = {"help", "whoami"}
 
 
-def source(user: str | None = "42", kind: Kind = Kind.PRIVATE, platform: str = "telegram") -> Source:
+def source(
+    user: str | None = "42", kind: SourceKind = SourceKind.PRIVATE, platform: str = "telegram"
+) -> Source:
     return Source(address=Address(platform=platform, chat="1"), kind=kind, user=user)
 
 
@@ -46,21 +48,21 @@ def source(user: str | None = "42", kind: Kind = Kind.PRIVATE, platform: str = "
             "user",
             {"new"},
         ),
-        (source(kind=Kind.GROUP), Block(allow_admin_from=("43",)), "user", LEAST),
-        (source(kind=Kind.GROUP), Block(allow_admin_from=("42",)), "admin", OWNER),
+        (source(kind=SourceKind.GROUP), Block(allow_admin_from=("43",)), "user", LEAST),
+        (source(kind=SourceKind.GROUP), Block(allow_admin_from=("42",)), "admin", OWNER),
         (
-            source(kind=Kind.GROUP),
+            source(kind=SourceKind.GROUP),
             Block(allow_admin_from=("42",), group_allow_admin_from=("43",)),
             "user",
             LEAST,
         ),
-        (source(kind=Kind.GROUP), Block(allow_admin_from=("(none)",)), "user", LEAST),
+        (source(kind=SourceKind.GROUP), Block(allow_admin_from=("(none)",)), "user", LEAST),
         (source(), Block(allow_admin_from=("43",), group_allow_admin_from=("42",)), "user", LEAST),
         (source(), Block(group_allow_admin_from=("42",)), "admin", OWNER),
-        (source(kind=Kind.GROUP), Block(group_allow_admin_from=("43",)), "user", LEAST),
-        (source(kind=Kind.THREAD), Block(group_allow_admin_from=("42",)), "admin", OWNER),
+        (source(kind=SourceKind.GROUP), Block(group_allow_admin_from=("43",)), "user", LEAST),
+        (source(kind=SourceKind.THREAD), Block(group_allow_admin_from=("42",)), "admin", OWNER),
         (
-            source(kind=Kind.GROUP),
+            source(kind=SourceKind.GROUP),
             Block(group_allow_admin_from=("43",), user_allowed_commands=("new",)),
             "user",
             LEAST,

@@ -6,7 +6,14 @@ import asyncio
 
 import pytest
 
-from hermes.control.workers import HEALTHY_SECONDS, MOST_FAILURES, Remedy, Supervisor, Workers, take_each
+from hermes.control.workers import (
+    HEALTHY_SECONDS,
+    MOST_FAILURES,
+    FailurePolicy,
+    Supervisor,
+    Workers,
+    take_each,
+)
 from hermes.domain.errors import Unreachable
 from hermes.testing.clock import FakeClock, settle
 
@@ -150,7 +157,7 @@ class Queue:
             places=9,
             name="session",
             loops=Supervisor(self.clock),
-            remedy=Remedy(head=self._head, give_up=self._give_up),
+            remedy=FailurePolicy(head=self._head, give_up=self._give_up),
         )
 
     def ring(self) -> None: ...

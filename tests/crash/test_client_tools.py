@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hermes.control.sessions.submission import Submission
-from hermes.domain.address import Address, Kind, Source
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.event import Asked, Entry, Finished, ModelSaid, ToolFinished, Verdict
 from hermes.domain.ids import MAIN_AGENT, CallId
 from hermes.domain.ports.store import ModelRequest
@@ -20,7 +20,7 @@ from hermes.testing.model import Say, say
 from hermes.testing.world import Deed, World
 from tests.journeys.cut import stops
 
-CLIENT = Source(address=Address(platform="api", chat="s1"), kind=Kind.API, user="ann")
+CLIENT = Source(address=Address(platform="api", chat="s1"), kind=SourceKind.API, user="ann")
 WORDS = Submission(
     agent=MAIN_AGENT,
     source=CLIENT,

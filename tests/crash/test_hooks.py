@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hermes.control.hooks.dispatch import Hooks
-from hermes.domain.hooks import Heard, Hook
+from hermes.domain.hooks import Hook, HookAnswer
 from hermes.execution.hooks.processes import HookProcesses
 from hermes.state.files.hook_files import read_hooks
 from hermes.testing.harness import Journey
@@ -31,9 +31,9 @@ ANSWERS: dict[str, object] = {
 class Deciding:
     """Hooks that decide by the words alone, so that any life decides the same."""
 
-    async def call(self, hook: Hook, event: str, context: Mapping[str, object]) -> Heard:
+    async def call(self, hook: Hook, event: str, context: Mapping[str, object]) -> HookAnswer:
         await asyncio.sleep(0)
-        return Heard(answer=ANSWERS.get(str(context.get("args", context.get("message")))))
+        return HookAnswer(answer=ANSWERS.get(str(context.get("args", context.get("message")))))
 
     async def close(self) -> None:
         pass

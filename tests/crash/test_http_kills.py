@@ -15,7 +15,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from hermes.domain.sse import Parser
+from hermes.domain.sse import SseParser
 from hermes.testing.model_script import Call, ModelRequest, Pace, Reply
 from hermes.testing.model_server import FakeModelServer
 from tests.cli.command import PATIENCE, Running, gateway
@@ -60,7 +60,7 @@ class Client:
                     return
 
     async def _events(self) -> AsyncIterator[str]:
-        parser = Parser(last_id=self.last_id)
+        parser = SseParser(last_id=self.last_id)
         headers = {"Last-Event-ID": self.last_id} if self.last_id else {}
         async with asking() as http, http.get(self._url("/events"), headers=headers) as heard:
             assert heard.status == 200, await heard.text()

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.jobs.editing import JobWish
+from hermes.control.jobs.editing import JobSpec
 from hermes.control.jobs.wording import INTERRUPTED
 from hermes.control.turn.ending import REPEAT_MARK
-from hermes.domain.address import Address, Kind, Source
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.job import JobRun, RunState, ScriptReport
 from hermes.domain.settings.settings import CronSettings
@@ -22,14 +22,14 @@ from hermes.testing.model import say
 from hermes.testing.world import World
 from tests.journeys.cut import one_life, stops
 
-ANN = Source(address=Address(platform="fake", chat="1"), kind=Kind.PRIVATE, user="u1")
+ANN = Source(address=Address(platform="fake", chat="1"), kind=SourceKind.PRIVATE, user="u1")
 MOST_WRITES = 60
 STORIES = {
-    "plain": JobWish(schedule="every 10m", prompt="look"),
-    "all": JobWish(schedule="every 10m", prompt="look", catch_up="all"),
-    "script": JobWish(schedule="every 10m", prompt="look", script="ten.sh"),
-    "no agent": JobWish(schedule="every 10m", script="ten.sh", no_agent=True),
-    "once": JobWish(schedule="10m", prompt="look"),
+    "plain": JobSpec(schedule="every 10m", prompt="look"),
+    "all": JobSpec(schedule="every 10m", prompt="look", catch_up="all"),
+    "script": JobSpec(schedule="every 10m", prompt="look", script="ten.sh"),
+    "no agent": JobSpec(schedule="every 10m", script="ten.sh", no_agent=True),
+    "once": JobSpec(schedule="10m", prompt="look"),
 }
 
 

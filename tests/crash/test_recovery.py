@@ -11,7 +11,7 @@ import pytest
 
 from hermes.control.sessions.submission import Submission
 from hermes.control.turn.claim import GIVEN_UP
-from hermes.domain.address import Address, Kind, Source
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.event import Entry, Finished, Stopped, TextDelta
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.ports.store import ModelRequest
@@ -25,7 +25,7 @@ from hermes.testing.world import Deed, World
 from tests.crash.lives import Lives
 
 QUEUE = DisplaySettings(busy_input_mode=BusyMode.QUEUE)
-TERMINAL = Source(address=Address(platform="terminal", chat="t"), kind=Kind.PRIVATE, user="local")
+TERMINAL = Source(address=Address(platform="terminal", chat="t"), kind=SourceKind.PRIVATE, user="local")
 
 
 async def test_five_copies_of_each_message_across_three_restarts_are_one_turn_each(

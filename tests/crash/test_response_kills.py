@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from hermes.domain.sse import Parser
+from hermes.domain.sse import SseParser
 from hermes.stream.fold.turn_fold import SAID_AGAIN
 from tests import nursery
 from tests.cli.command import PATIENCE, environment, gateway
@@ -50,7 +50,7 @@ def open_stream(port: int, path: str, body: object = None) -> Any:
 
 
 def events(stream: Any) -> Iterator[Any]:
-    parser = Parser()
+    parser = SseParser()
     while line := stream.readline():
         for event in parser.feed(line):
             yield json.loads(event.data)

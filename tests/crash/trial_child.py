@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from hermes.admin.process.run import GatewayProcess
-from hermes.app.app import Given
+from hermes.app.app import AppOverrides
 from hermes.testing.platform import fake_platform
 from hermes.testing.tools import world_tools
 from hermes.testing.wire import RemoteWorld
@@ -16,7 +16,7 @@ from hermes.testing.wire import RemoteWorld
 
 def main(home: Path, port: int, kind: str) -> int:
     service = RemoteWorld(port)
-    given = Given(tools=world_tools(service.effect), platforms={"fake": fake_platform(kind, service)})
+    given = AppOverrides(tools=world_tools(service.effect), platforms={"fake": fake_platform(kind, service)})
     process = GatewayProcess(
         home=home, environ=os.environ, given=given, say=lambda line: print("ready", flush=True)
     )

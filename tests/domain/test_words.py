@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.domain.address import Address, Kind, Source
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.errors import SettingsError, UserError
 from hermes.domain.event import Entry, Failed, ModelSaid, Summarised, Undone, UserSaid
 from hermes.domain.ids import AgentId, TurnId
@@ -20,7 +20,7 @@ from hermes.domain.transcript import visible
 IDS = st.text(alphabet=st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
 
 
-def source(kind: Kind, **more: object) -> Source:
+def source(kind: SourceKind, **more: object) -> Source:
     thread = more.pop("thread", None)
     address = Address(platform="telegram", chat="99", thread=thread)  # type: ignore[arg-type]
     return Source(address=address, kind=kind, user="42", **more)  # type: ignore[arg-type]
@@ -43,18 +43,18 @@ def test_addresses_are_printed_as_people_know_them() -> None:
 @pytest.mark.parametrize(
     ("who", "isolation", "printed"),
     [
-        (source(Kind.PRIVATE), Isolation(), "agent:main:telegram:private:99"),
-        (source(Kind.GROUP), Isolation(), "agent:main:telegram:group:99:42"),
-        (source(Kind.GROUP), Isolation(groups_per_user=False), "agent:main:telegram:group:99"),
-        (source(Kind.CHANNEL), Isolation(), "agent:main:telegram:channel:99"),
-        (source(Kind.THREAD, thread="7"), Isolation(), "agent:main:telegram:thread:99:7"),
+        (source(SourceKind.PRIVATE), Isolation(), "agent:main:telegram:private:99"),
+        (source(SourceKind.GROUP), Isolation(), "agent:main:telegram:group:99:42"),
+        (source(SourceKind.GROUP), Isolation(groups_per_user=False), "agent:main:telegram:group:99"),
+        (source(SourceKind.CHANNEL), Isolation(), "agent:main:telegram:channel:99"),
+        (source(SourceKind.THREAD, thread="7"), Isolation(), "agent:main:telegram:thread:99:7"),
         (
-            source(Kind.THREAD, thread="7"),
+            source(SourceKind.THREAD, thread="7"),
             Isolation(threads_per_user=True),
             "agent:main:telegram:thread:99:7:42",
         ),
-        (source(Kind.GROUP, user_alt="alt"), Isolation(), "agent:main:telegram:group:99:alt"),
-        (source(Kind.API), Isolation(), "agent:main:telegram:api:99"),
+        (source(SourceKind.GROUP, user_alt="alt"), Isolation(), "agent:main:telegram:group:99:alt"),
+        (source(SourceKind.API), Isolation(), "agent:main:telegram:api:99"),
     ],
 )
 def test_session_keys(who: Source, isolation: Isolation, printed: str) -> None:

@@ -14,7 +14,7 @@ from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.message import Inbound
 from hermes.domain.ports.store import Accept
-from hermes.entry.host import LONGEST_DELAY, Account, Host, HostState, back_off
+from hermes.entry.host import LONGEST_DELAY, AdapterHost, HostState, PlatformAccount, back_off
 from hermes.testing.clock import FakeClock, settle
 from hermes.testing.platform import to_inbound
 from hermes.testing.world import Update
@@ -128,7 +128,7 @@ class Stage:
     clock: FakeClock = field(default_factory=FakeClock)
     states: list[tuple[HostState, str]] = field(default_factory=list)
     make_error: HermesError | None = None
-    host: Host = field(init=False)
+    host: AdapterHost = field(init=False)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[asyncio.Task[None]]:
@@ -137,8 +137,8 @@ class Stage:
                 raise self.make_error
             return self.adapter
 
-        account = Account(name="fake", make=make, lease=self.lease)  # type: ignore[arg-type]
-        self.host = Host(account, self.gateway, self.clock, self._told)  # type: ignore[arg-type]
+        account = PlatformAccount(name="fake", make=make, lease=self.lease)  # type: ignore[arg-type]
+        self.host = AdapterHost(account, self.gateway, self.clock, self._told)  # type: ignore[arg-type]
         task = asyncio.create_task(self.host.live())
         await settle()
         yield task

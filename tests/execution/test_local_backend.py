@@ -15,7 +15,7 @@ import pytest
 from hermes.domain.errors import Unreachable, UserError
 from hermes.domain.ports.world import Command, CommandResult
 from hermes.execution.local.backend import LocalBackend, LocalOptions, build_environment
-from hermes.execution.local.spawner import Limits
+from hermes.execution.local.spawner import CommandLimits
 from hermes.testing.backend_suite import CHECKS, SECRET, SECRET_NAME, Bed
 
 Make = Callable[..., LocalBackend]
@@ -29,7 +29,7 @@ async def make(tmp_path: Path) -> AsyncIterator[Make]:
         workspace = tmp_path / "work"
         workspace.mkdir(exist_ok=True)
         environ = {**os.environ, SECRET_NAME: SECRET}
-        options = LocalOptions(workspace=workspace, limits=Limits(**limits))  # type: ignore[arg-type]
+        options = LocalOptions(workspace=workspace, limits=CommandLimits(**limits))  # type: ignore[arg-type]
         made.append(LocalBackend(home=tmp_path / "home", environ=environ, options=options))
         return made[-1]
 
@@ -99,7 +99,7 @@ async def test_an_output_far_too_long(make: Make, full: bool) -> None:
     assert result.code == 0 and result.cut
     assert len(result.output) < 60_000
     saved = await backend.files.stat("s", result.saved)
-    assert saved is not None and saved.size == Limits().saved
+    assert saved is not None and saved.size == CommandLimits().saved
 
 
 async def test_a_reader_that_is_slow_does_not_hold_the_command(make: Make) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.outbound.sending import Letter
+from hermes.control.outbound.sending import OutboundMessage
 from hermes.control.people.pairing import approve
 from hermes.domain.address import Address
 from hermes.domain.errors import UserError
@@ -127,7 +127,7 @@ async def test_places_and_reports_are_the_accounts_own(tmp_path: Path) -> None:
             ("fake@work", both.work, "desk"),
             ("fake@work:77", both.work, "77"),
         ):
-            letter = Letter(key=f"to {target}", target=target, body=Body(text=f"for {target}"))
+            letter = OutboundMessage(key=f"to {target}", target=target, body=Body(text=f"for {target}"))
             await courier.post(MAIN_AGENT, letter)
             await both.until(world, chat, f"for {target}")
         await both.asks(both.work, "/sethome", "home channel of fake@work", chat="9")

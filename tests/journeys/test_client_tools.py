@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.sessions.submission import Place, Submission
-from hermes.domain.address import Address, Kind, Source
+from hermes.control.sessions.submission import SessionTarget, Submission
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.event import Asked, Entry, Finished, ModelSaid, Stopped, ToolFinished, Verdict
 from hermes.domain.ids import MAIN_AGENT, CallId, client_call_id, question_of_call
 from hermes.domain.ports.store import ModelRequest
@@ -18,7 +18,7 @@ from hermes.domain.turn import (
     Answer,
     BusyMode,
     ClientTool,
-    Earlier,
+    EarlierMessage,
     Guidance,
     Question,
     Speaker,
@@ -29,10 +29,10 @@ from hermes.testing.clock import FakeClock
 from hermes.testing.harness import PATIENCE, Journey, open_settings
 from hermes.testing.model import Say, call, say
 
-CLIENT = Source(address=Address(platform="api", chat="s1"), kind=Kind.API, user="key:ann")
+CLIENT = Source(address=Address(platform="api", chat="s1"), kind=SourceKind.API, user="key:ann")
 TOOLS = (ClientTool(name="weather"), ClientTool(name="stocks"))
 GUIDANCE = Guidance(
-    instructions="Be a client's.", history=(Earlier(by=Speaker.USER, text="before"),), tools=TOOLS
+    instructions="Be a client's.", history=(EarlierMessage(by=Speaker.USER, text="before"),), tools=TOOLS
 )
 
 
@@ -143,7 +143,7 @@ async def test_words_never_answer_what_a_client_is_asked_for(tmp_path: Path) -> 
         (session,) = await chat.database.read(lambda tx: tx.sessions.find(""))
         given = TurnInput(text="go", guidance=Guidance(tools=TOOLS[:1]))
         turn = await chat.gateway.submit(
-            Submission(agent=MAIN_AGENT, source=CLIENT, input=given, place=Place(session=session.id))
+            Submission(agent=MAIN_AGENT, source=CLIENT, input=given, place=SessionTarget(session=session.id))
         )
         await questions(chat, turn)
         chat.world.write("/approve", user="key:ann")
@@ -174,7 +174,7 @@ async def test_what_an_api_client_is_asked_expires(tmp_path: Path, tool: str, se
 
 
 async def test_what_the_terminal_is_asked_does_not_expire(tmp_path: Path) -> None:
-    source = Source(address=Address(platform="terminal", chat="1"), kind=Kind.PRIVATE, user="local")
+    source = Source(address=Address(platform="terminal", chat="1"), kind=SourceKind.PRIVATE, user="local")
     async with Journey(folder=tmp_path, script=[call("danger", '{"token": "x"}')]) as chat:
         words = Submission(agent=MAIN_AGENT, source=source, input=TurnInput(text="go"))
         (asked,) = await questions(chat, await chat.gateway.submit(words))
@@ -184,7 +184,7 @@ async def test_what_the_terminal_is_asked_does_not_expire(tmp_path: Path) -> Non
 async def test_a_clients_history_is_written_once(tmp_path: Path) -> None:
     """A turn's row is written with each record; what the client told must not be written with it."""
     script = [call("read", '{"token": "x"}', id=f"c{place}") for place in range(5)]
-    history = (Earlier(by=Speaker.USER, text="x" * 1_000_000),)
+    history = (EarlierMessage(by=Speaker.USER, text="x" * 1_000_000),)
     async with Journey(folder=tmp_path, script=[*script, say("done")]) as chat:
         turn = await submit(chat, guidance=Guidance(history=history))
         assert isinstance((await ended(chat, turn))[-1].record, Finished)
@@ -202,7 +202,10 @@ async def test_a_picture_that_a_door_stored_is_shown_again_after_a_restart(
         await ended(chat, turn)
     async with Journey(folder=tmp_path) as chat:
         words = Submission(
-            agent=MAIN_AGENT, source=CLIENT, input=TurnInput(text="again"), place=Place(session=turn.session)
+            agent=MAIN_AGENT,
+            source=CLIENT,
+            input=TurnInput(text="again"),
+            place=SessionTarget(session=turn.session),
         )
         await ended(chat, await chat.gateway.submit(words))
         assert list(chat.model.requests[0].images.values()) == ["data:image/gif;base64,R0lGODlh"]

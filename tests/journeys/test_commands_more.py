@@ -13,8 +13,8 @@ import pytest
 from hermes.control.commands import load
 from hermes.control.commands.registry import (
     COMMANDS,
-    Call,
-    Reply,
+    CommandCall,
+    CommandReply,
     command,
     read_command,
     resolve,
@@ -52,8 +52,8 @@ def by_words(request: ModelRequest) -> Say:
 @pytest.fixture
 def gated() -> Iterator[None]:
     @command("zebra", "show stripes", gate="sessions.write_json", aliases=("stripes",))
-    def zebra(call: Call) -> Reply:
-        return Reply(text="stripes")
+    def zebra(call: CommandCall) -> CommandReply:
+        return CommandReply(text="stripes")
 
     yield
     del COMMANDS["zebra"]

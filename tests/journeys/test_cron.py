@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.jobs.editing import JobWish
+from hermes.control.jobs.editing import JobSpec
 from hermes.control.jobs.ticker import LEASE, LONGEST_SLEEP
-from hermes.domain.address import Address, Kind, Source
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.errors import UserError
 from hermes.domain.event import UserSaid
 from hermes.domain.ids import MAIN_AGENT, SessionId
@@ -28,7 +28,7 @@ from hermes.testing.jobs import FakeJobWorld
 from hermes.testing.model import Say, call, last_words, say
 from hermes.testing.world import World
 
-ANN = Source(address=Address(platform="fake", chat="1"), kind=Kind.PRIVATE, user="u1")
+ANN = Source(address=Address(platform="fake", chat="1"), kind=SourceKind.PRIVATE, user="u1")
 START = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
 HOUR, DAY = 3600.0, 86400.0
 
@@ -50,7 +50,7 @@ def journey(folder: Path, clock: FakeClock, **more: object) -> Journey:
 
 
 async def make(chat: Journey, schedule: str, prompt: str = "look", **more: object) -> Job:
-    wish = JobWish(schedule=schedule, prompt=prompt, **more)  # type: ignore[arg-type]
+    wish = JobSpec(schedule=schedule, prompt=prompt, **more)  # type: ignore[arg-type]
     job = await chat.gateway.jobs(MAIN_AGENT).create(wish, ANN)
     await settle()
     return job
@@ -111,7 +111,7 @@ async def test_a_run_is_a_turn_in_a_session_of_its_own(tmp_path: Path) -> None:
         assert run.session == f"cron_{job.id}_20260105_123000"
         turn = await chat.database.read(lambda tx: tx.turns.get(run.turn or ""))  # type: ignore[arg-type]
         assert turn is not None and turn.cause is Cause.JOB and turn.source is not None
-        assert turn.source.kind is Kind.JOB
+        assert turn.source.kind is SourceKind.JOB
         request = chat.model.requests[0]
         words = last_words(request)
         assert "[SILENT]" in words and words.endswith("[The task]\nwater the plants")
@@ -522,15 +522,15 @@ async def test_bad_wishes_change_nothing(tmp_path: Path) -> None:
         desk = chat.gateway.jobs(MAIN_AGENT)
         job = await make(chat, "every 1h", name="one")
         for wish in (
-            JobWish(schedule="2020-01-01T00:00"),
-            JobWish(schedule="nonsense"),
-            JobWish(prompt="x" * 5001),
-            JobWish(name=" "),
-            JobWish(times=-1),
-            JobWish(catch_up="maybe"),
-            JobWish(no_agent=True),
-            JobWish(context_from=["nobody"]),
-            JobWish(prompt=""),
+            JobSpec(schedule="2020-01-01T00:00"),
+            JobSpec(schedule="nonsense"),
+            JobSpec(prompt="x" * 5001),
+            JobSpec(name=" "),
+            JobSpec(times=-1),
+            JobSpec(catch_up="maybe"),
+            JobSpec(no_agent=True),
+            JobSpec(context_from=["nobody"]),
+            JobSpec(prompt=""),
         ):
             with pytest.raises(UserError) as caught:
                 await desk.update("one", wish)

@@ -10,8 +10,8 @@ from typing import TypeVar
 
 import pytest
 
-from hermes.control.sessions.submission import Place, Submission
-from hermes.domain.address import Address, Kind, Source
+from hermes.control.sessions.submission import SessionTarget, Submission
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.event import Entry, Finished, ModelSaid, UserSaid
 from hermes.domain.ids import MAIN_AGENT, AgentId, TurnId
 from hermes.domain.ports.store import Store, Tx
@@ -27,8 +27,10 @@ LATER = datetime(2100, 1, 1, tzinfo=UTC)
 
 
 def first_words(text: str) -> Submission:
-    source = Source(address=Address(platform="api_server", chat="-"), kind=Kind.API)
-    return Submission(agent=MAIN_AGENT, source=source, input=TurnInput(text=text), place=Place(until=LATER))
+    source = Source(address=Address(platform="api_server", chat="-"), kind=SourceKind.API)
+    return Submission(
+        agent=MAIN_AGENT, source=source, input=TurnInput(text=text), place=SessionTarget(until=LATER)
+    )
 
 
 async def hear(chat: Journey, turn: TurnId, *, live: bool = False) -> list[Entry]:
@@ -97,7 +99,7 @@ async def test_what_is_said_next_comes_after_it(tmp_path: Path) -> None:
     script = [Say(text="first", hold=go), say("second")]
     async with Journey(folder=tmp_path, script=script) as chat:
         first = await chat.gateway.ask(first_words("one"))
-        place = Place(session=first.turn.session, owner=None)
+        place = SessionTarget(session=first.turn.session, owner=None)
         words = Submission(
             agent=MAIN_AGENT, source=first_words("").source, input=TurnInput(text="two"), place=place
         )

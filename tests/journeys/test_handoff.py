@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hermes.agent.context.fold import Role, messages
-from hermes.control.doors.caller import Replied
+from hermes.control.doors.caller import CallerReply
 from hermes.control.handoff.carriers import LEASE_SECONDS, MOST_ATTEMPTS, cancel_handoff, retry_handoff
 from hermes.domain.address import Address
 from hermes.domain.errors import HermesError, Refused, Unreachable, UserError
@@ -57,7 +57,7 @@ class Terminal:
             pass
         return turn
 
-    async def command(self, text: str) -> Replied:
+    async def command(self, text: str) -> CallerReply:
         return await self.door.command(text)
 
 

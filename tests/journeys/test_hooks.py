@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hermes.agent.run.toolbox import NO_ANSWER, NOBODY
-from hermes.app.hooks import HookPart
+from hermes.app.hooks import AppHooks
 from hermes.control.hooks.dispatch import Hooks
 from hermes.domain.event import ToolFinished
 from hermes.domain.ids import AgentId
@@ -150,7 +150,7 @@ async def test_long_words_are_told_short(tmp_path: Path) -> None:
 async def test_boot_asks_nobody_and_is_forgotten_in_time(tmp_path: Path) -> None:
     (tmp_path / "BOOT.md").write_text("Do x.")
     clock = FakeClock()
-    part = HookPart(tmp_path, {}, clock)
+    part = AppHooks(tmp_path, {}, clock)
     script = [call("danger", '{"token": "x"}'), call("clarify", '{"question": "Which?"}'), say("done")]
     async with Journey(folder=tmp_path, script=script, clock=clock) as chat:
         part.begin(chat.gateway, [], lambda facts: None)

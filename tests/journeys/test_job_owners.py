@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from hermes.app.jobs import job_tool
-from hermes.control.jobs.editing import JobWish
-from hermes.domain.address import Address, Kind, Source
+from hermes.control.jobs.editing import JobSpec
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.job import Job
 from hermes.domain.ports.store import ModelRequest
@@ -23,7 +23,7 @@ ROOM = Address(platform="fake", chat="room")
 NONE = "There are no jobs"
 
 
-def source(user: str | None, address: Address = ROOM, kind: Kind = Kind.CHANNEL) -> Source:
+def source(user: str | None, address: Address = ROOM, kind: SourceKind = SourceKind.CHANNEL) -> Source:
     return Source(address=address, kind=kind, user=user)
 
 
@@ -110,7 +110,7 @@ async def test_and_through_the_agent(tmp_path: Path) -> None:
     ("made_by", "asked_by", "sees"),
     [
         (source("ann"), source("ann"), True),
-        (source("ann"), source("ann", Address(platform="fake", chat="a"), Kind.PRIVATE), True),
+        (source("ann"), source("ann", Address(platform="fake", chat="a"), SourceKind.PRIVATE), True),
         (source("ann"), source("bob"), False),
         (source("ann"), source(None), False),
         (source("ann"), source("ann", Address(platform="other", chat="room")), False),
@@ -118,14 +118,14 @@ async def test_and_through_the_agent(tmp_path: Path) -> None:
         (None, source(None), False),
         (source(None), source("ann"), False),
         (source(None), source(None), True),
-        (source(None, kind=Kind.PRIVATE), source("ann"), False),
-        (source(None, kind=Kind.PRIVATE), source("ann", kind=Kind.PRIVATE), True),
+        (source(None, kind=SourceKind.PRIVATE), source("ann"), False),
+        (source(None, kind=SourceKind.PRIVATE), source("ann", kind=SourceKind.PRIVATE), True),
         (source(None), source(None, Address(platform="fake", chat="else")), False),
     ],
 )
 async def test_whose_a_job_is(made_by: Source | None, asked_by: Source, sees: bool, tmp_path: Path) -> None:
     async with Journey(folder=tmp_path) as chat:
-        await chat.gateway.jobs(MAIN_AGENT).create(JobWish(schedule="every 2h", prompt="x"), made_by)
+        await chat.gateway.jobs(MAIN_AGENT).create(JobSpec(schedule="every 2h", prompt="x"), made_by)
         assert len(await chat.gateway.jobs_of(MAIN_AGENT, asked_by).all()) == int(sees)
         assert not await chat.gateway.jobs_of(MAIN_AGENT, None).all()
         assert len(await chat.gateway.jobs(MAIN_AGENT).all()) == 1
@@ -133,7 +133,7 @@ async def test_whose_a_job_is(made_by: Source | None, asked_by: Source, sees: bo
 
 async def test_what_is_not_seen_cannot_be_found_by_its_id(tmp_path: Path) -> None:
     async with Journey(folder=tmp_path) as chat:
-        job = await chat.gateway.jobs(MAIN_AGENT).create(JobWish(schedule="1h", prompt="x"), source("ann"))
+        job = await chat.gateway.jobs(MAIN_AGENT).create(JobSpec(schedule="1h", prompt="x"), source("ann"))
         desk = chat.gateway.jobs_of(MAIN_AGENT, source("bob"))
         assert await desk.get(job.id) is None
         assert await replace(desk, sees=lambda one: True).get(job.id) is not None

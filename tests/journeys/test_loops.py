@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.handoff.carriers import Carriers
+from hermes.control.handoff.carriers import HandoffWorker
 from hermes.control.inbound.row_retries import GIVEN_UP, NOT_TAKEN
-from hermes.control.jobs.editing import JobWish
-from hermes.control.sessions.submission import Place, Submission
+from hermes.control.jobs.editing import JobSpec
+from hermes.control.sessions.submission import SessionTarget, Submission
 from hermes.control.turn.abandoned import UNREADABLE
 from hermes.control.turn.ending import REPEAT_MARK
 from hermes.control.workers import MOST_FAILURES, pause_after
-from hermes.domain.address import Address, Kind, Source
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.errors import Refused, Unreachable
 from hermes.domain.event import Entry, Failed
 from hermes.domain.ids import MAIN_AGENT, AgentId
@@ -38,7 +38,7 @@ from tests.journeys.between import Between
 from tests.journeys.test_handoff import Terminal, owned, set_home
 
 ERRORS = [Unreachable("the disk hiccups"), Refused("a row of another version"), RuntimeError("a fault")]
-ANN = Source(address=Address(platform="fake", chat="1"), kind=Kind.PRIVATE, user="u1")
+ANN = Source(address=Address(platform="fake", chat="1"), kind=SourceKind.PRIVATE, user="u1")
 QUEUED = DisplaySettings(busy_input_mode=BusyMode.QUEUE)
 
 
@@ -110,7 +110,7 @@ async def test_questions_expire_though_a_look_breaks(tmp_path: Path, unit: str) 
 async def test_jobs_run_though_a_look_breaks(tmp_path: Path, unit: str) -> None:
     between = Between().before(unit, ERRORS[1])
     async with quick(tmp_path, between, kind="plain", jobs=FakeJobWorld()) as chat:
-        await chat.gateway.jobs(MAIN_AGENT).create(JobWish(schedule="1m", prompt="look"), ANN)
+        await chat.gateway.jobs(MAIN_AGENT).create(JobSpec(schedule="1m", prompt="look"), ANN)
         await chat.until(lambda: any("look" in text for text in chat.world.seen()))
         assert between.acted() and broke(chat, "cron") == 1
 
@@ -118,7 +118,7 @@ async def test_jobs_run_though_a_look_breaks(tmp_path: Path, unit: str) -> None:
 async def test_a_run_that_cannot_be_settled_stops_no_other_job_and_no_other_agent(tmp_path: Path) -> None:
     async with quick(tmp_path, Between(), kind="plain", jobs=FakeJobWorld(), agents=("main", "bee")) as chat:
         cron, bee = chat.gateway.cron, AgentId("bee")
-        bad = await chat.gateway.jobs(MAIN_AGENT).create(JobWish(schedule="1m", prompt="bad"), ANN)
+        bad = await chat.gateway.jobs(MAIN_AGENT).create(JobSpec(schedule="1m", prompt="bad"), ANN)
         settle = cron._settle
 
         async def settle_others(agent: AgentId, run: JobRun) -> None:
@@ -128,8 +128,8 @@ async def test_a_run_that_cannot_be_settled_stops_no_other_job_and_no_other_agen
 
         cron._settle = settle_others  # type: ignore[method-assign]
         await chat.until(lambda: broke(chat, "cron") > 0)
-        await chat.gateway.jobs(MAIN_AGENT).create(JobWish(schedule="2m", prompt="innocent"), ANN)
-        await chat.gateway.jobs(bee).create(JobWish(schedule="1m", prompt="of another agent"), ANN)
+        await chat.gateway.jobs(MAIN_AGENT).create(JobSpec(schedule="2m", prompt="innocent"), ANN)
+        await chat.gateway.jobs(bee).create(JobSpec(schedule="1m", prompt="of another agent"), ANN)
         await chat.until_seen("innocent", "of another agent")
         assert broke(chat, "cron") > 1, "the bad run is tried again and told of"
 
@@ -140,10 +140,10 @@ async def test_hand_offs_of_an_agent_are_looked_at_though_those_of_another_break
         parts = chat.gateway.handoffs.parts
         (bee, first), (main, second) = parts.runtimes.items()
         runtimes = {
-            bee: replace(first, store=bad.before("Carriers", ERRORS[2]).wrap(first.store)),
+            bee: replace(first, store=bad.before("HandoffWorker", ERRORS[2]).wrap(first.store)),
             main: replace(second, store=good.wrap(second.store)),
         }
-        carriers = Carriers(
+        carriers = HandoffWorker(
             replace(parts, runtimes=runtimes), chat.gateway.handoffs.bells, lambda account: None
         )
         with pytest.raises(RuntimeError):
@@ -345,9 +345,9 @@ def words(text: str) -> Submission:
     here = Address(platform="fake", chat="1")
     return Submission(
         agent=MAIN_AGENT,
-        source=Source(address=here, kind=Kind.GROUP, user="u1"),
+        source=Source(address=here, kind=SourceKind.GROUP, user="u1"),
         input=TurnInput(text=text),
-        place=Place(bind=True),
+        place=SessionTarget(bind=True),
         reply=ReplyPlace(to=here),
     )
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.sessions.submission import Place, Submission
+from hermes.control.sessions.submission import SessionTarget, Submission
 from hermes.control.turn import inbound_files as fetching
 from hermes.control.turn.inbound_files import NO_TRANSCRIPT, NOT_SHOWN, UNSEEN
-from hermes.domain.address import Address, Kind, Source
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.errors import HermesError, Unreachable, UserError
 from hermes.domain.event import Entry, Finished, Record, Stopped, UserSaid
 from hermes.domain.ids import MAIN_AGENT, SessionId
@@ -241,8 +241,8 @@ async def test_a_platform_that_never_comes_back_is_not_waited_for_for_ever(tmp_p
 
 async def ask(chat: Journey, text: str, session: SessionId | None = None) -> list[Record]:
     """Somebody at a terminal asks, and hears the end."""
-    source = Source(address=Address(platform="local", chat="tty"), kind=Kind.PRIVATE)
-    place = Place(session=session, begin=session is None)
+    source = Source(address=Address(platform="local", chat="tty"), kind=SourceKind.PRIVATE)
+    place = SessionTarget(session=session, begin=session is None)
     words = Submission(agent=MAIN_AGENT, source=source, input=TurnInput(text=text), place=place)
     turn = await chat.gateway.submit(words)
     seen = [one async for one in chat.gateway.watch(MAIN_AGENT, turn.id, live=False)]

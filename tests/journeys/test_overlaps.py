@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.sessions.submission import Place, Submission
+from hermes.control.sessions.submission import SessionTarget, Submission
 from hermes.control.turn.ending import REPEAT_MARK
-from hermes.domain.address import Address, Kind, Source
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.errors import Unreachable
-from hermes.domain.event import Entry, Reset, Seen, TextDelta
+from hermes.domain.event import Entry, FeedItem, Reset, TextDelta
 from hermes.domain.ids import MAIN_AGENT, TurnId
 from hermes.domain.message import Body
 from hermes.domain.ports.store import ModelRequest
@@ -138,20 +138,23 @@ async def test_an_interruption_during_the_last_commit_is_void(
         assert "session.lost" not in caplog.text
 
 
-async def watched(chat: Journey, turn: TurnId) -> list[Seen]:
+async def watched(chat: Journey, turn: TurnId) -> list[FeedItem]:
     return [one async for one in chat.gateway.watch(MAIN_AGENT, turn)]
 
 
 async def test_whoever_watches_a_turn_that_begins_again_is_told_first(tmp_path: Path) -> None:
     hold = asyncio.Event()
-    source = Source(address=Address(platform="local", chat="tty"), kind=Kind.PRIVATE)
+    source = Source(address=Address(platform="local", chat="tty"), kind=SourceKind.PRIVATE)
     words = Submission(
-        agent=MAIN_AGENT, source=source, input=TurnInput(text="hi"), place=Place(begin=True, bind=True)
+        agent=MAIN_AGENT,
+        source=source,
+        input=TurnInput(text="hi"),
+        place=SessionTarget(begin=True, bind=True),
     )
     async with Journey(folder=tmp_path, script=[Say(text="one two", pieces=2, hold=hold)]) as chat:
         turn = await chat.gateway.submit(words)
         watching = asyncio.create_task(watched(chat, turn.id))
-        first: list[Seen] = []
+        first: list[FeedItem] = []
         async for one in chat.gateway.watch(MAIN_AGENT, turn.id):
             first.append(one)
             if "".join(seen.text for seen in first if isinstance(seen, TextDelta)) == "one two":

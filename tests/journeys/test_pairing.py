@@ -18,16 +18,16 @@ from hermes.control.people.pairing import (
     LOCKED,
     MOST_ASKING,
     MOST_PENDING,
-    Approval,
+    PairingApproval,
+    answer_stranger,
     approve,
     clear_pending,
     invite,
-    meet,
     overview,
     read_code,
     revoke,
 )
-from hermes.domain.address import Address, Kind, Source
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId
 from hermes.domain.pairing import Account
@@ -52,7 +52,7 @@ def code_in(seen: list[str]) -> str:
     return found[-1]
 
 
-async def owner_approves(chat: Journey, code: str, account: Account = FAKE) -> Approval:
+async def owner_approves(chat: Journey, code: str, account: Account = FAKE) -> PairingApproval:
     now = chat.clock.now()
     approval = await chat.store.write(lambda tx: approve(tx, account, code, "owner", now))
     if approval.place is not None:
@@ -226,7 +226,7 @@ async def test_only_whom_the_operator_named_lets_others_in(
 
 def person(user: str, *, account: str = "default", platform: str = "fake") -> Source:
     address = Address(platform=platform, account=account, chat=user)
-    return Source(address=address, kind=Kind.PRIVATE, user=user, user_name=user.title())
+    return Source(address=address, kind=SourceKind.PRIVATE, user=user, user_name=user.title())
 
 
 class Desk:
@@ -238,7 +238,7 @@ class Desk:
 
     async def asks(self, user: str, text: str = "hi", *, offer: bool = True, **where: str) -> str:
         def unit(tx: Tx) -> str:
-            met = meet(tx, person(user, **where), text, self.now, offer=offer)
+            met = answer_stranger(tx, person(user, **where), text, self.now, offer=offer)
             return "" if met is None else met.text
 
         return await self.store.write(unit)
@@ -405,7 +405,7 @@ async def test_ten_thousand_guesses_let_nobody_in(desk: Desk) -> None:
         accepted = 0
         for number in range(5_000):
             word = "".join(secrets.choice(ALPHABET) for _ in range(LENGTH))
-            met = meet(tx, person(f"eve{number // 4}"), word, now, offer=False)
+            met = answer_stranger(tx, person(f"eve{number // 4}"), word, now, offer=False)
             accepted += met is not None and met.outcome == "paired"
             at = now + LOCKED * (number // 4)
             accepted += approve(tx, FAKE, word, "eve", at).paired is not None

@@ -8,7 +8,7 @@ from pathlib import Path
 from hermes.domain.event import ToolFinished
 from hermes.domain.ids import SessionId
 from hermes.domain.settings.settings import QuickCommand
-from hermes.domain.tool import Ask, Effect, Tool, ToolContext, ToolResult
+from hermes.domain.tool import ApprovalPrompt, Effect, Tool, ToolContext, ToolResult
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.world import Deed, World
 
@@ -30,9 +30,9 @@ def terminal(world: World) -> Tool:
         await world.effect("terminal", context.key, str(arguments["command"]))
         return ToolResult(text=f"output of {arguments['command']}")
 
-    def ask(session: SessionId, arguments: Mapping[str, object]) -> Ask | None:
+    def ask(session: SessionId, arguments: Mapping[str, object]) -> ApprovalPrompt | None:
         command = str(arguments["command"])
-        return Ask(text=f"Run: {command}", digest=command) if command.startswith("rm") else None
+        return ApprovalPrompt(text=f"Run: {command}", digest=command) if command.startswith("rm") else None
 
     return Tool(
         name="terminal", description="A shell.", parameters={}, run=run, effect=Effect.ONCE, approval=ask

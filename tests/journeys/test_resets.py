@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hermes.control.sessions.expiry import SessionExpiry
-from hermes.domain.address import Address, Kind, Source
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.errors import Unreachable
 from hermes.domain.event import UserSaid
 from hermes.domain.ids import AgentId, SessionId
@@ -147,7 +147,7 @@ async def test_sessions_that_no_policy_ends_do_not_hide_others(tmp_path: Path) -
 
         def fill(tx: Tx) -> None:
             for number in range(1100):
-                source = Source(address=Address(platform="kept", chat=str(number)), kind=Kind.PRIVATE)
+                source = Source(address=Address(platform="kept", chat=str(number)), kind=SourceKind.PRIVATE)
                 begun = begin_session(session_key(source, AgentId("main")), source, clock.now())
                 tx.sessions.add(begun)
                 tx.bindings.bind(session_key(source, AgentId("main")), begun.id, source, clock.now())

@@ -11,10 +11,10 @@ from typing import Any, cast
 import pytest
 
 from hermes.agent.tools import Workbench, default_tools
-from hermes.control.outbound.sending import Letter
+from hermes.control.outbound.sending import OutboundMessage
 from hermes.control.turn.ending import REPEAT_MARK
 from hermes.domain.address import Address
-from hermes.domain.directory import Places, PostOffice
+from hermes.domain.directory import KnownChannels, MessagingPort
 from hermes.domain.event import Entry, Finished, ModelSaid, ToolFinished, UserSaid
 from hermes.domain.ids import MAIN_AGENT, AgentId, TurnId
 from hermes.domain.message import Body
@@ -50,12 +50,12 @@ def journey(folder: Path, world: World, **more: Any) -> Journey:
     chat = Journey(folder=folder, world=world, script=by_words, **more)
 
     async def send(context: ToolContext, target: str, text: str) -> Sequence[Address]:
-        letter = Letter(key=context.key, target=target, body=Body(text=text), turn=context.turn)
+        letter = OutboundMessage(key=context.key, target=target, body=Body(text=text), turn=context.turn)
         return (await chat.gateway.courier.post(context.agent, letter)).to
 
-    async def places(context: ToolContext) -> Places:
+    async def places(context: ToolContext) -> KnownChannels:
         known = await chat.gateway.courier.known(context.agent, context.turn)
-        return Places(homes=known.homes, channels=known.channels)
+        return KnownChannels(homes=known.homes, channels=known.channels)
 
     async def spelled(agent: AgentId, turn: TurnId, target: str) -> Sequence[Sequence[str]]:
         return await chat.gateway.courier.spelled(agent, turn, target)
@@ -65,7 +65,7 @@ def journey(folder: Path, world: World, **more: Any) -> Journey:
         recall=cast(Any, None),
         workspace="/w",
         home="/h",
-        post=PostOffice(send=send, places=places, spelled=spelled),
+        post=MessagingPort(send=send, places=places, spelled=spelled),
     )
     chat.tools = default_tools(bench, enabled=["messaging"])
     return chat
@@ -151,10 +151,10 @@ async def test_a_chat_of_several_people_is_written_to_and_nobodys_session_told(t
 async def test_a_letter_with_the_same_key_is_the_same_letter(tmp_path: Path) -> None:
     async with journey(tmp_path, World(), kind="plain") as chat:
         first = await chat.gateway.courier.post(
-            MAIN_AGENT, Letter(key="k", target="fake:5", body=Body(text="once"))
+            MAIN_AGENT, OutboundMessage(key="k", target="fake:5", body=Body(text="once"))
         )
         again = await chat.gateway.courier.post(
-            MAIN_AGENT, Letter(key="k", target="fake:6", body=Body(text="once more"))
+            MAIN_AGENT, OutboundMessage(key="k", target="fake:6", body=Body(text="once more"))
         )
         assert (first.fresh, again.fresh, again.to) == (True, False, first.to)
         await chat.until_idle()
@@ -164,7 +164,9 @@ async def test_a_letter_with_the_same_key_is_the_same_letter(tmp_path: Path) -> 
 async def test_a_long_letter_comes_whole_in_parts_that_fit(tmp_path: Path) -> None:
     text = "\n\n".join(f"Paragraph {number}: " + "lorem ipsum " * 40 for number in range(40))
     async with journey(tmp_path, World(), kind="plain") as chat:
-        await chat.gateway.courier.post(MAIN_AGENT, Letter(key="k", target="fake:5", body=Body(text=text)))
+        await chat.gateway.courier.post(
+            MAIN_AGENT, OutboundMessage(key="k", target="fake:5", body=Body(text=text))
+        )
         await chat.until_seen("Paragraph 39")
         seen = chat.world.seen("5")
         assert len(seen) > 3 and all(len(part) <= 4096 for part in seen)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hermes.control.turn import stalled_runs as silence
-from hermes.control.turn.stalled_runs import Silence
+from hermes.control.turn.stalled_runs import IdleTimer
 from hermes.domain.event import Failed, ToolFinished
 from hermes.domain.settings.settings import AgentSettings, Settings
 from hermes.domain.tool import Effect, Tool, ToolContext, ToolResult
@@ -100,7 +100,7 @@ def loop(monkeypatch: pytest.MonkeyPatch) -> Loop:
 
 def test_each_sign_of_life_begins_anew(loop: Loop) -> None:
     given_up: list[bool] = []
-    quiet = Silence(10, lambda: given_up.append(True))
+    quiet = IdleTimer(10, lambda: given_up.append(True))
     with quiet.watch():
         for _ in range(5):
             quiet.waiting()
@@ -116,5 +116,5 @@ def test_each_sign_of_life_begins_anew(loop: Loop) -> None:
 
 
 def test_no_seconds_are_no_limit(loop: Loop) -> None:
-    with Silence(0, lambda: pytest.fail("it never ends")).watch():
+    with IdleTimer(0, lambda: pytest.fail("it never ends")).watch():
         assert not loop.timers

@@ -10,9 +10,9 @@ import pytest
 
 from hermes.control.hooks.dispatch import Hooks
 from hermes.control.sessions.submission import Submission
-from hermes.domain.address import LOCAL_DOOR, Address, Kind, Source
+from hermes.domain.address import LOCAL_DOOR, Address, Source, SourceKind
 from hermes.domain.event import Entry, Failed, ToolFinished, UserSaid
-from hermes.domain.hooks import GATE_TURN, Heard, Hook
+from hermes.domain.hooks import GATE_TURN, Hook, HookAnswer
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.ports.store import ModelRequest, Tx
 from hermes.domain.settings.platforms import PlatformSettings
@@ -32,10 +32,10 @@ class Gate:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    async def call(self, hook: Hook, event: str, context: Mapping[str, object]) -> Heard:
+    async def call(self, hook: Hook, event: str, context: Mapping[str, object]) -> HookAnswer:
         self.asked.append(str(context["message"]))
         denies = "secret" in str(context["message"])
-        return Heard(answer={"decision": "deny", "message": DENIED} if denies else None)
+        return HookAnswer(answer={"decision": "deny", "message": DENIED} if denies else None)
 
     async def close(self) -> None:
         pass
@@ -100,7 +100,7 @@ async def test_what_a_gate_denies_never_joins_and_is_told_at_once(way: str, tmp_
 async def test_who_watches_hears_of_a_denial_at_its_end(tmp_path: Path) -> None:
     """A terminal has no chat to be told in: it reads why when the turn of its words comes, and not before."""
     held, gate = Held(), Gate()
-    source = Source(address=Address(platform=LOCAL_DOOR, chat="1"), kind=Kind.PRIVATE, user="owner")
+    source = Source(address=Address(platform=LOCAL_DOOR, chat="1"), kind=SourceKind.PRIVATE, user="owner")
 
     def said(text: str) -> Submission:
         words = TurnInput(text=text)

@@ -9,13 +9,13 @@ from typing import TypeVar
 
 import pytest
 
-from hermes.control.sessions.submission import Named, Submission
-from hermes.domain.address import Address, Kind, Source
+from hermes.control.sessions.submission import NewRequest, Submission
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.event import Entry, Finished
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.settings.settings import ApprovalSettings
-from hermes.domain.turn import Action, Cause, ReplyPlace, TurnInput, TurnState
+from hermes.domain.turn import Cause, ReplyPlace, TurnAction, TurnInput, TurnState
 from hermes.testing.clock import FakeClock
 from hermes.testing.harness import PATIENCE, Journey, open_settings
 from hermes.testing.model import call, say
@@ -25,13 +25,13 @@ T = TypeVar("T")
 
 
 def event(name: str, *keys: str, **more: object) -> Submission:
-    source = Source(address=Address(platform="webhook", chat="route", thread=name), kind=Kind.WEBHOOK)
+    source = Source(address=Address(platform="webhook", chat="route", thread=name), kind=SourceKind.WEBHOOK)
     asked: dict[str, object] = {"input": TurnInput(text=name), **more}
     return Submission(
         agent=MAIN_AGENT,
         source=source,
         cause=Cause.WEBHOOK,
-        request=Named(prefix="hook_", owner="webhook:route", key=keys[0], also=keys[1:]),
+        request=NewRequest(prefix="hook_", owner="webhook:route", key=keys[0], also=keys[1:]),
         **asked,  # type: ignore[arg-type]
     )
 
@@ -49,7 +49,7 @@ async def test_one_known_key_of_several_makes_it_the_same(tmp_path: Path) -> Non
 async def test_words_that_are_passed_on_need_no_model(tmp_path: Path) -> None:
     async with Journey(folder=tmp_path, kind="plain") as chat:
         to = ReplyPlace(to=Address(platform="fake", chat="5"))
-        words = TurnInput(text="The build is green.", action=Action.RELAY)
+        words = TurnInput(text="The build is green.", action=TurnAction.RELAY)
         done = await chat.gateway.ask(event("one", "a", input=words, reply=to))
         await chat.until_seen("The build is green.", chat="5")
         turn = await chat.database.read(lambda tx: tx.turns.get(done.turn.id))

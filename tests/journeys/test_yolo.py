@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.sessions.submission import Place, Submission
-from hermes.domain.address import Address, Kind, Source
+from hermes.control.sessions.submission import SessionTarget, Submission
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.ports.store import ModelRequest
 from hermes.domain.session import Session
@@ -124,9 +124,9 @@ async def test_it_does_not_count_for_a_client_of_the_api(tmp_path: Path) -> None
     async with journey(tmp_path) as chat:
         session = await off_in_private(chat)
         source = Source(
-            address=Address(platform="api_server", account="key", chat="x"), kind=Kind.API, user="key"
+            address=Address(platform="api_server", account="key", chat="x"), kind=SourceKind.API, user="key"
         )
-        place = Place(session=session)  # type: ignore[arg-type]
+        place = SessionTarget(session=session)  # type: ignore[arg-type]
         words = TurnInput(text="danger two")
         await chat.gateway.submit(Submission(agent=MAIN_AGENT, source=source, input=words, place=place))
         await chat.until(lambda: len(chat.model.requests) > 2)

@@ -8,24 +8,24 @@ from pathlib import Path
 import pytest
 
 from hermes.admin.shell.command import perform
-from hermes.admin.shell.output import Console
-from hermes.app.accounts import Declared, adapter_maker, declared_accounts
-from hermes.domain.adapter import Outfit
+from hermes.admin.shell.output import CliConsole
+from hermes.app.accounts import DeclaredAccount, adapter_maker, declared_accounts
+from hermes.domain.adapter import AdapterContext
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import UserError
 from hermes.plugins import platform_manifests
-from hermes.state.settings.loader import Loaded, load_settings
+from hermes.state.settings.loader import LoadedSettings, load_settings
 from tests.cli.command import hermes
 
 MANIFESTS = {one.name: one for one in platform_manifests()}
 
 
-def load(home: Path, config: str = "", **environ: str) -> Loaded:
+def load(home: Path, config: str = "", **environ: str) -> LoadedSettings:
     (home / "config.yaml").write_text(config)
     return load_settings(home, environ, platforms=MANIFESTS)
 
 
-def declared(loaded: Loaded, platform: str) -> dict[str, Declared]:
+def declared(loaded: LoadedSettings, platform: str) -> dict[str, DeclaredAccount]:
     return {one.name: one for one in declared_accounts([MANIFESTS[platform]], loaded)}
 
 
@@ -106,7 +106,7 @@ def test_the_command_line_names_accounts(tmp_path: Path) -> None:
 )
 def test_a_wrong_account_is_one_sentence(tmp_path: Path, name: str, told: str) -> None:
     with pytest.raises(UserError) as error:
-        perform("platforms", ["show", name], tmp_path, {}, Console(out=StringIO(), err=StringIO()))
+        perform("platforms", ["show", name], tmp_path, {}, CliConsole(out=StringIO(), err=StringIO()))
     assert told in str(error.value)
 
 
@@ -115,7 +115,7 @@ def test_settings_of_an_account_are_shown_and_checked(tmp_path: Path) -> None:
 
     def ask(*words: str) -> str:
         out = StringIO()
-        assert perform("config", words, tmp_path, environ, Console(out=out, err=out)) == 0, out.getvalue()
+        assert perform("config", words, tmp_path, environ, CliConsole(out=out, err=out)) == 0, out.getvalue()
         return out.getvalue()
 
     assert ask("get", "telegram@work.allowed_users") == "- '7'\n"
@@ -133,7 +133,7 @@ def test_every_variable_of_an_account_can_be_set_by_command(tmp_path: Path, plat
     for field in MANIFESTS[platform].settings:
         out = StringIO()
         words = ["set", f"{field.env}__WORK", "value-1"]
-        assert perform("config", words, tmp_path, {}, Console(out=out, err=out)) == 0, out.getvalue()
+        assert perform("config", words, tmp_path, {}, CliConsole(out=out, err=out)) == 0, out.getvalue()
         loaded = load_settings(tmp_path, {})
         found = loaded.find(f"{platform}@work", field.env)
         assert found is not None and found.reveal() == "value-1"
@@ -141,7 +141,7 @@ def test_every_variable_of_an_account_can_be_set_by_command(tmp_path: Path, plat
 
 
 async def test_an_adapter_is_made_for_its_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Outfit] = []
+    made: list[AdapterContext] = []
     monkeypatch.setattr("hermes.plugins.load_adapter", lambda manifest: made.append)
     said = {"MATRIX_HOMESERVER__WORK": "https://x.example", "MATRIX_HOMESERVER": "https://y.example"}
     loaded = load(tmp_path, "matrix@work: {allowed_users: ['@a:x']}\n", **said)
@@ -157,6 +157,6 @@ async def test_an_adapter_is_made_for_its_account(tmp_path: Path, monkeypatch: p
 def test_the_check_tells_of_a_credential_that_two_accounts_have(tmp_path: Path) -> None:
     out = StringIO()
     environ = {"TELEGRAM_BOT_TOKEN": "1:a-token", "TELEGRAM_BOT_TOKEN__WORK": "1:a-token"}
-    assert perform("config", ["check"], tmp_path, environ, Console(out=out, err=out)) == 1
+    assert perform("config", ["check"], tmp_path, environ, CliConsole(out=out, err=out)) == 1
     told = "telegram@work has the same credential as telegram. Each account needs one of its own.\n"
     assert out.getvalue() == told

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.domain.adapter import Outfit
+from hermes.domain.adapter import AdapterContext
 from hermes.domain.address import Address
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.message import Body
@@ -36,7 +36,7 @@ from tests.platforms.fake_github import ISSUE, FakeGithub, fake_github
 def adapter(stage: FakeGithub, token: str = "t0ken") -> GithubAdapter:
     settings = PlatformSettings(extra={"api_url": stage.url + "/"})
     return GithubAdapter(
-        Outfit(settings=settings, find=lambda name: Secret(token) if name == "GITHUB_TOKEN" else None)
+        AdapterContext(settings=settings, find=lambda name: Secret(token) if name == "GITHUB_TOKEN" else None)
     )
 
 
@@ -117,7 +117,7 @@ async def test_a_wrong_token_asks_the_operator_and_nobody_there_is_tried_again()
     async with fake_github() as stage:
         gone = stage.url
     platform = GithubAdapter(
-        Outfit(settings=PlatformSettings(extra={"api_url": gone}), find=lambda name: Secret("t"))
+        AdapterContext(settings=PlatformSettings(extra={"api_url": gone}), find=lambda name: Secret("t"))
     )
     with pytest.raises(Unreachable) as error:
         await platform.send(ISSUE, Body(text="x"), key="k", reply_to=None)
@@ -153,7 +153,9 @@ def gh(folder: Path, answer: str) -> GithubAdapter:
     command.chmod(0o755)
     said = {"PATH": f"{folder}:/usr/bin:/bin", "HOME": str(folder), "SECRET_KEY": "x"}
     return GithubAdapter(
-        Outfit(settings=PlatformSettings(), find=lambda name: Secret(said[name]) if name in said else None)
+        AdapterContext(
+            settings=PlatformSettings(), find=lambda name: Secret(said[name]) if name in said else None
+        )
     )
 
 
@@ -185,7 +187,7 @@ async def test_what_the_command_says_is_understood(
 
 async def test_without_token_and_command_somebody_must_log_in(tmp_path: Path) -> None:
     platform = GithubAdapter(
-        Outfit(
+        AdapterContext(
             settings=PlatformSettings(), find=lambda name: Secret(str(tmp_path)) if name == "PATH" else None
         )
     )

@@ -16,8 +16,8 @@ import pytest
 
 from hermes.admin.commands import platforms
 from hermes.admin.shell.command import perform
-from hermes.admin.shell.output import Console
-from hermes.domain.adapter import Finding, Outfit
+from hermes.admin.shell.output import CliConsole
+from hermes.domain.adapter import AdapterContext, Finding
 from hermes.domain.capabilities import Manifest
 from hermes.domain.errors import NeedsLogin, UserError
 from hermes.state.settings.loader import load_settings
@@ -69,7 +69,7 @@ def test_paper_imports_no_sdk() -> None:
 class Working:
     """An adapter whose check is told by its token."""
 
-    def __init__(self, outfit: Outfit) -> None:
+    def __init__(self, outfit: AdapterContext) -> None:
         self._token = outfit.said("ALPHA_TOKEN")
 
     async def check(self) -> list[Finding]:
@@ -92,7 +92,7 @@ def ask(monkeypatch: pytest.MonkeyPatch, home: Path, words: list[str], **environ
     monkeypatch.setattr(platforms, "platform_manifests", lambda: (ALPHA, manifest_of("github")))
     monkeypatch.setattr("hermes.plugins.load_adapter", lambda manifest: Working)
     out = io.StringIO()
-    code = perform("platforms", words, home, environ, Console(out=out, err=out))
+    code = perform("platforms", words, home, environ, CliConsole(out=out, err=out))
     return code, out.getvalue()
 
 
@@ -137,7 +137,7 @@ def test_every_variable_can_be_set_by_command(name: str, tmp_path: Path) -> None
     for field in manifest_of(name).settings:
         out, err = io.StringIO(), io.StringIO()
         assert (
-            perform("config", ["set", field.env, "value-1"], tmp_path, {}, Console(out=out, err=err)) == 0
+            perform("config", ["set", field.env, "value-1"], tmp_path, {}, CliConsole(out=out, err=err)) == 0
         ), err.getvalue()
         found = load_settings(tmp_path, {}).find(name, field.env)
         assert found is not None and found.reveal() == "value-1"

@@ -12,8 +12,8 @@ import pytest
 
 from hermes.admin.commands import platforms
 from hermes.admin.shell.command import perform
-from hermes.admin.shell.output import Console
-from hermes.domain.adapter import Finding, Outfit
+from hermes.admin.shell.output import CliConsole
+from hermes.domain.adapter import AdapterContext, Finding
 from hermes.domain.capabilities import Capabilities, Manifest, SettingField
 from hermes.domain.errors import NeedsLogin, UserError
 from hermes.state.settings.loader import load_settings
@@ -38,7 +38,7 @@ TOKEN = "123456789:AAF-a-token-of-alpha"
 
 
 class Working:
-    def __init__(self, outfit: Outfit) -> None:
+    def __init__(self, outfit: AdapterContext) -> None:
         self._token = outfit.said("TELEGRAM_BOT_TOKEN")
 
     async def check(self) -> list[Finding]:
@@ -74,7 +74,7 @@ def answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Answer:
         monkeypatch.setattr(sys, "stdin", Typed())
         monkeypatch.setattr(platforms, "platform_manifests", lambda: (ALPHA,))
         monkeypatch.setattr("hermes.plugins.load_adapter", lambda manifest: Working)
-        console = Console(out=out, err=out, interactive=terminal)
+        console = CliConsole(out=out, err=out, interactive=terminal)
         code = perform(command, ["setup", *words], tmp_path / "home", {}, console)
         assert code == 0 and not left
         return out.getvalue(), tmp_path / "home"

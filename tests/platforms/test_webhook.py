@@ -17,10 +17,10 @@ from aiohttp import web
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from hermes.admin.shell.command import perform
-from hermes.admin.shell.output import Console
-from hermes.app.accounts import Declared
-from hermes.control.outbound.sending import Letter
-from hermes.domain.adapter import Outfit
+from hermes.admin.shell.output import CliConsole
+from hermes.app.accounts import DeclaredAccount
+from hermes.control.outbound.sending import OutboundMessage
+from hermes.domain.adapter import AdapterContext
 from hermes.domain.address import Address
 from hermes.domain.errors import HermesError, Refused, Unreachable
 from hermes.domain.hosts import is_public
@@ -29,9 +29,9 @@ from hermes.domain.message import Body
 from hermes.domain.rows import OutState
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
-from hermes.entry.http.webhooks.signatures import Headers, Scheme, verify
+from hermes.entry.http.webhooks.signatures import Headers, SignatureScheme, verify
 from hermes.entry.platforms.webhook.adapter import WebhookAdapter
-from hermes.entry.platforms.webhook.convert import Target, error_for, read_targets, target_problems
+from hermes.entry.platforms.webhook.convert import WebhookTarget, error_for, read_targets, target_problems
 from hermes.entry.platforms.webhook.manifest import MANIFEST
 from hermes.state.settings.loader import load_settings
 from hermes.testing.clock import FakeClock
@@ -61,7 +61,7 @@ class Receiver:
         self.bodies: list[dict[str, Any]] = []
         self.ids: list[str] = []
         self.taken: list[str] = []
-        self.schemes: set[Scheme] = set()
+        self.schemes: set[SignatureScheme] = set()
         self.answers: list[web.Response] = []
         self.port = 0
         self._fault: Fault | None = None
@@ -119,8 +119,8 @@ def nothing(variable: str) -> Secret | None:
     return None
 
 
-def outfit(settings: PlatformSettings) -> Outfit:
-    return Outfit(settings=settings, find=nothing)
+def outfit(settings: PlatformSettings) -> AdapterContext:
+    return AdapterContext(settings=settings, find=nothing)
 
 
 class WebhookBed(Testbed):
@@ -189,13 +189,13 @@ async def test_a_message_is_signed_and_keeps_its_id() -> None:
     async with receiver() as stage, running(WebhookAdapter(outfit(local(stage)))) as platform:
         await post(platform)
         await post(platform)
-        assert len(set(stage.ids)) == 1 and stage.schemes == {Scheme.SVIX}
+        assert len(set(stage.ids)) == 1 and stage.schemes == {SignatureScheme.SVIX}
         assert stage.bodies[0]["type"] == "message" and stage.bodies[0]["data"]["target"] == "ops"
 
 
 @pytest.mark.parametrize("status", [200, 299, 301, 308, 400, 401, 404, 408, 425, 429, 500, 503])
 def test_answers_become_errors(status: int) -> None:
-    error = error_for(Target(name="ops"), status, {"Retry-After": "7"})
+    error = error_for(WebhookTarget(name="ops"), status, {"Retry-After": "7"})
     if status < 300:
         assert error is None
     elif status in (408, 425, 429, 500, 503):
@@ -307,15 +307,15 @@ def test_targets_in_the_settings_enable_it_and_are_checked(tmp_path: Path) -> No
     config.write_text("platforms: {webhook: {targets: {ops: {url: 'https://a.example/in'}}}}\n")
     config.chmod(0o600)
     loaded = load_settings(tmp_path, {})
-    assert Declared(manifest=MANIFEST, loaded=loaded).enabled
-    assert not Declared(manifest=MANIFEST, loaded=load_settings(tmp_path / "other", {})).enabled
+    assert DeclaredAccount(manifest=MANIFEST, loaded=loaded).enabled
+    assert not DeclaredAccount(manifest=MANIFEST, loaded=load_settings(tmp_path / "other", {})).enabled
     out, err = io.StringIO(), io.StringIO()
-    assert perform("config", ["check"], tmp_path, {}, Console(out=out, err=err)) != 0
+    assert perform("config", ["check"], tmp_path, {}, CliConsole(out=out, err=err)) != 0
     assert "platforms.webhook.targets.ops: it has no secret" in out.getvalue()
     (tmp_path / ".env").write_text("WEBHOOK_OPS_SECRET=a-long-secret-of-the-operator\n")
     (tmp_path / ".env").chmod(0o600)
     out = io.StringIO()
-    assert perform("config", ["check"], tmp_path, {}, Console(out=out, err=err)) == 0, out.getvalue()
+    assert perform("config", ["check"], tmp_path, {}, CliConsole(out=out, err=err)) == 0, out.getvalue()
 
 
 async def test_the_outbox_retries_and_reports(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -327,7 +327,9 @@ async def test_the_outbox_retries_and_reports(tmp_path: Path, caplog: pytest.Log
         async with Journey(folder=tmp_path, settings=settings, clock=clock) as chat:
             chat.gateway.attach("webhook", platform)
             stage.answers = [web.Response(status=503), web.Response(status=429)]
-            letter = Letter(key="a", target="webhook:ops, fake", body=Body(text="the build is green"))
+            letter = OutboundMessage(
+                key="a", target="webhook:ops, fake", body=Body(text="the build is green")
+            )
             await chat.gateway.courier.post(MAIN_AGENT, letter)
             while not stage.bodies:
                 await clock.advance(1.0)
@@ -335,7 +337,7 @@ async def test_the_outbox_retries_and_reports(tmp_path: Path, caplog: pytest.Log
             await chat.until_seen("the build is green", chat="home")
             stage.answers = [web.Response(status=404)]
             await chat.gateway.courier.post(
-                MAIN_AGENT, Letter(key="b", target="webhook:ops", body=Body(text="gone"))
+                MAIN_AGENT, OutboundMessage(key="b", target="webhook:ops", body=Body(text="gone"))
             )
             [row] = [None]
             async with asyncio.timeout(60):
@@ -346,7 +348,7 @@ async def test_the_outbox_retries_and_reports(tmp_path: Path, caplog: pytest.Log
             assert "the webhook “ops” says 404" in row.error
             with pytest.raises(HermesError, match="There is no webhook target “nowhere”"):
                 await chat.gateway.courier.post(
-                    MAIN_AGENT, Letter(key="c", target="webhook:nowhere", body=Body(text="x"))
+                    MAIN_AGENT, OutboundMessage(key="c", target="webhook:nowhere", body=Body(text="x"))
                 )
     assert SECRET.reveal() not in caplog.text
 

@@ -20,7 +20,7 @@ import pytest
 from hermes.domain.errors import Unreachable
 from hermes.domain.ids import SessionId
 from hermes.domain.ports.store import Tx
-from hermes.state.store.care.reserve import Reserve
+from hermes.state.store.care.reserve import DiskReserve
 from hermes.state.store.connection import StoreOptions
 from hermes.state.store.writer import SqliteStore
 from hermes.testing.powercut import SmallDisk
@@ -135,7 +135,7 @@ class _MeasuredDisk(SmallDisk):
         self.limit = 50_000_000
 
 
-class _SmallReserve(Reserve):
+class _SmallReserve(DiskReserve):
     """A reserve that lies on the small disk."""
 
     def __init__(self, path: Path, disk: SmallDisk) -> None:
@@ -290,15 +290,15 @@ async def test_a_held_file_loses_nothing(tmp_path: Path, full: bool) -> None:
 
 
 def test_the_reserve_leaves_most_of_a_small_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    reserve = Reserve(tmp_path / "reserve.bin")
+    reserve = DiskReserve(tmp_path / "reserve.bin")
     assert reserve.keep()
     assert (tmp_path / "reserve.bin").stat().st_size > 4096
     reserve.give_up()
     assert not (tmp_path / "reserve.bin").exists()
     assert not reserve.keep(), "it is not tried again at once"
-    assert Reserve(None).keep()
+    assert DiskReserve(None).keep()
     monkeypatch.delattr("os.posix_fallocate", raising=False)
-    other = Reserve(tmp_path / "written.bin")
+    other = DiskReserve(tmp_path / "written.bin")
     other._size = 100_000
     assert other.keep()
     assert (tmp_path / "written.bin").stat().st_size == 100_000
@@ -306,5 +306,5 @@ def test_the_reserve_leaves_most_of_a_small_disk(tmp_path: Path, monkeypatch: py
 
 def test_the_reserve_is_the_owners_alone(tmp_path: Path) -> None:
     path = tmp_path / "reserve.bin"
-    assert Reserve(path, 8192).keep()
+    assert DiskReserve(path, 8192).keep()
     assert path.stat().st_mode & 0o777 == 0o600

@@ -8,18 +8,18 @@ import pytest
 
 from hermes.domain.settings.declaring import EVERY_ONE, NONE_LISTED
 from hermes.domain.settings.platforms import ApiKey, PlatformSettings
-from hermes.state.settings.loader import Loaded, load_settings
+from hermes.state.settings.loader import LoadedSettings, load_settings
 
 SECRET = "oJ6tW0q3vYh2c8ZpLm4x"
 
 
-def loaded(home: Path, text: str, **environ: str) -> Loaded:
+def loaded(home: Path, text: str, **environ: str) -> LoadedSettings:
     home.mkdir(mode=0o700, exist_ok=True)
     (home / "config.yaml").write_text(text)
     return load_settings(home, environ)
 
 
-def read_key(home: Path, rights: str) -> tuple[ApiKey, Loaded]:
+def read_key(home: Path, rights: str) -> tuple[ApiKey, LoadedSettings]:
     text = f"agents: {{bee: {{}}}}\napi_server:\n  keys:\n    bob:\n      key: {SECRET}\n      {rights}\n"
     found = loaded(home, text)
     return found.settings.platforms["api_server"].keys["bob"], found

@@ -10,7 +10,7 @@ import pytest
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import HostedAgent
 from hermes.state.settings.findings import is_slip
-from hermes.state.settings.loader import Loaded, load_settings
+from hermes.state.settings.loader import LoadedSettings, load_settings
 from hermes.state.settings.names import LATER, PLATFORM_KEYS, PLATFORMS
 from hermes.state.settings.narrowing import NARROWING, OF_ONE, SECURITY_KNOWN, VARIABLES
 from hermes.state.settings.reader import known_keys
@@ -18,7 +18,7 @@ from hermes.state.settings.values import knobs
 from hermes.state.settings.write import set_setting, unset_setting
 
 
-def loaded(home: Path, text: str | bytes, **environ: str) -> Loaded:
+def loaded(home: Path, text: str | bytes, **environ: str) -> LoadedSettings:
     home.mkdir(mode=0o700, exist_ok=True)
     (home / "config.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
     return load_settings(home, environ)
@@ -31,7 +31,7 @@ def written(name: str, value: str) -> str:
     return "\n".join(lines) + f" {value}\n"
 
 
-def stopped(found: Loaded, name: str, line: int) -> None:
+def stopped(found: LoadedSettings, name: str, line: int) -> None:
     assert [(stop.line, f"“{name}”" in stop.message) for stop in found.stops] == [(line, True)], found.stops
     assert found.stops[0].hint and str(found.stops[0]) in map(str, found.problems)
 

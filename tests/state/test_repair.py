@@ -24,10 +24,10 @@ from hermes.domain.rows import OutState
 from hermes.domain.turn import ReplyPlace, TurnState
 from hermes.state.store.care import repair
 from hermes.state.store.care.backup import KEPT, backup, backup_if_due, backups_of
-from hermes.state.store.care.repair import Opened, open_checked
+from hermes.state.store.care.repair import OpenedStore, open_checked
 from hermes.state.store.care.restored import RESTORED
 from hermes.state.store.connection import SqliteDb, suspicion
-from hermes.state.store.db import Damaged
+from hermes.state.store.db import DamagedDatabase
 from hermes.state.store.writer import SqliteStore
 from hermes.testing.clock import FakeClock
 from hermes.testing.store_suite.samples import NOW, address, entry, inbound, out, session, turn
@@ -208,7 +208,7 @@ def _aside(path: Path) -> dict[str, str]:
     return {one.name: hashlib.sha256(one.read_bytes()).hexdigest() for one in found}
 
 
-async def _assert_marked(opened: Opened) -> None:
+async def _assert_marked(opened: OpenedStore) -> None:
     """The old is there, and nothing of it will be done again without saying so."""
     store = opened.store
     assert len(await store.read(lambda tx: tx.journal.read(S1))) >= 199
@@ -490,7 +490,7 @@ async def test_what_says_nothing_of_the_content_is_no_damage(
             patch.setattr(SqliteDb, place, fail)
             with pytest.raises(UserError, match=says) as raised:
                 await open_checked(path, FakeClock())
-        assert not isinstance(raised.value, Damaged)
+        assert not isinstance(raised.value, DamagedDatabase)
         assert "backups" not in str(raised.value)
     assert _digests(path) == before
     assert not _aside(path)
@@ -504,7 +504,7 @@ async def test_a_plain_open_refuses_damage_and_leaves_it(tmp_path: Path) -> None
         path = await _home(tmp_path / str(number))
         harm(path, random.Random(0))
         before = _digests(path)
-        with pytest.raises(Damaged):
+        with pytest.raises(DamagedDatabase):
             await SqliteStore(path).open()
         assert _digests(path) == before
 
@@ -563,7 +563,7 @@ async def test_a_damaged_original_gives_no_backup(tmp_path: Path) -> None:
     path = await _home(tmp_path)
     before = backups_of(path)
     _zero_pages(path, random.Random(5))
-    with pytest.raises(Damaged):
+    with pytest.raises(DamagedDatabase):
         backup(path, NOW + timedelta(days=2))
     assert backups_of(path) == before
 

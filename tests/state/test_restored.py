@@ -15,7 +15,7 @@ import pytest
 
 from hermes.domain.event import Entry, Finished, ModelSaid, Record, UserSaid
 from hermes.domain.ids import SessionId, TurnId
-from hermes.domain.message import What
+from hermes.domain.message import InboundKind
 from hermes.domain.ports.store import Tx
 from hermes.domain.rows import OutState
 from hermes.domain.turn import ReplyPlace, TurnState
@@ -119,7 +119,7 @@ async def test_what_waits_behind_a_message_that_is_taken_again_stays_behind_it(h
 async def test_a_message_is_taken_again_with_its_edits(home: Home) -> None:
     await home.back_up()
     edits = [
-        replace(inbound(f"e-{chat}", text="new words", chat=chat), what=What.EDIT, ref="ref-a1")
+        replace(inbound(f"e-{chat}", text="new words", chat=chat), what=InboundKind.EDIT, ref="ref-a1")
         for chat in "ab"
     ]
 

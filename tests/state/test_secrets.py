@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hermes.domain.settings.declaring import Secret
 from hermes.state.home.textfile import TextFile
 from hermes.state.settings.dotenv import parse_dotenv
-from hermes.state.settings.findings import Findings
+from hermes.state.settings.findings import SettingsFindings
 from hermes.state.settings.loader import load_settings
 from hermes.state.settings.secrets import RedactingFilter, Secrets
 
@@ -114,7 +114,7 @@ def test_no_secret_in_what_is_printed_of_loaded_settings(tmp_path: Path) -> None
     ],
 )
 def test_lines_of_the_secrets_file(line: str, value: str) -> None:
-    found = Findings("")
+    found = SettingsFindings("")
     entries = parse_dotenv(TextFile(text=f"# first\n{line}\nLAST=1\n"), found)
     assert [(entry.name, entry.value) for entry in entries] == [("A", value), ("LAST", "1")]
     assert not found.problems and entries[0].first == 2

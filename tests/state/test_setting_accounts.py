@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hermes.domain.errors import UserError
-from hermes.state.settings.loader import Loaded, load_settings
+from hermes.state.settings.loader import LoadedSettings, load_settings
 from hermes.state.settings.names import PLATFORMS, is_key_like
 from hermes.state.settings.write import set_setting
 
@@ -25,14 +25,14 @@ platforms:
 """
 
 
-def load(home: Path, config: str = "", env: str = "", **environ: str) -> Loaded:
+def load(home: Path, config: str = "", env: str = "", **environ: str) -> LoadedSettings:
     (home / "config.yaml").write_text(config)
     (home / ".env").write_text(env)
     (home / ".env").chmod(0o600)
     return load_settings(home, environ)
 
 
-def found(loaded: Loaded, account: str, variable: str) -> str | None:
+def found(loaded: LoadedSettings, account: str, variable: str) -> str | None:
     secret = loaded.find(account, variable)
     return None if secret is None else secret.reveal()
 

@@ -10,11 +10,11 @@ from hermes.domain.errors import UserError
 from hermes.domain.settings.declaring import NONE_LISTED, Secret
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import HostedAgent, Route, RouteMatch, Settings
-from hermes.state.settings.loader import Loaded, key_variable, load_settings
+from hermes.state.settings.loader import LoadedSettings, key_variable, load_settings
 from hermes.state.settings.names import is_key_like, is_later
 
 
-def load(home: Path, config: str = "", env: str = "", **environ: str) -> Loaded:
+def load(home: Path, config: str = "", env: str = "", **environ: str) -> LoadedSettings:
     (home / "config.yaml").write_text(config)
     (home / ".env").write_text(env)
     (home / ".env").chmod(0o600)

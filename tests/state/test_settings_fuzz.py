@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from hermes.state.home.textfile import TextFile
 from hermes.state.settings.dotenv import parse_dotenv, spell_value, with_variable
-from hermes.state.settings.findings import Findings
-from hermes.state.settings.loader import Loaded, load_settings
+from hermes.state.settings.findings import SettingsFindings
+from hermes.state.settings.loader import LoadedSettings, load_settings
 
 EXAMPLES = 20_000 if os.environ.get("HERMES_TEST_SCALE") == "full" else 200
 many = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
@@ -44,7 +44,7 @@ ENVISH = st.lists(
 ).map("\n".join)
 
 
-def load(config: bytes, env: bytes, environ: dict[str, str]) -> Loaded:
+def load(config: bytes, env: bytes, environ: dict[str, str]) -> LoadedSettings:
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         (home / "config.yaml").write_bytes(config)
@@ -84,8 +84,8 @@ def test_any_text(config: str) -> None:
 def test_a_variable_is_read_back_as_it_was_written(value: str, env: str) -> None:
     assert "\n" not in spell_value(value)
     text = with_variable(env, "MY_NAME", value)
-    entries = parse_dotenv(TextFile(text=text), Findings(""))
-    before = parse_dotenv(TextFile(text=env), Findings(""))
+    entries = parse_dotenv(TextFile(text=text), SettingsFindings(""))
+    before = parse_dotenv(TextFile(text=env), SettingsFindings(""))
     read = {entry.name: entry.value for entry in entries}
     if not any(quote in env for quote in "'\""):
         assert read == {entry.name: entry.value for entry in before} | {"MY_NAME": value}

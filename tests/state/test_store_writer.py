@@ -15,7 +15,7 @@ import pytest
 from hermes.domain.errors import Refused, Unreachable
 from hermes.domain.ids import SessionId
 from hermes.domain.ports.store import Tx
-from hermes.domain.turn import Earlier, Guidance, Speaker, TurnInput
+from hermes.domain.turn import EarlierMessage, Guidance, Speaker, TurnInput
 from hermes.state.store import connection as engine
 from hermes.state.store import writer as sqlite
 from hermes.state.store.connection import SqliteDb, StoreOptions, connect_reader, suspicion
@@ -293,7 +293,7 @@ async def test_a_check_under_way_does_not_hold_up_the_close(
 async def test_what_a_client_brought_along_is_not_in_the_turn_s_row(tmp_path: Path) -> None:
     """It is written anew with each record."""
     path = tmp_path / "state.db"
-    guidance = Guidance(history=tuple(Earlier(by=Speaker.USER, text="x" * 1000) for _ in range(100)))
+    guidance = Guidance(history=tuple(EarlierMessage(by=Speaker.USER, text="x" * 1000) for _ in range(100)))
     brought = replace(turn("t2"), input=TurnInput(text="hello", guidance=guidance))
     async with SqliteStore(path) as store:
         await store.write(add_talk)

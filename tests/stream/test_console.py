@@ -16,13 +16,13 @@ from hermes.domain.event import (
     Ending,
     Entry,
     Failed,
+    FeedItem,
     Finished,
     ModelSaid,
     QuestionKind,
     Record,
     Reset,
     Retrying,
-    Seen,
     Snapshot,
     Stopped,
     Summarised,
@@ -67,7 +67,7 @@ def finished(id: str = "c1", *, failed: bool = False) -> ToolFinished:
     return ToolFinished(call=CallId(id), text="out", failed=failed)
 
 
-def written(*items: Seen, console: Console | QuietConsole | None = None) -> str:
+def written(*items: FeedItem, console: Console | QuietConsole | None = None) -> str:
     console = console or Console()
     return "".join(console.see(item) for item in items)
 
@@ -103,12 +103,12 @@ QUESTION = Asked(question=QuestionId("q"), kind=QuestionKind.CLARIFY, text="Whic
         ([ToolOutput(call=CallId("c1"), text="x")], ""),
     ],
 )
-def test_what_is_written(items: list[Seen], text: str) -> None:
+def test_what_is_written(items: list[FeedItem], text: str) -> None:
     assert written(*items) == text
 
 
 def test_tools_have_one_line_each() -> None:
-    feed: list[Seen] = [
+    feed: list[FeedItem] = [
         delta("Look."),
         entry(1, ModelSaid(text="Look.", calls=(call(),))),
         entry(2, started()),
@@ -123,7 +123,7 @@ def test_tools_have_one_line_each() -> None:
 
 def test_tools_that_run_together_end_on_lines_of_their_own() -> None:
     said = ModelSaid(calls=(call(), call("c2", "terminal", '{"command": "ls"}'), call("c3", "_x")))
-    feed: list[Seen] = [
+    feed: list[FeedItem] = [
         entry(1, said),
         entry(2, started()),
         entry(3, started("c2", "terminal")),
@@ -151,7 +151,7 @@ def test_thoughts_are_shown_when_asked_for() -> None:
 
 
 def test_colours_only_when_wanted() -> None:
-    feed: list[Seen] = [entry(1, QUESTION), entry(2, started()), entry(3, Failed(reason="x"))]
+    feed: list[FeedItem] = [entry(1, QUESTION), entry(2, started()), entry(3, Failed(reason="x"))]
     assert "\x1b" not in written(*feed)
     painted = written(*feed, console=Console(colour=True))
     assert "\x1b[31m✗ x\x1b[0m" in painted
@@ -161,13 +161,13 @@ def test_colours_only_when_wanted() -> None:
 def test_lines_keep_to_the_width() -> None:
     wide = call(arguments='{"path": "' + "x" * 300 + '"}')
     ask = Asked(question=QuestionId("q"), kind=QuestionKind.CONFIRM, text="word " * 40, options=("y" * 99,))
-    feed: list[Seen] = [entry(1, ModelSaid(calls=(wide,))), entry(2, started()), entry(3, finished())]
+    feed: list[FeedItem] = [entry(1, ModelSaid(calls=(wide,))), entry(2, started()), entry(3, finished())]
     lines = written(*feed, entry(4, ask), console=Console(60)).splitlines()
     assert max(map(len, lines)) <= 60
 
 
 def test_quiet_writes_only_the_answer() -> None:
-    feed: list[Seen] = [
+    feed: list[FeedItem] = [
         delta("Look."),
         entry(1, ModelSaid(text="Look.", calls=(call(),))),
         entry(2, started()),
@@ -190,7 +190,7 @@ def test_quiet_tells_a_failure_apart(end: Record) -> None:
 @given(st.lists(st.text(max_size=8), max_size=20), st.integers(0, 20))
 def test_every_word_is_written_once_however_it_comes(pieces: list[str], joined: int) -> None:
     text = "".join(pieces)
-    feed: list[Seen] = [delta(piece) for piece in pieces]
+    feed: list[FeedItem] = [delta(piece) for piece in pieces]
     if joined < len(pieces):
         feed[: joined + 1] = [Snapshot(text="".join(pieces[: joined + 1]))]
     said = written(*feed, entry(1, ModelSaid(text=text)))

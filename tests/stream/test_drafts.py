@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes.domain.address import Kind
+from hermes.domain.address import SourceKind
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.settings.settings import StreamingSettings
 from hermes.domain.thoughts import ThoughtFilter, without_thoughts
@@ -208,18 +208,20 @@ def test_floods_double_the_interval_and_the_third_ends_the_draft() -> None:
 
 def test_the_platform_sets_the_floor() -> None:
     wishes = StreamingSettings()
-    slow = draft_pace(wishes, Capabilities(edit_interval=1.5), Kind.PRIVATE)
-    fast = draft_pace(wishes, Capabilities(edit_interval=0.1), Kind.PRIVATE)
+    slow = draft_pace(wishes, Capabilities(edit_interval=1.5), SourceKind.PRIVATE)
+    fast = draft_pace(wishes, Capabilities(edit_interval=0.1), SourceKind.PRIVATE)
     assert slow is not None and fast is not None
     assert (slow.interval, fast.interval, fast.threshold, fast.cursor) == (1.5, 0.8, 24, " ▉")
-    bare = draft_pace(wishes, Capabilities(edit_interval=1.0, draft_cursor=False), Kind.GROUP)
+    bare = draft_pace(wishes, Capabilities(edit_interval=1.0, draft_cursor=False), SourceKind.GROUP)
     assert bare is not None and bare.cursor == ""
     crowd = Capabilities(edit_interval=1.0, group_edit_interval=3.0)
-    paces = [draft_pace(wishes, crowd, kind) for kind in (Kind.PRIVATE, Kind.GROUP, Kind.THREAD)]
+    paces = [
+        draft_pace(wishes, crowd, kind) for kind in (SourceKind.PRIVATE, SourceKind.GROUP, SourceKind.THREAD)
+    ]
     assert [pace.interval for pace in paces if pace is not None] == [1.0, 3.0, 3.0]
-    assert draft_pace(wishes, Capabilities(), Kind.PRIVATE) is None
+    assert draft_pace(wishes, Capabilities(), SourceKind.PRIVATE) is None
     for quiet in (StreamingSettings(enabled=False), StreamingSettings(transport="off")):
-        assert draft_pace(quiet, Capabilities(edit_interval=1.0), Kind.PRIVATE) is None
+        assert draft_pace(quiet, Capabilities(edit_interval=1.0), SourceKind.PRIVATE) is None
 
 
 def test_a_preview_is_kept_in_private_chats_where_it_is_wanted() -> None:
@@ -227,12 +229,12 @@ def test_a_preview_is_kept_in_private_chats_where_it_is_wanted() -> None:
     kept = {
         (transport, kind): pace.keep
         for transport in ("edit", "draft", "auto")
-        for kind in (Kind.PRIVATE, Kind.GROUP)
+        for kind in (SourceKind.PRIVATE, SourceKind.GROUP)
         if (pace := draft_pace(StreamingSettings(transport=transport), able, kind)) is not None
     }
     assert [where for where, keep in kept.items() if keep] == [
-        ("draft", Kind.PRIVATE),
-        ("auto", Kind.PRIVATE),
+        ("draft", SourceKind.PRIVATE),
+        ("auto", SourceKind.PRIVATE),
     ]
     pace = DraftPace(1.0, 1, "", 20.0)
     pace.shown(5.0, "Hello")

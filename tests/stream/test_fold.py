@@ -16,13 +16,13 @@ from hermes.domain.event import (
     Ending,
     Entry,
     Failed,
+    FeedItem,
     Finished,
     ModelSaid,
     QuestionKind,
     Record,
     Reset,
     Retrying,
-    Seen,
     Snapshot,
     Stopped,
     Summarised,
@@ -39,10 +39,10 @@ from hermes.domain.ids import CallId, QuestionId, TurnId
 from hermes.domain.tool import Effect, ToolCall
 from hermes.domain.turn import TurnState
 from hermes.stream.fold.turn_fold import (
-    CaughtUp,
     Fold,
-    Progress,
-    Spoken,
+    ProgressLevel,
+    RemainingText,
+    ShownText,
     ToolState,
     answer_text,
     choices,
@@ -82,7 +82,7 @@ def asked(id: str = "q1", kind: QuestionKind = QuestionKind.CLARIFY) -> Asked:
     return Asked(question=QuestionId(id), kind=kind, text="Which?", options=("a", "b"))
 
 
-def folded(*items: Seen) -> Fold:
+def folded(*items: FeedItem) -> Fold:
     fold = Fold()
     for item in items:
         fold.see(item)
@@ -132,12 +132,12 @@ SAID = ModelSaid(text="Whole.")
         ([entry(3, SAID), entry(4, Summarised(upto=2, text="s"))], "Whole."),
     ],
 )
-def test_the_visible_text(items: list[Seen], text: str) -> None:
+def test_the_visible_text(items: list[FeedItem], text: str) -> None:
     assert folded(*items).text == text
 
 
 def test_tools_are_lines_between_the_texts() -> None:
-    feed: list[Seen] = [
+    feed: list[FeedItem] = [
         entry(
             1, ModelSaid(text="Let me look.", calls=(call(), call("c2", "terminal", '{"command":"`ls`"}')))
         ),
@@ -147,13 +147,13 @@ def test_tools_are_lines_between_the_texts() -> None:
     ]
     fold = folded(*feed, delta("Hm"))
     assert fold.draft() == "Let me look.\n\n📖 `read_file notes.txt` …\n💻 `terminal 'ls'` … failed\n\nHm"
-    assert fold.draft(Progress.OFF) == fold.text == "Let me look.\n\nHm"
+    assert fold.draft(ProgressLevel.OFF) == fold.text == "Let me look.\n\nHm"
     fold.see(entry(5, finished()))
     assert [(tool.plain, tool.state) for tool in fold.tools] == [
         ("read_file notes.txt", ToolState.DONE),
         ("terminal `ls`", ToolState.FAILED),
     ]
-    assert '{"path": "notes.txt"}' in fold.draft(Progress.VERBOSE)
+    assert '{"path": "notes.txt"}' in fold.draft(ProgressLevel.VERBOSE)
 
 
 def test_a_call_that_runs_again_keeps_its_line_and_an_end_leaves_none_running() -> None:
@@ -175,8 +175,8 @@ def test_long_rows_internal_tools_and_repeated_tools() -> None:
     assert folded(*many).draft().startswith("… 3 earlier\n⚙️ `tool_4` …\n")
     assert folded(entry(1, started(name="_plan"))).draft() == ""
     same = [entry(seq, started(f"c{seq}")) for seq in range(1, 4)]
-    assert folded(*same).draft(Progress.NEW).count("\n") == 0
-    assert folded(*same).draft(Progress.ALL).count("\n") == 2
+    assert folded(*same).draft(ProgressLevel.NEW).count("\n") == 0
+    assert folded(*same).draft(ProgressLevel.ALL).count("\n") == 2
 
 
 def test_questions_open_and_close() -> None:
@@ -230,16 +230,16 @@ def test_question_text() -> None:
 @pytest.mark.parametrize(
     ("heard", "whole", "left"),
     [
-        ("", "abc", CaughtUp(text="abc")),
-        ("ab", "abc", CaughtUp(text="c")),
-        ("abc\n", "abc", CaughtUp(text="")),
-        ("abx", "abc", CaughtUp(text="abc", void=True)),
-        ("<think>y</think>ab", "abc", CaughtUp(text="c")),
-        ("a <", "a <", CaughtUp(text="<")),
+        ("", "abc", RemainingText(text="abc")),
+        ("ab", "abc", RemainingText(text="c")),
+        ("abc\n", "abc", RemainingText(text="")),
+        ("abx", "abc", RemainingText(text="abc", void=True)),
+        ("<think>y</think>ab", "abc", RemainingText(text="c")),
+        ("a <", "a <", RemainingText(text="<")),
     ],
 )
-def test_what_is_left_to_show_when_a_call_closes(heard: str, whole: str, left: CaughtUp) -> None:
-    spoken = Spoken()
+def test_what_is_left_to_show_when_a_call_closes(heard: str, whole: str, left: RemainingText) -> None:
+    spoken = ShownText()
     spoken.more(heard)
     assert spoken.close(whole) == left
     assert spoken.text == ""
@@ -293,7 +293,7 @@ RECORDS: st.SearchStrategy[Record] = st.one_of(
     st.builds(Undone, since=st.integers(0, 10)),
     st.sampled_from([Finished(), Failed(reason="r"), Stopped()]),
 )
-LIVE: st.SearchStrategy[Seen] = st.one_of(
+LIVE: st.SearchStrategy[FeedItem] = st.one_of(
     st.builds(TextDelta, text=st.text(alphabet="ab<\n", max_size=6)),
     st.builds(Snapshot, text=st.text(alphabet="ab<\n", max_size=6)),
     st.just(Reset()),

@@ -19,12 +19,12 @@ from hermes.domain.event import (
     Ending,
     Entry,
     Failed,
+    FeedItem,
     Finished,
     ModelSaid,
     QuestionKind,
     Record,
     Reset,
-    Seen,
     Snapshot,
     Stopped,
     TextDelta,
@@ -52,9 +52,9 @@ def fold(part: int = 1) -> ResponseFold:
     return ResponseFold(blank, run="run_x", session="s1", part=part)
 
 
-def numbered(records: Sequence[Record | Seen]) -> list[Seen]:
+def numbered(records: Sequence[Record | FeedItem]) -> list[FeedItem]:
     """Records get their places; live events stay as they are."""
-    seen: list[Seen] = []
+    seen: list[FeedItem] = []
     for place, record in enumerate(records, 1):
         live = isinstance(record, TextDelta | Snapshot | Reset)
         seen.append(record if live else Entry(seq=place, turn=TurnId("turn_x"), at=AT, record=record))  # type: ignore[arg-type]
@@ -70,13 +70,15 @@ def told(data: bytes) -> list[Told]:
     return events
 
 
-def stream(seen: Sequence[Seen], *, part: int = 1, after: int | None = None, since: int = 0) -> list[Told]:
+def stream(
+    seen: Sequence[FeedItem], *, part: int = 1, after: int | None = None, since: int = 0
+) -> list[Told]:
     events = ResponseEvents(fold(part), after=after)
     events.since = since
     return told(events.start() + b"".join(events.see(item) for item in seen))
 
 
-def whole(seen: Sequence[Seen], part: int = 1) -> Told:
+def whole(seen: Sequence[FeedItem], part: int = 1) -> Told:
     one = fold(part)
     for item in seen:
         one.see(item)
@@ -107,7 +109,7 @@ def asked(name: str, kind: QuestionKind = QuestionKind.CLIENT_TOOL, question: st
 
 
 PLAIN = numbered([UserSaid(text="hi"), ModelSaid(text="Hello there"), Finished()])
-LIVE: list[Seen] = [
+LIVE: list[FeedItem] = [
     PLAIN[0],
     TextDelta(text="Hel"),
     TextDelta(text="lo the"),
@@ -379,7 +381,7 @@ def test_a_number_that_was_never_given_brings_the_end_alone() -> None:
 
 
 def test_words_that_are_said_again_come_after_those_that_went_out() -> None:
-    seen: list[Seen] = [PLAIN[0], TextDelta(text="Heaven"), Reset(), TextDelta(text="Hello "), *PLAIN[1:]]
+    seen: list[FeedItem] = [PLAIN[0], TextDelta(text="Heaven"), Reset(), TextDelta(text="Hello "), *PLAIN[1:]]
     events = stream(seen)
     assert words(events) == f"Heaven\n\n{SAID_AGAIN}\n\nHello there"
     assert events[-1]["response"] == whole(PLAIN)

@@ -9,11 +9,11 @@ from typing import Any
 from hermes.domain.event import (
     Entry,
     Failed,
+    FeedItem,
     Finished,
     ModelSaid,
     Record,
     Reset,
-    Seen,
     Snapshot,
     TextDelta,
     ToolFinished,
@@ -33,7 +33,7 @@ def entry(seq: int, record: Record) -> Entry:
     return Entry(seq=seq, turn=TurnId("turn_1"), at=START + timedelta(seconds=seq), record=record)
 
 
-def seen(*feed: Seen) -> list[tuple[str, dict[str, Any]]]:
+def seen(*feed: FeedItem) -> list[tuple[str, dict[str, Any]]]:
     events = SessionEvents(session="s", run="run_1", now=lambda: 5.0)
     written = [events.start("hi"), *(events.see(item) for item in feed)]
     return [(one.name, json.loads(one.data)) for one in parse(written)][2:]

@@ -38,7 +38,7 @@ from hermes.stream.text.markdown import (
     visible_inlines,
 )
 from hermes.stream.text.print import print_markdown
-from hermes.stream.text.split import Part, split
+from hermes.stream.text.split import MessagePart, split
 
 FULL = os.environ.get("HERMES_TEST_SCALE", "sample") == "full"
 FENCE = re.compile("^(```|~~~)", re.MULTILINE)
@@ -160,7 +160,7 @@ class Case:
     unit: TextUnit
     flavour: Flavour
 
-    def parts(self, text: str | None = None) -> tuple[Part, ...]:
+    def parts(self, text: str | None = None) -> tuple[MessagePart, ...]:
         source = self.text if text is None else text
         return split(source, limit=self.limit, unit=self.unit, flavour=self.flavour)
 
@@ -230,7 +230,7 @@ def character_ends(case: Case, whole: Document) -> set[int]:
     return ends
 
 
-def check_fences_are_closed(parts: Sequence[Part]) -> None:
+def check_fences_are_closed(parts: Sequence[MessagePart]) -> None:
     """A paragraph that is written below a part is a paragraph, so no fence in the part is open."""
     for part in parts:
         if FENCE.search(part.text):

@@ -19,13 +19,13 @@ from hermes.domain.event import (
     Ending,
     Entry,
     Failed,
+    FeedItem,
     Finished,
     ModelSaid,
     QuestionKind,
     Record,
     Reset,
     Retrying,
-    Seen,
     Snapshot,
     Stopped,
     TextDelta,
@@ -37,9 +37,9 @@ from hermes.domain.event import (
     Verdict,
 )
 from hermes.domain.ids import CallId, QuestionId, TurnId
-from hermes.domain.sse import Event, Parser, parse
+from hermes.domain.sse import SseEvent, SseParser, parse
 from hermes.domain.tool import Effect, ToolCall
-from hermes.stream.faces.chat_chunks import ChatChunks, RunEvents, comment, event, json_event
+from hermes.stream.faces.chat_chunks import ChatChunks, RunEvents, comment, encode_event, encode_json_event
 
 MANY = settings(
     max_examples=2000 if os.environ.get("HERMES_TEST_SCALE") == "full" else 150,
@@ -68,13 +68,13 @@ def started(id: str = "c1", name: str = "terminal") -> ToolStarted:
 @pytest.mark.parametrize(
     ("written", "wire"),
     [
-        (event("a"), b"data: a\n\n"),
-        (event(""), b"data: \n\n"),
-        (event("a\nb\r\nc\rd"), b"data: a\ndata: b\ndata: c\ndata: d\n\n"),
-        (event("x", name="n", id=7, retry=100), b"event: n\nid: 7\nretry: 100\ndata: x\n\n"),
-        (json_event({"a": "ä\n"}), b'data: {"a":"\\u00e4\\n"}\n\n'),
+        (encode_event("a"), b"data: a\n\n"),
+        (encode_event(""), b"data: \n\n"),
+        (encode_event("a\nb\r\nc\rd"), b"data: a\ndata: b\ndata: c\ndata: d\n\n"),
+        (encode_event("x", name="n", id=7, retry=100), b"event: n\nid: 7\nretry: 100\ndata: x\n\n"),
+        (encode_json_event({"a": "ä\n"}), b'data: {"a":"\\u00e4\\n"}\n\n'),
         (comment("keep\nalive"), b": keep\n: alive\n\n"),
-        (event("\ud800"), b"data: ?\n\n"),
+        (encode_event("\ud800"), b"data: ?\n\n"),
     ],
 )
 def test_encoding(written: bytes, wire: bytes) -> None:
@@ -84,27 +84,27 @@ def test_encoding(written: bytes, wire: bytes) -> None:
 @pytest.mark.parametrize("bad", ["a\nb", "a\rb", "a\0b"])
 def test_a_name_or_id_cannot_break_out(bad: str) -> None:
     with pytest.raises(ValueError, match="one line"):
-        event("x", name=bad)
+        encode_event("x", name=bad)
     with pytest.raises(ValueError, match="one line"):
-        event("x", id=bad)
+        encode_event("x", id=bad)
 
 
 @pytest.mark.parametrize(
     ("wire", "events"),
     [
-        (b"data: a\n\n", [Event(data="a")]),
-        (b"\xef\xbb\xbfdata: a\r\n\r\n", [Event(data="a")]),
-        (b"data:a\r\rdata:  b\r\r", [Event(data="a"), Event(data=" b")]),
-        (b"data\n\ndata\ndata\n\n", [Event(data=""), Event(data="\n")]),
-        (b": hi\n\nevent: x\n\ndata: a\n\n", [Event(data="a")]),
-        (b"id: 1\n\ndata: a\n\nid\ndata: b\n\n", [Event(data="a", id="1"), Event(data="b")]),
-        (b"id: 1\nid: 2\0\ndata: a\n\n", [Event(data="a", id="1")]),
-        (b"foo: x\n data: y\ndata: a\n\n", [Event(data="a")]),
-        (b"data: \xff\xc3\xa4\n\n", [Event(data="\ufffdä")]),
+        (b"data: a\n\n", [SseEvent(data="a")]),
+        (b"\xef\xbb\xbfdata: a\r\n\r\n", [SseEvent(data="a")]),
+        (b"data:a\r\rdata:  b\r\r", [SseEvent(data="a"), SseEvent(data=" b")]),
+        (b"data\n\ndata\ndata\n\n", [SseEvent(data=""), SseEvent(data="\n")]),
+        (b": hi\n\nevent: x\n\ndata: a\n\n", [SseEvent(data="a")]),
+        (b"id: 1\n\ndata: a\n\nid\ndata: b\n\n", [SseEvent(data="a", id="1"), SseEvent(data="b")]),
+        (b"id: 1\nid: 2\0\ndata: a\n\n", [SseEvent(data="a", id="1")]),
+        (b"foo: x\n data: y\ndata: a\n\n", [SseEvent(data="a")]),
+        (b"data: \xff\xc3\xa4\n\n", [SseEvent(data="\ufffdä")]),
         (b"data: unfinished\n", []),
     ],
 )
-def test_parsing_at_every_cut(wire: bytes, events: list[Event]) -> None:
+def test_parsing_at_every_cut(wire: bytes, events: list[SseEvent]) -> None:
     assert list(parse([wire])) == events
     assert list(parse(bytes([byte]) for byte in wire)) == events
     for place in range(len(wire) + 1):
@@ -112,20 +112,20 @@ def test_parsing_at_every_cut(wire: bytes, events: list[Event]) -> None:
 
 
 def test_the_parser_remembers_retry_and_id() -> None:
-    parser = Parser(last_id="3")
-    assert parser.feed(b"retry: 50\nretry: x\ndata: a\n\nid: 9\n\n") == [Event(data="a", id="3")]
+    parser = SseParser(last_id="3")
+    assert parser.feed(b"retry: 50\nretry: x\ndata: a\n\nid: 9\n\n") == [SseEvent(data="a", id="3")]
     assert (parser.retry, parser.last_id) == (50, "9")
 
 
 def test_an_endless_event_is_refused_but_endless_comments_are_not() -> None:
-    parser = Parser(limit=100)
+    parser = SseParser(limit=100)
     for _ in range(100):
         assert parser.feed(b": keep-alive\n") == []
     with pytest.raises(Refused):
         for _ in range(100):
             parser.feed(b"data: more\n")
     with pytest.raises(Refused):
-        Parser(limit=100).feed(b"x" * 101)
+        SseParser(limit=100).feed(b"x" * 101)
 
 
 LINES = st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\r"), max_size=30)
@@ -146,8 +146,10 @@ def test_what_is_written_is_read(
     wire, expected, last = b"\xef\xbb\xbf" if bom else b"", [], ""
     for data, name, id, noise in written:
         last = last if id is None else id
-        expected.append(Event(data=data, name=name or "message", id=last))
-        wire += event(data, name=name, id=id, retry=5 if noise else None) + (comment(data) if noise else b"")
+        expected.append(SseEvent(data=data, name=name or "message", id=last))
+        wire += encode_event(data, name=name, id=id, retry=5 if noise else None) + (
+            comment(data) if noise else b""
+        )
     wire = wire.replace(b"\n", end)
     edges = [0, *sorted(place % (len(wire) + 1) for place in places), len(wire)]
     assert list(parse(wire[a:b] for a, b in itertools.pairwise(edges))) == expected
@@ -157,7 +159,7 @@ def test_what_is_written_is_read(
 # --- runs
 
 
-def run_events(feed: list[Seen], *, after: int = -1) -> list[tuple[str, dict[str, Any]]]:
+def run_events(feed: list[FeedItem], *, after: int = -1) -> list[tuple[str, dict[str, Any]]]:
     encoder = RunEvents("run_1", now=lambda: 5.0, after=after)
     found = []
     for one in parse(encoder.see(item) for item in feed):
@@ -169,7 +171,7 @@ def run_events(feed: list[Seen], *, after: int = -1) -> list[tuple[str, dict[str
     return found
 
 
-WITH_TOOL: list[Seen] = [
+WITH_TOOL: list[FeedItem] = [
     entry(1, UserSaid(text="hi")),
     ThoughtDelta(text="hm"),
     Retrying(reason="busy", after=1.0),
@@ -203,14 +205,14 @@ def test_a_run_with_a_tool() -> None:
 
 
 def test_a_finished_run_is_replayed_from_its_entries() -> None:
-    entries: list[Seen] = [item for item in WITH_TOOL if isinstance(item, Entry)]
+    entries: list[FeedItem] = [item for item in WITH_TOOL if isinstance(item, Entry)]
     deltas = [data["delta"] for _, data in run_events(entries) if data["event"] == "message.delta"]
     assert deltas == ["Let me look.", "\n\nDone."]
     assert run_events([*entries, *entries]) == run_events(entries)
 
 
 def test_who_comes_back_gets_only_what_is_new_and_in_place_of_what_was_half_said() -> None:
-    entries: list[Seen] = [item for item in WITH_TOOL if isinstance(item, Entry)]
+    entries: list[FeedItem] = [item for item in WITH_TOOL if isinstance(item, Entry)]
     seen = run_events(entries, after=5)
     assert [(id, data["event"]) for id, data in seen] == [("6", "message.snapshot"), ("7", "run.completed")]
     assert seen[0][1]["text"] == "Done."
@@ -222,7 +224,7 @@ def test_who_comes_back_gets_only_what_is_new_and_in_place_of_what_was_half_said
 
 
 def test_snapshot_reset_and_a_different_end() -> None:
-    feed: list[Seen] = [
+    feed: list[FeedItem] = [
         Snapshot(text="Half a"),
         Reset(),
         TextDelta(text="Other"),
@@ -241,7 +243,7 @@ def test_snapshot_reset_and_a_different_end() -> None:
 def test_approvals_show_the_exact_command() -> None:
     command = "rm -rf x\nrm -rf y"
     asked = Asked(question=QuestionId("q1"), kind=QuestionKind.APPROVAL, text="Sure?", call=CallId("c1"))
-    feed: list[Seen] = [
+    feed: list[FeedItem] = [
         entry(1, ModelSaid(calls=(call(arguments=json.dumps({"command": command})),))),
         entry(2, asked),
         entry(3, Answered(question=QuestionId("q1"), verdict=Verdict.SESSION)),
@@ -256,7 +258,7 @@ def test_approvals_show_the_exact_command() -> None:
 
 
 def test_internal_tools_are_shown_nowhere() -> None:
-    feed: list[Seen] = [
+    feed: list[FeedItem] = [
         entry(1, ModelSaid(calls=(call(name="_plan"),))),
         entry(2, started(name="_plan")),
         entry(3, ToolFinished(call=CallId("c1"), text="ok")),
@@ -268,13 +270,13 @@ def test_internal_tools_are_shown_nowhere() -> None:
 # --- chat completions
 
 
-def chat_events(feed: list[Seen], end: str = "") -> list[Event]:
+def chat_events(feed: list[FeedItem], end: str = "") -> list[SseEvent]:
     chunks = ChatChunks(id="chatcmpl-1", model="m", created=9)
     written = [chunks.see(item) for item in feed]
     return list(parse([*written, chunks.end(end) if end else b""]))
 
 
-def content(events: list[Event]) -> str:
+def content(events: list[SseEvent]) -> str:
     words = ""
     for one in events:
         if one.name == "message" and one.data != "[DONE]":
@@ -319,7 +321,7 @@ def test_how_a_chat_stream_ends(last: Record, reason: str, hermes: dict[str, obj
 
 
 def test_a_cut_reply_goes_on_in_the_same_paragraph() -> None:
-    feed: list[Seen] = [
+    feed: list[FeedItem] = [
         entry(1, ModelSaid(text="One and ", ending=Ending.BROKEN, partial=True)),
         TextDelta(text="two."),
         entry(2, ModelSaid(text="two.")),
@@ -328,7 +330,7 @@ def test_a_cut_reply_goes_on_in_the_same_paragraph() -> None:
 
 
 def test_words_that_went_out_are_said_again_visibly() -> None:
-    feed: list[Seen] = [
+    feed: list[FeedItem] = [
         TextDelta(text="Half"),
         Reset(),
         TextDelta(text="Whole"),
@@ -356,7 +358,7 @@ def test_a_chat_stream_ends_with_the_last_call_that_is_asked_of_the_client() -> 
         Asked(question=QuestionId(f"q_{one.id}"), kind=QuestionKind.CLIENT_TOOL, text="", call=one.id)
         for one in calls[1:]
     ]
-    feed: list[Seen] = [
+    feed: list[FeedItem] = [
         entry(1, ModelSaid(calls=calls)),
         entry(2, started()),
         entry(3, ToolFinished(call=CallId("c1"), text="ok")),
@@ -383,7 +385,7 @@ def test_a_chat_stream_that_goes_on_with_a_turn_tells_only_what_is_new() -> None
         Asked(question=QuestionId(f"q_{one.id}"), kind=QuestionKind.CLIENT_TOOL, text="", call=one.id)
         for one in calls[1:]
     ]
-    feed: list[Seen] = [
+    feed: list[FeedItem] = [
         entry(1, ModelSaid(text="Let me ask.", calls=calls)),
         entry(2, may_i),
         entry(3, Answered(question=QuestionId("q_0"), verdict=Verdict.ONCE)),
@@ -401,7 +403,7 @@ def test_a_chat_stream_that_goes_on_with_a_turn_tells_only_what_is_new() -> None
         "call_q_c3",
     ]
     again = ChatChunks(id="chatcmpl-1", model="m", created=9, after=7)
-    results: list[Seen] = [
+    results: list[FeedItem] = [
         entry(8, ToolFinished(call=CallId("c2"), text="x")),
         entry(9, ToolFinished(call=CallId("c3"), text="y")),
         entry(10, ModelSaid(text="Both.")),
@@ -414,6 +416,6 @@ def test_a_chat_stream_that_goes_on_with_a_turn_tells_only_what_is_new() -> None
 @given(st.lists(st.text(max_size=8), max_size=20))
 def test_a_chat_stream_carries_every_word(pieces: list[str]) -> None:
     text = "".join(pieces)
-    feed: list[Seen] = [TextDelta(text=piece) for piece in pieces]
+    feed: list[FeedItem] = [TextDelta(text=piece) for piece in pieces]
     said = content(chat_events([*feed, entry(1, ModelSaid(text=text)), entry(2, Finished())]))
     assert said == (text if "<" not in text else said).lstrip("\n")

@@ -8,9 +8,9 @@ from typing import get_args
 import pytest
 
 from hermes.domain import event
-from hermes.domain.address import Address, Kind, Source
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.errors import Refused
-from hermes.domain.event import Entry, Seen, Snapshot, TextDelta
+from hermes.domain.event import Entry, FeedItem, Snapshot, TextDelta
 from hermes.domain.ids import AgentId, CallId, QuestionId, SessionId, TurnId
 from hermes.domain.message import Attachment, MediaKind
 from hermes.domain.tool import Effect, ToolCall
@@ -18,7 +18,7 @@ from hermes.domain.turn import Cause, Turn, TurnInput
 from hermes.stream.wire.socket import decode, decode_seen, encode, encode_seen
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
-LIVE: list[Seen] = [
+LIVE: list[FeedItem] = [
     TextDelta(text="wörds \u2028 and\nlines"),
     event.ThoughtDelta(text="hm"),
     event.ToolOutput(call=CallId("c1"), text="out"),
@@ -52,7 +52,7 @@ def test_every_kind_is_here() -> None:
 
 
 @pytest.mark.parametrize("seen", LIVE, ids=lambda seen: type(seen).__name__)
-def test_what_passes_by(seen: Seen) -> None:
+def test_what_passes_by(seen: FeedItem) -> None:
     data = encode_seen(seen)
     assert decode_seen(data) == seen and b"\n" not in data
 
@@ -68,7 +68,7 @@ def test_half_a_character_does_not_stop_the_feed() -> None:
 
 
 def test_turns() -> None:
-    source = Source(address=Address(platform="terminal", chat="local"), kind=Kind.PRIVATE, user="local")
+    source = Source(address=Address(platform="terminal", chat="local"), kind=SourceKind.PRIVATE, user="local")
     turn = Turn(
         id=TurnId("turn_1"),
         session=SessionId("s"),

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from hermes import plugins
 from hermes.control.outbound.topics import NamedTopics
-from hermes.control.people.access import Knock, Outcome, decide
+from hermes.control.people.access import AccessOutcome, AccessRequest, decide
 from hermes.control.people.pairing import is_paired
-from hermes.domain.adapter import OpenFile, Outfit, Welcomes, no_files, nobody
+from hermes.domain.adapter import AdapterContext, OpenFile, Welcomes, no_files, nobody
 from hermes.domain.address import DEFAULT_ACCOUNT, Source, read_platform, spell_platform
 from hermes.domain.capabilities import Manifest, SettingField
 from hermes.domain.clock import Clock
@@ -22,9 +22,9 @@ from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.ports.store import Platform, Store
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
-from hermes.entry.host import Account, HostState, Report
+from hermes.entry.host import HostState, PlatformAccount, Report
 from hermes.state.home.locks import MachineLock, lock_folder
-from hermes.state.settings.loader import Loaded
+from hermes.state.settings.loader import LoadedSettings
 from hermes.state.settings.names import with_account
 
 ONE_EACH = "Each account needs one of its own."
@@ -63,11 +63,11 @@ class StoreLease:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Declared:
+class DeclaredAccount:
     """An account of a platform as the settings tell of it: the platform's own, or a further one."""
 
     manifest: Manifest
-    loaded: Loaded
+    loaded: LoadedSettings
     account: str = DEFAULT_ACCOUNT
 
     @property
@@ -131,17 +131,17 @@ class Declared:
         return "" if secret is None else secret.reveal()
 
 
-def declared_accounts(manifests: Iterable[Manifest], loaded: Loaded) -> Iterator[Declared]:
+def declared_accounts(manifests: Iterable[Manifest], loaded: LoadedSettings) -> Iterator[DeclaredAccount]:
     """The accounts of each platform, its own first; also those that are not enabled."""
     for manifest in manifests:
-        yield Declared(manifest=manifest, loaded=loaded)
+        yield DeclaredAccount(manifest=manifest, loaded=loaded)
         for name in sorted(loaded.settings.platforms):
             platform, account = read_platform(name)
             if platform == manifest.name and account != DEFAULT_ACCOUNT:
-                yield Declared(manifest=manifest, loaded=loaded, account=account)
+                yield DeclaredAccount(manifest=manifest, loaded=loaded, account=account)
 
 
-def same_credentials(accounts: Iterable[Declared]) -> dict[str, str]:
+def same_credentials(accounts: Iterable[DeclaredAccount]) -> dict[str, str]:
     """The accounts whose credential an earlier one has, and which."""
     users: dict[tuple[str, str], str] = {}
     found: dict[str, str] = {}
@@ -152,21 +152,21 @@ def same_credentials(accounts: Iterable[Declared]) -> dict[str, str]:
     return found
 
 
-def welcome(store: Store, declared: Declared) -> Welcomes:
+def welcome(store: Store, declared: DeclaredAccount) -> Welcomes:
     """Who may ask an account into a chat: whoever may speak to it there, or would be given a code."""
 
     async def welcomes(source: Source) -> bool:
         paired = await store.read(lambda tx: is_paired(tx, source))
         able = declared.manifest.capabilities
-        knock = Knock(source=source, paired=paired, mentioned=True, able=able)
+        knock = AccessRequest(source=source, paired=paired, mentioned=True, able=able)
         verdict = decide(knock, declared.loaded.settings)
-        return verdict.outcome in (Outcome.ALLOWED, Outcome.NEEDS_PAIRING)
+        return verdict.outcome in (AccessOutcome.ALLOWED, AccessOutcome.NEEDS_PAIRING)
 
     return welcomes
 
 
 def adapter_maker(
-    declared: Declared,
+    declared: DeclaredAccount,
     clock: Clock,
     open_file: OpenFile = no_files,
     welcomes: Welcomes = nobody,
@@ -182,7 +182,7 @@ def adapter_maker(
                 f"{declared.title} needs {', '.join(missing)}.", hint=f"hermes config set {missing[0]} …"
             )
         adapter = await asyncio.to_thread(plugins.load_adapter, declared.manifest)
-        outfit = Outfit(
+        outfit = AdapterContext(
             settings=declared.block,
             find=declared.find,
             account=declared.account,
@@ -199,7 +199,7 @@ def adapter_maker(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AccountDesk:
+class AccountFactory:
     """Makes the accounts of a gateway ready for their hosts."""
 
     home: Path
@@ -207,20 +207,22 @@ class AccountDesk:
     clock: Clock
     open_file: OpenFile
 
-    def given(self, store: Store, platforms: Mapping[str, Platform]) -> list[Account]:
+    def given(self, store: Store, platforms: Mapping[str, Platform]) -> list[PlatformAccount]:
         """Accounts whose adapters are there already."""
         return [
-            Account(name=name, make=ready_maker(platform), lease=self._lease(store, name))
+            PlatformAccount(name=name, make=ready_maker(platform), lease=self._lease(store, name))
             for name, platform in platforms.items()
         ]
 
-    def declared(self, store: Store, manifests: Iterable[Manifest], loaded: Loaded) -> list[Account]:
+    def declared(
+        self, store: Store, manifests: Iterable[Manifest], loaded: LoadedSettings
+    ) -> list[PlatformAccount]:
         """Those that are enabled; one with the credential of an earlier one only says so."""
         enabled = [one for one in declared_accounts(manifests, loaded) if one.enabled]
         doubles = same_credentials(enabled)
         return [self._ready(store, one, doubles.get(one.name)) for one in enabled]
 
-    def _ready(self, store: Store, one: Declared, first: str | None) -> Account:
+    def _ready(self, store: Store, one: DeclaredAccount, first: str | None) -> PlatformAccount:
         if first is not None:
             make, lock = _refusal(f"{one.name} has the same credential as {first}."), None
         else:
@@ -228,7 +230,9 @@ class AccountDesk:
             topics = NamedTopics(store=store, clock=self.clock, agents=agents)
             make = adapter_maker(one, self.clock, self.open_file, welcome(store, one), self.home, topics)
             lock = self._lock(one.manifest.name, one.credential)
-        return Account(name=one.name, make=make, lease=self._lease(store, one.name, lock), worded=one.worded)
+        return PlatformAccount(
+            name=one.name, make=make, lease=self._lease(store, one.name, lock), worded=one.worded
+        )
 
     def _lock(self, platform: str, secret: str) -> MachineLock | None:
         """One credential is one lock, whatever the account is called in the home that uses it."""
@@ -256,7 +260,7 @@ def ready_maker(platform: Platform) -> Callable[[], Awaitable[Platform]]:
     return make
 
 
-def told_apart(tell: Report) -> Report:
+def rename_webhook_account(tell: Report) -> Report:
     """Incoming webhooks are a door of the same name as the account that sends some."""
 
     def told(account: str, state: HostState, why: str) -> None:

@@ -18,25 +18,25 @@ from pathlib import Path
 from typing import Any
 
 from hermes import plugins
-from hermes.agent.context.images import Illustrated
-from hermes.agent.models.choose import NO_PROBE, Choice
+from hermes.agent.context.images import ImageAttachingProvider
+from hermes.agent.models.choose import NO_PROBE, ModelChoice
 from hermes.agent.models.registry import Models
-from hermes.agent.models.routes import Route, RoutedProvider
+from hermes.agent.models.routes import ModelRoute, RoutedProvider
 from hermes.agent.run.loop import AgentLoop, LoopLimits
 from hermes.agent.tools import Workbench
-from hermes.app.accounts import AccountDesk, told_apart
+from hermes.app.accounts import AccountFactory, rename_webhook_account
 from hermes.app.homes import MEDIA, WORKSPACE, closed_homes, homes_for, is_wide, user_home
-from hermes.app.hooks import HookPart
-from hermes.app.http import HttpPart
+from hermes.app.hooks import AppHooks
+from hermes.app.http import AppHttp
 from hermes.app.import_people import import_people
 from hermes.app.jobs import HomeJobs, job_tool, take_over_jobs
 from hermes.app.messaging import Messaging
 from hermes.app.prompt import SystemPrompt
 from hermes.app.real_models import keep_real_models
-from hermes.app.store import StoreKeeper
+from hermes.app.store import StoreLifecycle
 from hermes.app.tools import (
     Inject,
-    Injecting,
+    InjectingProvider,
     Toolsets,
     added_tools,
     check_toolsets,
@@ -44,16 +44,16 @@ from hermes.app.tools import (
     own_tools,
     redacting,
 )
-from hermes.app.vitals import Vitals, Watch
-from hermes.app.waking import Waking
+from hermes.app.vitals import LiveStatus, StatusListener
+from hermes.app.waking import ProcessNotifier
 from hermes.control.chores import HOURLY, Chore
-from hermes.control.commands.registry import Around as CommandAround
+from hermes.control.commands.registry import GatewayInfo as CommandAround
 from hermes.control.commands.tiers import tier_of
 from hermes.control.gateway import STOP_SECONDS, Gateway
 from hermes.control.hooks.dispatch import Hooks
 from hermes.control.hooks.gates import agent_chooser, gate_tools
 from hermes.control.runtime import Runtime
-from hermes.control.wiring import Parts
+from hermes.control.wiring import GatewayParts
 from hermes.control.workers import Supervisor
 from hermes.domain.address import read_platform
 from hermes.domain.capabilities import Capabilities
@@ -64,8 +64,8 @@ from hermes.domain.ports.store import Platform, Provider, Store
 from hermes.domain.ports.world import Backend, Media
 from hermes.domain.settings.settings import Profile, Settings
 from hermes.domain.tool import Tool
-from hermes.entry.host import Account, Host
-from hermes.entry.http.site.call import AgentFacts, Door
+from hermes.entry.host import AdapterHost, PlatformAccount
+from hermes.entry.http.site.call import AgentFacts, Site
 from hermes.entry.http.site.streams import Streams
 from hermes.execution.local.backend import LocalBackend, LocalOptions
 from hermes.state.files.aliases import ChannelAliases
@@ -73,7 +73,7 @@ from hermes.state.files.media import MediaFiles
 from hermes.state.files.session_log import FOLDER as LOG_FOLDER
 from hermes.state.files.session_log import SessionLogs
 from hermes.state.home.homes import DATABASE_FILE, INSIDE, agent_home
-from hermes.state.settings.loader import Loaded, load_settings
+from hermes.state.settings.loader import LoadedSettings, load_settings
 from hermes.state.settings.models import model_of, model_routes
 from hermes.state.store.connection import StoreOptions
 from hermes.state.store.tables.search import recall_from
@@ -83,7 +83,7 @@ log = logging.getLogger("hermes.app")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class AppOverrides:
     """What a test or an embedding program brings along, instead of what settings and plugins say.
 
     `workspace` is where the agents' commands start, `toolsets` are the main agent's, `change` has the last
@@ -106,12 +106,12 @@ class App:
     """One gateway on one home, for a process that has the home to itself."""
 
     def __init__(
-        self, home: Path, environ: Mapping[str, str], given: Given | None = None, version: str = ""
+        self, home: Path, environ: Mapping[str, str], given: AppOverrides | None = None, version: str = ""
     ) -> None:
         self._home = home
         self._version = version
         self._environ = environ
-        self._given = given or Given()
+        self._given = given or AppOverrides()
         self.restarting = False
         """Whether it was stopped in order to begin anew."""
         self._stop = asyncio.Event()
@@ -119,20 +119,20 @@ class App:
         self._manifests = plugins.platform_manifests() if self._given.platforms is None else ()
         names = [manifest.name for manifest in self._manifests]
         names += [read_platform(name)[0] for name in self._given.platforms or ()]
-        self.loaded: Loaded = load_settings(home, environ, platforms=names)
+        self.loaded: LoadedSettings = load_settings(home, environ, platforms=names)
         if self._given.change is not None:
             self.loaded = replace(self.loaded, settings=self._given.change(self.loaded.settings))
         self._gateway: Gateway | None = None
         self._store: SqliteStore | None = None
         self._models = Models()
-        self._choices: dict[AgentId, Choice] = {}
-        self._routes: dict[str, Route] = {}
-        self._waking = Waking(lambda: None if self._stop.is_set() else self._gateway)
+        self._choices: dict[AgentId, ModelChoice] = {}
+        self._routes: dict[str, ModelRoute] = {}
+        self._waking = ProcessNotifier(lambda: None if self._stop.is_set() else self._gateway)
         self._backends: list[Backend] = []
         self._chores: list[Chore] = []
         self._loops = Supervisor(self._given.clock)
         self._closed: tuple[str, ...] = ()
-        self._hooks: HookPart | None = None
+        self._hooks: AppHooks | None = None
         self._messaging = Messaging(home, environ, lambda: self.gateway.courier)
 
     @property
@@ -147,9 +147,9 @@ class App:
         return self._store
 
     @property
-    def choice(self) -> Choice:
+    def choice(self) -> ModelChoice:
         """The main agent's model; known from `running` on."""
-        return self._choices.get(MAIN_AGENT) or Choice.given(self.loaded.settings.model.default)
+        return self._choices.get(MAIN_AGENT) or ModelChoice.given(self.loaded.settings.model.default)
 
     @property
     def model_line(self) -> str:
@@ -174,7 +174,7 @@ class App:
             self.restarting = True
             self._stop.set()
 
-    async def live(self, watch: Watch) -> None:
+    async def live(self, watch: StatusListener) -> None:
         """Run until `stop`. What a person must mend first is raised as a `UserError`."""
         watch.tell("starting")
         try:
@@ -188,13 +188,13 @@ class App:
         why = "asked to restart" if self.restarting else "asked to stop"
         watch.tell("stopped", exit_reason=why, restart_requested=self.restarting)
 
-    async def _with_store(self, watch: Watch) -> None:
+    async def _with_store(self, watch: StatusListener) -> None:
         if self._given.in_memory:
             async with SqliteStore(None) as self._store:
                 await self._serve(self._store, watch)
             return
         spare = self.loaded.settings.gateway.reserve_mb * 1024 * 1024
-        keeper = StoreKeeper(
+        keeper = StoreLifecycle(
             path=self._home / DATABASE_FILE,
             clock=self._given.clock,
             options=StoreOptions(reserve_bytes=spare),
@@ -213,7 +213,7 @@ class App:
         finally:
             await keeper.close()
 
-    async def _serve(self, store: SqliteStore, watch: Watch) -> None:
+    async def _serve(self, store: SqliteStore, watch: StatusListener) -> None:
         logs = self._logs(store)
         writing = self._loops.keep("session logs", logs.live) if logs is not None else None
         try:
@@ -229,16 +229,16 @@ class App:
                 await asyncio.wait((writing,))
                 await logs.write()
 
-    async def _run(self, store: Store, watch: Watch, logs: SessionLogs | None) -> None:
+    async def _run(self, store: Store, watch: StatusListener, logs: SessionLogs | None) -> None:
         clock, settings = self._given.clock, self.loaded.settings
-        vitals = Vitals(self._home, self.loaded, watch, self._loops)
+        vitals = LiveStatus(self._home, self.loaded, watch, self._loops)
         vitals.store = self.store.facts
         await self._choose(settings, store)
         if not self._given.in_memory:
-            self._hooks = await asyncio.to_thread(HookPart, self._home, self._environ, clock)
+            self._hooks = await asyncio.to_thread(AppHooks, self._home, self._environ, clock)
         runtimes = await asyncio.to_thread(self._runtimes, store, settings)
         accounts = self._accounts(store)
-        parts = Parts(
+        parts = GatewayParts(
             store=store,
             runtimes=runtimes,
             settings=settings,
@@ -269,10 +269,13 @@ class App:
         for runtime in runtimes.values() if not self._given.in_memory else ():
             await take_over_jobs(runtime, clock)
         await gateway.start()
-        http = HttpPart(self._home, self.loaded, self._environ, vitals.tell_platform)
+        http = AppHttp(self._home, self.loaded, self._environ, vitals.tell_platform)
         if not self._given.in_memory:
             await http.open(self._door(gateway, runtimes, http, vitals))
-        kept = {one.name: Host(one, gateway, clock, told_apart(vitals.tell_platform)) for one in accounts}
+        kept = {
+            one.name: AdapterHost(one, gateway, clock, rename_webhook_account(vitals.tell_platform))
+            for one in accounts
+        }
         vitals.watch(kept, gateway)
         hosts = [self._loops.keep(name, host.live) for name, host in kept.items()]
         names = [account.name for account in accounts]
@@ -299,9 +302,9 @@ class App:
         return runtime.profile.settings.model.default if choice is None else choice.model
 
     def _door(
-        self, gateway: Gateway, runtimes: Mapping[AgentId, Runtime], http: HttpPart, vitals: Vitals
-    ) -> Door:
-        return Door(
+        self, gateway: Gateway, runtimes: Mapping[AgentId, Runtime], http: AppHttp, vitals: LiveStatus
+    ) -> Site:
+        return Site(
             gateway=gateway,
             options=http.options(),
             facts=vitals.facts,
@@ -344,7 +347,9 @@ class App:
         routes = model_routes(self.loaded)
         given = self._given.provider
         if given is not None:
-            self._routes = {name: Route(provider=given, model=one.default) for name, one in routes.items()}
+            self._routes = {
+                name: ModelRoute(provider=given, model=one.default) for name, one in routes.items()
+            }
             return
         makers = await asyncio.to_thread(plugins.providers)
         self._models = Models(makers, probe=not self.loaded.variables.get(NO_PROBE))
@@ -371,8 +376,8 @@ class App:
         provider = self._given.provider
         if provider is None:
             provider = self._models.provider(self._choices[profile.agent], profile.settings.model)
-        provider = Illustrated(RoutedProvider(provider, self._routes), media)
-        return provider if self._given.inject is None else Injecting(provider, self._given.inject)
+        provider = ImageAttachingProvider(RoutedProvider(provider, self._routes), media)
+        return provider if self._given.inject is None else InjectingProvider(provider, self._given.inject)
 
     # --- agents ---
 
@@ -480,8 +485,8 @@ class App:
             return {read_platform(name)[0]: one.capabilities for name, one in self._given.platforms.items()}
         return {manifest.name: manifest.capabilities for manifest in self._manifests}
 
-    def _accounts(self, store: Store) -> list[Account]:
-        desk = AccountDesk(
+    def _accounts(self, store: Store) -> list[PlatformAccount]:
+        desk = AccountFactory(
             home=self._home,
             environ=self._environ,
             clock=self._given.clock,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from hermes.agent.danger import is_free_workspace
-from hermes.domain.homes import Homes
+from hermes.domain.homes import FolderRules
 from hermes.domain.ids import AgentId
 from hermes.domain.settings.settings import Profile, Settings
 from hermes.entry.http.site.owner_socket import socket_places
@@ -32,7 +32,7 @@ def closed_homes(home: Path, environ: Mapping[str, str], settings: Settings) -> 
     return spellings((home, root_home(environ), usual, *hosted, *beside))
 
 
-def homes_for(profile: Profile, workspace: Path, closed: tuple[str, ...]) -> Homes:
+def homes_for(profile: Profile, workspace: Path, closed: tuple[str, ...]) -> FolderRules:
     """What one agent may use of the closed homes: its workspace, if it is the one of a home; its saved
     outputs, media, skills, identity and memory for reading."""
     own = profile.home
@@ -41,7 +41,7 @@ def homes_for(profile: Profile, workspace: Path, closed: tuple[str, ...]) -> Hom
     written = spellings([workspace])
     places = [Path(folder) / WORKSPACE for folder in (*closed, *spellings([own]))]
     inside = any(Path(spelled).is_relative_to(place) for spelled in written for place in places)
-    return Homes(closed=closed, readable=spellings(read), writable=written if inside else ())
+    return FolderRules(closed=closed, readable=spellings(read), writable=written if inside else ())
 
 
 def user_home(environ: Mapping[str, str]) -> str:

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from hermes import plugins
-from hermes.app.plugin_hooks import PluginRunner
+from hermes.app.plugin_hooks import PluginHookRunner
 from hermes.control.gateway import Gateway
 from hermes.control.hooks.dispatch import Hooks
 from hermes.control.jobs.runs import SESSION_KEPT
-from hermes.control.sessions.submission import Place, Submission
-from hermes.domain.address import Address, Kind, Source
+from hermes.control.sessions.submission import SessionTarget, Submission
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError
 from hermes.domain.event import Entry, Failed, Finished, Stopped
@@ -22,9 +22,9 @@ from hermes.domain.hooks import STARTUP, Hook, HookRunner
 from hermes.domain.ids import MAIN_AGENT, SessionId, new_session_id
 from hermes.domain.turn import Cause, Guidance, TurnInput
 from hermes.execution.hooks.processes import HookProcesses
-from hermes.state.files.hook_files import FoundHooks, read_hooks
+from hermes.state.files.hook_files import HomeHooks, read_hooks
 from hermes.state.home.textfile import read_text
-from hermes.state.settings.findings import Findings
+from hermes.state.settings.findings import SettingsFindings
 
 log = logging.getLogger("hermes.hooks")
 BOOT_FILE = "BOOT.md"
@@ -32,7 +32,7 @@ BOOT_DOOR = "boot"
 BOOT_WORDS = "[The gateway has just started. Nobody is here to talk to. Do what BOOT.md says:]"
 
 
-class HookPart:
+class AppHooks:
     """Reads files and plugins, so it is made beside the loop."""
 
     def __init__(self, home: Path, environ: Mapping[str, str], clock: Clock) -> None:
@@ -40,10 +40,10 @@ class HookPart:
         self._clock = clock
         self._told: Callable[[list[dict[str, Any]]], None] = lambda facts: None
         self._booting: asyncio.Task[None] | None = None
-        self.found: FoundHooks = read_hooks(home)
+        self.found: HomeHooks = read_hooks(home)
         for problem in self.found.problems:
             log.warning("hook.left_out %s", problem)
-        added = PluginRunner(plugins.hooks())
+        added = PluginHookRunner(plugins.hooks())
         groups: list[tuple[Sequence[Hook], HookRunner]] = [
             (self.found.hooks, HookProcesses(home, environ)),
             (added.hooks, added),
@@ -85,9 +85,9 @@ class HookPart:
         session = SessionId(f"boot_{new_session_id(now)}")
         words = Submission(
             agent=MAIN_AGENT,
-            source=Source(address=Address(platform=BOOT_DOOR, chat=BOOT_FILE), kind=Kind.JOB),
+            source=Source(address=Address(platform=BOOT_DOOR, chat=BOOT_FILE), kind=SourceKind.JOB),
             input=TurnInput(text=f"{BOOT_WORDS}\n\n{text}", guidance=Guidance(unattended="deny")),
-            place=Place(session=session, begin=True, until=now + SESSION_KEPT),
+            place=SessionTarget(session=session, begin=True, until=now + SESSION_KEPT),
             cause=Cause.JOB,
         )
         try:
@@ -102,7 +102,7 @@ class HookPart:
 
 
 def _read_boot(home: Path) -> str:
-    found = Findings(BOOT_FILE)
+    found = SettingsFindings(BOOT_FILE)
     text = read_text(home / BOOT_FILE, found).text.strip()
     for problem in found.problems:
         log.warning("boot.problem %s", problem)

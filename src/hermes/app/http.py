@@ -14,17 +14,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hermes.app.webhooks import WebhookPart
+from hermes.app.webhooks import AppWebhooks
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import ApiKey, PlatformSettings
 from hermes.entry.host import HostState
-from hermes.entry.http.site.admission import ALL_SCOPES, Key, Keyring, Principal, Scope
-from hermes.entry.http.site.call import PLATFORM, Door, HttpOptions
+from hermes.entry.http.site.admission import ALL_SCOPES, HttpKey, Keyring, KeyScope, Principal
+from hermes.entry.http.site.call import PLATFORM, HttpOptions, Site
 from hermes.entry.http.site.key_strength import LEAST_CHARS, WIDE_BITS, bits_of, is_guessable, is_loopback
 from hermes.entry.http.webhooks.receive import PLATFORM as WEBHOOKS
-from hermes.state.settings.loader import SECRETS_FILE, Loaded
+from hermes.state.settings.loader import SECRETS_FILE, LoadedSettings
 from hermes.state.settings.names import platform_variable
 from hermes.state.settings.reader import looks_like_placeholder
 from hermes.state.settings.write import set_setting
@@ -38,20 +38,20 @@ _NEW_KEY = f"python3 -c 'import secrets; print(secrets.token_urlsafe({_KEY_BYTES
 _NONE = PlatformSettings()
 
 
-class HttpPart:
+class AppHttp:
     """Opened with the gateway, closed with it. `tell` hears how it is, as of any platform."""
 
     def __init__(
         self,
         home: Path,
-        loaded: Loaded,
+        loaded: LoadedSettings,
         environ: Mapping[str, str],
         tell: Callable[[str, HostState, str], None],
     ) -> None:
         self._home = home
         self._loaded = loaded
         self._tell = tell
-        self._webhooks = WebhookPart(home, loaded, environ)
+        self._webhooks = AppWebhooks(home, loaded, environ)
         self._server: Any = None
         self.address = ""
 
@@ -62,7 +62,7 @@ class HttpPart:
             return block.enabled
         return bool(self._find(KEY)) or bool(block.keys)
 
-    async def open(self, door: Door) -> None:
+    async def open(self, door: Site) -> None:
         """The owner's socket always, the port if it is wanted. What is wrong with the port stops nothing
         else."""
         from hermes.entry.http.server import HttpServer
@@ -78,7 +78,7 @@ class HttpPart:
         if await asyncio.to_thread(self._webhooks.wants_port, bool(self.address)):
             await self._open_webhooks()
 
-    async def _open_port(self, door: Door) -> None:
+    async def _open_port(self, door: Site) -> None:
         try:
             keys = await asyncio.to_thread(self._keys)
             port = await self._server.open_port(Keyring(keys, door.clock.monotonic))
@@ -145,7 +145,7 @@ class HttpPart:
             return str(error)
         return ""
 
-    def _keys(self) -> list[Key]:
+    def _keys(self) -> list[HttpKey]:
         """All keys, each strong enough. May write one: call it off the loop."""
         keys = [self._named_key(name, key) for name, key in sorted(self._block.keys.items())]
         own = self._find(KEY)
@@ -156,10 +156,10 @@ class HttpPart:
             log.warning("http.key_made: a new API_SERVER_KEY is in %s", self._home / SECRETS_FILE)
         if own:
             check_key(KEY, own, wide=self._is_wide)
-            keys.insert(0, Key(secret=Secret(own), principal=Principal(name=DEFAULT_KEY)))
+            keys.insert(0, HttpKey(secret=Secret(own), principal=Principal(name=DEFAULT_KEY)))
         return keys
 
-    def _named_key(self, name: str, said: ApiKey) -> Key:
+    def _named_key(self, name: str, said: ApiKey) -> HttpKey:
         secret = said.key or Secret(self._find(platform_variable(PLATFORM, f"keys_{name}_key")))
         check_key(f"platforms.{PLATFORM}.keys.{name}", secret.reveal(), wide=self._is_wide)
         if name in _TAKEN:
@@ -167,10 +167,10 @@ class HttpPart:
         principal = Principal(
             name=name,
             # What stands for a list that could not be read names no scope and no agent.
-            scopes=frozenset(Scope(scope) for scope in said.scopes if scope in ALL_SCOPES),
+            scopes=frozenset(KeyScope(scope) for scope in said.scopes if scope in ALL_SCOPES),
             agents=None if said.agents is None else frozenset(map(AgentId, said.agents)),
         )
-        return Key(secret=secret, principal=principal)
+        return HttpKey(secret=secret, principal=principal)
 
 
 def check_key(name: str, key: str, *, wide: bool = False) -> None:

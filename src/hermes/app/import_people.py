@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hermes.control.people.pairing import take_over
+from hermes.control.people.pairing import import_paired
 from hermes.domain.address import DEFAULT_ACCOUNT
 from hermes.domain.errors import UserError
-from hermes.domain.pairing import Account, Paired
+from hermes.domain.pairing import Account, PairedUser
 from hermes.domain.ports.store import Store
 from hermes.domain.text import one_line
 from hermes.state.home.jsonfile import read_mapping
@@ -35,24 +35,24 @@ async def import_people(home: Path, store: Store) -> int:
             log.warning("pairing.not_imported %s", error)
             continue
         label = str(file.relative_to(home))
-        new = await store.write(partial(take_over, label=label, people=people))
+        new = await store.write(partial(import_paired, label=label, people=people))
         if new:
             log.info("pairing.imported file=%s people=%d", label, new)
         count += new
     return count
 
 
-def read_approved(file: Path) -> list[Paired]:
+def read_approved(file: Path) -> list[PairedUser]:
     """The people of one file; a `UserError` if it is not what it should be."""
     tree = read_mapping(file, _MOST_BYTES)
     account = Account(platform=file.name.removesuffix(_SUFFIX).lower(), name=DEFAULT_ACCOUNT)
     return [_paired(account, user, facts, file) for user, facts in tree.items() if user.strip()]
 
 
-def _paired(account: Account, user: str, facts: Any, file: Path) -> Paired:
+def _paired(account: Account, user: str, facts: Any, file: Path) -> PairedUser:
     told = facts if isinstance(facts, dict) else {}
     name = told.get("user_name")
-    return Paired(
+    return PairedUser(
         account=account,
         user=user.strip(),
         name=one_line(name, _NAME) if isinstance(name, str) else "",

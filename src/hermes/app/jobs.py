@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes.control.gateway import Gateway
-from hermes.control.jobs.editing import JobDesk, JobWish
+from hermes.control.jobs.editing import JobDesk, JobSpec
 from hermes.control.jobs.import_jobs import import_jobs
 from hermes.control.jobs.wording import job_line
 from hermes.control.runtime import Runtime
@@ -131,8 +131,8 @@ def _origin(context: ToolContext, tx: Tx) -> Any:
     return None if turn is None else turn.source
 
 
-def wish_of(said: Mapping[str, Any]) -> JobWish:
+def wish_of(said: Mapping[str, Any]) -> JobSpec:
     """What is said of a job by the names that people and programs use."""
-    told = {field.name: said.get(field.name) for field in fields(JobWish)}
+    told = {field.name: said.get(field.name) for field in fields(JobSpec)}
     repeat = said.get("repeat")
-    return JobWish(**told | {"times": repeat if isinstance(repeat, int) else None})
+    return JobSpec(**told | {"times": repeat if isinstance(repeat, int) else None})

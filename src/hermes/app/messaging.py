@@ -7,9 +7,9 @@ from pathlib import Path
 
 from hermes.app.homes import is_wide
 from hermes.control.outbound.outgoing_files import TakeFile, collect_files
-from hermes.control.outbound.sending import Courier, Letter
+from hermes.control.outbound.sending import MessageSender, OutboundMessage
 from hermes.domain.address import Address
-from hermes.domain.directory import Places, PostOffice
+from hermes.domain.directory import KnownChannels, MessagingPort
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, TurnId
 from hermes.domain.message import Attachment
@@ -24,7 +24,7 @@ from hermes.state.home.homes import agent_home
 class Messaging:
     """`courier` is asked for when something is sent: there is one as soon as the gateway runs."""
 
-    def __init__(self, home: Path, environ: Mapping[str, str], courier: Callable[[], Courier]) -> None:
+    def __init__(self, home: Path, environ: Mapping[str, str], courier: Callable[[], MessageSender]) -> None:
         self._home = home
         self._environ = environ
         self._courier = courier
@@ -32,8 +32,8 @@ class Messaging:
         self._media: list[Media] = []
 
     @property
-    def office(self) -> PostOffice:
-        return PostOffice(send=self._send, places=self._places, spelled=self._spelled)
+    def office(self) -> MessagingPort:
+        return MessagingPort(send=self._send, places=self._places, spelled=self._spelled)
 
     def files(
         self, profile: Profile, workspace: Path, media: Media, kept: Path, closed: Sequence[str]
@@ -67,12 +67,12 @@ class Messaging:
 
     async def _send(self, context: ToolContext, target: str, text: str) -> Sequence[Address]:
         body = await collect_files(text, self._files.get(context.agent))
-        letter = Letter(key=context.key, target=target, body=body, turn=context.turn)
+        letter = OutboundMessage(key=context.key, target=target, body=body, turn=context.turn)
         return (await self._courier().post(context.agent, letter)).to
 
-    async def _places(self, context: ToolContext) -> Places:
+    async def _places(self, context: ToolContext) -> KnownChannels:
         known = await self._courier().known(context.agent, context.turn)
-        return Places(homes=known.homes, channels=known.channels)
+        return KnownChannels(homes=known.homes, channels=known.channels)
 
     async def _spelled(self, agent: AgentId, turn: TurnId, target: str) -> Sequence[Sequence[str]]:
         return await self._courier().spelled(agent, turn, target)

@@ -10,22 +10,22 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hermes.domain.errors import Unreachable
-from hermes.domain.hooks import EVENTS, Heard, Hook, is_asked, is_event
+from hermes.domain.hooks import EVENTS, Hook, HookAnswer, is_asked, is_event
 
 FOLDER = "(plugin)"
-TOLD = tuple(event for event in EVENTS if not is_asked(event))
+OBSERVED_EVENTS = tuple(event for event in EVENTS if not is_asked(event))
 Function = Callable[[str, dict[str, Any]], Any]
 
 
 def plugin_hook(name: str, run: Function) -> Hook:
     """A plugin's function as a hook: `events` are those it names, or all that are told. It observes: what is
     asked is no plugin's business."""
-    named = getattr(run, "events", TOLD)
+    named = getattr(run, "events", OBSERVED_EVENTS)
     events = tuple(event for event in named if is_event(event) and not is_asked(event))
     return Hook(name=name, folder=FOLDER, events=events)
 
 
-class PluginRunner:
+class PluginHookRunner:
     def __init__(self, functions: Mapping[str, Function]) -> None:
         self._functions = functions
         self._busy: set[str] = set()
@@ -35,7 +35,7 @@ class PluginRunner:
         known = (plugin_hook(name, run) for name, run in self._functions.items())
         return [hook for hook in known if hook.events]
 
-    async def call(self, hook: Hook, event: str, context: Mapping[str, object]) -> Heard:
+    async def call(self, hook: Hook, event: str, context: Mapping[str, object]) -> HookAnswer:
         if hook.name in self._busy:
             raise Unreachable("its last call has not come back")
         loop = asyncio.get_running_loop()
@@ -66,7 +66,7 @@ class PluginRunner:
         threading.Thread(target=work, name=f"hook {hook.name}", daemon=True).start()
         try:
             async with asyncio.timeout(hook.seconds(event)):
-                return Heard(answer=await answer)
+                return HookAnswer(answer=await answer)
         except TimeoutError:
             raise Unreachable(f"it gave no answer within {hook.seconds(event):g} s") from None
 

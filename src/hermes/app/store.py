@@ -11,14 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hermes.app.vitals import Watch
+from hermes.app.vitals import StatusListener
 from hermes.control.chores import HOURLY, Chore
 from hermes.control.workers import Supervisor
 from hermes.domain.clock import Clock
-from hermes.state.store.care.repair import Opened, open_checked
+from hermes.state.store.care.repair import OpenedStore, open_checked
 from hermes.state.store.care.upkeep import Upkeep
 from hermes.state.store.connection import StoreOptions
-from hermes.state.store.db import NoRoom
+from hermes.state.store.db import DiskFull
 from hermes.state.store.writer import SqliteStore
 
 log = logging.getLogger("hermes.app")
@@ -26,13 +26,13 @@ _ROOM_SECONDS = 2.0
 
 
 @dataclass(slots=True, kw_only=True)
-class StoreKeeper:
+class StoreLifecycle:
     """`stopping` and `hurrying` say that the gateway is to end, `restart` lets it begin anew."""
 
     path: Path
     clock: Clock
     options: StoreOptions
-    watch: Watch
+    watch: StatusListener
     stopping: asyncio.Event
     hurrying: asyncio.Event
     restart: Callable[[], None]
@@ -68,11 +68,11 @@ class StoreKeeper:
             # Who has lost the file's name saves its content by closing it.
             await self._store.close()
 
-    async def _when_there_is_room(self) -> Opened | None:
+    async def _when_there_is_room(self) -> OpenedStore | None:
         while True:
             try:
                 return await open_checked(self.path, self.clock, self.options)
-            except NoRoom as error:
+            except DiskFull as error:
                 log.warning("app.waits why=%s", error.message)
                 self.watch.tell("starting", waits=error.message)
             with contextlib.suppress(TimeoutError):

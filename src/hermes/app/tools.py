@@ -11,7 +11,7 @@ from hermes.domain.errors import HermesError
 from hermes.domain.ports.store import ModelPiece, ModelRequest, Provider
 from hermes.domain.settings.settings import Settings
 from hermes.domain.tool import Tool, ToolContext, ToolResult
-from hermes.state.settings.loader import Loaded
+from hermes.state.settings.loader import LoadedSettings
 
 _MCP = "mcp-"
 EVERY_TOOLSET = frozenset({"*", "all", "hermes-cli", "hermes-gateway"})
@@ -27,7 +27,7 @@ class Toolsets:
     disabled: tuple[str, ...] = ()
 
 
-class Injecting:
+class InjectingProvider:
     """A provider whose model is told more than the transcript says. What is injected is stored nowhere."""
 
     def __init__(self, provider: Provider, inject: Inject) -> None:
@@ -49,7 +49,7 @@ def own_tools(bench: Workbench, chosen: Toolsets, added: Sequence[Tool]) -> list
     )
 
 
-def check_toolsets(loaded: Loaded, added: Sequence[Tool]) -> None:
+def check_toolsets(loaded: LoadedSettings, added: Sequence[Tool]) -> None:
     """A `SettingsError` for a limit that names a toolset which is none: it may be mistyped."""
     known = {*toolsets(), *(tool.toolset for tool in added)}
     settings = loaded.settings

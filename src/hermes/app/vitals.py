@@ -14,12 +14,12 @@ from hermes.control.chores import ChoreState
 from hermes.control.gateway import Gateway
 from hermes.control.jobs.ticker import LONGEST_SLEEP
 from hermes.control.workers import LoopState, Supervisor
-from hermes.entry.host import Host, HostState
-from hermes.state.settings.loader import Loaded
+from hermes.entry.host import AdapterHost, HostState
+from hermes.state.settings.loader import LoadedSettings
 from hermes.state.store.units import StoreFacts
 
 
-class Watch(Protocol):
+class StatusListener(Protocol):
     """Told what the gateway is doing: starting, running, draining, stopped, and how each platform is."""
 
     def tell(self, state: str, **facts: Any) -> None: ...
@@ -27,10 +27,10 @@ class Watch(Protocol):
     def tell_platform(self, account: str, state: HostState, why: str) -> None: ...
 
 
-class Vitals:
+class LiveStatus:
     """Stands between the gateway and whoever watches it, and remembers what was said."""
 
-    def __init__(self, home: Path, loaded: Loaded, watch: Watch, loops: Supervisor) -> None:
+    def __init__(self, home: Path, loaded: LoadedSettings, watch: StatusListener, loops: Supervisor) -> None:
         self._home = home
         self._loaded = loaded
         self._watch = watch
@@ -40,10 +40,10 @@ class Vitals:
         self._said: dict[str, Any] = {"gateway_state": "starting", "started_at": clock.now().timestamp()}
         self._platforms: dict[str, dict[str, str]] = {}
         self.store: StoreFacts | None = None
-        self._hosts: Mapping[str, Host] = {}
+        self._hosts: Mapping[str, AdapterHost] = {}
         self._gateway: Gateway | None = None
 
-    def watch(self, hosts: Mapping[str, Host], gateway: Gateway) -> None:
+    def watch(self, hosts: Mapping[str, AdapterHost], gateway: Gateway) -> None:
         """Whose progress is looked up when somebody asks."""
         self._hosts, self._gateway = hosts, gateway
 

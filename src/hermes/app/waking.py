@@ -12,7 +12,7 @@ from hermes.domain.tool import ToolContext
 from hermes.domain.turn import Turn
 
 
-class Waking:
+class ProcessNotifier:
     """`gateway` gives the gateway while it takes new turns."""
 
     def __init__(self, gateway: Callable[[], Gateway | None]) -> None:

@@ -11,10 +11,10 @@ from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.entry.http.webhooks.receive import PLATFORM
 from hermes.entry.http.webhooks.routes import RouteTable, WebhookRoute, problems, read_routes
-from hermes.entry.http.webhooks.stages import Rates, WebhookOptions, Webhooks
+from hermes.entry.http.webhooks.stages import RateLimiter, WebhookOptions, Webhooks
 from hermes.execution.scripts import Scripts
-from hermes.state.files.subscriptions import Subscriptions
-from hermes.state.settings.loader import Loaded
+from hermes.state.files.subscriptions import WebhookSubscriptions
+from hermes.state.settings.loader import LoadedSettings
 
 log = logging.getLogger("hermes.app")
 DEFAULT_HOST = "127.0.0.1"
@@ -23,14 +23,14 @@ _MOST_LINES = 1 << 20
 _NONE = PlatformSettings()
 
 
-class WebhookPart:
+class AppWebhooks:
     """What an operator said of webhooks, and what is made of it."""
 
-    def __init__(self, home: Path, loaded: Loaded, environ: Mapping[str, str]) -> None:
+    def __init__(self, home: Path, loaded: LoadedSettings, environ: Mapping[str, str]) -> None:
         self._home = home
         self._loaded = loaded
         self._scripts = Scripts(home, environ)
-        self._subscriptions = Subscriptions(home)
+        self._subscriptions = WebhookSubscriptions(home)
         self._block = loaded.settings.platforms.get(PLATFORM, _NONE)
         self.static = static_routes(loaded)
 
@@ -73,7 +73,7 @@ class WebhookPart:
             routes=RouteTable(self.static, self._subscriptions.read, shared_secret(self._loaded)),
             read_lines=self._lines,
             run_script=self._run,
-            rates=Rates(options.rate, clock.monotonic),
+            rates=RateLimiter(options.rate, clock.monotonic),
         )
 
     async def _run(self, name: str, data: bytes, timeout: float) -> tuple[int | None, bytes]:
@@ -97,11 +97,11 @@ class WebhookPart:
         return int(text) if text else default
 
 
-def shared_secret(loaded: Loaded) -> Secret:
+def shared_secret(loaded: LoadedSettings) -> Secret:
     """The secret of routes that have none of their own."""
     return loaded.find(PLATFORM, "WEBHOOK_SECRET") or Secret("")
 
 
-def static_routes(loaded: Loaded) -> dict[str, WebhookRoute]:
+def static_routes(loaded: LoadedSettings) -> dict[str, WebhookRoute]:
     block = loaded.settings.platforms.get(PLATFORM, _NONE)
     return read_routes(block.trees.get("routes"), shared_secret(loaded))

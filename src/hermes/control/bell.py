@@ -7,7 +7,7 @@ import asyncio
 from hermes.domain.clock import Clock
 
 
-async def rest(bell: asyncio.Event, clock: Clock, seconds: float, name: str) -> None:
+async def wait_for_ring(bell: asyncio.Event, clock: Clock, seconds: float, name: str) -> None:
     """Until the bell rings, or for so many seconds."""
     ringing = asyncio.create_task(bell.wait(), name=f"{name} bell")
     alarm = asyncio.create_task(clock.sleep(seconds), name=f"{name} alarm")

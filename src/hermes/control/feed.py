@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
-from hermes.domain.event import Entry, Live, ModelSaid, Reset, Seen, Snapshot, TextDelta
+from hermes.domain.event import Entry, FeedItem, Live, ModelSaid, Reset, Snapshot, TextDelta
 from hermes.domain.ids import TurnId
 
 _A_FEW = 8
@@ -70,7 +70,7 @@ class Feed:
         """What the open model call has said so far."""
         return "".join(event.text for event in self._live if isinstance(event, TextDelta))
 
-    async def watch(self, after: int = 0, *, live: bool = True) -> AsyncIterator[Seen]:
+    async def watch(self, after: int = 0, *, live: bool = True) -> AsyncIterator[FeedItem]:
         """What happens from record `after` on; without `live`, records alone, and nobody is woken before."""
         self.watchers += 1
         try:
@@ -79,7 +79,7 @@ class Feed:
         finally:
             self.watchers -= 1
 
-    async def _watch(self, after: int) -> AsyncIterator[Seen]:
+    async def _watch(self, after: int) -> AsyncIterator[FeedItem]:
         place = 0
         call, read, said = -1, 0, 0
         joining = True
@@ -111,7 +111,7 @@ class Feed:
                 continue
             await _wait_in(self._waiters)
 
-    async def _watch_records(self, after: int) -> AsyncIterator[Seen]:
+    async def _watch_records(self, after: int) -> AsyncIterator[FeedItem]:
         place = 0
         while True:
             while place < len(self.entries):

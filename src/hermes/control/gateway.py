@@ -16,11 +16,11 @@ from functools import partial
 from typing import TypeVar
 
 from hermes.control.chores import Chores, forgetting, tidying
-from hermes.control.commands.registry import Around
+from hermes.control.commands.registry import GatewayInfo
 from hermes.control.doors.caller import (
-    About,
     Caller,
-    Replied,
+    CallerReply,
+    CommandContext,
     choose_model,
     enter_session,
     entering_news,
@@ -28,38 +28,38 @@ from hermes.control.doors.caller import (
     open_turns,
     wake_session,
 )
-from hermes.control.doors.continuing import Continued
-from hermes.control.doors.entrance import ActorKey, Entrance
+from hermes.control.doors.continuing import ContinuedTurn
+from hermes.control.doors.entrance import ActorKey, Submitter
 from hermes.control.doors.watching import watch_turn
 from hermes.control.feed import Feeds
-from hermes.control.handoff.carriers import Carriers, handoff_words
-from hermes.control.inbound.intake import Intake, IntakeWorld
+from hermes.control.handoff.carriers import HandoffWorker, handoff_words
+from hermes.control.inbound.intake import Intake, IntakeContext
 from hermes.control.jobs.editing import JobDesk, is_own
 from hermes.control.jobs.targets import named_targets
 from hermes.control.jobs.ticker import Cron
 from hermes.control.outbound.lanes import Delivery
-from hermes.control.outbound.paused_accounts import Resting
+from hermes.control.outbound.paused_accounts import PausedAccounts
 from hermes.control.outbound.restart_notices import begin_life, tell_unfinished
-from hermes.control.outbound.sending import Courier
+from hermes.control.outbound.sending import MessageSender
 from hermes.control.people.routing import route
 from hermes.control.runtime import Runtime
 from hermes.control.sessions.administration import remove_session, stop_turn, stop_turns
 from hermes.control.sessions.expiry import SessionExpiry
-from hermes.control.sessions.submission import Submission, Submitted, check_size
-from hermes.control.tally import Tally
-from hermes.control.turn.abandoned import GivenUp
-from hermes.control.turn.actor import SessionActor, Surroundings
+from hermes.control.sessions.submission import Submission, SubmittedTurn, check_size
+from hermes.control.tally import GatewayCounters
+from hermes.control.turn.abandoned import BrokenTurns
+from hermes.control.turn.actor import ActorContext, SessionActor
 from hermes.control.turn.chat_context import place_prompt
-from hermes.control.turn.ending import Outcomes
-from hermes.control.turn.inbound_files import Fetching
-from hermes.control.turn.questions import Expiry, Outcome, answer, settled_of
+from hermes.control.turn.ending import AnswerWriter
+from hermes.control.turn.inbound_files import AttachmentFetcher
+from hermes.control.turn.questions import AnswerResult, QuestionExpiry, answer, settled_of
 from hermes.control.turn.session_cache import WarmSession, WarmSessions
-from hermes.control.wiring import Bells, Parts
-from hermes.control.workers import Remedy, Workers
+from hermes.control.wiring import GatewayParts, WakeSignals
+from hermes.control.workers import FailurePolicy, Workers
 from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import UserError
-from hermes.domain.event import Entry, Seen
+from hermes.domain.event import Entry, FeedItem
 from hermes.domain.ids import AgentId, DeliveryId, QuestionId, SessionId, TurnId
 from hermes.domain.message import Attachment, Inbound
 from hermes.domain.ports.store import Platform, Tx
@@ -70,17 +70,17 @@ from hermes.domain.turn import Answer, Turn
 
 log = logging.getLogger("hermes.gateway")
 T = TypeVar("T")
-Going = TypeVar("Going", Submitted, Continued | None)
+Continuation = TypeVar("Continuation", SubmittedTurn, ContinuedTurn | None)
 STOP_SECONDS = 10.0
 HANDOFF_SECONDS = 20.0
 _MEGABYTE = 1024 * 1024
 
 
 class Gateway:
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: GatewayParts) -> None:
         self._parts = parts
         self.feeds = Feeds()
-        self.tally = Tally()
+        self.tally = GatewayCounters()
         self._warm = WarmSessions(parts.settings.gateway.cache_mb * _MEGABYTE)
         self._delivery = Delivery(
             store=parts.store,
@@ -89,7 +89,7 @@ class Gateway:
             tally=self.tally,
             hooks=parts.hooks,
         )
-        self._outcomes = Outcomes(
+        self._outcomes = AnswerWriter(
             settings=parts.settings,
             clock=parts.clock,
             capabilities=self.capabilities,
@@ -102,7 +102,7 @@ class Gateway:
             places=parts.settings.gateway.max_running,
             name="session",
             loops=parts.loops,
-            remedy=Remedy(head=self._giving_up().head, give_up=self._giving_up().end),
+            remedy=FailurePolicy(head=self._giving_up().head, give_up=self._giving_up().end),
         )
         self.sessions_expiry = SessionExpiry(
             runtimes=parts.runtimes,
@@ -111,7 +111,7 @@ class Gateway:
             flush=parts.flush,
             hooks=parts.hooks,
         )
-        self.courier = Courier(
+        self.courier = MessageSender(
             store=parts.store,
             clock=parts.clock,
             settings=parts.settings,
@@ -122,21 +122,21 @@ class Gateway:
             wake=self._ring_known,
         )
         self.sends = self._delivery.sends
-        self.resting = Resting(parts.store)
+        self.resting = PausedAccounts(parts.store)
         self._job_targets = named_targets(parts.channel_names, parts.accounts or ())
-        bells = Bells(session=self._ring_known, lane=self._delivery.ring)
+        bells = WakeSignals(session=self._ring_known, lane=self._delivery.ring)
         self.cron = Cron(parts, bells, self._outcomes, self._job_targets)
-        self.handoffs = Carriers(parts, bells, self._delivery.platform)
+        self.handoffs = HandoffWorker(parts, bells, self._delivery.platform)
         forget, tidy = forgetting(parts.store, parts.clock, self.keeps), tidying(parts.runtimes, parts.clock)
         self.chores = Chores(parts.clock, [forget, self.sessions_expiry.chore, tidy, *parts.chores])
-        self._around: Surroundings | None = None
+        self._around: ActorContext | None = None
         self._intake: Intake | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._epoch = 0
         self._closing = False
         self._hurry = asyncio.Event()
         self._listeners: list[Callable[[Turn], None]] = []
-        self._entrance: Entrance | None = None
+        self._entrance: Submitter | None = None
 
     # --- its life ---
 
@@ -146,26 +146,28 @@ class Gateway:
         boot = await parts.store.write(lambda tx: begin_life(tx, parts.settings, now))
         self._epoch = boot.epoch
         log.info("gateway.start epoch=%d unclean=%s", boot.epoch, boot.unclean)
-        self._around = Surroundings(
+        self._around = ActorContext(
             feeds=self.feeds,
             warm=self._warm,
             outcomes=self._outcomes,
             clock=parts.clock,
             epoch=boot.epoch,
             committed=self._committed,
-            fetching=Fetching(platform=self._delivery.platform, clock=parts.clock, settings=parts.settings),
+            fetching=AttachmentFetcher(
+                platform=self._delivery.platform, clock=parts.clock, settings=parts.settings
+            ),
             place=partial(place_prompt, self.capabilities),
             hooks=parts.hooks,
             loops=parts.loops,
         )
-        self._entrance = Entrance(
+        self._entrance = Submitter(
             store=parts.store,
             settings=parts.settings,
             around=self._around,
             actors=self._actors,
             ring=self._ring_session,
         )
-        world = IntakeWorld(
+        world = IntakeContext(
             store=parts.store,
             clock=parts.clock,
             settings=parts.settings,
@@ -182,7 +184,7 @@ class Gateway:
             loops=parts.loops,
         )
         self._intake = Intake(world)
-        expiry = Expiry(store=parts.store, clock=parts.clock, ring=self._ring_known)
+        expiry = QuestionExpiry(store=parts.store, clock=parts.clock, ring=self._ring_known)
         self._tasks = [
             parts.loops.keep("intake", self._intake.live),
             parts.loops.keep("expiry", expiry.live),
@@ -284,7 +286,7 @@ class Gateway:
         """A turn for a terminal or an API client, in one commit; its feed is open before this returns."""
         return (await self.ask(words)).turn
 
-    async def ask(self, words: Submission) -> Submitted:
+    async def ask(self, words: Submission) -> SubmittedTurn:
         """As `submit`, telling also whether this was asked before."""
         runtime = self._runtime(words.agent)
         check_size(words.input.text, self._parts.settings.gateway.max_message_chars)
@@ -308,10 +310,10 @@ class Gateway:
         """Something was put into the outbox for this chat."""
         self._delivery.ring(to)
 
-    async def command(self, caller: Caller, text: str) -> Replied:
+    async def command(self, caller: Caller, text: str) -> CallerReply:
         """A slash command of a door that shows the reply itself and watches the turn it may have made."""
         runtime, parts = self._runtime(caller.agent), self._parts
-        about = About(
+        about = CommandContext(
             settings=parts.settings,
             model=runtime.model,
             now=parts.clock.now(),
@@ -327,7 +329,7 @@ class Gateway:
         self._commanded()
         return await self._handed_over(caller.agent, replied) if replied.handoff else replied
 
-    async def _handed_over(self, agent: AgentId, replied: Replied) -> Replied:
+    async def _handed_over(self, agent: AgentId, replied: CallerReply) -> CallerReply:
         """Wait a moment for the hand-off, so that its door can say where the conversation went."""
         self.handoffs.ring()
         known = await self.handoffs.settled(agent, replied.handoff, HANDOFF_SECONDS)
@@ -375,19 +377,19 @@ class Gateway:
 
     def watch(
         self, agent: AgentId, turn: TurnId, after: int = 0, *, live: bool = True
-    ) -> AsyncIterator[Seen]:
+    ) -> AsyncIterator[FeedItem]:
         """A turn from record `after` on: what is stored, then what happens (without `live` only what is
         stored of it), to its end."""
         return watch_turn(self.feeds, self._runtime(agent).store, turn, after, live=live)
 
-    async def answer(self, agent: AgentId, given: Answer) -> Outcome:
+    async def answer(self, agent: AgentId, given: Answer) -> AnswerResult:
         now = self._parts.clock.now()
         outcome = await self._runtime(agent).store.write(lambda tx: answer(tx, given, now), ends=True)
         if outcome.session is not None:
             self._ring_known(agent, outcome.session)
         return outcome
 
-    async def go_on(self, agent: AgentId, unit: Callable[[Tx], Going]) -> Going:
+    async def go_on(self, agent: AgentId, unit: Callable[[Tx], Continuation]) -> Continuation:
         """Write what lets a turn that waits go on (by `Bringing` or `Continuing`), and wake its session."""
         going = await self._runtime(agent).store.write(unit, ends=True)
         if going is not None:
@@ -430,7 +432,7 @@ class Gateway:
         self.resting.changed()
 
     @property
-    def _commands_around(self) -> Around:
+    def _commands_around(self) -> GatewayInfo:
         return replace(
             self._parts.around,
             models=self._parts.aliases,
@@ -461,8 +463,8 @@ class Gateway:
         admin = source is not None and self._parts.around.is_admin(source)
         return replace(self.jobs(agent), sees=lambda job: admin or is_own(job, source))
 
-    def _giving_up(self) -> GivenUp:
-        return GivenUp(
+    def _giving_up(self) -> BrokenTurns:
+        return BrokenTurns(
             runtimes=self._parts.runtimes,
             clock=self._parts.clock,
             outcomes=self._outcomes,

@@ -10,7 +10,7 @@ from hermes.domain.event import Entry, Failed, Finished, Record, Stopped
 _ENDS: dict[type[Record], str] = {Finished: "finished", Failed: "failed", Stopped: "stopped"}
 
 
-class Tally:
+class GatewayCounters:
     def __init__(self) -> None:
         self.ended: Counter[str] = Counter(dict.fromkeys(_ENDS.values(), 0))
         self.undeliverable = 0

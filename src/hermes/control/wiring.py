@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hermes.control.chores import Chore
-from hermes.control.commands.registry import NOTHING_AROUND, Around
+from hermes.control.commands.registry import NOTHING_AROUND, GatewayInfo
 from hermes.control.hooks.dispatch import Hooks
 from hermes.control.outbound.targets import Aliases
 from hermes.control.people.routing import SelectAgent
@@ -27,7 +27,7 @@ async def _forget_nothing(agent: AgentId, session: SessionId) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class GatewayParts:
     """What a gateway is built from."""
 
     store: Store
@@ -51,7 +51,7 @@ class Parts:
     """Told of every record once it is stored; must return at once."""
     forgotten: Callable[[AgentId, SessionId], Awaitable[None]] = _forget_nothing
     """Told of every session that somebody deleted, to delete what it keeps of it."""
-    around: Around = NOTHING_AROUND
+    around: GatewayInfo = NOTHING_AROUND
     """What commands may know; the models are filled in from `aliases`."""
     chores: Sequence[Chore] = ()
     """Further upkeep: what only the composition root knows how to do."""
@@ -62,7 +62,7 @@ class Parts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bells:
+class WakeSignals:
     """How the parts that live wake each other, after the commit of what is to be seen to."""
 
     session: Callable[[AgentId, SessionId], None]

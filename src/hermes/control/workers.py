@@ -147,7 +147,7 @@ class Worker(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remedy(Generic[K]):
+class FailurePolicy(Generic[K]):
     """What is done about workers that break: `head` names the piece of work that is first for a key, and
     `give_up` ends the one over which a worker breaks each time, by no fault of the store."""
 
@@ -173,7 +173,7 @@ class Workers(Generic[K]):
         places: int,
         name: str,
         loops: Supervisor | None = None,
-        remedy: Remedy[K] | None = None,
+        remedy: FailurePolicy[K] | None = None,
     ) -> None:
         self._remedy = remedy
         self._tries: dict[K, _Tries] = {}
@@ -320,7 +320,7 @@ class Workers(Generic[K]):
         """The piece of work that is first now, or the `last` one known if that cannot be found out."""
         head = last
 
-        async def look(remedy: Remedy[K]) -> None:
+        async def look(remedy: FailurePolicy[K]) -> None:
             nonlocal head
             head = await remedy.head(key)
 

@@ -32,7 +32,7 @@ KeepTopic = Callable[[Address, Address], Awaitable[None]]
 """From now on a name means this thread; it is on disk when this returns."""
 
 
-LogIn = Callable[["Outfit", Callable[[str], None]], Awaitable[Mapping[str, str]]]
+LogIn = Callable[["AdapterContext", Callable[[str], None]], Awaitable[Mapping[str, str]]]
 """Has a person let us in, and returns the variables to be kept; the function tells the person what to do."""
 
 
@@ -57,7 +57,7 @@ async def nobody(source: Source) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outfit:
+class AdapterContext:
     """What an adapter is made with; `account` is the name that its addresses carry, `folder` where it may
     keep what its protocol makes it keep (keys of encrypted chats)."""
 

@@ -19,7 +19,7 @@ ACCOUNT_RULE = "small letters and digits, with single “-” between them, at m
 _ACCOUNT = re.compile(r"(?=.{1,32}\Z)[a-z0-9]+(?:-[a-z0-9]+)*")
 
 
-class Kind(StrEnum):
+class SourceKind(StrEnum):
     """What sort of place a message came from."""
 
     PRIVATE = "private"
@@ -95,7 +95,7 @@ class Source:
     """Who wrote, and from where. Ids are the platform's stable ones, never display names."""
 
     address: Address
-    kind: Kind
+    kind: SourceKind
     user: str | None = None
     user_alt: str | None = None
     user_name: str | None = None

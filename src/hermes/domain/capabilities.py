@@ -51,7 +51,7 @@ class MediaLimit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Album:
+class AlbumLimit:
     """Kinds of files that may go in one message together: how many, and how large in all."""
 
     kinds: frozenset[MediaKind]
@@ -99,7 +99,7 @@ class Capabilities:
     threads: Grade = Grade.NONE
     buttons: Grade = Grade.NONE
     media: dict[MediaKind, MediaLimit] = field(default_factory=dict)
-    albums: tuple[Album, ...] = ()
+    albums: tuple[AlbumLimit, ...] = ()
     """Which files go out together in one message; any other goes alone."""
     fetches: bool = False
     """Whether files that come with messages can be got."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from hermes.domain.address import Address, Kind
+from hermes.domain.address import Address, SourceKind
 from hermes.domain.ids import AgentId, SessionId, TurnId
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.tool import ToolContext
@@ -20,7 +20,7 @@ class Channel:
 
     address: Address
     name: str = ""
-    kind: Kind | None = None
+    kind: SourceKind | None = None
     guild: str = ""
     seen_at: datetime | None = None
 
@@ -31,7 +31,7 @@ class Channel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
+class KnownChannels:
     """The home channels, by account, and the chats that are known."""
 
     homes: Mapping[str, Address]
@@ -39,11 +39,11 @@ class Places:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PostOffice:
+class MessagingPort:
     """What a tool needs to send: a call's message is sent once, however often it is handed in."""
 
     send: Callable[[ToolContext, str, str], Awaitable[Sequence[Address]]]
-    places: Callable[[ToolContext], Awaitable[Places]]
+    places: Callable[[ToolContext], Awaitable[KnownChannels]]
     spelled: Callable[[AgentId, TurnId, str], Awaitable[Sequence[Sequence[str]]]]
     """For each chat that a target means in a turn, its address first, the ways to write it that mean no
     other."""
@@ -68,7 +68,7 @@ class Directory(Protocol):
         """The agent's sessions that people in this chat speak in."""
 
 
-class Post(Protocol):
+class OutboxMessages(Protocol):
     """Single messages of the outbox, for who sends once by a key and for who looks after it."""
 
     def get(self, key: str) -> OutboxRow | None: ...
@@ -93,4 +93,4 @@ class DeliveryTables(Protocol):
     @property
     def directory(self) -> Directory: ...
     @property
-    def post(self) -> Post: ...
+    def post(self) -> OutboxMessages: ...

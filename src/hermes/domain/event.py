@@ -210,7 +210,7 @@ Record = (
     | Failed
     | Stopped
 )
-Ended = Finished | Failed | Stopped
+TurnEnd = Finished | Failed | Stopped
 AgentEvent = Live | tuple[Record, ...]
 """What a run yields: a live event, or the records that are one commit."""
 
@@ -246,5 +246,5 @@ class Snapshot:
     text: str
 
 
-Seen = Entry | Snapshot | Live
+FeedItem = Entry | Snapshot | Live
 """A feed is records by number, one snapshot for a late joiner, and live events."""

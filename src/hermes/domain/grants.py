@@ -37,7 +37,7 @@ class Grants(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class StandingGrants:
     """What a turn may do without asking: everything, or the actions with these digests."""
 
     everything: bool = False
@@ -47,9 +47,9 @@ class Standing:
         return self.everything or digest in self.digests
 
 
-NO_STANDING = Standing()
+NO_STANDING = StandingGrants()
 
 
-async def no_standing() -> Standing:
+async def no_standing() -> StandingGrants:
     """Stands where nobody keeps grants."""
     return NO_STANDING

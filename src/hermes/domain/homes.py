@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Homes:
+class FolderRules:
     """Absolute paths. Nothing at or below a `closed` one is read or changed without asking, except what is at
     or below a `readable` one (read) or a `writable` one (read and changed)."""
 
@@ -15,4 +15,4 @@ class Homes:
     writable: tuple[str, ...] = ()
 
 
-NO_HOMES = Homes()
+NO_HOMES = FolderRules()

@@ -80,7 +80,7 @@ class Hook:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
+class HookAnswer:
     """What a hook answered (anything JSON can tell), and what it printed meanwhile."""
 
     answer: object = None
@@ -91,6 +91,6 @@ class HookRunner(Protocol):
     """Calls hooks where they can do no harm. A call that gives no answer in time, for whatever reason, is
     raised as `Unreachable`, in words for the operator."""
 
-    async def call(self, hook: Hook, event: str, context: Mapping[str, object]) -> Heard: ...
+    async def call(self, hook: Hook, event: str, context: Mapping[str, object]) -> HookAnswer: ...
 
     async def close(self) -> None: ...

@@ -10,7 +10,7 @@ from hermes.domain.address import Address, Source
 from hermes.domain.ids import DeliveryId
 
 
-class What(StrEnum):
+class InboundKind(StrEnum):
     """What sort of happening an adapter reports."""
 
     MESSAGE = "message"
@@ -80,7 +80,7 @@ class Inbound:
     delivery: DeliveryId
     source: Source
     at: datetime
-    what: What = What.MESSAGE
+    what: InboundKind = InboundKind.MESSAGE
     ref: str | None = None
     text: str = ""
     attachments: tuple[Attachment, ...] = ()
@@ -99,7 +99,7 @@ def deletion_of(chat: str, ref: str) -> DeliveryId:
 def deletion(source: Source, ref: str, at: datetime) -> Inbound:
     """A message is gone, by whoever's hand; one happening, however often it is told."""
     delivery = deletion_of(source.address.chat, ref)
-    return Inbound(delivery=delivery, source=source, at=at, what=What.DELETED, ref=ref)
+    return Inbound(delivery=delivery, source=source, at=at, what=InboundKind.DELETED, ref=ref)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ class Account:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Paired:
+class PairedUser:
     """A person who was let in. `by` says who did it."""
 
     account: Account
@@ -49,7 +49,7 @@ class PairingCode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class PairingCounter:
     """Something counted or remembered for a while: wrong codes, the last request of a person."""
 
     name: str
@@ -60,13 +60,13 @@ class Mark:
 class Pairings(Protocol):
     """People, by the account they wrote to and their id there."""
 
-    def get(self, account: Account, user: str) -> Paired | None: ...
+    def get(self, account: Account, user: str) -> PairedUser | None: ...
 
-    def add(self, paired: Paired) -> None: ...
+    def add(self, paired: PairedUser) -> None: ...
 
     def remove(self, account: Account, user: str) -> bool: ...
 
-    def list(self) -> list[Paired]: ...
+    def list(self) -> list[PairedUser]: ...
 
 
 class PairingCodes(Protocol):
@@ -80,6 +80,6 @@ class PairingCodes(Protocol):
     def remove(self, code: str) -> bool:
         """True for the one who took it: a code is used once."""
 
-    def mark(self, name: str) -> Mark | None: ...
+    def mark(self, name: str) -> PairingCounter | None: ...
 
-    def put_mark(self, mark: Mark) -> None: ...
+    def put_mark(self, mark: PairingCounter) -> None: ...

@@ -107,7 +107,7 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hit:
+class SearchHit:
     """Something that was said, found again."""
 
     session: SessionId
@@ -135,7 +135,7 @@ class MediaItem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Overheard:
+class OverheardMessage:
     """Something that was said in a shared chat, and not to us."""
 
     author: str

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from urllib.parse import unquote
 
-from hermes.domain.address import LOCAL_DOOR, Kind, Source, read_platform, spell, spell_platform
+from hermes.domain.address import LOCAL_DOOR, Source, SourceKind, read_platform, spell, spell_platform
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, SessionId, TurnId, new_session_id
 from hermes.domain.turn import Cause, Turn
 
-SHARED_KINDS = (Kind.GROUP, Kind.CHANNEL, Kind.THREAD)
-_IMPORTED_KINDS = {"dm": Kind.PRIVATE, "forum": Kind.THREAD}
+SHARED_KINDS = (SourceKind.GROUP, SourceKind.CHANNEL, SourceKind.THREAD)
+_IMPORTED_KINDS = {"dm": SourceKind.PRIVATE, "forum": SourceKind.THREAD}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +22,7 @@ class SessionKey:
     agent: AgentId
     platform: str
     account: str
-    kind: Kind
+    kind: SourceKind
     chat: str
     thread: str | None = None
     user: str | None = None
@@ -53,7 +53,7 @@ class SessionKey:
         user: str | None = None
         if len(rest) == 2:
             thread, user = rest
-        elif rest and kind is Kind.GROUP:
+        elif rest and kind is SourceKind.GROUP:
             user = rest[0]
         elif rest:
             thread = rest[0]
@@ -68,11 +68,11 @@ class SessionKey:
         )
 
 
-def _kind(word: str, text: str) -> Kind:
+def _kind(word: str, text: str) -> SourceKind:
     try:
-        return Kind(word)
+        return SourceKind(word)
     except ValueError:
-        known = ", ".join(kind.value for kind in Kind)
+        known = ", ".join(kind.value for kind in SourceKind)
         raise UserError(f"“{word}” in “{text}” is not a kind of chat.", hint=f"Known: {known}.") from None
 
 
@@ -91,9 +91,9 @@ def session_key(source: Source, agent: AgentId, isolation: Isolation = DEFAULT_I
     """The one place where a source becomes a key."""
     address = source.address
     user: str | None = None
-    if source.kind is Kind.GROUP and isolation.groups_per_user:
+    if source.kind is SourceKind.GROUP and isolation.groups_per_user:
         user = source.person
-    elif source.kind is Kind.THREAD and isolation.threads_per_user:
+    elif source.kind is SourceKind.THREAD and isolation.threads_per_user:
         user = source.person
     return SessionKey(
         agent=agent,
@@ -170,7 +170,7 @@ BRANCHED = "branched"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Among:
+class SessionFilter:
     """Which sessions are meant: those begun through an account (`owner`), on a platform, and, unless
     `children`, only those that stand for themselves. A fork does; what was split off by the way does not."""
 
@@ -179,7 +179,7 @@ class Among:
     children: bool = True
 
 
-EVERY_SESSION = Among()
+EVERY_SESSION = SessionFilter()
 
 
 def heard_by(session: Session, source: Source) -> Session:

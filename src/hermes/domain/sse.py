@@ -12,7 +12,7 @@ _LINE_END_BYTES = re.compile(rb"\r\n|\r|\n")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class SseEvent:
     """An event as a client gets it; `id` is the last one told, by this event or an earlier one."""
 
     data: str
@@ -20,7 +20,7 @@ class Event:
     id: str = ""
 
 
-class Parser:
+class SseParser:
     """Takes the bytes of a stream, however cut, and gives its events. An event that is not ended by
     an empty line is not given. `retry` is the reconnection time in milliseconds, once told."""
 
@@ -36,7 +36,7 @@ class Parser:
         self._name = ""
         self._data: list[str] = []
 
-    def feed(self, received: bytes) -> list[Event]:
+    def feed(self, received: bytes) -> list[SseEvent]:
         if self._after_cr and received[:1] == b"\n":
             received = received[1:]
             self._after_cr = False
@@ -46,7 +46,7 @@ class Parser:
         first, *rest = _LINE_END_BYTES.split(received)
         self._pieces.append(first)
         self._pending += len(first)
-        events: list[Event] = []
+        events: list[SseEvent] = []
         if rest:
             lines = [b"".join(self._pieces), *rest]
             self._pieces = [lines.pop()]
@@ -56,7 +56,7 @@ class Parser:
             raise Refused(f"an event of the stream is larger than {self._limit} bytes")
         return events
 
-    def _line(self, raw: bytes) -> Event | None:
+    def _line(self, raw: bytes) -> SseEvent | None:
         if not self._begun:
             self._begun = True
             raw = raw.removeprefix(b"\xef\xbb\xbf")
@@ -75,13 +75,13 @@ class Parser:
             self.retry = int(value[:12])
         return None
 
-    def _dispatch(self) -> Event | None:
+    def _dispatch(self) -> SseEvent | None:
         data, name = self._data, self._name or "message"
         self._data, self._name, self._size = [], "", 0
-        return Event(data="\n".join(data), name=name, id=self.last_id) if data else None
+        return SseEvent(data="\n".join(data), name=name, id=self.last_id) if data else None
 
 
-def parse(chunks: Iterable[bytes]) -> Iterator[Event]:
-    parser = Parser()
+def parse(chunks: Iterable[bytes]) -> Iterator[SseEvent]:
+    parser = SseParser()
     for chunk in chunks:
         yield from parser.feed(chunk)

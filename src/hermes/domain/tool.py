@@ -50,7 +50,7 @@ class ToolResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class ApprovalPrompt:
     """What a tool needs decided by a person before it runs. One about writing to chats alone has `spelled`:
     for each chat the ways to write it that mean no other. It is not asked where the person's own words name
     them all. `more` is shown below the text; it is looked up, for a session, only when somebody is really
@@ -84,6 +84,6 @@ class Tool:
     run: Callable[[ToolContext, Mapping[str, object]], Awaitable[ToolResult]]
     toolset: str = "core"
     effect: Effect = Effect.ONCE
-    approval: Approval | Callable[[SessionId, Mapping[str, object]], Ask | None] = Approval.NEVER
+    approval: Approval | Callable[[SessionId, Mapping[str, object]], ApprovalPrompt | None] = Approval.NEVER
     parallel: bool = False
     asks: Callable[[Mapping[str, object]], Clarification] | None = None

@@ -63,7 +63,7 @@ class BusyMode(StrEnum):
     STEER = "steer"
 
 
-class Action(StrEnum):
+class TurnAction(StrEnum):
     """What the actor does with a turn's words: say them, change the transcript first, pass them on as the
     answer without the agent, write down that the agent said them from elsewhere, run a command as the agent
     would, without the model, or begin a new session."""
@@ -86,7 +86,7 @@ class Speaker(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Earlier:
+class EarlierMessage:
     """A message that a client says came before. The model is told of it; the transcript is not."""
 
     by: Speaker
@@ -115,7 +115,7 @@ class Guidance:
     not. `unattended` says that nobody can be asked, and what is done instead: `deny` or `approve`."""
 
     instructions: str = ""
-    history: tuple[Earlier, ...] = ()
+    history: tuple[EarlierMessage, ...] = ()
     tools: tuple[ClientTool, ...] = ()
     model: str = ""
     toolsets: tuple[str, ...] = ()
@@ -137,7 +137,7 @@ class TurnInput:
     group: str | None = None
     cut: bool = False
     context: str = ""
-    action: Action = Action.SAY
+    action: TurnAction = TurnAction.SAY
     count: int = 1
     guidance: Guidance = NO_GUIDANCE
     command: str = ""

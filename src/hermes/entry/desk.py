@@ -12,16 +12,23 @@ import msgspec
 
 from hermes.control.doors.caller import look_up
 from hermes.control.handoff.carriers import cancel_handoff, retry_handoff
-from hermes.control.jobs.editing import JobDesk, JobWish, pick_job
+from hermes.control.jobs.editing import JobDesk, JobSpec, pick_job
 from hermes.control.jobs.wording import job_facts, run_facts
 from hermes.control.outbound.outbox_admin import drop_messages, list_outbox, retry_messages
-from hermes.control.outbound.sending import Courier, Letter
-from hermes.control.people.access import Verdict
-from hermes.control.people.access_explain import explain, read_knock
-from hermes.control.people.pairing import Approval, Overview, approve, clear_pending, overview, revoke
+from hermes.control.outbound.sending import MessageSender, OutboundMessage
+from hermes.control.people.access import AccessDecision
+from hermes.control.people.access_explain import explain, read_access_request
+from hermes.control.people.pairing import (
+    PairingApproval,
+    PairingOverview,
+    approve,
+    clear_pending,
+    overview,
+    revoke,
+)
 from hermes.control.people.routing import job_source
 from hermes.control.sessions.message_trace import trace_message
-from hermes.control.sessions.submission import Unknown
+from hermes.control.sessions.submission import NotFound
 from hermes.domain.address import Address, Source
 from hermes.domain.directory import Channel
 from hermes.domain.errors import UserError
@@ -32,10 +39,10 @@ from hermes.domain.job import Job
 from hermes.domain.message import Body
 from hermes.domain.pairing import Account
 from hermes.domain.ports.store import Store, Tx
-from hermes.domain.rows import Hit, OutboxRow
+from hermes.domain.rows import OutboxRow, SearchHit
 from hermes.domain.session import Session
 from hermes.domain.text import one_line, storable
-from hermes.stream.wire.socket import EntryWords, entry_words
+from hermes.stream.wire.socket import WireEntry, entry_words
 
 T = TypeVar("T")
 Perform = Callable[..., Awaitable[Any]]
@@ -44,14 +51,14 @@ JobAct = Literal["pause", "resume", "run", "remove"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Desk:
+class OperatorDesk:
     """A home in the hands of its operator. `route` says whose something is that names no agent, `sends`
     whether somebody sends to a chat now; `carry` wakes who hands conversations over."""
 
     agents: Sequence[AgentId]
     default: AgentId
     route: Callable[[Source, str], Awaitable[AgentId]]
-    courier: Courier
+    courier: MessageSender
     jobs: Callable[[AgentId], JobDesk]
     delete: Callable[[AgentId, SessionId], Awaitable[None]]
     sends: Callable[[Address], bool]
@@ -63,7 +70,7 @@ class Desk:
     async def collect(self, query: Callable[[Tx], list[T]], only: str | None = None) -> list[T]:
         """What a query finds with each agent, or with one alone."""
         if only is not None and only not in self.agents:
-            raise Unknown(f"There is no agent “{one_line(only, 80)}”.")
+            raise NotFound(f"There is no agent “{one_line(only, 80)}”.")
         found: list[T] = []
         for agent in self.agents if only is None else [AgentId(only)]:
             found += await self.of(agent).read(query)
@@ -94,33 +101,35 @@ def operation(method: str, path: str, told: str) -> Callable[[Performed], Perfor
 # --- sessions ----------------------------------------------------------------------------------------
 
 
-class FoundSession(msgspec.Struct, kw_only=True):
+class SessionAnswer(msgspec.Struct, kw_only=True):
     """A session that fits; its visible records if no other does."""
 
     session: Session
-    entries: list[EntryWords]
+    entries: list[WireEntry]
 
 
 @operation("GET", "sessions", "The sessions, the latest first.")
-async def list_sessions(desk: Desk, agent: str | None = None, limit: int = 20) -> list[Session]:
+async def list_sessions(desk: OperatorDesk, agent: str | None = None, limit: int = 20) -> list[Session]:
     found = await desk.collect(lambda tx: tx.sessions.find("", limit), agent)
     return sorted(found, key=lambda session: session.updated_at, reverse=True)[:limit]
 
 
 @operation("GET", "search", "What was said, in all sessions.")
-async def search(desk: Desk, words: str, agent: str | None = None, limit: int = 20) -> list[Hit]:
+async def search(
+    desk: OperatorDesk, words: str, agent: str | None = None, limit: int = 20
+) -> list[SearchHit]:
     # It brings the index up to date first, so it writes.
     hits = await desk.collect(lambda tx: tx.search.find(words, limit), agent)
     return hits[:limit]
 
 
 @operation("GET", "session", "The sessions that a name fits, and what was said in it.")
-async def find_session(desk: Desk, name: str, agent: str | None = None) -> list[FoundSession]:
+async def find_session(desk: OperatorDesk, name: str, agent: str | None = None) -> list[SessionAnswer]:
     """By id, its beginning, or title."""
 
-    def look(tx: Tx) -> list[FoundSession]:
+    def look(tx: Tx) -> list[SessionAnswer]:
         return [
-            FoundSession(session=session, entries=[entry_words(entry) for entry in entries])
+            SessionAnswer(session=session, entries=[entry_words(entry) for entry in entries])
             for session, entries in look_up(tx, name)
         ]
 
@@ -128,12 +137,12 @@ async def find_session(desk: Desk, name: str, agent: str | None = None) -> list[
 
 
 @operation("DELETE", "session", "Delete a session for good.")
-async def delete_session(desk: Desk, name: str, agent: str | None = None) -> None:
+async def delete_session(desk: OperatorDesk, name: str, agent: str | None = None) -> None:
     await desk.delete(AgentId(agent or desk.default), SessionId(name))
 
 
 @operation("GET", "trace", "Where a message is.")
-async def trace(desk: Desk, message: str) -> list[str]:
+async def trace(desk: OperatorDesk, message: str) -> list[str]:
     # The inbox is everybody's, so several agents may tell the same line.
     return list(dict.fromkeys(await desk.collect(lambda tx: trace_message(tx, message))))
 
@@ -149,24 +158,24 @@ class PlacesAnswer(msgspec.Struct, kw_only=True):
 
 
 @operation("POST", "send", "Send a message; with the same key it is sent once.")
-async def send(desk: Desk, target: str, text: str, key: str) -> list[Address]:
-    letter = Letter(key=key, target=target, body=Body(text=storable(text)))
+async def send(desk: OperatorDesk, target: str, text: str, key: str) -> list[Address]:
+    letter = OutboundMessage(key=key, target=target, body=Body(text=storable(text)))
     return list((await desk.courier.post(desk.default, letter)).to)
 
 
 @operation("GET", "places", "The home channels and the chats that are known.")
-async def places(desk: Desk) -> PlacesAnswer:
+async def places(desk: OperatorDesk) -> PlacesAnswer:
     known = await desk.courier.known(desk.default)
     return PlacesAnswer(homes=dict(known.homes), channels=list(known.channels))
 
 
 @operation("GET", "outbox", "The messages that are on their way or were given up.")
-async def outbox(desk: Desk, limit: int = 100) -> list[OutboxRow]:
+async def outbox(desk: OperatorDesk, limit: int = 100) -> list[OutboxRow]:
     return await desk.of(desk.default).read(lambda tx: list_outbox(tx, limit))
 
 
 @operation("POST", "outbox", "Try messages again, or drop them.")
-async def change_outbox(desk: Desk, keys: list[str], drop: bool = False) -> list[OutboxRow]:
+async def change_outbox(desk: OperatorDesk, keys: list[str], drop: bool = False) -> list[OutboxRow]:
     """Those with these keys; none named is all that were given up."""
     store, now = desk.of(desk.default), desk.courier.clock.now()
     if drop:
@@ -181,13 +190,13 @@ async def change_outbox(desk: Desk, keys: list[str], drop: bool = False) -> list
 
 
 @operation("GET", "pairing", "Who is paired, and who waits.")
-async def list_people(desk: Desk) -> Overview:
+async def list_people(desk: OperatorDesk) -> PairingOverview:
     now = desk.courier.clock.now()
     return await desk.of(MAIN_AGENT).read(lambda tx: overview(tx, now))
 
 
 @operation("POST", "pairing/approve", "Let in who was given this code.")
-async def approve_code(desk: Desk, account: Account, code: str, by: str) -> Approval:
+async def approve_code(desk: OperatorDesk, account: Account, code: str, by: str) -> PairingApproval:
     now = desk.courier.clock.now()
     approval = await desk.of(MAIN_AGENT).write(lambda tx: approve(tx, account, code, by, now), first=True)
     if approval.place is not None:
@@ -196,18 +205,18 @@ async def approve_code(desk: Desk, account: Account, code: str, by: str) -> Appr
 
 
 @operation("POST", "pairing/revoke", "Let somebody in no more.")
-async def revoke_person(desk: Desk, account: Account, user: str) -> None:
+async def revoke_person(desk: OperatorDesk, account: Account, user: str) -> None:
     await desk.of(MAIN_AGENT).write(lambda tx: revoke(tx, account, user), ends=True)
 
 
 @operation("POST", "pairing/clear", "Forget open requests and invitations.")
-async def clear(desk: Desk, account: Account | None = None) -> int:
+async def clear_pairing_requests(desk: OperatorDesk, account: Account | None = None) -> int:
     return await desk.of(MAIN_AGENT).write(lambda tx: clear_pending(tx, account), ends=True)
 
 
 @operation("POST", "access", "Whether a message from there would be answered, and why.")
-async def explain_access(desk: Desk, words: list[str]) -> Verdict:
-    knock, courier = read_knock(words), desk.courier
+async def explain_access(desk: OperatorDesk, words: list[str]) -> AccessDecision:
+    knock, courier = read_access_request(words), desk.courier
     return await courier.store.read(lambda tx: explain(tx, knock, courier.settings, courier.capabilities))
 
 
@@ -215,13 +224,15 @@ async def explain_access(desk: Desk, words: list[str]) -> Verdict:
 
 
 @operation("GET", "jobs", "The jobs of all agents.")
-async def list_jobs(desk: Desk) -> list[dict[str, Any]]:
+async def list_jobs(desk: OperatorDesk) -> list[dict[str, Any]]:
     desks = [desk.jobs(agent) for agent in desk.agents]
     return [job_facts(job, jobs.zone) for jobs in desks for job in await jobs.all()]
 
 
 @operation("POST", "jobs", "Make a job, or change one.")
-async def save_job(desk: Desk, wish: JobWish, job: str | None = None, agent: str = "") -> dict[str, Any]:
+async def save_job(
+    desk: OperatorDesk, wish: JobSpec, job: str | None = None, agent: str = ""
+) -> dict[str, Any]:
     """The job of this id or name is changed; without one a job is made, for this agent or the one that it
     is routed to."""
     if job is not None:
@@ -235,14 +246,14 @@ async def save_job(desk: Desk, wish: JobWish, job: str | None = None, agent: str
 
 
 @operation("POST", "jobs/act", "Pause, resume, run or remove a job.")
-async def act_on_job(desk: Desk, job: str, act: JobAct) -> dict[str, Any]:
+async def act_on_job(desk: OperatorDesk, job: str, act: JobAct) -> dict[str, Any]:
     jobs, known = await _find_job(desk, job)
     acts = {"pause": jobs.pause, "resume": jobs.resume, "run": jobs.run, "remove": jobs.remove}
     return job_facts(await acts[act](known.id), jobs.zone)
 
 
 @operation("GET", "runs", "What became of the runs, the newest first.")
-async def list_runs(desk: Desk, job: str = "", limit: int = 20) -> list[dict[str, Any]]:
+async def list_runs(desk: OperatorDesk, job: str = "", limit: int = 20) -> list[dict[str, Any]]:
     """Those of one job, or of all."""
     only = (await _find_job(desk, job))[1] if job else None
     desks = map(desk.jobs, desk.agents if only is None else [only.agent])
@@ -251,7 +262,7 @@ async def list_runs(desk: Desk, job: str = "", limit: int = 20) -> list[dict[str
     return sorted(found, key=lambda run: str(run["due"]), reverse=True)[:limit]
 
 
-async def _find_job(desk: Desk, word: str) -> tuple[JobDesk, Job]:
+async def _find_job(desk: OperatorDesk, word: str) -> tuple[JobDesk, Job]:
     job = pick_job(await desk.collect(lambda tx: tx.jobs.list()), word)
     return desk.jobs(job.agent), job
 
@@ -260,25 +271,25 @@ async def _find_job(desk: Desk, word: str) -> tuple[JobDesk, Job]:
 
 
 @operation("GET", "grants", "What people allowed for good.")
-async def list_grants(desk: Desk) -> list[Grant]:
+async def list_grants(desk: OperatorDesk) -> list[Grant]:
     return await desk.collect(lambda tx: tx.grants.list())
 
 
 @operation("POST", "grants/revoke", "Take a grant back; whether there was one.")
-async def revoke_grant(desk: Desk, grant: str) -> bool:
+async def revoke_grant(desk: OperatorDesk, grant: str) -> bool:
     return any(
         [await desk.of(agent).write(lambda tx: tx.grants.revoke(grant), ends=True) for agent in desk.agents]
     )
 
 
 @operation("GET", "handoffs", "Conversations that were handed over, or are on their way.")
-async def list_handoffs(desk: Desk, limit: int = 50) -> list[Handoff]:
+async def list_handoffs(desk: OperatorDesk, limit: int = 50) -> list[Handoff]:
     found = await desk.collect(lambda tx: tx.handoffs.latest(None, limit))
     return sorted(found, key=lambda one: one.created_at, reverse=True)[:limit]
 
 
 @operation("POST", "handoffs", "Try a hand-off again, or let it be.")
-async def change_handoff(desk: Desk, handoff: str, cancel: bool = False) -> Handoff:
+async def change_handoff(desk: OperatorDesk, handoff: str, cancel: bool = False) -> Handoff:
     """Try one again that failed, or let one be that is not done."""
     now = desk.courier.clock.now()
 

@@ -60,7 +60,7 @@ class Lease(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
+class PlatformAccount:
     """One account on one platform: its credential (`telegram@work`), and how its adapter is made. An adapter
     knows the variables of its platform; `worded` calls them as this account has them."""
 
@@ -74,8 +74,8 @@ Report = Callable[[str, HostState, str], None]
 """Told of every change: the account, its state, and a sentence why."""
 
 
-class Host:
-    def __init__(self, account: Account, gateway: Gateway, clock: Clock, report: Report) -> None:
+class AdapterHost:
+    def __init__(self, account: PlatformAccount, gateway: Gateway, clock: Clock, report: Report) -> None:
         self._account = account
         self._gateway = gateway
         self._clock = clock

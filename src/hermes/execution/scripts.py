@@ -26,8 +26,9 @@ _INTERPRETERS = {".py": (sys.executable,), ".sh": ("/bin/sh",), ".bash": ("bash"
 _SOURCES = str(Path(__file__).parents[2])
 # The mark must be there before the script's first word, and no program that every system has can set it.
 _START = (
-    "import os, sys; sys.path.insert(0, sys.argv[1]); from hermes.domain.process_mark import SCRIPT, step_down; "
-    "step_down(SCRIPT)\ntry: os.execvp(sys.argv[2], sys.argv[2:])\n"
+    "import os, sys; sys.path.insert(0, sys.argv[1]); "
+    "from hermes.domain.process_mark import SCRIPT, step_down; step_down(SCRIPT)\n"
+    "try: os.execvp(sys.argv[2], sys.argv[2:])\n"
     "except OSError as error: sys.exit(f'it cannot be started ({error.strerror})')"
 )
 _MOST_COMPLAINT = 4000
@@ -71,7 +72,7 @@ class Scripts:
             )
         try:
             transport, script = await loop.subprocess_exec(
-                lambda: _Listening(loop),
+                lambda: _ScriptProtocol(loop),
                 *(sys.executable, "-I", "-S", "-c", _START, _SOURCES, *interpreter),
                 str(path),
                 stderr=subprocess.PIPE,
@@ -101,7 +102,7 @@ class Scripts:
         return ScriptEnd(code=code, output=bytes(script.heard), complaint=complaint)
 
 
-class _Listening(asyncio.SubprocessProtocol):
+class _ScriptProtocol(asyncio.SubprocessProtocol):
     """Hears a script to its end, or until it has said too much."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

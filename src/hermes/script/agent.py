@@ -21,10 +21,10 @@ from types import TracebackType
 from typing import Any, Protocol, TypedDict, TypeVar, Unpack
 
 from hermes.agent.models.choose import with_endpoint
-from hermes.app.app import App, Given
+from hermes.app.app import App, AppOverrides
 from hermes.app.tools import Toolsets
-from hermes.control.sessions.submission import Place, Submission
-from hermes.domain.address import Address, Kind, Source
+from hermes.control.sessions.submission import SessionTarget, Submission
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.errors import UserError
 from hermes.domain.event import (
     Asked,
@@ -44,8 +44,8 @@ from hermes.domain.settings.settings import ModelSettings, Settings
 from hermes.domain.text import one_line
 from hermes.domain.tool import ToolCall
 from hermes.domain.turn import CLIENT_GONE, Answer, TurnInput
-from hermes.script.engine import Engine
-from hermes.script.result import Told
+from hermes.script.engine import GatewayThread
+from hermes.script.result import TurnResult
 from hermes.state.files.session_log import as_records, content_text, message_text
 from hermes.state.home.homes import find_home
 from hermes.state.settings.loader import load_settings
@@ -55,7 +55,7 @@ T = TypeVar("T")
 Message = dict[str, Any]
 
 PERSON = "script"
-SOURCE = Source(address=Address(platform="script", chat="script"), kind=Kind.API, user=PERSON)
+SOURCE = Source(address=Address(platform="script", chat="script"), kind=SourceKind.API, user=PERSON)
 NOBODY_APPROVES = "nobody is there to approve it (this agent was given no approval_callback)"
 NOBODY_ANSWERS = "Nobody is there to answer. Decide yourself, and say what you decided."
 _PREVIEW = 80
@@ -93,7 +93,7 @@ class AgentOptions(TypedDict, total=False):
 
 
 @dataclass(slots=True, kw_only=True)
-class _Conversation:
+class _ConversationRun:
     """One run of `run_conversation`, while it goes on."""
 
     text: str
@@ -117,8 +117,10 @@ class AIAgent:
         self._session: SessionId | None = None
         self._chosen = options.get("session_id")
         self._messages: list[Message] = []
-        self._current: _Conversation | None = None
-        self._engine = Engine(self._given(), options.get("folder"), bool(options.get("verbose_logging")))
+        self._current: _ConversationRun | None = None
+        self._engine = GatewayThread(
+            self._given(), options.get("folder"), bool(options.get("verbose_logging"))
+        )
         self._end = weakref.finalize(self, self._engine.close)
 
     # --- asking ---
@@ -170,7 +172,7 @@ class AIAgent:
         history: Sequence[Message] | None,
         delta: Callable[[str | None], object] | None,
     ) -> Future[dict[str, Any]]:
-        talk = _Conversation(text=content_text(words), system=system or "", history=history, delta=delta)
+        talk = _ConversationRun(text=content_text(words), system=system or "", history=history, delta=delta)
         return self._engine.submit(self._converse(talk))
 
     def interrupt(self, message: str | None = None) -> None:
@@ -215,11 +217,11 @@ class AIAgent:
 
     # --- what the gateway is given ---
 
-    def _given(self) -> Given:
+    def _given(self) -> AppOverrides:
         options = self._options
         provider = options.get("provider")
         workspace = options.get("workspace")
-        return Given(
+        return AppOverrides(
             provider=None if provider is None or isinstance(provider, str) else provider,
             platforms={},
             boots=False,
@@ -242,7 +244,7 @@ class AIAgent:
 
     # --- one conversation, inside the thread ---
 
-    async def _converse(self, talk: _Conversation) -> dict[str, Any]:
+    async def _converse(self, talk: _ConversationRun) -> dict[str, Any]:
         app = await self._engine.ready()
         async with self._engine.lock:
             session = await self._open_session(app, talk)
@@ -251,7 +253,7 @@ class AIAgent:
                 agent=MAIN_AGENT,
                 source=SOURCE,
                 input=TurnInput(text=talk.text),
-                place=Place(session=session),
+                place=SessionTarget(session=session),
             )
             turn = await app.gateway.submit(words)
             talk.turn = turn.id
@@ -268,12 +270,12 @@ class AIAgent:
                 if not ended:
                     await app.gateway.stop_turn(MAIN_AGENT, turn.id, CLIENT_GONE)
             entries = await app.store.scoped(MAIN_AGENT).read(lambda tx: tx.journal.read(session))
-            told = Told(app=app, session=session, turn=turn.id, entries=entries)
+            told = TurnResult(app=app, session=session, turn=turn.id, entries=entries)
             result = told.result(talk.stop_words)
             self._messages = result["messages"]
             return result
 
-    async def _open_session(self, app: App, talk: _Conversation) -> SessionId:
+    async def _open_session(self, app: App, talk: _ConversationRun) -> SessionId:
         now = datetime.now(UTC)
         seed: Sequence[Record] = ()
         if talk.history is not None and list(talk.history) != self._messages:
@@ -291,12 +293,12 @@ class AIAgent:
         app = await self._engine.ready()
         await app.gateway.stop_turn(MAIN_AGENT, turn, "interrupted by the program")
 
-    def _tell_delta(self, talk: _Conversation, text: str | None) -> None:
+    def _tell_delta(self, talk: _ConversationRun, text: str | None) -> None:
         for callback in (self._options.get("stream_delta_callback"), talk.delta):
             if callback is not None:
                 callback(text)
 
-    async def _follow(self, app: App, talk: _Conversation, record: Record) -> None:
+    async def _follow(self, app: App, talk: _ConversationRun, record: Record) -> None:
         started = talk.started = talk.started or {}
         match record:
             case ModelSaid():

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hermes.admin.process.run import hold_home
-from hermes.app.app import App, Given
+from hermes.app.app import App, AppOverrides
 from hermes.domain.errors import UserError
 from hermes.domain.settings.declaring import Secret
 from hermes.entry.host import HostState
@@ -32,7 +32,7 @@ log = logging.getLogger("hermes.script")
 T = TypeVar("T")
 
 
-_engines: weakref.WeakSet[Engine] = weakref.WeakSet()
+_engines: weakref.WeakSet[GatewayThread] = weakref.WeakSet()
 
 
 def _close_all() -> None:
@@ -45,10 +45,10 @@ def _close_all() -> None:
 getattr(threading, "_register_atexit", atexit.register)(_close_all)
 
 
-class Engine:
+class GatewayThread:
     """A gateway in a thread of its own. Started by whoever asks first."""
 
-    def __init__(self, given: Given, folder: str | Path | None, verbose: bool) -> None:
+    def __init__(self, given: AppOverrides, folder: str | Path | None, verbose: bool) -> None:
         self._given = given
         self._folder = None if folder is None else Path(folder).expanduser().absolute()
         self._verbose = verbose
@@ -121,11 +121,11 @@ class Engine:
 
     async def _serve(self, app: App) -> None:
         self._loop = asyncio.get_running_loop()
-        await app.live(_Watch(lambda: self._ready.set_result(app)))
+        await app.live(_ReadyWatch(lambda: self._ready.set_result(app)))
 
 
 @dataclass(frozen=True, slots=True)
-class _Watch:
+class _ReadyWatch:
     """Waits for the gateway to run."""
 
     running: Callable[[], None]

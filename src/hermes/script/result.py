@@ -15,7 +15,7 @@ from hermes.stream.fold.turn_fold import answer_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class TurnResult:
     """A finished turn as the dictionary that callers get. Tokens are those of the whole session."""
 
     app: App

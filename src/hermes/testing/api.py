@@ -14,9 +14,9 @@ from typing import Any, Self
 
 import aiohttp
 
-from hermes.app.app import App, Given
+from hermes.app.app import App, AppOverrides
 from hermes.domain.ports.store import Platform, Provider
-from hermes.domain.sse import Event, Parser
+from hermes.domain.sse import SseEvent, SseParser
 from hermes.domain.tool import Tool
 from hermes.entry.host import HostState
 from hermes.testing.model import ScriptedModel
@@ -67,7 +67,7 @@ class ApiWorld:
             "API_SERVER_PORT": "0",
             **self.environ,
         }
-        given = Given(provider=self.provider, tools=self.tools, platforms=self.accounts)
+        given = AppOverrides(provider=self.provider, tools=self.tools, platforms=self.accounts)
         self.app = App(self.home, environ, given)
         self._living = asyncio.create_task(self.app.live(self), name="gateway")
         waiting = asyncio.create_task(self._running.wait(), name="ready")
@@ -108,11 +108,11 @@ class ApiWorld:
 
     async def events(
         self, path: str, body: object = None, *, method: str = "POST", **options: Any
-    ) -> AsyncIterator[Event]:
+    ) -> AsyncIterator[SseEvent]:
         """The events of a stream as they come."""
         if body is not None:
             options["json"] = body
-        parser = Parser()
+        parser = SseParser()
         async with self.http.request(method, self.address + path, **options) as response:
             assert response.status == 200, await response.text()
             async for data in response.content.iter_any():

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import TypeVar
 
 from hermes.agent.context.fold import Role, messages
-from hermes.agent.context.images import Illustrated
+from hermes.agent.context.images import ImageAttachingProvider
 from hermes.agent.run.loop import AgentLoop, LoopLimits
-from hermes.control.commands.registry import Around
+from hermes.control.commands.registry import GatewayInfo
 from hermes.control.gateway import Gateway
 from hermes.control.hooks.dispatch import Hooks
 from hermes.control.hooks.gates import agent_chooser, gate_tools
 from hermes.control.outbound.targets import Aliases
 from hermes.control.runtime import Runtime
-from hermes.control.wiring import Parts
+from hermes.control.wiring import GatewayParts
 from hermes.control.workers import Supervisor
 from hermes.domain.address import Source, read_platform
 from hermes.domain.clock import Clock, SystemClock
@@ -106,14 +106,14 @@ class Journey:
         self.platform = self._made()
         runtimes = {AgentId(name): self._runtime(AgentId(name)) for name in self.agents}
         self.gateway = Gateway(
-            Parts(
+            GatewayParts(
                 store=self.store,
                 runtimes=runtimes,
                 settings=self.settings,
                 clock=self.clock,
                 loops=self.loops,
                 capabilities={read_platform(self.account)[0]: self.platform.capabilities},
-                around=Around(
+                around=GatewayInfo(
                     is_admin=self.is_admin,
                     can_restart=self.restart is not None,
                     offered=lambda agent: self.offered,
@@ -152,7 +152,7 @@ class Journey:
         store = self.store.scoped(agent)
         media = MediaFiles(self.folder / "media", store, self.clock)
         loop = AgentLoop(
-            provider=Illustrated(self.model, media),
+            provider=ImageAttachingProvider(self.model, media),
             tools=gate_tools(self.hooks, tools),
             model="scripted",
             system=SYSTEM,

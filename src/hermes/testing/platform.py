@@ -8,10 +8,19 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Protocol
 
-from hermes.domain.address import Address, Kind, Source, read_platform
+from hermes.domain.address import Address, Source, SourceKind, read_platform
 from hermes.domain.capabilities import Capabilities, Flavour, Grade, MediaLimit, MenuEntry, MenuLimits
 from hermes.domain.ids import DeliveryId
-from hermes.domain.message import Attachment, Body, Inbound, MediaKind, Receipt, ReplyTo, What, deletion_of
+from hermes.domain.message import (
+    Attachment,
+    Body,
+    Inbound,
+    InboundKind,
+    MediaKind,
+    Receipt,
+    ReplyTo,
+    deletion_of,
+)
 from hermes.domain.ports.store import Accept
 from hermes.domain.ports.world import Sink
 from hermes.testing.world import DOWNLOADS, INSIDE, Update
@@ -154,7 +163,7 @@ def to_inbound(update: Update, platform: str = "fake") -> Inbound:
         delivery=deletion_of(update.chat, update.deletes) if update.deletes else DeliveryId(update.delivery),
         source=Source(
             address=address,
-            kind=Kind(update.kind),
+            kind=SourceKind(update.kind),
             user=update.user or None,
             user_name=update.name or update.user or None,
             chat_name=update.chat_name,
@@ -188,11 +197,11 @@ def _reply_to(update: Update) -> ReplyTo | None:
     )
 
 
-def _what(update: Update) -> What:
+def _what(update: Update) -> InboundKind:
     if update.button is not None:
-        return What.BUTTON
+        return InboundKind.BUTTON
     if update.moves:
-        return What.MOVED
+        return InboundKind.MOVED
     if update.deletes is not None:
-        return What.DELETED
-    return What.EDIT if update.edits else What.MESSAGE
+        return InboundKind.DELETED
+    return InboundKind.EDIT if update.edits else InboundKind.MESSAGE

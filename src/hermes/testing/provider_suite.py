@@ -22,7 +22,7 @@ from hermes.domain.ids import CallId, TurnId
 from hermes.domain.message import Attachment, MediaKind
 from hermes.domain.ports.store import ModelEnd, ModelPiece, ModelRequest
 from hermes.domain.tool import Tool, ToolCall, ToolContext, ToolResult
-from hermes.domain.turn import Earlier, Speaker
+from hermes.domain.turn import EarlierMessage, Speaker
 from hermes.testing.model_script import FAULTS, WORDS, Call, Fault, Pace, Reply, Script, Then, echo
 from hermes.testing.model_server import Ended, FakeModelServer, refusing_address, unreachable_address
 
@@ -203,11 +203,11 @@ async def check_history_is_told_first(make: Make) -> None:
     """What a client says came before stands between the system prompt and the transcript, and is valid."""
     call = ToolCall(id=CallId("c1"), name="write_file", arguments='{"path": "a"}')
     history = (
-        Earlier(by=Speaker.USER, text="before"),
-        Earlier(by=Speaker.AGENT, calls=(call, ToolCall(id=CallId("c2"), name="write_file"))),
-        Earlier(by=Speaker.TOOL, call=CallId("c1"), text="written"),
-        Earlier(by=Speaker.TOOL, call=CallId("c9"), text="nobody asked"),
-        Earlier(by=Speaker.AGENT, text="Done."),
+        EarlierMessage(by=Speaker.USER, text="before"),
+        EarlierMessage(by=Speaker.AGENT, calls=(call, ToolCall(id=CallId("c2"), name="write_file"))),
+        EarlierMessage(by=Speaker.TOOL, call=CallId("c1"), text="written"),
+        EarlierMessage(by=Speaker.TOOL, call=CallId("c9"), text="nobody asked"),
+        EarlierMessage(by=Speaker.AGENT, text="Done."),
     )
     async with _serving(make) as (server, provider):
         assert (await hear(provider, replace(ask("now"), history=history))).text == "now"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 
 from hermes.domain.ids import SessionId
-from hermes.domain.tool import Approval, Ask, Clarification, Effect, Tool, ToolContext, ToolResult
+from hermes.domain.tool import Approval, ApprovalPrompt, Clarification, Effect, Tool, ToolContext, ToolResult
 
 Act = Callable[[str, str, str], Awaitable[None]]
 """What happens to the world: (tool, key, token)."""
@@ -30,9 +30,9 @@ def effect_tool(name: str, effect: Effect, act: Act, *, approval: Approval = App
     )
 
 
-def _guard(session: SessionId, arguments: Mapping[str, object]) -> Ask | None:
+def _guard(session: SessionId, arguments: Mapping[str, object]) -> ApprovalPrompt | None:
     token = str(arguments.get("token", ""))
-    return Ask(text=f"May I do {token}?", digest=f"do:{token}")
+    return ApprovalPrompt(text=f"May I do {token}?", digest=f"do:{token}")
 
 
 async def _never(context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:

@@ -14,11 +14,11 @@ import signal
 import sys
 from pathlib import Path
 
-from hermes.agent.models.formats.chat_completions.provider import Endpoint, OpenAIProvider
+from hermes.agent.models.formats.chat_completions.provider import ModelEndpoint, OpenAIProvider
 from hermes.agent.run.loop import AgentLoop
 from hermes.control.gateway import Gateway
 from hermes.control.runtime import Runtime
-from hermes.control.wiring import Parts
+from hermes.control.wiring import GatewayParts
 from hermes.control.workers import Supervisor
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import HermesError
@@ -56,7 +56,7 @@ async def live(folder: Path, port: int, kind: str, switch: KillSwitch, model_url
     media = MediaFiles(folder / "media", store.scoped(MAIN_AGENT), clock)
     runtime = Runtime(profile=profile, agent=agent, store=store.scoped(MAIN_AGENT), media=media)
     gateway = Gateway(
-        Parts(
+        GatewayParts(
             store=store,
             runtimes={MAIN_AGENT: runtime},
             settings=settings,
@@ -81,7 +81,7 @@ async def live(folder: Path, port: int, kind: str, switch: KillSwitch, model_url
 
 
 def _model(url: str) -> Provider:
-    return OpenAIProvider(Endpoint(base_url=url)) if url else ScriptedModel(obedient)
+    return OpenAIProvider(ModelEndpoint(base_url=url)) if url else ScriptedModel(obedient)
 
 
 async def _receive(gateway: Gateway, platform: PlainFake) -> None:

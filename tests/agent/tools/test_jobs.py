@@ -13,13 +13,13 @@ from hermes.agent.tools import Workbench, default_tools
 from hermes.app.jobs import job_tool
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, CallId, SessionId, TurnId
-from hermes.domain.rows import Hit
+from hermes.domain.rows import SearchHit
 from hermes.domain.tool import Tool, ToolContext
 from hermes.execution.local.backend import LocalBackend, LocalOptions
 from hermes.testing.harness import Journey
 
 
-async def nothing(query: str, limit: int, context: ToolContext) -> list[Hit]:
+async def nothing(query: str, limit: int, context: ToolContext) -> list[SearchHit]:
     return []
 
 

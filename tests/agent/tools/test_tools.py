@@ -13,14 +13,14 @@ from hermes.agent.tools import TOOLS, Workbench, default_tools, tools_page, tool
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, CallId, SessionId, TurnId
 from hermes.domain.ports.world import ProcessView
-from hermes.domain.rows import Hit
-from hermes.domain.tool import Ask, Effect, Tool, ToolContext, ToolResult
+from hermes.domain.rows import SearchHit
+from hermes.domain.tool import ApprovalPrompt, Effect, Tool, ToolContext, ToolResult
 from hermes.execution.local.backend import LocalBackend, LocalOptions
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "tools.md"
 
 
-async def nobody(query: str, limit: int, context: ToolContext) -> list[Hit]:
+async def nobody(query: str, limit: int, context: ToolContext) -> list[SearchHit]:
     """The history of an agent to which nobody has spoken."""
     return []
 
@@ -63,7 +63,7 @@ class Bench:
     async def text(self, name: str, **arguments: object) -> str:
         return (await self.use(name, **arguments)).text
 
-    def ask(self, name: str, **arguments: object) -> Ask | None:
+    def ask(self, name: str, **arguments: object) -> ApprovalPrompt | None:
         approval = self.tools[name].approval
         assert callable(approval)
         return approval(SessionId("s"), arguments)

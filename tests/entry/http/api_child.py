@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hermes.admin.process.run import GatewayProcess
-from hermes.app.app import Given
+from hermes.app.app import AppOverrides
 from hermes.domain.ports.store import ModelRequest
 from hermes.testing.model import Say, ScriptedModel, obedient
 from hermes.testing.tools import world_tools
@@ -27,7 +27,7 @@ def main(home: Path) -> int:
         with (home / "done").open("a") as file:
             file.write(f"{name} {token}\n")
 
-    given = Given(provider=ScriptedModel(script), tools=world_tools(act), platforms={})
+    given = AppOverrides(provider=ScriptedModel(script), tools=world_tools(act), platforms={})
     process = GatewayProcess(
         home=home, environ=os.environ, given=given, say=lambda line: print(line, file=sys.stderr, flush=True)
     )

@@ -10,7 +10,7 @@ from typing import Any
 from hermes.domain.event import Entry, Failed, Finished, Stopped, UserSaid
 from hermes.domain.ids import SessionId
 from hermes.domain.session import Session
-from hermes.domain.sse import Event
+from hermes.domain.sse import SseEvent
 from hermes.testing.api import ApiWorld
 
 CHAT = "/v1/chat/completions"
@@ -30,17 +30,17 @@ def words(text: str, **more: object) -> dict[str, object]:
     return {"model": "hermes-agent", "messages": [{"role": "user", "content": text}], **more}
 
 
-def chunks(events: Iterable[Event]) -> list[dict[str, Any]]:
+def chunks(events: Iterable[SseEvent]) -> list[dict[str, Any]]:
     """The chat chunks of a stream, without named events and the end mark."""
     return [json.loads(one.data) for one in events if one.name == "message" and one.data != "[DONE]"]
 
 
-def content(events: Iterable[Event]) -> str:
+def content(events: Iterable[SseEvent]) -> str:
     deltas = (choice["delta"] for chunk in chunks(events) for choice in chunk["choices"])
     return "".join(delta.get("content") or "" for delta in deltas)
 
 
-def told(events: Iterable[Event], name: str) -> list[dict[str, Any]]:
+def told(events: Iterable[SseEvent], name: str) -> list[dict[str, Any]]:
     return [json.loads(one.data) for one in events if one.name == name]
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from hermes.domain.event import Entry, Finished, UserSaid
 from hermes.domain.ids import MAIN_AGENT, SessionId
-from hermes.domain.sse import Parser
+from hermes.domain.sse import SseParser
 from hermes.state.home.homes import DATABASE_FILE
 from hermes.state.store.writer import SqliteStore
 from tests import nursery
@@ -102,7 +102,7 @@ async def test_a_stream_that_was_cut_by_a_kill_is_answered_once(home: Path, port
     (home / "hold").unlink()
     with life(home, port):
         async with client(port) as session, session.post(CHAT, json=body) as response:
-            parser = Parser()
+            parser = SseParser()
             heard = [event async for data in response.content.iter_any() for event in parser.feed(data)]
             assert response.headers["X-Hermes-Session-Id"] == "s"
     assert content(heard) == WHOLE.format(0)

@@ -16,16 +16,22 @@ import aiohttp
 import pytest
 
 from hermes.admin.process.run import GATEWAY, hold_home
-from hermes.admin.process.running import Running, find_running
+from hermes.admin.process.running import RunningGateway, find_running
 from hermes.domain.errors import UserError
-from hermes.domain.event import Entry, Finished, Seen
+from hermes.domain.event import Entry, FeedItem, Finished
 from hermes.domain.ids import MAIN_AGENT, TurnId
 from hermes.domain.turn import Turn
 from hermes.entry.http.api.resources import load_resources
 from hermes.entry.http.site.call import LOCAL_ROUTES, ROUTES
 from hermes.entry.http.site.owner_socket import bind_socket, listening, socket_places
-from hermes.entry.terminal.door import Gone, Presence, Wish, come_in, local_caller
-from hermes.entry.terminal.remote import Line, enter_remote
+from hermes.entry.terminal.door import (
+    GatewayGone,
+    Presence,
+    SessionChoice,
+    find_session_to_resume,
+    local_caller,
+)
+from hermes.entry.terminal.remote import GatewayConnection, enter_remote
 from hermes.testing.api import ApiWorld
 from hermes.testing.model import Say, ScriptedModel
 
@@ -38,8 +44,8 @@ def short() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-async def watched(line: Line, turn: Turn, after: int = 0) -> list[Seen]:
-    door = (await enter_remote(line, Wish(attach=False))).door
+async def watched(line: GatewayConnection, turn: Turn, after: int = 0) -> list[FeedItem]:
+    door = (await enter_remote(line, SessionChoice(attach=False))).door
     return [seen async for seen in door.watch(turn.id, after)]
 
 
@@ -103,8 +109,8 @@ async def test_a_deep_home_has_its_socket_in_the_runtime_folder(tmp_path: Path, 
         made = listening(home, environ)
         assert made is not None and made.parent == short and stat.S_IMODE(made.stat().st_mode) == 0o600
         assert not (home / "gateway.sock").exists()
-        async with Line(made) as line:
-            turn = await (await enter_remote(line, Wish())).door.say("hello", "k")
+        async with GatewayConnection(made) as line:
+            turn = await (await enter_remote(line, SessionChoice())).door.say("hello", "k")
             assert isinstance((await watched(line, turn))[-1], Entry)
     assert listening(home, environ) is None and not made.exists()
 
@@ -195,9 +201,9 @@ def test_one_that_says_nothing_is_told_of(tmp_path: Path) -> None:
 
 async def test_words_with_the_same_key_are_said_once(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    async with ApiWorld(home=home) as api, Line(home / "gateway.sock") as line:
-        door = (await enter_remote(line, Wish())).door
-        again = (await enter_remote(line, Wish())).door
+    async with ApiWorld(home=home) as api, GatewayConnection(home / "gateway.sock") as line:
+        door = (await enter_remote(line, SessionChoice())).door
+        again = (await enter_remote(line, SessionChoice())).door
         turn = await door.say("hello", "key 1")
         assert (await again.say("hello", "key 1")).id == turn.id
         with pytest.raises(UserError, match="used for another request"):
@@ -208,8 +214,8 @@ async def test_words_with_the_same_key_are_said_once(tmp_path: Path) -> None:
 
 async def test_a_turn_is_watched_from_any_record_on(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    async with ApiWorld(home=home), Line(home / "gateway.sock") as line:
-        door = (await enter_remote(line, Wish())).door
+    async with ApiWorld(home=home), GatewayConnection(home / "gateway.sock") as line:
+        door = (await enter_remote(line, SessionChoice())).door
         turn = await door.say("hello", "k")
         seen = [one for one in await watched(line, turn) if isinstance(one, Entry)]
         assert isinstance(seen[-1].record, Finished) and [one.seq for one in seen] == [1, 2, 3]
@@ -220,10 +226,10 @@ async def test_a_turn_is_watched_from_any_record_on(tmp_path: Path) -> None:
 
 async def test_turns_that_nobody_said_are_heard_of(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    async with ApiWorld(home=home) as api, Line(home / "gateway.sock") as line:
+    async with ApiWorld(home=home) as api, GatewayConnection(home / "gateway.sock") as line:
         heard: asyncio.Queue[Turn] = asyncio.Queue()
         line.follow = heard.put_nowait
-        session = (await (await enter_remote(line, Wish())).door.say("hello", "k")).session
+        session = (await (await enter_remote(line, SessionChoice())).door.say("hello", "k")).session
         woken = await api.app.gateway.wake(MAIN_AGENT, session, "[it is done]")
         assert (await heard.get()) == woken
 
@@ -234,14 +240,14 @@ async def test_a_gateway_that_does_not_come_back_is_given_up(tmp_path: Path) -> 
     heard: list[Presence] = []
     model = ScriptedModel(lambda request: Say(text="never", hold=hold))
     async with ApiWorld(home=home, provider=model) as api:
-        async with Line(home / "gateway.sock", patience=0.3) as line:
+        async with GatewayConnection(home / "gateway.sock", patience=0.3) as line:
             line.hear = heard.append
-            door = (await enter_remote(line, Wish())).door
+            door = (await enter_remote(line, SessionChoice())).door
             turn = await door.say("hello", "k")
             await api.__aexit__()
-            with pytest.raises(Gone, match="did not come back"):
+            with pytest.raises(GatewayGone, match="did not come back"):
                 [one async for one in door.watch(turn.id, 0)]
-            with pytest.raises(Gone, match="this was not done"):
+            with pytest.raises(GatewayGone, match="this was not done"):
                 await door.say("more", "k2")
             assert heard == [Presence.AWAY, Presence.LOST]
 
@@ -250,13 +256,13 @@ async def test_what_another_terminal_watches_is_not_joined(tmp_path: Path) -> No
     home = tmp_path / "home"
     hold = asyncio.Event()
     model = ScriptedModel(lambda request: Say(text="later", hold=hold))
-    async with ApiWorld(home=home, provider=model) as api, Line(home / "gateway.sock") as line:
-        turn = await (await enter_remote(line, Wish())).door.say("hello", "k")
-        found = await come_in(api.app.gateway, local_caller(), Wish())
+    async with ApiWorld(home=home, provider=model) as api, GatewayConnection(home / "gateway.sock") as line:
+        turn = await (await enter_remote(line, SessionChoice())).door.say("hello", "k")
+        found = await find_session_to_resume(api.app.gateway, local_caller(), SessionChoice())
         assert [one.id for one in found.turns] == [turn.id]
         watching = asyncio.create_task(watched(line, turn))
         await until(lambda: api.app.gateway.feeds.is_watched(turn.id))
-        assert (await enter_remote(line, Wish())).turns == ()
+        assert (await enter_remote(line, SessionChoice())).turns == ()
         hold.set()
         seen = await watching
         assert isinstance(seen[-1], Entry) and isinstance(seen[-1].record, Finished)
@@ -265,8 +271,8 @@ async def test_what_another_terminal_watches_is_not_joined(tmp_path: Path) -> No
 async def test_a_session_at_work_is_stopped_and_deleted(tmp_path: Path) -> None:
     home = tmp_path / "home"
     model = ScriptedModel(lambda request: Say(text="later", hold=asyncio.Event()))
-    async with ApiWorld(home=home, provider=model), Line(home / "gateway.sock") as line:
-        door = (await enter_remote(line, Wish())).door
+    async with ApiWorld(home=home, provider=model), GatewayConnection(home / "gateway.sock") as line:
+        door = (await enter_remote(line, SessionChoice())).door
         turn = await door.say("hello", "k")
         path, query = "http://gateway/control/session", {"agent": "main", "name": turn.session}
         connector = aiohttp.UnixConnector(str(home / "gateway.sock"))
@@ -287,11 +293,14 @@ async def test_status_counts_what_is_unfinished(tmp_path: Path) -> None:
     model = ScriptedModel(lambda request: Say(text="later", hold=hold))
     home.mkdir()
     with hold_home(home, GATEWAY):
-        async with ApiWorld(home=home, provider=model) as api, Line(home / "gateway.sock") as line:
-            turn = await (await enter_remote(line, Wish())).door.say("hello", "k")
+        async with (
+            ApiWorld(home=home, provider=model) as api,
+            GatewayConnection(home / "gateway.sock") as line,
+        ):
+            turn = await (await enter_remote(line, SessionChoice())).door.say("hello", "k")
             await until(lambda: bool(model.requests))
             found = find_running(home, {})
-            assert isinstance(found, Running)
+            assert isinstance(found, RunningGateway)
             told = await asyncio.to_thread(found.status)
             assert told["turns"] == {"running": 1} and told["outbox"] == {} and told["open_streams"] == 1
             assert told["facts"]["api"] == api.address and told["pid"] == os.getpid()

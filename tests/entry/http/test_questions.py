@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from hermes.control.sessions.submission import Submission
-from hermes.domain.address import Address, Kind, Source
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.event import Answered, Finished, Stopped, Verdict
 from hermes.domain.ids import MAIN_AGENT
-from hermes.domain.sse import Event
+from hermes.domain.sse import SseEvent
 from hermes.domain.turn import TurnInput
 from hermes.testing.api import ApiWorld
 from hermes.testing.model import Say, ScriptedModel, call, say
@@ -55,7 +55,7 @@ class Asking:
 
 async def test_an_approval_is_an_event_and_the_stream_goes_on_after_it(tmp_path: Path) -> None:
     async with Asking(tmp_path / "home", [DANGER, say("It is done.")]) as world:
-        events: list[Event] = []
+        events: list[SseEvent] = []
         async for event in world.api.events(CHAT, words("go", stream=True)):
             events.append(event)
             if event.name == "hermes.approval.request":
@@ -149,7 +149,7 @@ async def test_foreign_questions_are_not_there(tmp_path: Path) -> None:
 
 async def test_what_another_door_was_asked_can_be_seen_but_not_answered(tmp_path: Path) -> None:
     """A key for everything may look at a person's approval in a chat, and never give it."""
-    source = Source(address=Address(platform="fake", chat="1"), kind=Kind.PRIVATE, user="ann")
+    source = Source(address=Address(platform="fake", chat="1"), kind=SourceKind.PRIVATE, user="ann")
     async with Asking(tmp_path / "home", [DANGER]) as world:
         given = TurnInput(text="go")
         turn = await world.api.app.gateway.submit(Submission(agent=MAIN_AGENT, source=source, input=given))

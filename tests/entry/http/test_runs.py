@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from hermes.control.sessions.submission import Place, Submission, id_for
-from hermes.domain.address import Address, Kind, Source
+from hermes.control.sessions.submission import SessionTarget, Submission, id_for
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.ids import MAIN_AGENT, CallId, SessionId
 from hermes.domain.ports.store import ModelRequest
-from hermes.domain.sse import Event
+from hermes.domain.sse import SseEvent
 from hermes.domain.tool import ToolCall
 from hermes.domain.turn import BusyMode, TurnInput
 from hermes.testing.api import ApiWorld
@@ -98,7 +98,7 @@ async def watched(api: ApiWorld, run: str, **options: Any) -> list[tuple[str, di
     return [told(event) async for event in api.events(path, method="GET", **options)]
 
 
-def told(event: Event) -> tuple[str, dict[str, Any]]:
+def told(event: SseEvent) -> tuple[str, dict[str, Any]]:
     return event.id, json.loads(event.data)
 
 
@@ -346,13 +346,13 @@ async def test_a_run_whose_words_joined_another_follows_it(tmp_path: Path, world
     async with world.api(tmp_path / "home") as api:
         first = await begin(api, "danger", session_id="s")
         await becomes(api, first, "waiting_for_approval")
-        me = Source(address=Address(platform="api_server", chat="s"), kind=Kind.API, user="default")
+        me = Source(address=Address(platform="api_server", chat="s"), kind=SourceKind.API, user="default")
         turn = await api.app.gateway.submit(
             Submission(
                 agent=MAIN_AGENT,
                 source=me,
                 input=TurnInput(text="and be quick"),
-                place=Place(session=SessionId("s")),
+                place=SessionTarget(session=SessionId("s")),
                 busy=BusyMode.STEER,
             )
         )

@@ -14,7 +14,7 @@ import pytest
 
 from hermes.domain.event import TextDelta
 from hermes.domain.ports.store import ModelEnd, ModelPiece, ModelRequest
-from hermes.domain.sse import Parser
+from hermes.domain.sse import SseParser
 from hermes.entry.http.site import streams
 from hermes.testing.api import KEY, ApiWorld
 
@@ -55,7 +55,7 @@ class Reader:
 
     async def read(self, api: ApiWorld, path: str, last_id: str = "") -> None:
         headers = {"Last-Event-ID": last_id} if last_id else {}
-        parser = Parser()
+        parser = SseParser()
         async with api.http.get(api.address + path, headers=headers) as response:
             assert response.status == 200
             async for data in response.content.iter_any():

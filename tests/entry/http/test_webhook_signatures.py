@@ -15,10 +15,10 @@ from hermes.domain.settings.declaring import Secret
 from hermes.entry.http.webhooks.signatures import (
     NO_AUTH,
     TOLERANCE,
-    Forged,
+    BadSignature,
     Headers,
-    Proof,
-    Scheme,
+    SignatureScheme,
+    VerifiedSignature,
     sign,
     verify,
 )
@@ -36,13 +36,13 @@ class Sent:
     secret: str
     now: float = NOW
 
-    def verify(self, loopback: bool = True) -> Proof:
+    def verify(self, loopback: bool = True) -> VerifiedSignature:
         return verify(Headers(self.headers), self.body, Secret(self.secret), now=self.now, loopback=loopback)
 
     def refused(self) -> bool:
         try:
             self.verify()
-        except Forged:
+        except BadSignature:
             return True
         return False
 
@@ -98,16 +98,22 @@ GENUINE = {
 @pytest.mark.parametrize(
     ("sent", "proof"),
     [
-        (SVIX, Proof(scheme=Scheme.SVIX, id="msg_p5jXN8AQM9LWM0D4loKWxJek", timestamp=NOW)),
-        (STANDARD, Proof(scheme=Scheme.SVIX, id="msg_p5jXN8AQM9LWM0D4loKWxJek", timestamp=NOW)),
-        (GITHUB, Proof(scheme=Scheme.GITHUB)),
-        (GITLAB, Proof(scheme=Scheme.GITLAB)),
-        (V2, Proof(scheme=Scheme.GENERIC_V2, timestamp=NOW)),
-        (V1, Proof(scheme=Scheme.GENERIC_V1)),
+        (
+            SVIX,
+            VerifiedSignature(scheme=SignatureScheme.SVIX, id="msg_p5jXN8AQM9LWM0D4loKWxJek", timestamp=NOW),
+        ),
+        (
+            STANDARD,
+            VerifiedSignature(scheme=SignatureScheme.SVIX, id="msg_p5jXN8AQM9LWM0D4loKWxJek", timestamp=NOW),
+        ),
+        (GITHUB, VerifiedSignature(scheme=SignatureScheme.GITHUB)),
+        (GITLAB, VerifiedSignature(scheme=SignatureScheme.GITLAB)),
+        (V2, VerifiedSignature(scheme=SignatureScheme.GENERIC_V2, timestamp=NOW)),
+        (V1, VerifiedSignature(scheme=SignatureScheme.GENERIC_V1)),
     ],
     ids=GENUINE,
 )
-def test_what_vendors_sign_is_taken(sent: Sent, proof: Proof) -> None:
+def test_what_vendors_sign_is_taken(sent: Sent, proof: VerifiedSignature) -> None:
     assert sent.verify() == proof
     shouted = tuple((name.upper(), text) for name, text in sent.headers)
     assert replace(sent, headers=shouted).verify() == proof
@@ -124,18 +130,18 @@ def test_one_of_several_svix_signatures_is_enough() -> None:
         "v1,bm9ldHUjKzFob2VudXRob2VodWUzMjRvdWVvdW9ldQo= v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE= "
         "v2,MzJsNDk4MzI0K2VvdSMjMTEjQEBAQDEyMzMzMzEyMwo="
     )
-    assert _with(SVIX, "svix-signature", several).verify().scheme is Scheme.SVIX
+    assert _with(SVIX, "svix-signature", several).verify().scheme is SignatureScheme.SVIX
     assert _with(SVIX, "svix-signature", several.replace("g0hM", "g0hN")).refused()
     assert _with(SVIX, "svix-signature", several.replace("v1,g0hM", "v2,g0hM")).refused()
 
 
 def test_a_svix_secret_without_its_prefix_is_taken_as_it_is_or_as_base64() -> None:
-    assert replace(SVIX, secret="MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").verify().scheme is Scheme.SVIX
+    assert replace(SVIX, secret="MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").verify().scheme is SignatureScheme.SVIX
     signed = base64.b64encode(
         hmac.digest(b"not base64!", b"msg_p5jXN8AQM9LWM0D4loKWxJek.1614265330." + SVIX.body, "sha256")
     )
     plain = replace(_with(SVIX, "svix-signature", f"v1,{signed.decode()}"), secret="not base64!")
-    assert plain.verify().scheme is Scheme.SVIX
+    assert plain.verify().scheme is SignatureScheme.SVIX
 
 
 @pytest.mark.parametrize("secret", ["whsec_", "whsec_!!!!", "whsec_===="])
@@ -161,8 +167,8 @@ def test_an_empty_secret_denies(sent: Sent) -> None:
 
 def test_without_authentication_only_on_loopback() -> None:
     bare = Sent(headers=(), body=b"{}", secret=NO_AUTH)
-    assert bare.verify(loopback=True) == Proof(scheme=Scheme.NONE)
-    with pytest.raises(Forged):
+    assert bare.verify(loopback=True) == VerifiedSignature(scheme=SignatureScheme.NONE)
+    with pytest.raises(BadSignature):
         bare.verify(loopback=False)
 
 
@@ -172,7 +178,10 @@ def test_no_signature_is_refused() -> None:
 
 def test_what_we_sign_we_take() -> None:
     sent = sign(b"[]", Secret("pass"), now=NOW)
-    assert Sent(headers=tuple(sent.items()), body=b"[]", secret="pass").verify().scheme is Scheme.GENERIC_V2
+    assert (
+        Sent(headers=tuple(sent.items()), body=b"[]", secret="pass").verify().scheme
+        is SignatureScheme.GENERIC_V2
+    )
 
 
 def test_the_first_scheme_found_decides() -> None:
@@ -384,7 +393,7 @@ def test_bytes_that_are_no_text_are_refused_not_broken() -> None:
 
 def test_reasons_name_no_secret() -> None:
     for _, sent in forgeries(300):
-        with pytest.raises(Forged) as refused:
+        with pytest.raises(BadSignature) as refused:
             sent.verify()
         assert sent.secret not in str(refused.value)
         assert "g0hM9SsE" not in str(refused.value)

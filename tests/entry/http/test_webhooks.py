@@ -19,7 +19,7 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from hermes.domain.adapter import Outfit
+from hermes.domain.adapter import AdapterContext
 from hermes.domain.address import Address
 from hermes.domain.errors import HermesError, Refused, Unreachable
 from hermes.domain.ids import MAIN_AGENT, AgentId
@@ -545,7 +545,9 @@ async def test_the_answer_becomes_a_comment_on_github(tmp_path: Path) -> None:
     async with fake_github() as stage:
         settings = PlatformSettings(extra={"api_url": stage.url})
         adapter = GithubAdapter(
-            Outfit(settings=settings, find=lambda name: Secret("t0ken") if name == "GITHUB_TOKEN" else None)
+            AdapterContext(
+                settings=settings, find=lambda name: Secret("t0ken") if name == "GITHUB_TOKEN" else None
+            )
         )
         async with world(tmp_path, accounts={"github": adapter}) as api:
             change(api.home, "review", route)

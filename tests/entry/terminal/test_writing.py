@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from hermes.domain.event import Asked, QuestionKind, Verdict
 from hermes.domain.ids import QuestionId
-from hermes.entry.terminal.answers import Reading, how_to_answer, read_answer, refusal
-from hermes.entry.terminal.editor import MOST, Done, Editor
-from hermes.entry.terminal.history import History
-from hermes.entry.terminal.keys import Key, KeyReader, Press, Typed
+from hermes.entry.terminal.answers import ParsedAnswer, how_to_answer, read_answer, refusal
+from hermes.entry.terminal.editor import MOST, Editor, LineEnd
+from hermes.entry.terminal.history import LineHistory
+from hermes.entry.terminal.keys import KeyReader, NamedKey, Press, TypedText
 from hermes.stream.text.flavours.columns import width
 
 
@@ -21,8 +21,8 @@ def together(presses: list[Press]) -> list[Press]:
     """Neighbouring characters as one piece."""
     joined: list[Press] = []
     for press in presses:
-        if isinstance(press, Typed) and joined and isinstance(joined[-1], Typed):
-            joined[-1] = Typed(text=joined[-1].text + press.text)
+        if isinstance(press, TypedText) and joined and isinstance(joined[-1], TypedText):
+            joined[-1] = TypedText(text=joined[-1].text + press.text)
         else:
             joined.append(press)
     return joined
@@ -68,8 +68,8 @@ def test_no_bytes_break_it(data: bytes) -> None:
 def test_an_escape_alone_is_nothing() -> None:
     reader = KeyReader()
     assert reader.feed(b"\x1b") == []
-    assert together(reader.feed(b"[A")) == [Key.UP]
-    assert reader.feed(b"\x1b\r") == [Key.NEWLINE]
+    assert together(reader.feed(b"[A")) == [NamedKey.UP]
+    assert reader.feed(b"\x1b\r") == [NamedKey.NEWLINE]
 
 
 @pytest.mark.parametrize(
@@ -99,15 +99,15 @@ def test_editing(keys: str, text: str) -> None:
 
 def test_a_line_ends_by_enter_or_by_leaving() -> None:
     editor = Editor()
-    assert editor.press(Key.EOF) is Done.LEFT
-    editor.press(Typed(text="x"))
-    assert editor.press(Key.EOF) is None and editor.press(Key.ENTER) is Done.SENT
+    assert editor.press(NamedKey.EOF) is LineEnd.LEFT
+    editor.press(TypedText(text="x"))
+    assert editor.press(NamedKey.EOF) is None and editor.press(NamedKey.ENTER) is LineEnd.SENT
     assert editor.take() == "x" and editor.text == ""
 
 
 def test_what_is_too_much_is_counted() -> None:
     editor = Editor()
-    editor.press(Typed(text="x" * (MOST + 5)))
+    editor.press(TypedText(text="x" * (MOST + 5)))
     assert len(editor.text) == MOST and editor.lost == 5
     editor.take()
     assert editor.lost == 0
@@ -129,12 +129,12 @@ CLARIFY = Asked(question=QuestionId("q_2"), kind=QuestionKind.CLARIFY, text="Whi
 @pytest.mark.parametrize(
     ("line", "reading"),
     [
-        ("yes", Reading(verdict=Verdict.ONCE)),
-        (" 1 ", Reading(verdict=Verdict.ONCE)),
-        ("2", Reading(verdict=Verdict.SESSION)),
-        ("Always!", Reading(verdict=Verdict.ALWAYS)),
-        ("no, too risky", Reading(verdict=Verdict.DENY, text="too risky")),
-        ("4", Reading(verdict=Verdict.DENY)),
+        ("yes", ParsedAnswer(verdict=Verdict.ONCE)),
+        (" 1 ", ParsedAnswer(verdict=Verdict.ONCE)),
+        ("2", ParsedAnswer(verdict=Verdict.SESSION)),
+        ("Always!", ParsedAnswer(verdict=Verdict.ALWAYS)),
+        ("no, too risky", ParsedAnswer(verdict=Verdict.DENY, text="too risky")),
+        ("4", ParsedAnswer(verdict=Verdict.DENY)),
         ("5", None),
         ("0", None),
         ("yes please do it", None),
@@ -142,24 +142,24 @@ CLARIFY = Asked(question=QuestionId("q_2"), kind=QuestionKind.CLARIFY, text="Whi
         ("9" * 5000, None),
     ],
 )
-def test_answers_to_an_approval(line: str, reading: Reading | None) -> None:
+def test_answers_to_an_approval(line: str, reading: ParsedAnswer | None) -> None:
     assert read_answer(APPROVAL, line) == reading
 
 
 def test_answers_to_a_clarification() -> None:
-    assert read_answer(CLARIFY, "2") == Reading(verdict=Verdict.REPLY, text="blue")
-    assert read_answer(CLARIFY, "yes") == Reading(verdict=Verdict.REPLY, text="yes")
+    assert read_answer(CLARIFY, "2") == ParsedAnswer(verdict=Verdict.REPLY, text="blue")
+    assert read_answer(CLARIFY, "yes") == ParsedAnswer(verdict=Verdict.REPLY, text="yes")
     assert "1 red, 2 blue" in how_to_answer(CLARIFY)
     assert refusal(APPROVAL).verdict is Verdict.DENY and refusal(CLARIFY).verdict is Verdict.REPLY
 
 
 def test_history_survives_anything(tmp_path: Path) -> None:
-    history = History(tmp_path / "lines")
+    history = LineHistory(tmp_path / "lines")
     history.add("one")
     history.add("two\nlines \ud800")
     with (tmp_path / "lines").open("ab") as file:
         file.write(b"\xff garbage\n[1]\n")
-    assert History(tmp_path / "lines").read() == ["one", "two\nlines \ud800"]
+    assert LineHistory(tmp_path / "lines").read() == ["one", "two\nlines \ud800"]
     assert (tmp_path / "lines").stat().st_mode & 0o077 == 0
-    History(tmp_path / "no" / "folder").add("x")
-    assert History(None).read() == [] and History(tmp_path).read() == []
+    LineHistory(tmp_path / "no" / "folder").add("x")
+    assert LineHistory(None).read() == [] and LineHistory(tmp_path).read() == []

@@ -17,7 +17,7 @@ from pathlib import Path
 import aiohttp
 import nio
 
-from hermes.domain.adapter import Outfit
+from hermes.domain.adapter import AdapterContext
 from hermes.domain.address import Address
 from hermes.domain.errors import HermesError
 from hermes.domain.message import Attachment, Body, Button, MediaKind
@@ -52,7 +52,7 @@ class Gateway:
 
     def made(self, folder: Path | None = None) -> MatrixAdapter:
         return MatrixAdapter(
-            Outfit(
+            AdapterContext(
                 settings=PlatformSettings(),
                 find=lambda name: Secret(self.said[name]) if name in self.said else None,
                 open_file=self.open_file,

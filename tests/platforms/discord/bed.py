@@ -11,7 +11,12 @@ from hermes.domain.address import Address
 from hermes.domain.message import Inbound, MediaKind, media_kind
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.entry.platforms.discord.adapter import DiscordAdapter
-from hermes.entry.platforms.discord.convert import Me, Place, Scene, to_inbounds
+from hermes.entry.platforms.discord.convert import (
+    DiscordChannel,
+    DiscordContext,
+    DiscordIdentity,
+    to_inbounds,
+)
 from hermes.entry.platforms.discord.manifest import MANIFEST
 from hermes.testing.clock import QuickClock
 from hermes.testing.platform_suite import Does, Shown, until
@@ -20,8 +25,10 @@ from tests.platforms.discord.samples import EVENTS
 from tests.platforms.discord.server import Discord, Sent
 from tests.platforms.served import ServedBed
 
-ME = Me(id=BOT["id"])
-SCENE = Scene(place=Place(name="plans", parent=GENERAL), guild="1", mine=frozenset({"700000000000000001"}))
+ME = DiscordIdentity(id=BOT["id"])
+SCENE = DiscordContext(
+    place=DiscordChannel(name="plans", parent=GENERAL), guild="1", mine=frozenset({"700000000000000001"})
+)
 
 
 class DiscordBed(ServedBed):
@@ -128,7 +135,11 @@ class DiscordBed(ServedBed):
         return list(EVENTS.values())
 
     def convert(self, payload: Any) -> Sequence[Inbound]:
-        scenes = (SCENE, replace(SCENE, place=None), replace(SCENE, place=Place(opens=True), threads=True))
+        scenes = (
+            SCENE,
+            replace(SCENE, place=None),
+            replace(SCENE, place=DiscordChannel(opens=True), threads=True),
+        )
         return [item for scene in scenes for item in to_inbounds(payload, ME, scene)]
 
 

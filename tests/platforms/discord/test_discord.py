@@ -14,26 +14,32 @@ from datetime import UTC, datetime
 
 import pytest
 
-from hermes.domain.adapter import Outfit
-from hermes.domain.address import Address, Kind
+from hermes.domain.adapter import AdapterContext
+from hermes.domain.address import Address, SourceKind
 from hermes.domain.capabilities import MenuEntry
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
-from hermes.domain.message import Attachment, Body, Button, Inbound, MediaKind, What
+from hermes.domain.message import Attachment, Body, Button, Inbound, InboundKind, MediaKind
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.entry.platforms.discord.adapter import DiscordAdapter
 from hermes.entry.platforms.discord.convert import (
-    Place,
-    Scene,
+    DiscordChannel,
+    DiscordContext,
     components,
     is_snowflake,
     nonce,
     ogg_seconds,
     to_inbounds,
 )
-from hermes.entry.platforms.discord.gateway import Event, Line, SessionEnded, close_error, own_gateway
-from hermes.entry.platforms.discord.mark import Mark
-from hermes.entry.platforms.discord.rest import Rest, Told, error_for
+from hermes.entry.platforms.discord.gateway import (
+    DiscordConnection,
+    DiscordEvent,
+    DiscordSessionEnded,
+    close_error,
+    own_gateway,
+)
+from hermes.entry.platforms.discord.mark import DiscordCursor
+from hermes.entry.platforms.discord.rest import DiscordResponse, DiscordRest, error_for
 from hermes.testing.clock import FakeClock
 from hermes.testing.platform_suite import (
     CHECKS,
@@ -55,8 +61,8 @@ from tests.platforms.discord.samples import EVENTS, NUMBER, ROLE, buttons
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 MIB = 1024 * 1024
-HERE = Scene(place=Place(name="general"), guild=GUILD, mine=frozenset({ROLE}))
-INSIDE = replace(HERE, place=Place(name="plans", parent=GENERAL))
+HERE = DiscordContext(place=DiscordChannel(name="general"), guild=GUILD, mine=frozenset({ROLE}))
+INSIDE = replace(HERE, place=DiscordChannel(name="plans", parent=GENERAL))
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
@@ -72,7 +78,7 @@ async def test_discord_conforms_without_sessions(check: Check, full: bool) -> No
 # --- what people do ---
 
 
-def one(name: str, scene: Scene = HERE) -> Inbound:
+def one(name: str, scene: DiscordContext = HERE) -> Inbound:
     (found,) = to_inbounds(EVENTS[name], ME, scene)
     return found
 
@@ -118,14 +124,14 @@ def test_files(name: str, kind: MediaKind, mime: str | None) -> None:
 
 
 def test_places_and_people() -> None:
-    private = one("text", Scene()).source
-    assert (private.kind, private.user_name, private.guild) == (Kind.PRIVATE, "Ann", None)
+    private = one("text", DiscordContext()).source
+    assert (private.kind, private.user_name, private.guild) == (SourceKind.PRIVATE, "Ann", None)
     shared = one("shared").source
-    assert (shared.kind, shared.user_name, shared.roles) == (Kind.GROUP, "Annie", (ROLE,))
+    assert (shared.kind, shared.user_name, shared.roles) == (SourceKind.GROUP, "Annie", (ROLE,))
     assert (shared.chat_name, shared.guild) == ("general", GUILD)
     thread = one("thread", INSIDE).source
     assert thread.address == Address(platform="discord", chat=GENERAL, thread=THREAD)
-    assert (thread.kind, thread.parent_chat) == (Kind.THREAD, GENERAL)
+    assert (thread.kind, thread.parent_chat) == (SourceKind.THREAD, GENERAL)
     assert one("button in a thread").source.address == thread.address
     assert one("of a bot").source.is_bot and one("of a webhook").source.is_bot
 
@@ -134,15 +140,21 @@ def test_other_happenings() -> None:
     assert one("reply to us").reply_to is not None and one("reply to us").reply_to.mine
     assert one("reply").reply_to is not None and not one("reply").reply_to.mine
     assert one("reply to nothing").reply_to.ref == "1306"
-    assert one("edit").what is What.EDIT and one("edit").delivery != one("text").delivery
-    assert (one("reaction").what, one("reaction").text) == (What.REACTION, "👍")
-    assert (one("button").what, one("button").button, one("button").ref) == (What.BUTTON, "q_1:yes", "1306")
+    assert one("edit").what is InboundKind.EDIT and one("edit").delivery != one("text").delivery
+    assert (one("reaction").what, one("reaction").text) == (InboundKind.REACTION, "👍")
+    assert (one("button").what, one("button").button, one("button").ref) == (
+        InboundKind.BUTTON,
+        "q_1:yes",
+        "1306",
+    )
     for name, ref in (("deleted", 1), ("deleted here", 2)):
         gone = one(name)
-        assert (gone.what, gone.ref, gone.source.user) == (What.DELETED, str(NUMBER + ref), None)
+        assert (gone.what, gone.ref, gone.source.user) == (InboundKind.DELETED, str(NUMBER + ref), None)
     assert one("deleted").delivery not in (one("text").delivery, one("edit").delivery)
     many = to_inbounds(EVENTS["many deleted"], ME, HERE)
-    assert [(gone.what, gone.ref) for gone in many] == [(What.DELETED, str(NUMBER + at)) for at in (3, 4)]
+    assert [(gone.what, gone.ref) for gone in many] == [
+        (InboundKind.DELETED, str(NUMBER + at)) for at in (3, 4)
+    ]
     for name in ("ours", "unfurled", "service", "our reaction", "completion", "other"):
         assert to_inbounds(EVENTS[name], ME, HERE) == (), name
 
@@ -343,7 +355,7 @@ async def test_answered_heartbeats_are_a_sign_of_life() -> None:
 async def test_whatever_the_gateway_says_the_error_is_ours(full: bool) -> None:
     async with DiscordBed() as bed:
         platform, dice = bed.connect(), random.Random(7)
-        platform._mark = Mark(began=1, newest=1)
+        platform._mark = DiscordCursor(began=1, newest=1)
         guild = guild_of(bed.server.channels, [ROLE])
         ready = {"session_id": "s", "resume_gateway_url": bed.server.gateway_url, "guilds": [{"id": GUILD}]}
         told = {"READY": ready, "GUILD_CREATE": guild, "GUILD_DELETE": {"id": GUILD}}
@@ -352,9 +364,11 @@ async def test_whatever_the_gateway_says_the_error_is_ours(full: bool) -> None:
         inboxes = Inboxes()
         for _ in range(3000 if full else 300):
             name = dice.choice(list(told))
-            event = Event(name=name, number=5, data=_mutated(copy.deepcopy(told[name]), dice))
+            event = DiscordEvent(name=name, number=5, data=_mutated(copy.deepcopy(told[name]), dice))
             with contextlib.suppress(HermesError):
-                await platform._hear(inboxes.accept, Line(FakeClock()), event, bed.server.gateway_url, NOW)
+                await platform._hear(
+                    inboxes.accept, DiscordConnection(FakeClock()), event, bed.server.gateway_url, NOW
+                )
         await platform._close()
 
 
@@ -418,7 +432,7 @@ async def test_channels_threads_and_unknown_chats_are_read_after_a_gap() -> None
         assert [item.text for item in inboxes.items if item.source.address.thread == THREAD] == [
             f"thread {number}" for number in range(150)
         ]
-        assert found["I never wrote before"].source.kind is Kind.PRIVATE
+        assert found["I never wrote before"].source.kind is SourceKind.PRIVATE
 
 
 async def test_a_thread_that_was_put_away_is_read_too() -> None:
@@ -478,15 +492,15 @@ async def test_no_history_is_no_reason_to_stop() -> None:
     "cursor", [None, "", "x", "[]", '{"newest": "x"}', '{"directs": 5}', '{"session": 7}']
 )
 def test_a_cursor_that_cannot_be_read_begins_anew(cursor: str | None) -> None:
-    assert Mark.read(cursor).is_new and Mark.read(cursor).session is None
+    assert DiscordCursor.read(cursor).is_new and DiscordCursor.read(cursor).session is None
 
 
 def test_the_chats_that_are_remembered_have_an_end() -> None:
-    mark = Mark(began=1)
+    mark = DiscordCursor(began=1)
     for number in (*range(300), 150):
         mark.has_direct(str(number), str(number))
     assert len(mark.directs) == 200 and list(mark.directs)[-1] == "150" and "0" not in mark.directs
-    assert Mark.read(mark.cursor()).directs == mark.directs
+    assert DiscordCursor.read(mark.cursor()).directs == mark.directs
 
 
 # --- pace ---
@@ -535,8 +549,8 @@ async def test_a_limit_of_all_stops_all() -> None:
 async def test_what_a_limit_is_of(
     status: int, answer: object, headers: dict[str, str], wait: float | None, everywhere: bool
 ) -> None:
-    rest = Rest("token", "http://127.0.0.1:9", None, FakeClock())
-    told = Told(status=status, answer=answer, headers=headers)
+    rest = DiscordRest("token", "http://127.0.0.1:9", None, FakeClock())
+    told = DiscordResponse(status=status, answer=answer, headers=headers)
     here, there = "POST channels/1/messages", "GET channels/2"
     rest._remember(here, told)
     assert getattr(told.error, "after", None) == wait
@@ -551,7 +565,7 @@ async def test_what_a_limit_is_of(
 @pytest.mark.parametrize("token", ["", "nonsense", "a.b.c", "123456:ABC"])
 def test_what_is_no_token(token: str) -> None:
     with pytest.raises(NeedsLogin, match="DISCORD_BOT_TOKEN is no bot token"):
-        DiscordAdapter(Outfit(settings=PlatformSettings(), find=lambda name: Secret(token)))
+        DiscordAdapter(AdapterContext(settings=PlatformSettings(), find=lambda name: Secret(token)))
 
 
 async def test_a_wrong_token_parks_and_is_never_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -603,7 +617,7 @@ async def test_a_forgotten_session_is_not_begun_anew_if_no_start_is_left() -> No
     [
         ((4004, 4014), NeedsLogin),
         ((4010, 4011, 4012, 4013), Refused),
-        ((4003, 4005, 4007, 4009), SessionEnded),
+        ((4003, 4005, 4007, 4009), DiscordSessionEnded),
         ((None, 1000, 1001, 1006, 4000, 4001, 4002, 4008), Unreachable),
     ],
 )

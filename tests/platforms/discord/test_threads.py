@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hermes.domain.address import Address, Kind
+from hermes.domain.address import Address, SourceKind
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.event import UserSaid
 from hermes.domain.message import Attachment, Body, Button, Inbound, MediaKind, Receipt
@@ -20,7 +20,7 @@ from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import StreamingSettings
 from hermes.entry.platforms.discord import scenes
 from hermes.entry.platforms.discord.adapter import DiscordAdapter
-from hermes.entry.platforms.discord.convert import Place, Scene, thread_name, to_inbounds
+from hermes.entry.platforms.discord.convert import DiscordChannel, DiscordContext, thread_name, to_inbounds
 from hermes.state.settings.loader import load_settings
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say, obedient, say
@@ -30,7 +30,9 @@ from tests.platforms.discord.bed import ME, DiscordBed
 from tests.platforms.discord.objects import BOT, FORUM, GENERAL, GUILD, THREAD, message_of, person
 from tests.platforms.discord.samples import EVENTS, ROLE, file
 
-HERE = Scene(place=Place(name="general", opens=True), guild=GUILD, mine=frozenset({ROLE}), threads=True)
+HERE = DiscordContext(
+    place=DiscordChannel(name="general", opens=True), guild=GUILD, mine=frozenset({ROLE}), threads=True
+)
 CALL = f"<@{BOT['id']}>"
 OPEN = {"discord": PlatformSettings(allow_all_users=True)}
 MENTION = EVENTS["mention first"]
@@ -76,15 +78,15 @@ def texts(bed: DiscordBed, channel: str) -> list[str]:
         ("typed command", HERE, False),
         ("command", HERE, False),
         ("mention first", replace(HERE, threads=False), False),
-        ("text", Scene(threads=True), False),
+        ("text", DiscordContext(threads=True), False),
     ],
 )
-def test_what_begins_a_thread(name: str, scene: Scene, begins: bool) -> None:
+def test_what_begins_a_thread(name: str, scene: DiscordContext, begins: bool) -> None:
     (found,) = to_inbounds(EVENTS[name], ME, scene)
     source = found.source
     assert source.address.thread == (found.ref if begins else None)
     if begins:
-        assert (source.kind, source.address.chat, source.parent_chat) == (Kind.THREAD, GENERAL, GENERAL)
+        assert (source.kind, source.address.chat, source.parent_chat) == (SourceKind.THREAD, GENERAL, GENERAL)
 
 
 @pytest.mark.parametrize(
@@ -374,7 +376,7 @@ async def test_places_are_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(scenes, "_MOST_PLACES", 3)
     rest = Rest()
-    seen = scenes.Scenes(rest, asks_roles=False, threads=True)  # type: ignore[arg-type]
+    seen = scenes.DiscordDirectory(rest, asks_roles=False, threads=True)  # type: ignore[arg-type]
     places = [await seen.place(str(number)) for number in range(10)]
     assert len(seen._places) == 3 and rest.asked == 10
     assert await seen.place("9") == places[9] and rest.asked == 10

@@ -19,15 +19,15 @@ from hermes.domain.message import Inbound, media_kind
 from hermes.domain.ports.store import Accept
 from hermes.entry.platforms.email.adapter import EmailAdapter
 from hermes.entry.platforms.email.compose import TOO_FAST_SECONDS
-from hermes.entry.platforms.email.convert import Me, Place, read_mail
+from hermes.entry.platforms.email.convert import EmailIdentity, MailLocation, read_mail
 from hermes.entry.platforms.email.manifest import MANIFEST
-from hermes.entry.platforms.email.proof import Proof
+from hermes.entry.platforms.email.proof import SenderPolicy
 from hermes.testing.platform_suite import Does, Fault, Shown, Testbed, until
 from tests.platforms.email.offices import ADDRESS, PASSWORD, Office, RealOffice, SmallOffice
 from tests.platforms.email.samples import MAILS
 from tests.platforms.email.wires import SmtpWire, Taken, Wire
 
-ME = Me(address=ADDRESS, proof=Proof(trust_from=True))
+ME = EmailIdentity(address=ADDRESS, proof=SenderPolicy(trust_from=True))
 NOW = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
 _PAGE = re.compile(r"<html><body>\n(.*)\n</body></html>\s*\Z", re.DOTALL)
 _numbers = itertools.count(1)
@@ -150,7 +150,7 @@ class EmailBed(Testbed):
         return list(MAILS.values())
 
     def convert(self, payload: Any) -> Sequence[Inbound]:
-        place = Place(validity=1, uid=7, arrived=NOW, size=len(payload))
+        place = MailLocation(validity=1, uid=7, arrived=NOW, size=len(payload))
         found = read_mail(payload, ME, place)
         return () if found.item is None else (found.item,)
 

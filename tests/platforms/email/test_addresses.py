@@ -13,7 +13,7 @@ from hermes.domain.address import Address
 from hermes.domain.errors import Refused
 from hermes.domain.message import Body
 from hermes.entry.platforms.email.addresses import canonical, readable
-from hermes.entry.platforms.email.convert import Place, read_mail
+from hermes.entry.platforms.email.convert import MailLocation, read_mail
 from hermes.testing.platform_suite import Inboxes, running, until
 from tests.platforms.email.bed import ME, NOW, EmailBed
 from tests.platforms.email.offices import SmallOffice
@@ -75,16 +75,16 @@ def test_who_wrote_in_another_script() -> None:
         "From: Jörg Größe <Jörg@Bücher.example>\r\nTo: hermes@example.org\r\nSubject: Grüße\r\n"
         "Message-ID: <ü@example.org>\r\n\r\nplain\r\n"
     ).encode()
-    item = read_mail(raw, ME, Place(arrived=NOW)).item
+    item = read_mail(raw, ME, MailLocation(arrived=NOW)).item
     assert item is not None and item.text == "Subject: Grüße\n\nplain"
     source = item.source
     assert source.address.chat == source.user_alt == "jörg@xn--bcher-kva.example"
     assert (source.user, source.user_name) == ("jörg@bücher.example", "Jörg Größe")
-    old = read_mail(raw.replace("Bücher".encode(), b"xn--bcher-kva"), ME, Place(arrived=NOW)).item
+    old = read_mail(raw.replace("Bücher".encode(), b"xn--bcher-kva"), ME, MailLocation(arrived=NOW)).item
     assert old is not None and old.source == source
     # An encoded word is a name, never an address.
     forged = b"From: =?utf-8?q?ann=40example=2Eorg?=\r\n\r\nx\r\n"
-    assert read_mail(forged, ME, Place(arrived=NOW)).item is None
+    assert read_mail(forged, ME, MailLocation(arrived=NOW)).item is None
 
 
 async def _sent(bed: EmailBed, chat: str) -> list[str]:

@@ -16,7 +16,7 @@ import aiohttp
 import pytest
 
 from hermes.admin.shell.command import perform
-from hermes.admin.shell.output import Console
+from hermes.admin.shell.output import CliConsole
 from hermes.domain.errors import UserError
 from hermes.entry.platforms.email.oauth import PROVIDERS
 from hermes.state.settings.loader import load_settings
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Requiring AUTH while not requiri
 
 
 async def run(words: list[str], home: Path, said: Mapping[str, str], out: io.StringIO) -> int:
-    console = Console(out=out, err=out, interactive=False)
+    console = CliConsole(out=out, err=out, interactive=False)
     return await asyncio.to_thread(perform, "platforms", words, home, said, console)
 
 

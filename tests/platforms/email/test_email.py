@@ -14,7 +14,7 @@ import pytest
 from hermes.domain.address import Address
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.message import Attachment, Body, Inbound, MediaKind
-from hermes.entry.platforms.email.convert import Me, Place, Reading, file_in, read_mail
+from hermes.entry.platforms.email.convert import EmailIdentity, MailLocation, ParsedMail, file_in, read_mail
 from hermes.entry.platforms.email.words import split_quote
 from hermes.testing.platform_suite import (
     CHECKS,
@@ -55,9 +55,9 @@ async def test_email_conforms_with_dovecot_and_postfix(check: Check, full: bool)
 # --- what people write ---
 
 
-def reading(name: str, me: Me = ME) -> Reading:
+def reading(name: str, me: EmailIdentity = ME) -> ParsedMail:
     raw = MAILS.get(name) or MACHINES[name]
-    return read_mail(raw, me, Place(validity=3, uid=7, arrived=NOW, size=len(raw)))
+    return read_mail(raw, me, MailLocation(validity=3, uid=7, arrived=NOW, size=len(raw)))
 
 
 def one(name: str) -> Inbound:
@@ -136,7 +136,7 @@ def test_files_in_nested_parts() -> None:
 
 def test_copies_of_a_mail_are_one_and_other_mails_are_not() -> None:
     raw = MAILS["plain"]
-    place = Place(validity=9, uid=1000, arrived=NOW)
+    place = MailLocation(validity=9, uid=1000, arrived=NOW)
     again = read_mail(b"Received: elsewhere\r\n" + raw, ME, place).item
     assert again is not None and again.delivery == one("plain").delivery
     reused = read_mail(raw.replace(b"11:58:59", b"12:58:59"), ME, place).item
@@ -154,7 +154,7 @@ def test_a_mail_that_is_deeper_than_anybody_writes() -> None:
     deep = b"".join(
         b"Content-Type: multipart/mixed; boundary=b%d\r\n\r\n--b%d\r\n" % (n, n) for n in range(3000)
     )
-    found = read_mail(head + deep + b"\r\nwords\r\n", ME, Place(arrived=NOW))
+    found = read_mail(head + deep + b"\r\nwords\r\n", ME, MailLocation(arrived=NOW))
     assert found.item is not None or found.why
 
 

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from hermes.domain.adapter import Outfit
+from hermes.domain.adapter import AdapterContext
 from hermes.domain.errors import HermesError, NeedsLogin, Unreachable, UserError
 from hermes.domain.message import Body
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
-from hermes.entry.platforms.email.imap import Imap, Mailbox
-from hermes.entry.platforms.email.oauth import PROVIDERS, Tokens
-from hermes.entry.platforms.email.servers import Servers
+from hermes.entry.platforms.email.imap import ImapConnection, ImapLogin
+from hermes.entry.platforms.email.oauth import PROVIDERS, OAuthTokens
+from hermes.entry.platforms.email.servers import MailServers
 from hermes.testing.clock import FakeClock
 from hermes.testing.platform_suite import Does, Inboxes, running, until
 from tests.platforms.email.bed import RealBed
@@ -30,7 +30,7 @@ from tests.platforms.email.tokens import CLIENT, SECRET, TokenServer
 REAL = (pytest.mark.server, pytest.mark.root, pytest.mark.xdist_group("mail"))
 
 
-def outfit(server: TokenServer, folder: Path | None = None, **said: str) -> Outfit:
+def outfit(server: TokenServer, folder: Path | None = None, **said: str) -> AdapterContext:
     told = {
         "EMAIL_ADDRESS": ADDRESS,
         "EMAIL_OAUTH_PROVIDER": "microsoft",
@@ -40,7 +40,7 @@ def outfit(server: TokenServer, folder: Path | None = None, **said: str) -> Outf
         "EMAIL_OAUTH_TOKEN_URL": f"{server.url}/token",
         **said,
     }
-    return Outfit(
+    return AdapterContext(
         settings=PlatformSettings(),
         find=lambda name: Secret(told[name]) if name in told else None,
         folder=folder,
@@ -48,8 +48,8 @@ def outfit(server: TokenServer, folder: Path | None = None, **said: str) -> Outf
     )
 
 
-def tokens(made: Outfit) -> Tokens:
-    return Tokens(made, PROVIDERS["microsoft"])
+def tokens(made: AdapterContext) -> OAuthTokens:
+    return OAuthTokens(made, PROVIDERS["microsoft"])
 
 
 async def test_a_token_is_used_until_it_ends_or_is_refused() -> None:
@@ -134,7 +134,7 @@ async def test_token_servers_that_refuse(
 )
 async def test_settings_that_are_wrong(said: dict[str, str], error: type[HermesError], words: str) -> None:
     with pytest.raises(error, match=words):
-        Servers(outfit(TokenServer(), **{"EMAIL_OAUTH_TOKEN_URL": "http://127.0.0.1:9/token"} | said))
+        MailServers(outfit(TokenServer(), **{"EMAIL_OAUTH_TOKEN_URL": "http://127.0.0.1:9/token"} | said))
 
 
 async def test_a_token_server_that_is_not_there() -> None:
@@ -143,7 +143,7 @@ async def test_a_token_server_that_is_not_there() -> None:
 
 
 def test_the_servers_of_a_provider_are_known() -> None:
-    servers = Servers(outfit(TokenServer(), EMAIL_OAUTH_TOKEN_URL="", EMAIL_OAUTH_PROVIDER="Google"))
+    servers = MailServers(outfit(TokenServer(), EMAIL_OAUTH_TOKEN_URL="", EMAIL_OAUTH_PROVIDER="Google"))
     assert (servers.imap_host, servers.smtp_host) == ("imap.gmail.com", "smtp.gmail.com")
 
 
@@ -191,8 +191,8 @@ async def imap_server(abilities: str, good: str) -> AsyncIterator[tuple[int, lis
 async def test_how_a_token_is_shown(abilities: str, said: str, yes: bytes) -> None:
     async with imap_server(abilities, "Bearer good") as (port, heard):
 
-        def box(token: str) -> Mailbox:
-            return Mailbox(
+        def box(token: str) -> ImapLogin:
+            return ImapLogin(
                 host="127.0.0.1",
                 port=port,
                 user="me@example.org",
@@ -202,7 +202,7 @@ async def test_how_a_token_is_shown(abilities: str, said: str, yes: bytes) -> No
                 seconds=40,
             )
 
-        (await Imap.open(box("good"))).close()
+        (await ImapConnection.open(box("good"))).close()
         shown = b" ".join(heard)
         if "SASL-IR" in abilities:
             proof = next(line.split()[3] for line in heard if b"AUTHENTICATE" in line)
@@ -210,7 +210,7 @@ async def test_how_a_token_is_shown(abilities: str, said: str, yes: bytes) -> No
         else:
             assert b"AUTHENTICATE XOAUTH2" in shown
         with pytest.raises(NeedsLogin, match="does not take the access token for me@"):
-            await Imap.open(box("bad"))
+            await ImapConnection.open(box("bad"))
         assert heard[-1] == yes, "a refusal is answered as the mechanism wants it"
 
 

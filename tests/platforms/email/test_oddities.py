@@ -10,13 +10,13 @@ from email.policy import default
 
 import pytest
 
-from hermes.domain.adapter import Outfit
+from hermes.domain.adapter import AdapterContext
 from hermes.domain.address import Source
 from hermes.domain.message import Body, Inbound
 from hermes.entry.platforms.email.adapter import EmailAdapter
 from hermes.entry.platforms.email.charsets import decode
-from hermes.entry.platforms.email.convert import Place, Reading, file_in, read_mail
-from hermes.entry.platforms.email.imap import Imap, Mailbox
+from hermes.entry.platforms.email.convert import MailLocation, ParsedMail, file_in, read_mail
+from hermes.entry.platforms.email.imap import ImapConnection, ImapLogin
 from hermes.entry.platforms.email.words import split_quote
 from hermes.testing.platform_suite import PATIENCE, Does, Inboxes, running, until
 from tests.platforms.email.bed import ME, NOW, EmailBed, checked, written
@@ -25,8 +25,8 @@ from tests.platforms.email.samples import MAILS, ORIGINALS, OUR_ID, mail, report
 pytestmark = pytest.mark.filterwarnings("ignore:Requiring AUTH while not requiring TLS:UserWarning")
 
 
-def reading(raw: bytes) -> Reading:
-    return read_mail(raw, ME, Place(arrived=NOW))
+def reading(raw: bytes) -> ParsedMail:
+    return read_mail(raw, ME, MailLocation(arrived=NOW))
 
 
 def item(raw: bytes) -> Inbound:
@@ -135,7 +135,7 @@ def test_others_who_got_it_are_named() -> None:
 class _Choosy(EmailAdapter):
     """Made as by a gateway that knows bob."""
 
-    def __init__(self, outfit: Outfit) -> None:
+    def __init__(self, outfit: AdapterContext) -> None:
         async def welcomes(source: Source) -> bool:
             return source.user == "bob@example.com"
 
@@ -208,11 +208,11 @@ async def test_a_mail_that_the_server_cannot_read_holds_up_nobody(
 ) -> None:
     from hermes.entry.platforms.email import imap
 
-    ask = Imap._command
+    ask = ImapConnection._command
 
-    async def broken(self: Imap, command: str, *more: bytes) -> list[imap._Line]:
+    async def broken(self: ImapConnection, command: str, *more: bytes) -> list[imap._Line]:
         if command.startswith("UID FETCH 102 (UID RFC822.SIZE INTERNALDATE"):
-            raise imap._No(b"NO", b"[SERVERBUG] Internal error occurred.")
+            raise imap._CommandRefused(b"NO", b"[SERVERBUG] Internal error occurred.")
         return await ask(self, command, *more)
 
     async with EmailBed() as bed:
@@ -221,7 +221,7 @@ async def test_a_mail_that_the_server_cannot_read_holds_up_nobody(
             await until(lambda: bool(bed.listened), "it never began")
             first = int((inboxes.cursor or "0:0:0").split(":")[1]) + 1
             monkeypatch.setattr(
-                Imap,
+                ImapConnection,
                 "_command",
                 lambda self, command, *more: broken(
                     self, command.replace(f" {first + 1} (", " 102 ("), *more
@@ -249,9 +249,9 @@ class Lines:
 
 async def test_a_server_that_is_slow_to_wait_with_us_is_not_given_up() -> None:
     """Its answer to IDLE may come later than we wanted to wait for news."""
-    box = Mailbox(host="x", port=143, user="me", password="", tls=None, seconds=PATIENCE)
+    box = ImapLogin(host="x", port=143, user="me", password="", tls=None, seconds=PATIENCE)
     reader, lines = asyncio.StreamReader(), Lines()
-    idling = asyncio.create_task(Imap(box, reader, lines).idle(0.0))  # type: ignore[arg-type]
+    idling = asyncio.create_task(ImapConnection(box, reader, lines).idle(0.0))  # type: ignore[arg-type]
     await asyncio.sleep(0.01)
     assert lines.said == [b"h1 IDLE\r\n"] and not idling.done()
     reader.feed_data(b"* 1 EXISTS\r\n+ idling\r\n")

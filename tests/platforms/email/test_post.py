@@ -10,7 +10,7 @@ from hermes.domain.errors import NeedsLogin, Refused, Unreachable
 from hermes.domain.message import Attachment, Body, MediaKind
 from hermes.entry.platforms.email import post
 from hermes.entry.platforms.email.adapter import EmailAdapter
-from hermes.entry.platforms.email.imap import Imap
+from hermes.entry.platforms.email.imap import ImapConnection
 from hermes.testing.platform_suite import Fault, Inboxes, running, until
 from tests.platforms.email.bed import EmailBed
 
@@ -62,13 +62,13 @@ async def test_a_connection_that_nobody_needs_is_closed(monkeypatch: pytest.Monk
 async def test_a_doubtful_mail_is_found_by_who_listens(monkeypatch: pytest.MonkeyPatch) -> None:
     """The copy was seen when it came: nobody has to look for it."""
     looked: list[str] = []
-    search = Imap.search
+    search = ImapConnection.search
 
-    async def counted(self: Imap, *criteria: str) -> list[int]:
+    async def counted(self: ImapConnection, *criteria: str) -> list[int]:
         looked.extend(one for one in criteria if one == "HEADER")
         return await search(self, *criteria)
 
-    monkeypatch.setattr(Imap, "search", counted)
+    monkeypatch.setattr(ImapConnection, "search", counted)
     async with EmailBed() as bed:
         platform = bed.connect()
         platform.answer_seconds = 20.0

@@ -12,13 +12,19 @@ from pathlib import Path
 
 import pytest
 
-from hermes.domain.adapter import Outfit
+from hermes.domain.adapter import AdapterContext
 from hermes.domain.address import Source
 from hermes.domain.errors import UserError
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
-from hermes.entry.platforms.email.convert import Me, Place, Reading, proof_found, read_mail
-from hermes.entry.platforms.email.proof import Proof, read_proof
+from hermes.entry.platforms.email.convert import (
+    EmailIdentity,
+    MailLocation,
+    ParsedMail,
+    proof_found,
+    read_mail,
+)
+from hermes.entry.platforms.email.proof import SenderPolicy, read_proof
 from hermes.testing.platform_suite import Inboxes, running, until
 from tests.platforms.email.bed import NOW, EmailBed, checked, written
 from tests.platforms.email.offices import ADDRESS
@@ -124,16 +130,18 @@ PROVIDERS = {
 """What a mail begins with that lies in a mailbox there."""
 
 
-def outfit(**said: str) -> Outfit:
-    return Outfit(settings=PlatformSettings(), find=lambda name: Secret(said[name]) if name in said else None)
+def outfit(**said: str) -> AdapterContext:
+    return AdapterContext(
+        settings=PlatformSettings(), find=lambda name: Secret(said[name]) if name in said else None
+    )
 
 
-def judged(head: str, proof: Proof) -> Reading:
+def judged(head: str, proof: SenderPolicy) -> ParsedMail:
     raw = (head + BODY).replace("\n", "\r\n").encode()
-    return read_mail(raw, Me(address=ADDRESS, proof=proof), Place(arrived=NOW))
+    return read_mail(raw, EmailIdentity(address=ADDRESS, proof=proof), MailLocation(arrived=NOW))
 
 
-def heard(head: str, proof: Proof) -> bool:
+def heard(head: str, proof: SenderPolicy) -> bool:
     found = judged(head, proof)
     assert (found.item is None) == bool(found.why) == bool(found.unproved)
     return found.item is not None
@@ -182,7 +190,7 @@ def test_a_domain_without_dmarc_is_proved_by_what_dmarc_would_ask_for() -> None:
 
 # --- a server of one's own ---
 
-MINE = Proof(names=("mx.example.net",))
+MINE = SenderPolicy(names=("mx.example.net",))
 
 
 @pytest.mark.parametrize(
@@ -293,13 +301,13 @@ def test_any_line_of_the_server_can_take_a_proof_away(below: bool) -> None:
 
 def test_nothing_is_believed_unless_somebody_said_so() -> None:
     proof = read_proof(outfit(), "imap.example.net")
-    assert not proof.possible and not heard(PASS + CAME, proof) and Proof() == proof
+    assert not proof.possible and not heard(PASS + CAME, proof) and SenderPolicy() == proof
     assert heard(CAME, read_proof(outfit(EMAIL_TRUST_FROM="true"), "imap.example.net"))
 
 
 def test_several_names_and_all_below_one() -> None:
     proof = read_proof(outfit(EMAIL_AUTHSERV="mx1.example.net, *.mx.example"), "imap.example.net")
-    assert proof == Proof(names=("mx1.example.net", "*.mx.example"))
+    assert proof == SenderPolicy(names=("mx1.example.net", "*.mx.example"))
     line = "Authentication-Results: {}; dmarc=pass header.from=example.org\n" + CAME
     names = ["mx1.example.net", "a.b.mx.example", "mx.example", "evilmx.example", "mx2.example.net"]
     assert [heard(line.format(name), proof) for name in names] == [True, True, False, False, False]
@@ -355,27 +363,27 @@ def test_what_cannot_be_read_is_refused(said: dict[str, str]) -> None:
         ([CAME + PASS], MINE, False, ["0 prove", "set EMAIL_AUTHSERV_PLACE below"]),
         (
             [PASS + CAME],
-            Proof(names=("other",)),
+            SenderPolicy(names=("other",)),
             False,
             ["0 prove", "config set EMAIL_AUTHSERV mx.example.net"],
         ),
         (
             [CAME + PASS],
-            Proof(),
+            SenderPolicy(),
             False,
             ["No mail is read", "EMAIL_AUTHSERV mx.example.net, and", "PLACE below"],
         ),
-        ([], Proof(), False, ["No mail is read", "EMAIL_TRUST_FROM=true", "check senders"]),
+        ([], SenderPolicy(), False, ["No mail is read", "EMAIL_TRUST_FROM=true", "check senders"]),
         ([], MINE, True, ["no mail yet", "Write one"]),
-        ([CAME], Proof(trust_from=True), True, ["believed", "whoever forges"]),
+        ([CAME], SenderPolicy(trust_from=True), True, ["believed", "whoever forges"]),
     ],
 )
 def test_what_a_check_makes_of_the_newest_mails(
-    heads: list[str], proof: Proof, good: bool, told: list[str]
+    heads: list[str], proof: SenderPolicy, good: bool, told: list[str]
 ) -> None:
     mails = [(head + BODY).encode() for head in heads]
     ours = BODY.replace("ann@example.org", ADDRESS).encode()
-    finding = proof_found([*mails, ours, b"From: nobody\n\n"], Me(address=ADDRESS, proof=proof))
+    finding = proof_found([*mails, ours, b"From: nobody\n\n"], EmailIdentity(address=ADDRESS, proof=proof))
     assert finding.good == good
     for words in told:
         assert words in f"{finding.text} {finding.hint}"
@@ -442,7 +450,7 @@ async def test_what_nothing_could_prove_waits_until_something_can(caplog: pytest
 @pytest.mark.parametrize("way", ["with", "with (Postfix)", "by mx.example.net with"])
 def test_a_received_line_that_ends_early_is_no_local_delivery(way: str) -> None:
     mail = f"Received: from out.example.org by mx.example.net {way}\n{BODY}".encode()
-    me = Me(address=ADDRESS, proof=Proof(names=("mx.example.net",)))
+    me = EmailIdentity(address=ADDRESS, proof=SenderPolicy(names=("mx.example.net",)))
     finding = proof_found([mail], me)
     assert not finding.good and "says nothing about its sender" in finding.text
 
@@ -460,5 +468,5 @@ def test_a_received_line_that_ends_early_is_no_local_delivery(way: str) -> None:
 )
 def test_comments_around_the_name_of_the_server(line: str, proved: bool) -> None:
     mail = f"Authentication-Results: {line}\n{CAME}{BODY}".encode()
-    me = Me(address=ADDRESS, proof=Proof(names=("mx.example.net",)))
+    me = EmailIdentity(address=ADDRESS, proof=SenderPolicy(names=("mx.example.net",)))
     assert proof_found([mail], me).good is proved

@@ -11,7 +11,7 @@ from hermes.domain.message import Inbound, MediaKind
 from hermes.entry.platforms.matrix.adapter import MatrixAdapter
 from hermes.entry.platforms.matrix.convert import BUTTONS, KEYS, VOICE, Room, to_inbounds
 from hermes.entry.platforms.matrix.manifest import MANIFEST
-from hermes.entry.platforms.matrix.sync import Me, invites_of, moves_of, news_of
+from hermes.entry.platforms.matrix.sync import MatrixIdentity, invites_of, moves_of, news_of
 from hermes.testing.platform_suite import Does, Fault, Shown, Testbed, until
 from tests.platforms.matrix.front import Front, Sent
 from tests.platforms.matrix.homeserver import Fake
@@ -207,4 +207,4 @@ def _room(number: str) -> Room:
     return Room(id=number, members=ROOM.members, name=ROOM.name)
 
 
-__all__ = ["MatrixBed", "Me"]
+__all__ = ["MatrixBed", "MatrixIdentity"]

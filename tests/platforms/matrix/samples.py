@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from hermes.entry.platforms.matrix.convert import BUTTONS, Room
-from hermes.entry.platforms.matrix.sync import Me
+from hermes.entry.platforms.matrix.sync import MatrixIdentity
 
-ME = Me(id="@hermes:localhost", name="Hermes")
+ME = MatrixIdentity(id="@hermes:localhost", name="Hermes")
 ROOM = Room(
     id="!team:localhost",
     members={"@hermes:localhost": "Hermes", "@ann:localhost": "Ann", "@bob:localhost": "Bob"},

@@ -9,7 +9,7 @@ import pytest
 from hermes.domain.errors import Refused, UserError
 from hermes.domain.message import Attachment, Body, MediaKind
 from hermes.entry.platforms.matrix import login
-from hermes.entry.platforms.matrix.client import Client
+from hermes.entry.platforms.matrix.client import MatrixClient
 from hermes.testing.platform_suite import Does, Inboxes, hosted, running, until
 from tests.platforms.matrix.bed import MatrixBed
 from tests.platforms.matrix.front import said, wrong
@@ -35,7 +35,7 @@ async def test_a_name_says_where_its_homeserver_is(told: Any, found: str | None)
             return await fake(asked)
 
         bed.front.homeserver = homeserver
-        client = Client("matrix.invalid")
+        client = MatrixClient("matrix.invalid")
         assert client.url == "https://matrix.invalid"
         # A name is asked over https, which no test has.
         client.url, client.token = bed.front.url, "secret"
@@ -59,7 +59,7 @@ async def test_a_name_that_leads_nowhere() -> None:
             return said({"m.homeserver": {"base_url": "ftp://x"}})
 
         bed.front.homeserver = homeserver
-        client = Client("matrix.invalid")
+        client = MatrixClient("matrix.invalid")
         client.url = bed.front.url
         with pytest.raises(UserError, match="names no address"):
             await client.discover()

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from hermes.domain.adapter import Outfit
-from hermes.domain.address import Address, Kind
+from hermes.domain.adapter import AdapterContext
+from hermes.domain.address import Address, SourceKind
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
-from hermes.domain.message import Attachment, Body, Button, Inbound, MediaKind, What
+from hermes.domain.message import Attachment, Body, Button, Inbound, InboundKind, MediaKind
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.entry.platforms.matrix import adapter, contents, login
@@ -54,12 +54,12 @@ def read(name: str) -> Inbound:
 def test_kinds_of_events() -> None:
     html = read("html")
     assert (html.text, html.mentions_me, html.source.user_name) == ("so **good**", True, "Ann")
-    assert (html.source.kind, html.source.chat_name) == (Kind.GROUP, "Team")
+    assert (html.source.kind, html.source.chat_name) == (SourceKind.GROUP, "Team")
     answer = read("reply")
     assert answer.text == "no" and answer.reply_to is not None
     assert (answer.reply_to.mine, answer.reply_to.text) == (True, "May I?")
     thread = read("thread")
-    assert thread.source.kind is Kind.THREAD and thread.source.parent_chat == ROOM.id
+    assert thread.source.kind is SourceKind.THREAD and thread.source.parent_chat == ROOM.id
     assert thread.reply_to is None, "what is only for programs without threads is no answer"
     assert read("edit").text == "hullo"
     assert read("image").attachments[0].name == "a.png" and read("image").text == ""
@@ -69,10 +69,10 @@ def test_kinds_of_events() -> None:
     assert read("location").text == "[Location: here, geo:51.5,-0.1]"
     assert read("emote").text == "* waves"
     assert read("notice").source.is_bot, "programs are not answered unless the operator says so"
-    assert (read("pressed").what, read("pressed").button) == (What.BUTTON, "q_1:yes")
-    assert (read("reaction").what, read("reaction").text) == (What.REACTION, "👍")
+    assert (read("pressed").what, read("pressed").button) == (InboundKind.BUTTON, "q_1:yes")
+    assert (read("reaction").what, read("reaction").text) == (InboundKind.REACTION, "👍")
     gone = read("redaction")
-    assert (gone.what, gone.ref) == (What.DELETED, EVENTS["redaction"]["redacts"])
+    assert (gone.what, gone.ref) == (InboundKind.DELETED, EVENTS["redaction"]["redacts"])
     newer = {name: value for name, value in EVENTS["redaction"].items() if name != "redacts"}
     assert to_inbounds(newer, ROOM, ME, {}) == (gone,), "newer rooms tell it inside"
     assert to_inbounds({**newer, "content": {}}, ROOM, ME, {}) == ()
@@ -102,8 +102,8 @@ def test_who_is_spoken_to() -> None:
 
 def test_rooms_of_two_are_private() -> None:
     two = Room(id="!dm:localhost", members={ME.id: "Hermes", "@ann:localhost": "Ann"})
-    assert to_inbounds(EVENTS["text"], two, ME, {})[0].source.kind is Kind.PRIVATE
-    assert to_inbounds(EVENTS["text"], ROOM, ME, {})[0].source.kind is Kind.GROUP
+    assert to_inbounds(EVENTS["text"], two, ME, {})[0].source.kind is SourceKind.PRIVATE
+    assert to_inbounds(EVENTS["text"], ROOM, ME, {})[0].source.kind is SourceKind.GROUP
 
 
 # --- what goes out ---
@@ -197,7 +197,7 @@ async def test_a_button_is_a_number_to_react_with() -> None:
             await platform.edit(asked, Body(text="It was 1."))
             await bed.ann.react(bed.chat.chat, asked.ref, KEYS[2])
             await until(lambda: len(inboxes.items) == 2, "a reaction is a reaction")
-            assert inboxes.items[1].what is What.REACTION, "the question is over"
+            assert inboxes.items[1].what is InboundKind.REACTION, "the question is over"
 
 
 async def test_what_was_sent_is_found_and_made_whole() -> None:
@@ -574,7 +574,7 @@ def test_settings_that_cannot_be(said: dict[str, str], error: type[Exception], w
     said = {"MATRIX_HOMESERVER": "matrix.invalid", **said}
     with pytest.raises(error, match=words):
         MatrixAdapter(
-            Outfit(
+            AdapterContext(
                 settings=PlatformSettings(), find=lambda name: Secret(said[name]) if name in said else None
             )
         )

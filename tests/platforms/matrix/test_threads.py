@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.domain.address import Address, Kind
+from hermes.domain.address import Address, SourceKind
 from hermes.domain.message import Body
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.testing.harness import Journey, open_settings
@@ -32,13 +32,13 @@ async def test_who_mentions_it_is_answered_in_a_thread(said: str, threaded: bool
             await bed.ann.say(bed.group, "* x", **{"m.new_content": new, "m.relates_to": relation})
             await until(lambda: len(inboxes.items) == 6, lambda: f"got {inboxes.texts}")
         found = {one.text: (one.source.kind, one.source.address.thread) for one in inboxes.items}
-        begun = (Kind.THREAD, ref) if threaded else (Kind.GROUP, None)
+        begun = (SourceKind.THREAD, ref) if threaded else (SourceKind.GROUP, None)
         assert found == {
             "one": begun,
-            "two": (Kind.GROUP, None),
-            "three": (Kind.PRIVATE, None),
-            "a root": (Kind.GROUP, None),
-            "four": (Kind.THREAD, root),
+            "two": (SourceKind.GROUP, None),
+            "three": (SourceKind.PRIVATE, None),
+            "a root": (SourceKind.GROUP, None),
+            "four": (SourceKind.THREAD, root),
             "one more": begun,
         }
 

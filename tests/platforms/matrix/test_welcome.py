@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from hermes.app.accounts import Declared, welcome
-from hermes.control.people.access import Knock, decide
-from hermes.domain.address import Address, Kind, Source
+from hermes.app.accounts import DeclaredAccount, welcome
+from hermes.control.people.access import AccessRequest, decide
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.clock import SystemClock
-from hermes.domain.pairing import Account, Paired
+from hermes.domain.pairing import Account, PairedUser
 from hermes.entry.platforms.matrix.convert import Room, to_inbounds
 from hermes.entry.platforms.matrix.manifest import MANIFEST
 from hermes.state.settings.loader import load_settings
@@ -21,7 +21,7 @@ from tests.platforms.matrix.samples import EVENTS, ME
 ANN, BOB = "@ann:localhost", "@bob:localhost"
 
 
-def asking(user: str, kind: Kind) -> Source:
+def asking(user: str, kind: SourceKind) -> Source:
     return Source(address=Address(platform="matrix", chat="!new:localhost"), kind=kind, user=user)
 
 
@@ -44,8 +44,8 @@ async def test_access_decides(tmp_path: Path, block: str, welcome_to: set[tuple[
     loaded = load_settings(tmp_path, {})
     assert not loaded.problems
     async with SqliteStore(tmp_path / "state.db") as store:
-        welcomes = welcome(store, Declared(manifest=MANIFEST, loaded=loaded))
-        cases = [(one, kind) for one in (ANN, BOB) for kind in (Kind.PRIVATE, Kind.GROUP)]
+        welcomes = welcome(store, DeclaredAccount(manifest=MANIFEST, loaded=loaded))
+        cases = [(one, kind) for one in (ANN, BOB) for kind in (SourceKind.PRIVATE, SourceKind.GROUP)]
         found = {(one, kind.value) for one, kind in cases if await welcomes(asking(one, kind))}
         assert found == welcome_to
 
@@ -53,13 +53,13 @@ async def test_access_decides(tmp_path: Path, block: str, welcome_to: set[tuple[
 async def test_who_was_paired_may_ask_it_into_rooms(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("platforms: {matrix: {unauthorized_dm_behavior: ignore}}\n")
     async with SqliteStore(tmp_path / "state.db") as store:
-        welcomes = welcome(store, Declared(manifest=MANIFEST, loaded=load_settings(tmp_path, {})))
-        assert not await welcomes(asking(ANN, Kind.GROUP))
+        welcomes = welcome(store, DeclaredAccount(manifest=MANIFEST, loaded=load_settings(tmp_path, {})))
+        assert not await welcomes(asking(ANN, SourceKind.GROUP))
         now, account = SystemClock().now(), Account(platform="matrix", name="default")
-        paired = Paired(account=account, user=ANN, name="Ann", approved_at=now, by="owner")
+        paired = PairedUser(account=account, user=ANN, name="Ann", approved_at=now, by="owner")
         await store.write(lambda tx: tx.pairings.add(paired))
-        assert await welcomes(asking(ANN, Kind.GROUP))
-        assert not await welcomes(asking(BOB, Kind.GROUP))
+        assert await welcomes(asking(ANN, SourceKind.GROUP))
+        assert not await welcomes(asking(BOB, SourceKind.GROUP))
 
 
 @pytest.mark.parametrize(
@@ -79,5 +79,5 @@ def test_where_it_answers(tmp_path: Path, said: dict[str, str], room: str, answe
     place = Room(id="!new:localhost", first=room, members={ME.id: "Hermes", ANN: "Ann", BOB: "Bob"})
     (item,) = to_inbounds(EVENTS["text"], place, ME, {})
     assert item.source.address.chat == room
-    knock = Knock(source=item.source, text=item.text, able=MANIFEST.capabilities)
+    knock = AccessRequest(source=item.source, text=item.text, able=MANIFEST.capabilities)
     assert decide(knock, loaded.settings).allowed is answered

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.outbound.sending import Letter
+from hermes.control.outbound.sending import OutboundMessage
 from hermes.domain.address import Address
 from hermes.domain.errors import Refused
 from hermes.domain.ids import MAIN_AGENT
@@ -86,7 +86,7 @@ async def what_is_due_waits_for_the_invitation(bed: MatrixBed, folder: Path) -> 
             new = await upgrade(bed.ann, old)
             await until(lambda: bool(chat.platform._rooms._after.get(old)), "it does not hear of it")
             for text in ("one", "two", "three"):
-                letter = Letter(key=text, target=str(to), body=Body(text=text))
+                letter = OutboundMessage(key=text, target=str(to), body=Body(text=text))
                 await chat.gateway.courier.post(MAIN_AGENT, letter)
             first = await chat.store.read(lambda tx: tx.outbox.head(to))
             while first is not None and not first.error:

@@ -11,7 +11,12 @@ from hermes.domain.address import Address
 from hermes.domain.message import Inbound, MediaKind
 from hermes.domain.ports.store import Accept
 from hermes.entry.platforms.mattermost.adapter import MattermostAdapter
-from hermes.entry.platforms.mattermost.convert import Channel, Known, Me, to_inbounds
+from hermes.entry.platforms.mattermost.convert import (
+    MattermostCache,
+    MattermostChannel,
+    MattermostIdentity,
+    to_inbounds,
+)
 from hermes.entry.platforms.mattermost.manifest import MANIFEST
 from hermes.testing.platform_suite import Does, Shown, until
 from tests.platforms.mattermost.samples import EVENTS, PRIVATE, TEAM, new_id
@@ -19,14 +24,17 @@ from tests.platforms.mattermost.server import ANN, BOT, Mattermost
 from tests.platforms.served import ServedBed
 from tests.ports import free_port
 
-ME = Me(id=BOT["id"], username=BOT["username"])
+ME = MattermostIdentity(id=BOT["id"], username=BOT["username"])
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 EMOJI = {"eyes": "👀", "+1": "👍"}
 
 
-def known() -> Known:
-    found = Known()
-    found.channels = {PRIVATE: Channel(id=PRIVATE, type="D"), TEAM: Channel(id=TEAM, type="O", name="Team")}
+def known() -> MattermostCache:
+    found = MattermostCache()
+    found.channels = {
+        PRIVATE: MattermostChannel(id=PRIVATE, type="D"),
+        TEAM: MattermostChannel(id=TEAM, type="O", name="Team"),
+    }
     found.names = {ANN["id"]: "ann"}
     found.posts = {new_id("post 77"): {"user_id": BOT["id"], "message": "so be it"}, new_id("post 3"): None}
     return found

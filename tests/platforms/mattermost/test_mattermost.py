@@ -13,17 +13,17 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from hermes.domain.adapter import Outfit
-from hermes.domain.address import Address, Kind
+from hermes.domain.adapter import AdapterContext
+from hermes.domain.address import Address, SourceKind
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
-from hermes.domain.message import Attachment, Body, Button, Inbound, MediaKind, What
+from hermes.domain.message import Attachment, Body, Button, Inbound, InboundKind, MediaKind
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.entry.platforms.mattermost import door
-from hermes.entry.platforms.mattermost.adapter import MattermostAdapter, Place
+from hermes.entry.platforms.mattermost.adapter import MattermostAdapter, MattermostCursor
 from hermes.entry.platforms.mattermost.convert import as_events, calm, emoji_name, spoken, to_inbounds
 from hermes.entry.platforms.mattermost.rest import error_for
-from hermes.entry.platforms.mattermost.wire import Wire
+from hermes.entry.platforms.mattermost.wire import MattermostSocket
 from hermes.testing.platform_suite import (
     CHECKS,
     PATIENCE,
@@ -61,21 +61,21 @@ def test_what_events_mean() -> None:
     assert (read["mention"].text, read["mention"].mentions_me) == ("what now?", True)
     assert (read["mention within"].text, read["mention within"].mentions_me) == ("ask @Hermes, please", True)
     assert not read["another's name"].mentions_me
-    assert read["thread"].source.kind is Kind.THREAD
+    assert read["thread"].source.kind is SourceKind.THREAD
     assert read["thread"].source.parent_chat == TEAM
     assert read["thread"].reply_to is not None and not read["thread"].reply_to.mine
     ours = read["thread of ours"].reply_to
     assert ours is not None and (ours.mine, ours.text) == (True, "so be it")
-    assert read["thread of ours"].source.kind is Kind.PRIVATE
+    assert read["thread of ours"].source.kind is SourceKind.PRIVATE
     file = read["file"].attachments[0]
     assert (file.kind, file.name, file.size) == (MediaKind.FILE, "plan.pdf", 1234)
     assert read["voice"].attachments[0].kind is MediaKind.VOICE
     assert read["of a webhook"].source.is_bot
     assert read["history"].source.user_name == "ann"
-    assert (read["reaction"].what, read["reaction"].text) == (What.REACTION, "👍")
-    assert [read[name].what for name in ("added", "removed")] == [What.JOINED, What.LEFT]
+    assert (read["reaction"].what, read["reaction"].text) == (InboundKind.REACTION, "👍")
+    assert [read[name].what for name in ("added", "removed")] == [InboundKind.JOINED, InboundKind.LEFT]
     gone = read["deleted"]
-    assert (gone.what, gone.ref, gone.text) == (What.DELETED, read["edit"].ref, "")
+    assert (gone.what, gone.ref, gone.text) == (InboundKind.DELETED, read["edit"].ref, "")
     assert gone.source.user is None, "an administrator may have done it"
 
 
@@ -152,7 +152,7 @@ async def test_the_cursor_waits_for_all_channels() -> None:
     """What fails in the middle of the history is read again from the same point."""
     async with MattermostBed() as bed:
         bed.server.say(TEAM, "x")
-        begun = str(Place(at=1, begin=1))
+        begun = str(MattermostCursor(at=1, begin=1))
         bed.server.say(PRIVATE, "here")
         bed.server.say(TEAM, "there")
         cursors: list[str | None] = []
@@ -169,7 +169,7 @@ async def test_the_cursor_waits_for_all_channels() -> None:
         async with running(bed.connect(), inboxes.accept, begun):
             await until(lambda: inboxes.cursor is not None, "no cursor")
         assert sorted(inboxes.texts) == ["here", "there", "x"]
-        assert Place.read(inboxes.cursor) == Place(
+        assert MattermostCursor.read(inboxes.cursor) == MattermostCursor(
             at=bed.server.posts[next(reversed(bed.server.posts))]["create_at"], begin=1
         )
 
@@ -194,7 +194,7 @@ async def test_a_chat_that_began_while_nobody_listened_is_read() -> None:
         async with hosted(bed, inboxes):
             await until(lambda: len(inboxes.items) == 2, "it is lost")
         assert inboxes.texts[-1] == "hello for the first time"
-        assert inboxes.items[-1].source.kind is Kind.PRIVATE
+        assert inboxes.items[-1].source.kind is SourceKind.PRIVATE
 
 
 @pytest.mark.parametrize(
@@ -212,11 +212,11 @@ async def test_the_server_says_how_long_a_post_may_be(told: int, most: int) -> N
 
 @pytest.mark.parametrize("cursor", ["", "nonsense", "12", "1:2:3", "-1:2", "9" * 40 + ":1"])
 def test_what_is_no_cursor(cursor: str) -> None:
-    assert Place.read(cursor) is None
+    assert MattermostCursor.read(cursor) is None
 
 
 async def test_a_connection_that_answers_no_ping_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Wire, "ping_seconds", 0.01)
+    monkeypatch.setattr(MattermostSocket, "ping_seconds", 0.01)
     async with MattermostBed() as bed:
         lives = 0
 
@@ -227,7 +227,7 @@ async def test_a_connection_that_answers_no_ping_is_given_up(monkeypatch: pytest
         task = asyncio.create_task(bed.connect().run(accept, None))
         await until(lambda: lives > 3, "no sign of life")
         bed.server.deaf = True
-        monkeypatch.setattr(Wire, "pong_seconds", 0.1)
+        monkeypatch.setattr(MattermostSocket, "pong_seconds", 0.1)
         with pytest.raises(Unreachable, match="was closed"):
             await task
 
@@ -248,9 +248,9 @@ class Mute:
 
 async def test_slow_storing_is_no_dead_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     """While we are behind, the answers to pings stand behind the events."""
-    monkeypatch.setattr(Wire, "pong_seconds", 0.001)
+    monkeypatch.setattr(MattermostSocket, "pong_seconds", 0.001)
     mute = Mute()
-    wire = Wire(mute, 1.0)  # type: ignore[arg-type]
+    wire = MattermostSocket(mute, 1.0)  # type: ignore[arg-type]
     while not wire._events.full():
         wire._events.put_nowait({"event": "posted"})
     pinging = asyncio.create_task(wire._ping())
@@ -372,7 +372,9 @@ async def test_nobody_else_presses_buttons() -> None:
             async with session.post(url, json=told) as response:
                 assert response.status == 200
         assert len(inboxes.items) == 1, "the same press counts once"
-        assert inboxes.items[0].source.kind is Kind.PRIVATE and inboxes.items[0].source.user_name == "ann"
+        assert (
+            inboxes.items[0].source.kind is SourceKind.PRIVATE and inboxes.items[0].source.user_name == "ann"
+        )
 
 
 async def test_slash_commands_that_an_admin_made() -> None:
@@ -391,9 +393,9 @@ async def test_slash_commands_that_an_admin_made() -> None:
                 assert await give(url, "status", TEAM, **wrong) == 403
         found = [(item.text, item.source.kind, item.source.address.thread) for item in inboxes.items[1:]]
         assert found == [
-            ("/status now", Kind.GROUP, None),
-            ("/new", Kind.PRIVATE, None),
-            ("/help", Kind.THREAD, new_id("post 77")),
+            ("/status now", SourceKind.GROUP, None),
+            ("/new", SourceKind.PRIVATE, None),
+            ("/help", SourceKind.THREAD, new_id("post 77")),
         ]
         assert all(item.mentions_me and item.source.user_name == "ann" for item in inboxes.items[1:])
 
@@ -473,7 +475,7 @@ def made(**said: str) -> MattermostAdapter:
     def find(name: str) -> Secret | None:
         return Secret(said[name]) if name in said else None
 
-    return MattermostAdapter(Outfit(settings=PlatformSettings(), find=find))
+    return MattermostAdapter(AdapterContext(settings=PlatformSettings(), find=find))
 
 
 @pytest.mark.parametrize(
@@ -516,7 +518,7 @@ async def test_a_token_that_only_the_websocket_refuses() -> None:
 
 async def test_a_token_that_expires_while_we_listen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The connection stays then, and nothing would ever be heard again."""
-    monkeypatch.setattr(Wire, "ping_seconds", 0.01)
+    monkeypatch.setattr(MattermostSocket, "ping_seconds", 0.01)
     async with MattermostBed() as bed:
         inboxes = Inboxes()
         async with running(bed.connect(), inboxes.accept, None) as task:
@@ -646,10 +648,10 @@ async def test_a_door_that_is_closed_while_it_opens_leaves_no_port_taken() -> No
     async with MattermostBed() as bed:
         port = int(bed.said["MATTERMOST_CALLBACK_PORT"])
         for steps in range(12):
-            calls = door.Calls(press=None, command=None)  # type: ignore[arg-type]
+            calls = door.MattermostCallbacks(press=None, command=None)  # type: ignore[arg-type]
 
             async def stay() -> None:
-                async with door.opened(bed.outfit(), bed.said["MATTERMOST_CALLBACK_URL"], calls):  # noqa: B023
+                async with door.open_listener(bed.outfit(), bed.said["MATTERMOST_CALLBACK_URL"], calls):  # noqa: B023
                     await asyncio.Event().wait()
 
             task = asyncio.create_task(stay())
@@ -704,4 +706,4 @@ async def test_our_own_posts_are_not_heard() -> None:
             bed.server.react(sent.ref, "+1", BOT["id"])
             bed.server.react(sent.ref, "tada")
             await until(lambda: bool(inboxes.items), "it never came")
-        assert [(one.what, one.text) for one in inboxes.items] == [(What.REACTION, "🎉")]
+        assert [(one.what, one.text) for one in inboxes.items] == [(InboundKind.REACTION, "🎉")]

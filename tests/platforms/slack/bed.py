@@ -11,7 +11,7 @@ from hermes.domain.address import Address
 from hermes.domain.message import Inbound, media_kind
 from hermes.domain.ports.store import Accept
 from hermes.entry.platforms.slack.adapter import SlackAdapter
-from hermes.entry.platforms.slack.convert import Me, to_inbounds
+from hermes.entry.platforms.slack.convert import SlackIdentity, to_inbounds
 from hermes.entry.platforms.slack.manifest import MANIFEST
 from hermes.entry.platforms.slack.wire import emoji_told
 from hermes.testing.platform_suite import Does, Shown, until
@@ -21,7 +21,7 @@ from tests.platforms.slack.samples import ME as BOT
 from tests.platforms.slack.server import Slack
 from tests.ports import free_port
 
-ME = Me(
+ME = SlackIdentity(
     user=BOT,
     bot="B0HERMES001",
     name="hermes",

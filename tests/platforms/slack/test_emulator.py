@@ -14,16 +14,16 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from hermes.domain.adapter import Outfit
-from hermes.domain.address import Address, Kind
+from hermes.domain.adapter import AdapterContext
+from hermes.domain.address import Address, SourceKind
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import NeedsLogin, Refused
 from hermes.domain.message import Attachment, Body, Button, MediaKind, Receipt
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.entry.platforms.slack.adapter import SlackAdapter
-from hermes.entry.platforms.slack.convert import Me, to_inbounds
-from hermes.entry.platforms.slack.history import Missed
+from hermes.entry.platforms.slack.convert import SlackIdentity, to_inbounds
+from hermes.entry.platforms.slack.history import SlackCatchUp
 from tests.foreign.environments import ROOT, node
 from tests.platforms.slack.bed import NOW
 from tests.ports import free_port
@@ -81,7 +81,7 @@ def adapter(url: str, token: str = "xoxb-of-the-bot-1") -> SlackAdapter:
         return b"some words"
 
     find = {name: Secret(value) for name, value in said.items()}.get
-    return SlackAdapter(Outfit(settings=PlatformSettings(), find=find, open_file=open_file))
+    return SlackAdapter(AdapterContext(settings=PlatformSettings(), find=find, open_file=open_file))
 
 
 async def test_the_adapter_uses_another_makers_slack(tmp_path: Path) -> None:
@@ -115,9 +115,9 @@ async def messages(bot: SlackAdapter, ann: SlackAdapter) -> None:
     assert await bot.find_sent(thread, "k2") == inside
     who = (await bot._who())[0].user
     said = await ann.send(thread, Body(text=f"<@{who}> look &lt;here&gt;"), key="a", reply_to=None)
-    events = await Missed(bot.api, SystemClock(), 0.0)._of(GENERAL.chat, "channel")
-    (found,) = [one for event in events for one in to_inbounds(event, Me(user=who), NOW)]
-    assert (found.text, found.ref, found.source.kind) == ("look <here>", said.ref, Kind.THREAD)
+    events = await SlackCatchUp(bot.api, SystemClock(), 0.0)._of(GENERAL.chat, "channel")
+    (found,) = [one for event in events for one in to_inbounds(event, SlackIdentity(user=who), NOW)]
+    assert (found.text, found.ref, found.source.kind) == ("look <here>", said.ref, SourceKind.THREAD)
     assert found.source.address == thread and found.mentions_me
     await bot.delete(sent)
     for gone in (bot.edit(sent, Body(text="x")), bot.delete(Receipt(to=GENERAL, ref="1.1"))):

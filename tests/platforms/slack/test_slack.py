@@ -12,13 +12,13 @@ from typing import Any
 import aiohttp
 import pytest
 
-from hermes.domain.address import Address, Kind
+from hermes.domain.address import Address, SourceKind
 from hermes.domain.errors import NeedsLogin, Unreachable
-from hermes.domain.message import Inbound, MediaKind, What
+from hermes.domain.message import Inbound, InboundKind, MediaKind
 from hermes.entry.platforms.slack.adapter import SlackAdapter
 from hermes.entry.platforms.slack.convert import is_elsewhere, to_inbounds
-from hermes.entry.platforms.slack.doors import Door
-from hermes.entry.platforms.slack.history import OVERLAP, WEEK, Mark
+from hermes.entry.platforms.slack.doors import SlackListener
+from hermes.entry.platforms.slack.history import OVERLAP, WEEK, SlackCursor
 from hermes.testing.clock import FakeClock, QuickClock
 from hermes.testing.platform_suite import (
     CHECKS,
@@ -114,32 +114,32 @@ def test_files_of_other_workspaces_are_looked_up_later() -> None:
 
 def test_places_and_people() -> None:
     private = one("text").source
-    assert (private.kind, private.user, private.user_name) == (Kind.PRIVATE, ANN, "Ann")
-    assert one("group").source.kind is Kind.GROUP
+    assert (private.kind, private.user, private.user_name) == (SourceKind.PRIVATE, ANN, "Ann")
+    assert one("group").source.kind is SourceKind.GROUP
     thread = one("thread").source
     assert thread.address == Address(platform="slack", chat=CHANNEL, thread="1792999999.000100")
-    assert (thread.kind, thread.parent_chat, thread.chat_name) == (Kind.THREAD, CHANNEL, "team")
-    assert one("root of a thread").source.kind is Kind.CHANNEL
+    assert (thread.kind, thread.parent_chat, thread.chat_name) == (SourceKind.THREAD, CHANNEL, "team")
+    assert one("root of a thread").source.kind is SourceKind.CHANNEL
     assert one("another bot").source.is_bot and not one("text").source.is_bot
     assert (one("a webhook").source.user, one("a webhook").source.user_name) == ("B0OTHER0002", "Alerts")
     assert one("button").source.address.thread == "1793000000.000200"
     assert one("a stranger").source.user == "U0STRANGER1" and one("of the grid").source.user == "W0GRID00001"
     helped = one("in an assistant's thread").source
-    assert (helped.kind, helped.address.thread) == (Kind.PRIVATE, "1793000000.000100")
+    assert (helped.kind, helped.address.thread) == (SourceKind.PRIVATE, "1793000000.000100")
 
 
 def test_who_mentions_it_is_answered_in_a_thread_or_not() -> None:
     assert one("mention").source.address.thread == "1793000000.000200"
     flat = one("mention", reply_in_thread=False).source
-    assert (flat.address.thread, flat.kind) == (None, Kind.CHANNEL)
+    assert (flat.address.thread, flat.kind) == (None, SourceKind.CHANNEL)
 
 
 def test_other_happenings() -> None:
     assert one("reply to us").reply_to is not None and one("reply to us").reply_to.mine
     assert one("thread").reply_to is None, "whose thread it is tells nothing new"
-    assert (one("edit").what, one("edit").text) == (What.EDIT, "first")
-    assert (one("reaction").what, one("reaction").text) == (What.REACTION, "👍")
-    assert one("joined").what is What.JOINED and one("left").what is What.LEFT
+    assert (one("edit").what, one("edit").text) == (InboundKind.EDIT, "first")
+    assert (one("reaction").what, one("reaction").text) == (InboundKind.REACTION, "👍")
+    assert one("joined").what is InboundKind.JOINED and one("left").what is InboundKind.LEFT
     silent = (
         "an assistant's thread",
         "an assistant's title",
@@ -149,7 +149,7 @@ def test_other_happenings() -> None:
         "revoked",
     )
     for name in ("deleted", "headstone"):
-        assert (one(name).what, one(name).text, one(name).source.user) == (What.DELETED, "", None)
+        assert (one(name).what, one(name).text, one(name).source.user) == (InboundKind.DELETED, "", None)
     assert (one("deleted").ref, one("headstone").ref) == ("1793000000.000200", "1793000000.000400")
     for name in ("ours", "preview", "ours deleted", "topic", "view", *silent):
         assert to_inbounds(PAYLOADS[name], ME, NOW) == (), name
@@ -196,8 +196,8 @@ async def test_answers_in_old_threads_edits_and_new_chats_are_found() -> None:
         async with hosted(bed, inboxes):
             await until(lambda: len(inboxes.items) >= 10, lambda: f"got {inboxes.texts}")
         found = {(item.source.address.chat, item.what, item.text) for item in inboxes.items}
-        assert {(DM, What.EDIT, "first!"), (DM, What.MESSAGE, "new")} <= found
-        assert ("G0SECRET001", What.MESSAGE, "hi") in found
+        assert {(DM, InboundKind.EDIT, "first!"), (DM, InboundKind.MESSAGE, "new")} <= found
+        assert ("G0SECRET001", InboundKind.MESSAGE, "hi") in found
         inside = [item.text for item in inboxes.items if item.source.address.thread == root["ts"]]
         assert inside == [f"in the thread {number}" for number in range(7)]
         assert "first" not in inboxes.texts and "an old root" not in inboxes.texts
@@ -229,15 +229,15 @@ async def test_the_mark_stands_still_until_everything_is_read() -> None:
 
 
 def test_the_mark_goes_behind_what_was_seen() -> None:
-    mark = Mark.of(None, 1000.0)
+    mark = SlackCursor.of(None, 1000.0)
     mark.saw(1030.0)
     assert mark.cursor == "1000.000000", "not before the first start"
     mark.saw(2000.5)
     assert mark.cursor == f"{2000.5 - OVERLAP:.6f}"
     mark.saw(1500.0)
-    assert Mark.of(mark.cursor, 0.0).since == 2000.5 - OVERLAP
-    assert Mark.of("nonsense", 7.0).since == 7.0
-    assert Mark.of(mark.cursor, 9_000_000.0).since == 9_000_000.0 - WEEK, "a month ago is long ago"
+    assert SlackCursor.of(mark.cursor, 0.0).since == 2000.5 - OVERLAP
+    assert SlackCursor.of("nonsense", 7.0).since == 7.0
+    assert SlackCursor.of(mark.cursor, 9_000_000.0).since == 9_000_000.0 - WEEK, "a month ago is long ago"
 
 
 async def test_a_missing_permission_hides_its_own_chats_only(caplog: pytest.LogCaptureFixture) -> None:
@@ -495,7 +495,7 @@ async def test_what_slack_gave_up_on_is_read_later() -> None:
 async def test_a_door_that_is_closed_while_it_opens_leaves_no_port_taken() -> None:
     port = free_port()
     for steps in range(12):
-        opening = asyncio.create_task(Door("secret", FakeClock(), None).open("127.0.0.1", port))  # type: ignore[arg-type]
+        opening = asyncio.create_task(SlackListener("secret", FakeClock(), None).open("127.0.0.1", port))  # type: ignore[arg-type]
         for _ in range(steps):
             await asyncio.sleep(0)
         if not opening.done():

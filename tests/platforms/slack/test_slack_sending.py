@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hermes.domain.adapter import Outfit
+from hermes.domain.adapter import AdapterContext
 from hermes.domain.address import Address
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.message import Attachment, Body, Button, MediaKind
@@ -310,7 +310,7 @@ async def test_addresses_that_are_not_slacks_are_not_used() -> None:
 def test_tokens_that_are_none(said: dict[str, str], words: str) -> None:
     with pytest.raises(NeedsLogin, match=words):
         SlackAdapter(
-            Outfit(
+            AdapterContext(
                 settings=PlatformSettings(), find=lambda name: Secret(said[name]) if name in said else None
             )
         )

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from hermes.control.feed import Feed
-from hermes.control.outbound.typing import Signs
+from hermes.control.outbound.typing import ActivityIndicator
 from hermes.domain.address import Address
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable
 from hermes.domain.ids import MAIN_AGENT, SessionId, TurnId
@@ -19,7 +19,7 @@ from hermes.domain.settings.settings import Settings
 from hermes.domain.turn import Cause, ReplyPlace, Turn, TurnInput
 from hermes.entry.platforms.slack import adapter, status
 from hermes.entry.platforms.slack.convert import is_farewell, new_name
-from hermes.entry.platforms.slack.status import Status
+from hermes.entry.platforms.slack.status import SlackStatus
 from hermes.testing.clock import FakeClock, settle
 from hermes.testing.platform_suite import PATIENCE, Does, Inboxes, running, until
 from tests.platforms.slack.bed import SlackBed
@@ -65,7 +65,7 @@ async def test_it_is_refreshed_before_slack_ends_it() -> None:
     clock = FakeClock()
     async with SlackBed() as bed:
         platform = bed.connect()
-        platform._status = Status(platform.api, clock)
+        platform._status = SlackStatus(platform.api, clock)
         for _ in range(30):
             await platform.typing(bed.typing_chat())
             await clock.advance(4)
@@ -115,7 +115,7 @@ async def test_where_slack_refuses_it_is_not_asked_again(caplog: pytest.LogCaptu
             reply=ReplyPlace(to=nowhere),
         )
         for _ in range(3):
-            signs = Signs(clock, Settings(), lambda account: platform)
+            signs = ActivityIndicator(clock, Settings(), lambda account: platform)
             signs.begin(turn, Feed(turn.id))
             await until(lambda: bool(asked(bed)), "it was never tried")
             await clock.advance(9)

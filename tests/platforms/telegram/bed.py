@@ -11,7 +11,7 @@ from typing import Any
 from hermes.domain.address import Address
 from hermes.domain.message import Inbound, MediaKind
 from hermes.entry.platforms.telegram.adapter import TelegramAdapter
-from hermes.entry.platforms.telegram.convert import Me, to_inbounds
+from hermes.entry.platforms.telegram.convert import TelegramIdentity, to_inbounds
 from hermes.entry.platforms.telegram.manifest import MANIFEST
 from hermes.testing.platform_suite import Does, Fault, Shown
 from tests.platforms.served import ServedBed
@@ -19,7 +19,7 @@ from tests.platforms.telegram.samples import UPDATES
 from tests.platforms.telegram.server import BOT, Sent, Telegram
 from tests.ports import free_port
 
-ME = Me(id=123456789, username="hermes_test_bot")
+ME = TelegramIdentity(id=123456789, username="hermes_test_bot")
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 GROUP, FORUM = -1001234567890, -1009876543210
 KINDS = {

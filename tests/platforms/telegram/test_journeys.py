@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.outbound.sending import Letter
+from hermes.control.outbound.sending import OutboundMessage
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId
 from hermes.domain.message import Attachment, Body, MediaKind
@@ -154,7 +154,7 @@ async def test_a_letter_with_files_is_one_message_if_its_words_are_few(
             pictures = (PICTURE + name for name in (b"a", b"b"))
             files = tuple([await chat.gateway.keep_media(main, data, "image/png") for data in pictures])
             body = Body(text="x" * length, attachments=files)
-            await chat.gateway.courier.post(main, Letter(key="k", target=str(bed.chat), body=body))
+            await chat.gateway.courier.post(main, OutboundMessage(key="k", target=str(bed.chat), body=body))
             await until(lambda: len(bed.shown()) == messages, lambda: f"people see {bed.shown()}")
             await chat.until_idle()
         assert bed.shown()[0].text == "x" * length
@@ -171,7 +171,9 @@ async def test_words_under_a_file_that_cannot_go_go_alone(tmp_path: Path) -> Non
         async with journey(bed, tmp_path, echo) as chat:
             file = Attachment(kind=MediaKind.IMAGE, ref="x", name="a.png", mime="image/png", size=5)
             body = Body(text="Look at *this*.", attachments=(file,))
-            await chat.gateway.courier.post(AgentId("main"), Letter(key="k", target=str(bed.chat), body=body))
+            await chat.gateway.courier.post(
+                AgentId("main"), OutboundMessage(key="k", target=str(bed.chat), body=body)
+            )
             await until(lambda: len(bed.shown()) == 1, lambda: f"people see {bed.shown()}")
             await chat.until_idle()
         (shown,) = bed.shown()

@@ -12,11 +12,11 @@ import pytest
 
 from hermes.control.commands import load
 from hermes.control.commands.menu import menu_entries
-from hermes.domain.adapter import Outfit
-from hermes.domain.address import Address, Kind
+from hermes.domain.adapter import AdapterContext
+from hermes.domain.address import Address, SourceKind
 from hermes.domain.capabilities import MenuEntry
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
-from hermes.domain.message import Attachment, Body, Button, Inbound, MediaKind, Receipt, What
+from hermes.domain.message import Attachment, Body, Button, Inbound, InboundKind, MediaKind, Receipt
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import QuickCommand, Settings
@@ -115,17 +115,17 @@ def test_files(name: str, kind: MediaKind, mime: str | None) -> None:
 
 
 def test_places_and_people() -> None:
-    assert one("text").source.kind is Kind.PRIVATE and one("text").source.user_name == "Ann Other"
+    assert one("text").source.kind is SourceKind.PRIVATE and one("text").source.user_name == "Ann Other"
     topic = one("topic")
     assert topic.source.address == Address(platform="telegram", chat=str(FORUM), thread="77")
-    assert (topic.source.kind, topic.source.parent_chat) == (Kind.THREAD, str(FORUM))
+    assert (topic.source.kind, topic.source.parent_chat) == (SourceKind.THREAD, str(FORUM))
     assert topic.reply_to is None, "the first message of a topic answers nobody"
     assert one("general topic").source.address.thread is None
     assert one("reply in a group is no topic").source.address.thread is None
     private = one("private topic").source
-    assert (private.kind, private.address.thread) == (Kind.PRIVATE, "5")
+    assert (private.kind, private.address.thread) == (SourceKind.PRIVATE, "5")
     channel = one("channel post").source
-    assert (channel.kind, channel.user, channel.chat_name) == (Kind.CHANNEL, "-1005555555555", "News")
+    assert (channel.kind, channel.user, channel.chat_name) == (SourceKind.CHANNEL, "-1005555555555", "News")
     anonymous = one("as the group").source
     assert (anonymous.user, anonymous.is_bot) == ("-1001234567890", False), "not the number of everybody"
 
@@ -134,9 +134,9 @@ def test_replies_albums_and_other_happenings() -> None:
     assert one("reply").reply_to is not None and one("reply").reply_to.mine
     assert one("quote").reply_to.text == "text of"
     assert one("photo").group == "13579"
-    assert one("edit").what is What.EDIT and one("edit").delivery != one("text").delivery
-    assert (one("reaction").what, one("reaction").text) == (What.REACTION, "👍")
-    assert one("joined").what is What.JOINED
+    assert one("edit").what is InboundKind.EDIT and one("edit").delivery != one("text").delivery
+    assert (one("reaction").what, one("reaction").text) == (InboundKind.REACTION, "👍")
+    assert one("joined").what is InboundKind.JOINED
     for name in ("command to another", "service", "pinned", "came in"):
         assert to_inbounds(UPDATES[name], ME, NOW) == ()
     quoted = one("quote of another chat").reply_to
@@ -155,7 +155,7 @@ def test_two_edits_in_one_second_are_two() -> None:
 
 def test_a_group_that_moves_is_told_once_by_both() -> None:
     old, new = one("became a supergroup"), one("was a group")
-    assert old.what is new.what is What.MOVED and old.delivery == new.delivery
+    assert old.what is new.what is InboundKind.MOVED and old.delivery == new.delivery
     assert old.source.address == new.source.address == Address(platform="telegram", chat="-77")
     assert old.text == new.text == str(GROUP)
 
@@ -413,7 +413,7 @@ async def test_who_tries_again_knows_that_some_of_it_is_there() -> None:
 @pytest.mark.parametrize("token", ["", "nonsense", "123:short"])
 def test_what_is_no_token(token: str) -> None:
     with pytest.raises(NeedsLogin, match="TELEGRAM_BOT_TOKEN is no bot token"):
-        TelegramAdapter(Outfit(settings=PlatformSettings(), find=lambda name: Secret(token)))
+        TelegramAdapter(AdapterContext(settings=PlatformSettings(), find=lambda name: Secret(token)))
 
 
 async def test_a_wrong_token_parks_and_is_never_told(caplog: pytest.LogCaptureFixture) -> None:

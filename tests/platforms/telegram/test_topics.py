@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.outbound.sending import Letter
+from hermes.control.outbound.sending import OutboundMessage
 from hermes.control.outbound.topics import NamedTopics, find_topic
 from hermes.control.turn.ending import REPEAT_MARK
 from hermes.domain.address import Address
@@ -53,7 +53,7 @@ def journey(bed: TelegramBed, folder: Path) -> Journey:
 
 async def send(chat: Journey, bed: TelegramBed, text: str, to: Address = NEWS) -> Shown:
     """Post a letter, once however often it is called, and wait for it."""
-    letter = Letter(key=text, target=str(to), body=Body(text=text))
+    letter = OutboundMessage(key=text, target=str(to), body=Body(text=text))
     await chat.gateway.courier.post(MAIN_AGENT, letter)
     await chat.until_idle()
     await until(lambda: bool(seen(bed, text, to)), lambda: f"people see {bed.shown()}")
@@ -118,10 +118,10 @@ async def test_the_name_and_the_number_of_a_topic_are_one_lane(tmp_path: Path) -
         numbered = replace(NEWS, thread=first.thread)
         await chat.disconnect()
         for text, to in (("two", numbered), ("three", NEWS), ("four", numbered), ("five", NEWS)):
-            letter = Letter(key=text, target=str(to), body=Body(text=text))
+            letter = OutboundMessage(key=text, target=str(to), body=Body(text=text))
             posted = await chat.gateway.courier.post(MAIN_AGENT, letter)
             assert posted.to == (numbered,)
-        both = Letter(key="six", target=f"{NEWS},{numbered}", body=Body(text="six"))
+        both = OutboundMessage(key="six", target=f"{NEWS},{numbered}", body=Body(text="six"))
         assert (await chat.gateway.courier.post(MAIN_AGENT, both)).to == (numbered,), "it is one place"
         chat.connect()
         await chat.until_idle()
@@ -135,7 +135,7 @@ async def test_behind_the_first_messages_to_a_name_others_wait_by_name(tmp_path:
         await chat.disconnect()
 
         async def post(text: str) -> Address:
-            letter = Letter(key=text, target=str(NEWS), body=Body(text=text))
+            letter = OutboundMessage(key=text, target=str(NEWS), body=Body(text=text))
             return (await chat.gateway.courier.post(MAIN_AGENT, letter)).to[0]
 
         assert await post("one") == NEWS
@@ -156,7 +156,9 @@ async def test_a_conversation_is_handed_over_where_a_topic_is_the_home(tmp_path:
     settings = replace(SETTINGS, platforms={"telegram": block})
     async with TelegramBed() as bed, replace(journey(bed, tmp_path), settings=settings) as chat:
         home = await send(chat, bed, "one", NEWS)
-        await chat.gateway.courier.post(MAIN_AGENT, Letter(key="2", target="telegram", body=Body(text="two")))
+        await chat.gateway.courier.post(
+            MAIN_AGENT, OutboundMessage(key="2", target="telegram", body=Body(text="two"))
+        )
         await until(lambda: bool(seen(bed, "two")), "the home channel is not reached")
         assert seen(bed, "two")[0].thread == home.thread
         terminal = Terminal(chat)
@@ -174,7 +176,7 @@ async def test_names_are_of_one_chat_and_groups_have_none(tmp_path: Path) -> Non
         assert (await send(chat, bed, "one")).thread != (await send(chat, bed, "two", other)).thread
         bed.server.has_topics = False
         for target, why in (("telegram:501:More", "BotFather"), ("telegram:-1001234567890:More", "number")):
-            letter = Letter(key=target, target=target, body=Body(text="x"))
+            letter = OutboundMessage(key=target, target=target, body=Body(text="x"))
             await chat.gateway.courier.post(MAIN_AGENT, letter)
             await chat.until_idle()
             (row,) = await chat.database.read(lambda tx, key=letter.prefix: tx.post.begun(key))

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.admin.process.logs import logging_on
 from hermes.admin.process.run import hold_home, loop_factory, tell_problems
-from hermes.admin.process.running import Running, find_running
-from hermes.admin.shell.command import Command
+from hermes.admin.process.running import RunningGateway, find_running
+from hermes.admin.shell.command import CliCommand
 from hermes.domain.errors import UserError
 from hermes.state.home.homes import prepare_home
 
 if TYPE_CHECKING:
-    from hermes.app.app import Given
+    from hermes.app.app import AppOverrides
     from hermes.domain.settings.settings import Settings
-    from hermes.entry.terminal.door import Wish
+    from hermes.entry.terminal.door import SessionChoice
 
 CHAT = "hermes chat"
 WRONG_USE = 2
@@ -63,7 +63,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-t", "--toolsets", metavar="A,B", help="only these toolsets")
 
 
-def _chat(command: Command) -> int:
+def _chat(command: CliCommand) -> int:
     return ChatProcess(command=command).run()
 
 
@@ -71,8 +71,8 @@ def _chat(command: Command) -> int:
 class ChatProcess:
     """A conversation as a process. `given` is for tests."""
 
-    command: Command
-    given: Given | None = None
+    command: CliCommand
+    given: AppOverrides | None = None
 
     @property
     def asked(self) -> argparse.Namespace:
@@ -84,27 +84,27 @@ class ChatProcess:
             return WRONG_USE
         try:
             words = self._words()
-        except NoWords as none:
+        except EmptyMessage as none:
             self.command.console.note(f"hermes: {none}")
             return WRONG_USE
         running = find_running(self.command.home, self.command.environ)
         return self._embed(words) if running is None else self._attach(words, running)
 
-    def _attach(self, words: str | None, running: Running) -> int:
+    def _attach(self, words: str | None, running: RunningGateway) -> int:
         if self.asked.toolsets:
             raise UserError(
                 f"--toolsets cannot be chosen here: a gateway runs already ({running.holder}), with its own.",
                 hint="Leave the option out, or stop that gateway first: hermes gateway stop",
             )
-        from hermes.admin.commands.conversation import Attached
+        from hermes.admin.commands.conversation import AttachedTalk
 
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            return runner.run(Attached(process=self, running=running, words=words).live())
+            return runner.run(AttachedTalk(process=self, running=running, words=words).live())
 
     def _embed(self, words: str | None) -> int:
         prepare_home(self.command.home)
         with hold_home(self.command.home, CHAT):
-            from hermes.admin.commands.conversation import Embedded
+            from hermes.admin.commands.conversation import EmbeddedTalk
             from hermes.app.app import App
 
             app = App(self.command.home, self.command.environ, self._given(), self.command.version)
@@ -114,7 +114,7 @@ class ChatProcess:
                 asyncio.Runner(loop_factory=loop_factory()) as runner,
             ):
                 tell_problems(app.loaded)
-                return runner.run(Embedded(process=self, app=app, words=words).live())
+                return runner.run(EmbeddedTalk(process=self, app=app, words=words).live())
 
     # --- what is said ---
 
@@ -140,7 +140,7 @@ class ChatProcess:
         if told.strip():
             return told
         if self.asked.query is not None or self.final_only or not self.interactive:
-            raise NoWords(_NO_WORDS if not self.interactive else "Nothing was said: -q needs words.")
+            raise EmptyMessage(_NO_WORDS if not self.interactive else "Nothing was said: -q needs words.")
         return None
 
     def _read_pipe(self, has_words: bool) -> str:
@@ -155,11 +155,11 @@ class ChatProcess:
         data = sys.stdin.buffer.read(_MOST_BYTES)
         return data.decode("utf-8", "replace")
 
-    def _given(self) -> Given:
-        from hermes.app.app import Given
+    def _given(self) -> AppOverrides:
+        from hermes.app.app import AppOverrides
         from hermes.app.tools import Toolsets
 
-        given = self.given or Given(workspace=here(), boots=False)
+        given = self.given or AppOverrides(workspace=current_folder(), boots=False)
         wanted = tuple(name.strip() for name in (self.asked.toolsets or "").split(",") if name.strip())
         if wanted:
             given = replace(given, toolsets=Toolsets(enabled=wanted))
@@ -168,11 +168,11 @@ class ChatProcess:
             given = replace(given, change=lambda settings: _with_model(settings, model))
         return given
 
-    def wish(self, words: str | None) -> Wish:
-        from hermes.entry.terminal.door import Wish
+    def wish(self, words: str | None) -> SessionChoice:
+        from hermes.entry.terminal.door import SessionChoice
 
         named = self.asked.resume or self.asked.latest or None
-        return Wish(
+        return SessionChoice(
             named=named,
             latest=self.asked.latest is not None,
             attach=words is None,
@@ -180,7 +180,7 @@ class ChatProcess:
         )
 
 
-class NoWords(Exception):
+class EmptyMessage(Exception):
     """A one-shot without a message."""
 
 
@@ -194,7 +194,7 @@ def _may_carry(descriptor: int) -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
 
 
-def here() -> Path | None:
+def current_folder() -> Path | None:
     try:
         return Path.cwd()
     except OSError:

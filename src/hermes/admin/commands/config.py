@@ -7,13 +7,13 @@ from dataclasses import fields, is_dataclass
 from enum import StrEnum
 from typing import Any
 
-from hermes.admin.shell.command import Command, Commands
+from hermes.admin.shell.command import CliCommand, Subcommands
 from hermes.domain.errors import SettingsError
 from hermes.domain.settings.declaring import Secret
 from hermes.plugins import platform_manifests
 from hermes.state.home.homes import prepare_home
 from hermes.state.settings.keys import find_key, value_at
-from hermes.state.settings.loader import CONFIG_FILE, SECRETS_FILE, Loaded, check_text, load_settings
+from hermes.state.settings.loader import CONFIG_FILE, SECRETS_FILE, LoadedSettings, check_text, load_settings
 from hermes.state.settings.write import set_setting, unset_setting
 
 PROBLEMS = 1
@@ -22,7 +22,7 @@ PROBLEMS = 1
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = "Read, change and check the settings in config.yaml and .env."
     parser.epilog = "The environment beats .env, .env beats config.yaml. All keys: docs/reference/settings.md"
-    add = Commands(parser).add
+    add = Subcommands(parser).add
     add("show", "Print the settings that count now, as YAML; secrets are shown as ***.", _show)
     get = add("get", "Print one setting, or one section.", _get)
     get.add_argument("key", help="a dotted key like agent.max_turns, or a variable like HERMES_MODEL")
@@ -35,27 +35,27 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("check", "Print every problem with its file, its line and its remedy.", _check)
 
 
-def _path(command: Command) -> None:
+def _path(command: CliCommand) -> None:
     command.console.line(f"{command.home / CONFIG_FILE}\n{command.home / SECRETS_FILE}")
 
 
-def _show(command: Command) -> None:
+def _show(command: CliCommand) -> None:
     loaded = _loaded(command)
     _say(command, loaded, plain(loaded.settings))
 
 
-def _get(command: Command) -> None:
+def _get(command: CliCommand) -> None:
     loaded = _loaded(command)
     _say(command, loaded, _got(loaded, command.asked.key))
 
 
-def _say(command: Command, loaded: Loaded, value: Any) -> None:
+def _say(command: CliCommand, loaded: LoadedSettings, value: Any) -> None:
     command.console.out.write(_said(loaded, value))
     if loaded.problems:
         command.console.note(f"{len(loaded.problems)} problem(s) in the settings; see: hermes config check")
 
 
-def _loaded(command: Command) -> Loaded:
+def _loaded(command: CliCommand) -> LoadedSettings:
     return load_settings(command.home, command.environ)
 
 
@@ -74,7 +74,7 @@ def plain(value: Any) -> Any:
     return [plain(inner) for inner in value] if isinstance(value, tuple) else value
 
 
-def _got(loaded: Loaded, key: str) -> Any:
+def _got(loaded: LoadedSettings, key: str) -> Any:
     if "." in key or not key.isupper():
         return plain(value_at(loaded.settings, key))
     find_key(key, also=_platform_variables())
@@ -82,7 +82,7 @@ def _got(loaded: Loaded, key: str) -> Any:
     return plain(secret) if secret else loaded.variables.get(key, "")
 
 
-def _said(loaded: Loaded, value: Any) -> str:
+def _said(loaded: LoadedSettings, value: Any) -> str:
     if isinstance(value, (dict, list)):
         import yaml
 
@@ -99,7 +99,7 @@ def _platform_variables() -> list[str]:
     return [field.env for manifest in platform_manifests() for field in manifest.settings]
 
 
-def _set(command: Command) -> None:
+def _set(command: CliCommand) -> None:
     key, value, console = command.asked.key, command.asked.value, command.console
     home = prepare_home(command.home)
     written = set_setting(home, key, value, _platform_variables())
@@ -113,7 +113,7 @@ def _set(command: Command) -> None:
             console.line("A variable in .env or in the environment says something else, which counts.")
 
 
-def _unset(command: Command) -> None:
+def _unset(command: CliCommand) -> None:
     key, console = command.asked.key, command.console
     home = prepare_home(command.home)
     removed = unset_setting(home, key, _platform_variables())
@@ -127,7 +127,7 @@ def _unset(command: Command) -> None:
         console.line(f"{removed.name} is still set in the environment, which counts.")
 
 
-def _check(command: Command) -> int:
+def _check(command: CliCommand) -> int:
     loaded, console = _loaded(command), command.console
     found = [*map(str, loaded.problems), *_webhook_problems(loaded), *_account_problems(loaded)]
     found += [*_toolset_problems(loaded), *_model_problems(command, loaded)]
@@ -142,7 +142,7 @@ def _check(command: Command) -> int:
     return 0
 
 
-def _toolset_problems(loaded: Loaded) -> list[str]:
+def _toolset_problems(loaded: LoadedSettings) -> list[str]:
     if not loaded.settings.toolsets and not loaded.settings.agent.disabled_toolsets:
         return []
     from hermes.app.tools import check_toolsets
@@ -155,21 +155,21 @@ def _toolset_problems(loaded: Loaded) -> list[str]:
     return []
 
 
-def _model_problems(command: Command, loaded: Loaded) -> list[str]:
+def _model_problems(command: CliCommand, loaded: LoadedSettings) -> list[str]:
     """A model that is set no more, though one answered here. Servers of this machine are not looked for."""
     from hermes.admin.commands.status import last_model, read_state
-    from hermes.agent.models.choose import Facts, Way, choose, stand_in
+    from hermes.agent.models.choose import ModelAccess, ModelSources, choose, stand_in
     from hermes.plugins import providers
 
     settings, before = loaded.settings.model, last_model(read_state(command.home))
-    plain = choose(settings, Facts(plugins=providers(), looked=False))
+    plain = choose(settings, ModelSources(plugins=providers(), looked=False))
     choice = stand_in(plain, settings, before)
-    if plain is choice or choice.way is not Way.NONE:
+    if plain is choice or choice.way is not ModelAccess.NONE:
         return []
     return [f"No model answers: {choice.why}. {choice.hint}"]
 
 
-def _account_problems(loaded: Loaded) -> list[str]:
+def _account_problems(loaded: LoadedSettings) -> list[str]:
     from hermes.app.accounts import ONE_EACH, declared_accounts, same_credentials
 
     enabled = [one for one in declared_accounts(platform_manifests(), loaded) if one.enabled]
@@ -177,17 +177,17 @@ def _account_problems(loaded: Loaded) -> list[str]:
     return [f"{name} has the same credential as {first}. {ONE_EACH}" for name, first in doubles]
 
 
-def _http_problems(command: Command, loaded: Loaded) -> list[str]:
+def _http_problems(command: CliCommand, loaded: LoadedSettings) -> list[str]:
     """A key that keeps the API closed."""
     if not loaded.find("api_server", "API_SERVER_KEY") and "api_server" not in loaded.settings.platforms:
         return []
-    from hermes.app.http import HttpPart
+    from hermes.app.http import AppHttp
 
-    problem = HttpPart(command.home, loaded, command.environ, lambda account, state, why: None).key_problem()
+    problem = AppHttp(command.home, loaded, command.environ, lambda account, state, why: None).key_problem()
     return [problem] if problem else []
 
 
-def _webhook_problems(loaded: Loaded) -> list[str]:
+def _webhook_problems(loaded: LoadedSettings) -> list[str]:
     """What only the readers of webhook routes and targets understand."""
     block = loaded.settings.platforms.get("webhook")
     if block is None:

@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hermes.admin.commands.chat import ChatProcess, here, is_terminal
+from hermes.admin.commands.chat import ChatProcess, current_folder, is_terminal
 from hermes.admin.process.run import GATEWAY
-from hermes.admin.process.running import Running
+from hermes.admin.process.running import RunningGateway
 from hermes.agent.models.choose import LOCAL_SERVERS
 from hermes.domain.errors import UserError
 from hermes.domain.text import showable
 from hermes.entry.terminal.door import (
-    Gone,
+    GatewayGone,
     Visit,
     enter_embedded,
     local_caller,
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from hermes.entry.host import HostState
     from hermes.entry.terminal.chat import Chat
     from hermes.entry.terminal.oneshot import OneShot
-    from hermes.entry.terminal.remote import Line
-    from hermes.entry.terminal.screen import Look
+    from hermes.entry.terminal.remote import GatewayConnection
+    from hermes.entry.terminal.screen import ScreenStyle
 
 HISTORY_FILE = "terminal_history"
 _SIGNALLED = 128
@@ -38,7 +38,7 @@ _HELP = "/help lists the commands, Ctrl-C stops the agent, Ctrl-D leaves."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Behind:
+class TalkGateway:
     """What a conversation says of the gateway behind it, and how it is joined to it once it is there."""
 
     greeting: Sequence[str]
@@ -49,7 +49,7 @@ class Behind:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Embedded:
+class EmbeddedTalk:
     """One life of the gateway in this process, with somebody at the terminal."""
 
     process: ChatProcess
@@ -57,7 +57,7 @@ class Embedded:
     words: str | None
 
     async def live(self) -> int:
-        ready = Ready()
+        ready = ReadyListener()
         living = asyncio.create_task(self.app.live(ready), name="gateway")
         waiting = asyncio.create_task(ready.running.wait(), name="ready")
         try:
@@ -66,7 +66,7 @@ class Embedded:
                 living.result()
             wish = self.process.wish(self.words)
             visit = await enter_embedded(self.app.gateway, local_caller(), wish)
-            return await Talk(process=self.process, words=self.words).live(visit, self._behind())
+            return await TerminalTalk(process=self.process, words=self.words).live(visit, self._behind())
         finally:
             waiting.cancel()
             self.app.stop()
@@ -83,16 +83,16 @@ class Embedded:
         if not accounts:
             hurry()
 
-    def _behind(self) -> Behind:
+    def _behind(self) -> TalkGateway:
         lines = [f"Hermes {self.process.command.version}. Model: {self.app.model_line}", _HELP]
-        lines += _warnings(here(), self.process.command.environ)
+        lines += _warnings(current_folder(), self.process.command.environ)
         problems = len(self.app.loaded.problems)
         if problems:
             lines.append(f"The settings have {problems} problem{'s' * (problems > 1)}: hermes config check")
         choice = self.app.choice
         # It was found here and nobody asked for it by name, so that is said.
         note = choice.line if choice.provider in LOCAL_SERVERS else ""
-        return Behind(greeting=lines, note=note, display=self.app.display, join=self._join)
+        return TalkGateway(greeting=lines, note=note, display=self.app.display, join=self._join)
 
     def _join(self, door: Chat | OneShot) -> None:
         follow = getattr(door, "follow", None)
@@ -101,27 +101,27 @@ class Embedded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attached:
+class AttachedTalk:
     """A conversation with the gateway of another process."""
 
     process: ChatProcess
-    running: Running
+    running: RunningGateway
     words: str | None
 
     async def live(self) -> int:
-        from hermes.entry.terminal.remote import Line, enter_remote
+        from hermes.entry.terminal.remote import GatewayConnection, enter_remote
 
         process = self.process
         try:
-            async with Line(self.running.socket) as line:
+            async with GatewayConnection(self.running.socket) as line:
                 steady = self.words is not None and not process.watched
                 visit = await enter_remote(line, process.wish(self.words), steady=steady)
-                return await Talk(process=process, words=self.words).live(visit, self._behind(line))
-        except Gone as gone:
+                return await TerminalTalk(process=process, words=self.words).live(visit, self._behind(line))
+        except GatewayGone as gone:
             raise UserError(str(gone)) from gone
 
-    def _behind(self, line: Line) -> Behind:
-        facts, folder = line.facts, here()
+    def _behind(self, line: GatewayConnection) -> TalkGateway:
+        facts, folder = line.facts, current_folder()
         what = "the gateway" if self.running.holder.what == GATEWAY else "the gateway of another chat"
         attached = f"Attached to {what} (process {facts.get('pid', self.running.holder.pid)})."
         workspace = str(facts.get("workspace", ""))
@@ -132,14 +132,14 @@ class Attached:
             _HELP,
             *_warnings(Path(workspace) if workspace else None, self.process.command.environ),
         ]
-        return Behind(
+        return TalkGateway(
             greeting=lines,
             note=attached + elsewhere if elsewhere else "",
             display=facts.get("display") or {},
             join=lambda door: self._join(line, door),
         )
 
-    def _join(self, line: Line, door: Chat | OneShot) -> None:
+    def _join(self, line: GatewayConnection, door: Chat | OneShot) -> None:
         tell = self.process.command.console.note
         line.hear = getattr(door, "hear", lambda presence: tell(f"hermes: {presence}"))
         line.follow = getattr(door, "follow", line.follow)
@@ -155,20 +155,20 @@ def _warnings(workspace: Path | None, environ: Mapping[str, str]) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Talk:
+class TerminalTalk:
     """Somebody at the terminal, or a single message of theirs."""
 
     process: ChatProcess
     words: str | None
 
-    async def live(self, visit: Visit, behind: Behind) -> int:
+    async def live(self, visit: Visit, behind: TalkGateway) -> int:
         if self.words is None or self.process.watched:
             return await self._chat(visit, behind)
         return await self._one_shot(visit, behind, self.words)
 
-    async def _chat(self, visit: Visit, behind: Behind) -> int:
-        from hermes.entry.terminal.chat import Chat, Plan
-        from hermes.entry.terminal.history import History
+    async def _chat(self, visit: Visit, behind: TalkGateway) -> int:
+        from hermes.entry.terminal.chat import Chat, ChatPlan
+        from hermes.entry.terminal.history import LineHistory
         from hermes.entry.terminal.screen import Screen
 
         greeting = [] if self.words is not None else behind.greeting
@@ -176,14 +176,14 @@ class Talk:
             visit=visit,
             screen=Screen(sys.stdout.fileno(), self._look(behind)),
             keys=sys.stdin.fileno(),
-            history=History(self.process.command.home / HISTORY_FILE),
-            plan=Plan(first=self.words, once=self.words is not None, greeting=greeting),
+            history=LineHistory(self.process.command.home / HISTORY_FILE),
+            plan=ChatPlan(first=self.words, once=self.words is not None, greeting=greeting),
         )
         _on_signals(_signals(chat))
         behind.join(chat)
         return await chat.live()
 
-    async def _one_shot(self, visit: Visit, behind: Behind, words: str) -> int:
+    async def _one_shot(self, visit: Visit, behind: TalkGateway, words: str) -> int:
         from hermes.entry.terminal.oneshot import OneShot
         from hermes.entry.terminal.screen import Screen
 
@@ -209,12 +209,12 @@ class Talk:
         err.flush()
         return await read_line(sys.stdin.fileno())
 
-    def _look(self, behind: Behind) -> Look:
-        from hermes.entry.terminal.screen import Look
+    def _look(self, behind: TalkGateway) -> ScreenStyle:
+        from hermes.entry.terminal.screen import ScreenStyle
 
         console, terminal = self.process.command.console, is_terminal(sys.stdout)
         rich = terminal and self.process.command.environ.get("TERM", "dumb") != "dumb"
-        return Look(
+        return ScreenStyle(
             rich=rich,
             colour=console.colour,
             terminal=terminal,
@@ -223,7 +223,7 @@ class Talk:
         )
 
 
-class Ready:
+class ReadyListener:
     """Told what the gateway does; the terminal waits for `running` and the log has the rest."""
 
     def __init__(self) -> None:

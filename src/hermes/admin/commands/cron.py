@@ -9,9 +9,9 @@ from typing import Any
 
 from hermes.admin.process.logs import logging_on
 from hermes.admin.process.run import hold_home, home_holder, loop_factory
-from hermes.admin.shell.command import Command, Commands
-from hermes.admin.shell.home import Place, agents_of, open_home
-from hermes.control.jobs.editing import JobWish
+from hermes.admin.shell.command import CliCommand, Subcommands
+from hermes.admin.shell.home import HomeAccess, agents_of, open_home
+from hermes.control.jobs.editing import JobSpec
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import UserError
 from hermes.entry.desk import act_on_job, list_jobs, list_runs, save_job
@@ -25,7 +25,7 @@ _PATIENCE = 600.0
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    add = Commands(parser).add
+    add = Subcommands(parser).add
     listed = add("list", "List the jobs that will run.", _list, json=True)
     listed.add_argument("--all", action="store_true", help="the paused and the completed ones too")
     made = add("create", "Make a job.", _create)
@@ -85,39 +85,39 @@ def _options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _open(command: Command) -> Place:
+def _open(command: CliCommand) -> HomeAccess:
     return open_home(command, creating=True)
 
 
 # --- the commands ----------------------------------------------------------------------------------
 
 
-def _create(command: Command) -> None:
+def _create(command: CliCommand) -> None:
     made = _open(command).ask(save_job, agent=command.asked.agent or "", wish=_said(command))
     told = f"{made['id']} “{made['name']}”: {made['schedule_display']}, next {_when(made)}."
     command.console.line(told)
 
 
-def _edit(command: Command) -> None:
+def _edit(command: CliCommand) -> None:
     changed = _open(command).ask(save_job, job=command.asked.job, wish=_said(command))
     told = f"Changed: “{changed['name']}”, {changed['schedule_display']}, next {_when(changed)}."
     command.console.line(told)
 
 
-def _act(command: Command) -> None:
+def _act(command: CliCommand) -> None:
     job = _open(command).ask(act_on_job, job=command.asked.job, act=command.asked.doing)
     command.console.line(f"{command.asked.done}: “{job['name']}”.")
 
 
-def _said(command: Command) -> JobWish:
-    return JobWish(**{field.name: getattr(command.asked, field.name, None) for field in fields(JobWish)})
+def _said(command: CliCommand) -> JobSpec:
+    return JobSpec(**{field.name: getattr(command.asked, field.name, None) for field in fields(JobSpec)})
 
 
 def _when(job: Facts) -> str:
     return str(job["next_run_at"] or job["state"])
 
 
-def _list(command: Command) -> None:
+def _list(command: CliCommand) -> None:
     jobs, everything = _open(command).ask(list_jobs), command.asked.all
     shown = [job for job in jobs if everything or job["state"] == "scheduled"]
     rows = [
@@ -135,7 +135,7 @@ def _list(command: Command) -> None:
     command.show(shown, ["JOB", "SCHEDULE", "NEXT", "LAST", "TO", "NAME"], rows, none=none, whole=2)
 
 
-def _runs(command: Command) -> None:
+def _runs(command: CliCommand) -> None:
     runs = _open(command).ask(list_runs, job=command.asked.job, limit=command.asked.limit)
     rows = [
         [run["due"], run["job_id"], run["status"] or run["state"], run["name"], run["error"] or ""]
@@ -145,7 +145,7 @@ def _runs(command: Command) -> None:
     command.show(runs, header, rows, none="Nothing has run yet.", whole=2)
 
 
-def _status(command: Command) -> None:
+def _status(command: CliCommand) -> None:
     place = _open(command)
     jobs = [job for job in place.ask(list_jobs) if job["state"] == "scheduled"]
     following = min((str(job["next_run_at"]) for job in jobs), default="nothing planned")
@@ -157,14 +157,14 @@ def _status(command: Command) -> None:
 # --- tick ------------------------------------------------------------------------------------------
 
 
-def _tick(command: Command) -> None:
+def _tick(command: CliCommand) -> None:
     home = prepare_home(command.home)
     if home_holder(home) is not None:
         raise UserError("The gateway that runs on this home ticks by itself.", hint="See: hermes cron status")
-    from hermes.app.app import App, Given
+    from hermes.app.app import App, AppOverrides
 
     with hold_home(home, command.name):
-        app = App(home, command.environ, Given(boots=False), command.version)
+        app = App(home, command.environ, AppOverrides(boots=False), command.version)
         level = app.loaded.settings.logging.level
         with (
             logging_on(home, app.loaded.secrets, level),
@@ -177,9 +177,9 @@ def _tick(command: Command) -> None:
 
 async def _tick_once(app: Any) -> int:
     """A gateway for as long as jobs are due or running, and their answers are on their way."""
-    from hermes.admin.commands.conversation import Ready
+    from hermes.admin.commands.conversation import ReadyListener
 
-    watch = Ready()
+    watch = ReadyListener()
     began = SystemClock().now()
     living = asyncio.create_task(app.live(watch), name="gateway")
     ready = asyncio.create_task(watch.running.wait(), name="ready")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
-from hermes.admin.shell.command import Command, Commands
+from hermes.admin.shell.command import CliCommand, Subcommands
 from hermes.admin.shell.home import open_home
 from hermes.admin.shell.output import ago, facts
 from hermes.entry.desk import change_handoff, list_handoffs
@@ -14,7 +14,7 @@ _LISTED = 50
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    add = Commands(parser).add
+    add = Subcommands(parser).add
     told = "List the hand-offs, the latest first. `/handoff <platform>` in a chat begins one."
     add("list", told, _list, json=True)
     retried = add("retry", "Try a hand-off again that has failed.", partial(_change, cancel=False))
@@ -23,7 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         changed.add_argument("handoff", help="its id, as the list tells it")
 
 
-def _list(command: Command) -> None:
+def _list(command: CliCommand) -> None:
     found = open_home(command).ask(list_handoffs, limit=_LISTED)
     names = ("id", "agent", "session", "account", "state", "attempts", "to", "error", "created_at")
     rows = [
@@ -36,7 +36,7 @@ def _list(command: Command) -> None:
     )
 
 
-def _change(command: Command, *, cancel: bool) -> None:
+def _change(command: CliCommand, *, cancel: bool) -> None:
     place = open_home(command)
     changed = place.ask(change_handoff, handoff=command.asked.handoff, cancel=cancel)
     done = "is cancelled" if cancel else "is tried again"

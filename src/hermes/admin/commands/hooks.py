@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from hermes.admin.process.running import find_running
-from hermes.admin.shell.command import Command, Commands
+from hermes.admin.shell.command import CliCommand, Subcommands
 from hermes.control.hooks.dispatch import read_ruling
 from hermes.domain.errors import Unreachable, UserError
 from hermes.domain.hooks import EVENTS, SELECT_AGENT, Hook, is_asked, is_event
 from hermes.domain.text import one_line
 from hermes.execution.hooks.processes import HookProcesses
-from hermes.state.files.hook_files import FoundHooks, read_hooks
+from hermes.state.files.hook_files import HomeHooks, read_hooks
 from hermes.state.settings.findings import nearest
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    add = Commands(parser).add
+    add = Subcommands(parser).add
     add("list", "The hooks of this home, and how they are.", _list, json=True)
     told = "Call the hooks that follow an event, each in a process of its own; nothing else happens."
     tested = add("test", told, _test)
@@ -30,7 +30,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     tested.add_argument("--json", dest="context", default="{}", metavar="CONTEXT", help="what they are told")
 
 
-def _list(command: Command) -> None:
+def _list(command: CliCommand) -> None:
     found, states = read_hooks(command.home), _states(command.home, command.environ)
     rows: list[dict[str, Any]] = [
         {
@@ -51,7 +51,7 @@ def _list(command: Command) -> None:
         _tell_problems(command, found)
 
 
-def _tell_problems(command: Command, found: FoundHooks) -> None:
+def _tell_problems(command: CliCommand, found: HomeHooks) -> None:
     for problem in found.problems:
         command.console.note(f"Left out: {problem}")
 
@@ -64,7 +64,7 @@ def _states(home: Path, environ: Mapping[str, str]) -> dict[str, tuple[str, str]
     return {str(hook.get("name")): (str(hook.get("state")), str(hook.get("why"))) for hook in known}
 
 
-def _test(command: Command) -> int:
+def _test(command: CliCommand) -> int:
     event, console, found = command.asked.event.strip(), command.console, read_hooks(command.home)
     if not is_event(event) or event.endswith(":*"):
         near = nearest(event, [known for known in EVENTS if not known.endswith("*")])
@@ -95,7 +95,7 @@ def _context(text: str) -> dict[str, Any]:
 
 
 async def _call_all(
-    command: Command, hooks: Sequence[Hook], event: str, context: dict[str, Any]
+    command: CliCommand, hooks: Sequence[Hook], event: str, context: dict[str, Any]
 ) -> list[tuple[str, str]]:
     processes = HookProcesses(command.home, command.environ)
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
-from hermes.admin.shell.command import Command, Commands, number_to
+from hermes.admin.shell.command import CliCommand, Subcommands, number_to
 from hermes.admin.shell.home import open_home
 from hermes.admin.shell.output import ago, facts
 from hermes.domain.rows import OutboxRow
@@ -16,7 +16,7 @@ _TEXT = 60
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    add = Commands(parser).add
+    add = Subcommands(parser).add
     listed = add("list", "List the messages that wait or were given up, oldest first.", _list, json=True)
     listed.add_argument(
         "-n", "--limit", type=number_to(10_000), default=100, metavar="N", help="how many (100)"
@@ -30,7 +30,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     dropped.add_argument("-y", "--yes", action="store_true", help="do not ask")
 
 
-def _list(command: Command) -> None:
+def _list(command: CliCommand) -> None:
     found = open_home(command).ask(outbox, limit=command.asked.limit)
     rows = [
         [row.key, str(row.to), row.state.value, str(row.attempts), ago(row.created_at), row.error,
@@ -52,7 +52,7 @@ def _files(row: OutboxRow) -> str:
     return ", ".join(f"📎 {file.name or file.kind.value}" for file in row.body.attachments)
 
 
-def _change(command: Command, *, drop: bool) -> int:
+def _change(command: CliCommand, *, drop: bool) -> int:
     asked, console = command.asked, command.console
     if bool(asked.key) == asked.all:
         console.note("Name messages by their keys, or say --all for those that were given up.")

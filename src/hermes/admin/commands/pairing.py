@@ -5,22 +5,22 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from hermes.admin.shell.command import Command, Commands
+from hermes.admin.shell.command import CliCommand, Subcommands
 from hermes.admin.shell.home import open_home
 from hermes.admin.shell.output import ago, facts
-from hermes.control.people.pairing import Overview
+from hermes.control.people.pairing import PairingOverview
 from hermes.domain.address import DEFAULT_ACCOUNT, account_problem, read_platform
 from hermes.domain.errors import UserError
 from hermes.domain.pairing import Account
 from hermes.domain.text import one_line
-from hermes.entry.desk import approve_code, clear, list_people, revoke_person
+from hermes.entry.desk import approve_code, clear_pairing_requests, list_people, revoke_person
 from hermes.state.settings.findings import nearest
 from hermes.state.settings.loader import load_settings
 from hermes.state.settings.names import PLATFORMS
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    add = Commands(parser).add
+    add = Subcommands(parser).add
     add("list", "Who is paired, and who waits for an approval.", _list, json=True)
     approved = add("approve", "Let in the person who was given this code.", _approve)
     approved.add_argument("platform", help="like telegram, or telegram@work for another account")
@@ -34,7 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _approve(command: Command) -> None:
+def _approve(command: CliCommand) -> None:
     place, account = open_home(command), _account(command)
     if place.empty:
         raise UserError("Nobody has asked there yet: there is nothing to approve.")
@@ -44,19 +44,19 @@ def _approve(command: Command) -> None:
     command.console.line(approval.text)
 
 
-def _revoke(command: Command) -> None:
+def _revoke(command: CliCommand) -> None:
     account, user = _account(command), command.asked.user
     open_home(command).ask(revoke_person, account=account, user=user)
     command.console.line(f"{user} is not paired on {account} any more.")
 
 
-def _clear(command: Command) -> None:
+def _clear(command: CliCommand) -> None:
     account = None if command.asked.platform is None else _account(command)
-    count = open_home(command).ask(clear, account=account)
+    count = open_home(command).ask(clear_pairing_requests, account=account)
     command.console.line(f"{count} forgotten.")
 
 
-def _account(command: Command) -> Account:
+def _account(command: CliCommand) -> Account:
     """The account that is meant; a platform that nobody knows is a `UserError`."""
     platform, account = read_platform(command.asked.platform)
     known = PLATFORMS | load_settings(command.home, command.environ).settings.platforms.keys()
@@ -70,7 +70,7 @@ def _account(command: Command) -> Account:
     return Account(platform=platform, name=account)
 
 
-def _list(command: Command) -> None:
+def _list(command: CliCommand) -> None:
     found, console = open_home(command).ask(list_people), command.console
     if command.asked.json:
         console.json(_facts(found))
@@ -93,7 +93,7 @@ def _list(command: Command) -> None:
         console.table(["PAIRED", "USER", "NAME", "SINCE", "BY"], rows, whole=2)
 
 
-def _facts(found: Overview) -> dict[str, Any]:
+def _facts(found: PairingOverview) -> dict[str, Any]:
     waiting = ("id", "user", "name", "created_at", "expires_at")
     paired = ("user", "name", "approved_at", "by")
     return {

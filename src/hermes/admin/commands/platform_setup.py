@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from hermes.admin.commands.platforms import findings_of, tell_findings
 from hermes.admin.process.run import GATEWAY, home_holder
-from hermes.admin.shell.command import Command
-from hermes.app.accounts import Declared
+from hermes.admin.shell.command import CliCommand
+from hermes.app.accounts import DeclaredAccount
 from hermes.domain.capabilities import SettingField
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
@@ -25,10 +25,10 @@ _NOBODY = "empty: nobody"
 _EVERYBODY = "*"
 
 
-class Questions:
+class SetupWizard:
     """One account, asked about at one terminal; `_said` is what was answered and is not written yet."""
 
-    def __init__(self, command: Command, declared: Declared) -> None:
+    def __init__(self, command: CliCommand, declared: DeclaredAccount) -> None:
         self._declared = declared
         self._manifest = declared.manifest
         self._home = command.home
@@ -112,7 +112,7 @@ class Questions:
         running = holder is not None and holder.what == GATEWAY
         self._console.line(f"Next: hermes gateway {'restart' if running else 'run'}")
 
-    def _now(self) -> Declared:
+    def _now(self) -> DeclaredAccount:
         """The account as it would be, with what was answered."""
         around = {**self._environ, **self._said}
         loaded = load_settings(self._home, around, platforms=[self._manifest.name])

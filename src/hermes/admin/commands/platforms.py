@@ -11,10 +11,10 @@ from typing import Any
 
 from hermes.admin.commands.status import read_state
 from hermes.admin.process.run import setup_arguments
-from hermes.admin.shell.command import Command, Commands
-from hermes.admin.shell.output import Console, facts
-from hermes.app.accounts import Declared, adapter_maker, declared_accounts
-from hermes.domain.adapter import Checks, Finding, Outfit
+from hermes.admin.shell.command import CliCommand, Subcommands
+from hermes.admin.shell.output import CliConsole, facts
+from hermes.app.accounts import DeclaredAccount, adapter_maker, declared_accounts
+from hermes.domain.adapter import AdapterContext, Checks, Finding
 from hermes.domain.address import DEFAULT_ACCOUNT, account_problem, read_platform
 from hermes.domain.capabilities import Capabilities, Manifest
 from hermes.domain.clock import SystemClock
@@ -23,7 +23,7 @@ from hermes.domain.text import one_line
 from hermes.plugins import load_login, platform_manifests
 from hermes.state.home.homes import prepare_home
 from hermes.state.settings.findings import nearest
-from hermes.state.settings.loader import Loaded, load_settings
+from hermes.state.settings.loader import LoadedSettings, load_settings
 from hermes.state.settings.write import set_setting
 
 _SECONDS = 45.0
@@ -31,7 +31,7 @@ _GOOD, _WRONG = "✓", "✗"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    add = Commands(parser).add
+    add = Subcommands(parser).add
     add("list", "The platforms there are, and which of them are used.", _list, json=True)
     shown = add("show", "What a platform can do, what it needs, and what of that is set.", _show, json=True)
     shown.add_argument("name", help="the platform, like telegram, or an account of it, like telegram@work")
@@ -44,7 +44,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     tested.add_argument("name", help="the platform, like telegram, or an account of it, like telegram@work")
 
 
-def _list(command: Command) -> None:
+def _list(command: CliCommand) -> None:
     manifests, state = platform_manifests(), read_state(command.home)
     found = list(declared_accounts(manifests, _loaded(command, manifests)))
     told = [
@@ -71,7 +71,7 @@ def _list(command: Command) -> None:
     command.show(told, ["NAME", "PLATFORM", "USED", "LAST HEARD OF", "NEEDS"], rows)
 
 
-def _show(command: Command) -> None:
+def _show(command: CliCommand) -> None:
     declared, console = _find(command), command.console
     manifest = declared.manifest
     packages = {name: _is_there(name) for name in manifest.requires}
@@ -116,18 +116,18 @@ def _show(command: Command) -> None:
     console.table(["VARIABLE", "IS", "WHAT IT IS"], rows, whole=2, wrap=True)
 
 
-def setup(command: Command) -> int:
-    from hermes.admin.commands.platform_setup import Questions
+def setup(command: CliCommand) -> int:
+    from hermes.admin.commands.platform_setup import SetupWizard
 
-    return Questions(command, _find(command)).run(everything=command.asked.all)
+    return SetupWizard(command, _find(command)).run(everything=command.asked.all)
 
 
-def _login(command: Command) -> None:
+def _login(command: CliCommand) -> None:
     declared, console = _find(command), command.console
     manifest = declared.manifest
     if not manifest.login:
         raise UserError(f"{declared.title} has no such login.", hint=f"{manifest.docs} says what it needs.")
-    outfit = Outfit(settings=declared.block, find=declared.find, account=declared.account)
+    outfit = AdapterContext(settings=declared.block, find=declared.find, account=declared.account)
     log_in = load_login(manifest)
 
     async def ask() -> Mapping[str, str]:
@@ -145,7 +145,7 @@ def _login(command: Command) -> None:
     console.line(f"Next: hermes platforms test {declared.name}")
 
 
-def _test(command: Command) -> int:
+def _test(command: CliCommand) -> int:
     declared, console = _find(command), command.console
     findings = asyncio.run(findings_of(declared, command.home))
     if not command.asked.json:
@@ -156,7 +156,7 @@ def _test(command: Command) -> int:
     return 0 if good else 1
 
 
-def tell_findings(findings: Sequence[Finding], console: Console) -> bool:
+def tell_findings(findings: Sequence[Finding], console: CliConsole) -> bool:
     """Print them; whether all is well."""
     for finding in findings:
         console.words(f"{_GOOD if finding.good else _WRONG} {finding.text}", "  ")
@@ -165,7 +165,7 @@ def tell_findings(findings: Sequence[Finding], console: Console) -> bool:
     return all(finding.good for finding in findings)
 
 
-async def findings_of(declared: Declared, home: Path) -> list[Finding]:
+async def findings_of(declared: DeclaredAccount, home: Path) -> list[Finding]:
     """What the platform itself says of the credentials."""
 
     def hide(text: str) -> str:
@@ -187,18 +187,18 @@ async def findings_of(declared: Declared, home: Path) -> list[Finding]:
         return [Finding(good=False, text=f"{declared.title} did not answer within {_SECONDS:.0f} s.")]
 
 
-def _chosen(manifests: Sequence[Manifest], console: Console) -> str:
+def _chosen(manifests: Sequence[Manifest], console: CliConsole) -> str:
     if not console.interactive:
         raise UserError("Which platform?", hint="`hermes platforms list` names them.")
     console.table(["NAME", "PLATFORM"], [[one.name, one.title] for one in manifests])
     return console.ask("Which one?")
 
 
-def _loaded(command: Command, manifests: Sequence[Manifest]) -> Loaded:
+def _loaded(command: CliCommand, manifests: Sequence[Manifest]) -> LoadedSettings:
     return load_settings(command.home, command.environ, platforms=[one.name for one in manifests])
 
 
-def _find(command: Command) -> Declared:
+def _find(command: CliCommand) -> DeclaredAccount:
     """A platform, or an account of it, which may be one that nobody has told of yet."""
     manifests = platform_manifests()
     name = command.asked.name or _chosen(manifests, command.console)
@@ -209,7 +209,7 @@ def _find(command: Command) -> Declared:
             if problem is not None:
                 raise problem
             loaded = _loaded(command, manifests)
-            return Declared(manifest=manifest, loaded=loaded, account=account)
+            return DeclaredAccount(manifest=manifest, loaded=loaded, account=account)
     meant = nearest(platform, [one.name for one in manifests])
     hint = f"Did you mean {meant}?" if meant else "`hermes platforms list` names them."
     raise UserError(f"There is no platform “{one_line(name, 40)}”.", hint=hint)

@@ -7,7 +7,7 @@ import secrets
 import sys
 from pathlib import Path
 
-from hermes.admin.shell.command import Command, add_json
+from hermes.admin.shell.command import CliCommand, add_json
 from hermes.admin.shell.home import open_home
 from hermes.domain.address import Address
 from hermes.domain.errors import UserError
@@ -45,7 +45,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-def _send(command: Command) -> None:
+def _send(command: CliCommand) -> None:
     asked, console = command.asked, command.console
     if asked.list is not None:
         _list(command)
@@ -90,7 +90,7 @@ def _read(place: str) -> str:
     return data.decode("utf-8", "replace")
 
 
-def _list(command: Command) -> None:
+def _list(command: CliCommand) -> None:
     wanted, known = command.asked.list.lower(), open_home(command).ask(places)
 
     def fits(to: Address) -> bool:

@@ -6,8 +6,8 @@ import argparse
 import json
 from pathlib import Path
 
-from hermes.admin.shell.command import Act, Command, Commands, number_to
-from hermes.admin.shell.home import Place, agents_of, open_home
+from hermes.admin.shell.command import Act, CliCommand, Subcommands, number_to
+from hermes.admin.shell.home import HomeAccess, agents_of, open_home
 from hermes.admin.shell.output import ago, facts
 from hermes.domain.chat_format import as_messages
 from hermes.domain.errors import UserError
@@ -42,7 +42,7 @@ _FACTS = ("id", "agent", "title", "place", "owner", "model", "created_at", "upda
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    commands = Commands(parser)
+    commands = Subcommands(parser)
 
     def add(name: str, told: str, act: Act, *, json: bool = False) -> argparse.ArgumentParser:
         added = commands.add(name, told, act, json=json)
@@ -65,7 +65,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     deleted.add_argument("-y", "--yes", action="store_true", help="do not ask")
 
 
-def _open(command: Command) -> tuple[Place, bool]:
+def _open(command: CliCommand) -> tuple[HomeAccess, bool]:
     """The home, and whether it is about several agents."""
     agents, wanted = agents_of(load_settings(command.home, command.environ).settings), command.asked.agent
     if wanted is not None and wanted not in agents:
@@ -74,7 +74,7 @@ def _open(command: Command) -> tuple[Place, bool]:
     return open_home(command), wanted is None and len(agents) > 1
 
 
-def _find_one(command: Command) -> tuple[Place, Session, list[Entry]]:
+def _find_one(command: CliCommand) -> tuple[HomeAccess, Session, list[Entry]]:
     """The one session that is meant, and its visible transcript."""
     name, place = command.asked.session, _open(command)[0]
     found = place.ask(find_session, agent=command.asked.agent, name=name)
@@ -91,7 +91,7 @@ def _find_one(command: Command) -> tuple[Place, Session, list[Entry]]:
 # --- the commands ----------------------------------------------------------------------------------
 
 
-def _list(command: Command) -> None:
+def _list(command: CliCommand) -> None:
     place, several = _open(command)
     found = place.ask(list_sessions, agent=command.asked.agent, limit=command.asked.limit)
     rows = [
@@ -108,7 +108,7 @@ def _list(command: Command) -> None:
     command.show([facts(one, *_FACTS) for one in found], header, rows, none=_NONE_YET, whole=2)
 
 
-def _search(command: Command) -> None:
+def _search(command: CliCommand) -> None:
     place, words = _open(command)[0], " ".join(command.asked.words)
     hits = place.ask(search, agent=command.asked.agent, words=words, limit=command.asked.limit)
     told = [facts(hit, "session", "title", "seq", "at", "who", "excerpt") for hit in hits]
@@ -117,7 +117,7 @@ def _search(command: Command) -> None:
     command.show(told, ["SESSION", "SAID", "WHO", "WORDS"], rows, none=none, whole=3)
 
 
-def _show(command: Command) -> None:
+def _show(command: CliCommand) -> None:
     console = command.console
     _, session, entries = _find_one(command)
     if command.asked.json:
@@ -132,7 +132,7 @@ def _show(command: Command) -> None:
             console.line(f"\n{entry.at.astimezone():%Y-%m-%d %H:%M:%S}  {told}")
 
 
-def _export(command: Command) -> None:
+def _export(command: CliCommand) -> None:
     _, _, entries = _find_one(command)
     lines = [json.dumps(message, ensure_ascii=False) for message in as_messages(entries)]
     text = "".join(f"{line}\n" for line in lines)
@@ -144,7 +144,7 @@ def _export(command: Command) -> None:
     command.console.note(f"{len(lines)} messages are in {output}.")
 
 
-def _delete(command: Command) -> None:
+def _delete(command: CliCommand) -> None:
     place, session, entries = _find_one(command)
     name = f"“{session.title}” ({session.id})" if session.title else session.id
     if not command.asked.yes:

@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from hermes.admin.process.logs import LOG_FILE
-from hermes.admin.process.run import GATEWAY, STATE_FILE, Holder, home_holder
+from hermes.admin.process.run import GATEWAY, STATE_FILE, LockHolder, home_holder
 from hermes.admin.process.running import find_running
-from hermes.admin.shell.command import Command, add_json
-from hermes.admin.shell.output import Console, ago
-from hermes.agent.models.choose import DEMO, NO_PROBE, SERVICES, Choice, Way, stand_in
+from hermes.admin.shell.command import CliCommand, add_json
+from hermes.admin.shell.output import CliConsole, ago
+from hermes.agent.models.choose import DEMO, NO_PROBE, SERVICES, ModelAccess, ModelChoice, stand_in
 from hermes.agent.models.registry import Models
 from hermes.domain.errors import UserError
 from hermes.plugins import platform_manifests, providers
 from hermes.state.home.homes import user_name
-from hermes.state.settings.loader import Loaded, load_settings
+from hermes.state.settings.loader import LoadedSettings, load_settings
 
 _APPROVALS = {
     "manual": "manual (a person is asked before what is dangerous)",
@@ -40,7 +40,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jobs", action="store_true", help="show the upkeep that it does by itself, too")
 
 
-def run(command: Command) -> int:
+def run(command: CliCommand) -> int:
     """How it is; the exit code is 1 while nothing can be stored."""
     asked, home, environ, console = command.asked, command.home, command.environ, command.console
     loaded = load_settings(home, environ, platforms=[one.name for one in platform_manifests()])
@@ -161,7 +161,7 @@ def live_pairs(live: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def _show_chores(live: Mapping[str, Any] | None, console: Console) -> None:
+def _show_chores(live: Mapping[str, Any] | None, console: CliConsole) -> None:
     """What the gateway does by itself, when it last did, and how that ended."""
     if live is None:
         console.note("No gateway answers, so nothing is known of its upkeep.")
@@ -193,7 +193,7 @@ def _span(seconds: float) -> str:
     return " ".join(told[:2]) or "0 s"
 
 
-def _model(loaded: Loaded, told: Mapping[str, Any]) -> dict[str, str]:
+def _model(loaded: LoadedSettings, told: Mapping[str, Any]) -> dict[str, str]:
     """The model that a gateway would use if it were started now."""
     models = Models(providers(), probe=not loaded.variables.get(NO_PROBE))
     settings = loaded.settings.model
@@ -207,7 +207,7 @@ def _model(loaded: Loaded, told: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def last_model(told: Mapping[str, Any]) -> Choice | None:
+def last_model(told: Mapping[str, Any]) -> ModelChoice | None:
     """The real model of the last gateway, if it had one."""
     model, provider = (str(told.get(key) or "") for key in ("model_name", "model_provider"))
     if not model or not provider or provider == DEMO:
@@ -215,7 +215,7 @@ def last_model(told: Mapping[str, Any]) -> Choice | None:
     service = SERVICES.get(provider)
     url = service.base_url if service is not None else ""
     title = service.title if service is not None else provider
-    return Choice(way=Way.HTTP, model=model, provider=provider, title=title, base_url=url)
+    return ModelChoice(way=ModelAccess.HTTP, model=model, provider=provider, title=title, base_url=url)
 
 
 def _named(model: str, provider: str) -> str:
@@ -234,7 +234,7 @@ def _told_model(told: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _gateway(holder: Holder | None, told: Mapping[str, Any]) -> str:
+def _gateway(holder: LockHolder | None, told: Mapping[str, Any]) -> str:
     if holder is not None and holder.what != GATEWAY:
         return f"{holder.what} works on the home ({holder})"
     if holder is not None:
@@ -273,7 +273,9 @@ def _hooks(told: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def _facts(home: Path, loaded: Loaded, holder: Holder | None, told: Mapping[str, Any]) -> dict[str, Any]:
+def _facts(
+    home: Path, loaded: LoadedSettings, holder: LockHolder | None, told: Mapping[str, Any]
+) -> dict[str, Any]:
     running = holder is not None and holder.what == GATEWAY
     return {
         "home": str(home),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from hermes.admin.shell.command import Command, add_json
+from hermes.admin.shell.command import CliCommand, add_json
 from hermes.admin.shell.home import open_home
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
@@ -17,7 +17,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-def _trace(command: Command) -> None:
+def _trace(command: CliCommand) -> None:
     message, console = command.asked.message, command.console
     lines = open_home(command).ask(trace, message=message)
     if not lines:

@@ -13,7 +13,7 @@ from typing import Any
 
 from hermes.admin.commands.status import read_state
 from hermes.admin.process.running import ask_socket
-from hermes.admin.shell.command import Command, Commands
+from hermes.admin.shell.command import CliCommand, Subcommands
 from hermes.app.webhooks import DEFAULT_HOST, DEFAULT_PORT, shared_secret, static_routes
 from hermes.domain.errors import UserError
 from hermes.domain.settings.declaring import Secret
@@ -21,15 +21,15 @@ from hermes.domain.text import one_line
 from hermes.entry.http.site.owner_socket import listening
 from hermes.entry.http.webhooks.routes import LOG, WebhookRoute, is_route_name, read_routes
 from hermes.entry.http.webhooks.signatures import NO_AUTH, sign
-from hermes.state.files.subscriptions import Subscriptions, change
-from hermes.state.settings.loader import Loaded, load_settings
+from hermes.state.files.subscriptions import WebhookSubscriptions, change
+from hermes.state.settings.loader import LoadedSettings, load_settings
 
 _SECRET_BYTES = 32
 _TEST_PAYLOAD = '{"type": "test", "message": "Hello from hermes webhook test"}'
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    add = Commands(parser).add
+    add = Subcommands(parser).add
     told = "Make a route, or change it: name it again with what it is to be."
     made = add("subscribe", told, _subscribe)
     made.add_argument("name", help="the last part of its address: letters, digits, - _ .")
@@ -69,7 +69,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 # --- making and removing ---
 
 
-def _subscribe(command: Command) -> None:
+def _subscribe(command: CliCommand) -> None:
     asked, home, console = command.asked, command.home, command.console
     loaded = _loaded(command)
     name = _free_name(asked.name, loaded)
@@ -86,11 +86,11 @@ def _subscribe(command: Command) -> None:
         console.note("The secret is shown this once: enter it where the events come from.")
 
 
-def _loaded(command: Command) -> Loaded:
+def _loaded(command: CliCommand) -> LoadedSettings:
     return load_settings(command.home, command.environ)
 
 
-def _free_name(name: str, loaded: Loaded) -> str:
+def _free_name(name: str, loaded: LoadedSettings) -> str:
     if not is_route_name(name):
         raise UserError(
             f"A route cannot be called “{one_line(name, 64)}”.",
@@ -133,7 +133,7 @@ def _words(text: str) -> list[str]:
     return [word for part in text.split(",") if (word := part.strip())]
 
 
-def _remove(command: Command) -> None:
+def _remove(command: CliCommand) -> None:
     home, name = command.home, command.asked.name
     if not home.is_dir() or not change(home, name, None):
         if name in static_routes(_loaded(command)):
@@ -147,7 +147,7 @@ def _remove(command: Command) -> None:
 
 def _dynamic(home: Path) -> dict[str, Any]:
     """The routes of the file, with secrets as text; what is wrong with the file is said."""
-    file = Subscriptions(home)
+    file = WebhookSubscriptions(home)
     tree = file.read()
     if file.problem:
         raise UserError(file.problem, hint="Mend webhook_subscriptions.json, or move it away.")
@@ -160,14 +160,14 @@ def _revealed(route: Any) -> Any:
     return {key: value.reveal() if isinstance(value, Secret) else value for key, value in route.items()}
 
 
-def _routes(home: Path, loaded: Loaded) -> dict[str, tuple[WebhookRoute, str]]:
+def _routes(home: Path, loaded: LoadedSettings) -> dict[str, tuple[WebhookRoute, str]]:
     """Every route with where it comes from."""
     made = read_routes(_dynamic(home), shared_secret(loaded))
     found = {name: (route, "command") for name, route in made.items()}
     return found | {name: (route, "config.yaml") for name, route in static_routes(loaded).items()}
 
 
-def _list(command: Command) -> None:
+def _list(command: CliCommand) -> None:
     loaded = _loaded(command)
     found = [
         {
@@ -193,7 +193,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
     return [row["name"], row["state"], ", ".join(row["events"]) or "all", deliver, row["from"]]
 
 
-def address(home: Path, loaded: Loaded) -> str:
+def address(home: Path, loaded: LoadedSettings) -> str:
     """Where the gateway that runs takes webhooks, or where one would."""
     told = read_state(home)
     try:
@@ -210,7 +210,7 @@ def address(home: Path, loaded: Loaded) -> str:
 # --- trying ---
 
 
-def _test(command: Command) -> int:
+def _test(command: CliCommand) -> int:
     asked, loaded = command.asked, _loaded(command)
     found = _routes(command.home, loaded).get(asked.name)
     if found is None:
@@ -224,7 +224,7 @@ def _test(command: Command) -> int:
     return 0 if status < 300 else 1
 
 
-def _send(home: Path, loaded: Loaded, route: WebhookRoute, body: bytes) -> tuple[int, str]:
+def _send(home: Path, loaded: LoadedSettings, route: WebhookRoute, body: bytes) -> tuple[int, str]:
     """Through the owner's socket, so it works wherever the port is; the signature counts all the same."""
     path = listening(home, loaded.variables)
     if path is None:

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from hermes.admin.commands.status import read_state
 from hermes.admin.process.logs import LOG_FILE
-from hermes.admin.process.run import EXIT_SETTINGS, GATEWAY, Holder, held, home_holder
+from hermes.admin.process.run import EXIT_SETTINGS, GATEWAY, LockHolder, home_holder, home_in_use
 from hermes.admin.process.running import find_running
-from hermes.admin.shell.command import Command
-from hermes.admin.shell.output import Console
+from hermes.admin.shell.command import CliCommand
+from hermes.admin.shell.output import CliConsole
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
 from hermes.state.home.homes import DEFAULT_PROFILE, INSIDE, PROFILES_FOLDER, prepare_home
@@ -32,7 +32,7 @@ _KILL_SECONDS = 10.0
 _LOOK_SECONDS = 0.05
 
 
-def stop(command: Command) -> int:
+def stop(command: CliCommand) -> int:
     home, environ, console = command.home, command.environ, command.console
     if command.asked.all:
         return _stop_all(home, environ, console)
@@ -44,14 +44,14 @@ def stop(command: Command) -> int:
 # --- start -----------------------------------------------------------------------------------------
 
 
-def start(command: Command) -> int:
+def start(command: CliCommand) -> int:
     home, environ, console = command.home, command.environ, command.console
     holder = home_holder(home)
     if holder is not None and holder.what == GATEWAY:
         console.line(f"A gateway already runs on {home} ({holder}).")
         return 0
     if holder is not None:
-        raise held(home, holder)
+        raise home_in_use(home, holder)
     prepare_home(home)
     child = _spawn(home, environ)
     told: list[str] = []
@@ -105,7 +105,7 @@ def _is_ready(home: Path, pid: int, before: object = None) -> bool:
     )
 
 
-def _tell_ready(home: Path, pid: int, console: Console) -> None:
+def _tell_ready(home: Path, pid: int, console: CliConsole) -> None:
     told = read_state(home)
     accounts = ", ".join(map(str, told.get("accounts", []))) or "none"
     model = told.get("model_name") or "none"
@@ -127,14 +127,14 @@ def _output(home: Path) -> str:
 # --- stop ------------------------------------------------------------------------------------------
 
 
-def stop_gateway(home: Path, environ: Mapping[str, str], console: Console) -> bool:
+def stop_gateway(home: Path, environ: Mapping[str, str], console: CliConsole) -> bool:
     """Stop the gateway of a home, in order if it comes to rest in time; False if none runs."""
     _check_own(environ)
     holder = home_holder(home)
     if holder is None:
         return False
     if holder.what != GATEWAY:
-        raise held(home, holder)
+        raise home_in_use(home, holder)
     console.note(f"Stopping the gateway of {home} (process {holder.pid}){_still_running(home, environ)} …")
     grace = _grace(home, environ)
     _send(holder, signal.SIGTERM)
@@ -150,7 +150,7 @@ def stop_gateway(home: Path, environ: Mapping[str, str], console: Console) -> bo
     return True
 
 
-def _stop_all(home: Path, environ: Mapping[str, str], console: Console) -> int:
+def _stop_all(home: Path, environ: Mapping[str, str], console: CliConsole) -> int:
     """All gateways of this user that say where they are."""
     said = held_locks(lock_folder(environ), HOMES)
     homes = {Path(str(one["home"])) for one in said if one.get("home")} | {home}
@@ -190,7 +190,7 @@ def _still_running(home: Path, environ: Mapping[str, str]) -> str:
     return f", turns: {', '.join(told)}" if told else ""
 
 
-def _send(holder: Holder, number: int) -> None:
+def _send(holder: LockHolder, number: int) -> None:
     try:
         os.kill(holder.pid, number)
     except ProcessLookupError:
@@ -201,7 +201,7 @@ def _send(holder: Holder, number: int) -> None:
         ) from error
 
 
-def _is_gone(home: Path, before: Holder) -> bool:
+def _is_gone(home: Path, before: LockHolder) -> bool:
     now = home_holder(home)
     return now is None or (now.pid, now.since) != (before.pid, before.since)
 
@@ -218,7 +218,7 @@ def _wait(what: Callable[[], bool], seconds: float) -> bool:
 # --- restart ---------------------------------------------------------------------------------------
 
 
-def restart(command: Command) -> int:
+def restart(command: CliCommand) -> int:
     home, environ, console = command.home, command.environ, command.console
     _check_own(environ)
     holder = home_holder(home)
@@ -226,7 +226,7 @@ def restart(command: Command) -> int:
         console.note(f"No gateway runs on {home}; starting one.")
         return start(command)
     if holder.what != GATEWAY:
-        raise held(home, holder)
+        raise home_in_use(home, holder)
     find_running(home, environ)  # one that is just starting does not know the signal yet
     before = read_state(home).get("start_time")
     told = _still_running(home, environ)

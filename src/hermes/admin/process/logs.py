@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from hermes.admin.shell.command import Command
+from hermes.admin.shell.command import CliCommand
 from hermes.domain.errors import UserError
 from hermes.state.settings.secrets import RedactingFilter, Secrets
 
@@ -76,12 +76,12 @@ def logging_on(
 # --- reading it ------------------------------------------------------------------------------------
 
 
-def show_log(command: Command) -> None:
+def show_log(command: CliCommand) -> None:
     """The last lines, also those of the file before if the log has just been turned; then what comes."""
     path, console, follow = command.home / LOG_FILE, command.console, command.asked.follow
     if not path.exists() and not follow:
         raise UserError(f"There is no log yet at {path}.", hint="Start the gateway: hermes gateway start")
-    following = Following(path)
+    following = LogFollower(path)
     for line in _last_lines(path, command.asked.lines):
         console.line(line)
     while follow:
@@ -91,7 +91,7 @@ def show_log(command: Command) -> None:
         time.sleep(_LOOK_SECONDS)
 
 
-class Following:
+class LogFollower:
     """A log as it grows, over the moments at which it is turned; begins at its end."""
 
     def __init__(self, path: Path) -> None:

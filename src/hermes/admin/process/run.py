@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hermes.admin.process.logs import SHOWN_ALL, SHOWN_LITTLE, SHOWN_NOT, logging_to
-from hermes.admin.process.starts import HEALTHY_SECONDS, Starts
-from hermes.admin.process.watchdog import NOTIFY_VARIABLE, Notify, Watchdog
-from hermes.admin.shell.command import Act, Command, Commands, number_to
+from hermes.admin.process.starts import HEALTHY_SECONDS, StartGuard
+from hermes.admin.process.watchdog import NOTIFY_VARIABLE, SystemdNotifier, Watchdog
+from hermes.admin.shell.command import Act, CliCommand, Subcommands, number_to
 from hermes.domain.errors import PRINTED, SettingsError, UserError
 from hermes.state.home.homes import prepare_home
 from hermes.state.home.locks import HOMES, MachineLock, lock_folder
@@ -33,9 +33,9 @@ from hermes.state.store.care.reserve import give_up_reserve
 
 if TYPE_CHECKING:
     # `hermes status` looks at locks and files only and must not wait for all of this to be imported.
-    from hermes.app.app import App, Given
+    from hermes.app.app import App, AppOverrides
     from hermes.entry.host import HostState
-    from hermes.state.settings.loader import Loaded
+    from hermes.state.settings.loader import LoadedSettings
 
 log = logging.getLogger("hermes.app")
 T = TypeVar("T")
@@ -59,7 +59,7 @@ _PROBLEMS_SHOWN = 5
 def arguments(parser: argparse.ArgumentParser) -> None:
     from hermes.admin.commands import status
 
-    add = Commands(parser).add
+    add = Subcommands(parser).add
     run = add("run", "Run the gateway in this terminal until it is stopped (Ctrl-C or SIGTERM).", _run)
     run.add_argument("-v", "--verbose", action="store_true", help="log every step, for finding a fault")
     run.add_argument("-q", "--quiet", action="store_true", help="show only warnings; the log file has all")
@@ -96,14 +96,14 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 def _later(module: str, name: str) -> Act:
     """What another module does, loaded once it is to be done."""
 
-    def act(command: Command) -> int | None:
+    def act(command: CliCommand) -> int | None:
         found: Act = getattr(import_module(f"hermes.admin.{module}"), name)
         return found(command)
 
     return act
 
 
-def _run(command: Command) -> int:
+def _run(command: CliCommand) -> int:
     asked, home, environ, console = command.asked, command.home, command.environ, command.console
     if asked.replace:
         from hermes.admin.process.background import stop_gateway
@@ -138,7 +138,7 @@ class GatewayProcess:
     say: Callable[[str], None]
     level: str = ""
     shown: int = SHOWN_ALL
-    given: Given | None = None
+    given: AppOverrides | None = None
     version: str = ""
     slowed: bool = False
     """Whether starts are slowed down after several that died young."""
@@ -158,12 +158,12 @@ class GatewayProcess:
             ):
                 tell_problems(app.loaded)
                 _check_half_open(app.loaded)
-                starts = Starts(self.home)
+                starts = StartGuard(self.home)
                 if self.slowed and not app.loaded.stops:
                     starts.wait(self.say)
                 starts.begin()
                 try:
-                    with Watchdog(self.home, app.loaded.settings, Notify(self.environ)) as watchdog:
+                    with Watchdog(self.home, app.loaded.settings, SystemdNotifier(self.environ)) as watchdog:
                         state = StateFile(self.home, facts, self.say, watchdog.told)
                         self._live(app, state, starts, watchdog)
                 except SettingsError:
@@ -172,7 +172,7 @@ class GatewayProcess:
                 starts.forget()
         return EXIT_RESTART if app.restarting else 0
 
-    def _live(self, app: App, state: StateFile, starts: Starts, watchdog: Watchdog) -> None:
+    def _live(self, app: App, state: StateFile, starts: StartGuard, watchdog: Watchdog) -> None:
         async def live() -> None:
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -217,7 +217,7 @@ class GatewayProcess:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holder:
+class LockHolder:
     """The process that has a home locked; `what` is the gateway or a command that is done in a moment."""
 
     what: str
@@ -239,7 +239,7 @@ def hold_home(home: Path, what: str) -> Iterator[None]:
             holder = _read_holder(descriptor)
             # A command is done in a moment, and a gateway that has just begun tells its name in a moment.
             if (holder.what == GATEWAY and _alive(holder.pid)) or time.monotonic() > patience:
-                raise held(home, holder)
+                raise home_in_use(home, holder)
             time.sleep(0.05)
         _sign(descriptor, home, what)
         try:
@@ -265,7 +265,7 @@ def _sign(descriptor: int, home: Path, what: str) -> None:
                 return
 
 
-def home_holder(home: Path) -> Holder | None:
+def home_holder(home: Path) -> LockHolder | None:
     """Who has the home locked at this moment."""
     if not (home / LOCK_FILE).exists():
         return None
@@ -300,16 +300,16 @@ def _flock(descriptor: int, kind: int, home: Path) -> bool:
     return True
 
 
-def _read_holder(descriptor: int) -> Holder:
+def _read_holder(descriptor: int) -> LockHolder:
     try:
         said = json.loads(os.pread(descriptor, 4096, 0))
         since = datetime.fromisoformat(said["since"])
-        return Holder(what=str(said["what"]), pid=int(said["pid"]), since=since)
+        return LockHolder(what=str(said["what"]), pid=int(said["pid"]), since=since)
     except (ValueError, TypeError, LookupError):
-        return Holder(what="another Hermes process")
+        return LockHolder(what="another Hermes process")
 
 
-def held(home: Path, holder: Holder) -> UserError:
+def home_in_use(home: Path, holder: LockHolder) -> UserError:
     if holder.what == GATEWAY:
         return UserError(
             f"A gateway already runs on {home} ({holder}).",
@@ -415,7 +415,7 @@ def process_facts() -> dict[str, Any]:
 # --- what is wrong with the settings ------------------------------------------------------------
 
 
-def _check_half_open(loaded: Loaded) -> None:
+def _check_half_open(loaded: LoadedSettings) -> None:
     """A platform that is said to be open and is not opened: only the operator knows which one is meant."""
     from hermes.control.people.access import half_open
 
@@ -425,7 +425,7 @@ def _check_half_open(loaded: Loaded) -> None:
         raise error
 
 
-def tell_problems(loaded: Loaded) -> None:
+def tell_problems(loaded: LoadedSettings) -> None:
     # The first of those that stop the start is the error it ends with.
     for stop in loaded.stops[1:_PROBLEMS_SHOWN]:
         log.error("settings.stop %s", stop)

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from hermes.admin.process.logs import LOG_FILE
-from hermes.admin.process.run import GATEWAY, Holder, held, home_holder
+from hermes.admin.process.run import GATEWAY, LockHolder, home_holder, home_in_use
 from hermes.domain.errors import Refused, UserError
 from hermes.entry.http.site.owner_socket import listening
 from hermes.stream.wire.socket import decode, encode
@@ -27,11 +27,11 @@ _ANSWER_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
+class RunningGateway:
     """A gateway that answers on its socket."""
 
     socket: Path
-    holder: Holder
+    holder: LockHolder
 
     def status(self) -> dict[str, Any]:
         """How it is at this moment."""
@@ -54,7 +54,9 @@ class Running:
         raise UserError(_told(data) or f"The gateway could not do it ({status}); its log has the details.")
 
 
-def find_running(home: Path, environ: Mapping[str, str], patience: float = _START_SECONDS) -> Running | None:
+def find_running(
+    home: Path, environ: Mapping[str, str], patience: float = _START_SECONDS
+) -> RunningGateway | None:
     """The gateway of a home; None if nobody works on it. Whoever works on it without answering is waited for,
     then told of."""
     end = time.monotonic() + patience
@@ -64,15 +66,15 @@ def find_running(home: Path, environ: Mapping[str, str], patience: float = _STAR
             return None
         found = listening(home, environ)
         if found is not None:
-            return Running(socket=found, holder=holder)
+            return RunningGateway(socket=found, holder=holder)
         if time.monotonic() >= end:
             raise _silent(home, holder)
         time.sleep(_LOOK_SECONDS)
 
 
-def _silent(home: Path, holder: Holder) -> UserError:
+def _silent(home: Path, holder: LockHolder) -> UserError:
     if holder.what != GATEWAY:
-        return held(home, holder)
+        return home_in_use(home, holder)
     return UserError(
         f"The gateway of {home} ({holder}) does not answer yet.",
         hint=f"If it is starting, try again in a moment; its log is {home / LOG_FILE}",

@@ -23,7 +23,7 @@ _REMEMBERED = 3600.0
 _MOST_BYTES = 65_536
 
 
-class Starts:
+class StartGuard:
     def __init__(self, home: Path, now: Callable[[], float] = time.time) -> None:
         self._path = home / STARTS_FILE
         self._now = now

@@ -35,7 +35,7 @@ _LEAVING = 60.0
 _MOST_BYTES = 5_000_000
 
 
-class Notify:
+class SystemdNotifier:
     """Tells systemd how we are, if it listens (`Type=notify`, `WatchdogSec=`)."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
@@ -60,7 +60,7 @@ class Watchdog:
         self,
         home: Path,
         settings: Settings,
-        notify: Notify,
+        notify: SystemdNotifier,
         end: Callable[[int], object] = os._exit,
         now: Callable[[], float] = time.monotonic,
     ) -> None:

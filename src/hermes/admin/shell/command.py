@@ -1,7 +1,7 @@
 """One command of `hermes`, from its words to its exit code.
 
 A module of `hermes.admin` has `arguments(parser)`, which names the commands below it and what each does; what
-is done gets one thing, the `Command`."""
+is done gets one thing, the `CliCommand`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
-from hermes.admin.shell.output import Console
+from hermes.admin.shell.output import CliConsole
 from hermes.domain.errors import UserError
 from hermes.domain.process_mark import own_level
 from hermes.domain.process_rank import RIGHTS, Rank, rank_of
@@ -22,14 +22,14 @@ from hermes.entry.http.site.peers import lowest_level
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class CliCommand:
     """A command as it was given: its name and arguments, the home, the environment, and where it prints."""
 
     name: str
     asked: argparse.Namespace
     home: Path
     environ: Mapping[str, str]
-    console: Console
+    console: CliConsole
     version: str = ""
 
     def show(
@@ -50,22 +50,22 @@ class Command:
             self.console.line(none)
 
 
-Act = Callable[[Command], int | None]
+Act = Callable[[CliCommand], int | None]
 """What a command does; its exit code, 0 if it has nothing to say of it."""
 
 
-class Usage(Exception):
+class UsageError(Exception):
     """The arguments were wrong; the message says how."""
 
 
-class Parser(argparse.ArgumentParser):
+class CliParser(argparse.ArgumentParser):
     """Says what is wrong in one sentence and leaves the ending of the process to its caller."""
 
     def error(self, message: str) -> NoReturn:
-        raise Usage(f"{showable(message)}\n{self.format_usage().strip()}\nSee: {self.prog} --help")
+        raise UsageError(f"{showable(message)}\n{self.format_usage().strip()}\nSee: {self.prog} --help")
 
 
-class Commands:
+class Subcommands:
     """The commands below one. What a command does is its help and its description."""
 
     def __init__(self, parser: argparse.ArgumentParser) -> None:
@@ -110,11 +110,11 @@ def perform(
     words: Sequence[str],
     home: Path,
     environ: Mapping[str, str],
-    console: Console,
+    console: CliConsole,
     version: str = "",
 ) -> int:
-    """Do what these words say, below the command of this name; the exit code. `Usage` if they are wrong."""
-    parser = Parser(prog=f"hermes {name}")
+    """Run a subcommand of the named command; returns the exit code. `UsageError` for wrong arguments."""
+    parser = CliParser(prog=f"hermes {name}")
     parser.set_defaults(name_of_command=parser.prog)
     module: Any = import_module(f"hermes.admin.{name}")
     module.arguments(parser)
@@ -123,7 +123,7 @@ def perform(
     except SystemExit:  # argparse has printed its help
         return 0
     _check_rank(asked.name_of_command.removeprefix("hermes "))
-    command = Command(
+    command = CliCommand(
         name=asked.name_of_command,
         asked=asked,
         home=home,

@@ -12,11 +12,11 @@ from typing import Concatenate, ParamSpec, TypeVar, get_type_hints
 
 from hermes import plugins
 from hermes.admin.process.run import hold_home
-from hermes.admin.process.running import Running, find_running
-from hermes.admin.shell.command import Command
+from hermes.admin.process.running import RunningGateway, find_running
+from hermes.admin.shell.command import CliCommand
 from hermes.control.jobs.editing import JobDesk
 from hermes.control.jobs.targets import named_targets
-from hermes.control.outbound.sending import Courier
+from hermes.control.outbound.sending import MessageSender
 from hermes.control.people.routing import route
 from hermes.control.sessions.administration import remove_session
 from hermes.domain.address import Source
@@ -25,10 +25,10 @@ from hermes.domain.clock import SystemClock, zone_named
 from hermes.domain.ids import MAIN_AGENT, AgentId, DeliveryId, SessionId
 from hermes.domain.message import Inbound
 from hermes.domain.settings.settings import Settings
-from hermes.entry.desk import OPERATIONS, Desk
+from hermes.entry.desk import OPERATIONS, OperatorDesk
 from hermes.state.files.aliases import ChannelAliases
 from hermes.state.home.homes import DATABASE_FILE, agent_home, prepare_home
-from hermes.state.settings.loader import Loaded, load_settings
+from hermes.state.settings.loader import LoadedSettings, load_settings
 from hermes.state.store.care.backup import backups_of
 from hermes.state.store.care.repair import open_checked
 from hermes.state.store.writer import SqliteStore
@@ -38,9 +38,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def open_home(command: Command, *, creating: bool = False) -> Place:
+def open_home(command: CliCommand, *, creating: bool = False) -> HomeAccess:
     """The home of a command; one that is `creating` makes a database where there is none."""
-    return Place(command=command, gateway=find_running(command.home, command.environ), creating=creating)
+    return HomeAccess(command=command, gateway=find_running(command.home, command.environ), creating=creating)
 
 
 def agents_of(settings: Settings) -> list[AgentId]:
@@ -48,12 +48,12 @@ def agents_of(settings: Settings) -> list[AgentId]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class HomeAccess:
     """A home: in the hands of a gateway, or resting. What is changed in one that rests counts at the next
     start."""
 
-    command: Command
-    gateway: Running | None
+    command: CliCommand
+    gateway: RunningGateway | None
     creating: bool = False
 
     @property
@@ -67,7 +67,7 @@ class Place:
         return not self.running and not path.exists() and not backups_of(path)
 
     def ask(
-        self, perform: Callable[Concatenate[Desk, P], Awaitable[T]], *args: P.args, **given: P.kwargs
+        self, perform: Callable[Concatenate[OperatorDesk, P], Awaitable[T]], *args: P.args, **given: P.kwargs
     ) -> T:
         """What comes of an operation of the desk: the same, down to the words, whoever performs it."""
         assert not args, "what is asked for has a name"
@@ -77,7 +77,7 @@ class Place:
             return self.gateway.ask(one.method, one.path, kind, **given)
         return decode(kind, encode(self._work(lambda desk: perform(desk, *args, **given))))
 
-    def _work(self, work: Callable[[Desk], Awaitable[T]]) -> T:
+    def _work(self, work: Callable[[OperatorDesk], Awaitable[T]]) -> T:
         """Do something with the database; where there is none, with an empty one that is forgotten."""
 
         async def opened(path: Path | None) -> T:
@@ -100,12 +100,12 @@ class Place:
         with hold_home(home, self.command.name):
             return asyncio.run(opened(home / DATABASE_FILE))
 
-    def _desk(self, store: SqliteStore) -> Desk:
+    def _desk(self, store: SqliteStore) -> OperatorDesk:
         manifests = plugins.platform_manifests()
         home, environ = self.command.home, self.command.environ
         loaded = load_settings(home, environ, platforms=[one.name for one in manifests])
         able = {one.name: one.capabilities for one in manifests}
-        courier = Courier(
+        courier = MessageSender(
             store=store,
             clock=SystemClock(),
             settings=loaded.settings,
@@ -119,7 +119,7 @@ class Place:
         async def delete(agent: AgentId, session: SessionId) -> None:
             await store.scoped(agent).write(lambda tx: remove_session(tx, session))
 
-        return Desk(
+        return OperatorDesk(
             agents=agents_of(loaded.settings),
             default=loaded.settings.default_agent,
             route=partial(_route, loaded.settings),
@@ -130,7 +130,7 @@ class Place:
             carry=lambda: None,
         )
 
-    def _jobs(self, courier: Courier, agent: AgentId) -> JobDesk:
+    def _jobs(self, courier: MessageSender, agent: AgentId) -> JobDesk:
         from hermes.app.jobs import HomeJobs
 
         settings = courier.settings
@@ -151,7 +151,7 @@ async def _route(settings: Settings, source: Source, text: str) -> AgentId:
     return (await route(inbound, settings, agents_of(settings))).agent
 
 
-def _accounts(manifests: Sequence[Manifest], loaded: Loaded) -> list[str]:
+def _accounts(manifests: Sequence[Manifest], loaded: LoadedSettings) -> list[str]:
     from hermes.app.accounts import declared_accounts  # brings all of the gateway along
 
     return [one.name for one in declared_accounts(manifests, loaded) if one.enabled]

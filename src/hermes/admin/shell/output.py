@@ -22,7 +22,7 @@ _LONGEST_CELL = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Console:
+class CliConsole:
     """Where a command prints. A width of 0 is a pipe: nothing is cut for it."""
 
     out: TextIO
@@ -116,7 +116,7 @@ class Console:
         return f"\x1b[1m{text}\x1b[0m" if self.colour else text
 
 
-def this_console(environ: Mapping[str, str]) -> Console:
+def this_console(environ: Mapping[str, str]) -> CliConsole:
     """The console of this process."""
     out, err = sys.stdout, sys.stderr or io.StringIO()
     if out is None:
@@ -131,7 +131,7 @@ def this_console(environ: Mapping[str, str]) -> Console:
             width = 80
     colour = terminal and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
     interactive = sys.stdin is not None and sys.stdin.isatty() and err.isatty()
-    return Console(out=out, err=err, width=width, colour=colour, interactive=interactive)
+    return CliConsole(out=out, err=err, width=width, colour=colour, interactive=interactive)
 
 
 def facts(value: object, *names: str) -> dict[str, Any]:

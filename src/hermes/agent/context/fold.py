@@ -32,7 +32,7 @@ from hermes.domain.ids import CallId
 from hermes.domain.message import Attachment, MediaKind
 from hermes.domain.thoughts import without_thoughts
 from hermes.domain.tool import ToolCall
-from hermes.domain.turn import Earlier, Speaker
+from hermes.domain.turn import EarlierMessage, Speaker
 
 CONTINUE = (
     "[Your reply was cut off here. Go on exactly where it stopped, in the middle of the word if need be. "
@@ -52,7 +52,7 @@ class Role(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class ModelMessage:
     """`calls` are a reply's; `call` is what a tool's message is the result of; `images` came with words of
     the user's, which may be none then."""
 
@@ -78,20 +78,20 @@ class _Reply:
         self.cut = _is_cut(said)
         self.calls = _distinct(said.calls)
 
-    def messages(self) -> list[Message]:
-        reply = Message(role=Role.ASSISTANT, text=self.text, calls=self.calls)
+    def messages(self) -> list[ModelMessage]:
+        reply = ModelMessage(role=Role.ASSISTANT, text=self.text, calls=self.calls)
         results = (
-            Message(role=Role.TOOL, call=call.id, text=self.results.get(call.id, _NO_RESULT))
+            ModelMessage(role=Role.TOOL, call=call.id, text=self.results.get(call.id, _NO_RESULT))
             for call in self.calls
         )
         return [reply, *results]
 
 
-class Conversation:
+class ContextFold:
     """The fold. `sealed` only grows; `tail()` is what the rest looks like if nothing more comes."""
 
     def __init__(self, *, shared: bool = False) -> None:
-        self.sealed: list[Message] = []
+        self.sealed: list[ModelMessage] = []
         self._shared = shared
         self._words: list[str] = []
         self._images: list[Attachment] = []
@@ -102,16 +102,16 @@ class Conversation:
         for entry in entries:
             self._take(entry.record)
 
-    def recall(self, history: Iterable[Earlier]) -> None:
+    def recall(self, history: Iterable[EarlierMessage]) -> None:
         """Take what a client says came before, by the same rules."""
         for earlier in history:
             self._take(_as_record(earlier))
 
-    def tail(self) -> list[Message]:
+    def tail(self) -> list[ModelMessage]:
         if self._reply is not None:
             return self._reply.messages()
         if self._words or self._images:
-            return [Message(role=Role.USER, text="\n\n".join(self._words), images=tuple(self._images))]
+            return [ModelMessage(role=Role.USER, text="\n\n".join(self._words), images=tuple(self._images))]
         return []
 
     def _take(self, record: Record) -> None:
@@ -149,7 +149,7 @@ class Conversation:
             return
         self._seal()
         if not self.sealed:
-            self.sealed.append(Message(role=Role.USER, text=_BEGINNING))
+            self.sealed.append(ModelMessage(role=Role.USER, text=_BEGINNING))
         self._reply = _Reply(text=text, cut=_is_cut(said), calls=_distinct(said.calls))
 
     def _seal(self) -> None:
@@ -159,44 +159,44 @@ class Conversation:
         self._reply = None
 
 
-def messages(entries: Iterable[Entry], *, shared: bool = False) -> list[Message]:
+def messages(entries: Iterable[Entry], *, shared: bool = False) -> list[ModelMessage]:
     """All messages of a visible transcript."""
-    conversation = Conversation(shared=shared)
+    conversation = ContextFold(shared=shared)
     conversation.add(entries)
     return [*conversation.sealed, *conversation.tail()]
 
 
-def recalled(history: Iterable[Earlier]) -> list[Message]:
+def recalled(history: Iterable[EarlierMessage]) -> list[ModelMessage]:
     """All messages of what a client says came before."""
-    conversation = Conversation()
+    conversation = ContextFold()
     conversation.recall(history)
     return [*conversation.sealed, *conversation.tail()]
 
 
-def joined(before: Message, after: Message) -> Message:
+def joined(before: ModelMessage, after: ModelMessage) -> ModelMessage:
     """Two messages of the user's as one; words of ours that only opened the second are left out."""
     texts = (before.text, "" if after.text == _BEGINNING else after.text)
     text = "\n\n".join(text for text in texts if text)
     return replace(before, text=text, images=before.images + after.images)
 
 
-def with_ending(tail: Sequence[Message], *, said: str = "", note: str = "") -> list[Message]:
+def with_ending(tail: Sequence[ModelMessage], *, said: str = "", note: str = "") -> list[ModelMessage]:
     """The open messages as one request needs them: with words that were heard before the stream broke,
     and with a note of ours behind everything."""
-    ending = list(tail) or [Message(role=Role.USER, text=_BEGINNING)]
+    ending = list(tail) or [ModelMessage(role=Role.USER, text=_BEGINNING)]
     if said.strip():
         last = ending[-1]
         if last.role is Role.ASSISTANT:
             ending[-1] = replace(last, text=last.text + said)
         else:
-            ending.append(Message(role=Role.ASSISTANT, text=said))
+            ending.append(ModelMessage(role=Role.ASSISTANT, text=said))
         note = CONTINUE if not note or note == CONTINUE else f"{CONTINUE}\n\n{note}"
     if note:
         last = ending[-1]
         if last.role is Role.USER:
-            ending[-1] = joined(last, Message(role=Role.USER, text=note))
+            ending[-1] = joined(last, ModelMessage(role=Role.USER, text=note))
         else:
-            ending.append(Message(role=Role.USER, text=note))
+            ending.append(ModelMessage(role=Role.USER, text=note))
     return ending
 
 
@@ -218,7 +218,7 @@ def _user_text(said: UserSaid, *, shared: bool) -> str:
     return text or ("" if shown else _NO_WORDS)
 
 
-def _as_record(earlier: Earlier) -> Record:
+def _as_record(earlier: EarlierMessage) -> Record:
     match earlier.by:
         case Speaker.USER:
             return UserSaid(text=earlier.text, attachments=earlier.attachments)

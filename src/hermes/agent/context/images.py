@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 
 from hermes.agent.context.fold import is_image
-from hermes.agent.models.faults import NoImages
+from hermes.agent.models.faults import ImagesRefused
 from hermes.domain.errors import HermesError
 from hermes.domain.event import UserSaid
 from hermes.domain.message import Attachment
@@ -27,7 +27,7 @@ _MOST_BLIND = 1000
 _UNTOLD = "image/png"
 
 
-class _Shelf:
+class _ImageCache:
     """Pictures as requests carry them, by their hash: the calls of a turn read them once.
     It has those of the latest requests, up to so many bytes, and none once nobody has asked for a while."""
 
@@ -66,14 +66,14 @@ class _Shelf:
         self._bytes = 0
 
 
-class Illustrated:
+class ImageAttachingProvider:
     """A provider whose requests carry the images of the conversation, the latest first if there are more than
     one request should hold. A model that takes no pictures is told of them in words, from its first refusal
     on."""
 
     def __init__(self, provider: Provider, media: Media) -> None:
         self._provider = provider
-        self._shelf = _Shelf(media)
+        self._shelf = _ImageCache(media)
         self._blind: OrderedDict[tuple[str, str], None] = OrderedDict()
         """Models that refused pictures, all of them or after a certain one; asked again after a restart."""
 
@@ -92,7 +92,7 @@ class Illustrated:
                     begun = True
                     yield piece
                 return
-            except NoImages as refusal:
+            except ImagesRefused as refusal:
                 if begun:
                     raise
                 log.warning("pictures.refused model=%s why=%s", one_line(request.model), refusal)

@@ -4,15 +4,15 @@ This is help for people, not a boundary: the boundary is the sandbox a command r
 
 from hermes.agent.danger.inputs import judge_input
 from hermes.agent.danger.judge import digest, judge_command
-from hermes.agent.danger.paths import Place, is_free_workspace, read_fault, write_fault
+from hermes.agent.danger.paths import CommandScope, is_free_workspace, read_fault, write_fault
 from hermes.agent.danger.rules import RULES
-from hermes.agent.danger.verdict import Finding, Verdict
+from hermes.agent.danger.verdict import DangerFinding, DangerVerdict
 
 __all__ = [
     "RULES",
-    "Finding",
-    "Place",
-    "Verdict",
+    "DangerFinding",
+    "CommandScope",
+    "DangerVerdict",
     "digest",
     "is_free_workspace",
     "judge_command",

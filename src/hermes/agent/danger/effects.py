@@ -13,7 +13,7 @@ from hermes.agent.danger.paths import delete_fault, holds_home
 from hermes.agent.danger.shell.expand import UNKNOWN, to_plain
 
 if TYPE_CHECKING:
-    from hermes.agent.danger.judge import Call
+    from hermes.agent.danger.judge import ShellCall
 
 JUNK = re.compile(
     r"(\*?\.(pyc|pyo|tmp|log|bak|swp|swo|o|obj|orig|rej|class|DS_Store)|\*~|__pycache__|\.DS_Store"
@@ -21,20 +21,20 @@ JUNK = re.compile(
 )
 
 
-Find = Callable[["Call"], None]
+Find = Callable[["ShellCall"], None]
 Rows = Sequence[tuple[str, Find]]
 
 
-def look(call: Call) -> None:
+def find_effects(call: ShellCall) -> None:
     for find in _TABLE.get(_MAKES_DISKS.sub("mkfs", call.name), ()):
         find(call)
 
 
-def said(rule: str, when: str = "", unless: str = "") -> Find:
+def breaks_by_words(rule: str, when: str = "", unless: str = "") -> Find:
     """Breaks a rule by its words alone: one of them is like `when`, and none like `unless`."""
     wanted, excused = re.compile(when, re.DOTALL), re.compile(unless, re.DOTALL)
 
-    def find(call: Call) -> None:
+    def find(call: ShellCall) -> None:
         words = call.plain_args
         if when and not any(map(wanted.fullmatch, words)):
             return
@@ -47,7 +47,7 @@ def said(rule: str, when: str = "", unless: str = "") -> Find:
 def writes(options: str) -> Find:
     """Writes whatever it has to what stands behind one of these options."""
 
-    def find(call: Call) -> None:
+    def find(call: ShellCall) -> None:
         for option, target in zip(call.args, call.args[1:], strict=False):
             if option in options.split() and target != "-":
                 call.judge.check_write(target)
@@ -56,7 +56,7 @@ def writes(options: str) -> Find:
     return find
 
 
-def _fills(call: Call, target: str) -> None:
+def _fills(call: ShellCall, target: str) -> None:
     """Whole folders are written there: they may bring a home of Hermes along."""
     if holds_home(call.judge.path(target), call.judge.place):
         call.find("write.agent")
@@ -67,7 +67,7 @@ def takes_whole(when: str = "", *, here: bool = False) -> Find:
     named, it reads the one it stands in."""
     wanted = re.compile(when, re.DOTALL)
 
-    def find(call: Call) -> None:
+    def find(call: ShellCall) -> None:
         if when and not any(map(wanted.fullmatch, call.plain_args)):
             return
         operands = _operands(call)
@@ -78,12 +78,12 @@ def takes_whole(when: str = "", *, here: bool = False) -> Find:
     return find
 
 
-def _options(call: Call) -> str:
+def _options(call: ShellCall) -> str:
     """The letters of all short options."""
     return "".join(arg[1:] for arg in call.args if re.fullmatch(r"-[A-Za-z0-9]+", arg))
 
 
-def _operands(call: Call) -> list[str]:
+def _operands(call: ShellCall) -> list[str]:
     found: list[str] = []
     ended = False
     for arg in call.args:
@@ -97,7 +97,7 @@ def _operands(call: Call) -> list[str]:
 # --- files ---
 
 
-def _delete(call: Call) -> None:
+def _delete(call: ShellCall) -> None:
     recursive = (call.name == "rm" and bool({"r", "R"} & set(_options(call)))) or "--recursive" in call.args
     if "--no-preserve-root" in call.args:
         call.find("delete.root")
@@ -107,13 +107,13 @@ def _delete(call: Call) -> None:
             call.find(fault, to_plain(target))
 
 
-def find_deletes(call: Call, starts: list[str]) -> None:
+def find_deletes(call: ShellCall, starts: list[str]) -> None:
     for start in starts or ["."]:
         fault = delete_fault(call.judge.path(start), call.judge.place, recursive=True)
         call.find(fault or "delete.everything", call.shown)
 
 
-def _write_last(call: Call) -> None:
+def _write_last(call: ShellCall) -> None:
     """cp, mv, ln, install …: the last operand is written; mv also removes the others."""
     operands = _operands(call)
     named = [arg.partition("=")[2] for arg in call.args if arg.startswith("--target-directory=")]
@@ -135,12 +135,12 @@ def _write_last(call: Call) -> None:
                 call.find(fault, to_plain(source))
 
 
-def _write_all(call: Call) -> None:
+def _write_all(call: ShellCall) -> None:
     for target in _operands(call):
         call.judge.check_write(target)
 
 
-def _modes(call: Call) -> None:
+def _modes(call: ShellCall) -> None:
     modes = [arg for arg in call.plain_args if re.fullmatch(r"[0-7]{3,5}|[-+=,ugoarwxXst]+", arg)]
     for mode in modes[:1]:
         others_write = re.fullmatch(r"0*[0-7]{2}[2367]", mode) or (
@@ -153,7 +153,7 @@ def _modes(call: Call) -> None:
             call.judge.check_write(target, fresh=False)
 
 
-def _download_target(call: Call) -> None:
+def _download_target(call: ShellCall) -> None:
     for i, arg in enumerate(call.args[:-1]):
         if arg in ("-o", "-O", "--output", "--output-document", "-P", "--directory-prefix") and not (
             call.name == "curl" and arg == "-O"
@@ -171,7 +171,7 @@ def _download_target(call: Call) -> None:
 # --- the machine ---
 
 
-def _packages(call: Call) -> None:
+def _packages(call: ShellCall) -> None:
     words = _operands(call)
     verb = words[0] if words else ""
     options = _options(call)
@@ -193,7 +193,7 @@ _FOREIGN = re.compile(
 )
 
 
-def _language_packages(call: Call) -> None:
+def _language_packages(call: ShellCall) -> None:
     words = [to_plain(arg) for arg in _operands(call)]
     verb = next((word for word in words if word not in ("pip", "tool", "cargo")), "")
     if verb in names.PACKAGE_ADDING:
@@ -207,7 +207,7 @@ def _language_packages(call: Call) -> None:
         call.find("write.startup")
 
 
-def _services(call: Call) -> None:
+def _services(call: ShellCall) -> None:
     words = _operands(call)
     if set(words) & names.POWER_VERBS:
         call.find("power")
@@ -215,7 +215,7 @@ def _services(call: Call) -> None:
         call.find("agent.self" if "hermes" in " ".join(words) else "service.change")
 
 
-def _system(call: Call) -> None:
+def _system(call: ShellCall) -> None:
     if call.name in names.SYSTEM_REPORTERS:
         if set(call.plain_args) & names.SYSTEM_CHANGING or any(
             re.match(r"[\w.]+=", arg) for arg in call.args
@@ -225,7 +225,7 @@ def _system(call: Call) -> None:
         call.find("system.change")
 
 
-def _kill(call: Call) -> None:
+def _kill(call: ShellCall) -> None:
     if call.name in ("killall", "pkill", "skill", "killall5"):
         call.find("kill.all" if call.name == "killall5" else "kill.many")
         if re.search("hermes", call.shown):
@@ -251,13 +251,13 @@ def _kill(call: Call) -> None:
 _CALM = re.compile(r"(status|version|help|doctor|config (path|check)|.*--help|-h|--version|-V)( .*)?")
 
 
-def _agent(call: Call) -> None:
+def _agent(call: ShellCall) -> None:
     """Whoever runs `hermes` is its owner: all but a look at its state is the person's to allow."""
     if not _CALM.fullmatch(" ".join(call.plain_args)):
         call.find("agent.self")
 
 
-def _processes(call: Call) -> None:
+def _processes(call: ShellCall) -> None:
     """`ps e` shows what other processes were started with, keys included; `ps -e` does not."""
     words = call.walk("-C -o -p -u -U -t -g -G -s -q -O --sort --format --pid --user")
     asked = any(re.fullmatch(r"[A-Za-z]*e[A-Za-z]*|-[A-Za-z]*E[A-Za-z]*", word) for word, _ in words)
@@ -265,7 +265,7 @@ def _processes(call: Call) -> None:
         call.find("read.secret")
 
 
-def _web_server(call: Call) -> None:
+def _web_server(call: ShellCall) -> None:
     """Shares a folder with whoever can reach this machine: its own workspace is fine."""
     for option, value in zip(call.args, call.args[1:], strict=False):
         if option in ("-d", "--directory"):
@@ -275,7 +275,7 @@ def _web_server(call: Call) -> None:
                 call.find("net.upload")
 
 
-def _copy_blocks(call: Call) -> None:
+def _copy_blocks(call: ShellCall) -> None:
     for arg in call.args:
         if arg.startswith("of="):
             call.judge.check_write(arg[3:])
@@ -295,28 +295,31 @@ _ROWS: Rows = (
     ),
     ("ps", _processes),
     ("rm unlink rmdir shred wipe srm", _delete),
-    ("shred wipe srm", said("delete.unknown")),
+    ("shred wipe srm", breaks_by_words("delete.unknown")),
     ("cp mv ln install rsync scp", _write_last),
     ("tee touch truncate mkdir sponge", _write_all),
     ("sed gsed", scripts.sed),
     ("dd", _copy_blocks),
-    (_RIGHTS, said("rights.recursive", r"-[A-Za-z0-9]*R[A-Za-z0-9]*|--recursive")),
-    ("chown chgrp chattr setfacl", said("rights.owner")),
+    (_RIGHTS, breaks_by_words("rights.recursive", r"-[A-Za-z0-9]*R[A-Za-z0-9]*|--recursive")),
+    ("chown chgrp chattr setfacl", breaks_by_words("rights.owner")),
     ("chmod", _modes),
     (
         "fdisk sfdisk cfdisk gdisk sgdisk parted wipefs blkdiscard mke2fs mkfs badblocks format diskpart"
         " hdparm",
-        said("disk.format", unless="-l|--list|-h|--help|--version|print"),
+        breaks_by_words("disk.format", unless="-l|--list|-h|--help|--version|print"),
     ),
     (
         "mount umount losetup swapon swapoff cryptsetup lvremove vgremove pvremove lvcreate zpool zfs mdadm"
         " dmsetup fsck diskutil",
-        said("disk.change", r"(?!(-l|-a|-j|status|list|-V|--version)$).*"),
+        breaks_by_words("disk.change", r"(?!(-l|-a|-j|status|list|-V|--version)$).*"),
     ),
     ("curl wget", _download_target),
-    (_UNPACKING, said("run.unknown", "(--to-command|--checkpoint-action|--use-compress-program|-I).*")),
+    (
+        _UNPACKING,
+        breaks_by_words("run.unknown", "(--to-command|--checkpoint-action|--use-compress-program|-I).*"),
+    ),
     (_UNPACKING, writes("-C --directory -d")),
-    (_UNPACKING, said("write.system", "-P|--absolute-names")),
+    (_UNPACKING, breaks_by_words("write.system", "-P|--absolute-names")),
     (
         "pip pip3 pipx npm yarn pnpm gem cargo uv cpan cpanm composer conda mamba go poetry",
         _language_packages,
@@ -330,8 +333,8 @@ _ROWS: Rows = (
         "systemctl service launchctl rc-service supervisorctl initctl sc rc-update update-rc.d chkconfig pm2",
         _services,
     ),
-    ("shutdown reboot halt poweroff", said("power", unless="--help|-c|--version")),
-    ("init telinit", said("power", "[016sS]")),
+    ("shutdown reboot halt poweroff", breaks_by_words("power", unless="--help|-c|--version")),
+    ("init telinit", breaks_by_words("power", "[016sS]")),
     (
         "useradd userdel usermod groupadd groupdel adduser deluser passwd chpasswd visudo vipw chsh iptables"
         " ip6tables nft ufw firewall-cmd sysctl insmod rmmod modprobe ip ifconfig route nmcli hostname"
@@ -339,50 +342,53 @@ _ROWS: Rows = (
         " loginctl networksetup scutil csrutil spctl defaults setcap kexec depmod",
         _system,
     ),
-    ("crontab at batch atrm systemd-run", said("write.schedule", unless="-l|-V")),
+    ("crontab at batch atrm systemd-run", breaks_by_words("write.schedule", unless="-l|-V")),
     ("kill killall pkill skill killall5", _kill),
     (
         "psql mysql mariadb sqlite3 mongo mongosh redis-cli dropdb dropuser mysqladmin clickhouse-client"
         " cqlsh sqlcmd duckdb",
         scripts.sql,
     ),
-    ("history", said("history.erase", "-[A-Za-z0-9]*[cdw][A-Za-z0-9]*")),
-    ("journalctl", said("history.erase", "--(vacuum|rotate|flush).*")),
-    ("dmesg", said("history.erase", "-C|-c|--clear")),
-    ("wevtutil", said("history.erase")),
-    ("gpg", said("read.secret", ".*--export-secret.*")),
-    ("security", said("read.secret", "(find|dump|export).*")),
-    ("secret-tool kwallet-query bw op vault pass", said("read.secret", ".+")),
+    ("history", breaks_by_words("history.erase", "-[A-Za-z0-9]*[cdw][A-Za-z0-9]*")),
+    ("journalctl", breaks_by_words("history.erase", "--(vacuum|rotate|flush).*")),
+    ("dmesg", breaks_by_words("history.erase", "-C|-c|--clear")),
+    ("wevtutil", breaks_by_words("history.erase")),
+    ("gpg", breaks_by_words("read.secret", ".*--export-secret.*")),
+    ("security", breaks_by_words("read.secret", "(find|dump|export).*")),
+    ("secret-tool kwallet-query bw op vault pass", breaks_by_words("read.secret", ".+")),
     ("hermes", _agent),
     ("python-http.server", _web_server),
     (
         "vim vi nvim ex emacs ed less man",
-        said("run.unknown", r"\+?:?!.*|.*(:!|system\(|:r!|call\s+system).*"),
+        breaks_by_words("run.unknown", r"\+?:?!.*|.*(:!|system\(|:r!|call\s+system).*"),
     ),
     ("vim vi nvim view ex emacs", scripts.editor),
     ("gdb lldb", scripts.debugger),
-    ("strace ltrace perf py-spy rbspy", said("process.control", r"-[A-Za-z]*p\d*|--(attach|pid).*")),
-    ("gcore reptyr jattach", said("process.control", ".+")),
+    (
+        "strace ltrace perf py-spy rbspy",
+        breaks_by_words("process.control", r"-[A-Za-z]*p\d*|--(attach|pid).*"),
+    ),
+    ("gcore reptyr jattach", breaks_by_words("process.control", ".+")),
     ("prlimit ulimit", scripts.limits),
     (
         "bwrap proot nsjail schedtool chpst softlimit start-stop-daemon daemonize xterm rr",
-        said("run.unknown"),
+        breaks_by_words("run.unknown"),
     ),
-    ("man", said("run.unknown", "-[PH].*|--(pager|html).*")),
-    ("zip", said("run.unknown", "-TT.*|--unzip-command.*")),
-    ("enable", said("run.code", "-[a-z]*f.*")),
-    ("hash", said("run.unknown", "-[a-z]*p.*")),
-    ("bind", said("run.unknown", "-[a-z]*[xf].*")),
-    ("fc", said("run.unknown", unless="-[a-z]*l[a-z]*")),
+    ("man", breaks_by_words("run.unknown", "-[PH].*|--(pager|html).*")),
+    ("zip", breaks_by_words("run.unknown", "-TT.*|--unzip-command.*")),
+    ("enable", breaks_by_words("run.code", "-[a-z]*f.*")),
+    ("hash", breaks_by_words("run.unknown", "-[a-z]*p.*")),
+    ("bind", breaks_by_words("run.unknown", "-[a-z]*[xf].*")),
+    ("fc", breaks_by_words("run.unknown", unless="-[a-z]*l[a-z]*")),
     (
         "tmux screen dtach abduco zellij",
-        said("run.unknown", unless="-?-?(ls|list.*|has.*|kill.*|capture.*|version)|-V|-v|--help"),
+        breaks_by_words("run.unknown", unless="-?-?(ls|list.*|has.*|kill.*|capture.*|version)|-V|-v|--help"),
     ),
-    ("mail mailx sendmail mutt swaks", said("net.upload")),
-    ("nmap tcpdump ngrok cloudflared bore chisel frpc", said("net.socket")),
+    ("mail mailx sendmail mutt swaks", breaks_by_words("net.upload")),
+    ("nmap tcpdump ngrok cloudflared bore chisel frpc", breaks_by_words("net.socket")),
     # Name look-ups and pings carry data out in the names.
-    ("dig nslookup host ping", said("net.upload", f".*{UNKNOWN}.*")),
-    ("ssh-copy-id", said("write.ssh")),
+    ("dig nslookup host ping", breaks_by_words("net.upload", f".*{UNKNOWN}.*")),
+    ("ssh-copy-id", breaks_by_words("write.ssh")),
     ("ssh-keygen", writes("-f")),
     *remote.ROWS,
 )

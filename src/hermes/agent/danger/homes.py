@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from hermes.agent.danger.shell.expand import has_glob, to_plain
-from hermes.domain.homes import Homes
+from hermes.domain.homes import FolderRules
 
 _LONGEST_NAME = 255
 _SHORTEST_MARK = 5
@@ -27,7 +27,7 @@ def holds_one(path: str, folders: Iterable[str]) -> bool:
     return any(_leads(path, folder, down=True) for folder in folders)
 
 
-def is_closed(path: str, homes: Homes, *, writing: bool) -> bool:
+def is_closed(path: str, homes: FolderRules, *, writing: bool) -> bool:
     if not is_inside(path, homes.closed):
         return False
     places = homes.writable if writing else (*homes.writable, *homes.readable)
@@ -37,7 +37,7 @@ def is_closed(path: str, homes: Homes, *, writing: bool) -> bool:
     return not free or any(is_inside(home, free) and is_inside(path, (home,)) for home in homes.closed)
 
 
-def mentions_home(text: str, homes: Homes, user_home: str) -> bool:
+def mentions_home(text: str, homes: FolderRules, user_home: str) -> bool:
     """Whether code names one of the homes: whole, or as it is called inside the user's home folder."""
     pattern = _marks(homes.closed, user_home)
     return pattern is not None and pattern.search(text) is not None

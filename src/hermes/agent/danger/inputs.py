@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 
-from hermes.agent.danger.judge import Judge, follow
+from hermes.agent.danger.judge import CommandJudge, follow
 from hermes.agent.danger.names import SHELLS, SILENT, names
-from hermes.agent.danger.paths import Place
+from hermes.agent.danger.paths import CommandScope
 from hermes.agent.danger.rules import RULES
-from hermes.agent.danger.verdict import Finding, Verdict
+from hermes.agent.danger.verdict import DangerFinding, DangerVerdict
 
 _LASTING = names("cd pushd popd alias exec hash enable set shopt history fc bind complete trap")
 _BESIDES = SHELLS | SILENT | names("env exec nice nohup setsid stdbuf timeout command ulimit umask set")
@@ -23,10 +23,10 @@ _KEYS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]")
 _ANSWER = re.compile(r"|y|n|yes|no|ok|q|quit|exit|\?|help|\d{1,4}", re.IGNORECASE)
 
 
-def judge_input(text: str, command: str, place: Place) -> Verdict:
+def judge_input(text: str, command: str, place: CommandScope) -> DangerVerdict:
     """What a person should know before this line is sent to what the command has started there."""
     if _KEYS.search(text):
-        return Verdict(findings=(Finding(rule="text.keys", what=""),))
+        return DangerVerdict(findings=(DangerFinding(rule="text.keys", what=""),))
     line = follow(text, place, None)
     for finding in follow(text, place, place.cwd).findings:
         line.find(finding.rule, finding.what)
@@ -34,13 +34,13 @@ def judge_input(text: str, command: str, place: Place) -> Verdict:
     if program.readers and program.readers <= SHELLS and program.ran <= _BESIDES:
         if _lasts(line) or _UNFINISHED.search(text.rstrip("\n")):
             line.find("run.later", "")
-        return Verdict(findings=tuple(line.findings))
+        return DangerVerdict(findings=tuple(line.findings))
     never = [finding for finding in line.findings if RULES[finding.rule].never]
-    asked = [] if _ANSWER.fullmatch(text.strip()) else [Finding(rule="run.input", what="")]
-    return Verdict(findings=(*never, *asked))
+    asked = [] if _ANSWER.fullmatch(text.strip()) else [DangerFinding(rule="run.input", what="")]
+    return DangerVerdict(findings=(*never, *asked))
 
 
-def _lasts(line: Judge) -> bool:
+def _lasts(line: CommandJudge) -> bool:
     """Whether later lines mean something else: another program takes them, or they find half a command."""
     stored = (value for values in line.variables.values.values() for value in values)
     return bool(line.readers or line.ran & _LASTING) or any(map(_HALF_A_COMMAND.search, stored))

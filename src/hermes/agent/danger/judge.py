@@ -28,7 +28,7 @@ from hermes.agent.danger.names import (
     TERMINALS,
     program_name,
 )
-from hermes.agent.danger.paths import Place, holds_home, named_in, read_fault, resolve, write_fault
+from hermes.agent.danger.paths import CommandScope, holds_home, named_in, read_fault, resolve, write_fault
 from hermes.agent.danger.printed import printed, source_of
 from hermes.agent.danger.shell.expand import UNKNOWN, Expander, Variables, has_glob, to_plain
 from hermes.agent.danger.shell.reader import read_shell
@@ -36,19 +36,19 @@ from hermes.agent.danger.shell.syntax import (
     BRACKET,
     MOST_WORDS,
     Background,
-    Chained,
-    Function,
-    Group,
-    Node,
+    CompoundCommand,
+    ConditionalCommand,
     Pipeline,
     Redirect,
-    Simple,
-    Sub,
-    Unreadable,
+    ShellFunction,
+    ShellNode,
+    SimpleCommand,
+    Substitution,
+    UnreadableCommand,
     Var,
     Word,
 )
-from hermes.agent.danger.verdict import Finding, Verdict
+from hermes.agent.danger.verdict import DangerFinding, DangerVerdict
 
 _DEEPEST = 12
 _LONGEST_SHOWN = 120
@@ -65,7 +65,7 @@ _SHELLS_OWN = re.compile(r"\d{3,}")
 
 
 @dataclass(frozen=True, slots=True)
-class Feed:
+class ShellInput:
     """What a command reads on its standard input: `text` if known; `source` says where it comes from."""
 
     text: str | None = None
@@ -73,13 +73,13 @@ class Feed:
 
 
 @dataclass(slots=True)
-class Call:
+class ShellCall:
     """One program with its words, as it would be run."""
 
-    judge: Judge
+    judge: CommandJudge
     name: str
     args: list[str]
-    feed: Feed | None = None
+    feed: ShellInput | None = None
     shown: str = ""
 
     def find(self, rule: str, what: str = "") -> None:
@@ -105,14 +105,14 @@ class Call:
 
 
 @dataclass(slots=True)
-class Judge:
+class CommandJudge:
     """The state of one walk."""
 
-    place: Place
+    place: CommandScope
     cwd: str | None
     variables: Variables
     depth: int = 0
-    findings: dict[Finding, None] = field(default_factory=dict)
+    findings: dict[DangerFinding, None] = field(default_factory=dict)
     functions: dict[str, bool] = field(default_factory=dict)
     """Whether a function goes to another folder."""
     aliases: dict[str, str] = field(default_factory=dict)
@@ -122,12 +122,12 @@ class Judge:
     """Shells and interpreters that run what will come on their standard input."""
     certain: bool = True
     steps: int = 0
-    outputs: dict[int, tuple[Sub, str]] = field(default_factory=dict)
+    outputs: dict[int, tuple[Substitution, str]] = field(default_factory=dict)
 
     def find(self, rule: str, what: str) -> None:
         shown = what.replace(UNKNOWN, "…")
         short = shown if len(shown) <= _LONGEST_SHOWN else shown[:_LONGEST_SHOWN] + "…"
-        self.findings[Finding(rule=rule, what=short)] = None
+        self.findings[DangerFinding(rule=rule, what=short)] = None
 
     def check_read(self, text: str) -> None:
         """A program is about to read there."""
@@ -137,7 +137,7 @@ class Judge:
 
     # --- walking ---
 
-    def read(self, text: str, feed: Feed | None = None) -> None:
+    def read(self, text: str, feed: ShellInput | None = None) -> None:
         """Judge a text as shell commands."""
         if self.depth >= _DEEPEST:
             self.find("text.unreadable", "too many shells inside shells")
@@ -147,39 +147,39 @@ class Judge:
         self.depth += 1
         try:
             self._script(read_shell(text.replace(UNKNOWN, "${UNKNOWN}")), feed)
-        except Unreadable as error:
+        except UnreadableCommand as error:
             self.find("text.unreadable", str(error))
         except RecursionError:
             self.find("text.unreadable", "too deep")
         self.depth -= 1
 
-    def _script(self, nodes: tuple[Node, ...], feed: Feed | None = None) -> None:
+    def _script(self, nodes: tuple[ShellNode, ...], feed: ShellInput | None = None) -> None:
         for node in nodes:
             self._node(node, feed)
 
-    def _node(self, node: Node, feed: Feed | None = None) -> None:
+    def _node(self, node: ShellNode, feed: ShellInput | None = None) -> None:
         self._step()
         match node:
-            case Simple():
+            case SimpleCommand():
                 self._simple(node, feed)
             case Pipeline(nodes=nodes):
                 self._pipeline(nodes, feed)
-            case Chained(node=inner):
+            case ConditionalCommand(node=inner):
                 certain, self.certain = self.certain, False
                 self._node(inner, feed)
                 self.certain = certain
             case Background(node=inner):
                 with self._aside():
                     self._node(inner, feed)
-            case Group():
+            case CompoundCommand():
                 self._group(node, feed)
-            case Function(name=name, body=body):
+            case ShellFunction(name=name, body=body):
                 self._function(name, body)
 
     def _step(self, words: int = 1) -> None:
         self.steps += words
         if self.steps > MOST_WORDS:
-            raise Unreadable("too much to follow")
+            raise UnreadableCommand("too much to follow")
 
     @contextlib.contextmanager
     def _aside(self) -> Iterator[None]:
@@ -188,13 +188,13 @@ class Judge:
         yield
         self.cwd, self.variables.values = cwd, values
 
-    def _pipeline(self, nodes: list[Node], feed: Feed | None) -> None:
+    def _pipeline(self, nodes: list[ShellNode], feed: ShellInput | None) -> None:
         for node in nodes:
             with self._aside():
                 self._node(node, feed)
             feed = self._output(node, feed)
 
-    def _group(self, group: Group, feed: Feed | None) -> None:
+    def _group(self, group: CompoundCommand, feed: ShellInput | None) -> None:
         fed = self._redirects(group.redirects) or feed
         if group.name:
             values = [value for word in group.values or [] for value in self._expander.fields(word)]
@@ -214,7 +214,7 @@ class Judge:
             self.enter(None)
         self.certain = certain
 
-    def _function(self, name: str, body: Node) -> None:
+    def _function(self, name: str, body: ShellNode) -> None:
         if calls_itself(name, body):
             self.find("fork.bomb", f"{name}()")
         cwd, folders = self.cwd, {key: self.variables.get(key) for key in ("PWD", "OLDPWD")}
@@ -230,7 +230,7 @@ class Judge:
     def _expander(self) -> Expander:
         return Expander(self.variables, self._output_of, self.find)
 
-    def _simple(self, simple: Simple, feed: Feed | None) -> None:
+    def _simple(self, simple: SimpleCommand, feed: ShellInput | None) -> None:
         for name, value in simple.assigns:
             self.assign(name, self._expander.value(value), lasting=not simple.words)
         fed = self._redirects(simple.redirects) or feed
@@ -268,7 +268,7 @@ class Judge:
         for text in filter(_SUBSCRIPT.search, texts):
             self.find("run.unknown", text)
 
-    def run(self, fields: list[str], feed: Feed | None = None) -> None:
+    def run(self, fields: list[str], feed: ShellInput | None = None) -> None:
         """Judge one program with its words."""
         self._step(len(fields))
         name, args = fields[0], fields[1:]
@@ -289,7 +289,7 @@ class Judge:
             self.find("run.unknown", shown)
         elif not name.isascii():
             self.find("text.hidden", shown)
-        call = Call(judge=self, name=program_name(name), args=args, feed=feed, shown=shown)
+        call = ShellCall(judge=self, name=program_name(name), args=args, feed=feed, shown=shown)
         self.ran.add(call.name)
         if call.name in TERMINALS:
             self.readers.add(call.name)
@@ -328,7 +328,7 @@ class Judge:
         path = self.path(name) if "/" in name else None
         return path is not None and path in self.written
 
-    def _reads(self, call: Call) -> None:
+    def _reads(self, call: ShellCall) -> None:
         """What the words of a program name, and where it runs: programs read the folder they stand in."""
         silent = call.name in SILENT
         if self.cwd is not None and not silent and read_fault(self.cwd, self.place) == "read.home":
@@ -365,11 +365,11 @@ class Judge:
 
     # --- words that come from elsewhere ---
 
-    def _redirects(self, redirects: list[Redirect]) -> Feed | None:
-        feed: Feed | None = None
+    def _redirects(self, redirects: list[Redirect]) -> ShellInput | None:
+        feed: ShellInput | None = None
         for redirect in redirects:
             if redirect.body is not None:
-                feed = Feed(self._expander.text(redirect.body), "words")
+                feed = ShellInput(self._expander.text(redirect.body), "words")
                 continue
             if redirect.op in ("<<", "<<-"):
                 continue
@@ -377,7 +377,7 @@ class Judge:
                 feed = self._redirect(redirect.op, target) or feed
         return feed
 
-    def _redirect(self, op: str, target: str) -> Feed | None:
+    def _redirect(self, op: str, target: str) -> ShellInput | None:
         if op in (">&", "<&") and _SHELLS_OWN.match(target):
             self.find("write.agent", op + target)
         if op in (">&", "<&") and (target.isdigit() or target == "-"):
@@ -387,25 +387,25 @@ class Judge:
             self.find("net.socket", target)
         if op in ("<", "<>", "<&"):
             self.check_read(target)
-            return Feed(None, "file")
+            return ShellInput(None, "file")
         self.check_write(target)
         return None
 
-    def _output_of(self, sub: Sub) -> str:
+    def _output_of(self, sub: Substitution) -> str:
         """What a substitution prints. Each is followed once, however often its word is looked at."""
         known = self.outputs.get(id(sub))
         if known is None:
             known = self.outputs[id(sub)] = (sub, self._follow(sub))
         return known[1]
 
-    def _follow(self, sub: Sub) -> str:
+    def _follow(self, sub: Substitution) -> str:
         """Judge a substitution; its output is known if its one command is as plain as `echo`."""
         with self._aside():
             self._script(sub.script)
         if sub.as_file:
             source = self._source(sub.script[-1]) if sub.script else ""
             return f"/dev/fd/{source}{UNKNOWN}" if source in ("download", "decoder") else "/dev/fd/63"
-        if len(sub.script) == 1 and isinstance(sub.script[0], Simple | Pipeline):
+        if len(sub.script) == 1 and isinstance(sub.script[0], SimpleCommand | Pipeline):
             feed = self._output(sub.script[0], None)
             if feed is not None and feed.text is not None:
                 return feed.text.rstrip("\n")
@@ -413,26 +413,26 @@ class Judge:
                 return f"{UNKNOWN}{feed.source}{UNKNOWN}"
         return UNKNOWN
 
-    def _output(self, node: Node, feed: Feed | None) -> Feed:
+    def _output(self, node: ShellNode, feed: ShellInput | None) -> ShellInput:
         if isinstance(node, Pipeline):
             for inner in node.nodes:
                 feed = self._output(inner, feed)
-            return feed or Feed()
-        if not isinstance(node, Simple):
-            return Feed(None, self._source(node))
+            return feed or ShellInput()
+        if not isinstance(node, SimpleCommand):
+            return ShellInput(None, self._source(node))
         fields = [field for word in node.words for field in self._expander.fields(word)]
         bodies = [one.body for one in node.redirects if one.body is not None]
         if bodies:
-            feed = Feed(self._expander.text(bodies[-1]), "words")
+            feed = ShellInput(self._expander.text(bodies[-1]), "words")
         text = printed(fields, feed.text if feed is not None else None, self.cwd)
         if text is not None and UNKNOWN not in text:
-            return Feed(text, "words")
+            return ShellInput(text, "words")
         source = source_of(fields) or ("home" if self._lists_home(fields) else "")
         inherited = feed.source if feed is not None and feed.source in _SOURCES else ""
         if feed is not None and feed.text is not None and not source:
             paths = (word for word in feed.text.split()[:_MOST_PATHS] if "/" in word)
             source = "home" if any(self.read_fault(path) == "read.home" for path in paths) else ""
-        return Feed(None, source or inherited or "command")
+        return ShellInput(None, source or inherited or "command")
 
     def _lists_home(self, fields: list[str]) -> bool:
         """Whether a program prints the names of files that may be in a home."""
@@ -441,15 +441,15 @@ class Judge:
         paths = [path for path in map(self.path, fields[1:]) if path is not None]
         return any(holds_home(path, self.place) or read_fault(path, self.place) for path in paths)
 
-    def _source(self, node: Node) -> str:
-        if isinstance(node, Simple):
+    def _source(self, node: ShellNode) -> str:
+        if isinstance(node, SimpleCommand):
             return self._output(node, None).source
-        inner: list[Node] = []
-        if isinstance(node, Group):
+        inner: list[ShellNode] = []
+        if isinstance(node, CompoundCommand):
             inner = [one for body in node.bodies for one in body]
         elif isinstance(node, Pipeline):
             inner = node.nodes
-        elif isinstance(node, Background | Chained):
+        elif isinstance(node, Background | ConditionalCommand):
             inner = [node.node]
         sources = {self._source(one) for one in inner}
         return next((one for one in _SOURCES if one in sources), "command")
@@ -460,17 +460,17 @@ def _is_ambiguous(word: Word, variables: Variables) -> bool:
 
 
 @lru_cache(maxsize=32)
-def judge_command(command: str, place: Place) -> Verdict:
+def judge_command(command: str, place: CommandScope) -> DangerVerdict:
     """What a person should know before this command runs there."""
-    return Verdict(findings=tuple(follow(command, place, place.cwd).findings))
+    return DangerVerdict(findings=tuple(follow(command, place, place.cwd).findings))
 
 
-def follow(command: str, place: Place, cwd: str | None) -> Judge:
+def follow(command: str, place: CommandScope, cwd: str | None) -> CommandJudge:
     """A judge that has read a command in this folder, None = nobody knows which."""
     folders = dict.fromkeys(("PWD", "OLDPWD", "DIRSTACK", "_"), (UNKNOWN * 2,))
     folders |= {"PWD": (cwd,)} if cwd is not None else {}
     variables = Variables(home=place.home, values={**folders, "TMPDIR": ("/tmp",)})
-    judge = Judge(place=place, cwd=cwd, variables=variables)
+    judge = CommandJudge(place=place, cwd=cwd, variables=variables)
     hidden = hidden_characters(command)
     if hidden:
         judge.find("text.hidden", hidden)

@@ -13,7 +13,7 @@ from hermes.agent.danger.homes import holds_one, is_closed, mentions_home
 from hermes.agent.danger.names import names
 from hermes.agent.danger.shell.expand import UNKNOWN, has_glob, to_plain
 from hermes.agent.danger.shell.syntax import BRACKET, QUESTION, STAR
-from hermes.domain.homes import NO_HOMES, Homes
+from hermes.domain.homes import NO_HOMES, FolderRules
 
 # Matched against paths in which the home folder is written `~`.
 _SECRET = re.compile(
@@ -75,7 +75,7 @@ _ROOTS = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class CommandScope:
     """Where a command is to run: what it may treat as its own, and what belongs to the gateway and its
     agents. `agent_home` is one of its closed `homes`."""
 
@@ -85,7 +85,7 @@ class Place:
     wide: bool = False
     agent_home: str = ""
     own_pids: tuple[int, ...] = ()
-    homes: Homes = NO_HOMES
+    homes: FolderRules = NO_HOMES
     deny: tuple[str, ...] = ()
     """Patterns of commands that the operator forbids."""
 
@@ -169,12 +169,12 @@ def named_in(arg: str) -> set[str]:
     return {arg, arg.partition("=")[2], arg.partition("@")[2], arg.partition(":")[2], glued, value}
 
 
-def _short(path: str, place: Place) -> str:
+def _short(path: str, place: CommandScope) -> str:
     path = to_plain(path)
     return "~" + path[len(place.home) :] if path == place.home or path.startswith(place.home + "/") else path
 
 
-def _could_be(pattern: re.Pattern[str], path: str, place: Place) -> bool:
+def _could_be(pattern: re.Pattern[str], path: str, place: CommandScope) -> bool:
     """Whether the path, or with globs anything it may stand for that is worth the question, is meant."""
     short = _short(path, place)
     if pattern.fullmatch(short):
@@ -185,7 +185,7 @@ def _could_be(pattern: re.Pattern[str], path: str, place: Place) -> bool:
     return any(pattern.fullmatch(f"{folder}/{one}") and _glob(name, one) for one in _TEMPTING)
 
 
-def _is_secret(path: str, place: Place) -> bool:
+def _is_secret(path: str, place: CommandScope) -> bool:
     if has_glob(path) and len(path) > _LONGEST_PATH:
         return True
     if _could_be(_SECRET, path, place):
@@ -206,19 +206,19 @@ def _glob(pattern: str, name: str) -> bool:
     return fnmatchcase(name, pattern)
 
 
-def read_fault(path: str, place: Place) -> str:
+def read_fault(path: str, place: CommandScope) -> str:
     """The id of the rule that reading this breaks, or nothing."""
     if _is_secret(path, place):
         return "read.secret"
     return "read.home" if is_closed(path, place.homes, writing=False) else ""
 
 
-def holds_home(path: str | None, place: Place) -> bool:
+def holds_home(path: str | None, place: CommandScope) -> bool:
     """Whether a home is in this folder."""
     return path is not None and holds_one(path, place.homes.closed)
 
 
-def write_fault(path: str, place: Place) -> str:
+def write_fault(path: str, place: CommandScope) -> str:
     """The id of the rule that a write there breaks, or nothing."""
     if is_closed(path, place.homes, writing=True):
         return "write.agent"
@@ -233,7 +233,7 @@ def write_fault(path: str, place: Place) -> str:
     return _system_fault(path, place)
 
 
-def _system_fault(path: str, place: Place) -> str:
+def _system_fault(path: str, place: CommandScope) -> str:
     text = to_plain(path)
     if _DEVICE.fullmatch(text):
         return "disk.device"
@@ -248,7 +248,7 @@ def _system_fault(path: str, place: Place) -> str:
     return "write.system" if _SYSTEM.fullmatch(text) and not mine else ""
 
 
-def delete_fault(path: str | None, place: Place, *, recursive: bool) -> str:
+def delete_fault(path: str | None, place: CommandScope, *, recursive: bool) -> str:
     """The id of the rule that deleting this breaks, or nothing."""
     if path is None:
         return "delete.unknown"

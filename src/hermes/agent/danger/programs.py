@@ -31,7 +31,7 @@ from hermes.agent.danger.printed import printed
 from hermes.agent.danger.shell.expand import UNKNOWN, to_plain
 
 if TYPE_CHECKING:
-    from hermes.agent.danger.judge import Call
+    from hermes.agent.danger.judge import ShellCall
 
 _RUNS = {"download": "run.download", "decoder": "run.decoded"}
 """The rule that running something breaks, by where it comes from."""
@@ -45,7 +45,7 @@ _OWN_SCRIPT = re.compile(r"(.*/)?hermes(/(cli|__main__)\.py)?/?", re.DOTALL)
 _PYTHON = re.compile(r"python(\d+(\.\d+)?)?|pypy3?|ipython3?")
 
 
-def look(call: Call) -> None:
+def look(call: ShellCall) -> None:
     """Judge a program by what it runs, then by what it does."""
     name = call.name
     for known in (_shell, _language, _wrapper, _builtin):
@@ -59,13 +59,13 @@ def look(call: Call) -> None:
             call.judge.readers.add(name)
     if name in ROOT:
         _root(call)
-    effects.look(call)
+    effects.find_effects(call)
 
 
 # --- what runs text ---
 
 
-def _shell(call: Call) -> bool:
+def _shell(call: ShellCall) -> bool:
     if call.name not in SHELLS:
         return False
     for arg, next_ in call.walk("-o +o -O --rcfile --init-file"):
@@ -85,7 +85,7 @@ def _shell(call: Call) -> bool:
     return True
 
 
-def _run_text(call: Call, script: str, args: list[str]) -> None:
+def _run_text(call: ShellCall, script: str, args: list[str]) -> None:
     text = to_plain(script)
     hidden = re.search(f"{UNKNOWN}(download|decoder){UNKNOWN}", text)
     if hidden:
@@ -102,7 +102,7 @@ def _run_text(call: Call, script: str, args: list[str]) -> None:
     call.judge.variables.values = before
 
 
-def _run_feed(call: Call, *, shell: bool = False) -> None:
+def _run_feed(call: ShellCall, *, shell: bool = False) -> None:
     """A shell or an interpreter that runs what it is fed."""
     feed = call.feed
     if feed is None:
@@ -117,7 +117,7 @@ def _run_feed(call: Call, *, shell: bool = False) -> None:
         call.find(_RUNS.get(feed.source, "run.unknown"))
 
 
-def _script_file(call: Call, path: str, args: Sequence[str] = ()) -> None:
+def _script_file(call: ShellCall, path: str, args: Sequence[str] = ()) -> None:
     if _OWN_SCRIPT.fullmatch(to_plain(path)):
         call.judge.run(["hermes", *args], call.feed)
     if path.startswith("/dev/fd/"):
@@ -131,7 +131,7 @@ def _script_file(call: Call, path: str, args: Sequence[str] = ()) -> None:
         call.find("run.fresh")
 
 
-def _language(call: Call) -> bool:
+def _language(call: ShellCall) -> bool:
     if call.name in ("awk", "gawk", "mawk", "nawk"):
         return _awk(call)
     python = _PYTHON.fullmatch(call.name) is not None
@@ -163,7 +163,7 @@ def _language(call: Call) -> bool:
     return True
 
 
-def _run_module(call: Call, words: list[str]) -> None:
+def _run_module(call: ShellCall, words: list[str]) -> None:
     """`python -m`: this program's own module is found behind those that run others, too."""
     at = next((i for i, word in enumerate(words) if _OWN_MODULE.fullmatch(to_plain(word))), None)
     if at is not None:
@@ -183,7 +183,7 @@ def _takes_code(arg: str, flag: str) -> bool:
     return False
 
 
-def _judge_code(call: Call, text: str) -> None:
+def _judge_code(call: ShellCall, text: str) -> None:
     hidden = re.search(f"{UNKNOWN}(download|decoder)", text)
     if hidden:
         call.find(_RUNS[hidden[1]])
@@ -200,7 +200,7 @@ def _judge_code(call: Call, text: str) -> None:
             call.find("run.code")
 
 
-def _awk(call: Call) -> bool:
+def _awk(call: ShellCall) -> bool:
     valued = "-F -v -l --assign --field-separator --load"
     programs = [call.after(next_) for word, next_ in call.walk("") if word in ("-e", "--source")]
     programs += [word.partition("=")[2] for word in call.args if word.startswith("--source=")]
@@ -222,9 +222,9 @@ def _awk(call: Call) -> bool:
 # --- what runs other programs ---
 
 
-def _wrapper(call: Call) -> bool:
+def _wrapper(call: ShellCall) -> bool:
     name, args = call.name, list(call.args)
-    special: dict[str, Callable[[Call], None]] = {
+    special: dict[str, Callable[[ShellCall], None]] = {
         "env": _env, "timeout": _timeout, "xargs": _xargs, "parallel": _xargs, "find": _find, "fd": _find,
         "flock": _flock, "watch": _watch, "script": _script_command, "ssh": remote.ssh, "chroot": _root,
         "unshare": _root, "nsenter": _root, "make": _make, "sg": _sg, "capsh": _capsh, "hyperfine": _commands,
@@ -248,17 +248,17 @@ def _wrapper(call: Call) -> bool:
     return True
 
 
-def _sg(call: Call) -> None:
+def _sg(call: ShellCall) -> None:
     """`sg group -c command`, as one text or as words."""
     call.judge.read(" ".join(arg for arg in call.plain_args if arg not in ("-", "-c")).partition(" ")[2])
 
 
-def _capsh(call: Call) -> None:
+def _capsh(call: ShellCall) -> None:
     if "--" in call.args:
         call.judge.run(["bash", *call.args[call.args.index("--") + 1 :]], call.feed)
 
 
-def _commands(call: Call) -> None:
+def _commands(call: ShellCall) -> None:
     """Each word is a command."""
     for word in call.plain_args:
         if " " in word or not word.startswith("-"):
@@ -266,7 +266,7 @@ def _commands(call: Call) -> None:
 
 
 def _run_rest(
-    call: Call, args: Sequence[str], valued: frozenset[str] = frozenset(), preceded: str = ""
+    call: ShellCall, args: Sequence[str], valued: frozenset[str] = frozenset(), preceded: str = ""
 ) -> None:
     """What stands behind the options, and behind a word like `preceded`, is a command."""
     rest = _behind_options(args, valued)
@@ -290,13 +290,13 @@ def _behind_options(args: Sequence[str], valued: frozenset[str]) -> list[str]:
 _SPLIT = re.compile(r"-[iv0]*S(.*)|--s[a-z-]*(?:=(.*))?", re.DOTALL)
 
 
-def _env(call: Call) -> None:
+def _env(call: ShellCall) -> None:
     before = call.judge.cwd
     _run_in_env(call)
     call.judge.cwd = before
 
 
-def _run_in_env(call: Call) -> None:
+def _run_in_env(call: ShellCall) -> None:
     for arg, next_ in call.walk("-u --unset -C --chdir -a --argv0"):
         split = _SPLIT.fullmatch(arg)
         if split:
@@ -315,7 +315,7 @@ def _run_in_env(call: Call) -> None:
             return
 
 
-def _timeout(call: Call) -> None:
+def _timeout(call: ShellCall) -> None:
     command = _behind_options(call.args, names("-k -s --kill-after --signal"))[1:]
     if command:
         call.judge.run(command, call.feed)
@@ -326,7 +326,7 @@ def _before_lists(args: list[str]) -> list[str]:
     return list(takewhile(lambda arg: arg and not arg.startswith(":::"), args))
 
 
-def _xargs(call: Call) -> None:
+def _xargs(call: ShellCall) -> None:
     """What comes on its input becomes words nobody knows yet."""
     replace = ""
     if call.name == "parallel" and not any(arg[0] not in "-:" for arg in _before_lists(call.args)):
@@ -350,7 +350,7 @@ def _xargs(call: Call) -> None:
             replace = glued or (arg == "-I" and call.after(next_)) or "{}"
 
 
-def _find(call: Call) -> None:
+def _find(call: ShellCall) -> None:
     args = call.args
     starts: list[str] = []
     for arg in args:
@@ -369,7 +369,7 @@ def _find(call: Call) -> None:
             call.judge.check_write(args[i + 1])
 
 
-def _run_found(call: Call, inner: list[str], starts: list[str], junk: bool) -> None:
+def _run_found(call: ShellCall, inner: list[str], starts: list[str], junk: bool) -> None:
     if not inner:
         return
     name = to_plain(inner[0]).rpartition("/")[2]
@@ -385,7 +385,7 @@ def _run_found(call: Call, inner: list[str], starts: list[str], junk: bool) -> N
     call.judge.run([field.replace("{}", found) for field in inner])
 
 
-def _flock(call: Call) -> None:
+def _flock(call: ShellCall) -> None:
     args = [arg for arg in call.args if not arg.startswith("-") or arg == "-c"]
     if len(args) > 2 and args[1] == "-c":
         call.judge.read(to_plain(args[2]))
@@ -393,18 +393,18 @@ def _flock(call: Call) -> None:
         call.judge.run(args[1:], call.feed)
 
 
-def _watch(call: Call) -> None:
+def _watch(call: ShellCall) -> None:
     command = _behind_options(call.args, names("-n --interval"))
     call.judge.read(" ".join(to_plain(arg) for arg in command))
 
 
-def _script_command(call: Call) -> None:
+def _script_command(call: ShellCall) -> None:
     for i, arg in enumerate(call.args[:-1]):
         if re.fullmatch(r"-\w*c", arg) or arg == "--command":
             call.judge.read(to_plain(call.args[i + 1]))
 
 
-def _make(call: Call) -> None:
+def _make(call: ShellCall) -> None:
     for arg in call.args:
         if arg.startswith(("SHELL=", "--eval")):
             call.find("run.unknown")
@@ -412,7 +412,7 @@ def _make(call: Call) -> None:
         call.find("run.unknown")
 
 
-def _root(call: Call) -> None:
+def _root(call: ShellCall) -> None:
     call.find("root")
     args = list(call.args)
     if call.name in ("su", "runuser") or call.name == "chroot":
@@ -425,7 +425,7 @@ def _root(call: Call) -> None:
     _run_rest(call, list(dropwhile(re.compile(r"[A-Za-z_]\w*=").match, args)), ROOT_VALUES)
 
 
-def _builtin(call: Call) -> bool:
+def _builtin(call: ShellCall) -> bool:
     name, args = call.name, call.args
     if name == "eval":
         _run_text(call, " ".join(args), [])

@@ -11,7 +11,7 @@ from hermes.agent.danger import names
 from hermes.agent.danger.shell.expand import UNKNOWN, to_plain
 
 if TYPE_CHECKING:
-    from hermes.agent.danger.judge import Call
+    from hermes.agent.danger.judge import ShellCall
 
 _CODE_KEYS = re.compile(
     r"(alias\..*|core\.(sshcommand|fsmonitor|hookspath|pager|editor|askpass|gitproxy)|credential\..*helper"
@@ -25,7 +25,7 @@ _METADATA = re.compile(
 )
 
 
-def _git(call: Call) -> None:
+def _git(call: ShellCall) -> None:
     args = list(call.plain_args)
     while args and args[0].startswith("-"):
         option = args.pop(0)
@@ -118,7 +118,7 @@ _VERBS: dict[str, Callable[[_Git], dict[str, bool]]] = {
 _FAULTS = {verb: faults for verbs, faults in _VERBS.items() for verb in verbs.split()}
 
 
-def _web(call: Call) -> None:
+def _web(call: ShellCall) -> None:
     """curl, wget: what leaves with the request."""
     args = call.plain_args
     addresses = [arg for arg in args if re.match(r"(\w+://|[\w-]+(\.[\w-]+)+(/|$|:))", arg)]
@@ -156,7 +156,7 @@ def _sends_file(name: str, option: str, value: str, arg: str) -> bool:
     return option in ("--post-file", "--body-file")
 
 
-def _raw_connection(call: Call) -> None:
+def _raw_connection(call: ShellCall) -> None:
     args = call.args
     if call.name in ("nc", "ncat", "netcat"):
         options = "".join(arg[1:] for arg in args if re.fullmatch(r"-[A-Za-z]+", arg))
@@ -169,7 +169,7 @@ def _raw_connection(call: Call) -> None:
         call.find("net.socket")
 
 
-def _copy_away(call: Call) -> None:
+def _copy_away(call: ShellCall) -> None:
     operands = [arg for arg in call.args if not arg.startswith("-")]
     there = [
         to_plain(arg).endswith(":")
@@ -187,7 +187,7 @@ def _copy_away(call: Call) -> None:
         call.find("delete.unknown")
 
 
-def ssh(call: Call) -> None:
+def ssh(call: ShellCall) -> None:
     if set(call.args) & {"-V", "-G", "-Q"}:
         return
     call.find("run.remote")
@@ -197,7 +197,7 @@ def ssh(call: Call) -> None:
             return
 
 
-def _containers(call: Call) -> None:
+def _containers(call: ShellCall) -> None:
     words = [arg for arg in call.args if not arg.startswith("-")]
     if call.name in ("docker", "podman", "nerdctl") and words[:1] and words[0] in names.CONTAINER_KINDS:
         words = words[1:]
@@ -226,7 +226,7 @@ _CLOUDS = {
 """What changes something elsewhere, by how the words begin that are no options."""
 
 
-def _cloud(call: Call) -> None:
+def _cloud(call: ShellCall) -> None:
     text = " ".join(to_plain(arg) for arg in call.args if not arg.startswith("-"))
     changing = next(pattern for names, pattern in _CLOUDS.items() if call.name in names.split())
     if changing.match(text):
@@ -235,12 +235,12 @@ def _cloud(call: Call) -> None:
         call.find("read.secret")
 
 
-def _add_key(call: Call) -> None:
+def _add_key(call: ShellCall) -> None:
     if call.args and call.args[0] not in ("-l", "-L"):
         call.find("write.ssh")
 
 
-ROWS: tuple[tuple[str, Callable[[Call], None]], ...] = (
+ROWS: tuple[tuple[str, Callable[[ShellCall], None]], ...] = (
     ("git", _git),
     ("curl wget", _web),
     ("nc ncat netcat socat telnet openssl", _raw_connection),

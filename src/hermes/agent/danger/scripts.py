@@ -11,12 +11,12 @@ from hermes.agent.danger import code
 from hermes.agent.danger.shell.expand import to_plain
 
 if TYPE_CHECKING:
-    from hermes.agent.danger.judge import Call
+    from hermes.agent.danger.judge import ShellCall
 
 _STRING = re.compile(r"""["']([^"'\n]{1,300})["']""")
 
 
-def check_strings(call: Call, text: str) -> None:
+def check_strings(call: ShellCall, text: str) -> None:
     """Code that names a home: whole, or in a string by the way that leads there from here."""
     strings = (match[1] for match in _STRING.finditer(text))
     if call.judge.place.mentions_home(text) or any(
@@ -33,7 +33,7 @@ _LINE = re.compile(r"[^\n]*")
 _LABEL = re.compile(r"[^\n;}]*")
 
 
-def sed(call: Call) -> None:
+def sed(call: ShellCall) -> None:
     words = [word for word, _ in call.walk("-l --line-length -f --file -e --expression")]
     operands = [word for word in words if not word.startswith("-")]
     scripts = [
@@ -135,7 +135,7 @@ _MOST_LINES = 200
 _VALUED = "-cmd -init -separator -nullvalue -newline -c -f -h -p -U -d -e -u -P -D"
 
 
-def sql(call: Call) -> None:
+def sql(call: ShellCall) -> None:
     inline = "\n;\n".join(to_plain(arg) for arg in call.args)
     fed = call.feed.text if call.feed is not None else None
     check_strings(call, f"{inline}\n{fed or ''}")
@@ -154,7 +154,7 @@ def sql(call: Call) -> None:
             call.judge.readers.add(call.name)
 
 
-def _dot_commands(call: Call, text: str) -> None:
+def _dot_commands(call: ShellCall, text: str) -> None:
     """`.open`, `.shell` … of sqlite3, which takes them cut short too."""
     lines = [line.strip()[1:].split() for line in text.split("\n") if re.match(r"\s*\.[A-Za-z]", line)]
     if len(lines) > _MOST_LINES:
@@ -195,14 +195,14 @@ _ORDERS = re.compile(
 )
 
 
-def _escape(call: Call, text: str) -> None:
+def _escape(call: ShellCall, text: str) -> None:
     """A line that makes the program start another one, as far as that can be seen."""
     escape = _ESCAPE.match(text)
     if escape:
         call.judge.read(escape[1])
 
 
-def debugger(call: Call) -> None:
+def debugger(call: ShellCall) -> None:
     operands: list[str] = []
     for word, next_ in call.walk("-ex -iex --eval-command -x -s -c -d -o -O -k -K"):
         if re.fullmatch(r"-p\d*|--?pid.*|-n|--attach.*|-w|--waitfor", word):
@@ -226,7 +226,7 @@ def debugger(call: Call) -> None:
         call.find("process.control")
 
 
-def editor(call: Call) -> None:
+def editor(call: ShellCall) -> None:
     for word, next_ in call.walk(""):
         text = to_plain(word)
         if text in ("-c", "--cmd", "-S", "--eval", "-eval", "-f", "--funcall", "-l", "--load", "--script"):
@@ -240,7 +240,7 @@ def editor(call: Call) -> None:
             call.find("run.code")
 
 
-def fed_commands(call: Call) -> None:
+def fed_commands(call: ShellCall) -> None:
     """What such a program reads may start others."""
     feed = call.feed
     if feed is None:
@@ -256,7 +256,7 @@ def fed_commands(call: Call) -> None:
 # --- limits ---
 
 
-def limits(call: Call) -> None:
+def limits(call: ShellCall) -> None:
     """An agent's processes are known by a limit of theirs (`-m`, RSS)."""
     words = call.plain_args
     if call.name == "ulimit":

@@ -8,7 +8,7 @@ from hermes.agent.danger.rules import RULES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class DangerFinding:
     """A rule that a command breaks, and the words that break it."""
 
     rule: str
@@ -20,10 +20,10 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class DangerVerdict:
     """Empty findings = nothing to ask."""
 
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[DangerFinding, ...] = ()
 
     @property
     def asks(self) -> bool:

@@ -28,7 +28,7 @@ _MOST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Service:
+class ModelService:
     """A service by its usual name: its address, and the model that is asked for if none is named."""
 
     title: str
@@ -37,18 +37,20 @@ class Service:
     needs_key: str = ""
 
 
-SERVICES: Mapping[str, Service] = {
-    "openai": Service(title="OpenAI", base_url=OPENAI_URL, model="gpt-4.1-mini", needs_key="OPENAI_API_KEY"),
-    "openrouter": Service(
+SERVICES: Mapping[str, ModelService] = {
+    "openai": ModelService(
+        title="OpenAI", base_url=OPENAI_URL, model="gpt-4.1-mini", needs_key="OPENAI_API_KEY"
+    ),
+    "openrouter": ModelService(
         title="OpenRouter",
         base_url=OPENROUTER_URL,
         model="openrouter/auto",
         needs_key="OPENROUTER_API_KEY",
     ),
-    "ollama": Service(title="Ollama", base_url=f"http://{HOST}:11434/v1"),
-    "lmstudio": Service(title="LM Studio", base_url=f"http://{HOST}:1234/v1"),
-    "llamacpp": Service(title="llama.cpp", base_url=f"http://{HOST}:8080/v1"),
-    "vllm": Service(title="vLLM", base_url=f"http://{HOST}:8000/v1"),
+    "ollama": ModelService(title="Ollama", base_url=f"http://{HOST}:11434/v1"),
+    "lmstudio": ModelService(title="LM Studio", base_url=f"http://{HOST}:1234/v1"),
+    "llamacpp": ModelService(title="llama.cpp", base_url=f"http://{HOST}:8080/v1"),
+    "vllm": ModelService(title="vLLM", base_url=f"http://{HOST}:8000/v1"),
 }
 PORTS = (11434, 1234, 8080, 8000)
 # What a server of that kind, and no other, answers: a path, and a key of the JSON object that is there.
@@ -61,7 +63,7 @@ _SIGNS = {
 LOCAL_SERVERS = frozenset(_SIGNS)
 
 
-class Way(StrEnum):
+class ModelAccess(StrEnum):
     """How the model is reached."""
 
     HTTP = "http"
@@ -81,7 +83,7 @@ class LocalServer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class ModelSources:
     """What is known when the choice is made. `plugins` are the names of providers that plugins bring."""
 
     servers: Sequence[LocalServer] = ()
@@ -90,10 +92,10 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class ModelChoice:
     """The model that answers. `why` is a reason a person understands; no key is ever in a text of it."""
 
-    way: Way
+    way: ModelAccess
     model: str = ""
     provider: str = ""
     title: str = ""
@@ -103,31 +105,31 @@ class Choice:
     hint: str = ""
 
     @classmethod
-    def given(cls, model: str) -> Choice:
+    def given(cls, model: str) -> ModelChoice:
         """For a provider that an embedding program brings along."""
-        return cls(way=Way.GIVEN, model=model, why="given by the program that runs Hermes")
+        return cls(way=ModelAccess.GIVEN, model=model, why="given by the program that runs Hermes")
 
     @property
     def line(self) -> str:
         """One line: which model, by whom, where, and why."""
         match self.way:
-            case Way.DEMO:
+            case ModelAccess.DEMO:
                 return f"demo, the offline demo model, which is not an AI: {self.why}"
-            case Way.NONE:
+            case ModelAccess.NONE:
                 return f"none: {self.why}"
-            case Way.GIVEN:
+            case ModelAccess.GIVEN:
                 return f"{self.model or 'a model'}, {self.why}"
-            case Way.PLUGIN:
+            case ModelAccess.PLUGIN:
                 return f"{self.model or 'its own choice'} by the plugin {self.provider}: {self.why}"
-            case Way.HTTP:
+            case ModelAccess.HTTP:
                 return f"{self.model} by {self.title} at {shown_url(self.base_url)}: {self.why}"
 
 
-def choose(settings: ModelSettings, facts: Facts) -> Choice:
+def choose(settings: ModelSettings, facts: ModelSources) -> ModelChoice:
     """The one place where it is decided which model answers."""
     provider = settings.provider.strip().lower() or "auto"
     if provider == DEMO:
-        return Choice(way=Way.DEMO, model=DEMO, provider=DEMO, why="model.provider says so")
+        return ModelChoice(way=ModelAccess.DEMO, model=DEMO, provider=DEMO, why="model.provider says so")
     if provider in facts.plugins:
         return _plugin(settings, provider, "model.provider says so")
     if provider != "auto":
@@ -142,20 +144,20 @@ def choose(settings: ModelSettings, facts: Facts) -> Choice:
         (only,) = facts.plugins
         return _plugin(settings, only, "it is the only provider that is installed")
     if settings.default.strip().lower() == DEMO:
-        return Choice(way=Way.DEMO, model=DEMO, provider=DEMO, why="the model demo is set")
+        return ModelChoice(way=ModelAccess.DEMO, model=DEMO, provider=DEMO, why="the model demo is set")
     return _local(settings, facts)
 
 
-def stand_in(choice: Choice, settings: ModelSettings, before: Choice | None) -> Choice:
+def stand_in(choice: ModelChoice, settings: ModelSettings, before: ModelChoice | None) -> ModelChoice:
     """The choice where a real model answered `before`: the demo model takes its place only if it was asked
     for by name. A server of this machine may come up later; a key that is gone must be set again."""
     wanted = DEMO in (settings.provider.strip().lower(), settings.default.strip().lower())
-    if choice.way is not Way.DEMO or wanted or before is None:
+    if choice.way is not ModelAccess.DEMO or wanted or before is None:
         return choice
     if before.provider in LOCAL_SERVERS and before.base_url:
         return replace(before, why=f"it answered here before, and {choice.why}")
-    return Choice(
-        way=Way.NONE,
+    return ModelChoice(
+        way=ModelAccess.NONE,
         model=before.model,
         provider=before.provider,
         why=f"{before.model} by {before.title} answered here before, but {choice.why}",
@@ -191,12 +193,12 @@ def _host(url: str) -> str:
 def is_settled(settings: ModelSettings, plugins: Collection[str] = ()) -> bool:
     """Whether the settings alone decide, so that nobody needs to look for servers: would one change it?"""
     here = LocalServer(kind="ollama", base_url="found", models=(settings.default or "any",))
-    return choose(settings, Facts(plugins=plugins, servers=(here,))).base_url != here.base_url
+    return choose(settings, ModelSources(plugins=plugins, servers=(here,))).base_url != here.base_url
 
 
-def is_unnamed(choice: Choice) -> bool:
+def is_unnamed(choice: ModelChoice) -> bool:
     """Whether no model is named, so that the server should be asked what it has."""
-    return choice.way is Way.HTTP and choice.model == _UNNAMED
+    return choice.way is ModelAccess.HTTP and choice.model == _UNNAMED
 
 
 def shown_url(url: str) -> str:
@@ -210,11 +212,11 @@ def shown_url(url: str) -> str:
     return urlunsplit((parts.scheme, netloc, parts.path, "", "")) or url
 
 
-def _plugin(settings: ModelSettings, name: str, why: str) -> Choice:
-    return Choice(way=Way.PLUGIN, model=settings.default, provider=name, title=name, why=why)
+def _plugin(settings: ModelSettings, name: str, why: str) -> ModelChoice:
+    return ModelChoice(way=ModelAccess.PLUGIN, model=settings.default, provider=name, title=name, why=why)
 
 
-def _named(settings: ModelSettings, provider: str) -> Choice:
+def _named(settings: ModelSettings, provider: str) -> ModelChoice:
     why = f"model.provider is {provider}"
     service = SERVICES.get(provider)
     if service is not None:
@@ -222,25 +224,25 @@ def _named(settings: ModelSettings, provider: str) -> Choice:
     if settings.base_url:
         return _custom(settings, why, provider)
     if provider in ("custom", "local") or provider.startswith("custom:"):
-        return Choice(
-            way=Way.NONE,
+        return ModelChoice(
+            way=ModelAccess.NONE,
             provider=provider,
             why=f"{why}, and no address is set",
             hint="hermes config set model.base_url http://…/v1",
         )
-    return Choice(
-        way=Way.NONE,
+    return ModelChoice(
+        way=ModelAccess.NONE,
         provider=provider,
         why=f"the provider “{provider}” is not known",
         hint=f"Known: auto, {', '.join(SERVICES)}, custom, {DEMO}; any other needs model.base_url.",
     )
 
 
-def _serviced(settings: ModelSettings, name: str, service: Service, why: str) -> Choice:
+def _serviced(settings: ModelSettings, name: str, service: ModelService, why: str) -> ModelChoice:
     base_url = settings.base_url or service.base_url
     if service.needs_key and base_url == service.base_url and not settings.api_key:
-        return Choice(
-            way=Way.NONE,
+        return ModelChoice(
+            way=ModelAccess.NONE,
             provider=name,
             why=f"{why}, and {service.needs_key} is not set",
             hint=f"hermes config set {service.needs_key} …",
@@ -248,8 +250,8 @@ def _serviced(settings: ModelSettings, name: str, service: Service, why: str) ->
     model = settings.default or service.model or _UNNAMED
     if not settings.default and service.model:
         why = f"{why}; no model is named, so its usual one is asked for"
-    return Choice(
-        way=Way.HTTP,
+    return ModelChoice(
+        way=ModelAccess.HTTP,
         model=model,
         provider=name,
         title=service.title,
@@ -259,9 +261,9 @@ def _serviced(settings: ModelSettings, name: str, service: Service, why: str) ->
     )
 
 
-def _custom(settings: ModelSettings, why: str, provider: str = "custom") -> Choice:
-    return Choice(
-        way=Way.HTTP,
+def _custom(settings: ModelSettings, why: str, provider: str = "custom") -> ModelChoice:
+    return ModelChoice(
+        way=ModelAccess.HTTP,
         model=settings.default or _UNNAMED,
         provider=provider,
         title="an OpenAI-compatible service" if provider == "custom" else provider,
@@ -271,7 +273,7 @@ def _custom(settings: ModelSettings, why: str, provider: str = "custom") -> Choi
     )
 
 
-def _local(settings: ModelSettings, facts: Facts) -> Choice:
+def _local(settings: ModelSettings, facts: ModelSources) -> ModelChoice:
     """Nothing but perhaps a name is set. A server that was found never gets a stored key."""
     wanted = settings.default
     for server in facts.servers:
@@ -280,8 +282,8 @@ def _local(settings: ModelSettings, facts: Facts) -> Choice:
             continue
         title = SERVICES[server.kind].title
         why = "it has the model that is set" if wanted else "no model is configured, and it runs here"
-        return Choice(
-            way=Way.HTTP,
+        return ModelChoice(
+            way=ModelAccess.HTTP,
             model=model,
             provider=server.kind,
             title=title,
@@ -289,14 +291,16 @@ def _local(settings: ModelSettings, facts: Facts) -> Choice:
             why=why,
         )
     if wanted:
-        return Choice(
-            way=Way.NONE,
+        return ModelChoice(
+            way=ModelAccess.NONE,
             model=wanted,
             why=f"the model {wanted} is set, but no key and no address, and no server here has it",
             hint="Set OPENAI_API_KEY, OPENROUTER_API_KEY or model.base_url; the model `demo` needs none.",
         )
     found = "no model server runs here" if facts.looked else "nobody looked for a model server here"
-    return Choice(way=Way.DEMO, model=DEMO, provider=DEMO, why=f"no key and no address is set, and {found}")
+    return ModelChoice(
+        way=ModelAccess.DEMO, model=DEMO, provider=DEMO, why=f"no key and no address is set, and {found}"
+    )
 
 
 def is_local(url: str) -> bool:

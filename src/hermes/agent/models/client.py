@@ -30,7 +30,7 @@ class Deadlines:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Post:
+class ModelHttpRequest:
     """A request as it goes out. `place` names the other side in sentences for people."""
 
     url: URL
@@ -61,7 +61,7 @@ class ModelClient:
         if session is not None:
             await session.close()
 
-    async def send(self, post: Post) -> Answer:
+    async def send(self, post: ModelHttpRequest) -> ModelHttpResponse:
         """Send and wait for the headers. The answer must be closed."""
         # A large body is handed over in slices, so that other turns go on meanwhile.
         body = post.body if len(post.body) <= _LARGE_BODY else io.BytesIO(post.body)
@@ -76,14 +76,14 @@ class ModelClient:
                 )
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise _translated(error, post.place) from error
-        return Answer(response, post, begun)
+        return ModelHttpResponse(response, post, begun)
 
 
-class Answer:
+class ModelHttpResponse:
     """A response being read. One timer watches over it, however many pieces it has: at its time it looks
     whether anything came, and ends the response or waits on."""
 
-    def __init__(self, response: aiohttp.ClientResponse, post: Post, begun: float) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, post: ModelHttpRequest, begun: float) -> None:
         self._response = response
         self._post = post
         self._loop = asyncio.get_running_loop()

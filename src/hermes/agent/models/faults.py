@@ -48,7 +48,7 @@ NO_CREDIT = "the account has no credit or quota left. Add some, or choose anothe
 FILTERED = "its content filter withheld the answer. Say it in other words"
 
 
-class NoImages(Refused):
+class ImagesRefused(Refused):
     """It refuses a picture; `lasting` if it takes none at all."""
 
     def __init__(self, message: str, *, lasting: bool) -> None:
@@ -57,7 +57,7 @@ class NoImages(Refused):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class ModelErrorDetails:
     """An error as it came: its status (or the code in a body), its words, and when to try again."""
 
     status: int
@@ -66,29 +66,33 @@ class Told:
     after: float | None = None
 
 
-def read_error(status: int, headers: Mapping[str, str], body: bytes, *, secret: str = "") -> Told:
+def read_error(
+    status: int, headers: Mapping[str, str], body: bytes, *, secret: str = ""
+) -> ModelErrorDetails:
     """Read an answer with an error status. What is not JSON (a proxy's page) is not repeated."""
     after = read_retry_after(headers)
     try:
         data = json.loads(body)
     except (ValueError, RecursionError):
-        return Told(status=status, after=after)
+        return ModelErrorDetails(status=status, after=after)
     error = data.get("error", data) if isinstance(data, dict) else data
     told = read_error_object(error, secret=secret)
-    return Told(status=status, message=told.message, code=told.code, after=after)
+    return ModelErrorDetails(status=status, message=told.message, code=told.code, after=after)
 
 
-def read_error_object(error: object, *, secret: str = "") -> Told:
+def read_error_object(error: object, *, secret: str = "") -> ModelErrorDetails:
     """Read the `error` of a body; some services answer 200 and put the status into its code."""
     if not isinstance(error, dict):
-        return Told(status=0, message=_clean(str(error), secret) if isinstance(error, str) else "")
+        return ModelErrorDetails(
+            status=0, message=_clean(str(error), secret) if isinstance(error, str) else ""
+        )
     code = error.get("code")
     status = code if isinstance(code, int) else 0
     if isinstance(code, str) and code.isdecimal():
         status = int(code)
     message = error.get("message") or error.get("detail") or ""
     kind = str(code or error.get("type") or "")
-    return Told(status=status, message=_clean(str(message), secret), code=kind)
+    return ModelErrorDetails(status=status, message=_clean(str(message), secret), code=kind)
 
 
 def read_retry_after(headers: Mapping[str, str]) -> float | None:
@@ -108,7 +112,7 @@ def read_retry_after(headers: Mapping[str, str]) -> float | None:
     return max(0.0, (at - datetime.now(UTC)).total_seconds())
 
 
-def error_for(told: Told, *, model: str, place: str) -> HermesError:
+def error_for(told: ModelErrorDetails, *, model: str, place: str) -> HermesError:
     """What the catcher should do about it. `place` is the address that was asked, without credentials."""
     status, words = told.status, told.message
     said = f" (“{words}”)" if words else ""
@@ -122,7 +126,7 @@ def error_for(told: Told, *, model: str, place: str) -> HermesError:
         return Refused(f"{CONTEXT_TOO_LONG}.")
     # Before what may work later: some answer so with 500.
     if status not in _BUSY and _NO_IMAGES.search(words):
-        return NoImages(f"this model takes no pictures{said}.", lasting=True)
+        return ImagesRefused(f"this model takes no pictures{said}.", lasting=True)
     if status in _TRY_AGAIN or status in _BUSY or status >= 500 or status == 0:
         return Unreachable(f"{place} answered with {status or 'an error'}{said}", after=told.after)
     if status == 404:
@@ -132,11 +136,11 @@ def error_for(told: Told, *, model: str, place: str) -> HermesError:
     if _FILTERED.search(f"{told.code} {words}"):
         return Refused(f"{FILTERED}.")
     if _ABOUT_IMAGES.search(words):
-        return NoImages(f"{place} answered with {status}{said}.", lasting=False)
+        return ImagesRefused(f"{place} answered with {status}{said}.", lasting=False)
     return Refused(f"{place} answered with {status}{said}.")
 
 
-def _not_found(told: Told, model: str, place: str) -> str:
+def _not_found(told: ModelErrorDetails, model: str, place: str) -> str:
     if "model" in f"{told.code} {told.message}".lower():
         return f"there is no model “{one_line(model)}” at {place}. Choose another with /model."
     return f"there is nothing at {place}. Check model.base_url, which mostly ends in /v1."

@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hermes.agent.models.choose import (
-    Choice,
-    Facts,
     LocalServer,
-    Way,
+    ModelAccess,
+    ModelChoice,
+    ModelSources,
     ask_models,
     choose,
     find_servers,
@@ -22,7 +22,7 @@ from hermes.agent.models.choose import (
     is_unnamed,
 )
 from hermes.agent.models.demo.provider import DemoProvider
-from hermes.agent.models.routes import Route
+from hermes.agent.models.routes import ModelRoute
 from hermes.domain.errors import Unreachable, UserError
 from hermes.domain.ids import AgentId
 from hermes.domain.ports.store import ModelPiece, ModelRequest, Provider
@@ -35,7 +35,7 @@ _LIST_SECONDS = 10.0
 MakeProvider = Callable[[ModelSettings], Provider]
 
 
-class NoModel:
+class UnavailableProvider:
     """Stands where the settings name a model that cannot be used: says so to whoever asks."""
 
     def __init__(self, why: str, hint: str) -> None:
@@ -56,49 +56,49 @@ class Models:
         self.offered: dict[AgentId, tuple[str, ...]] = {}
         """What the services say they have, as of the last time they were asked."""
 
-    async def choose(self, settings: ModelSettings) -> Choice:
+    async def choose(self, settings: ModelSettings) -> ModelChoice:
         """The model for these settings."""
         looked = self._probe and not is_settled(settings, self._plugins)
         if looked and self._servers is None:
             self._servers = await find_servers()
-        facts = Facts(servers=self._servers or (), plugins=self._plugins, looked=looked)
+        facts = ModelSources(servers=self._servers or (), plugins=self._plugins, looked=looked)
         choice = choose(settings, facts)
         return await self._with_name(choice) if is_unnamed(choice) else choice
 
-    async def routes(self, wanted: Mapping[str, ModelSettings]) -> dict[str, Route]:
+    async def routes(self, wanted: Mapping[str, ModelSettings]) -> dict[str, ModelRoute]:
         """Who serves each of these names."""
-        found: dict[str, Route] = {}
+        found: dict[str, ModelRoute] = {}
         for alias, settings in wanted.items():
             choice = await self.choose(settings)
-            found[alias] = Route(provider=self.provider(choice, settings), model=choice.model)
+            found[alias] = ModelRoute(provider=self.provider(choice, settings), model=choice.model)
         return found
 
-    async def _with_name(self, choice: Choice) -> Choice:
+    async def _with_name(self, choice: ModelChoice) -> ModelChoice:
         name = first_usable(await ask_models(choice.base_url, choice.key))
         if not name:
             return replace(choice, why=f"{choice.why}; no model is named, and it told none")
         return replace(choice, model=name, why=f"{choice.why}; no model is named, and this is its first")
 
-    def provider(self, choice: Choice, settings: ModelSettings) -> Provider:
+    def provider(self, choice: ModelChoice, settings: ModelSettings) -> Provider:
         match choice.way:
-            case Way.DEMO:
+            case ModelAccess.DEMO:
                 return DemoProvider()
-            case Way.NONE | Way.GIVEN:
-                return NoModel(choice.why, choice.hint)
-            case Way.PLUGIN:
+            case ModelAccess.NONE | ModelAccess.GIVEN:
+                return UnavailableProvider(choice.why, choice.hint)
+            case ModelAccess.PLUGIN:
                 return self._plugins[choice.provider](settings)
-            case Way.HTTP:
+            case ModelAccess.HTTP:
                 return self._over_http(choice, settings)
 
-    def _over_http(self, choice: Choice, settings: ModelSettings) -> Provider:
+    def _over_http(self, choice: ModelChoice, settings: ModelSettings) -> Provider:
         from hermes.agent.models.client import Deadlines, ModelClient
-        from hermes.agent.models.formats.chat_completions.provider import Endpoint, OpenAIProvider
+        from hermes.agent.models.formats.chat_completions.provider import ModelEndpoint, OpenAIProvider
 
         if self._client is None:
             self._client = ModelClient()
         here = is_local(choice.base_url)
         patient = Deadlines(first_byte=600.0, idle=300.0, total=1800.0)
-        endpoint = Endpoint(
+        endpoint = ModelEndpoint(
             base_url=choice.base_url,
             key=choice.key,
             max_tokens=settings.max_tokens,
@@ -107,12 +107,12 @@ class Models:
         )
         return OpenAIProvider(endpoint, self._client)
 
-    async def refresh(self, choices: Mapping[AgentId, Choice]) -> str:
+    async def refresh(self, choices: Mapping[AgentId, ModelChoice]) -> str:
         """Ask the services behind these choices anew what they offer; one that does not answer keeps what it
         said before."""
         count, silent = 0, []
         for agent, choice in choices.items():
-            if choice.way is not Way.HTTP:
+            if choice.way is not ModelAccess.HTTP:
                 continue
             names = await ask_models(choice.base_url, choice.key, _LIST_SECONDS)
             if names:

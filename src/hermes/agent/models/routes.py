@@ -9,7 +9,7 @@ from hermes.domain.ports.store import ModelPiece, ModelRequest, Provider
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
+class ModelRoute:
     """Who serves a name, and what the model is called there."""
 
     provider: Provider
@@ -19,7 +19,7 @@ class Route:
 class RoutedProvider:
     """The provider of one agent; a model that is none of the names is its own."""
 
-    def __init__(self, provider: Provider, routes: Mapping[str, Route]) -> None:
+    def __init__(self, provider: Provider, routes: Mapping[str, ModelRoute]) -> None:
         self._provider = provider
         self._routes = routes
 

@@ -14,8 +14,8 @@ import json
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from hermes.agent.run.handover import Handover
-from hermes.agent.run.named_chats import are_named
+from hermes.agent.run.handover import DeltaQueue
+from hermes.agent.run.named_chats import are_chats_named
 from hermes.agent.run.repair import is_cut_short, read_arguments
 from hermes.domain.errors import HermesError, UserError
 from hermes.domain.event import (
@@ -29,12 +29,12 @@ from hermes.domain.event import (
     ToolStarted,
     Verdict,
 )
-from hermes.domain.grants import NO_STANDING, Standing
+from hermes.domain.grants import NO_STANDING, StandingGrants
 from hermes.domain.ids import SessionId, new_question_id
 from hermes.domain.ports.store import Run
 from hermes.domain.session import speaker_of
 from hermes.domain.text import one_line, storable
-from hermes.domain.tool import Approval, Ask, Effect, Tool, ToolCall, ToolContext, ToolResult
+from hermes.domain.tool import Approval, ApprovalPrompt, Effect, Tool, ToolCall, ToolContext, ToolResult
 from hermes.domain.transcript import CallState, TurnView, session_grants
 from hermes.domain.turn import ClientTool
 
@@ -55,23 +55,23 @@ CALLS_AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bench:
+class Toolbox:
     """The tools a run may use, those of them that are the client's, how many calls of a reply are run, and
     what may be done without asking."""
 
     tools: Mapping[str, Tool]
     most_calls: int = 64
     client: frozenset[str] = frozenset()
-    standing: Standing = NO_STANDING
+    standing: StandingGrants = NO_STANDING
 
-    async def for_calls(self, run: Run, calls: Iterable[ToolCall]) -> Bench:
+    async def for_calls(self, run: Run, calls: Iterable[ToolCall]) -> Toolbox:
         """With what is allowed by now, if one of the calls may have to be asked for."""
         tools = (self.tools.get(call.name) for call in calls)
         if all(tool is None or tool.approval is Approval.NEVER for tool in tools):
             return self
         return replace(self, standing=await run.standing())
 
-    def beside(self, brought: Sequence[ClientTool]) -> Bench:
+    def beside(self, brought: Sequence[ClientTool]) -> Toolbox:
         """With a client's tools too. One that is called as an own tool stands in its place for this turn: it
         was asked for by name, and both under one name would leave the model no choice."""
         if not brought:
@@ -98,18 +98,18 @@ def _client_tool(tool: ClientTool) -> Tool:
     return Tool(name=tool.name, description=tool.description, parameters=parameters, run=run)
 
 
-async def call_steps(run: Run, said: ModelSaid, bench: Bench) -> tuple[Record, ...]:
+async def call_steps(run: Run, said: ModelSaid, bench: Toolbox) -> tuple[Record, ...]:
     """What is committed together with a reply that has calls: the opening of its first group."""
     states = [CallState(call=call) for call in said.calls]
     return tuple(await _Group(run=run, bench=bench, states=states).opening())
 
 
 @dataclass(slots=True, kw_only=True)
-class Settle:
+class CallRunner:
     """Takes the open calls of a turn as far as they go without a person."""
 
     run: Run
-    bench: Bench
+    bench: Toolbox
     asked: bool = False
 
     async def steps(self, view: TurnView) -> AsyncIterator[AgentEvent]:
@@ -122,7 +122,7 @@ class Settle:
         if not running:
             self.asked = True
             return
-        results: Handover[ToolFinished | ToolOutput] = Handover()
+        results: DeltaQueue[ToolFinished | ToolOutput] = DeltaQueue()
         left = len(running)
         for state in running:
             self._spawn(state, results)
@@ -135,7 +135,7 @@ class Settle:
             if not left:
                 return
 
-    def _spawn(self, state: CallState, results: Handover[ToolFinished | ToolOutput]) -> None:
+    def _spawn(self, state: CallState, results: DeltaQueue[ToolFinished | ToolOutput]) -> None:
         name, call = state.call.name, state.call.id
 
         def broke(why: str) -> None:
@@ -143,7 +143,7 @@ class Settle:
 
         self.run.scope.spawn(self._perform(state, results), f"tool {name}", broke)
 
-    async def _perform(self, state: CallState, results: Handover[ToolFinished | ToolOutput]) -> None:
+    async def _perform(self, state: CallState, results: DeltaQueue[ToolFinished | ToolOutput]) -> None:
         call, started = state.call, state.started
         assert started is not None
         context = ToolContext(
@@ -178,7 +178,7 @@ class Settle:
 class _Group:
     """The next calls to settle together: those already under way, else the first that may share a commit."""
 
-    def __init__(self, *, run: Run, bench: Bench, states: list[CallState]) -> None:
+    def __init__(self, *, run: Run, bench: Toolbox, states: list[CallState]) -> None:
         self._run = run
         self._bench = bench
         self._places = {state.call.id: place for place, state in enumerate(states)}
@@ -239,14 +239,14 @@ class _Group:
             return ToolFinished(call=call.id, text=str(error), failed=True)
 
 
-async def _is_granted(run: Run, bench: Bench, ask: Ask) -> bool:
+async def _is_granted(run: Run, bench: Toolbox, ask: ApprovalPrompt) -> bool:
     speaker = speaker_of(run.turn)
     person = None if speaker is None else speaker.person
     granted = bench.standing.allows(ask.digest) or ask.digest in session_grants(run.transcript, person)
-    return granted or await are_named(run, ask)
+    return granted or await are_chats_named(run, ask)
 
 
-async def _question(run: Run, call: ToolCall, bench: Bench) -> Asked | None:
+async def _question(run: Run, call: ToolCall, bench: Toolbox) -> Asked | None:
     """What a person must say before this call happens, if anything."""
     tool = bench.tools[call.name]
     arguments = read_arguments(call.arguments) or {}
@@ -287,7 +287,7 @@ def _asked_of_client(state: CallState) -> Record:
     return ToolFinished(call=call.id, text=NO_RESULT, failed=True)
 
 
-def given_up(view: TurnView) -> tuple[ToolFinished, ...]:
+def close_lost_calls(view: TurnView) -> tuple[ToolFinished, ...]:
     """At the start of a run: results for the calls that a crash cut off and that must not happen twice."""
     return tuple(
         ToolFinished(call=state.call.id, text=UNKNOWN_OUTCOME, failed=True, unknown=True)
@@ -314,10 +314,10 @@ def _start(run: Run, call: ToolCall, tool: Tool) -> ToolStarted:
     return ToolStarted(call=call.id, name=tool.name, effect=tool.effect, key=f"{run.turn.id}:{call.id}")
 
 
-def _ask(session: SessionId, tool: Tool, arguments: Mapping[str, object]) -> Ask | None:
+def _ask(session: SessionId, tool: Tool, arguments: Mapping[str, object]) -> ApprovalPrompt | None:
     if isinstance(tool.approval, Approval):
         if tool.approval is Approval.NEVER:
             return None
         text = json.dumps(arguments, ensure_ascii=False, sort_keys=True)
-        return Ask(text=f"{tool.name} {text}", digest=f"{tool.name}:{text}")
+        return ApprovalPrompt(text=f"{tool.name} {text}", digest=f"{tool.name}:{text}")
     return tool.approval(session, arguments)

@@ -12,7 +12,7 @@ from hermes.domain.event import TextDelta, ThoughtDelta
 T = TypeVar("T")
 
 
-class Handover(Generic[T]):
+class DeltaQueue(Generic[T]):
     def __init__(self) -> None:
         self._items: deque[T] = deque()
         self._waiter: asyncio.Future[None] | None = None
@@ -28,7 +28,7 @@ class Handover(Generic[T]):
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    def __aiter__(self) -> Handover[T]:
+    def __aiter__(self) -> DeltaQueue[T]:
         return self
 
     async def __anext__(self) -> T:

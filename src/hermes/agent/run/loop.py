@@ -11,10 +11,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from hermes.agent.context.fold import CONTINUE
-from hermes.agent.run.calls import Bench, Settle, call_steps, given_up
-from hermes.agent.run.progress import Progress, read_progress
+from hermes.agent.run.calls import CallRunner, Toolbox, call_steps, close_lost_calls
+from hermes.agent.run.progress import TurnProgress, read_progress
 from hermes.agent.run.repair import repair_calls
-from hermes.agent.run.speech import Patience, Speech
+from hermes.agent.run.speech import ReplyStream, RetryBackoff
 from hermes.agent.run.toolbox import allowed_tools
 from hermes.domain.clock import Clock
 from hermes.domain.event import AgentEvent, Ending, Entry, Failed, Finished, ModelSaid, Record, UserSaid
@@ -22,7 +22,7 @@ from hermes.domain.ports.store import ModelRequest, Provider, Run
 from hermes.domain.session import Session
 from hermes.domain.tool import Tool
 from hermes.domain.transcript import TurnView, turn_entries, view_turn, visible
-from hermes.domain.turn import Action
+from hermes.domain.turn import TurnAction
 
 CLOSING = (
     "[You have used all the steps of this turn. Do not call tools. Say what was done, what was found, "
@@ -62,7 +62,7 @@ class LoopLimits:
     unusable: int = 3
     repeats: int = 5
     calls: int = 64
-    patience: Patience = field(default_factory=Patience)
+    patience: RetryBackoff = field(default_factory=RetryBackoff)
 
 
 class AgentLoop:
@@ -81,7 +81,7 @@ class AgentLoop:
     ) -> None:
         self._provider = provider
         self._limits = limits or LoopLimits()
-        self._bench = Bench(tools={tool.name: tool for tool in tools}, most_calls=self._limits.calls)
+        self._bench = Toolbox(tools={tool.name: tool for tool in tools}, most_calls=self._limits.calls)
         self._model = model
         self._system = system
         self._clock = clock
@@ -96,7 +96,7 @@ class AgentLoop:
         guidance = run.turn.input.guidance
         allowed = allowed_tools(self._bench.tools, run)
         bench = replace(self._bench, tools=allowed).beside(guidance.tools)
-        leftovers = given_up(view_turn(run.transcript, run.turn.id))
+        leftovers = close_lost_calls(view_turn(run.transcript, run.turn.id))
         if leftovers:
             yield leftovers
         while True:
@@ -105,13 +105,13 @@ class AgentLoop:
                 return
             if view.open_calls:
                 able = await bench.for_calls(run, (state.call for state in view.open_calls))
-                settle = Settle(run=run, bench=able)
+                settle = CallRunner(run=run, bench=able)
                 async for event in settle.steps(view):
                     yield event
                 if settle.asked:
                     return
                 continue
-            if run.turn.input.action is Action.RUN and not view.heard_since:
+            if run.turn.input.action is TurnAction.RUN and not view.heard_since:
                 yield (Finished(note=_results(view)),)
                 return
             progress = read_progress(turn_entries(run.transcript, run.turn.id))
@@ -122,7 +122,7 @@ class AgentLoop:
             async for event in self._speak(run, bench, view, progress):
                 yield event
 
-    def _end(self, progress: Progress, view: TurnView) -> Finished | Failed | None:
+    def _end(self, progress: TurnProgress, view: TurnView) -> Finished | Failed | None:
         """How the turn ends if nothing more is said to it, or None if the model has to speak again."""
         last = progress.last
         if last is None:
@@ -136,18 +136,18 @@ class AgentLoop:
             return None
         return Finished(note=_note(view, cut=progress.cuts > 0))
 
-    def _fed_up(self, progress: Progress) -> bool:
+    def _fed_up(self, progress: TurnProgress) -> bool:
         return progress.empty > self._limits.empty
 
     async def _speak(
-        self, run: Run, bench: Bench, view: TurnView, progress: Progress
+        self, run: Run, bench: Toolbox, view: TurnView, progress: TurnProgress
     ) -> AsyncIterator[AgentEvent]:
         """One reply of the model, with retries, and what follows from it in the same commit."""
         closing = self._closing_words(progress)
         request = self._request(run, () if closing else tuple(bench.tools.values()))
         request = replace(request, note=closing or self._nudge(progress))
         limits = self._limits
-        speech = Speech(
+        speech = ReplyStream(
             provider=self._provider, clock=self._clock, retries=limits.retries, patience=limits.patience
         )
         async for live in speech.hear(request, run.scope):
@@ -177,7 +177,7 @@ class AgentLoop:
             history=guidance.history,
         )
 
-    def _closing_words(self, progress: Progress) -> str:
+    def _closing_words(self, progress: TurnProgress) -> str:
         """What the model is told when it gets no tools any more; empty while it does."""
         if progress.replies >= self._limits.iterations:
             return CLOSING
@@ -185,7 +185,7 @@ class AgentLoop:
             return STUCK.format(tool=progress.repeated)
         return ""
 
-    def _nudge(self, progress: Progress) -> str:
+    def _nudge(self, progress: TurnProgress) -> str:
         last = progress.last
         if last is None:
             return ""
@@ -198,7 +198,7 @@ class AgentLoop:
         return ""
 
     async def _after(
-        self, run: Run, bench: Bench, said: ModelSaid, view: TurnView, progress: Progress
+        self, run: Run, bench: Toolbox, said: ModelSaid, view: TurnView, progress: TurnProgress
     ) -> tuple[Record, ...]:
         if said.calls:
             return (said, *await call_steps(run, said, bench))
@@ -207,7 +207,7 @@ class AgentLoop:
         return (said,) if end is None else (said, end)
 
 
-def _broken_off(speech: Speech) -> tuple[Record, ...]:
+def _broken_off(speech: ReplyStream) -> tuple[Record, ...]:
     """The end of a turn whose model could not be heard to its end: words that were heard stay."""
     failed = Failed(reason=speech.problem)
     if not speech.heard:

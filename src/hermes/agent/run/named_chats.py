@@ -6,10 +6,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from hermes.domain.address import Kind
+from hermes.domain.address import SourceKind
 from hermes.domain.event import UserSaid
 from hermes.domain.ports.store import Run
-from hermes.domain.tool import Ask
+from hermes.domain.tool import ApprovalPrompt
 
 _OPENING = r"(\[{<\"'«„“‘`*"
 _CLOSING = r".;:!?)\]}>\"'»”’`*…"
@@ -17,7 +17,7 @@ _OURS = "["
 """Words of the gateway's, like those that tell of the end of a process, begin so."""
 
 
-async def are_named(run: Run, ask: Ask) -> bool:
+async def are_chats_named(run: Run, ask: ApprovalPrompt) -> bool:
     """It is about writing to chats, and each is the chat of the turn or was named by who speaks in it. What
     the model wrote does not count, only which chats it leads to."""
     chats = () if ask.spelled is None else await ask.spelled(run.turn.agent, run.turn.id)
@@ -32,7 +32,7 @@ async def are_named(run: Run, ask: Ask) -> bool:
 def _own_words(run: Run) -> Iterator[str]:
     """In a session that several share, only those of this turn are the person's for certain."""
     turn = run.turn
-    if turn.source is not None and turn.source.kind is Kind.WEBHOOK:
+    if turn.source is not None and turn.source.kind is SourceKind.WEBHOOK:
         return
     for entry in run.transcript:
         said = entry.record

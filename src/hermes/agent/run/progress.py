@@ -31,7 +31,7 @@ class _Round:
 
 
 @dataclass(slots=True, kw_only=True)
-class Progress:
+class TurnProgress:
     """`empty`, `cuts` and `unusable` count replies in a row, up to the last. `repeats` says how often the
     call `repeated` was made with the same result while nothing new happened."""
 
@@ -88,9 +88,9 @@ class Progress:
         self.repeated = most[0]
 
 
-def read_progress(entries: Sequence[Entry]) -> Progress:
+def read_progress(entries: Sequence[Entry]) -> TurnProgress:
     """Count the records of one turn."""
-    progress = Progress()
+    progress = TurnProgress()
     for entry in entries:
         progress.see(entry)
     return progress

@@ -11,7 +11,7 @@ import random
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 
-from hermes.agent.run.handover import Handover
+from hermes.agent.run.handover import DeltaQueue
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.event import Ending, Live, ModelSaid, Retrying, TextDelta, ThoughtDelta
@@ -21,7 +21,7 @@ _SHORTEST_RESTART = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class RetryBackoff:
     """How long one waits before a call is made again: full jitter below a delay that doubles, or what the
     other side told, neither above `longest` seconds."""
 
@@ -34,7 +34,7 @@ class Patience:
         return random.uniform(0.0, min(self.first * 2.0 ** (tries - 1), self.longest))
 
 
-class Seam:
+class OverlapFilter:
     """Where a continued reply joins what was heard. A model that starts over instead of going on repeats the
     words that were heard; they are left out."""
 
@@ -60,10 +60,10 @@ class Seam:
         return new
 
 
-class Speech:
+class ReplyStream:
     """`said` is the reply; without one `problem` tells why, and `heard` is what was said before."""
 
-    def __init__(self, *, provider: Provider, clock: Clock, retries: int, patience: Patience) -> None:
+    def __init__(self, *, provider: Provider, clock: Clock, retries: int, patience: RetryBackoff) -> None:
         self._provider = provider
         self._clock = clock
         self._retries = retries
@@ -80,11 +80,11 @@ class Speech:
     async def hear(self, request: ModelRequest, scope: Scope) -> AsyncIterator[Live]:
         tries = 0
         while True:
-            pieces: Handover[ModelPiece | HermesError] = Handover()
+            pieces: DeltaQueue[ModelPiece | HermesError] = DeltaQueue()
             heard = self.heard
             self._thought = []
             self._start(replace(request, said=heard), pieces, scope)
-            seam = Seam(heard)
+            seam = OverlapFilter(heard)
             error: HermesError | None = None
             async for piece in pieces:
                 if isinstance(piece, HermesError):
@@ -103,10 +103,12 @@ class Speech:
             yield Retrying(reason=str(error), after=after)
             await self._clock.sleep(after)
 
-    def _start(self, request: ModelRequest, pieces: Handover[ModelPiece | HermesError], scope: Scope) -> None:
+    def _start(
+        self, request: ModelRequest, pieces: DeltaQueue[ModelPiece | HermesError], scope: Scope
+    ) -> None:
         scope.spawn(self._listen(request, pieces), "model call", lambda why: pieces.put(Refused(why)))
 
-    async def _listen(self, request: ModelRequest, pieces: Handover[ModelPiece | HermesError]) -> None:
+    async def _listen(self, request: ModelRequest, pieces: DeltaQueue[ModelPiece | HermesError]) -> None:
         try:
             async for piece in self._provider.call(request):
                 pieces.put(piece)
@@ -114,7 +116,7 @@ class Speech:
         except HermesError as error:
             pieces.put(error)
 
-    def _live(self, piece: ModelPiece, seam: Seam) -> list[Live]:
+    def _live(self, piece: ModelPiece, seam: OverlapFilter) -> list[Live]:
         """What is shown of a piece, noted down."""
         if isinstance(piece, ThoughtDelta):
             self._thought.append(piece.text)

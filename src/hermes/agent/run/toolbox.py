@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from hermes.agent.run.named_chats import are_named
+from hermes.agent.run.named_chats import are_chats_named
 from hermes.domain.ports.store import Run
-from hermes.domain.tool import Approval, Ask, Tool, ToolContext, ToolResult
+from hermes.domain.tool import Approval, ApprovalPrompt, Tool, ToolContext, ToolResult
 from hermes.domain.turn import Guidance
 
 APPROVE = "approve"
@@ -44,8 +44,12 @@ def _unattended(run: Run, tool: Tool, approve: bool) -> Tool:
     asked = tool.approval
 
     async def unasked(context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
-        ask = Ask(text="", digest="") if isinstance(asked, Approval) else asked(context.session, arguments)
-        if ask is not None and not approve and not await are_named(run, ask):
+        ask = (
+            ApprovalPrompt(text="", digest="")
+            if isinstance(asked, Approval)
+            else asked(context.session, arguments)
+        )
+        if ask is not None and not approve and not await are_chats_named(run, ask):
             return ToolResult(text=NOBODY, failed=True)
         return await tool.run(context, arguments)
 

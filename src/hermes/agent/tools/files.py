@@ -15,11 +15,11 @@ from typing import Any, Literal
 
 from hermes.agent.danger import RULES, read_fault, write_fault
 from hermes.agent.tools.approval_text import action_digest, shown_change, visible_line
-from hermes.agent.tools.registry import Desk, Workbench, tool
+from hermes.agent.tools.registry import ToolInvocation, Workbench, tool
 from hermes.domain.errors import UserError
 from hermes.domain.ids import SessionId
 from hermes.domain.ports.world import FileSearch, FileView, Match
-from hermes.domain.tool import Ask, Effect
+from hermes.domain.tool import ApprovalPrompt, Effect
 
 _MOST_LINES = 2000
 _MOST_CHARS = 100_000
@@ -35,15 +35,15 @@ def resolve_path(bench: Workbench, path: str, cwd: str = "") -> str:
     return os.path.normpath(os.path.join(cwd or bench.workspace, path))
 
 
-def ask_to_read(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) -> Ask | None:
+def ask_to_read(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) -> ApprovalPrompt | None:
     path = resolve_path(bench, str(arguments.get("path") or "."), cwd)
     fault = read_fault(path, bench.place())
     if not fault:
         return None
-    return Ask(text=f"Read {visible_line(path)}\nIt {RULES[fault].reason}.", digest=f"read:{path}")
+    return ApprovalPrompt(text=f"Read {visible_line(path)}\nIt {RULES[fault].reason}.", digest=f"read:{path}")
 
 
-def ask_to_write(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) -> Ask | None:
+def ask_to_write(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) -> ApprovalPrompt | None:
     path, content = resolve_path(bench, str(arguments["path"]), cwd), str(arguments["content"])
     fault = write_fault(path, bench.place())
     if not fault:
@@ -52,7 +52,9 @@ def ask_to_write(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) -> As
     async def more(session: SessionId) -> str:
         return shown_change(await _text_there(bench, session, path), content)
 
-    return Ask(text=write_question(path, fault), digest=action_digest("write", path, content), more=more)
+    return ApprovalPrompt(
+        text=write_question(path, fault), digest=action_digest("write", path, content), more=more
+    )
 
 
 def write_question(path: str, fault: str) -> str:
@@ -66,7 +68,7 @@ async def _text_there(bench: Workbench, session: SessionId, path: str) -> str:
         return ""
 
 
-async def check_target(desk: Desk, path: str, *, writing: bool) -> FileView | None:
+async def check_target(desk: ToolInvocation, path: str, *, writing: bool) -> FileView | None:
     """The file that a path leads to in the end, unless asking was about another one."""
     found = await desk.backend.files.stat(desk.session, path)
     bench = desk.bench
@@ -85,7 +87,7 @@ async def check_target(desk: Desk, path: str, *, writing: bool) -> FileView | No
 
 
 @tool("file", Effect.READ, parallel=True, judge=ask_to_read)
-async def read_file(desk: Desk, path: str, offset: int = 1, limit: int = 500) -> str:
+async def read_file(desk: ToolInvocation, path: str, offset: int = 1, limit: int = 500) -> str:
     """Read a text file as numbered lines (N|text), or list a folder.
 
     offset: first line
@@ -108,7 +110,9 @@ async def read_file(desk: Desk, path: str, offset: int = 1, limit: int = 500) ->
     return _numbered(lines, first, more) or "[the file is empty]"
 
 
-async def _lines(desk: Desk, path: str, data: bytes, first: int, count: int) -> tuple[list[str], bool]:
+async def _lines(
+    desk: ToolInvocation, path: str, data: bytes, first: int, count: int
+) -> tuple[list[str], bool]:
     """Some lines of a file, read step by step so that a large one is never held whole."""
     at, seen = len(data), 0
     wanted: list[bytes] = []
@@ -145,7 +149,7 @@ def _numbered(lines: list[str], first: int, more: bool) -> str:
     return "\n".join(shown)
 
 
-async def _listing(desk: Desk, path: str) -> str:
+async def _listing(desk: ToolInvocation, path: str) -> str:
     entries = await desk.backend.files.list(desk.session, path)
     names = [f"{_shown(os.path.basename(one.path))}{'/' if one.folder else ''}" for one in entries[:500]]
     return "\n".join([f"{path} is a folder:", *names])
@@ -156,7 +160,7 @@ def _shown(name: str) -> str:
     return name if name.isprintable() else json.dumps(name)
 
 
-async def _suggestion(desk: Desk, path: str) -> str:
+async def _suggestion(desk: ToolInvocation, path: str) -> str:
     folder, name = os.path.split(path)
     try:
         entries = await desk.backend.files.list(desk.session, folder or ".")
@@ -171,7 +175,7 @@ async def _suggestion(desk: Desk, path: str) -> str:
 
 
 @tool("file", Effect.KEYED, judge=ask_to_write)
-async def write_file(desk: Desk, path: str, content: str) -> str:
+async def write_file(desk: ToolInvocation, path: str, content: str) -> str:
     """Write a whole file, replacing what was there; folders are made. Use patch for small changes."""
     data = content.encode()
     if len(data) > _LARGEST_WRITE:
@@ -203,7 +207,7 @@ def syntax_note(path: str, text: str) -> str:
 
 @tool("file", Effect.READ, parallel=True, judge=ask_to_read)
 async def search_files(
-    desk: Desk,
+    desk: ToolInvocation,
     pattern: str,
     target: Literal["content", "files"] = "content",
     path: str = ".",

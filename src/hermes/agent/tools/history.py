@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hermes.agent.tools.registry import Desk, tool
+from hermes.agent.tools.registry import ToolInvocation, tool
 from hermes.domain.errors import UserError
-from hermes.domain.rows import Hit
+from hermes.domain.rows import SearchHit
 from hermes.domain.text import one_line
 from hermes.domain.tool import Effect
 
@@ -20,7 +20,7 @@ _LONGEST_EXCERPT = 300
 
 
 @tool("session_search", Effect.READ, parallel=True)
-async def session_search(desk: Desk, query: str, limit: int = 3) -> str:
+async def session_search(desk: ToolInvocation, query: str, limit: int = 3) -> str:
     """Search your earlier conversations for words; all must occur. "a phrase", OR, NOT and wor* work.
 
     limit: conversations, at most 10
@@ -37,15 +37,15 @@ async def session_search(desk: Desk, query: str, limit: int = 3) -> str:
     return f"{text}\n[{left} more; narrow the search or raise limit]" if left else text
 
 
-def _by_session(hits: Iterable[Hit]) -> dict[str, list[Hit]]:
+def _by_session(hits: Iterable[SearchHit]) -> dict[str, list[SearchHit]]:
     """The hits of each session; the session with the best one comes first."""
-    found: dict[str, list[Hit]] = {}
+    found: dict[str, list[SearchHit]] = {}
     for hit in hits:
         found.setdefault(hit.session, []).append(hit)
     return found
 
 
-def _told(hits: list[Hit], *, here: bool) -> str:
+def _told(hits: list[SearchHit], *, here: bool) -> str:
     first = hits[0]
     title = f" “{one_line(first.title, 60)}”" if first.title else ""
     lines = [f"{first.session}{title}{' (this conversation)' if here else ''}"]

@@ -6,15 +6,15 @@ import json
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from hermes.agent.tools.registry import Desk, Workbench, tool
+from hermes.agent.tools.registry import ToolInvocation, Workbench, tool
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
-from hermes.domain.tool import Ask, Effect
+from hermes.domain.tool import ApprovalPrompt, Effect
 
 _KNOWN_PLACES = {"", "origin", "local"}
 
 
-def _judge(bench: Workbench, cwd: str, values: Mapping[str, Any]) -> Ask | None:
+def _judge(bench: Workbench, cwd: str, values: Mapping[str, Any]) -> ApprovalPrompt | None:
     """A job that writes to another chat, or runs a script again and again, is a person's to allow."""
     deliver, script = str(values.get("deliver") or ""), str(values.get("script") or "")
     elsewhere = [word for word in (one.strip() for one in deliver.split(",")) if word not in _KNOWN_PLACES]
@@ -25,12 +25,12 @@ def _judge(bench: Workbench, cwd: str, values: Mapping[str, Any]) -> Ask | None:
     told = (
         f"A job ({one_line(str(values.get('schedule') or 'as before'), 60)}) that will {' and '.join(what)}."
     )
-    return Ask(text=told, digest=f"cronjob:{json.dumps(values, sort_keys=True, default=str)}")
+    return ApprovalPrompt(text=told, digest=f"cronjob:{json.dumps(values, sort_keys=True, default=str)}")
 
 
 @tool("cronjob", Effect.ONCE, judge=_judge, needs=lambda bench: bench.jobs is not None)
 async def cronjob(
-    desk: Desk,
+    desk: ToolInvocation,
     action: Literal["create", "list", "update", "pause", "resume", "remove", "run"],
     job: str = "",
     schedule: str | None = None,

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Literal
 
-from hermes.agent.tools.registry import Desk, Workbench, tool
+from hermes.agent.tools.registry import ToolInvocation, Workbench, tool
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, TurnId
 from hermes.domain.text import one_line, showable
-from hermes.domain.tool import Ask, Effect
+from hermes.domain.tool import ApprovalPrompt, Effect
 
 _LISTED = 50
 _SHOWN = 1500
@@ -24,7 +24,7 @@ def _elsewhere(values: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(word for word in words if word and word.lower() not in _NOWHERE_ELSE and ":" in word)
 
 
-def _judge(bench: Workbench, cwd: str, values: Mapping[str, Any]) -> Ask | None:
+def _judge(bench: Workbench, cwd: str, values: Mapping[str, Any]) -> ApprovalPrompt | None:
     """Writing to a chat that nobody named is a person's to allow: bound to the chat and to every word."""
     places = _elsewhere(values)
     if values.get("action") == "list" or not places:
@@ -39,12 +39,14 @@ def _judge(bench: Workbench, cwd: str, values: Mapping[str, Any]) -> Ask | None:
 
     to = ", ".join(one_line(place, 100) for place in places)
     digest = sha256(f"{','.join(sorted(places))}\0{message}".encode("utf-8", "surrogatepass")).hexdigest()
-    return Ask(text=f"Send a message to {to}:\n{lines}", digest=f"send_message:{digest}", spelled=spelled)
+    return ApprovalPrompt(
+        text=f"Send a message to {to}:\n{lines}", digest=f"send_message:{digest}", spelled=spelled
+    )
 
 
 @tool("messaging", Effect.KEYED, judge=_judge)
 async def send_message(
-    desk: Desk, action: Literal["send", "list"] = "send", target: str = "", message: str = ""
+    desk: ToolInvocation, action: Literal["send", "list"] = "send", target: str = "", message: str = ""
 ) -> str:
     """Send a message to another chat, or list the chats there are. Your answer needs no tool.
 

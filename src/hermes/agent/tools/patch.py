@@ -13,9 +13,9 @@ from typing import Any
 from hermes.agent.danger import write_fault
 from hermes.agent.tools.approval_text import action_digest, shown_lines
 from hermes.agent.tools.files import check_target, resolve_path, syntax_note, write_question
-from hermes.agent.tools.registry import Desk, Workbench, tool
+from hermes.agent.tools.registry import ToolInvocation, Workbench, tool
 from hermes.domain.errors import UserError
-from hermes.domain.tool import Ask, Effect
+from hermes.domain.tool import ApprovalPrompt, Effect
 
 _LARGEST = 4 << 20
 _LONGEST_DIFF = 4000
@@ -24,7 +24,7 @@ _QUOTES = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"', "–": 
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TextEdit:
     """Characters of a text, and what goes in their place."""
 
     start: int
@@ -32,7 +32,7 @@ class Span:
     new: str
 
 
-def _ask(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) -> Ask | None:
+def _ask(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) -> ApprovalPrompt | None:
     path = resolve_path(bench, str(arguments["path"]), cwd)
     fault = write_fault(path, bench.place())
     if not fault:
@@ -41,14 +41,14 @@ def _ask(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) -> Ask | None
     every = bool(arguments.get("replace_all"))
     change = [f"-{line}" for line in old.splitlines()] + [f"+{line}" for line in new.splitlines()]
     where = "[everywhere]\n" if every else ""
-    return Ask(
+    return ApprovalPrompt(
         text=f"{write_question(path, fault)}\n{where}{shown_lines(change)}",
         digest=action_digest("patch", path, old, new, every),
     )
 
 
 @tool("file", Effect.KEYED, judge=_ask)
-async def patch(desk: Desk, path: str, old: str, new: str, replace_all: bool = False) -> str:
+async def patch(desk: ToolInvocation, path: str, old: str, new: str, replace_all: bool = False) -> str:
     """Replace text in a file. old must name one place: include a few lines around it if needed.
 
     old: text as it is in the file, without line numbers
@@ -96,16 +96,16 @@ def apply_patch(text: str, old: str, new: str, *, every: bool = False) -> str:
     return text
 
 
-def _exact(text: str, old: str, new: str) -> list[Span]:
-    spans: list[Span] = []
+def _exact(text: str, old: str, new: str) -> list[TextEdit]:
+    spans: list[TextEdit] = []
     at = text.find(old)
     while at >= 0:
-        spans.append(Span(at, at + len(old), new))
+        spans.append(TextEdit(at, at + len(old), new))
         at = text.find(old, at + len(old))
     return spans
 
 
-def _is_done(text: str, span: Span, old: str, new: str) -> bool:
+def _is_done(text: str, span: TextEdit, old: str, new: str) -> bool:
     """Whether this place of `old` is a part of `new` that stands there already."""
     inside = new.find(old)
     while inside >= 0:
@@ -115,7 +115,7 @@ def _is_done(text: str, span: Span, old: str, new: str) -> bool:
     return False
 
 
-def _loose(text: str, old: str, new: str) -> list[Span]:
+def _loose(text: str, old: str, new: str) -> list[TextEdit]:
     """Places whose lines are the same but for blanks and curly quotes; `new` takes their indentation."""
     lines = text.splitlines(keepends=True)
     wanted = [_bare(line) for line in old.strip("\r\n").splitlines()]
@@ -125,14 +125,14 @@ def _loose(text: str, old: str, new: str) -> list[Span]:
     starts = [0]
     for line in lines:
         starts.append(starts[-1] + len(line))
-    spans: list[Span] = []
+    spans: list[TextEdit] = []
     for i in range(len(lines) - len(wanted) + 1):
         if bare[i : i + len(wanted)] == wanted:
             end = i + len(wanted)
             block = "".join(lines[i:end])
             ending = "\n" if block.endswith("\n") and new else ""
             shifted = _shift(new.strip("\r\n"), _indent(old), _indent(block)) + ending
-            spans.append(Span(starts[i], starts[end], shifted))
+            spans.append(TextEdit(starts[i], starts[end], shifted))
     return spans
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hermes.agent.tools.registry import TOOLS, ToolSpec
+from hermes.agent.tools.registry import TOOLS, RegisteredTool
 from hermes.domain.tool import Effect
 
 _EFFECTS = {
@@ -28,7 +28,7 @@ def tools_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _section(spec: ToolSpec) -> str:
+def _section(spec: RegisteredTool) -> str:
     facts = [f"Effect `{spec.effect.value}` ({_EFFECTS[spec.effect]})"]
     if spec.parallel:
         facts.append("runs beside others")
@@ -42,7 +42,7 @@ def _section(spec: ToolSpec) -> str:
     )
 
 
-def _rows(spec: ToolSpec) -> list[str]:
+def _rows(spec: RegisteredTool) -> list[str]:
     properties = spec.signature.parameters["properties"]
     assert isinstance(properties, Mapping)
     rows: list[str] = []

@@ -1,7 +1,7 @@
 """The one registry of tools: each is a function that registers itself with what must be known about it.
 
-A function takes its `Desk` first and the model's arguments after it, and returns plain text. `default_tools`
-turns the registered functions into tools of one agent."""
+A function takes its `ToolInvocation` first, then the model's arguments, and returns plain text.
+`default_tools` turns the registered functions into tools of one agent."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
-from hermes.agent.danger import Place
-from hermes.agent.tools.schema import Signature, read_signature, read_values
-from hermes.domain.directory import PostOffice
+from hermes.agent.danger import CommandScope
+from hermes.agent.tools.schema import ToolSignature, read_signature, read_values
+from hermes.domain.directory import MessagingPort
 from hermes.domain.errors import UserError
-from hermes.domain.homes import NO_HOMES, Homes
+from hermes.domain.homes import NO_HOMES, FolderRules
 from hermes.domain.ids import SessionId
 from hermes.domain.ports.world import Backend, ProcessView
-from hermes.domain.rows import Hit
-from hermes.domain.tool import Approval, Ask, Clarification, Effect, Tool, ToolContext, ToolResult
+from hermes.domain.rows import SearchHit
+from hermes.domain.tool import Approval, ApprovalPrompt, Clarification, Effect, Tool, ToolContext, ToolResult
 
 NO_TOOLSET = "none"
 _ABSENT = """web search browser vision image_gen tts skills memory code_execution delegation safe project
@@ -27,7 +27,7 @@ ABSENT = frozenset(_ABSENT.split())
 """Toolsets of the existing product that are not here: to enable or to disable one changes nothing."""
 _LONGEST_RESULT = 100_000
 
-Recall = Callable[[str, int, ToolContext], Awaitable[Sequence[Hit]]]
+Recall = Callable[[str, int, ToolContext], Awaitable[Sequence[SearchHit]]]
 """At most so many places where the words of a query were said, the best first, as far as the call's session
 may see them and without what its own turn said."""
 
@@ -48,7 +48,7 @@ class Workbench:
     home: str
     wide: bool = False
     agent_home: str = ""
-    homes: Homes = NO_HOMES
+    homes: FolderRules = NO_HOMES
     own_pids: tuple[int, ...] = ()
     asks: bool = True
     ended: Callable[[ToolContext, ProcessView], None] = field(default=lambda context, view: None)
@@ -57,11 +57,11 @@ class Workbench:
     """Patterns of commands that are never run."""
     jobs: Callable[[ToolContext, str, Mapping[str, Any]], Awaitable[str]] | None = None
     """Does with jobs what an action and what is said of a job ask for."""
-    post: PostOffice | None = None
+    post: MessagingPort | None = None
     """How messages to other chats are sent; none where there is no gateway."""
 
-    def place(self, cwd: str | None = None) -> Place:
-        return Place(
+    def place(self, cwd: str | None = None) -> CommandScope:
+        return CommandScope(
             cwd=cwd or self.workspace,
             workspace=self.workspace,
             home=self.home,
@@ -74,7 +74,7 @@ class Workbench:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Desk:
+class ToolInvocation:
     """What one call works with."""
 
     bench: Workbench
@@ -89,28 +89,28 @@ class Desk:
         return self.context.session
 
 
-Judge = Callable[[Workbench, str, Mapping[str, Any]], Ask | None]
+ApprovalCheck = Callable[[Workbench, str, Mapping[str, Any]], ApprovalPrompt | None]
 """What must be asked before a call: its folder is the one the session's shell is in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolSpec:
+class RegisteredTool:
     """A registered tool, before it is given a workbench."""
 
     name: str
-    signature: Signature
+    signature: ToolSignature
     run: Callable[..., Awaitable[str | ToolResult]]
     toolset: str
     effect: Effect
     parallel: bool = False
-    judge: Judge | None = None
+    judge: ApprovalCheck | None = None
     asks: Callable[[Mapping[str, object]], Clarification] | None = None
     needs: Callable[[Workbench], bool] = lambda bench: True
 
 
-TOOLS: dict[str, ToolSpec] = {}
+TOOLS: dict[str, RegisteredTool] = {}
 
-Run = Callable[..., Awaitable[str | ToolResult]]
+ToolFunction = Callable[..., Awaitable[str | ToolResult]]
 
 
 def tool(
@@ -118,15 +118,15 @@ def tool(
     effect: Effect,
     *,
     parallel: bool = False,
-    judge: Judge | None = None,
+    judge: ApprovalCheck | None = None,
     asks: Callable[[Mapping[str, object]], Clarification] | None = None,
     needs: Callable[[Workbench], bool] = lambda bench: True,
-) -> Callable[[Run], Run]:
+) -> Callable[[ToolFunction], ToolFunction]:
     """Register the function under its own name. A workbench without what it `needs` does not have it."""
 
-    def register(run: Run) -> Run:
+    def register(run: ToolFunction) -> ToolFunction:
         name = run.__name__
-        TOOLS[name] = ToolSpec(
+        TOOLS[name] = RegisteredTool(
             name=name,
             signature=read_signature(run),
             run=run,
@@ -170,15 +170,15 @@ def unknown_toolset(name: str, known: Collection[str]) -> UserError:
     return UserError(f"There is no toolset “{name}”.", hint=hint)
 
 
-def _bind(spec: ToolSpec, bench: Workbench) -> Tool:
+def _bind(spec: RegisteredTool, bench: Workbench) -> Tool:
     async def run(context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
         values = read_values(spec.name, spec.signature, arguments)
-        result = await spec.run(Desk(bench=bench, context=context), **values)
+        result = await spec.run(ToolInvocation(bench=bench, context=context), **values)
         if isinstance(result, str):
             result = ToolResult(text=result)
         return ToolResult(text=cap(result.text), failed=result.failed)
 
-    def approval(session: SessionId, arguments: Mapping[str, object]) -> Ask | None:
+    def approval(session: SessionId, arguments: Mapping[str, object]) -> ApprovalPrompt | None:
         if spec.judge is None or not bench.asks:
             return None
         values = read_values(spec.name, spec.signature, arguments)

@@ -21,7 +21,7 @@ _PARAMETER = re.compile(r"(\w+): (.+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Signature:
+class ToolSignature:
     """What is known of a tool's function. `kinds` are the types its arguments are read as."""
 
     description: str
@@ -30,7 +30,7 @@ class Signature:
     required: tuple[str, ...]
 
 
-def read_signature(function: Callable[..., Any]) -> Signature:
+def read_signature(function: Callable[..., Any]) -> ToolSignature:
     """The first parameter is the tool's own business and not the model's."""
     description, words = _documentation(function)
     hints = typing.get_type_hints(function)
@@ -48,7 +48,9 @@ def read_signature(function: Callable[..., Any]) -> Signature:
     parameters: dict[str, object] = {"type": "object", "properties": properties}
     if required:
         parameters["required"] = required
-    return Signature(description=description, parameters=parameters, kinds=kinds, required=tuple(required))
+    return ToolSignature(
+        description=description, parameters=parameters, kinds=kinds, required=tuple(required)
+    )
 
 
 def _documentation(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
@@ -82,7 +84,7 @@ def type_schema(kind: object) -> dict[str, object]:
     raise TypeError(f"no schema for {kind}")
 
 
-def read_values(name: str, signature: Signature, given: Mapping[str, object]) -> dict[str, Any]:
+def read_values(name: str, signature: ToolSignature, given: Mapping[str, object]) -> dict[str, Any]:
     """Arguments as the function takes them; small slips of a model ("42", "true") are put right."""
     unknown = [key for key in given if key not in signature.kinds]
     if unknown:

@@ -6,13 +6,13 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from hermes.agent.danger import Verdict, digest, judge_command, judge_input
+from hermes.agent.danger import DangerVerdict, digest, judge_command, judge_input
 from hermes.agent.tools.approval_text import action_digest, visible, visible_line
 from hermes.agent.tools.files import resolve_path
-from hermes.agent.tools.registry import Desk, Workbench, tool
+from hermes.agent.tools.registry import ToolInvocation, Workbench, tool
 from hermes.domain.errors import UserError
 from hermes.domain.ports.world import Command, CommandResult, ProcessView
-from hermes.domain.tool import Ask, Effect, ToolContext, ToolResult
+from hermes.domain.tool import ApprovalPrompt, Effect, ToolContext, ToolResult
 
 _LONGEST_WAIT = 600
 _PREVIEW = 20_000
@@ -20,7 +20,7 @@ _ANSI = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[@-Z\\
 _UNSEEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
-def _ask(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) -> Ask | None:
+def _ask(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) -> ApprovalPrompt | None:
     """Bound to the exact command and folder. What is never run is not asked for: `terminal` refuses it."""
     command = arguments["command"]
     folder = resolve_path(bench, arguments.get("workdir", ""), cwd)
@@ -28,12 +28,14 @@ def _ask(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) -> Ask | None
     if not verdict.asks or verdict.never:
         return None
     where = "" if folder == bench.workspace else f" in {visible_line(folder)}"
-    return Ask(text=f"Run{where}: {visible(command)}\nIt {verdict.reasons}.", digest=digest(command, folder))
+    return ApprovalPrompt(
+        text=f"Run{where}: {visible(command)}\nIt {verdict.reasons}.", digest=digest(command, folder)
+    )
 
 
 @tool("terminal", Effect.ONCE, judge=_ask)
 async def terminal(
-    desk: Desk,
+    desk: ToolInvocation,
     command: str,
     workdir: str = "",
     timeout: int = 180,
@@ -63,13 +65,13 @@ def _let_it_end(context: ToolContext, view: ProcessView) -> None:
     """Nobody asked to be told."""
 
 
-def _refuse(desk: Desk, command: str, workdir: str) -> None:
+def _refuse(desk: ToolInvocation, command: str, workdir: str) -> None:
     """Some things are not run, whoever allowed them."""
     cwd = resolve_path(desk.bench, workdir, desk.backend.cwd(desk.session))
     _refuse_never(judge_command(command, desk.bench.place(cwd)))
 
 
-def _refuse_never(verdict: Verdict) -> None:
+def _refuse_never(verdict: DangerVerdict) -> None:
     if verdict.never:
         raise UserError(f"Refused, whoever asks: it {verdict.reasons}.", hint="Find another way.")
 
@@ -88,14 +90,14 @@ def _report(result: CommandResult, seconds: float) -> str:
     return "\n".join([*([text] if text else []), *(f"[{note}]" for note in notes)]) or "[no output]"
 
 
-def _judge_line(bench: Workbench, process: str, text: str) -> tuple[str, Verdict]:
+def _judge_line(bench: Workbench, process: str, text: str) -> tuple[str, DangerVerdict]:
     """The command that a process was started with, and what is thought of a line for it."""
     view = bench.find_process(process)
     command, cwd = (view.command, view.cwd) if view else ("", None)
     return command, judge_input(text, command, bench.place(cwd))
 
 
-def _ask_to_send(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) -> Ask | None:
+def _ask_to_send(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) -> ApprovalPrompt | None:
     """Bound to the exact line and the process: another one of the same command is asked for anew."""
     if arguments["action"] != "write":
         return None
@@ -104,7 +106,7 @@ def _ask_to_send(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) -> As
     if not verdict.asks or verdict.never:
         return None
     to = f"{visible_line(process)} ({visible_line(command)[:200]})"
-    return Ask(
+    return ApprovalPrompt(
         text=f"Send to {to}: {visible(text)}\nIt {verdict.reasons}.",
         digest=action_digest("input", process, command, text),
     )
@@ -112,7 +114,7 @@ def _ask_to_send(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) -> As
 
 @tool("terminal", Effect.ONCE, judge=_ask_to_send)
 async def process(
-    desk: Desk,
+    desk: ToolInvocation,
     action: Literal["list", "poll", "wait", "kill", "write"],
     id: str = "",
     text: str = "",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hermes.control.commands.information import DOING
-from hermes.control.commands.registry import Call, Reply, command
+from hermes.control.commands.registry import CommandCall, CommandReply, command
 from hermes.control.commands.session import name_of, new_turn, owns, spoken
 from hermes.control.turn.grants import yolo_counts
 from hermes.domain.ids import SessionId, new_session_id
@@ -21,7 +21,7 @@ _LISTED = 20
 
 
 @command("background", "work on this beside the conversation", usage="<text>", aliases=("bg", "btw"))
-def background(call: Call) -> Reply:
+def background(call: CommandCall) -> CommandReply:
     words = spoken(call)
     session = Session(
         id=SessionId(f"{BACKGROUND}{new_session_id(call.now)}"),
@@ -38,25 +38,25 @@ def background(call: Call) -> Reply:
     call.tx.sessions.add(session)
     new_turn(replace(call, session=session), words, BusyMode.QUEUE, Cause.COMMAND)
     where = "It answers here." if call.reply_place is not None else f"/resume {session.id} shows its answer."
-    return Reply(text=f"Working on it as {session.id}. {where}", wakes=(session.id,))
+    return CommandReply(text=f"Working on it as {session.id}. {where}", wakes=(session.id,))
 
 
 @command("agents", "what runs for you, here and in the background", aliases=("tasks",))
-def agents(call: Call) -> Reply:
+def agents(call: CommandCall) -> CommandReply:
     found = {session.id: session for session in (call.session, *call.tx.sessions.find("", _LOOKED_AT))}
     lines = [line for session in found.values() if owns(call, session) for line in _lines(call, session)]
     if not lines:
-        return Reply(text="Nothing is running.")
+        return CommandReply(text="Nothing is running.")
     more = f"\n… and {len(lines) - _LISTED} more." if len(lines) > _LISTED else ""
-    return Reply(text="\n".join(lines[:_LISTED]) + more)
+    return CommandReply(text="\n".join(lines[:_LISTED]) + more)
 
 
-def _lines(call: Call, session: Session) -> list[str]:
+def _lines(call: CommandCall, session: Session) -> list[str]:
     turns = call.tx.turns.open_of(session.id)
     here = " ← here" if session.id == call.session.id else ""
     return [f"- {name_of(session)}{here}: {_told(call, turn)}" for turn in turns]
 
 
-def _told(call: Call, turn: Turn) -> str:
+def _told(call: CommandCall, turn: Turn) -> str:
     seconds = int((call.now - turn.created_at).total_seconds())
     return f"{DOING[turn.state]}, {seconds} s old: {one_line(turn.input.text, 60)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hermes.control.commands.registry import Call, Reply, command
+from hermes.control.commands.registry import CommandCall, CommandReply, command
 from hermes.control.turn.questions import answer, questions_here
 from hermes.domain.errors import UserError
 from hermes.domain.event import QuestionKind, Verdict
@@ -18,7 +18,7 @@ _SHOWN = 20
 
 
 @command("approve", "allow what the agent asks for", usage="[all] [session|always]")
-def approve(call: Call) -> Reply:
+def approve(call: CommandCall) -> CommandReply:
     words = call.args.lower().split()
     scopes = [word for word in words if word in _SCOPES]
     if set(words) - {"all", *_SCOPES} or len(scopes) > 1:
@@ -31,7 +31,7 @@ def approve(call: Call) -> Reply:
 
 
 @command("deny", "refuse what the agent asks for", usage="[all] [reason]")
-def deny(call: Call) -> Reply:
+def deny(call: CommandCall) -> CommandReply:
     first, _, rest = call.args.partition(" ")
     everything = first.lower() == "all"
     reason = storable((rest if everything else call.args).strip())[:_REASON]
@@ -39,7 +39,7 @@ def deny(call: Call) -> Reply:
 
 
 @command("grants", "what you allowed for good, and taking it back", usage="[revoke <number or id>]")
-def grants(call: Call) -> Reply:
+def grants(call: CommandCall) -> CommandReply:
     person = owner_of(call.source)
     mine = [] if person is None else call.tx.grants.list(person)
     first, _, word = call.args.partition(" ")
@@ -47,7 +47,7 @@ def grants(call: Call) -> Reply:
         lines = [f"{n}. {one_line(grant.text, 200)} ({grant.id})" for n, grant in enumerate(mine[:_SHOWN], 1)]
         more = [f"… and {len(mine) - _SHOWN} more."] if len(mine) > _SHOWN else []
         told = [*lines, *more, "", "/grants revoke <number or id> asks again."]
-        return Reply(text="\n".join(told) if mine else "You allowed nothing for good.")
+        return CommandReply(text="\n".join(told) if mine else "You allowed nothing for good.")
     word = word.strip()
     if first.lower() != "revoke" or not word:
         raise UserError("That is not understood.", hint="Write /grants, or /grants revoke <number or id>.")
@@ -55,11 +55,11 @@ def grants(call: Call) -> Reply:
     for place, grant in enumerate(mine, 1):
         if word == grant.id or number == place:
             call.tx.grants.revoke(grant.id)
-            return Reply(text=f"Revoked. From now on it is asked first: {one_line(grant.text, 200)}")
+            return CommandReply(text=f"Revoked. From now on it is asked first: {one_line(grant.text, 200)}")
     raise UserError(f"There is no grant “{one_line(word, 40)}” of yours.", hint="/grants lists them.")
 
 
-def _decide(call: Call, verdict: Verdict, *, everything: bool, text: str) -> Reply:
+def _decide(call: CommandCall, verdict: Verdict, *, everything: bool, text: str) -> CommandReply:
     person = call.source.person
     asked = [
         question
@@ -67,10 +67,12 @@ def _decide(call: Call, verdict: Verdict, *, everything: bool, text: str) -> Rep
         if question.kind in (QuestionKind.APPROVAL, QuestionKind.CONFIRM) and _is_visible(question, call)
     ]
     if not asked:
-        return Reply(text="Nothing waits for a decision.")
+        return CommandReply(text="Nothing waits for a decision.")
     if len(asked) > 1 and not everything:
         listed = "\n".join(f"- {question.text}" for question in asked)
-        return Reply(text=f"{len(asked)} decisions are open:\n{listed}\nSay “all” to decide them together.")
+        return CommandReply(
+            text=f"{len(asked)} decisions are open:\n{listed}\nSay “all” to decide them together."
+        )
     outcomes = [
         answer(
             call.tx,
@@ -81,10 +83,10 @@ def _decide(call: Call, verdict: Verdict, *, everything: bool, text: str) -> Rep
         for question in asked
     ]
     woken = tuple(outcome.session for outcome in outcomes if outcome.session is not None)
-    return Reply(text="\n".join(dict.fromkeys(outcome.text for outcome in outcomes)), wakes=woken)
+    return CommandReply(text="\n".join(dict.fromkeys(outcome.text for outcome in outcomes)), wakes=woken)
 
 
-def _is_visible(question: Question, call: Call) -> bool:
+def _is_visible(question: Question, call: CommandCall) -> bool:
     """What a person's background work asks is nobody else's to see; what is asked in a session all its
     speakers see."""
     return question.session == call.session.id or call.source.person in question.may_answer

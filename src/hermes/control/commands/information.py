@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from hermes.control.commands.registry import Call, Reply, command, resolve, usable
+from hermes.control.commands.registry import CommandCall, CommandReply, command, resolve, usable
 from hermes.control.commands.tiers import tier_of
-from hermes.control.people.access import Knock, decide
+from hermes.control.people.access import AccessRequest, decide
 from hermes.control.people.pairing import is_paired
 from hermes.control.sessions.message_trace import trace_message
 from hermes.domain.address import Source
@@ -26,14 +26,14 @@ DOING = {
 
 
 @command("help", "list the commands, or explain one", usage="[command]")
-def help_(call: Call) -> Reply:
+def help_(call: CommandCall) -> CommandReply:
     if call.args:
-        return Reply(text=resolve(call.args.lstrip("/"), call.settings).line)
-    return Reply(text="\n".join(f"- {known.line}" for known in usable(call.source, call.settings)))
+        return CommandReply(text=resolve(call.args.lstrip("/"), call.settings).line)
+    return CommandReply(text="\n".join(f"- {known.line}" for known in usable(call.source, call.settings)))
 
 
 @command("commands", "list the commands page by page", usage="[page]")
-def commands(call: Call) -> Reply:
+def commands(call: CommandCall) -> CommandReply:
     known = usable(call.source, call.settings)
     size = _PAGE_SIZES.get(call.source.address.platform, _PAGE)
     pages = -(-len(known) // size)
@@ -43,59 +43,59 @@ def commands(call: Call) -> Reply:
     page = int(wanted)
     lines = [f"- {one.line}" for one in known[(page - 1) * size : page * size]]
     further = f" /commands {page + 1} shows more." if page < pages else ""
-    return Reply(text="\n".join([*lines, "", f"Page {page} of {pages}.{further}"]))
+    return CommandReply(text="\n".join([*lines, "", f"Page {page} of {pages}.{further}"]))
 
 
 @command("start", "nothing; chat platforms send it when a person opens the chat")
-def start(call: Call) -> Reply:
-    return Reply(text="")
+def start(call: CommandCall) -> CommandReply:
+    return CommandReply(text="")
 
 
 @command("version", "which Hermes this is", aliases=("v",))
-def version(call: Call) -> Reply:
-    return Reply(text=f"Hermes {call.around.version}".rstrip())
+def version(call: CommandCall) -> CommandReply:
+    return CommandReply(text=f"Hermes {call.around.version}".rstrip())
 
 
 @command("profile", "which agent answers here, and from which home")
-def profile(call: Call) -> Reply:
+def profile(call: CommandCall) -> CommandReply:
     lines = [f"Agent {call.session.agent}"]
     # Where the home is, is nobody's business but its operator's.
     if call.around.home and call.is_admin:
         lines.append(f"Home {call.around.home}")
-    return Reply(text="\n".join(lines))
+    return CommandReply(text="\n".join(lines))
 
 
 @command("usage", "how many tokens this session has used")
-def usage(call: Call) -> Reply:
+def usage(call: CommandCall) -> CommandReply:
     calls, used = call.tx.journal.usage(call.session.id)
     if not calls:
-        return Reply(text="The model was not asked yet.")
+        return CommandReply(text="The model was not asked yet.")
     again = f", {used.cached:,} of them cached" if used.cached else ""
     read, said = f"{used.prompt:,} tokens read{again}", f"{used.completion:,} said"
-    return Reply(text=f"{calls} model calls in this session: {read}, {said}.")
+    return CommandReply(text=f"{calls} model calls in this session: {read}, {said}.")
 
 
 @command("status", "what is running here")
-def status(call: Call) -> Reply:
+def status(call: CommandCall) -> CommandReply:
     lines = [
         f"Session {call.session.title or call.session.id}",
         f"Agent {call.session.agent}, model {call.session.model or call.model or 'not set'}",
     ]
     if not call.turns:
-        return Reply(text="\n".join([*lines, "Idle."]))
+        return CommandReply(text="\n".join([*lines, "Idle."]))
     first = call.turns[0]
     seconds = int((call.now - first.created_at).total_seconds())
     lines.append(f"{first.id}: {DOING[first.state]}, {seconds} s old, {len(call.turns) - 1} behind it.")
     questions = call.tx.questions.open_of(call.session.id)
     lines += [f"Open question {question.id}: {question.text}" for question in questions]
-    return Reply(text="\n".join(lines))
+    return CommandReply(text="\n".join(lines))
 
 
 @command("whoami", "how this gateway sees you, and what you may do")
-def whoami(call: Call) -> Reply:
+def whoami(call: CommandCall) -> CommandReply:
     source = call.source
     paired = is_paired(call.tx, source)
-    verdict = decide(Knock(source=source, paired=paired, mentioned=True), call.settings)
+    verdict = decide(AccessRequest(source=source, paired=paired, mentioned=True), call.settings)
     tier = tier_of(source, call.settings)
     may = [f"/{known.name}" for known in usable(source, call.settings)]
     ids = [one for one in dict.fromkeys((source.user, source.user_alt)) if one]
@@ -109,11 +109,11 @@ def whoami(call: Call) -> Reply:
     ]
     if source.roles:
         lines.insert(2, f"Roles: {', '.join(source.roles)}")
-    return Reply(text="\n".join(lines))
+    return CommandReply(text="\n".join(lines))
 
 
 @command("trace", "where a message is", usage="[message or turn]")
-def trace(call: Call) -> Reply:
+def trace(call: CommandCall) -> CommandReply:
     if call.args:
         wanted = call.args
     elif call.turns:
@@ -122,10 +122,10 @@ def trace(call: Call) -> Reply:
         entries = call.tx.journal.read(call.session.id, most=1, newest=True)
         wanted = entries[-1].turn if entries else ""
     lines = trace_message(call.tx, wanted, partial(_sees, call)) if wanted else []
-    return Reply(text="\n".join(lines) or "There is no such message or turn.")
+    return CommandReply(text="\n".join(lines) or "There is no such message or turn.")
 
 
-def _sees(call: Call, source: Source | None, session: SessionId | None) -> bool:
+def _sees(call: CommandCall, source: Source | None, session: SessionId | None) -> bool:
     """What was said in this chat and session, and by who asks, wherever; an admin sees everything."""
     if call.is_admin or session == call.session.id:
         return True

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hermes.control.commands.registry import Call, Reply, command
+from hermes.control.commands.registry import CommandCall, CommandReply, command
 from hermes.control.jobs.editing import (
-    JobWish,
+    JobSpec,
     create_job,
     find_job,
     is_own,
@@ -12,7 +12,7 @@ from hermes.control.jobs.editing import (
     pause_job,
     resume_job,
 )
-from hermes.control.jobs.runs import Moment, run_now
+from hermes.control.jobs.runs import JobContext, run_now
 from hermes.control.jobs.wording import job_line, title
 from hermes.domain.clock import zone_named
 from hermes.domain.errors import UserError
@@ -21,10 +21,10 @@ _USAGE = "Write /cron list, or /cron pause|resume|run|remove <job>, or /cron add
 
 
 @command("cron", "look after your scheduled jobs", usage="[list | add … | pause|resume|run|remove <job>]")
-def cron(call: Call) -> Reply:
+def cron(call: CommandCall) -> CommandReply:
     action, _, rest = call.args.partition(" ")
     zone = zone_named(call.settings.timezone)
-    moment = Moment(
+    moment = JobContext(
         now=call.now,
         zone=zone,
         settings=call.settings,
@@ -34,32 +34,34 @@ def cron(call: Call) -> Reply:
     match action.lower() or "list":
         case "list":
             lines = [f"- {job_line(job, zone)}" for job in list_jobs(call.tx, moment)]
-            return Reply(text="\n".join(lines) or "There are no jobs yet.")
+            return CommandReply(text="\n".join(lines) or "There are no jobs yet.")
         case "add":
             return _add(call, rest, moment)
         case "pause":
             paused = pause_job(call.tx, find_job(call.tx, rest, moment), call.now)
-            return Reply(text=f"Paused: “{title(paused)}”.")
+            return CommandReply(text=f"Paused: “{title(paused)}”.")
         case "resume":
-            return Reply(text=job_line(resume_job(call.tx, find_job(call.tx, rest, moment), moment), zone))
+            return CommandReply(
+                text=job_line(resume_job(call.tx, find_job(call.tx, rest, moment), moment), zone)
+            )
         case "run":
             job = find_job(call.tx, rest, moment)
             run_now(call.tx, job, moment)
-            return Reply(text=f"“{title(job)}” runs now; its answer goes to {job.deliver_to}.")
+            return CommandReply(text=f"“{title(job)}” runs now; its answer goes to {job.deliver_to}.")
         case "remove":
             job = find_job(call.tx, rest, moment)
             call.tx.jobs.remove(job.id)
-            return Reply(text=f"Removed: “{title(job)}”.")
+            return CommandReply(text=f"Removed: “{title(job)}”.")
         case _:
             raise UserError(f"/cron does not know “{action[:40]}”.", hint=_USAGE)
 
 
-def _add(call: Call, rest: str, moment: Moment) -> Reply:
+def _add(call: CommandCall, rest: str, moment: JobContext) -> CommandReply:
     schedule, bar, prompt = rest.partition("|")
     if not bar:
         raise UserError(
             "A job needs a schedule and a prompt.", hint="Write /cron add every 2h | look at the mail."
         )
-    wish = JobWish(schedule=schedule, prompt=prompt)
+    wish = JobSpec(schedule=schedule, prompt=prompt)
     job = create_job(call.tx, call.session.agent, wish, call.source, moment)
-    return Reply(text=f"Made: {job_line(job, moment.zone)}")
+    return CommandReply(text=f"Made: {job_line(job, moment.zone)}")

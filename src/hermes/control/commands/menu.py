@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from hermes.control.commands.registry import COMMANDS, SlashCommand, known_commands, usable
-from hermes.domain.address import Address, Kind, Source
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.capabilities import MenuEntry, MenuLimits
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line
@@ -18,7 +18,7 @@ _NAME = re.compile(r"[a-z0-9_-]+")
 def menu_entries(platform: str, settings: Settings, limits: MenuLimits) -> tuple[MenuEntry, ...]:
     """The commands by name. One whose name does not fit is left out; it works all the same, as does what is
     more than the platform takes, and that is never one of ours before one of the settings."""
-    anybody = Source(address=Address(platform=platform, chat="-"), kind=Kind.PRIVATE)
+    anybody = Source(address=Address(platform=platform, chat="-"), kind=SourceKind.PRIVATE)
     for_all = {known.name for known in usable(anybody, settings)}
     known = [one for one in known_commands(settings) if not one.terminal and one.name not in _HIDDEN]
     fitting = [one for one in known if _fits(_spelled(one, limits), limits)]

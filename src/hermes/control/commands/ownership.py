@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from hermes.control.commands.registry import Call
+from hermes.control.commands.registry import CommandCall
 from hermes.control.turn.questions import questions_here
 from hermes.domain.errors import UserError
 from hermes.domain.session import SHARED_KINDS, owner_of, speaks_for_another
 from hermes.domain.turn import Turn
 
 
-def stoppable(call: Call) -> list[Turn]:
+def stoppable(call: CommandCall) -> list[Turn]:
     """The unfinished turns that who calls may stop: their own, and an admin everybody's."""
     return [turn for turn in call.turns if call.is_admin or not _is_of_another(call, turn)]
 
 
-def check_nobody_waits(call: Call) -> None:
+def check_nobody_waits(call: CommandCall) -> None:
     """Refuse to take the session away from a place while somebody else's turn runs in it or a question to
     somebody else is open: they could not answer it any more."""
     if call.source.kind not in SHARED_KINDS or call.is_admin:
@@ -28,6 +28,6 @@ def check_nobody_waits(call: Call) -> None:
         )
 
 
-def _is_of_another(call: Call, turn: Turn) -> bool:
+def _is_of_another(call: CommandCall, turn: Turn) -> bool:
     source = turn.source
     return source is not None and owner_of(source) is not None and speaks_for_another(call.source, source)

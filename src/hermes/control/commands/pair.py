@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from hermes.control.commands.registry import Call, Reply, command
+from hermes.control.commands.registry import CommandCall, CommandReply, command
 from hermes.control.people.pairing import account_of, invite
-from hermes.domain.address import LOCAL_DOOR, Kind, read_platform, spell_platform
+from hermes.domain.address import LOCAL_DOOR, SourceKind, read_platform, spell_platform
 from hermes.domain.errors import UserError
 from hermes.domain.pairing import Account
 from hermes.domain.text import one_line
 
 
 @command("pair", "make a code that lets one new person in", usage="[platform]", admin=True)
-def pair(call: Call) -> Reply:
+def pair(call: CommandCall) -> CommandReply:
     local = call.source.address.platform == LOCAL_DOOR
-    if call.source.kind is not Kind.PRIVATE and not local:
+    if call.source.kind is not SourceKind.PRIVATE and not local:
         raise UserError("Everybody here would read the code.", hint="Write /pair to me in a private chat.")
     account = _account(call)
     by = "the terminal" if local else f"{call.source.address.credential}:{call.source.person}"
@@ -22,10 +22,10 @@ def pair(call: Call) -> Reply:
         f"Pairing code for {account}: **{code}**\n\n"
         "Whoever sends it to me there first, in a private chat and within one hour, may write to me."
     )
-    return Reply(text=told, fleeting=True)
+    return CommandReply(text=told, fleeting=True)
 
 
-def _account(call: Call) -> Account:
+def _account(call: CommandCall) -> Account:
     """The account that is meant: the one this was written to, or the one that is named."""
     local = call.source.address.platform == LOCAL_DOOR
     if not call.args and local:

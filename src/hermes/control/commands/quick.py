@@ -7,15 +7,22 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from hermes.control.commands.registry import FURTHER, Call, Reply, SlashCommand, perform, read_command
+from hermes.control.commands.registry import (
+    FURTHER,
+    CommandCall,
+    CommandReply,
+    SlashCommand,
+    perform,
+    read_command,
+)
 from hermes.control.commands.session import new_turn
 from hermes.control.turn.chat_context import author_of
 from hermes.domain.errors import UserError
 from hermes.domain.settings.settings import QuickCommand, Settings
 from hermes.domain.text import one_line
-from hermes.domain.turn import Action, BusyMode, Cause, TurnInput
+from hermes.domain.turn import BusyMode, Cause, TurnAction, TurnInput
 
-_RUNS: dict[str, Callable[[QuickCommand, Call], Reply]] = {}
+_RUNS: dict[str, Callable[[QuickCommand, CommandCall], CommandReply]] = {}
 
 
 def quick_commands(settings: Settings) -> list[SlashCommand]:
@@ -37,7 +44,7 @@ def _summary(quick: QuickCommand) -> str:
     return f"run {one_line(quick.command, 60)}"
 
 
-def _alias(quick: QuickCommand, call: Call) -> Reply:
+def _alias(quick: QuickCommand, call: CommandCall) -> CommandReply:
     line = read_command(f"/{quick.target.lstrip('/')} {call.args}".rstrip())
     if line is None or _is_alias(call.settings, line[0]):
         raise UserError(
@@ -53,14 +60,14 @@ def _is_alias(settings: Settings, name: str) -> bool:
     return quick is not None and quick.type == "alias"
 
 
-def _exec(quick: QuickCommand, call: Call) -> Reply:
+def _exec(quick: QuickCommand, call: CommandCall) -> CommandReply:
     if call.args:
         raise UserError(f"/{call.name} takes no arguments.", hint=f"Write /{call.name} alone.")
     given = TurnInput(
-        text=f"/{call.name}", author=author_of(call.source), action=Action.RUN, command=quick.command
+        text=f"/{call.name}", author=author_of(call.source), action=TurnAction.RUN, command=quick.command
     )
     ahead = f"Queued behind {len(call.turns)}." if call.turns else ""
-    return Reply(text=ahead, turn=new_turn(call, given, BusyMode.QUEUE, Cause.COMMAND))
+    return CommandReply(text=ahead, turn=new_turn(call, given, BusyMode.QUEUE, Cause.COMMAND))
 
 
 _RUNS["alias"] = _alias

@@ -1,7 +1,7 @@
 """The one registry of slash commands, and how a line is read as one.
 
-A command is a function of a `Call`: it runs inside the transaction that ends its inbox row, so what it reads
-it may decide on, and its effects and its reply are stored together or not at all."""
+A command is a function of a `CommandCall`: it runs inside the transaction that ends its inbox row, so
+it may decide on what it reads, and its effects and its reply are stored together or not at all."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 from hermes.control.commands.tiers import Tier, tier_of
 from hermes.control.jobs.targets import ResolveTargets, resolve_targets
-from hermes.domain.address import LOCAL_DOOR, Kind, Source
+from hermes.domain.address import LOCAL_DOOR, Source, SourceKind
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.ports.store import Tx
@@ -31,7 +31,7 @@ def _at_the_machine(source: Source) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Around:
+class GatewayInfo:
     """What commands may know of the gateway around them: who may see everybody's sessions, the names that a
     session may give as its model, the version, the home, the platform accounts there are and which are up,
     where jobs may deliver to, and whether it can begin anew."""
@@ -48,11 +48,11 @@ class Around:
     """Models that the provider of an agent says it has."""
 
 
-NOTHING_AROUND = Around()
+NOTHING_AROUND = GatewayInfo()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class CommandCall:
     """One use of a command. `turns` are the session's unfinished ones, oldest first; `reply_place` is where
     the answers of new turns are sent, none at a door that watches them; `platforms` are those there are."""
 
@@ -68,7 +68,7 @@ class Call:
     model: str = ""
     reply_place: ReplyPlace | None = None
     platforms: Collection[str] = ()
-    around: Around = field(default_factory=lambda: NOTHING_AROUND)
+    around: GatewayInfo = field(default_factory=lambda: NOTHING_AROUND)
     context: Callable[[], str] = lambda: ""
     """What the model is to be told before words that a command says."""
 
@@ -78,7 +78,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class CommandReply:
     """What a command answers; `turn` is a turn it created, `begun` a session that took the place of the one
     before, `wakes` are other sessions that have work now, `handoff` is the id of one that was asked for. A
     `fleeting` text is kept until it is sent. After the commit of a reply with `restart` the gateway begins
@@ -99,7 +99,7 @@ class SlashCommand:
     command, like `display.streaming`."""
 
     name: str
-    run: Callable[[Call], Reply]
+    run: Callable[[CommandCall], CommandReply]
     summary: str
     usage: str = ""
     aliases: tuple[str, ...] = ()
@@ -137,10 +137,10 @@ def command(
     aliases: tuple[str, ...] = (),
     mid_turn: bool = True,
     **further: Any,
-) -> Callable[[Callable[[Call], Reply]], Callable[[Call], Reply]]:
+) -> Callable[[Callable[[CommandCall], CommandReply]], Callable[[CommandCall], CommandReply]]:
     """Register a command; `admin`, `gate` and `terminal` as in `SlashCommand`."""
 
-    def register(run: Callable[[Call], Reply]) -> Callable[[Call], Reply]:
+    def register(run: Callable[[CommandCall], CommandReply]) -> Callable[[CommandCall], CommandReply]:
         COMMANDS[name] = SlashCommand(
             name=name,
             run=run,
@@ -221,7 +221,7 @@ def meant_names(name: str, settings: Settings) -> tuple[str, ...]:
     return tuple(names)
 
 
-def perform(call: Call) -> Reply:
+def perform(call: CommandCall) -> CommandReply:
     """Run the command that a call names, in full or in short; what is wrong with it is its reply."""
     try:
         known = resolve(call.name, call.settings)
@@ -232,7 +232,7 @@ def perform(call: Call) -> Reply:
             raise UserError(f"/{known.name} does not work while a turn runs.", hint="Wait, or /stop first.")
         return known.run(replace(call, name=known.name))
     except UserError as error:
-        return Reply(text=str(error))
+        return CommandReply(text=str(error))
 
 
 def usable(source: Source, settings: Settings) -> list[SlashCommand]:
@@ -260,12 +260,12 @@ def _may(tier: Tier, known: SlashCommand) -> bool:
     return tier.commands is None or any(name in tier.commands for name in (known.name, *known.aliases))
 
 
-def _check_tier(call: Call, known: SlashCommand) -> None:
+def _check_tier(call: CommandCall, known: SlashCommand) -> None:
     if _may(tier_of(call.source, call.settings), known):
         return
     allowed = ", ".join(f"/{one.name}" for one in usable(call.source, call.settings))
     who = ""
     if known.admin:
-        key = "allow_admin_from" if call.source.kind is Kind.PRIVATE else "group_allow_admin_from"
+        key = "allow_admin_from" if call.source.kind is SourceKind.PRIVATE else "group_allow_admin_from"
         who = f"It is for admins: the operator names them in {call.source.address.credential}.{key}. "
     raise UserError(f"You may not use /{known.name} here.", hint=f"{who}You may use {allowed}.")

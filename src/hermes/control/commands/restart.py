@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from hermes.control.commands.registry import Call, Reply, command
+from hermes.control.commands.registry import CommandCall, CommandReply, command
 from hermes.control.outbound.restart_notices import ask_restart
 from hermes.domain.address import LOCAL_DOOR
 from hermes.domain.errors import UserError
 
 
 @command("restart", "restart the gateway", admin=True)
-def restart(call: Call) -> Reply:
+def restart(call: CommandCall) -> CommandReply:
     if call.source.address.platform == LOCAL_DOOR:
         raise UserError("A terminal restarts the gateway from outside.", hint="Run: hermes gateway restart")
     if not call.around.can_restart:
@@ -18,7 +18,7 @@ def restart(call: Call) -> Reply:
         )
     if call.reply_place is not None:
         ask_restart(call.tx, call.reply_place.to, call.reply_place.ref)
-    return Reply(
+    return CommandReply(
         text="Restarting. What is unfinished goes on afterwards, and I tell you here when I am back.",
         restart=True,
     )

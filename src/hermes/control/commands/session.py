@@ -5,27 +5,27 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hermes.control.commands.ownership import check_nobody_waits, stoppable
-from hermes.control.commands.registry import Call, Reply, command
+from hermes.control.commands.registry import CommandCall, CommandReply, command
 from hermes.control.sessions.administration import branch_session, search_sessions, stop_turns
 from hermes.control.turn.chat_context import author_of
 from hermes.control.turn.claim import new_session_words, next_session
 from hermes.domain.errors import UserError
 from hermes.domain.event import UserSaid
 from hermes.domain.ids import new_turn_id
-from hermes.domain.session import BACKGROUND, Among, Session, owner_of, speaks_for_another
+from hermes.domain.session import BACKGROUND, Session, SessionFilter, owner_of, speaks_for_another
 from hermes.domain.text import one_line
 from hermes.domain.transcript import visible
-from hermes.domain.turn import Action, BusyMode, Cause, Turn, TurnInput, TurnState
+from hermes.domain.turn import BusyMode, Cause, Turn, TurnAction, TurnInput, TurnState
 
 _COUNTED = 1000
 _LISTED = 10
 _LOOKED_AT = 200
-_SHOWN = Among(children=False)
+_SHOWN = SessionFilter(children=False)
 _TITLE = 100
 _WORDS = 50
 
 
-def ask_to_stop(call: Call, reason: str) -> list[Turn]:
+def ask_to_stop(call: CommandCall, reason: str) -> list[Turn]:
     """Mark every unfinished turn of the session that the person may stop; its actor settles them."""
     turns = stoppable(call)
     for turn in turns:
@@ -34,7 +34,7 @@ def ask_to_stop(call: Call, reason: str) -> list[Turn]:
     return turns
 
 
-def new_turn(call: Call, given: TurnInput, busy: BusyMode, cause: Cause = Cause.MESSAGE) -> Turn:
+def new_turn(call: CommandCall, given: TurnInput, busy: BusyMode, cause: Cause = Cause.MESSAGE) -> Turn:
     turn = Turn(
         id=new_turn_id(),
         session=call.session.id,
@@ -51,93 +51,95 @@ def new_turn(call: Call, given: TurnInput, busy: BusyMode, cause: Cause = Cause.
 
 
 @command("new", "begin a new session in this chat", usage="[title]", aliases=("reset",))
-def new(call: Call) -> Reply:
+def new(call: CommandCall) -> CommandReply:
     check_nobody_waits(call)
     title = _title(call.args) if call.args else None
     if title is not None and any(known.title == title for known in call.tx.sessions.find(title)):
         raise UserError(f"Another session is called “{title}”.", hint="Choose another title.")
     if _has_to_confirm(call):
-        given = TurnInput(action=Action.NEW, text=title or "", confirm=True)
-        return Reply(text="", turn=new_turn(call, given, BusyMode.QUEUE, Cause.COMMAND))
+        given = TurnInput(action=TurnAction.NEW, text=title or "", confirm=True)
+        return CommandReply(text="", turn=new_turn(call, given, BusyMode.QUEUE, Cause.COMMAND))
     ask_to_stop(call, "a new session was begun")
     session = next_session(call.tx, call.key, call.source, call.now)
     if title is not None:
         call.tx.sessions.save(replace(session, title=title))
-    return Reply(text=new_session_words(title, call.session.id), begun=session)
+    return CommandReply(text=new_session_words(title, call.session.id), begun=session)
 
 
-def _has_to_confirm(call: Call) -> bool:
+def _has_to_confirm(call: CommandCall) -> bool:
     """What runs is stopped at once, whoever wants to begin anew; else there is time to ask."""
     wanted = call.settings.approvals.destructive_slash_confirm and not call.turns
     return wanted and bool(call.tx.journal.read(call.session.id, most=1))
 
 
 @command("stop", "stop what is running here, or a background task", usage="[task]")
-def stop(call: Call) -> Reply:
+def stop(call: CommandCall) -> CommandReply:
     if call.args:
         return _stop_task(call)
     stopped = ask_to_stop(call, "stopped by the user")
     if call.turns and not stopped:
         raise UserError("What runs here is somebody else's.", hint="They, or an admin, can stop it.")
     if not stopped:
-        return Reply(text="Nothing is running.")
+        return CommandReply(text="Nothing is running.")
     waiting = f" and {len(stopped) - 1} waiting" if len(stopped) > 1 else ""
     goes_on = any(turn.stop is None and turn not in stopped for turn in call.turns)
     rest = " What others asked for goes on." if goes_on else ""
-    return Reply(text=f"Stopped{waiting}.{rest}")
+    return CommandReply(text=f"Stopped{waiting}.{rest}")
 
 
-def _stop_task(call: Call) -> Reply:
+def _stop_task(call: CommandCall) -> CommandReply:
     found = [session for session in call.tx.sessions.find(call.args) if owns(call, session)]
     if len(found) != 1 or not found[0].id.startswith(BACKGROUND):
         raise UserError(
             f"There is no background task “{one_line(call.args, 40)}” of yours.", hint="/agents lists them."
         )
     if not stop_turns(call.tx, found[0].id, "stopped by the user"):
-        return Reply(text=f"{found[0].id} is not running any more.")
-    return Reply(text=f"Stopped {found[0].id}.", wakes=(found[0].id,))
+        return CommandReply(text=f"{found[0].id} is not running any more.")
+    return CommandReply(text=f"Stopped {found[0].id}.", wakes=(found[0].id,))
 
 
 @command("queue", "say this after what is running now", usage="<text>", aliases=("q",))
-def queue(call: Call) -> Reply:
+def queue(call: CommandCall) -> CommandReply:
     turn = new_turn(call, spoken(call), BusyMode.QUEUE)
     ahead = len(call.turns)
-    return Reply(text=f"Queued behind {ahead}." if ahead else "", turn=turn)
+    return CommandReply(text=f"Queued behind {ahead}." if ahead else "", turn=turn)
 
 
 @command("steer", "say this to the running turn", usage="<text>")
-def steer(call: Call) -> Reply:
+def steer(call: CommandCall) -> CommandReply:
     if call.turns and speaks_for_another(call.source, call.turns[0].source):
         return queue(call)
     turn = new_turn(call, spoken(call), BusyMode.STEER)
-    return Reply(text="It will hear this after its next step." if call.turns else "", turn=turn)
+    return CommandReply(text="It will hear this after its next step." if call.turns else "", turn=turn)
 
 
 @command("retry", "answer the last message again", mid_turn=False)
-def retry(call: Call) -> Reply:
-    return Reply(text="", turn=new_turn(call, TurnInput(action=Action.RETRY), BusyMode.QUEUE, Cause.COMMAND))
+def retry(call: CommandCall) -> CommandReply:
+    return CommandReply(
+        text="", turn=new_turn(call, TurnInput(action=TurnAction.RETRY), BusyMode.QUEUE, Cause.COMMAND)
+    )
 
 
 @command("undo", "forget the last turns", usage="[number]", mid_turn=False)
-def undo(call: Call) -> Reply:
+def undo(call: CommandCall) -> CommandReply:
     count = call.args or "1"
     if not (count.isascii() and count.isdigit() and 1 <= int(count) <= 1000):
         raise UserError(f"“{one_line(count, 20)}” is not a number of turns.", hint="Write /undo or /undo 3.")
-    given = TurnInput(action=Action.UNDO, count=int(count), confirm=_has_to_confirm(call))
-    return Reply(text="", turn=new_turn(call, given, BusyMode.QUEUE, Cause.COMMAND))
+    given = TurnInput(action=TurnAction.UNDO, count=int(count), confirm=_has_to_confirm(call))
+    return CommandReply(text="", turn=new_turn(call, given, BusyMode.QUEUE, Cause.COMMAND))
 
 
 @command("title", "show or set the session's title", usage="[title]")
-def title(call: Call) -> Reply:
+def title(call: CommandCall) -> CommandReply:
     if not call.args:
-        return Reply(text=f"Title: {call.session.title or '(none)'}")
+        return CommandReply(text=f"Title: {call.session.title or '(none)'}")
     wanted = _title(call.args)
     call.tx.sessions.save(replace(call.session, title=wanted))
-    return Reply(text=f"This session is now called “{wanted}”.")
+    return CommandReply(text=f"This session is now called “{wanted}”.")
 
 
 @command("branch", "go on in a copy of this session", usage="[title]", aliases=("fork",), mid_turn=False)
-def branch(call: Call) -> Reply:
+def branch(call: CommandCall) -> CommandReply:
     check_nobody_waits(call)
     if not call.tx.journal.read(call.session.id, most=1):
         raise UserError("There is nothing to branch from yet.", hint="Say something first.")
@@ -146,11 +148,11 @@ def branch(call: Call) -> Reply:
     made = replace(made, title=wanted or made.title, yolo=made.yolo and not call.key.shared)
     call.tx.sessions.save(made)
     call.tx.bindings.bind(call.key, made.id, call.source, call.now)
-    return Reply(text=f"You are in {name_of(made)} now, a copy. /resume {call.session.id} goes back.")
+    return CommandReply(text=f"You are in {name_of(made)} now, a copy. /resume {call.session.id} goes back.")
 
 
 @command("sessions", "list your sessions, or find one", usage="[all] [search <words>]")
-def sessions(call: Call) -> Reply:
+def sessions(call: CommandCall) -> CommandReply:
     everybody, rest = _everybody(call, call.args, "all")
     first, _, words = rest.partition(" ")
     if first.lower() == "search" and words.strip():
@@ -161,32 +163,32 @@ def sessions(call: Call) -> Reply:
     else:
         known = _sessions(call, everybody)
     if not known:
-        return Reply(text="There are no such sessions." if rest else "There are no sessions yet.")
+        return CommandReply(text="There are no such sessions." if rest else "There are no sessions yet.")
     lines = [
         f"{number}. {_shown(call, session)}{' ← here' if session.id == call.session.id else ''}"
         for number, session in enumerate(known[:_LISTED], 1)
     ]
     hint = "/resume <id or title> switches." if rest else "/resume <number, id or title> switches."
-    return Reply(text="\n".join([*lines, "", hint]))
+    return CommandReply(text="\n".join([*lines, "", hint]))
 
 
 @command("resume", "go back to another session", usage="[number, id or title] [--all]", mid_turn=False)
-def resume(call: Call) -> Reply:
+def resume(call: CommandCall) -> CommandReply:
     everybody, word = _everybody(call, call.args, "--all")
     if not word:
         return sessions(replace(call, args="all" if everybody else ""))
     wanted = _pick(call, word, everybody)
     if wanted.id == call.session.id:
-        return Reply(text="You are in that session already.")
+        return CommandReply(text="You are in that session already.")
     check_nobody_waits(call)
     # What one person may do without being asked is not for everybody in a shared place.
     yolo = wanted.yolo and not call.key.shared
     call.tx.sessions.save(replace(wanted, ended=None, updated_at=call.now, yolo=yolo))
     call.tx.bindings.bind(call.key, wanted.id, call.source, call.now)
-    return Reply(text=f"Back in {name_of(wanted)}, {_length(call, wanted)} long.")
+    return CommandReply(text=f"Back in {name_of(wanted)}, {_length(call, wanted)} long.")
 
 
-def _length(call: Call, session: Session) -> str:
+def _length(call: CommandCall, session: Session) -> str:
     """How many messages a session has, counted in its newest records: the writer waits for this."""
     newest = call.tx.journal.read(session.id, most=_COUNTED, newest=True)
     said = sum(isinstance(entry.record, UserSaid) for entry in visible(newest))
@@ -194,7 +196,7 @@ def _length(call: Call, session: Session) -> str:
     return f"{more}{said} {'message' if said == 1 else 'messages'}"
 
 
-def _everybody(call: Call, text: str, word: str) -> tuple[bool, str]:
+def _everybody(call: CommandCall, text: str, word: str) -> tuple[bool, str]:
     """Whether everybody's sessions are meant, which only an admin may, and the rest of the line."""
     words = text.split()
     if word not in (one.lower() for one in words):
@@ -204,7 +206,7 @@ def _everybody(call: Call, text: str, word: str) -> tuple[bool, str]:
     return True, " ".join(one for one in words if one.lower() != word)
 
 
-def _pick(call: Call, word: str, everybody: bool) -> Session:
+def _pick(call: CommandCall, word: str, everybody: bool) -> Session:
     known = _sessions(call, everybody)
     if word.isascii() and word.isdigit() and 1 <= int(word) <= len(known):
         return known[int(word) - 1]
@@ -217,12 +219,12 @@ def _pick(call: Call, word: str, everybody: bool) -> Session:
     raise UserError(f"There is no session “{one_line(word, 40)}”{whose}.", hint="/sessions lists them.")
 
 
-def _sessions(call: Call, everybody: bool) -> list[Session]:
+def _sessions(call: CommandCall, everybody: bool) -> list[Session]:
     found = call.tx.sessions.find("", _LOOKED_AT, _SHOWN)
     return [session for session in found if everybody or owns(call, session)][:_LISTED]
 
 
-def owns(call: Call, session: Session) -> bool:
+def owns(call: CommandCall, session: Session) -> bool:
     """The one check of who may come back to a session, whatever the platform: it is theirs who began it, and
     in a chat that shares its sessions, the chat's."""
     if session.id == call.session.id:
@@ -232,7 +234,7 @@ def owns(call: Call, session: Session) -> bool:
     return session.place is not None and session.place == str(call.source.address)
 
 
-def _shown(call: Call, session: Session) -> str:
+def _shown(call: CommandCall, session: Session) -> str:
     """Its name, and without a title what it began with."""
     first = [] if session.title else call.tx.journal.read(session.id, most=1)
     said = [one_line(entry.record.text, _WORDS) for entry in first if isinstance(entry.record, UserSaid)]
@@ -243,7 +245,7 @@ def name_of(session: Session) -> str:
     return f"“{session.title}” ({session.id})" if session.title else session.id
 
 
-def spoken(call: Call) -> TurnInput:
+def spoken(call: CommandCall) -> TurnInput:
     """The words behind a command as a message with them would come."""
     if not call.args:
         raise UserError(f"/{call.name} needs a text.", hint=f"Write /{call.name} <what you want to say>.")

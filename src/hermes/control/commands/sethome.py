@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hermes.control.commands.registry import Call, Reply, command
+from hermes.control.commands.registry import CommandCall, CommandReply, command
 from hermes.control.outbound.targets import home_channels
 from hermes.control.turn.chat_context import is_chat
 from hermes.domain.errors import UserError
@@ -12,7 +12,7 @@ from hermes.domain.text import one_line
 @command(
     "sethome", "make this chat the platform's home channel", usage="[off]", aliases=("set-home",), admin=True
 )
-def sethome(call: Call) -> Reply:
+def sethome(call: CommandCall) -> CommandReply:
     here = call.source.address
     if not is_chat(call.source):
         raise UserError("This is no chat that messages could be sent to.", hint="Write /sethome in a chat.")
@@ -23,13 +23,13 @@ def sethome(call: Call) -> Reply:
         )
     if call.args:
         if here.credential not in call.tx.directory.homes():
-            return Reply(text=f"No home channel was chosen for {here.credential}.")
+            return CommandReply(text=f"No home channel was chosen for {here.credential}.")
         call.tx.directory.set_home(here.credential, None, call.now)
         left = home_channels(call.tx, call.settings).get(here.credential)
         now = "it has none now" if left is None else f"it is {left} again, as in the settings"
-        return Reply(text=f"This is no longer the home channel of {here.credential}; {now}.")
+        return CommandReply(text=f"This is no longer the home channel of {here.credential}; {now}.")
     call.tx.directory.set_home(here.credential, here, call.now)
-    return Reply(
+    return CommandReply(
         text=f"This chat is now the home channel of {here.credential}: reports, and messages to"
         f" “{here.credential}” without a chat, come here."
     )

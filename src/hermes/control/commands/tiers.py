@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hermes.control.people.access import ids_of, is_listed
-from hermes.domain.address import LOCAL_DOOR, Kind, Source
+from hermes.domain.address import LOCAL_DOOR, Source, SourceKind
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import Settings
 
@@ -28,7 +28,7 @@ def tier_of(source: Source, settings: Settings) -> Tier:
     if source.address.platform == LOCAL_DOOR:
         return Tier(name="admin", reason="it is this machine's terminal", owner=True)
     account, block = source.address.credential, settings.block(source.address)
-    private = source.kind is Kind.PRIVATE
+    private = source.kind is SourceKind.PRIVATE
     lists = [(name, getattr(block, name)) for name in ("allow_admin_from", "group_allow_admin_from")]
     own, other = lists if private else lists[::-1]
     # Whoever names admins for one sort of chats means that nobody else is one in the other.

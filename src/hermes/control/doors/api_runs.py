@@ -12,7 +12,7 @@ from hermes.domain.ports.store import Tx
 from hermes.domain.turn import Question, Request, Turn, TurnState
 
 
-class RunStatus(StrEnum):
+class ApiRunStatus(StrEnum):
     """How far a run has come."""
 
     QUEUED = "queued"
@@ -25,12 +25,12 @@ class RunStatus(StrEnum):
 
 
 _STATUS = {
-    TurnState.ACCEPTED: RunStatus.QUEUED,
-    TurnState.RUNNING: RunStatus.RUNNING,
-    TurnState.WAITING: RunStatus.WAITING,
-    TurnState.DONE: RunStatus.COMPLETED,
-    TurnState.FAILED: RunStatus.FAILED,
-    TurnState.STOPPED: RunStatus.CANCELLED,
+    TurnState.ACCEPTED: ApiRunStatus.QUEUED,
+    TurnState.RUNNING: ApiRunStatus.RUNNING,
+    TurnState.WAITING: ApiRunStatus.WAITING,
+    TurnState.DONE: ApiRunStatus.COMPLETED,
+    TurnState.FAILED: ApiRunStatus.FAILED,
+    TurnState.STOPPED: ApiRunStatus.CANCELLED,
 }
 
 
@@ -46,9 +46,9 @@ class RunView:
     request: Request | None
 
     @property
-    def status(self) -> RunStatus:
+    def status(self) -> ApiRunStatus:
         turn = self.turn
-        return RunStatus.STOPPING if turn.state.open and turn.stop is not None else _STATUS[turn.state]
+        return ApiRunStatus.STOPPING if turn.state.open and turn.stop is not None else _STATUS[turn.state]
 
     @property
     def updated_at(self) -> datetime:

@@ -7,10 +7,17 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from hermes.control.commands.registry import MOST_TURNS, NOTHING_AROUND, Around, Call, perform, read_command
-from hermes.control.hooks.context import Told, session_began, session_replaced
+from hermes.control.commands.registry import (
+    MOST_TURNS,
+    NOTHING_AROUND,
+    CommandCall,
+    GatewayInfo,
+    perform,
+    read_command,
+)
+from hermes.control.hooks.context import HookNotice, session_began, session_replaced
 from hermes.control.hooks.dispatch import Hooks
-from hermes.control.hooks.gates import CommandCase, CommandRuling, Unruled, find_ruling, rule_command
+from hermes.control.hooks.gates import CommandCase, CommandRuling, RulingNeeded, find_ruling, rule_command
 from hermes.domain.address import LOCAL_DOOR, Source
 from hermes.domain.errors import UserError
 from hermes.domain.event import Entry
@@ -43,7 +50,7 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replied:
+class CallerReply:
     """What a command answered: words, perhaps a turn to watch, and the sessions that the caller was in before
     and is in now."""
 
@@ -52,18 +59,18 @@ class Replied:
     before: SessionId
     turn: Turn | None = None
     wakes: tuple[SessionId, ...] = ()
-    news: tuple[Told, ...] = ()
+    news: tuple[HookNotice, ...] = ()
     handoff: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class About:
+class CommandContext:
     """What a command may know of the gateway around it, and what hooks say to it, if they were asked."""
 
     settings: Settings
     model: str
     now: datetime
-    around: Around = NOTHING_AROUND
+    around: GatewayInfo = NOTHING_AROUND
     hooks: Hooks = field(default_factory=Hooks)
     ruling: CommandRuling | None = None
     platforms: Collection[str] = ()
@@ -92,7 +99,7 @@ def enter_session(tx: Tx, caller: Caller, wanted: str | None, now: datetime) -> 
     return found[0]
 
 
-def entering_news(caller: Caller, session: Session, now: datetime) -> tuple[Told, ...]:
+def entering_news(caller: Caller, session: Session, now: datetime) -> tuple[HookNotice, ...]:
     """What hooks are told of a session that was entered at this moment: nothing, unless it was begun so."""
     return (session_began(caller.source, session, caller.key),) if session.created_at == now else ()
 
@@ -141,7 +148,7 @@ def wake_session(tx: Tx, wanted: SessionId, text: str, now: datetime) -> Turn | 
     return turn
 
 
-async def give_command(store: Store, caller: Caller, text: str, about: About) -> Replied:
+async def give_command(store: Store, caller: Caller, text: str, about: CommandContext) -> CallerReply:
     """Run a slash command in one transaction, after hooks were asked and before they are told."""
     line = read_command(text)
     ends = line is not None and line[0] in _ENDING
@@ -149,7 +156,7 @@ async def give_command(store: Store, caller: Caller, text: str, about: About) ->
         replied = await store.write(
             lambda tx: run_command(tx, caller, text, about), first=not ends, ends=ends
         )
-    except Unruled as case:
+    except RulingNeeded as case:
         ruled = replace(about, ruling=await rule_command(about.hooks, case))
         replied = await store.write(
             lambda tx: run_command(tx, caller, text, ruled), first=not ends, ends=ends
@@ -165,19 +172,21 @@ def look_up(tx: Tx, name: str) -> list[tuple[Session, list[Entry]]]:
     return [(session, entries) for session in found]
 
 
-def run_command(tx: Tx, caller: Caller, text: str, about: About) -> Replied:
+def run_command(tx: Tx, caller: Caller, text: str, about: CommandContext) -> CallerReply:
     line = read_command(text)
     if line is None:
         raise UserError(f"“{one_line(text, 40)}” is not a command.", hint="/help lists the commands.")
     known = _bound(tx, caller, about.now)
     session = known or _begin(tx, caller, about.now)
-    news: tuple[Told, ...] = () if known is not None else (session_began(caller.source, session, caller.key),)
+    news: tuple[HookNotice, ...] = (
+        () if known is not None else (session_began(caller.source, session, caller.key),)
+    )
     asked = CommandCase(source=caller.source, session=session, key=caller.key, line=line)
     ruling = about.ruling or find_ruling(about.hooks, about.settings, asked)
     if ruling.line is None:
-        return Replied(text=ruling.text, session=session.id, before=session.id, news=news)
+        return CallerReply(text=ruling.text, session=session.id, before=session.id, news=news)
     name, args = ruling.line
-    call = Call(
+    call = CommandCall(
         tx=tx,
         name=name,
         args=args,
@@ -195,7 +204,7 @@ def run_command(tx: Tx, caller: Caller, text: str, about: About) -> Replied:
     bound = tx.bindings.get(caller.key) or session.id
     if reply.begun is not None:
         news += session_replaced(caller.source, session, reply.begun, caller.key)
-    return Replied(
+    return CallerReply(
         text=reply.text,
         session=bound,
         before=session.id,

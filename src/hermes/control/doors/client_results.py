@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from hermes.control.sessions.submission import (
-    Named,
-    Submitted,
-    Unfinished,
-    Unknown,
+    NewRequest,
+    NotFound,
+    SubmittedTurn,
+    TurnUnfinished,
     add_request,
     asked_before,
     id_for,
@@ -43,22 +43,22 @@ def calls_open(tx: Tx, turn: Turn) -> list[Question]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bringing:
+class TakeToolResults:
     """The unit that takes results, by the questions they answer. The same results once more are the same
     request; others for a call that has its result are refused."""
 
     results: Mapping[QuestionId, str]
     now: datetime
-    request: Named | None = None
+    request: NewRequest | None = None
 
-    def unit(self, tx: Tx) -> Submitted:
+    def unit(self, tx: Tx) -> SubmittedTurn:
         known = asked_before(tx, self.request)
         if known is not None:
             return known
         asked = self._questions(tx)
         turn = tx.turns.get(asked[0].turn)
         if turn is None:
-            raise Unknown("The turn that asked for these results is not there any more.")
+            raise NotFound("The turn that asked for these results is not there any more.")
         self._check_all_there(tx, turn)
         fresh = [question for question in asked if question.open]
         person = None if turn.source is None else turn.source.person
@@ -67,16 +67,16 @@ class Bringing:
             given = Answer(question=question.id, verdict=Verdict.REPLY, text=text, by=person)
             answer(tx, given, self.now)
         part = 1 + parts_before(tx.journal.of_turn(turn.id), asked[0].id)
-        return Submitted(turn=turn, request=self._request(tx, turn, part), fresh=bool(fresh), part=part)
+        return SubmittedTurn(turn=turn, request=self._request(tx, turn, part), fresh=bool(fresh), part=part)
 
     def _questions(self, tx: Tx) -> list[Question]:
         found: list[Question] = []
         for ident, text in self.results.items():
             question = tx.questions.get(ident)
             if question is None or question.kind is not QuestionKind.CLIENT_TOOL:
-                raise Unknown(f"No call {client_call_id(ident)} was made here.")
+                raise NotFound(f"No call {client_call_id(ident)} was made here.")
             if not question.open and (question.verdict, question.answer) != (Verdict.REPLY, storable(text)):
-                raise Unfinished(f"The call {client_call_id(ident)} waits for no result any more.")
+                raise TurnUnfinished(f"The call {client_call_id(ident)} waits for no result any more.")
             found.append(question)
         if len({question.turn for question in found}) > 1:
             raise UserError("These results belong to calls of different responses.")

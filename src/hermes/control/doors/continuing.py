@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from hermes.control.sessions.submission import Named, Submitted, add_request, asked_before
+from hermes.control.sessions.submission import NewRequest, SubmittedTurn, add_request, asked_before
 from hermes.control.turn.questions import answer, as_answer
 from hermes.domain.address import Source
 from hermes.domain.errors import UserError
@@ -22,7 +22,7 @@ from hermes.domain.text import storable
 from hermes.domain.turn import Answer, Question, Turn
 
 
-class StillOpen(UserError):
+class AnswerExpected(UserError):
     """The session waits for an answer, and these words are none."""
 
     def __init__(self, question: Question) -> None:
@@ -33,7 +33,7 @@ class StillOpen(UserError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Continued:
+class ContinuedTurn:
     """The turn that goes on, and the record up to which its client knows it."""
 
     turn: Turn
@@ -41,16 +41,16 @@ class Continued:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Continuing:
+class ContinueTurn:
     """`mine` tells whose turns this client may go on with."""
 
     agent: AgentId
     source: Source
     mine: Callable[[Source | None], bool]
     now: datetime
-    request: Named | None = None
+    request: NewRequest | None = None
 
-    def with_results(self, tx: Tx, results: Mapping[QuestionId, str]) -> Continued | None:
+    def with_results(self, tx: Tx, results: Mapping[QuestionId, str]) -> ContinuedTurn | None:
         """Give the results of a client's own tools; None if nothing waits for any of them."""
         known = asked_before(tx, self.request)
         if known is not None:
@@ -69,7 +69,7 @@ class Continuing:
         ]
         return self._go_on(tx, turn, answers)
 
-    def with_words(self, tx: Tx, session: SessionId | None, text: str) -> Continued | None:
+    def with_words(self, tx: Tx, session: SessionId | None, text: str) -> ContinuedTurn | None:
         """Take words as the answer of what their session waits for; None if it waits for nothing. Without an
         id the session is the one that the source is bound to."""
         known = asked_before(tx, self.request)
@@ -84,13 +84,13 @@ class Continuing:
         given = as_answer(storable(text), mine, self.source.person, replies_to_us=False)
         turn = None if given is None else _turn_of(given.question, mine, turns)
         if given is None or turn is None:
-            raise StillOpen(waiting[0])
+            raise AnswerExpected(waiting[0])
         return self._go_on(tx, turn, [given])
 
     def _is_mine(self, turn: Turn | None) -> bool:
         return turn is not None and self.mine(turn.source)
 
-    def _go_on(self, tx: Tx, turn: Turn, answers: Sequence[Answer]) -> Continued | None:
+    def _go_on(self, tx: Tx, turn: Turn, answers: Sequence[Answer]) -> ContinuedTurn | None:
         by = None if turn.source is None else turn.source.person
         closed = [answer(tx, replace(given, by=by), self.now).closed for given in answers]
         if not all(closed):
@@ -101,13 +101,13 @@ class Continuing:
             named = replace(self.request, facts=json.dumps({"after": after}))
             # One turn is gone on with several times, each by a request of its own.
             add_request(tx, named, turn, self.now, part=f"-{after}")
-        return Continued(turn=turn, after=after)
+        return ContinuedTurn(turn=turn, after=after)
 
 
-def _same_part(known: Submitted) -> Continued | None:
+def _same_part(known: SubmittedTurn) -> ContinuedTurn | None:
     """What the same request was given before; None if it went on with nothing and began a turn."""
     after = None if known.request is None else json.loads(known.request.facts).get("after")
-    return Continued(turn=known.turn, after=after) if isinstance(after, int) else None
+    return ContinuedTurn(turn=known.turn, after=after) if isinstance(after, int) else None
 
 
 def _turn_of(

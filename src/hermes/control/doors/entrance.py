@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hermes.control.runtime import Runtime
-from hermes.control.sessions.submission import Opening, Submission, Submitted, Submitting
-from hermes.control.turn.actor import SessionActor, Surroundings
+from hermes.control.sessions.submission import SessionOpening, Submission, SubmittedTurn, SubmitTurn
+from hermes.control.turn.actor import ActorContext, SessionActor
 from hermes.control.turn.chat_context import is_chat
 from hermes.control.workers import Workers
 from hermes.domain.errors import HermesError
@@ -19,28 +19,28 @@ from hermes.domain.hooks import GATE_TURN
 from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.settings.settings import Settings
-from hermes.domain.turn import Action
+from hermes.domain.turn import TurnAction
 
 ActorKey = tuple[AgentId, SessionId]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entrance:
+class Submitter:
     """`ring` wakes the actor of a session; True says that nothing was said in it before."""
 
     store: Store
     settings: Settings
-    around: Surroundings
+    around: ActorContext
     actors: Workers[ActorKey]
     ring: Callable[[AgentId, SessionId, bool], None]
     _catching_up: set[asyncio.Task[None]] = field(default_factory=set)
 
-    async def ask(self, runtime: Runtime, words: Submission) -> Submitted:
+    async def ask(self, runtime: Runtime, words: Submission) -> SubmittedTurn:
         """Store the words; the feed of a new turn is open before this returns."""
         with self.actors.hold_place() as free:
             opening = await self._opening(runtime, words) if free else None
             now = self.around.clock.now()
-            unit = Submitting(words=words, settings=self.settings, now=now, opening=opening).unit
+            unit = SubmitTurn(words=words, settings=self.settings, now=now, opening=opening).unit
             try:
                 submitted = await runtime.store.write(unit, first=True)
             except asyncio.CancelledError:
@@ -52,19 +52,19 @@ class Entrance:
         self.around.hooks.tell_all(submitted.news)
         return submitted
 
-    async def _opening(self, runtime: Runtime, words: Submission) -> Opening | None:
+    async def _opening(self, runtime: Runtime, words: Submission) -> SessionOpening | None:
         """None where the turn is to be taken by itself: its session is there already, files, hooks or a
         suspect come first, or its prompt is to tell of a chat."""
         given = words.input
-        speaks = given.action is Action.SAY and not given.confirm
+        speaks = given.action is TurnAction.SAY and not given.confirm
         waits = self.around.hooks.follows(GATE_TURN) or any(file.pending for file in given.attachments)
         held = not self.around.quarantine.open
         if not (words.place.begins and speaks) or waits or held or is_chat(words.source):
             return None
         prompt = None if runtime.prompt is None else await runtime.prompt()
-        return Opening(prompt=prompt, epoch=self.around.epoch)
+        return SessionOpening(prompt=prompt, epoch=self.around.epoch)
 
-    def _wake(self, runtime: Runtime, submitted: Submitted) -> None:
+    def _wake(self, runtime: Runtime, submitted: SubmittedTurn) -> None:
         agent, session = submitted.turn.agent, submitted.turn.session
         if submitted.claim is None:
             self.ring(agent, session, submitted.begun)

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from hermes.control.feed import Feed, Feeds
-from hermes.control.sessions.submission import Unknown
-from hermes.domain.event import Entry, Seen
+from hermes.control.sessions.submission import NotFound
+from hermes.domain.event import Entry, FeedItem
 from hermes.domain.ids import TurnId
 from hermes.domain.ports.store import Store
 from hermes.domain.turn import Turn, TurnState
@@ -15,7 +15,7 @@ from hermes.domain.turn import Turn, TurnState
 
 async def watch_turn(
     feeds: Feeds, store: Store, turn: TurnId, after: int, *, live: bool = True
-) -> AsyncIterator[Seen]:
+) -> AsyncIterator[FeedItem]:
     """From record `after` on; without `live`, records alone."""
     wanted: TurnId | None = turn
     while wanted is not None:
@@ -47,7 +47,7 @@ async def _join(feeds: Feeds, store: Store, feed: Feed) -> Turn:
         feed.watchers -= 1
     if state is None:
         feeds.release(feed.turn)
-        raise Unknown(f"There is no turn “{feed.turn}”.")
+        raise NotFound(f"There is no turn “{feed.turn}”.")
     return state
 
 

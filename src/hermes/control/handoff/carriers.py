@@ -14,16 +14,16 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from hermes.control.bell import rest
+from hermes.control.bell import wait_for_ring
 from hermes.control.doors.caller import UNUSED
 from hermes.control.outbound.outbox_admin import notify
 from hermes.control.outbound.targets import home_channels
 from hermes.control.outbound.topics import real_place
 from hermes.control.people.routing import route
 from hermes.control.turn.claim import next_session
-from hermes.control.wiring import Bells, Parts
+from hermes.control.wiring import GatewayParts, WakeSignals
 from hermes.control.workers import pause_after, take_each
-from hermes.domain.address import Address, Kind, Source
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.capabilities import Grade
 from hermes.domain.directory import Channel
 from hermes.domain.errors import HermesError, Lost, Refused, Unreachable, UserError
@@ -156,11 +156,11 @@ def handoff_words(handoff: Handoff) -> str:
 
 
 @dataclass(slots=True)
-class Carriers:
+class HandoffWorker:
     """Looks for hand-offs that are due, and has each carried by a task of its own."""
 
-    parts: Parts
-    bells: Bells
+    parts: GatewayParts
+    bells: WakeSignals
     platform: Callable[[str], Platform | None]
     _bell: asyncio.Event = field(default_factory=asyncio.Event)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
@@ -175,7 +175,7 @@ class Carriers:
     async def live(self) -> None:
         while True:
             self._bell.clear()
-            await rest(self._bell, self.parts.clock, await self.look(), "handoff")
+            await wait_for_ring(self._bell, self.parts.clock, await self.look(), "handoff")
 
     async def close(self) -> None:
         """Those who carry are cut off; what they carried is taken up again when their lease is over."""
@@ -265,7 +265,7 @@ class Carriers:
         try:
             place = await self._place(claimed)
             now, settings = self.parts.clock.now(), self.parts.settings
-            arrival = Arrival(handoff=claimed, place=place, settings=settings, now=now)
+            arrival = CompleteHandoff(handoff=claimed, place=place, settings=settings, now=now)
             done = await store.write(arrival.unit)
         except Lost:
             log.info("handoff.too_late id=%s", ident)
@@ -301,9 +301,11 @@ class Carriers:
         if session is None:
             raise Refused("the conversation was deleted")
         kind = None if known is None else known.kind
-        source = Source(address=home, kind=kind or Kind.PRIVATE, guild=(known and known.guild) or None)
+        source = Source(address=home, kind=kind or SourceKind.PRIVATE, guild=(known and known.guild) or None)
         inside = replace(
-            source, kind=Kind.PRIVATE if kind is Kind.PRIVATE else Kind.THREAD, parent_chat=home.chat
+            source,
+            kind=SourceKind.PRIVATE if kind is SourceKind.PRIVATE else SourceKind.THREAD,
+            parent_chat=home.chat,
         )
         threads = self._threads(handoff.account)
         if threads is not None:
@@ -354,14 +356,14 @@ def _home_and_channel(account: str, settings: Settings, tx: Tx) -> tuple[Address
     known = {one.address: one for one in tx.directory.channels()}
     whole = known.get(replace(home, thread=None))
     # A topic from which nobody wrote yet is as private as its chat.
-    private = whole if whole is not None and whole.kind is Kind.PRIVATE else None
+    private = whole if whole is not None and whole.kind is SourceKind.PRIVATE else None
     return home, known.get(home, private)
 
 
 def _check_shared(source: Source, settings: Settings) -> None:
     """A conversation can only go where people share it: else nobody's next words would find it."""
-    alone = source.kind is Kind.GROUP and settings.group_sessions_per_user
-    if not alone and not (source.kind is Kind.THREAD and settings.thread_sessions_per_user):
+    alone = source.kind is SourceKind.GROUP and settings.group_sessions_per_user
+    if not alone and not (source.kind is SourceKind.THREAD and settings.thread_sessions_per_user):
         return
     setting = "group_sessions_per_user" if alone else "thread_sessions_per_user"
     raise UserError(
@@ -385,7 +387,7 @@ def _claim(ident: str, now: datetime, tx: Tx) -> Handoff | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arrival:
+class CompleteHandoff:
     """The transaction that completes a hand-off."""
 
     handoff: Handoff

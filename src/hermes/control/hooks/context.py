@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hermes.control.hooks.dispatch import Context, Hooks
-from hermes.domain.address import Kind, Source
+from hermes.control.hooks.dispatch import HookContext, Hooks
+from hermes.domain.address import Source, SourceKind
 from hermes.domain.event import Entry, Failed, Finished, ModelSaid, Stopped, UserSaid
 from hermes.domain.hooks import AGENT_END, AGENT_START, AGENT_STEP, SESSION_END, SESSION_RESET, SESSION_START
 from hermes.domain.ids import AgentId
@@ -17,8 +17,8 @@ from hermes.stream.fold.turn_fold import answer_text
 
 LONGEST_TEXT = 500
 # The name that hooks of the older product know.
-_CHAT_TYPES = {Kind.PRIVATE: "dm"}
-Told = tuple[str, Context]
+_CHAT_TYPES = {SourceKind.PRIVATE: "dm"}
+HookNotice = tuple[str, HookContext]
 
 
 def about_source(source: Source | None, agent: AgentId) -> dict[str, object]:
@@ -55,7 +55,9 @@ def about_inbound(inbound: Inbound) -> dict[str, object]:
     }
 
 
-def about_command(source: Source, session: Session, key: SessionKey, names: tuple[str, str, str]) -> Context:
+def about_command(
+    source: Source, session: Session, key: SessionKey, names: tuple[str, str, str]
+) -> HookContext:
     """`names` are the command's own name, the one that was written, and what stands behind it."""
     known, written, args = names
     return about_chat(source, session.agent) | {
@@ -71,19 +73,21 @@ def about_command(source: Source, session: Session, key: SessionKey, names: tupl
 # --- sessions ---
 
 
-def session_began(source: Source | None, session: Session, key: SessionKey) -> Told:
+def session_began(source: Source | None, session: Session, key: SessionKey) -> HookNotice:
     told = about_source(source, session.agent)
     return SESSION_START, told | {"session_id": session.id, "session_key": str(key)}
 
 
-def session_replaced(source: Source, before: Session, after: Session, key: SessionKey) -> tuple[Told, ...]:
+def session_replaced(
+    source: Source, before: Session, after: Session, key: SessionKey
+) -> tuple[HookNotice, ...]:
     """Somebody asked for a new session: the old one ends, the chat is reset, the new one begins."""
     told = about_source(source, before.agent) | {"session_key": str(key)}
     ended = told | {"session_id": before.id}
     return (SESSION_END, ended), (SESSION_RESET, ended), session_began(source, after, key)
 
 
-def session_lapsed(source: Source, session: Session, key: SessionKey) -> tuple[Told, ...]:
+def session_lapsed(source: Source, session: Session, key: SessionKey) -> tuple[HookNotice, ...]:
     """A session is over by itself. Nothing if that was told before: the job that looks for such sessions may
     have ended it already."""
     if session.ended is not None:
@@ -92,7 +96,9 @@ def session_lapsed(source: Source, session: Session, key: SessionKey) -> tuple[T
     return ((SESSION_END, told),)
 
 
-def session_renewed(source: Source, before: Session, after: Session, key: SessionKey) -> tuple[Told, ...]:
+def session_renewed(
+    source: Source, before: Session, after: Session, key: SessionKey
+) -> tuple[HookNotice, ...]:
     """A session was over by itself, and a message begins the next one."""
     return (*session_lapsed(source, before, key), session_began(source, after, key))
 
@@ -109,7 +115,7 @@ def tell_turn(hooks: Hooks, turn: Turn, transcript: Sequence[Entry], new: Sequen
             hooks.tell(event, context)
 
 
-def _turn_events(turn: Turn, entries: Sequence[Entry], new: int) -> Iterator[Told]:
+def _turn_events(turn: Turn, entries: Sequence[Entry], new: int) -> Iterator[HookNotice]:
     before = len(entries) - new
     said = next((entry.record for entry in entries if isinstance(entry.record, UserSaid)), None)
     if said is None:  # a turn that only changes the transcript, or passes words on: no agent is in it
@@ -136,7 +142,7 @@ def _turn_events(turn: Turn, entries: Sequence[Entry], new: int) -> Iterator[Tol
                 pass
 
 
-def _step(turn: Turn, said: ModelSaid, iteration: int) -> Context:
+def _step(turn: Turn, said: ModelSaid, iteration: int) -> HookContext:
     return about_source(turn.source, turn.agent) | {
         "session_id": turn.session,
         "turn_id": turn.id,

@@ -18,7 +18,7 @@ from enum import StrEnum
 from hermes.control.workers import report_death
 from hermes.domain.clock import Clock, SystemClock
 from hermes.domain.errors import Unreachable
-from hermes.domain.hooks import SELECT_AGENT, Heard, Hook, HookRunner
+from hermes.domain.hooks import SELECT_AGENT, Hook, HookAnswer, HookRunner
 from hermes.domain.text import one_line, storable
 
 log = logging.getLogger("hermes.hooks")
@@ -27,7 +27,7 @@ OPEN_SECONDS = 60.0
 MOST_WAITING = 1000
 _LONGEST_MESSAGE = 4000
 _LAST_SECONDS = 2.0
-Context = Mapping[str, object]
+HookContext = Mapping[str, object]
 
 
 class Decision(StrEnum):
@@ -55,7 +55,7 @@ ALLOWED = Ruling()
 
 
 @dataclass(slots=True, kw_only=True)
-class _Keeping:
+class _HookState:
     """What is remembered of one hook: its breaker, and what it still has to be told."""
 
     hook: Hook
@@ -63,7 +63,7 @@ class _Keeping:
     failures: int = 0
     open_until: float | None = None
     why: str = ""
-    waiting: deque[tuple[str, Context]] = field(default_factory=deque)
+    waiting: deque[tuple[str, HookContext]] = field(default_factory=deque)
     lost: int = 0
     telling: asyncio.Task[None] | None = None
 
@@ -91,7 +91,7 @@ class Hooks:
         self._clock = clock or SystemClock()
         self._changed = changed
         self._runners = [runner for _, runner in groups]
-        self._kept = [_Keeping(hook=hook, runner=runner) for hooks, runner in groups for hook in hooks]
+        self._kept = [_HookState(hook=hook, runner=runner) for hooks, runner in groups for hook in hooks]
         self._closing = False
 
     # --- what others may do ---
@@ -100,7 +100,7 @@ class Hooks:
         """Whether anybody follows this; if not, no context needs to be made."""
         return any(kept.hook.follows(event) for kept in self._kept)
 
-    def tell(self, event: str, context: Context) -> None:
+    def tell(self, event: str, context: HookContext) -> None:
         """Something has happened. Returns at once; whoever follows it hears of it in time."""
         if self._closing:
             return
@@ -119,11 +119,11 @@ class Hooks:
                 kept.telling = asyncio.create_task(self._tell_all(kept), name=f"hook {kept.hook.name}")
                 kept.telling.add_done_callback(report_death)
 
-    def tell_all(self, news: Sequence[tuple[str, Context]]) -> None:
+    def tell_all(self, news: Sequence[tuple[str, HookContext]]) -> None:
         for event, context in news:
             self.tell(event, context)
 
-    async def ask(self, event: str, context: Context) -> Ruling:
+    async def ask(self, event: str, context: HookContext) -> Ruling:
         """Something is about to happen: may it? The first that does not allow decides."""
         for kept in self._kept:
             if kept.hook.follows(event):
@@ -133,7 +133,7 @@ class Hooks:
                     return ruling
         return ALLOWED
 
-    async def choose(self, context: Context) -> str | None:
+    async def choose(self, context: HookContext) -> str | None:
         """The agent that the first hook with an opinion names. One that fails has none."""
         for kept in self._kept:
             if not kept.hook.follows(SELECT_AGENT) or self._is_open(kept):
@@ -174,7 +174,7 @@ class Hooks:
 
     # --- one hook ---
 
-    async def _tell_all(self, kept: _Keeping) -> None:
+    async def _tell_all(self, kept: _HookState) -> None:
         while kept.waiting:
             event, context = kept.waiting.popleft()
             if self._is_open(kept):
@@ -187,7 +187,7 @@ class Hooks:
             log.warning("hook.caught_up hook=%s left_out=%d", kept.hook.name, kept.lost)
             kept.lost = 0
 
-    async def _rule(self, kept: _Keeping, event: str, context: Context) -> Ruling:
+    async def _rule(self, kept: _HookState, event: str, context: HookContext) -> Ruling:
         name = kept.hook.name
         if self._is_open(kept):
             return Ruling(decision=Decision.DENY, message=no_answer(name), by=name)
@@ -198,11 +198,11 @@ class Hooks:
 
     async def _call(
         self,
-        kept: _Keeping,
+        kept: _HookState,
         event: str,
-        context: Context,
+        context: HookContext,
         check: Callable[[str, object], object] = lambda name, answer: None,
-    ) -> Heard:
+    ) -> HookAnswer:
         """Call a hook; whether that went well is what its breaker counts."""
         try:
             heard = await kept.runner.call(kept.hook, event, context)
@@ -220,7 +220,7 @@ class Hooks:
                 self._changed()
         return heard
 
-    def _failed(self, kept: _Keeping, event: str, why: str) -> None:
+    def _failed(self, kept: _HookState, event: str, why: str) -> None:
         kept.failures += 1
         kept.why = one_line(why, 200)
         log.warning("hook.failed hook=%s event=%s why=%s", kept.hook.name, event, kept.why)
@@ -234,7 +234,7 @@ class Hooks:
             )
             self._changed()
 
-    def _is_open(self, kept: _Keeping) -> bool:
+    def _is_open(self, kept: _HookState) -> bool:
         """After its time the next call is a trial: it closes the breaker or opens it again."""
         return kept.open_until is not None and self._clock.monotonic() < kept.open_until
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from hermes.control.commands.registry import meant_names
 from hermes.control.hooks.context import about_chat, about_command, about_inbound
-from hermes.control.hooks.dispatch import ALLOWED, Context, Decision, Hooks, Ruling, no_answer
+from hermes.control.hooks.dispatch import ALLOWED, Decision, HookContext, Hooks, Ruling, no_answer
 from hermes.control.people.routing import SelectAgent
 from hermes.domain.address import Source
 from hermes.domain.capabilities import Capabilities
@@ -19,9 +19,9 @@ from hermes.domain.session import Session, SessionKey
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import storable
 from hermes.domain.tool import Tool, ToolContext, ToolResult
-from hermes.domain.turn import Action, Turn
+from hermes.domain.turn import Turn, TurnAction
 
-_SPEAKS = (Action.SAY, Action.RETRY)
+_SPEAKS = (TurnAction.SAY, TurnAction.RETRY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,11 +33,11 @@ class CommandRuling:
     outcome: str = ""
 
 
-class Unruled(Exception):
+class RulingNeeded(Exception):
     """Raised inside a transaction, which is undone by it: hooks have to be asked about this command first,
     and then the transaction runs again with what they said."""
 
-    def __init__(self, line: tuple[str, str], contexts: Sequence[Context]) -> None:
+    def __init__(self, line: tuple[str, str], contexts: Sequence[HookContext]) -> None:
         super().__init__(line[0])
         self.line = line
         self.contexts = contexts
@@ -61,10 +61,10 @@ def find_ruling(hooks: Hooks, settings: Settings, case: CommandCase) -> CommandR
     if not followed:
         return CommandRuling(line=case.line)
     names = ((name, *case.line) for name in followed)
-    raise Unruled(case.line, [about_command(case.source, case.session, case.key, one) for one in names])
+    raise RulingNeeded(case.line, [about_command(case.source, case.session, case.key, one) for one in names])
 
 
-async def rule_command(hooks: Hooks, case: Unruled) -> CommandRuling:
+async def rule_command(hooks: Hooks, case: RulingNeeded) -> CommandRuling:
     line, ruling, name = case.line, ALLOWED, ""
     for context in case.contexts:
         name = str(context["command"])

@@ -12,7 +12,7 @@ from functools import partial
 
 from hermes.control.runtime import Runtime
 from hermes.domain.ids import AgentId, SessionId, TurnId
-from hermes.domain.message import Inbound, What, deletion_of
+from hermes.domain.message import Inbound, InboundKind, deletion_of
 from hermes.domain.ports.store import Tx
 from hermes.domain.rows import InboxRow
 from hermes.domain.turn import WITHDRAWN, Turn, TurnState
@@ -32,9 +32,11 @@ def edits_of(
 ) -> tuple[InboxRow, ...]:
     """The edits of a message among the rows that wait behind it, but for those that would make a command of
     one that is none: they are left behind, and come to nothing."""
-    if row.inbound.what is not What.MESSAGE:
+    if row.inbound.what is not InboundKind.MESSAGE:
         return ()
-    edits = [one for one in behind if one.inbound.what is What.EDIT and _same(one.inbound, row.inbound)]
+    edits = [
+        one for one in behind if one.inbound.what is InboundKind.EDIT and _same(one.inbound, row.inbound)
+    ]
     if not edits or is_command(row.inbound):
         return tuple(edits)
     return tuple(one for one in edits if not is_command(one.inbound))
@@ -55,7 +57,7 @@ def reword(tx: Tx, row: InboxRow, *, command: bool) -> tuple[str, TurnId | None]
     """Put the new words of a message into the turn it became; how the edit's row ends."""
     known = tx.inbox.find(row.inbound.ref or "", _MOST)
     versions = [one for one in known if one.n < row.n and _same(one.inbound, row.inbound)]
-    message = next((one for one in versions if one.inbound.what is What.MESSAGE), None)
+    message = next((one for one in versions if one.inbound.what is InboundKind.MESSAGE), None)
     turn = None
     if message is not None and message.turn is not None and message.outcome == TURN:
         turn = tx.turns.get(message.turn)
@@ -112,7 +114,7 @@ def _removed(tx: Tx, turn: Turn, message: InboxRow, known: Iterable[InboxRow]) -
     if turn.state is not TurnState.ACCEPTED:
         return "ignored: deletion, its turn has begun"
     rows = tx.inbox.find(turn.id, _MOST)
-    gone = {one.inbound.ref for one in rows if one.inbound.what is What.DELETED}
+    gone = {one.inbound.ref for one in rows if one.inbound.what is InboundKind.DELETED}
     pieces = [one for one in rows[::-1] if one.outcome == TURN and one.inbound.ref not in gone]
     if all(one.n == message.n for one in pieces):
         tx.turns.save(replace(turn, stop=WITHDRAWN), attempt=turn.attempt)
@@ -132,7 +134,12 @@ def _deletes(one: Inbound, message: Inbound) -> bool:
     """A deletion does not always say in which thread the message was."""
     there, here = one.source.address, message.source.address
     same_chat = (there.credential, there.chat) == (here.credential, here.chat)
-    return same_chat and one.what is What.DELETED and message.what is What.MESSAGE and one.ref == message.ref
+    return (
+        same_chat
+        and one.what is InboundKind.DELETED
+        and message.what is InboundKind.MESSAGE
+        and one.ref == message.ref
+    )
 
 
 # --- which is which --------------------------------------------------------------------------------

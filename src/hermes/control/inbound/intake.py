@@ -15,16 +15,16 @@ from hermes.control import commands
 from hermes.control.commands.registry import (
     MOST_TURNS,
     NOTHING_AROUND,
-    Around,
-    Call,
+    CommandCall,
+    GatewayInfo,
     is_command,
     perform,
     read_command,
     spell_commands,
 )
-from hermes.control.hooks.context import Told, session_began, session_renewed, session_replaced
+from hermes.control.hooks.context import HookNotice, session_began, session_renewed, session_replaced
 from hermes.control.hooks.dispatch import Hooks
-from hermes.control.hooks.gates import CommandCase, CommandRuling, Unruled, find_ruling, rule_command
+from hermes.control.hooks.gates import CommandCase, CommandRuling, RulingNeeded, find_ruling, rule_command
 from hermes.control.inbound.chat_moved import move_chat, words_on_settings
 from hermes.control.inbound.edits import (
     GONE,
@@ -37,23 +37,23 @@ from hermes.control.inbound.edits import (
     take_deletion,
 )
 from hermes.control.inbound.message_pieces import join_pieces, unfinished_piece
-from hermes.control.inbound.row_retries import RowTries, end_unreadable
+from hermes.control.inbound.row_retries import RowRetries, end_unreadable
 from hermes.control.outbound.targets import seen_channel
-from hermes.control.people.access import Knock, Outcome, Refusals, Verdict, decide
+from hermes.control.people.access import AccessDecision, AccessOutcome, AccessRequest, Refusals, decide
 from hermes.control.people.operator_patterns import is_named
-from hermes.control.people.pairing import is_paired, meet
+from hermes.control.people.pairing import answer_stranger, is_paired
 from hermes.control.people.routing import SelectAgent, route
 from hermes.control.runtime import Runtime
-from hermes.control.sessions.resets import Renewing, policy_of
-from hermes.control.turn.chat_context import Preparing, as_pending, busy_mode, overhear, speaker
+from hermes.control.sessions.resets import RenewSession, policy_of
+from hermes.control.turn.chat_context import MessageContext, as_pending, busy_mode, overhear, speaker
 from hermes.control.turn.questions import answer, as_answer, pressed, questions_here, was_asked_at
 from hermes.control.workers import Supervisor
-from hermes.domain.address import Address, Kind
+from hermes.domain.address import Address, SourceKind
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock
 from hermes.domain.event import QuestionKind
 from hermes.domain.ids import AgentId, SessionId, new_turn_id
-from hermes.domain.message import Body, Inbound, What
+from hermes.domain.message import Body, Inbound, InboundKind
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.rows import InboxRow, OutboxRow, UnreadableRow, UnreadableTurn
 from hermes.domain.session import Isolation, Session, SessionKey, begin_session, session_key
@@ -67,7 +67,7 @@ _NEAR_LIMIT = 0.95
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
+class InboundResult:
     """What became of a row, whom to wake for it, and what hooks are to be told."""
 
     outcome: str
@@ -75,12 +75,12 @@ class Taken:
     fresh: bool = False
     replied: bool = False
     wakes: tuple[SessionId, ...] = ()
-    news: tuple[Told, ...] = ()
+    news: tuple[HookNotice, ...] = ()
     restart: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IntakeWorld:
+class IntakeContext:
     """What intake needs of the gateway around it."""
 
     store: Store
@@ -94,13 +94,13 @@ class IntakeWorld:
     ring_jobs: Callable[[], None] = lambda: None
     restart: Callable[[], None] = lambda: None
     select: SelectAgent | None = None
-    around: Around = NOTHING_AROUND
+    around: GatewayInfo = NOTHING_AROUND
     hooks: Hooks = field(default_factory=Hooks)
     loops: Supervisor = field(default_factory=Supervisor)
 
 
 class Intake:
-    def __init__(self, world: IntakeWorld) -> None:
+    def __init__(self, world: IntakeContext) -> None:
         commands.load()
         self._world = world
         self._bell = asyncio.Event()
@@ -147,7 +147,7 @@ class Intake:
 
     async def _take_chat(self, chat: Address) -> None:
         queue, world = self._queues[chat], self._world
-        tries = RowTries(
+        tries = RowRetries(
             store=world.store, loops=world.loops, ring_lane=world.ring_lane, end_turn=world.end_turn
         )
         try:
@@ -171,17 +171,17 @@ class Intake:
 
     async def _take(self, row: InboxRow, edits: tuple[InboxRow, ...]) -> None:
         world = self._world
-        if row.inbound.what is What.DELETED:
+        if row.inbound.what is InboundKind.DELETED:
             return await take_deletion(row, world.runtimes, world.ring_session)
         row = amended(row, edits)
         routed = await route(row.inbound, world.settings, world.runtimes, world.select)
         runtime = world.runtimes[routed.agent]
-        taking = Taking(row=row, edits=edits, agent=routed.agent, world=world)
+        taking = TakeInbound(row=row, edits=edits, agent=routed.agent, world=world)
         named = await is_named(row.inbound, world.settings)
         taking = replace(taking, named=named, lively=await self._has_processes(taking, runtime))
         try:
             taken = await runtime.store.write(taking.unit)
-        except Unruled as open_case:
+        except RulingNeeded as open_case:
             # A crash takes the ruling with it; the row is still there and is asked about again.
             ruling = await rule_command(world.hooks, open_case)
             taken = await runtime.store.write(replace(taking, ruling=ruling).unit)
@@ -198,7 +198,7 @@ class Intake:
         if taken.restart:
             world.restart()
 
-    async def _has_processes(self, taking: Taking, runtime: Runtime) -> bool:
+    async def _has_processes(self, taking: TakeInbound, runtime: Runtime) -> bool:
         """Whether something runs in the background for the row's session; asked only where it could end."""
         policy = policy_of(taking.inbound.source, self._world.settings)
         if runtime.processes is None or policy.mode is ResetMode.NONE:
@@ -209,13 +209,13 @@ class Intake:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taking:
+class TakeInbound:
     """The transaction that ends a row, and with it the rows of the edits that are already in its text.
     `lively` says that its session has background processes, `named` that it fits `mention_patterns`."""
 
     row: InboxRow
     agent: AgentId
-    world: IntakeWorld
+    world: IntakeContext
     edits: tuple[InboxRow, ...] = ()
     ruling: CommandRuling | None = None
     lively: bool = False
@@ -225,7 +225,7 @@ class Taking:
     def inbound(self) -> Inbound:
         return self.row.inbound
 
-    def unit(self, tx: Tx) -> Taken:
+    def unit(self, tx: Tx) -> InboundResult:
         taken = self._taken(tx)
         if taken.outcome:
             tx.inbox.finish(self.row.n, taken.outcome)
@@ -233,29 +233,29 @@ class Taking:
             tx.inbox.finish(edit.n, WITH_ITS_MESSAGE)
         return taken
 
-    def _taken(self, tx: Tx) -> Taken:
+    def _taken(self, tx: Tx) -> InboundResult:
         inbound = self.inbound
-        if inbound.what is What.MOVED:
+        if inbound.what is InboundKind.MOVED:
             move_chat(tx, inbound.source, inbound.text, self.world.clock.now())
             words = words_on_settings(inbound.source, inbound.text, self.world.settings)
-            return self._say(tx, Taken(outcome="moved"), words)
-        if inbound.what is What.MESSAGE and is_deleted(tx, inbound):
-            return Taken(outcome=GONE)
+            return self._say(tx, InboundResult(outcome="moved"), words)
+        if inbound.what is InboundKind.MESSAGE and is_deleted(tx, inbound):
+            return InboundResult(outcome=GONE)
         verdict = decide(self._knock(tx), self.world.settings)
         if not verdict.allowed:
             return self._turn_away(tx, verdict)
-        if inbound.what is What.BUTTON:
+        if inbound.what is InboundKind.BUTTON:
             return self._press(tx)
-        if inbound.what not in (What.MESSAGE, What.EDIT):
-            return Taken(outcome=f"ignored: {inbound.what.value}")
+        if inbound.what not in (InboundKind.MESSAGE, InboundKind.EDIT):
+            return InboundResult(outcome=f"ignored: {inbound.what.value}")
         if not inbound.text.strip() and not inbound.attachments:
-            return Taken(outcome="ignored: empty")
+            return InboundResult(outcome="ignored: empty")
         most = self.world.settings.gateway.max_message_chars
         if len(inbound.text) > most:
             size = f"{len(inbound.text):,} characters; {most:,} are the most"
             text = f"Your message has {size}. Send it as a file."
-            return self._say(tx, Taken(outcome="refused: too long"), text)
-        return self._message(tx) if inbound.what is What.MESSAGE else self._edit(tx)
+            return self._say(tx, InboundResult(outcome="refused: too long"), text)
+        return self._message(tx) if inbound.what is InboundKind.MESSAGE else self._edit(tx)
 
     @property
     def key(self) -> SessionKey:
@@ -266,11 +266,11 @@ class Taking:
         )
         return session_key(self.inbound.source, self.agent, isolation)
 
-    def _knock(self, tx: Tx) -> Knock:
+    def _knock(self, tx: Tx) -> AccessRequest:
         inbound, source = self.inbound, self.inbound.source
         able = self.world.capabilities(source.address)
         line = read_command(inbound.text, able.command_prefix)
-        return Knock(
+        return AccessRequest(
             source=source,
             text=inbound.text,
             paired=is_paired(tx, source),
@@ -278,9 +278,9 @@ class Taking:
             named=self.named,
             for_others=inbound.mentions_others and not inbound.mentions_me,
             replied=inbound.reply_to is not None and inbound.reply_to.mine,
-            joined=source.kind is Kind.THREAD and tx.bindings.get(self.key) is not None,
-            called=inbound.what is What.BUTTON or (line is not None and is_command(line[0])),
-            continued=source.kind is not Kind.PRIVATE and self._goes_on(tx),
+            joined=source.kind is SourceKind.THREAD and tx.bindings.get(self.key) is not None,
+            called=inbound.what is InboundKind.BUTTON or (line is not None and is_command(line[0])),
+            continued=source.kind is not SourceKind.PRIVATE and self._goes_on(tx),
             able=able,
         )
 
@@ -289,26 +289,28 @@ class Taking:
         session = None if bound is None else tx.sessions.get(bound)
         return session is not None and unfinished_piece(tx, session, self.inbound) is not None
 
-    def _turn_away(self, tx: Tx, verdict: Verdict) -> Taken:
+    def _turn_away(self, tx: Tx, verdict: AccessDecision) -> InboundResult:
         """Nobody hears of it, but a stranger in a private chat, who may be given a code or bring one."""
         met = None
-        if verdict.unaddressed and self.inbound.what is What.MESSAGE:
+        if verdict.unaddressed and self.inbound.what is InboundKind.MESSAGE:
             overhear(tx, self.inbound, self.world.settings, self.world.clock.now())
-        if verdict.stranger and self.inbound.what is What.MESSAGE:
-            offer = verdict.outcome is Outcome.NEEDS_PAIRING
-            met = meet(tx, self.inbound.source, self.inbound.text, self.world.clock.now(), offer=offer)
+        if verdict.stranger and self.inbound.what is InboundKind.MESSAGE:
+            offer = verdict.outcome is AccessOutcome.NEEDS_PAIRING
+            met = answer_stranger(
+                tx, self.inbound.source, self.inbound.text, self.world.clock.now(), offer=offer
+            )
         if met is None:
-            return Taken(outcome=str(verdict))
-        return self._say(tx, Taken(outcome=met.outcome), met.text, fleeting=met.fleeting)
+            return InboundResult(outcome=str(verdict))
+        return self._say(tx, InboundResult(outcome=met.outcome), met.text, fleeting=met.fleeting)
 
-    def _edit(self, tx: Tx) -> Taken:
+    def _edit(self, tx: Tx) -> InboundResult:
         prefix = self.world.capabilities(self.inbound.source.address).command_prefix
         command = read_command(self.inbound.text, prefix) is not None
         outcome, turn = reword(tx, self.row, command=command)
         tx.inbox.finish(self.row.n, outcome, turn)
-        return Taken(outcome="")
+        return InboundResult(outcome="")
 
-    def _message(self, tx: Tx) -> Taken:
+    def _message(self, tx: Tx) -> InboundResult:
         key = self.key
         tx.directory.note(seen_channel(self.inbound.source, self.world.clock.now()))
         session, fresh = self._session(tx, key)
@@ -324,12 +326,12 @@ class Taking:
         said = self._said(tx, key, session, fresh)
         return replace(said, news=began + said.news)
 
-    def _said(self, tx: Tx, key: SessionKey, session: Session, fresh: bool) -> Taken:
+    def _said(self, tx: Tx, key: SessionKey, session: Session, fresh: bool) -> InboundResult:
         """Words for the agent, in this session or, if that is over, in the next."""
         renewed = None
         if not fresh and not self.lively:
             now, settings = self.world.clock.now(), self.world.settings
-            renewing = Renewing(key=key, source=self.inbound.source, settings=settings, now=now)
+            renewing = RenewSession(key=key, source=self.inbound.source, settings=settings, now=now)
             renewed = renewing.look(tx, session)
         if renewed is None:
             return self._turn(tx, session, fresh)
@@ -350,15 +352,15 @@ class Taking:
 
     # --- the ends a row can have ---
 
-    def _command(self, tx: Tx, key: SessionKey, line: tuple[str, str], told: Preparing) -> Taken:
+    def _command(self, tx: Tx, key: SessionKey, line: tuple[str, str], told: MessageContext) -> InboundResult:
         source, hooks, session = self.inbound.source, self.world.hooks, told.session
         asked = CommandCase(source=source, session=session, key=key, line=line)
         ruling = self.ruling or find_ruling(hooks, self.world.settings, asked)
         if ruling.line is None:
-            taken = Taken(outcome=f"command: {line[0]}, {ruling.outcome}", session=session.id)
+            taken = InboundResult(outcome=f"command: {line[0]}, {ruling.outcome}", session=session.id)
             return self._say(tx, taken, ruling.text)
         name, args = ruling.line
-        call = Call(
+        call = CommandCall(
             tx=tx,
             name=name,
             args=args,
@@ -377,23 +379,25 @@ class Taking:
         turn = None if reply.turn is None else reply.turn.id
         if turn is not None:
             tx.inbox.finish(self.row.n, f"command: {name}", turn)
-        news: tuple[Told, ...] = ()
+        news: tuple[HookNotice, ...] = ()
         if reply.begun is not None:
             news = session_replaced(self.inbound.source, session, reply.begun, key)
         outcome = "" if turn is not None else f"command: {name}"
-        taken = Taken(
+        taken = InboundResult(
             outcome=outcome, session=session.id, news=news, wakes=reply.wakes, restart=reply.restart
         )
         return self._say(tx, taken, reply.text, fleeting=reply.fleeting)
 
-    def _press(self, tx: Tx) -> Taken:
+    def _press(self, tx: Tx) -> InboundResult:
         given = pressed(self.inbound.button or "", self.inbound.source.person)
         if given is None:
-            return Taken(outcome="ignored: unknown button")
+            return InboundResult(outcome="ignored: unknown button")
         if not was_asked_at(tx, given.question, self.inbound.source.address):
-            return self._say(tx, Taken(outcome="button: refused"), "Nothing was asked in this chat by that.")
+            return self._say(
+                tx, InboundResult(outcome="button: refused"), "Nothing was asked in this chat by that."
+            )
         outcome = answer(tx, given, self.world.clock.now(), self.inbound.source.user_name)
-        taken = Taken(
+        taken = InboundResult(
             outcome=f"button: {'accepted' if outcome.closed else 'refused'}", session=outcome.session
         )
         if outcome.closed and self.world.capabilities(self.inbound.source.address).edits:
@@ -401,7 +405,7 @@ class Taking:
             return replace(taken, replied=True)
         return self._say(tx, taken, outcome.text)
 
-    def _answer(self, tx: Tx, session: Session) -> Taken | None:
+    def _answer(self, tx: Tx, session: Session) -> InboundResult | None:
         questions = questions_here(tx, session.id)
         if not questions:
             return None
@@ -418,10 +422,10 @@ class Taking:
         if not outcome.closed:
             return None
         clarified = any(q.id == given.question and q.kind is QuestionKind.CLARIFY for q in questions)
-        taken = Taken(outcome="answer", session=outcome.session)
+        taken = InboundResult(outcome="answer", session=outcome.session)
         return taken if clarified else self._say(tx, taken, outcome.text)
 
-    def _turn(self, tx: Tx, session: Session, fresh: bool, note: str = "") -> Taken:
+    def _turn(self, tx: Tx, session: Session, fresh: bool, note: str = "") -> InboundResult:
         """A turn of its own, or, for the next piece of a message, more of the turn before."""
         before = None if fresh else unfinished_piece(tx, session, self.inbound)
         piece = self._input()
@@ -439,11 +443,13 @@ class Taking:
             tx.turns.add(replace(turn, ready_at=ready))
             turn_id = turn.id
         tx.inbox.finish(self.row.n, TURN, turn_id)
-        return Taken(outcome="", session=session.id, fresh=fresh)
+        return InboundResult(outcome="", session=session.id, fresh=fresh)
 
-    def _preparing(self, session: Session, fresh: bool, note: str = "") -> Preparing:
+    def _preparing(self, session: Session, fresh: bool, note: str = "") -> MessageContext:
         settings = self.world.settings
-        return Preparing(inbound=self.inbound, session=session, settings=settings, fresh=fresh, note=note)
+        return MessageContext(
+            inbound=self.inbound, session=session, settings=settings, fresh=fresh, note=note
+        )
 
     def _new_turn(self, session: Session, piece: TurnInput) -> Turn:
         busy = session.busy_mode or self.world.settings.display.busy_input_mode
@@ -469,7 +475,7 @@ class Taking:
             cut=able.unit.measure(self.inbound.text) >= able.max_text * _NEAR_LIMIT,
         )
 
-    def _say(self, tx: Tx, taken: Taken, text: str, *, fleeting: bool = False) -> Taken:
+    def _say(self, tx: Tx, taken: InboundResult, text: str, *, fleeting: bool = False) -> InboundResult:
         """A reply of the gateway itself, cut to the platform's size like any other."""
         if not text:
             return taken

@@ -11,9 +11,9 @@ from functools import partial
 
 from hermes.control.outbound.outbox_admin import notify
 from hermes.control.workers import MOST_FAILURES, Supervisor, pause_after
-from hermes.domain.address import Address, Kind
+from hermes.domain.address import Address, SourceKind
 from hermes.domain.errors import Lost, Unreachable
-from hermes.domain.message import What
+from hermes.domain.message import InboundKind
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.rows import InboxRow, UnreadableRow, UnreadableTurn
 
@@ -23,7 +23,7 @@ NOT_TAKEN = "⚠️ Something went wrong inside Hermes, so this message was not 
 
 
 @dataclass(slots=True, kw_only=True)
-class RowTries:
+class RowRetries:
     """The tries of the row that is first in its chat."""
 
     store: Store
@@ -54,8 +54,8 @@ class RowTries:
         inbound, now = rows[0].inbound, self.loops.clock.now()
         place = inbound.source.address
         # In a shared chat only if it was said to us.
-        for_us = inbound.source.kind is Kind.PRIVATE or inbound.mentions_me
-        tells = inbound.what is What.BUTTON or (inbound.what is What.MESSAGE and for_us)
+        for_us = inbound.source.kind is SourceKind.PRIVATE or inbound.mentions_me
+        tells = inbound.what is InboundKind.BUTTON or (inbound.what is InboundKind.MESSAGE and for_us)
 
         def give_up(tx: Tx) -> None:
             for row in rows:

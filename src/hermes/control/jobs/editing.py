@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
 
-from hermes.control.jobs.runs import Moment, plan_of, run_now
+from hermes.control.jobs.runs import JobContext, plan_of, run_now
 from hermes.control.jobs.schedule import EXAMPLES, Once, Schedule, read_schedule
 from hermes.control.jobs.targets import ResolveTargets, resolve_targets
 from hermes.control.jobs.wording import title
 from hermes.control.outbound.targets import LOCAL, ORIGIN
-from hermes.control.sessions.submission import Unknown
-from hermes.domain.address import Kind, Source
+from hermes.control.sessions.submission import NotFound
+from hermes.domain.address import Source, SourceKind
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, JobId, new_job_id
@@ -28,7 +28,7 @@ _PAST = timedelta(seconds=120)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobWish:
+class JobSpec:
     """What somebody says of a job; None is not said. `times` 0 means for ever."""
 
     schedule: str | None = None
@@ -58,16 +58,16 @@ def is_own(job: Job, source: Source | None) -> bool:
         return False
     if made.person is not None:
         return owner_of(made) == owner_of(source)
-    alone = source.kind is Kind.PRIVATE or source.person is None
+    alone = source.kind is SourceKind.PRIVATE or source.person is None
     return alone and made.address == source.address
 
 
-def list_jobs(tx: Tx, moment: Moment) -> list[Job]:
+def list_jobs(tx: Tx, moment: JobContext) -> list[Job]:
     """The jobs that are there for who asks."""
     return [job for job in tx.jobs.list() if moment.sees(job)]
 
 
-def find_job(tx: Tx, word: str, moment: Moment) -> Job:
+def find_job(tx: Tx, word: str, moment: JobContext) -> Job:
     return pick_job(list_jobs(tx, moment), word)
 
 
@@ -79,14 +79,14 @@ def pick_job(jobs: Sequence[Job], word: str) -> Job:
     begins = [job for job in jobs if job.id.startswith(lower) or title(job).casefold().startswith(lower)]
     found = exact or begins
     if not word or not found:
-        raise Unknown(f"There is no job “{one_line(word, 60)}”.", hint="List them to see what there is.")
+        raise NotFound(f"There is no job “{one_line(word, 60)}”.", hint="List them to see what there is.")
     if len(found) > 1:
         names = ", ".join(job.id for job in found[:5])
         raise UserError(f"“{one_line(word, 60)}” fits {len(found)} jobs.", hint=f"Use an id: {names}.")
     return found[0]
 
 
-def create_job(tx: Tx, agent: AgentId, wish: JobWish, origin: Source | None, moment: Moment) -> Job:
+def create_job(tx: Tx, agent: AgentId, wish: JobSpec, origin: Source | None, moment: JobContext) -> Job:
     default = ORIGIN if origin is not None and moment.targets(tx, ORIGIN, origin, moment.settings) else LOCAL
     job = Job(
         id=new_job_id(),
@@ -113,7 +113,7 @@ def pause_job(tx: Tx, job: Job, now: datetime) -> Job:
     return paused
 
 
-def resume_job(tx: Tx, job: Job, moment: Moment) -> Job:
+def resume_job(tx: Tx, job: Job, moment: JobContext) -> Job:
     """From its next time on; what passed while it was paused is not caught up with."""
     if job.state is JobState.SCHEDULED:
         raise UserError(f"The job “{title(job)}” is not paused.")
@@ -128,7 +128,7 @@ def resume_job(tx: Tx, job: Job, moment: Moment) -> Job:
     return resumed
 
 
-def update_job(tx: Tx, job: Job, wish: JobWish, moment: Moment) -> Job:
+def update_job(tx: Tx, job: Job, wish: JobSpec, moment: JobContext) -> Job:
     """The job with what is wished, checked as a whole and stored."""
     plan: Schedule | None = None
     if wish.schedule is not None:
@@ -164,7 +164,7 @@ def update_job(tx: Tx, job: Job, wish: JobWish, moment: Moment) -> Job:
     return job
 
 
-def _planned(job: Job, plan: Schedule, moment: Moment) -> Job:
+def _planned(job: Job, plan: Schedule, moment: JobContext) -> Job:
     following = plan.after(moment.now)
     if isinstance(plan, Once):
         if plan.at < moment.now - _PAST:
@@ -205,7 +205,7 @@ def _text(what: str, text: str | None, most: int, known: str) -> str:
     return storable(text.strip())
 
 
-def _name(tx: Tx, job: Job, wanted: str | None, moment: Moment) -> str:
+def _name(tx: Tx, job: Job, wanted: str | None, moment: JobContext) -> str:
     if wanted is None:
         return job.name
     name = one_line(_text("name", wanted, LONGEST_NAME, ""), LONGEST_NAME)
@@ -217,7 +217,7 @@ def _name(tx: Tx, job: Job, wanted: str | None, moment: Moment) -> str:
     return name
 
 
-def _free_name(tx: Tx, name: str, moment: Moment) -> str:
+def _free_name(tx: Tx, name: str, moment: JobContext) -> str:
     taken = {job.name.casefold() for job in list_jobs(tx, moment)}
     number, free = 2, name
     while free.casefold() in taken:
@@ -225,7 +225,7 @@ def _free_name(tx: Tx, name: str, moment: Moment) -> str:
     return free
 
 
-def _deliver(tx: Tx, wanted: str | None, job: Job, moment: Moment) -> str:
+def _deliver(tx: Tx, wanted: str | None, job: Job, moment: JobContext) -> str:
     if wanted is None or not wanted.strip():
         return job.deliver_to
     moment.targets(tx, wanted, job.origin, moment.settings)
@@ -241,7 +241,7 @@ def _catch_up(word: str) -> CatchUp:
         ) from None
 
 
-def _others(tx: Tx, words: Sequence[str], moment: Moment) -> tuple[JobId, ...]:
+def _others(tx: Tx, words: Sequence[str], moment: JobContext) -> tuple[JobId, ...]:
     return tuple(find_job(tx, word, moment).id for word in words)
 
 
@@ -264,8 +264,8 @@ class JobDesk:
     sees: Callable[[Job], bool] = lambda job: True
 
     @property
-    def moment(self) -> Moment:
-        return Moment(
+    def moment(self) -> JobContext:
+        return JobContext(
             now=self.clock.now(),
             zone=self.zone,
             settings=self.settings,
@@ -291,11 +291,11 @@ class JobDesk:
 
         return await self.store.read(look)
 
-    async def create(self, wish: JobWish, origin: Source | None) -> Job:
+    async def create(self, wish: JobSpec, origin: Source | None) -> Job:
         await self._check(wish)
         return await self._change(lambda tx: create_job(tx, self.agent, wish, origin, self.moment))
 
-    async def update(self, word: str, wish: JobWish) -> Job:
+    async def update(self, word: str, wish: JobSpec) -> Job:
         await self._check(wish)
         return await self._change(lambda tx: update_job(tx, self._find(tx, word), wish, self.moment))
 
@@ -324,7 +324,7 @@ class JobDesk:
     def _find(self, tx: Tx, word: str) -> Job:
         return find_job(tx, word, self.moment)
 
-    async def _check(self, wish: JobWish) -> None:
+    async def _check(self, wish: JobSpec) -> None:
         if self.world is not None:
             await self.world.check(wish.script or "", wish.workdir or "")
 

@@ -11,7 +11,7 @@ from datetime import datetime, tzinfo
 from typing import Any
 
 from hermes.control.jobs.schedule import Schedule, read_schedule
-from hermes.domain.address import DEFAULT_ACCOUNT, Address, Kind, Source
+from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source, SourceKind
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, JobId, new_job_id
 from hermes.domain.job import Job, JobState
@@ -141,7 +141,7 @@ def _origin(told: object) -> Source | None:
         thread=thread,
     )
     user = _text(told.get("user_id")) or None
-    return Source(address=address, kind=Kind.THREAD if thread else Kind.PRIVATE, user=user)
+    return Source(address=address, kind=SourceKind.THREAD if thread else SourceKind.PRIVATE, user=user)
 
 
 def _text(told: object) -> str:

@@ -12,13 +12,13 @@ from datetime import datetime, timedelta, tzinfo
 
 from hermes.control.jobs.schedule import Schedule, grace, read_schedule
 from hermes.control.jobs.targets import ResolveTargets, resolve_targets
-from hermes.control.jobs.wording import Context, ended, prompt_words, title, wakes
+from hermes.control.jobs.wording import JobOutput, prompt_words, run_result, title, wakes
 from hermes.control.outbound.sending import mirror
 from hermes.control.outbound.topics import lane_of, real_place
 from hermes.control.people.routing import JOBS
 from hermes.control.sessions.administration import stop_turn
-from hermes.control.turn.ending import Outcomes
-from hermes.domain.address import Address, Kind, Source
+from hermes.control.turn.ending import AnswerWriter
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.errors import UserError
 from hermes.domain.ids import JobId, SessionId, new_turn_id
 from hermes.domain.job import CatchUp, Job, JobRun, JobState, RunState, RunStatus, ScriptReport
@@ -28,7 +28,7 @@ from hermes.domain.rows import Slot
 from hermes.domain.session import Session
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import storable
-from hermes.domain.turn import Action, Cause, Guidance, ReplyPlace, Turn, TurnInput, TurnState
+from hermes.domain.turn import Cause, Guidance, ReplyPlace, Turn, TurnAction, TurnInput, TurnState
 
 WITHHELD = ("cronjob", "clarify", "messaging", "send_message")
 MISSED = "Its time passed while it could not be run, and it is told to skip what it missed."
@@ -38,7 +38,7 @@ _KEPT_OUTPUT = 8000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
+class JobContext:
     """When a unit runs and by which rules; `sees` says which jobs are there for who asks."""
 
     now: datetime
@@ -55,7 +55,7 @@ def plan_of(job: Job, zone: tzinfo) -> Schedule:
 # --- slots -----------------------------------------------------------------------------------------
 
 
-def fire(tx: Tx, wanted: JobId, moment: Moment) -> JobRun | None:
+def fire(tx: Tx, wanted: JobId, moment: JobContext) -> JobRun | None:
     """Begin the run that is due, if there is one, and plan the job's next time."""
     job = tx.jobs.get(wanted)
     if (
@@ -89,7 +89,7 @@ def fire(tx: Tx, wanted: JobId, moment: Moment) -> JobRun | None:
     return run
 
 
-def run_now(tx: Tx, job: Job, moment: Moment) -> JobRun:
+def run_now(tx: Tx, job: Job, moment: JobContext) -> JobRun:
     """A run that somebody asks for; the job's own times and counts stay as they are."""
     if is_running(tx, job.id):
         raise UserError(f"The job “{title(job)}” is running now.", hint="Wait until it is done.")
@@ -104,7 +104,7 @@ def is_running(tx: Tx, job: JobId) -> bool:
     return any(run.job == job and run.state is not RunState.SETTLED for run in tx.job_runs.open())
 
 
-def _slot(plan: Schedule, job: Job, moment: Moment) -> tuple[datetime, bool]:
+def _slot(plan: Schedule, job: Job, moment: JobContext) -> tuple[datetime, bool]:
     """The slot that is looked at now, and whether it is run."""
     assert job.next_due is not None
     if job.catch_up is CatchUp.ALL:
@@ -114,16 +114,16 @@ def _slot(plan: Schedule, job: Job, moment: Moment) -> tuple[datetime, bool]:
     return slot, job.catch_up is CatchUp.ONCE or not late
 
 
-def _run(job: Job, due: datetime, moment: Moment, **more: object) -> JobRun:
+def _run(job: Job, due: datetime, moment: JobContext, **more: object) -> JobRun:
     return JobRun(job=job.id, due=due, began_at=moment.now, name=title(job), **more)  # type: ignore[arg-type]
 
 
-def _claim(tx: Tx, job: Job, due: datetime, moment: Moment, manual: bool = False) -> JobRun | None:
+def _claim(tx: Tx, job: Job, due: datetime, moment: JobContext, manual: bool = False) -> JobRun | None:
     run = _run(job, due, moment, state=RunState.CLAIMED, manual=manual)
     return run if tx.job_runs.claim(run) else None
 
 
-def _begin(tx: Tx, job: Job, run: JobRun, moment: Moment) -> None:
+def _begin(tx: Tx, job: Job, run: JobRun, moment: JobContext) -> None:
     try:
         to = moment.targets(tx, job.deliver_to, job.origin, moment.settings)
     except UserError as error:
@@ -135,10 +135,10 @@ def _begin(tx: Tx, job: Job, run: JobRun, moment: Moment) -> None:
     run = replace(run, to=to)
     tx.job_runs.save(run)
     if not job.script and not job.workdir:
-        speak(tx, run.slot, moment, None)
+        begin_job_turn(tx, run.slot, moment, None)
 
 
-def planned_wrong(tx: Tx, moment: Moment) -> list[Job]:
+def planned_wrong(tx: Tx, moment: JobContext) -> list[Job]:
     """After the clock was set back: jobs that wait for a time beyond their next one, as they should be."""
     found: list[Job] = []
     for job in tx.jobs.list():
@@ -158,7 +158,7 @@ def planned_wrong(tx: Tx, moment: Moment) -> list[Job]:
     return found
 
 
-def plan_again(tx: Tx, moment: Moment) -> int:
+def plan_again(tx: Tx, moment: JobContext) -> int:
     wrong = planned_wrong(tx, moment)
     for job in wrong:
         tx.jobs.save(job)
@@ -181,7 +181,7 @@ def start_script(tx: Tx, slot: Slot) -> Job | None:
     return job
 
 
-def speak(tx: Tx, slot: Slot, moment: Moment, report: ScriptReport | None) -> JobRun | None:
+def begin_job_turn(tx: Tx, slot: Slot, moment: JobContext, report: ScriptReport | None) -> JobRun | None:
     """The run's turn, with all that was prepared for it. None if the run is elsewhere by now."""
     run, job = tx.job_runs.get(slot), tx.jobs.get(slot.job)
     if run is None or run.state not in (RunState.CLAIMED, RunState.SCRIPT):
@@ -194,8 +194,10 @@ def speak(tx: Tx, slot: Slot, moment: Moment, report: ScriptReport | None) -> Jo
     if job.no_agent and report is not None:
         error = report.problem
         text = f"{error}\n\n{report.output}".strip() if failed else report.output
-        return _turn(tx, replace(run, error=error), job, moment, TurnInput(text=text, action=Action.RELAY))
-    contexts = [Context(name=title(one), output=one.last_output) for one in _contexts(tx, job)]
+        return _turn(
+            tx, replace(run, error=error), job, moment, TurnInput(text=text, action=TurnAction.RELAY)
+        )
+    contexts = [JobOutput(name=title(one), output=one.last_output) for one in _contexts(tx, job)]
     words = prompt_words(job, run.due.astimezone(moment.zone), report, contexts)
     guidance = Guidance(
         model=job.model,
@@ -206,14 +208,14 @@ def speak(tx: Tx, slot: Slot, moment: Moment, report: ScriptReport | None) -> Jo
     return _turn(tx, run, job, moment, TurnInput(text=words, guidance=guidance))
 
 
-def report_failure(tx: Tx, slot: Slot, moment: Moment, why: str) -> JobRun | None:
+def report_failure(tx: Tx, slot: Slot, moment: JobContext, why: str) -> JobRun | None:
     """A run that cannot come to its turn: people are told why in its stead."""
     run, job = tx.job_runs.get(slot), tx.jobs.get(slot.job)
     if run is None or run.state not in (RunState.CLAIMED, RunState.SCRIPT):
         return None
     if job is None:
         return _over(tx, run, moment, RunStatus.ERROR, why)
-    given = TurnInput(text=why, action=Action.RELAY)
+    given = TurnInput(text=why, action=TurnAction.RELAY)
     return _turn(tx, replace(run, error=why), job, moment, given)
 
 
@@ -222,8 +224,8 @@ def _contexts(tx: Tx, job: Job) -> list[Job]:
     return [one for one in found if one is not None]
 
 
-def _turn(tx: Tx, run: JobRun, job: Job, moment: Moment, given: TurnInput) -> JobRun:
-    source = Source(address=Address(platform=JOBS, chat=job.id), kind=Kind.JOB, chat_name=title(job))
+def _turn(tx: Tx, run: JobRun, job: Job, moment: JobContext, given: TurnInput) -> JobRun:
+    source = Source(address=Address(platform=JOBS, chat=job.id), kind=SourceKind.JOB, chat_name=title(job))
     session = SessionId(session_name(run))
     tx.sessions.add(
         Session(
@@ -256,7 +258,7 @@ def session_name(run: JobRun) -> str:
     return f"cron_{run.job}_{run.due:%Y%m%d_%H%M%S}"
 
 
-def _over(tx: Tx, run: JobRun, moment: Moment, status: RunStatus, error: str) -> JobRun:
+def _over(tx: Tx, run: JobRun, moment: JobContext, status: RunStatus, error: str) -> JobRun:
     run = replace(run, state=RunState.OVER, status=status, error=error, ended_at=moment.now)
     tx.job_runs.save(run)
     job = tx.jobs.get(run.job)
@@ -269,14 +271,14 @@ def _over(tx: Tx, run: JobRun, moment: Moment, status: RunStatus, error: str) ->
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
+class SettledRun:
     """A run that is over; `told` is the session in which its answer is to be written down too."""
 
     run: JobRun
     told: SessionId | None = None
 
 
-def settle(tx: Tx, slot: Slot, moment: Moment, outcomes: Outcomes) -> Settled | None:
+def settle(tx: Tx, slot: Slot, moment: JobContext, outcomes: AnswerWriter) -> SettledRun | None:
     """What follows from a turn that has ended. None while it has not, or when that was done before."""
     run = tx.job_runs.get(slot)
     if run is None or run.state is not RunState.TURN or run.turn is None:
@@ -284,7 +286,7 @@ def settle(tx: Tx, slot: Slot, moment: Moment, outcomes: Outcomes) -> Settled | 
     turn = tx.turns.get(run.turn)
     if turn is not None and turn.state.open:
         return None
-    end = ended(run, tx.journal.of_turn(run.turn), moment.settings.cron.wrap_response)
+    end = run_result(run, tx.journal.of_turn(run.turn), moment.settings.cron.wrap_response)
     lanes = tuple(dict.fromkeys(lane_of(tx, to) for to in run.to))
     for place, to in enumerate(lanes if end.delivered else ()):
         for row in outcomes.parts(ReplyPlace(to=to), Body(text=end.delivered), turn=run.turn, segment=place):
@@ -294,18 +296,18 @@ def settle(tx: Tx, slot: Slot, moment: Moment, outcomes: Outcomes) -> Settled | 
     tx.job_runs.save(run)
     job = tx.jobs.get(run.job)
     if job is None:
-        return Settled(run=run)
+        return SettledRun(run=run)
     _remember(tx, job, run, end.answer)
     attached = job.attach_to_session or moment.settings.cron.mirror_delivery
     home = None if job.origin is None else job.origin.address
     if not attached or not end.delivered or home is None:
-        return Settled(run=run)
+        return SettledRun(run=run)
     if home not in [real_place(tx, to) for to in run.to]:
-        return Settled(run=run)
-    return Settled(run=run, told=mirror(tx, home, end.delivered, moment.now))
+        return SettledRun(run=run)
+    return SettledRun(run=run, told=mirror(tx, home, end.delivered, moment.now))
 
 
-def stop_idle(tx: Tx, slot: Slot, moment: Moment) -> bool:
+def stop_idle(tx: Tx, slot: Slot, moment: JobContext) -> bool:
     """Stop a run in which nothing was written down for long; whether it was. A step is any record: words of
     the model, a tool that began or ended."""
     run, limit = tx.job_runs.get(slot), moment.settings.cron.timeout

@@ -16,10 +16,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from hermes.control.bell import rest
+from hermes.control.bell import wait_for_ring
 from hermes.control.jobs.editing import JobDesk
 from hermes.control.jobs.runs import (
-    Moment,
+    JobContext,
+    begin_job_turn,
     file_written,
     fire,
     plan_again,
@@ -27,14 +28,13 @@ from hermes.control.jobs.runs import (
     report_failure,
     session_name,
     settle,
-    speak,
     start_script,
     stop_idle,
 )
 from hermes.control.jobs.targets import ResolveTargets
 from hermes.control.jobs.wording import INTERRUPTED, output_name, output_text
-from hermes.control.turn.ending import Outcomes
-from hermes.control.wiring import Bells, Parts
+from hermes.control.turn.ending import AnswerWriter
+from hermes.control.wiring import GatewayParts, WakeSignals
 from hermes.control.workers import do_each, take_each
 from hermes.domain.clock import zone_named
 from hermes.domain.errors import HermesError, UserError
@@ -56,7 +56,9 @@ _RunKey = tuple[AgentId, Slot]
 class Cron:
     """`outcomes` makes messages of what a run said, `targets` finds the places they go to."""
 
-    def __init__(self, parts: Parts, bells: Bells, outcomes: Outcomes, targets: ResolveTargets) -> None:
+    def __init__(
+        self, parts: GatewayParts, bells: WakeSignals, outcomes: AnswerWriter, targets: ResolveTargets
+    ) -> None:
         self._parts = parts
         self._loops = parts.loops
         self._bells = bells
@@ -101,7 +103,7 @@ class Cron:
     async def live(self) -> None:
         while True:
             self._bell.clear()
-            await rest(self._bell, self._parts.clock, await self.tick(), "cron")
+            await wait_for_ring(self._bell, self._parts.clock, await self.tick(), "cron")
 
     async def close(self) -> None:
         """What is under way in scripts is cut off; what has ended is settled."""
@@ -161,7 +163,7 @@ class Cron:
             now -= passed
         await take_each(self._parts.runtimes, partial(self._plan_again, replace(self._moment(), now=now)))
 
-    async def _plan_again(self, moment: Moment, agent: AgentId) -> None:
+    async def _plan_again(self, moment: JobContext, agent: AgentId) -> None:
         if await self._store(agent).read(partial(planned_wrong, moment=moment)):
             changed = await self._store(agent).write(partial(plan_again, moment=moment))
             log.info("cron.planned_again agent=%s jobs=%d", agent, changed)
@@ -239,7 +241,7 @@ class Cron:
             self._begun(agent, await store.write(lambda tx: report_failure(tx, run.slot, moment, why)))
             return
         moment = self._moment()
-        self._begun(agent, await store.write(lambda tx: speak(tx, run.slot, moment, report)))
+        self._begun(agent, await store.write(lambda tx: begin_job_turn(tx, run.slot, moment, report)))
 
     def _begun(self, agent: AgentId, run: JobRun | None) -> None:
         if run is not None and run.session is not None:
@@ -289,6 +291,6 @@ class Cron:
     def _store(self, agent: AgentId) -> Store:
         return self._parts.runtimes[agent].store
 
-    def _moment(self) -> Moment:
+    def _moment(self) -> JobContext:
         now, settings = self._parts.clock.now(), self._parts.settings
-        return Moment(now=now, zone=self._zone, settings=settings, targets=self._targets)
+        return JobContext(now=now, zone=self._zone, settings=settings, targets=self._targets)

@@ -29,14 +29,14 @@ _NAME = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
+class JobOutput:
     """What another job said last."""
 
     name: str
     output: str
 
 
-def prompt_words(job: Job, due: datetime, script: ScriptReport | None, contexts: Sequence[Context]) -> str:
+def prompt_words(job: Job, due: datetime, script: ScriptReport | None, contexts: Sequence[JobOutput]) -> str:
     """The words of a run's turn. What comes from scripts and other jobs is marked as data."""
     parts = [
         f"[Scheduled job “{title(job)}” ({job.id}), planned for {due:%Y-%m-%d %H:%M %Z}. Nobody waits in a"
@@ -83,7 +83,7 @@ def wakes(output: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class JobRunResult:
     """How a run ended, its answer, and what of it is delivered (empty: nothing)."""
 
     status: RunStatus
@@ -92,12 +92,12 @@ class Ended:
     delivered: str = ""
 
 
-def ended(run: JobRun, entries: Sequence[Entry], wrap: bool) -> Ended:
+def run_result(run: JobRun, entries: Sequence[Entry], wrap: bool) -> JobRunResult:
     """Read from a turn's records; `run.error` is what went wrong before there was a turn."""
     last = entries[-1].record if entries else None
     answer = answer_text(entries) if entries else ""
     if isinstance(last, Stopped):
-        return Ended(status=RunStatus.STOPPED, answer=answer, error=last.reason or "stopped")
+        return JobRunResult(status=RunStatus.STOPPED, answer=answer, error=last.reason or "stopped")
     error = run.error
     if isinstance(last, Failed):
         error = error or last.reason
@@ -105,11 +105,11 @@ def ended(run: JobRun, entries: Sequence[Entry], wrap: bool) -> Ended:
         error = error or NO_ANSWER
     if error:
         told = f"⚠️ The job “{run.name}” ({run.job}) failed: {one_line(error, 500)}"
-        return Ended(status=RunStatus.ERROR, answer=answer, error=error, delivered=told)
+        return JobRunResult(status=RunStatus.ERROR, answer=answer, error=error, delivered=told)
     if is_silent(answer):
-        return Ended(status=RunStatus.SILENT, answer=answer)
+        return JobRunResult(status=RunStatus.SILENT, answer=answer)
     told = wrapped(run, answer) if wrap else answer
-    return Ended(status=RunStatus.OK, answer=answer, delivered=told)
+    return JobRunResult(status=RunStatus.OK, answer=answer, delivered=told)
 
 
 def is_silent(text: str) -> bool:

@@ -21,16 +21,16 @@ from hermes.control.turn.ending import PARTS_PER_SEGMENT
 from hermes.control.workers import report_death
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, Refused, Unreachable
-from hermes.domain.event import Asked, Entry, Seen, TextDelta
+from hermes.domain.event import Asked, Entry, FeedItem, TextDelta
 from hermes.domain.message import Body, Receipt
 from hermes.domain.ports.store import Deletes, Edits, Platform, Previews, Store, Tx
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.turn import Turn
 from hermes.stream.fold.drafts import DraftPace, draft_text
-from hermes.stream.fold.turn_fold import Fold, Progress
+from hermes.stream.fold.turn_fold import Fold, ProgressLevel
 from hermes.stream.text.markdown import parse
 from hermes.stream.text.print import print_markdown
-from hermes.stream.text.split import Part, split
+from hermes.stream.text.split import MessagePart, split
 
 log = logging.getLogger("hermes.draft")
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class _Part:
 
 class Draft:
     def __init__(
-        self, *, turn: Turn, feed: Feed, pace: DraftPace, progress: Progress, store: Store, clock: Clock
+        self, *, turn: Turn, feed: Feed, pace: DraftPace, progress: ProgressLevel, store: Store, clock: Clock
     ) -> None:
         assert turn.reply is not None, "a turn without a chat has no draft"
         self._turn = turn
@@ -97,7 +97,7 @@ class Draft:
             self._ended = True
             ring()
 
-    def _see(self, seen: Seen) -> None:
+    def _see(self, seen: FeedItem) -> None:
         self._fold.see(seen)
         if isinstance(seen, Entry) and isinstance(seen.record, Asked):
             # What comes after a question is said below it, in messages of its own.
@@ -165,7 +165,7 @@ class Draft:
                 await _in_time(platform.edit(part.row.receipt, body))
                 part.text = body.text
 
-    async def _preview(self, platform: Platform, pieces: Sequence[Part]) -> bool:
+    async def _preview(self, platform: Platform, pieces: Sequence[MessagePart]) -> bool:
         """Show where the words have come to; False if it has to be done by a message after all."""
         if not pieces or not isinstance(platform, Previews):
             return False

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
-from hermes.control.bell import rest
+from hermes.control.bell import wait_for_ring
 from hermes.control.hooks.dispatch import Hooks
 from hermes.control.hooks.gates import rule_message
 from hermes.control.outbound.draft import SEND_SECONDS, Draft
@@ -44,7 +44,7 @@ _NOT_SENT = "📎 What belongs to this could not be sent: {why}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaneWorld:
+class LaneContext:
     """What all lanes share."""
 
     store: Store
@@ -73,7 +73,7 @@ class _Head:
 
 
 class Lane:
-    def __init__(self, to: Address, world: LaneWorld) -> None:
+    def __init__(self, to: Address, world: LaneContext) -> None:
         self._to = to
         self._world = world
         self._drafts: list[Draft] = []
@@ -390,7 +390,7 @@ class Lane:
         if seconds <= 0:
             await asyncio.sleep(0)
             return
-        await rest(self._bell, self._world.clock, seconds, "lane")
+        await wait_for_ring(self._bell, self._world.clock, seconds, "lane")
 
 
 def printed(body: Body, platform: Platform) -> Body:

@@ -8,15 +8,15 @@ from hermes.control.feed import Feed
 from hermes.control.hooks.dispatch import Hooks
 from hermes.control.outbound.command_menus import Menus
 from hermes.control.outbound.draft import Draft
-from hermes.control.outbound.lane import UNSENT, Lane, LaneWorld
+from hermes.control.outbound.lane import UNSENT, Lane, LaneContext
 from hermes.control.outbound.outbox_admin import notify
 from hermes.control.outbound.outgoing_files import name_files
 from hermes.control.outbound.targets import home_channel
 from hermes.control.outbound.topics import lane_of, real_place
-from hermes.control.outbound.typing import Signs
-from hermes.control.tally import Tally
+from hermes.control.outbound.typing import ActivityIndicator
+from hermes.control.tally import GatewayCounters
 from hermes.control.workers import Supervisor, Workers
-from hermes.domain.address import Address, Kind
+from hermes.domain.address import Address, SourceKind
 from hermes.domain.hooks import GATE_SEND
 from hermes.domain.ports.store import Platform, Store, Tx
 from hermes.domain.rows import OutboxRow
@@ -24,7 +24,7 @@ from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line
 from hermes.domain.turn import Turn
 from hermes.stream.fold.drafts import draft_pace
-from hermes.stream.fold.turn_fold import Progress
+from hermes.stream.fold.turn_fold import ProgressLevel
 
 _LANES = 512
 _REPORT = "report:"
@@ -32,7 +32,7 @@ _REPORT = "report:"
 
 class Delivery:
     def __init__(
-        self, *, store: Store, loops: Supervisor, settings: Settings, tally: Tally, hooks: Hooks
+        self, *, store: Store, loops: Supervisor, settings: Settings, tally: GatewayCounters, hooks: Hooks
     ) -> None:
         self._store = store
         self._clock = clock = loops.clock
@@ -40,9 +40,9 @@ class Delivery:
         self._tally = tally
         self._hooks = hooks
         self._platforms: dict[str, Platform] = {}
-        self._signs = Signs(clock, settings, self._platforms.get)
+        self._signs = ActivityIndicator(clock, settings, self._platforms.get)
         self._menus = Menus(store, settings)
-        world = LaneWorld(
+        world = LaneContext(
             store=store,
             clock=clock,
             settings=settings,
@@ -99,14 +99,14 @@ class Delivery:
         platform = self._platforms.get(turn.reply.to.credential)
         if platform is None:
             return
-        kind = Kind.GROUP if turn.source is None else turn.source.kind
+        kind = SourceKind.GROUP if turn.source is None else turn.source.kind
         pace = draft_pace(self._settings.streaming, platform.capabilities, kind)
         if pace is None:
             return
         self._lanes.ring(turn.reply.to)
         lane = self._lanes.get(turn.reply.to)
         if isinstance(lane, Lane):
-            progress = Progress(self._settings.display.tool_progress)
+            progress = ProgressLevel(self._settings.display.tool_progress)
             draft = Draft(
                 turn=turn, feed=feed, pace=pace, progress=progress, store=self._store, clock=self._clock
             )

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
-from hermes.domain.capabilities import Album, Capabilities
+from hermes.domain.capabilities import AlbumLimit, Capabilities
 from hermes.domain.errors import UserError
 from hermes.domain.message import Attachment, Body, MediaKind
 from hermes.domain.text import one_line, size_told
@@ -64,7 +64,7 @@ def group_files(files: Sequence[Attachment], able: Capabilities) -> list[tuple[A
     return [tuple(group) for group in groups]
 
 
-def _joins(group: list[Attachment], file: Attachment, albums: Sequence[Album]) -> bool:
+def _joins(group: list[Attachment], file: Attachment, albums: Sequence[AlbumLimit]) -> bool:
     together = [*group, file]
     kinds, size = {one.kind for one in together}, sum(one.size or 0 for one in together)
     return any(

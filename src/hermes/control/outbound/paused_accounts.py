@@ -9,17 +9,17 @@ from hermes.domain.ports.store import Store, Tx
 _RESTING = "resting:"
 
 
-def rested_by(tx: Tx, account: str) -> str:
+def paused_by(tx: Tx, account: str) -> str:
     """Who lets an account rest; nobody if it does not."""
     return tx.facts.get(_RESTING + account) or ""
 
 
-def let_rest(tx: Tx, account: str, by: str) -> None:
+def pause_account(tx: Tx, account: str, by: str) -> None:
     """By nobody wakes it."""
     tx.facts.put(_RESTING + account, by)
 
 
-class Resting:
+class PausedAccounts:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._bell = asyncio.Event()
@@ -30,7 +30,7 @@ class Resting:
         self._bell = asyncio.Event()
 
     async def __call__(self, account: str) -> bool:
-        return bool(await self._store.read(lambda tx: rested_by(tx, account)))
+        return bool(await self._store.read(lambda tx: paused_by(tx, account)))
 
     async def until(self, account: str, *, resting: bool) -> None:
         while True:

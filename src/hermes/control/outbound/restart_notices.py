@@ -13,14 +13,14 @@ from datetime import datetime
 
 from hermes.control.outbound.outbox_admin import notify
 from hermes.control.outbound.targets import home_channels
-from hermes.control.wiring import Parts
+from hermes.control.wiring import GatewayParts
 from hermes.domain.address import Address
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.ports.store import Tx
 from hermes.domain.rows import Boot
 from hermes.domain.settings.settings import Settings
-from hermes.domain.turn import Action, TurnState
+from hermes.domain.turn import TurnAction, TurnState
 
 RESTARTED = "⏸ The gateway was restarted before your answer was finished; it goes on by itself."
 STOPPED = "⏸ The gateway was stopped before your answer was finished; it goes on when the gateway is back."
@@ -44,14 +44,14 @@ def _plan(tx: Tx) -> None:
 
 
 async def tell_unfinished(
-    parts: Parts, busy: Sequence[tuple[AgentId, SessionId]], epoch: int, *, restarts: bool
+    parts: GatewayParts, busy: Sequence[tuple[AgentId, SessionId]], epoch: int, *, restarts: bool
 ) -> list[Address]:
     """Tell the chats of the sessions that were busy; where that was."""
     if restarts:
         await parts.store.write(_plan)
     told: list[Address] = []
     for agent in sorted({agent for agent, _ in busy}):
-        telling = _Telling(
+        telling = _NotifyUnfinished(
             sessions=[session for of, session in busy if of == agent],
             settings=parts.settings,
             text=RESTARTED if restarts else STOPPED,
@@ -63,7 +63,7 @@ async def tell_unfinished(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Telling:
+class _NotifyUnfinished:
     sessions: Sequence[SessionId]
     settings: Settings
     text: str
@@ -75,7 +75,7 @@ class _Telling:
         told: list[Address] = []
         for turn in (turn for session in self.sessions for turn in tx.turns.open_of(session)):
             to = None if turn.reply is None else turn.reply.to
-            answers = turn.state is not TurnState.WAITING and turn.input.action is not Action.RELAY
+            answers = turn.state is not TurnState.WAITING and turn.input.action is not TurnAction.RELAY
             if to is None or not answers or not _is_told(to, self.settings):
                 continue
             if notify(tx, f"unfinished:{self.epoch}:{to}", to, self.text, self.now):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime
 
-from hermes.control.outbound.targets import Aliases, Known, known_targets, resolve_targets, spellings
+from hermes.control.outbound.targets import Aliases, KnownTargets, known_targets, resolve_targets, spellings
 from hermes.control.outbound.topics import lane_of, real_place
 from hermes.control.turn.ending import cut_body
 from hermes.domain.address import Address
@@ -25,13 +25,13 @@ from hermes.domain.ports.store import Store, Tx
 from hermes.domain.rows import OutboxRow
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import storable
-from hermes.domain.turn import Action, BusyMode, Cause, Turn, TurnInput
+from hermes.domain.turn import BusyMode, Cause, Turn, TurnAction, TurnInput
 
 _PREFIX = "send:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Letter:
+class OutboundMessage:
     """A message for a place by its name; `turn` is the one that sends it, and its chat is the `origin`."""
 
     key: str
@@ -46,7 +46,7 @@ class Letter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Posted:
+class PostResult:
     """Where a letter goes, and the sessions that were told of it. Not `fresh`: it was handed in before."""
 
     to: tuple[Address, ...]
@@ -54,24 +54,24 @@ class Posted:
     fresh: bool = True
 
 
-LookUp = Callable[[Tx, Address | None], Known]
+LookUp = Callable[[Tx, Address | None], KnownTargets]
 """The places there are for who speaks from a chat."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Posting:
+class PostMessage:
     """The transaction that takes a letter."""
 
-    letter: Letter
+    letter: OutboundMessage
     known: LookUp
     capabilities: Callable[[Address], Capabilities]
     now: datetime
 
-    def unit(self, tx: Tx) -> Posted:
+    def unit(self, tx: Tx) -> PostResult:
         letter = self.letter
         rows = tx.post.begun(letter.prefix)
         if rows:
-            return Posted(to=tuple(dict.fromkeys(row.to for row in rows)), fresh=False)
+            return PostResult(to=tuple(dict.fromkeys(row.to for row in rows)), fresh=False)
         if not letter.body.text.strip() and not letter.body.attachments:
             raise UserError("There is nothing to send.", hint="Give the message's text.")
         origin = origin_of(tx, letter.turn)
@@ -84,7 +84,7 @@ class Posting:
         told = [
             mirror(tx, to, letter.body.text, self.now) for to in addresses if real_place(tx, to) != origin
         ]
-        return Posted(to=addresses, told=tuple(session for session in told if session is not None))
+        return PostResult(to=addresses, told=tuple(session for session in told if session is not None))
 
     def _write(self, tx: Tx, key: str, to: Address) -> None:
         bodies = cut_body(self.letter.body, self.capabilities(to), captioned=True)
@@ -104,7 +104,7 @@ def mirror(tx: Tx, to: Address, text: str, now: datetime) -> SessionId | None:
         session=session.id,
         agent=session.agent,
         cause=Cause.POST,
-        input=TurnInput(text=storable(text), action=Action.MIRROR),
+        input=TurnInput(text=storable(text), action=TurnAction.MIRROR),
         created_at=now,
         busy=BusyMode.QUEUE,
     )
@@ -119,7 +119,7 @@ def origin_of(tx: Tx, turn: TurnId | None) -> Address | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Courier:
+class MessageSender:
     """What the gateway offers to those who send."""
 
     store: Store
@@ -132,10 +132,10 @@ class Courier:
     ring: Callable[[Address], None]
     wake: Callable[[AgentId, SessionId], None]
 
-    async def post(self, agent: AgentId, letter: Letter) -> Posted:
+    async def post(self, agent: AgentId, letter: OutboundMessage) -> PostResult:
         """Take a letter; it is on its way when this returns."""
         known, now = await self._look_up(), self.clock.now()
-        posting = Posting(letter=letter, known=known, capabilities=self.capabilities, now=now)
+        posting = PostMessage(letter=letter, known=known, capabilities=self.capabilities, now=now)
         posted = await self.store.scoped(agent).write(posting.unit, first=True)
         for to in posted.to:
             self.ring(to)
@@ -143,7 +143,7 @@ class Courier:
             self.wake(agent, session)
         return posted
 
-    async def known(self, agent: AgentId, turn: TurnId | None = None) -> Known:
+    async def known(self, agent: AgentId, turn: TurnId | None = None) -> KnownTargets:
         """The places there are for a turn."""
         look_up = await self._look_up()
         return await self.store.scoped(agent).read(lambda tx: look_up(tx, origin_of(tx, turn)))

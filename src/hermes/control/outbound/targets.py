@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from urllib.parse import unquote
 
-from hermes.domain.address import Address, Kind, Source, read_platform, spell_platform
+from hermes.domain.address import Address, Source, SourceKind, read_platform, spell_platform
 from hermes.domain.directory import Channel
 from hermes.domain.errors import UserError
 from hermes.domain.ports.store import Tx
@@ -35,7 +35,7 @@ Aliases = Mapping[str, Mapping[str, str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class KnownTargets:
     """What targets are looked up in. `accounts` are the platforms this gateway has, as `platform[@account]`;
     `homes` are by account, too."""
 
@@ -47,9 +47,9 @@ class Known:
 
 def known_targets(
     tx: Tx, settings: Settings, accounts: Collection[str], aliases: Aliases, origin: Address | None = None
-) -> Known:
+) -> KnownTargets:
     """What is known at this moment."""
-    return Known(
+    return KnownTargets(
         accounts=accounts,
         homes=home_channels(tx, settings),
         channels=[*webhook_targets(settings), *with_aliases(tx.directory.channels(), aliases)],
@@ -57,7 +57,7 @@ def known_targets(
     )
 
 
-def resolve_targets(text: str, known: Known) -> tuple[Address, ...]:
+def resolve_targets(text: str, known: KnownTargets) -> tuple[Address, ...]:
     """The places that are meant, each once, in the order they were named; none for `local`."""
     words = [word.strip() for word in text.split(",")]
     if not any(words):
@@ -68,7 +68,7 @@ def resolve_targets(text: str, known: Known) -> tuple[Address, ...]:
     return tuple(found)
 
 
-def _resolve(word: str, known: Known) -> tuple[Address, ...]:
+def _resolve(word: str, known: KnownTargets) -> tuple[Address, ...]:
     if len(word) > _LONGEST:
         raise UserError(f"A target has at most {_LONGEST} characters.")
     if word.lower() == LOCAL:
@@ -98,7 +98,7 @@ def _resolve(word: str, known: Known) -> tuple[Address, ...]:
     return (_chat(rest.strip(), platform, account, known),)
 
 
-def _webhook(name: str, known: Known) -> Address:
+def _webhook(name: str, known: KnownTargets) -> Address:
     """Only what the operator named: an address is never made of a word."""
     there = {one.address.chat: one.address for one in known.channels if one.address.platform == _WEBHOOK}
     if name not in there:
@@ -110,7 +110,7 @@ def _webhook(name: str, known: Known) -> Address:
     return there[name]
 
 
-def _home(credential: str, known: Known) -> Address:
+def _home(credential: str, known: KnownTargets) -> Address:
     home = known.homes.get(credential)
     if home is None:
         raise UserError(
@@ -120,7 +120,7 @@ def _home(credential: str, known: Known) -> Address:
     return home
 
 
-def _chat(rest: str, platform: str, account: str, known: Known) -> Address:
+def _chat(rest: str, platform: str, account: str, known: KnownTargets) -> Address:
     """By id, by name, by `guild/name`, by the beginning of a name that only one has, and else as an id that
     nobody has written from yet."""
     if not rest:
@@ -174,7 +174,7 @@ def _by_name(text: str, mine: Sequence[Channel], platform: str) -> Address | Non
     return None
 
 
-def spellings(to: Address, known: Known) -> tuple[str, ...]:
+def spellings(to: Address, known: KnownTargets) -> tuple[str, ...]:
     """The ways to write a chat that mean no other: its address, and its whole name with its platform or with
     the sign that belongs to it. A plain word is none: it may be said of anything."""
     if to.thread is not None:
@@ -185,7 +185,7 @@ def spellings(to: Address, known: Known) -> tuple[str, ...]:
         name = one.name.strip().removeprefix("#")
         if name and _others(to, name, known, to.credential) == 0:
             forms += [f"{to.credential}:#{name}", *([] if _is_id(name) else [f"{to.credential}:{name}"])]
-        if one.kind is Kind.PRIVATE or not name or _others(to, name, known):
+        if one.kind is SourceKind.PRIVATE or not name or _others(to, name, known):
             continue
         if name[0] == "@":
             forms.append(name)
@@ -194,7 +194,7 @@ def spellings(to: Address, known: Known) -> tuple[str, ...]:
     return tuple(dict.fromkeys([str(to), *forms, *(form.casefold() for form in forms)]))
 
 
-def _others(to: Address, name: str, known: Known, credential: str = "") -> int:
+def _others(to: Address, name: str, known: KnownTargets, credential: str = "") -> int:
     """How many other chats are called so, or so with more behind a space: nobody can tell where it ends."""
     wanted = f"{_folded(name)} "
     return sum(
@@ -225,7 +225,7 @@ def _is_id(text: str) -> bool:
     return any(char.isdigit() or char in "@!+/._%" for char in text)
 
 
-def _what_there_is(known: Known) -> str:
+def _what_there_is(known: KnownTargets) -> str:
     words = [*sorted(known.homes), *(f"{name}:chat" for name in sorted(known.accounts)), LOCAL]
     if known.origin is not None:
         words.insert(0, ORIGIN)
@@ -271,7 +271,7 @@ def _home_of_settings(account: str, block: PlatformSettings, settings: Settings)
 def seen_channel(source: Source, at: datetime) -> Channel:
     """The chat that somebody just wrote from. A private chat is called like the person in it; a thread of it
     keeps the name that it was opened by."""
-    person = source.kind is Kind.PRIVATE and source.address.thread is None
+    person = source.kind is SourceKind.PRIVATE and source.address.thread is None
     name = source.chat_name or (source.user_name if person else None)
     return Channel(
         address=source.address,
@@ -288,7 +288,8 @@ def webhook_targets(settings: Settings) -> list[Channel]:
     named = None if block is None else block.trees.get("targets")
     names = [str(name) for name in named] if isinstance(named, Mapping) else []
     return [
-        Channel(address=Address(platform=_WEBHOOK, chat=name), name=name, kind=Kind.WEBHOOK) for name in names
+        Channel(address=Address(platform=_WEBHOOK, chat=name), name=name, kind=SourceKind.WEBHOOK)
+        for name in names
     ]
 
 

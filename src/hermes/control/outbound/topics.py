@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from hermes.domain.address import Address, Kind
+from hermes.domain.address import Address, SourceKind
 from hermes.domain.clock import Clock
 from hermes.domain.directory import Channel
 from hermes.domain.ids import AgentId
@@ -81,7 +81,7 @@ def _follow(tx: Tx, named: Address, opened: Address, now: datetime) -> None:
 def _keep(tx: Tx, named: Address, opened: Address, now: datetime) -> None:
     name = named.thread or ""
     old = find_topic(tx, named)
-    fresh = Channel(address=opened, name=name, kind=Kind.PRIVATE, seen_at=now)
+    fresh = Channel(address=opened, name=name, kind=SourceKind.PRIVATE, seen_at=now)
     if old is not None:
         tx.directory.note(replace(fresh, address=old, name=_GONE.format(name=name)))
     tx.directory.note(fresh)

@@ -28,7 +28,7 @@ _SWITCH = "typing_indicator"
 _NO = frozenset({"false", "no", "off", "0"})
 
 
-class Signs:
+class ActivityIndicator:
     def __init__(self, clock: Clock, settings: Settings, platform: Callable[[str], Platform | None]) -> None:
         self._clock = clock
         self._settings = settings

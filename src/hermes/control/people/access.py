@@ -12,19 +12,19 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from hermes.domain.address import LOCAL_DOOR, Kind, Source
+from hermes.domain.address import LOCAL_DOOR, Source, SourceKind
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import Settings
 
 log = logging.getLogger("hermes.access")
-_CHECKED_AT_THEIR_DOOR = (Kind.API, Kind.WEBHOOK, Kind.JOB)
+_CHECKED_AT_THEIR_DOOR = (SourceKind.API, SourceKind.WEBHOOK, SourceKind.JOB)
 _NO_TOPIC = "1"
 _MOST_TOLD = 1000
 _NO_ABILITIES = Capabilities()
 
 
-class Outcome(StrEnum):
+class AccessOutcome(StrEnum):
     ALLOWED = "allowed"
     NEEDS_PAIRING = "needs pairing"
     NOT_FOR_US = "not for us"
@@ -32,7 +32,7 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Knock:
+class AccessRequest:
     """What is known of a message when it is decided on. `named` is one that fits `mention_patterns`,
     `for_others` one that calls other bots by name and not us; `joined` is a thread in which we already speak;
     `called` a command of ours or a button under a message of ours, `continued` the next piece of a message to
@@ -52,28 +52,28 @@ class Knock:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class AccessStep:
     """What one rule said; `outcome` is None if it left the decision to the next."""
 
     rule: str
     said: str
-    outcome: Outcome | None = None
+    outcome: AccessOutcome | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class AccessDecision:
     """The decision. A `stranger` is somebody in a private chat whom no rule knows: a code may let them in.
     `unaddressed` is what somebody who may write here said without speaking to us."""
 
-    outcome: Outcome
+    outcome: AccessOutcome
     reason: str
-    steps: tuple[Step, ...] = ()
+    steps: tuple[AccessStep, ...] = ()
     stranger: bool = False
     unaddressed: bool = False
 
     @property
     def allowed(self) -> bool:
-        return self.outcome is Outcome.ALLOWED
+        return self.outcome is AccessOutcome.ALLOWED
 
     def __str__(self) -> str:
         return f"{self.outcome.value}: {self.reason}"
@@ -81,7 +81,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Case:
-    knock: Knock
+    knock: AccessRequest
     settings: Settings
     block: PlatformSettings
 
@@ -99,7 +99,7 @@ class _Case:
 
     @property
     def private(self) -> bool:
-        return self.source.kind is Kind.PRIVATE
+        return self.source.kind is SourceKind.PRIVATE
 
     @property
     def chats(self) -> set[str]:
@@ -110,30 +110,30 @@ class _Case:
         return f"{self.account}.{name}"
 
 
-def decide(knock: Knock, settings: Settings) -> Verdict:
+def decide(knock: AccessRequest, settings: Settings) -> AccessDecision:
     source = knock.source
     block = settings.block(source.address)
     case = _Case(knock=knock, settings=settings, block=block)
-    steps: list[Step] = []
+    steps: list[AccessStep] = []
     unaddressed = False
     end = _ask(_OF_THE_PLACE, case, steps)
     if end is None:
         end = _ask(_OF_THE_PERSON, case, steps) or _ask((_stranger,), case, steps)
         assert end is not None
-        if end.outcome is Outcome.ALLOWED and not case.private:
+        if end.outcome is AccessOutcome.ALLOWED and not case.private:
             unheard = _ask((_spoken_to,), case, steps)
             unaddressed, end = unheard is not None, unheard or end
     stranger = steps[-1].rule == _STRANGERS and case.private
     assert end.outcome is not None
-    return Verdict(
+    return AccessDecision(
         outcome=end.outcome, reason=end.said, steps=tuple(steps), stranger=stranger, unaddressed=unaddressed
     )
 
 
-Rule = Callable[[_Case], Step | None]
+AccessRule = Callable[[_Case], AccessStep | None]
 
 
-def _ask(rules: Sequence[Rule], case: _Case, steps: list[Step]) -> Step | None:
+def _ask(rules: Sequence[AccessRule], case: _Case, steps: list[AccessStep]) -> AccessStep | None:
     """The step of the first rule that decides; a rule that does not concern this case says nothing."""
     for rule in rules:
         step = rule(case)
@@ -147,84 +147,84 @@ def _ask(rules: Sequence[Rule], case: _Case, steps: list[Step]) -> Step | None:
 # --- the place -------------------------------------------------------------------------------------
 
 
-def _own_doors(case: _Case) -> Step | None:
+def _own_doors(case: _Case) -> AccessStep | None:
     if case.platform == LOCAL_DOOR:
-        return Step(rule="door", said="it is this machine's terminal", outcome=Outcome.ALLOWED)
+        return AccessStep(rule="door", said="it is this machine's terminal", outcome=AccessOutcome.ALLOWED)
     if case.source.kind in _CHECKED_AT_THEIR_DOOR:
-        return Step(rule="door", said="its door has checked who it is", outcome=Outcome.ALLOWED)
+        return AccessStep(rule="door", said="its door has checked who it is", outcome=AccessOutcome.ALLOWED)
     if case.knock.able.knows_people:
         said = f"{case.account} itself lets in only whom the operator let in there"
-        return Step(rule="door", said=said, outcome=Outcome.ALLOWED)
+        return AccessStep(rule="door", said=said, outcome=AccessOutcome.ALLOWED)
     return None
 
 
-def _private_policy(case: _Case) -> Step | None:
+def _private_policy(case: _Case) -> AccessStep | None:
     policy = case.block.dm_policy
     if not case.private or not policy:
         return None
     rule = case.key("dm_policy")
     if policy == "disabled":
-        return Step(rule=rule, said="private messages are turned off", outcome=Outcome.DENIED)
+        return AccessStep(rule=rule, said="private messages are turned off", outcome=AccessOutcome.DENIED)
     if policy == "open" and not case.block.allow_all_users:
-        return Step(rule=rule, said="open, but allow_all_users is not set, so it opens nothing")
-    return Step(rule=rule, said=policy)
+        return AccessStep(rule=rule, said="open, but allow_all_users is not set, so it opens nothing")
+    return AccessStep(rule=rule, said=policy)
 
 
-def _group_policy(case: _Case) -> Step | None:
+def _group_policy(case: _Case) -> AccessStep | None:
     policy = case.block.group_policy
     if case.private or not policy:
         return None
     rule = case.key("group_policy")
     if policy == "disabled":
-        return Step(rule=rule, said="groups are turned off", outcome=Outcome.NOT_FOR_US)
+        return AccessStep(rule=rule, said="groups are turned off", outcome=AccessOutcome.NOT_FOR_US)
     if policy == "open" and not case.block.allow_all_users:
-        return Step(rule=rule, said="open, but allow_all_users is not set, so it opens nothing")
+        return AccessStep(rule=rule, said="open, but allow_all_users is not set, so it opens nothing")
     if policy == "allowlist":
         chats = _listed(case.chats, (*case.block.allowed_chats, *case.block.group_allowed_chats))
         if not chats and not is_listed(case.source, case.block.group_allowed_users):
             said = "neither this chat nor this person is on a group list"
-            return Step(rule=rule, said=said, outcome=Outcome.NOT_FOR_US)
-    return Step(rule=rule, said=policy)
+            return AccessStep(rule=rule, said=said, outcome=AccessOutcome.NOT_FOR_US)
+    return AccessStep(rule=rule, said=policy)
 
 
-def _ignored(case: _Case) -> Step | None:
+def _ignored(case: _Case) -> AccessStep | None:
     if case.private or not case.block.ignored_channels:
         return None
     rule = case.key("ignored_channels")
     if _listed(_spots(case), case.block.ignored_channels):
-        return Step(rule=rule, said="this chat is ignored", outcome=Outcome.NOT_FOR_US)
-    return Step(rule=rule, said="this chat is not among them")
+        return AccessStep(rule=rule, said="this chat is ignored", outcome=AccessOutcome.NOT_FOR_US)
+    return AccessStep(rule=rule, said="this chat is not among them")
 
 
-def _chats(case: _Case) -> Step | None:
+def _chats(case: _Case) -> AccessStep | None:
     if case.private or not case.block.allowed_chats:
         return None
     rule = case.key("allowed_chats")
     if _listed(case.chats, case.block.allowed_chats):
-        return Step(rule=rule, said="this chat is listed")
+        return AccessStep(rule=rule, said="this chat is listed")
     if case.block.guest_mode and case.knock.mentioned:
-        return Step(rule=case.key("guest_mode"), said="this chat is not listed, but it mentions us")
-    return Step(rule=rule, said="this chat is not listed", outcome=Outcome.NOT_FOR_US)
+        return AccessStep(rule=case.key("guest_mode"), said="this chat is not listed, but it mentions us")
+    return AccessStep(rule=rule, said="this chat is not listed", outcome=AccessOutcome.NOT_FOR_US)
 
 
-def _topics(case: _Case) -> Step | None:
+def _topics(case: _Case) -> AccessStep | None:
     if case.private or not case.block.allowed_topics:
         return None
     rule = case.key("allowed_topics")
     if _listed({case.source.address.thread or _NO_TOPIC}, case.block.allowed_topics):
-        return Step(rule=rule, said="this topic is listed")
-    return Step(rule=rule, said="this topic is not listed", outcome=Outcome.NOT_FOR_US)
+        return AccessStep(rule=rule, said="this topic is listed")
+    return AccessStep(rule=rule, said="this topic is not listed", outcome=AccessOutcome.NOT_FOR_US)
 
 
-def _foreign_command(case: _Case) -> Step | None:
+def _foreign_command(case: _Case) -> AccessStep | None:
     """`/new@other_bot` is a command, but not one for us."""
     first = case.knock.text.split(maxsplit=1)[:1]
     if case.private or case.knock.mentioned or not first or not re.match(r"[/!]\w+@\w", first[0]):
         return None
-    return Step(rule="command", said="it is for another bot", outcome=Outcome.NOT_FOR_US)
+    return AccessStep(rule="command", said="it is for another bot", outcome=AccessOutcome.NOT_FOR_US)
 
 
-_OF_THE_PLACE: tuple[Rule, ...] = (
+_OF_THE_PLACE: tuple[AccessRule, ...] = (
     _own_doors, _private_policy, _group_policy, _ignored, _chats, _topics, _foreign_command,
 )  # fmt: skip
 
@@ -232,93 +232,95 @@ _OF_THE_PLACE: tuple[Rule, ...] = (
 # --- the person ------------------------------------------------------------------------------------
 
 
-def _bots(case: _Case) -> Step | None:
+def _bots(case: _Case) -> AccessStep | None:
     if not case.source.is_bot:
         return None
     rule, allowed = case.key("allow_bots"), case.block.allow_bots
     if allowed == "all":
-        return Step(rule=rule, said="bots are answered", outcome=Outcome.ALLOWED)
+        return AccessStep(rule=rule, said="bots are answered", outcome=AccessOutcome.ALLOWED)
     if allowed == "mentions":
         if case.knock.mentioned:
-            return Step(rule=rule, said="a bot that mentions us is answered", outcome=Outcome.ALLOWED)
-        return Step(rule=rule, said="bots must mention us", outcome=Outcome.NOT_FOR_US)
-    return Step(rule=rule, said="bots are not answered", outcome=Outcome.DENIED)
+            return AccessStep(
+                rule=rule, said="a bot that mentions us is answered", outcome=AccessOutcome.ALLOWED
+            )
+        return AccessStep(rule=rule, said="bots must mention us", outcome=AccessOutcome.NOT_FOR_US)
+    return AccessStep(rule=rule, said="bots are not answered", outcome=AccessOutcome.DENIED)
 
 
-def _open_chats(case: _Case) -> Step | None:
+def _open_chats(case: _Case) -> AccessStep | None:
     if case.private or not case.block.group_allowed_chats:
         return None
     rule = case.key("group_allowed_chats")
     if _listed(case.chats, case.block.group_allowed_chats):
-        return Step(rule=rule, said="everybody may write in this chat", outcome=Outcome.ALLOWED)
-    return Step(rule=rule, said="this chat is not listed")
+        return AccessStep(rule=rule, said="everybody may write in this chat", outcome=AccessOutcome.ALLOWED)
+    return AccessStep(rule=rule, said="this chat is not listed")
 
 
-def _identity(case: _Case) -> Step | None:
+def _identity(case: _Case) -> AccessStep | None:
     if ids_of(case.source):
         return None
-    return Step(rule="user", said="the platform gave no user id", outcome=Outcome.DENIED)
+    return AccessStep(rule="user", said="the platform gave no user id", outcome=AccessOutcome.DENIED)
 
 
-def _everybody(case: _Case) -> Step:
+def _everybody(case: _Case) -> AccessStep:
     rule = case.key("allow_all_users")
     if case.block.allow_all_users:
-        return Step(rule=rule, said=f"{case.account} allows everybody", outcome=Outcome.ALLOWED)
-    return Step(rule=rule, said="not set")
+        return AccessStep(rule=rule, said=f"{case.account} allows everybody", outcome=AccessOutcome.ALLOWED)
+    return AccessStep(rule=rule, said="not set")
 
 
-def _list(case: _Case) -> Step:
+def _list(case: _Case) -> AccessStep:
     said = f"on the list of {case.account}"
     return _list_step(case, case.key("allowed_users"), case.block.allowed_users, said)
 
 
-def _group_list(case: _Case) -> Step | None:
+def _group_list(case: _Case) -> AccessStep | None:
     if case.private:
         return None
     said = f"on the group list of {case.account}"
     return _list_step(case, case.key("group_allowed_users"), case.block.group_allowed_users, said)
 
 
-def _roles(case: _Case) -> Step | None:
+def _roles(case: _Case) -> AccessStep | None:
     if not case.block.allowed_roles:
         return None
     rule = case.key("allowed_roles")
     if {role for role in case.source.roles if role.strip()} & set(case.block.allowed_roles):
-        return Step(rule=rule, said="has an allowed role", outcome=Outcome.ALLOWED)
-    return Step(rule=rule, said="has none of these roles")
+        return AccessStep(rule=rule, said="has an allowed role", outcome=AccessOutcome.ALLOWED)
+    return AccessStep(rule=rule, said="has none of these roles")
 
 
-def _pairing(case: _Case) -> Step:
+def _pairing(case: _Case) -> AccessStep:
     if case.knock.paired:
-        return Step(rule="pairing", said="paired", outcome=Outcome.ALLOWED)
-    return Step(rule="pairing", said="not paired")
+        return AccessStep(rule="pairing", said="paired", outcome=AccessOutcome.ALLOWED)
+    return AccessStep(rule="pairing", said="not paired")
 
 
-def _list_of_all(case: _Case) -> Step:
+def _list_of_all(case: _Case) -> AccessStep:
     return _list_step(case, "allowed_users", case.settings.allowed_users, "on the list of all platforms")
 
 
-def _everybody_everywhere(case: _Case) -> Step:
+def _everybody_everywhere(case: _Case) -> AccessStep:
     if case.settings.allow_all_users:
         said = "everybody is allowed on all platforms"
-        return Step(rule="allow_all_users", said=said, outcome=Outcome.ALLOWED)
-    return Step(rule="allow_all_users", said="not set")
+        return AccessStep(rule="allow_all_users", said=said, outcome=AccessOutcome.ALLOWED)
+    return AccessStep(rule="allow_all_users", said="not set")
 
 
-_OF_THE_PERSON: tuple[Rule, ...] = (
+_OF_THE_PERSON: tuple[AccessRule, ...] = (
     _identity, _bots, _open_chats, _everybody, _list, _group_list, _roles, _pairing, _list_of_all,
     _everybody_everywhere,
 )  # fmt: skip
 _STRANGERS = "unauthorized_dm_behavior"
 
 
-def _stranger(case: _Case) -> Step:
+def _stranger(case: _Case) -> AccessStep:
     if not case.private:
-        return Step(rule="groups", said="on no list", outcome=Outcome.DENIED)
+        return AccessStep(rule="groups", said="on no list", outcome=AccessOutcome.DENIED)
     pairs, why = _reaction(case)
     if pairs:
-        return Step(rule=_STRANGERS, said=f"on no list; {why}", outcome=Outcome.NEEDS_PAIRING)
-    return Step(rule=_STRANGERS, said=f"on no list; {why}", outcome=Outcome.DENIED)
+        return AccessStep(rule=_STRANGERS, said=f"on no list; {why}", outcome=AccessOutcome.NEEDS_PAIRING)
+    return AccessStep(rule=_STRANGERS, said=f"on no list; {why}", outcome=AccessOutcome.DENIED)
 
 
 def _reaction(case: _Case) -> tuple[bool, str]:
@@ -347,21 +349,23 @@ def _has_lists(case: _Case) -> bool:
 # --- spoken to -------------------------------------------------------------------------------------
 
 
-def _spoken_to(case: _Case) -> Step | None:
+def _spoken_to(case: _Case) -> AccessStep | None:
     block, knock = case.block, case.knock
     if case.platform == LOCAL_DOOR or case.source.kind in _CHECKED_AT_THEIR_DOOR:
         return None
     if knock.for_others and block.exclusive_bot_mentions:
         said = "it calls another bot by name, and not us"
-        return Step(rule=case.key("exclusive_bot_mentions"), said=said, outcome=Outcome.NOT_FOR_US)
+        return AccessStep(
+            rule=case.key("exclusive_bot_mentions"), said=said, outcome=AccessOutcome.NOT_FOR_US
+        )
     wanted = knock.able.called_by_name if block.require_mention is None else block.require_mention
     rule = case.key("require_mention")
     if not wanted:
-        return Step(rule=rule, said="no mention is needed")
+        return AccessStep(rule=rule, said="no mention is needed")
     why = _addressed(case)
     if why:
-        return Step(rule=rule, said=why)
-    return Step(rule=rule, said="nobody spoke to us", outcome=Outcome.NOT_FOR_US)
+        return AccessStep(rule=rule, said=why)
+    return AccessStep(rule=rule, said="nobody spoke to us", outcome=AccessOutcome.NOT_FOR_US)
 
 
 def _addressed(case: _Case) -> str:
@@ -407,10 +411,10 @@ def _spots(case: _Case) -> set[str]:
     return case.chats | ({thread} if thread else set())
 
 
-def _list_step(case: _Case, rule: str, listed: tuple[str, ...], said: str) -> Step:
+def _list_step(case: _Case, rule: str, listed: tuple[str, ...], said: str) -> AccessStep:
     if is_listed(case.source, listed):
-        return Step(rule=rule, said=said, outcome=Outcome.ALLOWED)
-    return Step(rule=rule, said="not listed" if listed else "empty")
+        return AccessStep(rule=rule, said=said, outcome=AccessOutcome.ALLOWED)
+    return AccessStep(rule=rule, said="not listed" if listed else "empty")
 
 
 def half_open(settings: Settings) -> list[str]:
@@ -432,7 +436,11 @@ class Refusals:
 
     def note(self, source: Source, outcome: str) -> None:
         who = (source.address.credential, source.user)
-        if not outcome.startswith(Outcome.DENIED.value) or who in self._told or len(self._told) >= _MOST_TOLD:
+        if (
+            not outcome.startswith(AccessOutcome.DENIED.value)
+            or who in self._told
+            or len(self._told) >= _MOST_TOLD
+        ):
             return
         self._told.add(who)
         log.info("access.denied account=%s user=%s chat=%s why=%s", *who, source.address, outcome)

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 
-from hermes.control.people.access import Knock, Verdict, decide
+from hermes.control.people.access import AccessDecision, AccessRequest, decide
 from hermes.control.people.operator_patterns import fits_one
 from hermes.control.people.pairing import is_paired
-from hermes.domain.address import Address, Kind, Source
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import UserError
 from hermes.domain.ports.store import Tx
@@ -22,7 +22,7 @@ VALUES = ("user", "alt", "name", "kind", "role", "guild", "parent", "text")
 FLAGS = ("bot", "mention", "others", "reply", "joined", "command")
 
 
-def read_knock(words: Sequence[str]) -> Knock:
+def read_access_request(words: Sequence[str]) -> AccessRequest:
     """`platform:chat[:thread] user=… kind=… role=… [mention] [reply] [bot]` as a message that would come."""
     if not words:
         raise UserError("Say who writes from where.", hint=f"For example: {EXAMPLE}")
@@ -35,7 +35,7 @@ def read_knock(words: Sequence[str]) -> Knock:
     one = {name: values[-1] for name, values in told.items()}
     source = Source(
         address=Address.parse(words[0]),
-        kind=_kind(one.get("kind", Kind.PRIVATE.value)),
+        kind=_kind(one.get("kind", SourceKind.PRIVATE.value)),
         user=one.get("user"),
         user_alt=one.get("alt"),
         user_name=one.get("name"),
@@ -44,7 +44,7 @@ def read_knock(words: Sequence[str]) -> Knock:
         roles=tuple(told.get("role", ())),
         is_bot="bot" in told,
     )
-    return Knock(
+    return AccessRequest(
         source=source,
         text=one.get("text", ""),
         mentioned="mention" in told,
@@ -56,8 +56,8 @@ def read_knock(words: Sequence[str]) -> Knock:
 
 
 def explain(
-    tx: Tx | None, knock: Knock, settings: Settings, capabilities: Callable[[Address], Capabilities]
-) -> Verdict:
+    tx: Tx | None, knock: AccessRequest, settings: Settings, capabilities: Callable[[Address], Capabilities]
+) -> AccessDecision:
     """The verdict on it; without a store nobody is paired."""
     source = knock.source
     paired = tx is not None and is_paired(tx, source)
@@ -66,13 +66,13 @@ def explain(
     return decide(replace(knock, paired=paired, named=named, able=able), settings)
 
 
-def _kind(word: str) -> Kind:
+def _kind(word: str) -> SourceKind:
     if word == "dm":
-        return Kind.PRIVATE
+        return SourceKind.PRIVATE
     try:
-        return Kind(word)
+        return SourceKind(word)
     except ValueError as error:
-        known = ", ".join(kind.value for kind in Kind)
+        known = ", ".join(kind.value for kind in SourceKind)
         raise UserError(f"“{one_line(word, 40)}” is not a kind of place.", hint=f"Known: {known}.") from error
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from hermes.domain.address import Kind
+from hermes.domain.address import SourceKind
 from hermes.domain.message import Inbound
 from hermes.domain.pattern_size import why_too_large
 from hermes.domain.settings.settings import Settings
@@ -63,6 +63,6 @@ def _fits(pattern: str, text: str) -> bool:
 async def is_named(inbound: Inbound, settings: Settings) -> bool:
     """Whether a message in a group fits one of `mention_patterns`."""
     patterns = settings.block(inbound.source.address).mention_patterns
-    if not patterns or inbound.source.kind is Kind.PRIVATE:
+    if not patterns or inbound.source.kind is SourceKind.PRIVATE:
         return False
     return await asyncio.to_thread(fits_one, patterns, inbound.text)

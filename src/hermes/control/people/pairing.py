@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from hermes.control.outbound.outbox_admin import notify
 from hermes.domain.address import Address, Source
 from hermes.domain.errors import UserError
-from hermes.domain.pairing import Account, Mark, Paired, PairingCode
+from hermes.domain.pairing import Account, PairedUser, PairingCode, PairingCounter
 from hermes.domain.ports.store import Tx
 from hermes.domain.text import one_line
 
@@ -38,7 +38,7 @@ _TOO_OFTEN = f"{_WRONG_CODE} You have tried too often; I listen to codes of your
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Met:
+class PairingReply:
     """What a stranger is told. `outcome` goes into the inbox and never holds a code."""
 
     text: str
@@ -47,16 +47,16 @@ class Met:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Approval:
+class PairingApproval:
     """What an owner is told. `place` is the chat in which the new person hears of it."""
 
     text: str
-    paired: Paired | None = None
+    paired: PairedUser | None = None
     place: Address | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
+class PendingPairing:
     """Somebody who asked, or an invitation that nobody has used (no user)."""
 
     account: Account
@@ -68,9 +68,9 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Overview:
-    paired: list[Paired]
-    waiting: list[Waiting]
+class PairingOverview:
+    paired: list[PairedUser]
+    waiting: list[PendingPairing]
 
 
 def account_of(source: Source) -> Account:
@@ -86,7 +86,7 @@ def is_paired(tx: Tx, source: Source) -> bool:
 # --- strangers -------------------------------------------------------------------------------------
 
 
-def meet(tx: Tx, source: Source, text: str, now: datetime, *, offer: bool) -> Met | None:
+def answer_stranger(tx: Tx, source: Source, text: str, now: datetime, *, offer: bool) -> PairingReply | None:
     """A stranger wrote privately: perhaps an invitation's code, else a request, if those are taken (`offer`).
     None is silence."""
     # A link to the bot brings what is behind its `?start=` as `/start <code>`.
@@ -97,7 +97,7 @@ def meet(tx: Tx, source: Source, text: str, now: datetime, *, offer: bool) -> Me
     return _request(tx, source, now) if offer else None
 
 
-def _request(tx: Tx, source: Source, now: datetime) -> Met | None:
+def _request(tx: Tx, source: Source, now: datetime) -> PairingReply | None:
     account, user = account_of(source), source.person
     if user is None:
         return None
@@ -105,12 +105,12 @@ def _request(tx: Tx, source: Source, now: datetime) -> Met | None:
     known = tx.pairing_codes.mark(asked)
     if known is not None and _holds(known, now):
         return None
-    tx.pairing_codes.put_mark(Mark(name=asked, count=1, until=now + ASK_AGAIN))
+    tx.pairing_codes.put_mark(PairingCounter(name=asked, count=1, until=now + ASK_AGAIN))
     for code in tx.pairing_codes.list():
         if code.account == account and code.user == user:
             tx.pairing_codes.remove(code.id)
     if is_locked(tx, account, now) or len(_open(tx, account, now, invitations=False)) >= MOST_ASKING:
-        return Met(text=_LATER, outcome="pairing: later")
+        return PairingReply(text=_LATER, outcome="pairing: later")
     name = one_line(source.user_name or "", _NAME)
     made, code_word = _new_code(account, now)
     made = replace(made, user=user, name=name, place=source.address, by=name)
@@ -119,10 +119,10 @@ def _request(tx: Tx, source: Source, now: datetime) -> Met | None:
         f"I do not know you yet. Your pairing code is **{code_word}**; it is good for one hour.\n\n"
         f"Ask my owner to run: `hermes pairing approve {account} {code_word}`"
     )
-    return Met(text=told, outcome="pairing: code sent", fleeting=True)
+    return PairingReply(text=told, outcome="pairing: code sent", fleeting=True)
 
 
-def _redeem(tx: Tx, source: Source, word: str, now: datetime) -> Met | None:
+def _redeem(tx: Tx, source: Source, word: str, now: datetime) -> PairingReply | None:
     account, user = account_of(source), source.person
     guessed = f"guessed:{account}:{user}"
     if user is None or _wrong(tx, guessed, now) >= MOST_WRONG or is_locked(tx, account, now):
@@ -130,9 +130,9 @@ def _redeem(tx: Tx, source: Source, word: str, now: datetime) -> Met | None:
     found = _fitting(_open(tx, account, now, invitations=True), word)
     if found is None or not tx.pairing_codes.remove(found.id):
         many = _count_wrong(tx, guessed, now) >= MOST_WRONG
-        return Met(text=_TOO_OFTEN if many else _WRONG_CODE, outcome="pairing: wrong code")
+        return PairingReply(text=_TOO_OFTEN if many else _WRONG_CODE, outcome="pairing: wrong code")
     _let_in(tx, replace(found, user=user, name=one_line(source.user_name or "", _NAME)), found.by, now)
-    return Met(text=WELCOME, outcome="paired")
+    return PairingReply(text=WELCOME, outcome="paired")
 
 
 # --- owners and admins -------------------------------------------------------------------------------
@@ -149,15 +149,15 @@ def invite(tx: Tx, account: Account, by: str, now: datetime) -> str:
         )
     made, word = _new_code(account, now)
     tx.pairing_codes.add(replace(made, by=by))
-    tx.pairing_codes.put_mark(Mark(name=_invited(account), count=1, until=now + _INVITED_LATELY))
+    tx.pairing_codes.put_mark(PairingCounter(name=_invited(account), count=1, until=now + _INVITED_LATELY))
     return word
 
 
-def approve(tx: Tx, account: Account, text: str, by: str, now: datetime) -> Approval:
+def approve(tx: Tx, account: Account, text: str, by: str, now: datetime) -> PairingApproval:
     """The owner says yes to the person who was given this code, and to nobody else. A wrong code is counted,
     so this returns what went wrong instead of raising it."""
     if is_locked(tx, account, now):
-        return Approval(text=f"Pairing on {account} is locked after {MOST_WRONG} wrong codes. {_WAIT}")
+        return PairingApproval(text=f"Pairing on {account} is locked after {MOST_WRONG} wrong codes. {_WAIT}")
     word = read_code(text)
     found = None if word is None else _fitting(_open(tx, account, now, invitations=False), word)
     if found is None or not tx.pairing_codes.remove(found.id):
@@ -167,15 +167,15 @@ def approve(tx: Tx, account: Account, text: str, by: str, now: datetime) -> Appr
             if left
             else f"It is locked now. {_WAIT}"
         )
-        return Approval(
+        return PairingApproval(
             text=f"No open code of {account} is this one: they last an hour and work once. {tries}"
         )
-    tx.pairing_codes.put_mark(Mark(name=_wrong_mark(account), until=now))
+    tx.pairing_codes.put_mark(PairingCounter(name=_wrong_mark(account), until=now))
     paired = _let_in(tx, found, by, now)
     if found.place is not None:
         notify(tx, f"paired:{found.id}", found.place, WELCOME, now)
     who = f"{paired.name} ({paired.user})" if paired.name else paired.user
-    return Approval(text=f"{who} may write on {account} now.", paired=paired, place=found.place)
+    return PairingApproval(text=f"{who} may write on {account} now.", paired=paired, place=found.place)
 
 
 def revoke(tx: Tx, account: Account, user: str) -> None:
@@ -193,9 +193,9 @@ def clear_pending(tx: Tx, account: Account | None = None) -> int:
     return sum(tx.pairing_codes.remove(code.id) for code in codes)
 
 
-def overview(tx: Tx, now: datetime) -> Overview:
+def overview(tx: Tx, now: datetime) -> PairingOverview:
     waiting = [
-        Waiting(
+        PendingPairing(
             account=code.account,
             id=code.id,
             user=code.user,
@@ -206,10 +206,10 @@ def overview(tx: Tx, now: datetime) -> Overview:
         for code in tx.pairing_codes.list()
         if code.expires_at > now
     ]
-    return Overview(paired=tx.pairings.list(), waiting=waiting)
+    return PairingOverview(paired=tx.pairings.list(), waiting=waiting)
 
 
-def take_over(tx: Tx, label: str, people: list[Paired]) -> int:
+def import_paired(tx: Tx, label: str, people: list[PairedUser]) -> int:
     """Let in whom another program had let in; once for each label, so that nobody revoked comes back."""
     done = f"imported:{label}"
     if tx.pairing_codes.mark(done) is not None:
@@ -217,7 +217,7 @@ def take_over(tx: Tx, label: str, people: list[Paired]) -> int:
     new = [one for one in people if tx.pairings.get(one.account, one.user) is None]
     for one in new:
         tx.pairings.add(one)
-    tx.pairing_codes.put_mark(Mark(name=done, count=len(new)))
+    tx.pairing_codes.put_mark(PairingCounter(name=done, count=len(new)))
     return len(new)
 
 
@@ -274,9 +274,9 @@ def _open(tx: Tx, account: Account, now: datetime, *, invitations: bool) -> list
     ]
 
 
-def _let_in(tx: Tx, code: PairingCode, by: str, now: datetime) -> Paired:
+def _let_in(tx: Tx, code: PairingCode, by: str, now: datetime) -> PairedUser:
     assert code.user is not None
-    paired = Paired(account=code.account, user=code.user, name=code.name, approved_at=now, by=by)
+    paired = PairedUser(account=code.account, user=code.user, name=code.name, approved_at=now, by=by)
     tx.pairings.add(paired)
     for other in tx.pairing_codes.list():
         if other.account == code.account and other.user == code.user:
@@ -295,7 +295,7 @@ def _wrong_mark(account: Account) -> str:
     return f"wrong:{account}"
 
 
-def _holds(mark: Mark, now: datetime) -> bool:
+def _holds(mark: PairingCounter, now: datetime) -> bool:
     return mark.until is not None and mark.until > now
 
 
@@ -307,5 +307,5 @@ def _wrong(tx: Tx, name: str, now: datetime) -> int:
 def _count_wrong(tx: Tx, name: str, now: datetime) -> int:
     """One more; what is an hour old is forgotten, and a lock lasts an hour from its last wrong code."""
     count = _wrong(tx, name, now) + 1
-    tx.pairing_codes.put_mark(Mark(name=name, count=count, until=now + LOCKED))
+    tx.pairing_codes.put_mark(PairingCounter(name=name, count=count, until=now + LOCKED))
     return count

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 
-from hermes.domain.address import Address, Kind, Source
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.ids import AgentId
 from hermes.domain.message import Inbound
 from hermes.domain.settings.settings import Route, RouteMatch, Settings
@@ -19,7 +19,7 @@ SelectAgent = Callable[[Inbound], Awaitable[str | None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Routed:
+class RouteDecision:
     agent: AgentId
     by: str
 
@@ -51,7 +51,7 @@ def matches(source: Source, wanted: RouteMatch) -> bool:
 def job_source(name: str | None, maker: Source | None = None) -> Source:
     """A job that is to be made, as routes see it: its name is the chat, who makes it is the person."""
     person = None if maker is None else maker.person
-    return Source(address=Address(platform=JOBS, chat=name or "-"), kind=Kind.JOB, user=person)
+    return Source(address=Address(platform=JOBS, chat=name or "-"), kind=SourceKind.JOB, user=person)
 
 
 async def route(
@@ -60,17 +60,17 @@ async def route(
     known: Collection[AgentId],
     select: SelectAgent | None = None,
     maker: Source | None = None,
-) -> Routed:
+) -> RouteDecision:
     """A name that no hosted agent has is passed over, so that a message always finds somebody. Where no route
     is declared for what somebody makes, those for its maker count."""
     for source in (inbound.source, maker) if settings.routes else ():
         agent = None if source is None else declared(source, settings.routes)
         if agent is not None and agent in known:
-            return Routed(agent=agent, by="a declared route")
+            return RouteDecision(agent=agent, by="a declared route")
     if select is not None:
         chosen = await select(inbound)
         if chosen and AgentId(chosen) in known:
-            return Routed(agent=AgentId(chosen), by="the select_agent hook")
+            return RouteDecision(agent=AgentId(chosen), by="the select_agent hook")
     if settings.default_agent in known:
-        return Routed(agent=settings.default_agent, by="the default")
-    return Routed(agent=next(iter(known)), by="the only agent there is")
+        return RouteDecision(agent=settings.default_agent, by="the default")
+    return RouteDecision(agent=next(iter(known)), by="the only agent there is")

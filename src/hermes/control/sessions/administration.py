@@ -13,8 +13,8 @@ from hermes.domain.errors import UserError
 from hermes.domain.event import Entry
 from hermes.domain.ids import SessionId, TurnId
 from hermes.domain.ports.store import Tx
-from hermes.domain.rows import Hit
-from hermes.domain.session import BRANCHED, Among, Session
+from hermes.domain.rows import SearchHit
+from hermes.domain.session import BRANCHED, Session, SessionFilter
 from hermes.domain.text import one_line, storable
 from hermes.domain.turn import Turn, TurnState
 
@@ -27,7 +27,7 @@ class FoundSession:
     """A session that was looked for, and where the words were said; no hit if its name is meant."""
 
     session: Session
-    hit: Hit | None = None
+    hit: SearchHit | None = None
 
 
 def begin_titled(tx: Tx, session: Session) -> Session:
@@ -37,7 +37,7 @@ def begin_titled(tx: Tx, session: Session) -> Session:
     return session
 
 
-def search_sessions(tx: Tx, words: str, limit: int, among: Among) -> list[FoundSession]:
+def search_sessions(tx: Tx, words: str, limit: int, among: SessionFilter) -> list[FoundSession]:
     """Sessions by name, then by what was said in them, the best first; each once."""
     found = {session.id: FoundSession(session=session) for session in tx.sessions.find(words, limit, among)}
     for hit in tx.search.find(words, _HITS_LOOKED_AT, among):

@@ -63,7 +63,7 @@ def _last_passage(hour: int, now: datetime, zone: tzinfo | None) -> datetime:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Renewed:
+class RenewedSession:
     """The session that goes on, and what is said about it: to the person, and to the model for one turn."""
 
     session: Session
@@ -72,7 +72,7 @@ class Renewed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Renewing:
+class RenewSession:
     """The question that intake asks for a message: does its session go on, or does a new one begin."""
 
     key: SessionKey
@@ -80,7 +80,7 @@ class Renewing:
     settings: Settings
     now: datetime
 
-    def look(self, tx: Tx, session: Session) -> Renewed | None:
+    def look(self, tx: Tx, session: Session) -> RenewedSession | None:
         """The new session if the old one is over, and begun here; None if it goes on."""
         policy = policy_of(self.source, self.settings)
         why = self._why(tx, session, policy)
@@ -94,7 +94,9 @@ class Renewing:
         told = policy.notify and self.source.address.platform not in policy.notify_exclude_platforms
         used = bool(tx.journal.read(session.id, most=1))
         notice = f"A new session began because {reason}. /resume {session.id} goes back."
-        return Renewed(session=fresh, notice=notice if told and used else "", note=NOTE.format(why=reason))
+        return RenewedSession(
+            session=fresh, notice=notice if told and used else "", note=NOTE.format(why=reason)
+        )
 
     def _why(self, tx: Tx, session: Session, policy: ResetSettings) -> str | None:
         if session.ended in (IDLE, DAILY):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from hermes.control.doors.caller import Caller, bound_session
-from hermes.control.hooks.context import Told, session_began
+from hermes.control.hooks.context import HookNotice, session_began
 from hermes.control.turn.claim import Claim, claim_first
 from hermes.domain.address import Source
 from hermes.domain.errors import Refused, UserError
@@ -25,24 +25,24 @@ from hermes.domain.turn import BusyMode, Cause, ReplyPlace, Request, Turn, TurnI
 TURN_PREFIX = "turn_"
 
 
-class Conflict(UserError):
+class KeyConflict(UserError):
     """The same key was used for another question."""
 
 
-class Unknown(UserError):
+class NotFound(UserError):
     """What was named is not there, or not for who asks."""
 
 
-class Taken(UserError):
+class NameTaken(UserError):
     """Something else has this name already."""
 
 
-class Unfinished(UserError):
+class TurnUnfinished(UserError):
     """What this is to go on from has not come to its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class SessionTarget:
     """Which session words go to: the one with this id (begun under it if `begin`), the one as it was after a
     turn, one of their own that is forgotten at `until`, or else the one that their source is bound to. Going
     on after a turn puts off the forgetting to `until`; coming back to a session by its id keeps it.
@@ -69,11 +69,11 @@ class Place:
         return self.own or (self.bind and self.after is None and self.session is None)
 
 
-BOUND = Place()
+BOUND = SessionTarget()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Named:
+class NewRequest:
     """A request to come: its id is the turn's with this prefix; the rest is as in `Request`. One with further
     keys (`also`) was asked before if any of them is known."""
 
@@ -98,16 +98,16 @@ class Submission:
     agent: AgentId
     source: Source
     input: TurnInput
-    place: Place = BOUND
+    place: SessionTarget = BOUND
     busy: BusyMode | None = BusyMode.QUEUE
     cause: Cause = Cause.MESSAGE
     reply: ReplyPlace | None = None
     ephemeral: bool = False
-    request: Named | None = None
+    request: NewRequest | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Submitted:
+class SubmittedTurn:
     """The turn that answers; `fresh` says that it was made just now, `begun` that its session was too. `part`
     counts how often its client was asked for results before. With a `claim` it is running already."""
 
@@ -116,7 +116,7 @@ class Submitted:
     fresh: bool = True
     begun: bool = False
     part: int = 1
-    news: tuple[Told, ...] = ()
+    news: tuple[HookNotice, ...] = ()
     claim: Claim | None = None
 
 
@@ -131,7 +131,7 @@ def turn_named(prefix: str, name: str) -> TurnId | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opening:
+class SessionOpening:
     """What it takes to run the first turn of a session from the commit that begins it: the prompt that the
     session keeps, and the life of the gateway that runs it."""
 
@@ -140,16 +140,16 @@ class Opening:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Submitting:
+class SubmitTurn:
     """The unit of one submission. With an `opening` there is an actor for a session that it begins, so the
     turn is taken in the same commit: nobody else can have a claim on it."""
 
     words: Submission
     settings: Settings
     now: datetime
-    opening: Opening | None = None
+    opening: SessionOpening | None = None
 
-    def unit(self, tx: Tx) -> Submitted:
+    def unit(self, tx: Tx) -> SubmittedTurn:
         words = self.words
         known = asked_before(tx, words.request)
         if known is not None:
@@ -173,7 +173,7 @@ class Submitting:
         # A chat that was bound to a session by these words has begun it.
         new = begun or tx.bindings.get(key) != bound
         news = (session_began(words.source, session, key),) if new else ()
-        return Submitted(turn=turn, request=request, begun=begun, news=news, claim=claim)
+        return SubmittedTurn(turn=turn, request=request, begun=begun, news=news, claim=claim)
 
     def _turn(self, session: Session) -> Turn:
         words = self.words
@@ -229,10 +229,10 @@ class Submitting:
         turn = tx.turns.get(after)
         session = None if turn is None else tx.sessions.get(turn.session)
         if turn is None or session is None:
-            raise Unknown("What this goes on from is not there any more.")
+            raise NotFound("What this goes on from is not there any more.")
         check_owner(session, self.words.place.owner)
         if turn.state.open:
-            raise Unfinished("What this goes on from is still running. Wait for its end, or stop it.")
+            raise TurnUnfinished("What this goes on from is still running. Wait for its end, or stop it.")
         last = max((entry.seq for entry in tx.journal.of_turn(after)), default=0)
         if not tx.turns.open_of(session.id, 1) and not tx.journal.read(session.id, after=last, most=1):
             return self._come_back(tx, session)
@@ -244,20 +244,20 @@ class Submitting:
         return fleeting
 
 
-def asked_before(tx: Tx, named: Named | None) -> Submitted | None:
+def asked_before(tx: Tx, named: NewRequest | None) -> SubmittedTurn | None:
     """What the owner of a key was given for it before; another question under the same key is refused."""
     known = None if named is None else find_request(tx, named.owner, named.keys)
     if named is None or known is None:
         return None
     turn = tx.turns.get(known.turn)
     if known.fingerprint != named.fingerprint:
-        raise Conflict(
+        raise KeyConflict(
             f"The key “{one_line(named.key or '', 60)}” was used for another request.",
             hint="Use a new key for a new request, or repeat the old one unchanged.",
         )
     if turn is None:
-        raise Conflict("The request with this key is there, but its answer was deleted.")
-    return Submitted(turn=turn, request=known, fresh=False)
+        raise KeyConflict("The request with this key is there, but its answer was deleted.")
+    return SubmittedTurn(turn=turn, request=known, fresh=False)
 
 
 def find_request(tx: Tx, owner: str, keys: Sequence[str]) -> Request | None:
@@ -265,7 +265,7 @@ def find_request(tx: Tx, owner: str, keys: Sequence[str]) -> Request | None:
     return next((request for key in keys for request in tx.requests.find(owner, key=key)), None)
 
 
-def add_request(tx: Tx, named: Named, turn: Turn, now: datetime, *, part: str = "") -> Request:
+def add_request(tx: Tx, named: NewRequest, turn: Turn, now: datetime, *, part: str = "") -> Request:
     """Keep a request of this turn, under the turn's name and the part of it that is meant."""
     request = Request(
         id=id_for(named.prefix, turn.id) + part,
@@ -284,8 +284,8 @@ def add_request(tx: Tx, named: Named, turn: Turn, now: datetime, *, part: str = 
     return request
 
 
-def no_session(wanted: str) -> Unknown:
-    return Unknown(
+def no_session(wanted: str) -> NotFound:
+    return NotFound(
         f"There is no session “{one_line(wanted, 60)}”.", hint="`hermes sessions list` shows them."
     )
 
@@ -301,7 +301,7 @@ def add_session(tx: Tx, session: Session) -> None:
     try:
         tx.sessions.add(session)
     except Refused as error:
-        raise Taken(f"There is a session “{one_line(session.id, 60)}” already.") from error
+        raise NameTaken(f"There is a session “{one_line(session.id, 60)}” already.") from error
 
 
 def fork_session(

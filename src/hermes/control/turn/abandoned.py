@@ -9,8 +9,8 @@ from datetime import datetime
 
 from hermes.control.feed import Feeds
 from hermes.control.runtime import Runtime
-from hermes.control.turn.claim import WENT_WRONG, cut_off, number
-from hermes.control.turn.ending import Outcomes
+from hermes.control.turn.claim import WENT_WRONG, cut_off, number_records
+from hermes.control.turn.ending import AnswerWriter
 from hermes.control.turn.session_cache import WarmSessions
 from hermes.domain.clock import Clock
 from hermes.domain.event import Entry, Failed
@@ -24,10 +24,10 @@ UNREADABLE = "What was stored of this message could not be read any more. Send i
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GivenUp:
+class BrokenTurns:
     runtimes: Mapping[AgentId, Runtime]
     clock: Clock
-    outcomes: Outcomes
+    outcomes: AnswerWriter
     warm: WarmSessions
     feeds: Feeds
     committed: Callable[[AgentId, SessionId, Sequence[Entry]], None]
@@ -69,7 +69,9 @@ def give_up_turns(
         failed = replace(turn, state=TurnState.FAILED, attempt=turn.attempt + 1)
         told = tx.journal.of_turn(failed.id)
         last = tx.journal.read(session, most=1, newest=True)
-        new = number(last, failed.id, [*cut_off(view_turn(told, failed.id), ""), Failed(reason=why)], now)
+        new = number_records(
+            last, failed.id, [*cut_off(view_turn(told, failed.id), ""), Failed(reason=why)], now
+        )
         tx.turns.save(failed, attempt=turn.attempt)
         tx.journal.append(session, new)
         conclude(tx, failed, [*told, *new])

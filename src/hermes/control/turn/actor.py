@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
-from hermes.control.bell import rest
+from hermes.control.bell import wait_for_ring
 from hermes.control.feed import Feed, Feeds
 from hermes.control.hooks.context import tell_turn
 from hermes.control.hooks.dispatch import Hooks
@@ -27,21 +27,21 @@ from hermes.control.runtime import Runtime
 from hermes.control.turn.claim import (
     WENT_WRONG,
     Claim,
-    Claiming,
-    Next,
+    ClaimTurn,
+    NextStep,
     cut_off,
     ended_by,
     interrupts,
-    number,
+    number_records,
     steered,
 )
-from hermes.control.turn.ending import Outcomes, closing_words
+from hermes.control.turn.ending import AnswerWriter, closing_words
 from hermes.control.turn.grants import standing_of
-from hermes.control.turn.inbound_files import Fetching, write_down
+from hermes.control.turn.inbound_files import AttachmentFetcher, write_down
 from hermes.control.turn.quarantine import Quarantine
 from hermes.control.turn.run_tasks import RunScope
 from hermes.control.turn.session_cache import WarmSession, WarmSessions
-from hermes.control.turn.stalled_runs import Silence
+from hermes.control.turn.stalled_runs import IdleTimer
 from hermes.control.turn.steering import AbsorbSteering, rule_steering
 from hermes.control.workers import Supervisor
 from hermes.domain.clock import Clock
@@ -59,16 +59,16 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class ActorContext:
     """What all actors of a gateway share."""
 
     feeds: Feeds
     warm: WarmSessions
-    outcomes: Outcomes
+    outcomes: AnswerWriter
     clock: Clock
     epoch: int
     committed: Callable[[AgentId, SessionId, Sequence[Entry]], None]
-    fetching: Fetching
+    fetching: AttachmentFetcher
     place: Callable[[Session, Turn], str]
     hooks: Hooks = field(default_factory=Hooks)
     quarantine: Quarantine = field(default_factory=Quarantine)
@@ -86,7 +86,7 @@ class SessionActor:
     """`claim`: what it begins with, of a session that was begun in the commit of this claim."""
 
     def __init__(
-        self, session: SessionId, runtime: Runtime, around: Surroundings, claim: Claim | None = None
+        self, session: SessionId, runtime: Runtime, around: ActorContext, claim: Claim | None = None
     ) -> None:
         self._id = session
         self._given = claim
@@ -158,21 +158,21 @@ class SessionActor:
             self._around.quarantine.note(self._id)
         claim = given or await self._claim()
         match claim.next:
-            case Next.NOTHING:
+            case NextStep.NOTHING:
                 return self._rung
-            case Next.WAIT:
+            case NextStep.WAIT:
                 # Also a stop rings.
-                await rest(self._bell, self._around.clock, claim.seconds, "session")
-            case Next.ASK:
+                await wait_for_ring(self._bell, self._around.clock, claim.seconds, "session")
+            case NextStep.ASK:
                 assert claim.turn is not None
                 asked = (claim.turn.id, claim.turn.input.text)
                 self._rulings = {asked: await rule_turn(self._around.hooks, claim.turn)}
-            case Next.FETCH:
+            case NextStep.FETCH:
                 assert claim.turn is not None
                 if not self._around.fetching.is_possible(claim.turn):
                     return self._rung
                 await self._fetch(claim.turn)
-            case Next.RUN | Next.STOP | Next.ENDED | Next.PARKED | Next.SUSPECT:
+            case NextStep.RUN | NextStep.STOP | NextStep.ENDED | NextStep.PARKED | NextStep.SUSPECT:
                 await self._take(claim)
         return self._rung or not self._idle
 
@@ -193,8 +193,8 @@ class SessionActor:
             self._prompt = await self._runtime.prompt()
         await self._around.quarantine.begin(self._id)
         if self._stopping:
-            return Claim(next=Next.NOTHING)
-        claiming = Claiming(
+            return Claim(next=NextStep.NOTHING)
+        claiming = ClaimTurn(
             session=self._id,
             transcript=self._warm.records,
             now=self._around.clock.now(),
@@ -208,16 +208,16 @@ class SessionActor:
             rulings=self._rulings,
         )
         claim = await self._runtime.store.write(claiming.unit)
-        if claim.next is not Next.RUN:
+        if claim.next is not NextStep.RUN:
             self._settle()
-        if claim.next is Next.SUSPECT:
+        if claim.next is NextStep.SUSPECT:
             await self._around.quarantine.isolate(self._id)
             self._suspect = True
         return claim
 
     async def _take(self, claim: Claim) -> None:
         turn, session = claim.turn, claim.session
-        if turn is None or session is None or claim.next is Next.SUSPECT:
+        if turn is None or session is None or claim.next is NextStep.SUSPECT:
             return
         self._warm.born = session.created_at
         feed = self._around.feeds.drive(turn.id)
@@ -226,10 +226,10 @@ class SessionActor:
         self._around.hooks.tell_all(claim.news)
         self._steered = claim.steered
         self._interrupt = None
-        if claim.next is Next.ENDED:
+        if claim.next is NextStep.ENDED:
             self._close(turn)
             return
-        if claim.next is Next.PARKED:
+        if claim.next is NextStep.PARKED:
             self._around.outcomes.ring(turn)
             self._around.feeds.release(turn.id)
             return
@@ -237,7 +237,7 @@ class SessionActor:
         if self._rung:
             self.ring()
         try:
-            if claim.next is Next.STOP:
+            if claim.next is NextStep.STOP:
                 await self._stop(turn, feed, turn.stop or "interrupted")
             else:
                 await self._drive(turn, session, feed)
@@ -280,7 +280,7 @@ class SessionActor:
         self._around.outcomes.begin(turn, feed)
         scope = RunScope()
         limit = self._runtime.profile.settings.agent.gateway_timeout
-        silence = Silence(limit, lambda: self._cancel_pull("silent"))
+        silence = IdleTimer(limit, lambda: self._cancel_pull("silent"))
         try:
             with silence.watch():
                 await self._pull_all(turn, session, feed, scope, silence)
@@ -302,7 +302,7 @@ class SessionActor:
             await scope.close()
 
     async def _pull_all(
-        self, turn: Turn, session: Session, feed: Feed, scope: RunScope, silence: Silence
+        self, turn: Turn, session: Session, feed: Feed, scope: RunScope, silence: IdleTimer
     ) -> None:
         run = Run(
             session=session,
@@ -357,7 +357,7 @@ class SessionActor:
 
     async def _record(self, turn: Turn, feed: Feed, records: Sequence[Record]) -> None:
         """Commit records, with all that follows from them, then show them."""
-        new = number(self._warm.records, turn.id, records, self._around.clock.now())
+        new = number_records(self._warm.records, turn.id, records, self._around.clock.now())
         waits = isinstance(records[-1], Asked)
         state = TurnState.WAITING if waits else ended_by(records) or TurnState.RUNNING
         outcomes = self._around.outcomes

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from hermes.domain.address import LOCAL_DOOR, Address, Kind, Source
+from hermes.domain.address import LOCAL_DOOR, Address, Source, SourceKind
 from hermes.domain.capabilities import Capabilities, Flavour
 from hermes.domain.clock import zone_named
 from hermes.domain.message import Attachment, Inbound
 from hermes.domain.ports.store import Tx
-from hermes.domain.rows import Overheard
+from hermes.domain.rows import OverheardMessage
 from hermes.domain.session import Session
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line, showable
@@ -28,10 +28,10 @@ MOST_QUOTED = 500
 MOST_SAID = 1000
 MOST_TALK = 8000
 _CHATS = {
-    Kind.PRIVATE: "a private chat",
-    Kind.GROUP: "a group",
-    Kind.CHANNEL: "a channel",
-    Kind.THREAD: "a thread",
+    SourceKind.PRIVATE: "a private chat",
+    SourceKind.GROUP: "a group",
+    SourceKind.CHANNEL: "a channel",
+    SourceKind.THREAD: "a thread",
 }
 _FORMATS = {
     Flavour.PLAIN: "It shows plain text only: no headings, tables or emphasis.",
@@ -97,7 +97,7 @@ def _told(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Preparing:
+class MessageContext:
     """One message for a session. `fresh` says that the session was begun for it, `note` is what else the
     model has to know in this turn."""
 
@@ -143,7 +143,7 @@ class Preparing:
         return f"[This message comes from {_where(source)}; the answer goes there.]"
 
     def _talk(self, tx: Tx) -> str:
-        if self.inbound.source.kind is Kind.PRIVATE or not observes(self.inbound.source, self.settings):
+        if self.inbound.source.kind is SourceKind.PRIVATE or not observes(self.inbound.source, self.settings):
             return ""
         since = None if self.fresh else self.session.created_at
         place = self.inbound.source.address
@@ -176,7 +176,7 @@ def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"
 
 
-def _fitting(talk: Sequence[Overheard]) -> list[str]:
+def _fitting(talk: Sequence[OverheardMessage]) -> list[str]:
     """The latest that fit, oldest first."""
     lines: list[str] = []
     room = MOST_TALK
@@ -217,7 +217,9 @@ def overhear(tx: Tx, inbound: Inbound, settings: Settings, now: datetime) -> Non
     text = described(inbound)
     if not text.strip() or not observes(inbound.source, settings):
         return
-    said = Overheard(author=speaker(inbound.source), text=_cut(text, MOST_SAID), at=now, ref=inbound.ref)
+    said = OverheardMessage(
+        author=speaker(inbound.source), text=_cut(text, MOST_SAID), at=now, ref=inbound.ref
+    )
     limit = settings.block(inbound.source.address).history_backfill_limit
     tx.talk.keep(inbound.source.address, said, limit)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
-from hermes.control.hooks.context import Told, session_replaced
+from hermes.control.hooks.context import HookNotice, session_replaced
 from hermes.control.outbound.question_messages import close_question
 from hermes.domain.address import Source
 from hermes.domain.errors import Lost
@@ -38,7 +38,7 @@ from hermes.domain.ports.store import Tx
 from hermes.domain.session import Session, SessionKey, begin_session, speaks_for_another
 from hermes.domain.tool import Effect, ToolCall
 from hermes.domain.transcript import TurnView, turn_entries, view_turn, visible
-from hermes.domain.turn import CLIENT_GONE, UNHEARD, Action, Answer, BusyMode, Question, Turn, TurnState
+from hermes.domain.turn import CLIENT_GONE, UNHEARD, Answer, BusyMode, Question, Turn, TurnAction, TurnState
 
 QUICK_SECONDS = 30
 UNKNOWN_OUTCOME = "Interrupted while it ran: its outcome is unknown and it was not repeated."
@@ -51,7 +51,7 @@ UNCHANGED = "Nothing was changed."
 NOT_RUN = "Not run: the turn was stopped first."
 
 
-class Next(StrEnum):
+class NextStep(StrEnum):
     """What the actor is to do with what it claimed."""
 
     NOTHING = "nothing"
@@ -67,18 +67,18 @@ class Next(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    next: Next
+    next: NextStep
     turn: Turn | None = None
     session: Session | None = None
     new: tuple[Entry, ...] = ()
     seconds: float = 0.0
     steered: bool = False
-    news: tuple[Told, ...] = ()
+    news: tuple[HookNotice, ...] = ()
     """What hooks are told of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claiming:
+class ClaimTurn:
     """The question an actor asks: which turn is next for this transcript, at this moment."""
 
     session: SessionId
@@ -98,10 +98,10 @@ class Claiming:
     def unit(self, tx: Tx) -> Claim:
         turns = tx.turns.open_of(self.session)
         if not turns:
-            return Claim(next=Next.NOTHING)
+            return Claim(next=NextStep.NOTHING)
         turn, behind = turns[0], turns[1:]
         if turn.suspect and not self.suspects_too and turn.stop is None:
-            return Claim(next=Next.SUSPECT, turn=turn)
+            return Claim(next=NextStep.SUSPECT, turn=turn)
         session = tx.sessions.get(self.session)
         if session is None:
             raise Lost(f"session {self.session} is gone")
@@ -110,17 +110,17 @@ class Claiming:
         if turn.state is TurnState.ACCEPTED:
             return self._begin(tx, session, turn, behind)
         if turn.state is TurnState.WAITING and not self._called_back(tx, turn, behind):
-            return Claim(next=Next.NOTHING)
+            return Claim(next=NextStep.NOTHING)
         return self._resume(tx, session, turn, behind)
 
     def _begin(self, tx: Tx, session: Session, turn: Turn, behind: list[Turn]) -> Claim:
         if turn.ready_at is not None and turn.ready_at > self.now and turn.stop is None:
-            return Claim(next=Next.WAIT, seconds=(turn.ready_at - self.now).total_seconds())
+            return Claim(next=NextStep.WAIT, seconds=(turn.ready_at - self.now).total_seconds())
         denied = self.rulings.get((turn.id, turn.input.text))
         if denied is None and turn.stop is None and self.gated(turn):
-            return Claim(next=Next.ASK, turn=turn)
+            return Claim(next=NextStep.ASK, turn=turn)
         if not denied and turn.stop is None and any(file.pending for file in turn.input.attachments):
-            return Claim(next=Next.FETCH, turn=turn)
+            return Claim(next=NextStep.FETCH, turn=turn)
         said: list[Record]
         if denied:
             said = [Failed(reason=denied)]
@@ -146,13 +146,13 @@ class Claiming:
         parked = bool(said) and isinstance(said[-1], Asked)
         state = ended or (TurnState.WAITING if parked else TurnState.RUNNING)
         started = replace(turn, state=state, attempt=turn.attempt + 1, progress=0)
-        new = number(self.transcript, turn.id, said, self.now)
+        new = number_records(self.transcript, turn.id, said, self.now)
         tx.turns.save(started, attempt=turn.attempt, epoch=self.epoch)
         tx.journal.append(self.session, new)
         if ended is not None or parked:
             self.conclude(tx, started, [*turn_entries(self.transcript, turn.id), *new])
         return Claim(
-            next=Next.PARKED if parked else Next.RUN if ended is None else Next.ENDED,
+            next=NextStep.PARKED if parked else NextStep.RUN if ended is None else NextStep.ENDED,
             turn=started,
             session=session,
             new=new,
@@ -173,7 +173,7 @@ class Claiming:
             if question.verdict is not None and question.id not in view.answered
         ]
         said: list[Record] = list(answers)
-        news: tuple[Told, ...] = ()
+        news: tuple[HookNotice, ...] = ()
         if answers:
             behind = self._let_wait(tx, tx.questions.of_turn(turn.id), behind)
         stop = turn.stop is not None or interrupts(behind)
@@ -186,16 +186,18 @@ class Claiming:
             done, news = self._confirmed(tx, session, turn) if allowed else ([Finished(note=UNCHANGED)], ())
             said += done
         claim = replace(self._start(tx, session, turn, said, behind), news=news)
-        return replace(claim, next=Next.STOP) if stop else claim
+        return replace(claim, next=NextStep.STOP) if stop else claim
 
-    def _confirmed(self, tx: Tx, session: Session, turn: Turn) -> tuple[Sequence[Record], tuple[Told, ...]]:
+    def _confirmed(
+        self, tx: Tx, session: Session, turn: Turn
+    ) -> tuple[Sequence[Record], tuple[HookNotice, ...]]:
         """What was asked for is done."""
-        if turn.input.action is not Action.NEW:
+        if turn.input.action is not TurnAction.NEW:
             return self._opening(turn), ()
         title = turn.input.text or None
         if title is not None and any(known.title == title for known in tx.sessions.find(title)):
             return [Finished(note=f"Another session is called “{title}”. Choose another title.")], ()
-        news: tuple[Told, ...] = ()
+        news: tuple[HookNotice, ...] = ()
         for key, source in tx.bindings.of(self.session):
             if turn.source is None or source.address == turn.source.address:
                 begun = next_session(tx, key, source, self.now)
@@ -231,20 +233,20 @@ class Claiming:
 
     def _opening(self, turn: Turn) -> list[Record]:
         given = turn.input
-        if given.action is Action.SAY:
+        if given.action is TurnAction.SAY:
             return [said_in(turn)]
-        if given.action is Action.RELAY:
+        if given.action is TurnAction.RELAY:
             return [Finished(note=given.text)]
-        if given.action is Action.RUN:
+        if given.action is TurnAction.RUN:
             return [UserSaid(text=given.text, author=given.author), _run_by_hand(turn)]
-        if given.action is Action.MIRROR:
+        if given.action is TurnAction.MIRROR:
             return [ModelSaid(text=given.text), Finished()]
         asked = _user_turns(self.transcript)
         if not asked:
             return [Finished(note=f"There is nothing to {given.action.value}.")]
         count = min(given.count, len(asked))
         since = asked[-count]
-        if given.action is Action.UNDO:
+        if given.action is TurnAction.UNDO:
             return [Undone(since=since.seq), Finished(note=f"Undone: the last {_turns(count)}.")]
         again = since.record
         assert isinstance(again, UserSaid)
@@ -254,8 +256,8 @@ class Claiming:
 def claim_first(session: Session, turn: Turn, now: datetime) -> Claim:
     """The claim on a turn whose words begin their session and do nothing but say something: nothing is
     before it and nothing behind it. Whoever adds the turn, as one that is running, writes its record too."""
-    new = number((), turn.id, [said_in(turn)], now)
-    return Claim(next=Next.RUN, turn=turn, session=session, new=new)
+    new = number_records((), turn.id, [said_in(turn)], now)
+    return Claim(next=NextStep.RUN, turn=turn, session=session, new=new)
 
 
 def said_in(turn: Turn, *, steering: bool = False) -> UserSaid:
@@ -288,7 +290,9 @@ def new_session_words(title: str | None, before: SessionId) -> str:
 
 def _confirmation(turn: Turn) -> Asked:
     count = turn.input.count
-    what = "begin a new session" if turn.input.action is Action.NEW else f"forget the last {_turns(count)}"
+    what = (
+        "begin a new session" if turn.input.action is TurnAction.NEW else f"forget the last {_turns(count)}"
+    )
     text = f"Shall I {what}?"
     return Asked(
         question=new_question_id(), kind=QuestionKind.CONFIRM, text=text, options=("yes", "no"), digest=text
@@ -318,7 +322,7 @@ def ended_by(records: Sequence[Record]) -> TurnState | None:
     return _STATES.get(type(records[-1])) if records else None
 
 
-def number(
+def number_records(
     transcript: Sequence[Entry], turn: TurnId, records: Sequence[Record], now: datetime
 ) -> tuple[Entry, ...]:
     """Give records their places at the end of a transcript."""

@@ -23,7 +23,7 @@ from hermes.domain.settings.settings import Settings
 from hermes.domain.transcript import view_turn
 from hermes.domain.turn import CLIENT_GONE, Answer, Question, ReplyPlace, Turn
 from hermes.stream.fold.drafts import is_silence, is_streamed, may_be_silence, without_directives
-from hermes.stream.fold.turn_fold import Fold, Progress, answer_text, choices, for_people, question_text
+from hermes.stream.fold.turn_fold import Fold, ProgressLevel, answer_text, choices, for_people, question_text
 from hermes.stream.text.markdown import literal
 from hermes.stream.text.split import MIN_LIMIT, split
 
@@ -38,7 +38,7 @@ _QUIET_STOPS = (CLIENT_GONE,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conclusion:
+class ClosingRows:
     """Rows for the commit that ends or parks a turn."""
 
     rows: tuple[OutboxRow, ...] = ()
@@ -60,7 +60,7 @@ class Conclusion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcomes:
+class AnswerWriter:
     """`ring_lane` wakes who sends to a chat, `begin` shows a turn there as it speaks."""
 
     settings: Settings
@@ -77,7 +77,7 @@ class Outcomes:
     def write(self, tx: Tx, turn: Turn, entries: Sequence[Entry]) -> None:
         self.of(turn, entries).write(tx, self.clock.now())
 
-    def of(self, turn: Turn, entries: Sequence[Entry], said: Body | None = None) -> Conclusion:
+    def of(self, turn: Turn, entries: Sequence[Entry], said: Body | None = None) -> ClosingRows:
         """`entries` are the turn's records up to the one that ends or parks it; `said` are its closing words
         with the files that go with them, where somebody has looked for files."""
         open_now = _asked_last(entries)
@@ -98,21 +98,21 @@ class Outcomes:
                 over_draft = self.parts(turn.reply, Body(text=STOPPED_HERE), turn=turn.id, segment=len(asked))
             else:
                 over_draft = (self._nothing(turn.reply, turn=turn.id, segment=len(asked)),)
-        return Conclusion(rows=rows, withdraw=turn.id if asked else None, over_draft=over_draft)
+        return ClosingRows(rows=rows, withdraw=turn.id if asked else None, over_draft=over_draft)
 
-    def _said_before(self, turn: Turn, entries: Sequence[Entry]) -> Conclusion:
+    def _said_before(self, turn: Turn, entries: Sequence[Entry]) -> ClosingRows:
         """What was said since the last question stays above the next one, without a draft's cursor."""
         if turn.reply is None:
-            return Conclusion()
+            return ClosingRows()
         places = [n for n, entry in enumerate(entries) if isinstance(entry.record, Asked)]
         fold = Fold()
         for entry in entries[places[-1] + 1 if places else 0 :]:
             fold.see(entry)
         rows, over_draft = (
             self.parts(turn.reply, Body(text=text), turn=turn.id, segment=len(places))
-            for text in (fold.text, fold.draft(Progress(self.settings.display.tool_progress)))
+            for text in (fold.text, fold.draft(ProgressLevel(self.settings.display.tool_progress)))
         )
-        return Conclusion(rows=rows, over_draft=over_draft)
+        return ClosingRows(rows=rows, over_draft=over_draft)
 
     def parts(
         self, reply: ReplyPlace, said: Body, *, turn: TurnId, segment: int = 0

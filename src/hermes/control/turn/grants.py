@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from hermes.domain.address import Kind, Source
+from hermes.domain.address import Source, SourceKind
 from hermes.domain.event import QuestionKind, Verdict
-from hermes.domain.grants import NO_STANDING, Grant, Standing
+from hermes.domain.grants import NO_STANDING, Grant, StandingGrants
 from hermes.domain.ports.store import Tx
 from hermes.domain.session import SHARED_KINDS, Session, owner_of, speaker_of
 from hermes.domain.turn import Answer, Question, Turn
@@ -38,7 +38,7 @@ def keep_grant(tx: Tx, question: Question, given: Answer, now: datetime) -> None
     )
 
 
-def standing_of(turn: Turn, tx: Tx) -> Standing:
+def standing_of(turn: Turn, tx: Tx) -> StandingGrants:
     """What a turn may do without asking: by its session, and by the grants of who speaks in it."""
     session = tx.sessions.get(turn.session)
     if session is None:
@@ -47,13 +47,13 @@ def standing_of(turn: Turn, tx: Tx) -> Standing:
     person = None if speaker is None else owner_of(speaker)
     granted = [] if person is None else tx.grants.list(person)
     everything = session.yolo and yolo_counts(tx, session, turn.source)
-    return Standing(everything=everything, digests=frozenset(grant.digest for grant in granted))
+    return StandingGrants(everything=everything, digests=frozenset(grant.digest for grant in granted))
 
 
 def yolo_counts(tx: Tx, session: Session, source: Source | None) -> bool:
     """Whether `/yolo` of a session counts for who speaks from here. What one person said in private does not
     count where several people speak; a place's own sessions are another matter: there an admin said it."""
-    if source is None or source.kind is Kind.PRIVATE:
+    if source is None or source.kind is SourceKind.PRIVATE:
         return True
     if source.kind in SHARED_KINDS:
         here = [key for key, bound in tx.bindings.of(session.id) if bound.address == source.address]

@@ -35,7 +35,7 @@ _NAME = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fetching:
+class AttachmentFetcher:
     """`platform` is that of an account, as long as it is up."""
 
     platform: Callable[[str], Platform | None]

@@ -51,7 +51,7 @@ _OVER: dict[Verdict | None, str] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class AnswerResult:
     """What came of an answer: whether it closed the question, and a sentence for who gave it."""
 
     closed: bool
@@ -59,27 +59,29 @@ class Outcome:
     session: SessionId | None = None
 
 
-def answer(tx: Tx, given: Answer, now: datetime, name: str | None = None) -> Outcome:
+def answer(tx: Tx, given: Answer, now: datetime, name: str | None = None) -> AnswerResult:
     """Try to close a question. Only who may answer it can; nobody listed means nobody. What was allowed for
     good is kept in the same transaction. `name` is how people know who answers."""
     question = tx.questions.get(given.question)
     if question is None:
-        return Outcome(closed=False, text="There is no such question (any more).")
+        return AnswerResult(closed=False, text="There is no such question (any more).")
     if given.by is None or given.by not in question.may_answer:
-        return Outcome(closed=False, text="Only the person who was asked can answer this.")
+        return AnswerResult(closed=False, text="Only the person who was asked can answer this.")
     given = _fitting(question, given)
-    over = Outcome(closed=False, text=_OVER.get(question.verdict, "This was already answered."))
+    over = AnswerResult(closed=False, text=_OVER.get(question.verdict, "This was already answered."))
     if not question.open:
         return over
     if question.kind in _FOR_PEOPLE and question.expires_at is not None and question.expires_at <= now:
-        return Outcome(closed=False, text=_TOO_LATE)
+        return AnswerResult(closed=False, text=_TOO_LATE)
     if not _is_offered(question, given.verdict):
-        return Outcome(closed=False, text=f"That is not offered here. Choose: {', '.join(question.options)}.")
+        return AnswerResult(
+            closed=False, text=f"That is not offered here. Choose: {', '.join(question.options)}."
+        )
     if not close_question(tx, given, now, name):
         return over
     keep_grant(tx, question, given, now)
     resume(tx, question)
-    return Outcome(closed=True, text=_THANKS.get(given.verdict, ""), session=question.session)
+    return AnswerResult(closed=True, text=_THANKS.get(given.verdict, ""), session=question.session)
 
 
 def _fitting(question: Question, given: Answer) -> Answer:
@@ -168,7 +170,7 @@ def read_reply(question: Question, text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Expiry:
+class QuestionExpiry:
     """Denies questions whose time is over. One task for all of them, however many wait."""
 
     store: Store

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
-class Silence:
+class IdleTimer:
     """`give_up` is called once, while something is waited for. No seconds: never."""
 
     def __init__(self, seconds: float, give_up: Callable[[], None]) -> None:

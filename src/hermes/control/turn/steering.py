@@ -11,7 +11,7 @@ from datetime import datetime
 
 from hermes.control.hooks.dispatch import Hooks
 from hermes.control.hooks.gates import gates_turn, rule_turn
-from hermes.control.turn.claim import number, said_in, steers
+from hermes.control.turn.claim import number_records, said_in, steers
 from hermes.domain.event import Entry, Failed
 from hermes.domain.hooks import GATE_TURN
 from hermes.domain.ids import TurnId
@@ -23,7 +23,7 @@ Rulings = Mapping[tuple[TurnId, str], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Absorbed:
+class SteeringResult:
     """What joined a turn: its records, and the turns they were. `refused` may not join; `later` says that
     others are not ready yet."""
 
@@ -55,7 +55,7 @@ class AbsorbSteering:
     conclude: Callable[[Tx, Turn, Sequence[Entry]], None]
     rulings: Rulings | None = None
 
-    def unit(self, tx: Tx) -> Absorbed:
+    def unit(self, tx: Tx) -> SteeringResult:
         joining: list[Turn] = []
         refused: list[Turn] = []
         waiting = _steering(tx, self.into)
@@ -67,7 +67,7 @@ class AbsorbSteering:
             if denied:
                 self._refuse(tx, turn, denied)
         new = self._join(tx, joining) if joining else ()
-        return Absorbed(
+        return SteeringResult(
             new=new,
             turns=tuple(turn.id for turn in joining),
             refused=tuple(refused),
@@ -77,7 +77,7 @@ class AbsorbSteering:
     def _join(self, tx: Tx, joining: Sequence[Turn]) -> tuple[Entry, ...]:
         into = self.into
         said = [said_in(turn, steering=True) for turn in joining]
-        new = number(self.transcript, into.id, said, self.now)
+        new = number_records(self.transcript, into.id, said, self.now)
         tx.turns.advance(into.id, attempt=into.attempt, records=len(new), state=TurnState.RUNNING)
         tx.journal.append(into.session, new)
         for turn in joining:

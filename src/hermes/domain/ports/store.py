@@ -24,7 +24,7 @@ from hermes.domain.address import Address, Source
 from hermes.domain.capabilities import Capabilities, MenuEntry
 from hermes.domain.directory import DeliveryTables
 from hermes.domain.event import AgentEvent, Ending, Entry, TextDelta, ThoughtDelta, Usage
-from hermes.domain.grants import Grants, Standing, no_standing
+from hermes.domain.grants import Grants, StandingGrants, no_standing
 from hermes.domain.handoff import Handoffs
 from hermes.domain.ids import AgentId, QuestionId, SessionId, TurnId
 from hermes.domain.job import JobRuns, Jobs
@@ -33,10 +33,19 @@ from hermes.domain.pairing import PairingCodes, Pairings
 from hermes.domain.ports.world import (
     Sink,
 )
-from hermes.domain.rows import Boot, DueSession, Hit, InboxRow, MediaItem, OpenWork, OutboxRow, Overheard
-from hermes.domain.session import EVERY_SESSION, Among, Session, SessionKey, Viewer
+from hermes.domain.rows import (
+    Boot,
+    DueSession,
+    InboxRow,
+    MediaItem,
+    OpenWork,
+    OutboxRow,
+    OverheardMessage,
+    SearchHit,
+)
+from hermes.domain.session import EVERY_SESSION, Session, SessionFilter, SessionKey, Viewer
 from hermes.domain.tool import Tool, ToolCall
-from hermes.domain.turn import Answer, Earlier, Question, Request, Turn, TurnState
+from hermes.domain.turn import Answer, EarlierMessage, Question, Request, Turn, TurnState
 
 T = TypeVar("T")
 
@@ -56,12 +65,12 @@ class Inbox(Protocol):
     def find(self, text: str, limit: int = 20) -> list[InboxRow]: ...
 
 
-class MendsTurns(Protocol):
+class TurnRepair(Protocol):
     def mend(self, session: SessionId, now: datetime) -> list[TurnId]:
         """Put neutral values in place of what cannot be read of a session's open turns; which these are."""
 
 
-class Turns(MendsTurns, Protocol):
+class Turns(TurnRepair, Protocol):
     def add(self, turn: Turn, *, epoch: int = 0) -> None:
         """A new turn; `epoch` is the life that runs it, for one that is running from the start."""
 
@@ -102,7 +111,7 @@ class Sessions(Protocol):
 
     def save(self, session: Session) -> None: ...
 
-    def find(self, text: str, limit: int = 20, among: Among = EVERY_SESSION) -> list[Session]:
+    def find(self, text: str, limit: int = 20, among: SessionFilter = EVERY_SESSION) -> list[Session]:
         """By id, unique start of an id, or title; everything, newest first, for an empty text."""
 
     def delete(self, session: SessionId) -> None: ...
@@ -173,7 +182,9 @@ class Facts(Protocol):
 
 
 class Search(Protocol):
-    def find(self, query: str, limit: int = 20, viewer: Viewer | Among = EVERY_SESSION) -> list[Hit]:
+    def find(
+        self, query: str, limit: int = 20, viewer: Viewer | SessionFilter = EVERY_SESSION
+    ) -> list[SearchHit]:
         """What was said, the best first; for a viewer only what it may see, without its own turn's words."""
 
 
@@ -194,9 +205,9 @@ class MediaIndex(Protocol):
 class Talk(Protocol):
     """What was said in shared chats and not to us, the latest of each place; and what we said there."""
 
-    def keep(self, to: Address, said: Overheard, most: int) -> None: ...
+    def keep(self, to: Address, said: OverheardMessage, most: int) -> None: ...
 
-    def take(self, session: SessionId, to: Address, since: datetime | None = None) -> list[Overheard]:
+    def take(self, session: SessionId, to: Address, since: datetime | None = None) -> list[OverheardMessage]:
         """What a session has not been given yet, oldest first; now it has. One that was given nothing before
         gets what was said `since` then."""
 
@@ -228,7 +239,7 @@ class Recovery(Protocol):
     def prune(self, before: datetime, now: datetime) -> int: ...
 
 
-class Census(Protocol):
+class WorkCounts(Protocol):
     def count(self) -> OpenWork: ...
 
 
@@ -274,7 +285,7 @@ class Tx(DeliveryTables, Protocol):
     @property
     def recovery(self) -> Recovery: ...
     @property
-    def census(self) -> Census: ...
+    def census(self) -> WorkCounts: ...
     @property
     def handoffs(self) -> Handoffs: ...
 
@@ -386,7 +397,7 @@ class Run:
     scope: Scope
     memory: dict[str, object] = field(default_factory=dict)
     """What the agent keeps between runs of a warm session (the encoded prompt); may be empty any time."""
-    standing: Callable[[], Awaitable[Standing]] = no_standing
+    standing: Callable[[], Awaitable[StandingGrants]] = no_standing
     """What this turn may do without asking, as it is now."""
 
 
@@ -410,7 +421,7 @@ class ModelRequest:
     """Several people speak in this session, so the model is told who says what."""
     memory: dict[str, object] = field(default_factory=dict)
     """`Run.memory`: where a provider may keep the encoded prompt of a warm session."""
-    history: Sequence[Earlier] = ()
+    history: Sequence[EarlierMessage] = ()
     """What a client says came before the transcript; it is told first."""
     images: Mapping[str, str] | None = field(default_factory=dict)
     """The attached images that could be read, as data URLs by their `sha256`; None if the model takes none at

@@ -103,7 +103,7 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class FileMatches:
     """Matches as far as they were looked for; `more` says that there are others."""
 
     matches: tuple[Match, ...]
@@ -125,7 +125,7 @@ class Files(Protocol):
 
     async def list(self, session: str, path: str) -> list[FileView]: ...
 
-    async def search(self, search: FileSearch) -> Found: ...
+    async def search(self, search: FileSearch) -> FileMatches: ...
 
 
 class Backend(Protocol):

@@ -41,7 +41,7 @@ class Secret:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class About:
+class SettingDoc:
     """What is said beside a field: its meaning, its variables, and what it may hold."""
 
     doc: str
@@ -64,7 +64,7 @@ def about(
     form: str = "",
 ) -> dict[str, Any]:
     """Metadata of one field. `form` names a further check: `url`, `timezone` or `patterns`."""
-    told = About(doc=doc, env=env, choices=choices, least=least, most=most, form=form)
+    told = SettingDoc(doc=doc, env=env, choices=choices, least=least, most=most, form=form)
     return {"about": told, "doc": doc, "env": env}
 
 

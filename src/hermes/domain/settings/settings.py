@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from hermes.domain.address import SINGLE, Address, Kind
+from hermes.domain.address import SINGLE, Address, SourceKind
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.settings.declaring import EVERY_ONE, Secret, about, closed
 from hermes.domain.settings.platforms import PlatformSettings
@@ -294,7 +294,7 @@ class RouteMatch:
     platform: str | None = field(default=None, metadata=about("The platform's name."))
     account: str | None = field(default=None, metadata=about("The account, where a platform has several."))
     kind: str | None = field(
-        default=None, metadata=about("The sort of place.", choices=tuple(kind.value for kind in Kind))
+        default=None, metadata=about("The sort of place.", choices=tuple(kind.value for kind in SourceKind))
     )
     chat_id: str | None = field(default=None, metadata=about("The chat."))
     thread_id: str | None = field(default=None, metadata=about("The thread or topic in it."))

@@ -13,71 +13,81 @@ from typing import Any
 
 from aiohttp import web
 
-from hermes.control.doors.caller import Replied
-from hermes.control.sessions.submission import Unknown
-from hermes.control.turn.questions import Outcome
+from hermes.control.doors.caller import CallerReply
+from hermes.control.sessions.submission import NotFound
+from hermes.control.turn.questions import AnswerResult
 from hermes.domain.errors import HermesError
-from hermes.domain.event import Seen, Verdict
+from hermes.domain.event import FeedItem, Verdict
 from hermes.domain.ids import QuestionId, SessionId, TurnId
 from hermes.domain.rows import OpenWork
 from hermes.domain.turn import Turn
-from hermes.entry.desk import OPERATIONS, Desk, Perform
-from hermes.entry.http.site.call import Call, Door, local_route
-from hermes.entry.terminal.door import EmbeddedDoor, Entered, Wish, come_in, local_caller
-from hermes.stream.faces.chat_chunks import event
+from hermes.entry.desk import OPERATIONS, OperatorDesk, Perform
+from hermes.entry.http.site.call import HttpCall, Site, local_route
+from hermes.entry.terminal.door import (
+    EmbeddedDoor,
+    ResumedSession,
+    SessionChoice,
+    find_session_to_resume,
+    local_caller,
+)
+from hermes.stream.faces.chat_chunks import encode_event
 from hermes.stream.wire.socket import END, HELLO, SEEN, TURN, encode, encode_seen
 
 # --- a conversation ----------------------------------------------------------------------------------
 
 
 @local_route("POST", "/control/enter", "Come in to a conversation.")
-async def enter(call: Call, wish: Wish) -> Entered:
-    return await come_in(call.door.gateway, local_caller(), wish)
+async def enter(call: HttpCall, wish: SessionChoice) -> ResumedSession:
+    return await find_session_to_resume(call.door.gateway, local_caller(), wish)
 
 
 @local_route("POST", "/control/say", "Say something; with the same key it is said once.")
-async def say(call: Call, text: str, key: str, session: str | None = None, model: str | None = None) -> Turn:
+async def say(
+    call: HttpCall, text: str, key: str, session: str | None = None, model: str | None = None
+) -> Turn:
     return await _door(call, session, model).say(text, key)
 
 
 @local_route("POST", "/control/command", "Run a slash command.")
-async def command(call: Call, text: str, session: str | None = None, model: str | None = None) -> Replied:
+async def command(
+    call: HttpCall, text: str, session: str | None = None, model: str | None = None
+) -> CallerReply:
     return await _door(call, session, model).command(text)
 
 
 @local_route("POST", "/control/answer", "Answer a question of a turn.")
-async def answer(call: Call, question: str, verdict: Verdict, text: str = "") -> Outcome:
+async def answer(call: HttpCall, question: str, verdict: Verdict, text: str = "") -> AnswerResult:
     return await _door(call).answer(QuestionId(question), verdict, text)
 
 
 @local_route("POST", "/control/stop", "Stop a turn; whether there was something to stop.")
-async def stop(call: Call, turn: str) -> bool:
+async def stop(call: HttpCall, turn: str) -> bool:
     return await _door(call).stop(TurnId(turn))
 
 
 @local_route("GET", "/control/turns/{turn}/events", "Watch a turn from a record on.")
-async def watch(call: Call, after: int = 0) -> web.StreamResponse:
-    agent, turn = await call.turn(TurnId(call.part("turn")), Unknown("There is no such run (any more)."))
+async def watch(call: HttpCall, after: int = 0) -> web.StreamResponse:
+    agent, turn = await call.turn(TurnId(call.part("turn")), NotFound("There is no such run (any more)."))
     seen = call.watch(agent, turn.id, after=after)
     stream = await call.door.streams.send(call.request, seen, _seen, headers={})
     # A stream that was cut off has no end: who watches comes back for the rest.
-    await stream.write(event("{}", name=END))
+    await stream.write(encode_event("{}", name=END))
     return stream.response
 
 
-def _seen(seen: Seen) -> bytes:
-    return event(encode_seen(seen).decode(), name=SEEN)
+def _seen(seen: FeedItem) -> bytes:
+    return encode_event(encode_seen(seen).decode(), name=SEEN)
 
 
 @local_route("GET", "/control/events", "Hear of turns that nobody said, and that the gateway is there.")
-async def listen(call: Call) -> web.StreamResponse:
+async def listen(call: HttpCall) -> web.StreamResponse:
     facts = {"pid": os.getpid(), "version": call.door.version, **call.door.facts()}
-    hello = event(encode(facts).decode(), name=HELLO)
+    hello = encode_event(encode(facts).decode(), name=HELLO)
     stream = await call.door.streams.send(call.request, _woken(call), _turn, headers={}, first=hello)
     return stream.response
 
 
-async def _woken(call: Call) -> AsyncGenerator[Turn]:
+async def _woken(call: HttpCall) -> AsyncGenerator[Turn]:
     turns: asyncio.Queue[Turn] = asyncio.Queue()
     leave = call.door.gateway.listen(turns.put_nowait)
     try:
@@ -88,10 +98,10 @@ async def _woken(call: Call) -> AsyncGenerator[Turn]:
 
 
 def _turn(turn: Turn) -> bytes:
-    return event(encode(turn).decode(), name=TURN)
+    return encode_event(encode(turn).decode(), name=TURN)
 
 
-def _door(call: Call, session: str | None = None, model: str | None = None) -> EmbeddedDoor:
+def _door(call: HttpCall, session: str | None = None, model: str | None = None) -> EmbeddedDoor:
     """Where a terminal is: in a session, or about to begin one for a model."""
     inside = None if session is None else SessionId(session)
     return EmbeddedDoor(call.door.gateway, local_caller(), inside, model)
@@ -101,7 +111,7 @@ def _door(call: Call, session: str | None = None, model: str | None = None) -> E
 
 
 @local_route("GET", "/control/status", "How the gateway is now; `facts` is what it says of itself.")
-async def status(call: Call) -> dict[str, Any]:
+async def status(call: HttpCall) -> dict[str, Any]:
     facts = dict(call.door.facts())
     try:
         work = await call.door.gateway.open_work()
@@ -119,9 +129,9 @@ async def status(call: Call) -> dict[str, Any]:
     }
 
 
-def _desk(door: Door) -> Desk:
+def _desk(door: Site) -> OperatorDesk:
     gateway = door.gateway
-    return Desk(
+    return OperatorDesk(
         agents=list(door.agents),
         default=door.default,
         route=gateway.route,
@@ -135,7 +145,7 @@ def _desk(door: Door) -> Desk:
 
 def _serve(perform: Perform) -> Perform:
     @wraps(perform)
-    async def serve(call: Call, **given: Any) -> Any:
+    async def serve(call: HttpCall, **given: Any) -> Any:
         return await perform(_desk(call.door), **given)
 
     return serve

@@ -22,14 +22,23 @@ from urllib.parse import urlsplit
 import msgspec
 from aiohttp import web
 
-from hermes.control.doors.continuing import StillOpen
-from hermes.control.sessions.submission import Conflict, Taken, Unfinished, Unknown
+from hermes.control.doors.continuing import AnswerExpected
+from hermes.control.sessions.submission import KeyConflict, NameTaken, NotFound, TurnUnfinished
 from hermes.domain.errors import HermesError, Unreachable, UserError
 from hermes.domain.ids import AgentId
 from hermes.domain.process_rank import RIGHTS, Rank
 from hermes.entry.http.api.resources import load_resources
-from hermes.entry.http.site.admission import Keyring, Principal, Scope
-from hermes.entry.http.site.call import LOCAL_ROUTES, ROUTES, Call, Door, Route, as_json, decode_query, wrong
+from hermes.entry.http.site.admission import Keyring, KeyScope, Principal
+from hermes.entry.http.site.call import (
+    LOCAL_ROUTES,
+    ROUTES,
+    HttpCall,
+    HttpRoute,
+    Site,
+    as_json,
+    decode_query,
+    validation_error,
+)
 from hermes.entry.http.site.errors import ApiError, bad_request, not_found
 from hermes.entry.http.site.headers import PAGES_MAY_READ, PAGES_MAY_SEND
 from hermes.entry.http.site.key_strength import is_loopback
@@ -57,14 +66,14 @@ SECURITY_HEADERS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Front:
+class Admission:
     """One way in: what is checked differs between a port and the owner's socket."""
 
-    door: Door
+    door: Site
     keys: Keyring | None = None
     """None: whoever comes in here is the owner, unless its process says otherwise."""
 
-    async def admit(self, request: web.Request, scope: Scope | None) -> Principal:
+    async def admit(self, request: web.Request, scope: KeyScope | None) -> Principal:
         if self.keys is None:
             return await self._owner(request)
         self._check_host(request)
@@ -150,7 +159,7 @@ def _machine_names() -> frozenset[str]:
 class HttpServer:
     """Its life: routes are put together once; each front is opened, served, and closed with the gateway."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: Site) -> None:
         load_resources()
         self._door = door
         self._runners: list[web.AppRunner] = []
@@ -159,17 +168,17 @@ class HttpServer:
 
     async def open_port(self, keys: Keyring) -> int:
         """Listen on the port of the options; the port that it is."""
-        front = Front(door=self._door, keys=keys)
+        front = Admission(door=self._door, keys=keys)
         return await self._listen(front, ROUTES, "The API server cannot listen on", "API_SERVER_PORT")
 
     async def open_webhooks(self, host: str, port: int) -> int:
         """Listen on a port of their own for webhooks and nothing else; the port that it is."""
         door = replace(self._door, options=replace(self._door.options, host=host, port=port))
-        front = Front(door=door, keys=Keyring((), door.clock.monotonic))
+        front = Admission(door=door, keys=Keyring((), door.clock.monotonic))
         routes = [route for route in ROUTES if route.signed or route.path == "/health"]
         return await self._listen(front, routes, "Webhooks cannot be taken on", "WEBHOOK_PORT")
 
-    async def _listen(self, front: Front, routes: Sequence[Route], cannot: str, setting: str) -> int:
+    async def _listen(self, front: Admission, routes: Sequence[HttpRoute], cannot: str, setting: str) -> int:
         options = front.door.options
         runner = await self._runner(front, routes)
         try:
@@ -186,7 +195,7 @@ class HttpServer:
     async def open_socket(self, home: Path, variables: Mapping[str, str]) -> Path:
         """Listen on the owner's socket."""
         path, bound = await asyncio.to_thread(bind_socket, home, variables)
-        runner = await self._runner(Front(door=self._door), [*ROUTES, *LOCAL_ROUTES])
+        runner = await self._runner(Admission(door=self._door), [*ROUTES, *LOCAL_ROUTES])
         await web.SockSite(runner, bound).start()
         self._paths.append(path)
         return path
@@ -203,7 +212,7 @@ class HttpServer:
         for path in self._paths:
             await asyncio.to_thread(path.unlink, missing_ok=True)
 
-    async def _runner(self, front: Front, wanted: Sequence[Route]) -> web.AppRunner:
+    async def _runner(self, front: Admission, wanted: Sequence[HttpRoute]) -> web.AppRunner:
         app = web.Application(
             middlewares=[_speaking(self._door.traffic)], client_max_size=self._door.options.max_body
         )
@@ -222,13 +231,13 @@ class HttpServer:
         self._runners.append(runner)
         return runner
 
-    def _answering(self, front: Front, route: Route) -> Handler:
+    def _answering(self, front: Admission, route: HttpRoute) -> Handler:
         takes, asks, limit = route.body, route.query, self._door.options.max_body
         decoder = None if takes is None else msgspec.json.Decoder(takes)
 
         async def answer(request: web.Request) -> web.StreamResponse:
             principal = NOBODY if route.signed else await front.admit(request, route.scope)
-            call = Call(door=self._door_of(request, principal), request=request, principal=principal)
+            call = HttpCall(door=self._door_of(request, principal), request=request, principal=principal)
             if self._draining and request.method != "GET":
                 raise ApiError(
                     503, "gateway_draining", "The gateway is stopping.", headers={"Retry-After": "1"}
@@ -245,7 +254,7 @@ class HttpServer:
 
         return answer
 
-    def _door_of(self, request: web.Request, principal: Principal) -> Door:
+    def _door_of(self, request: web.Request, principal: Principal) -> Site:
         """The door; where the path names a profile, with its agent as the default one."""
         name = request.match_info.get(_PROFILE)
         if name is None:
@@ -256,8 +265,8 @@ class HttpServer:
         return replace(self._door, default=agent, named=True)
 
 
-def _by_path(routes: Sequence[Route]) -> dict[str, list[Route]]:
-    paths: dict[str, list[Route]] = {}
+def _by_path(routes: Sequence[HttpRoute]) -> dict[str, list[HttpRoute]]:
+    paths: dict[str, list[HttpRoute]] = {}
     for route in routes:
         paths.setdefault(route.path, []).append(route)
     return paths
@@ -278,7 +287,7 @@ async def _read_body(request: web.Request, decoder: msgspec.json.Decoder[Any], l
     try:
         return decoder.decode(data)
     except msgspec.ValidationError as error:
-        raise wrong(error) from error
+        raise validation_error(error) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise bad_request(f"The body is not JSON: {error}.", code="invalid_json") from error
     except RecursionError as error:
@@ -332,7 +341,7 @@ async def _answered(request: web.Request, handler: Handler) -> web.StreamRespons
         ).response()
 
 
-def _dressing(front: Front) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
+def _dressing(front: Admission) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
     """The headers that every answer has."""
 
     async def dress(request: web.Request, response: web.StreamResponse) -> None:
@@ -343,7 +352,7 @@ def _dressing(front: Front) -> Callable[[web.Request, web.StreamResponse], Await
     return dress
 
 
-def cors(front: Front, request: web.Request) -> dict[str, str]:
+def cors(front: Admission, request: web.Request) -> dict[str, str]:
     origin = request.headers.get("Origin")
     if origin is None or front.keys is None or not front.allows(origin):
         return {}
@@ -354,7 +363,7 @@ def cors(front: Front, request: web.Request) -> dict[str, str]:
     }
 
 
-def _preflight(front: Front, methods: Sequence[str]) -> Handler:
+def _preflight(front: Admission, methods: Sequence[str]) -> Handler:
     async def preflight(request: web.Request) -> web.Response:
         await front.admit(request, None)
         return web.Response(
@@ -372,15 +381,15 @@ def as_api_error(error: ApiError | HermesError) -> ApiError:
     match error:
         case ApiError():
             return error
-        case Unknown():
+        case NotFound():
             return ApiError(404, "not_found", str(error))
-        case Taken():
+        case NameTaken():
             return ApiError(409, "session_exists", str(error))
-        case StillOpen():
+        case AnswerExpected():
             return ApiError(409, "question_open", str(error))
-        case Conflict():
+        case KeyConflict():
             return ApiError(422, "idempotency_key_reused", str(error))
-        case Unfinished():
+        case TurnUnfinished():
             return ApiError(409, "still_running", str(error))
         case UserError():
             return bad_request(str(error))

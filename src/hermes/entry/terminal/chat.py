@@ -17,16 +17,16 @@ from dataclasses import dataclass
 
 from hermes.control.commands.registry import COMMANDS, read_command
 from hermes.domain.errors import HermesError
-from hermes.domain.event import Answered, Asked, Entry, Failed, Finished, Seen, Stopped
+from hermes.domain.event import Answered, Asked, Entry, Failed, FeedItem, Finished, Stopped
 from hermes.domain.ids import QuestionId, SessionId
 from hermes.domain.text import one_line
 from hermes.domain.turn import Turn
 from hermes.entry.terminal.answers import how_to_answer, read_answer
-from hermes.entry.terminal.door import Door, Gone, Presence, Visit, new_words_key
-from hermes.entry.terminal.editor import Done, Editor
-from hermes.entry.terminal.history import History
+from hermes.entry.terminal.door import Door, GatewayGone, Presence, Visit, new_words_key
+from hermes.entry.terminal.editor import Editor, LineEnd
+from hermes.entry.terminal.history import LineHistory
 from hermes.entry.terminal.keyboard import Keyboard
-from hermes.entry.terminal.keys import PASTE_OFF, PASTE_ON, Key, Press, Typed
+from hermes.entry.terminal.keys import PASTE_OFF, PASTE_ON, NamedKey, Press, TypedText
 from hermes.entry.terminal.screen import Screen
 from hermes.stream.faces.console import Console
 
@@ -45,7 +45,7 @@ def _is_gone(error: BaseException | None) -> bool:
     return isinstance(error, OSError) and error.errno == errno.EIO
 
 
-class Leave(Exception):
+class ChatEnded(Exception):
     """Raised inside the chat alone: it is over."""
 
     def __init__(self, code: int) -> None:
@@ -53,7 +53,7 @@ class Leave(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pressed:
+class KeyEvent:
     """A key, and the question that stood on the screen when it was pressed."""
 
     press: Press
@@ -61,7 +61,7 @@ class Pressed:
 
 
 @dataclass(slots=True, kw_only=True)
-class Kept:
+class UnsentMessage:
     """Words that could not be handed over yet; `unsure` ones may have arrived all the same."""
 
     text: str
@@ -70,7 +70,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class ChatPlan:
     """What a chat begins with, and whether it ends with the answer to it."""
 
     first: str | None = None
@@ -79,7 +79,9 @@ class Plan:
 
 
 class Chat:
-    def __init__(self, *, visit: Visit, screen: Screen, keys: int, history: History, plan: Plan) -> None:
+    def __init__(
+        self, *, visit: Visit, screen: Screen, keys: int, history: LineHistory, plan: ChatPlan
+    ) -> None:
         self._visit = visit
         self._screen = screen
         self._plan = plan
@@ -87,7 +89,7 @@ class Chat:
         names = sorted({*COMMANDS, *OWN_COMMANDS, "exit"})
         self._editor = Editor(history.read(), names)
         self._keyboard = Keyboard(keys, rich=screen.look.rich, press=self._put, gone=self._hang_up)
-        self._events: asyncio.Queue[Pressed | int | None] = asyncio.Queue()
+        self._events: asyncio.Queue[KeyEvent | int | None] = asyncio.Queue()
         self._turns: deque[Turn] = deque()
         self._more = asyncio.Event()
         self._session: SessionId | None = None
@@ -96,8 +98,8 @@ class Chat:
         self._asked: dict[QuestionId, Asked] = {}
         self._stash = ""
         self._interrupted_at = float("-inf")
-        self._ended: Seen | None = None
-        self._kept: deque[Kept] = deque()
+        self._ended: FeedItem | None = None
+        self._kept: deque[UnsentMessage] = deque()
         self._sending: asyncio.Task[None] | None = None
         self._talking: asyncio.Task[int] | None = None
         self._presence = Presence.HERE
@@ -135,10 +137,10 @@ class Chat:
         """The process was stopped and goes on."""
         self._keyboard.take_over()
         self._screen.control(PASTE_ON)
-        self._put(Key.REDRAW)
+        self._put(NamedKey.REDRAW)
 
     def _put(self, press: Press) -> None:
-        self._events.put_nowait(Pressed(press=press, asked=self._question))
+        self._events.put_nowait(KeyEvent(press=press, asked=self._question))
 
     @property
     def _question(self) -> Asked | None:
@@ -205,7 +207,7 @@ class Chat:
                     return event
                 else:
                     await self._press(event.press, event.asked)
-        except Leave as leaving:
+        except ChatEnded as leaving:
             return leaving.code
 
     async def _open(self) -> None:
@@ -228,17 +230,17 @@ class Chat:
     # --- keys and lines ---
 
     async def _press(self, press: Press, asked: Asked | None) -> None:
-        if press is Key.REDRAW:
+        if press is NamedKey.REDRAW:
             if self._is_row_wanted():
                 self._draw()
             return
         if self._question is not None and asked is not self._question:
             # Pressed before the question could be seen, so it is no answer to it.
-            self._stash += press.text if isinstance(press, Typed) else ""
+            self._stash += press.text if isinstance(press, TypedText) else ""
             return
         done = self._editor.press(press)
-        if done is Done.LEFT:
-            raise Leave(OK)
+        if done is LineEnd.LEFT:
+            raise ChatEnded(OK)
         if done is None:
             if self._is_row_wanted():
                 self._draw()
@@ -274,18 +276,18 @@ class Chat:
             self._screen.line(f"✗ {error}")
 
     async def _say(self, text: str) -> None:
-        words = Kept(text=text, key=new_words_key())
+        words = UnsentMessage(text=text, key=new_words_key())
         if self._kept or not await self._hand_over(words):
             self._kept.append(words)
             self._screen.note("Your words are kept and sent when the gateway is back.")
             if self._sending is None or self._sending.done():
                 self._sending = asyncio.create_task(self._send_kept(), name="kept words")
 
-    async def _hand_over(self, words: Kept) -> bool:
+    async def _hand_over(self, words: UnsentMessage) -> bool:
         """Say something; False if nobody is there to hear it."""
         try:
             self._follow(await self._door.say(words.text, words.key))
-        except Gone as gone:
+        except GatewayGone as gone:
             words.unsure = words.unsure or gone.maybe_done
             return False
         return True
@@ -296,7 +298,7 @@ class Chat:
                 await self._visit.back()
                 if not await self._hand_over(self._kept[0]):
                     continue
-            except Gone:
+            except GatewayGone:
                 return
             except HermesError as error:
                 self._screen.line(f"✗ “{one_line(self._kept[0].text, 60)}” was not sent: {error}")
@@ -304,7 +306,7 @@ class Chat:
 
     async def _command(self, line: str, name: str, args: str) -> None:
         if name in _LEAVING:
-            raise Leave(OK)
+            raise ChatEnded(OK)
         if name == "clear":
             self._screen.clear()
             return
@@ -372,7 +374,7 @@ class Chat:
             turn = self._turns[0]
             try:
                 await self._watch(turn)
-            except Gone:
+            except GatewayGone:
                 return
             except HermesError as error:
                 self._screen.line(f"✗ {error}")
@@ -428,7 +430,7 @@ class Chat:
     async def _interrupt(self) -> None:
         now = time.monotonic()
         if now - self._interrupted_at < _TWICE:
-            raise Leave(INTERRUPTED)
+            raise ChatEnded(INTERRUPTED)
         self._interrupted_at = now
         self._editor.take()
         self._screen.close_row(None)

@@ -13,13 +13,13 @@ from hashlib import sha256
 from secrets import token_hex
 from typing import Protocol, TypeGuard
 
-from hermes.control.doors.caller import Caller, Replied
+from hermes.control.doors.caller import Caller, CallerReply
 from hermes.control.gateway import Gateway
-from hermes.control.sessions.submission import Named, Place, Submission
-from hermes.control.turn.questions import Outcome
-from hermes.domain.address import LOCAL_DOOR, Address, Kind, Source
+from hermes.control.sessions.submission import NewRequest, SessionTarget, Submission
+from hermes.control.turn.questions import AnswerResult
+from hermes.domain.address import LOCAL_DOOR, Address, Source, SourceKind
 from hermes.domain.errors import Unreachable, UserError
-from hermes.domain.event import Asked, Record, Seen, Verdict
+from hermes.domain.event import Asked, FeedItem, Record, Verdict
 from hermes.domain.ids import MAIN_AGENT, AgentId, QuestionId, SessionId, TurnId
 from hermes.domain.session import Session
 from hermes.domain.turn import Answer, Turn, TurnInput
@@ -30,7 +30,7 @@ LOCAL = "local"
 _PREFIX = "said_"
 
 
-class Gone(Unreachable):
+class GatewayGone(Unreachable):
     """The gateway is not there (any more); `maybe_done` says that it may have heard the request."""
 
 
@@ -51,13 +51,13 @@ class Door(Protocol):
 
     async def say(self, text: str, key: str) -> Turn: ...
 
-    def watch(self, turn: TurnId, after: int) -> AsyncIterator[Seen]: ...
+    def watch(self, turn: TurnId, after: int) -> AsyncIterator[FeedItem]: ...
 
-    async def answer(self, question: QuestionId, verdict: Verdict, text: str) -> Outcome: ...
+    async def answer(self, question: QuestionId, verdict: Verdict, text: str) -> AnswerResult: ...
 
     async def stop(self, turn: TurnId) -> bool: ...
 
-    async def command(self, text: str) -> Replied: ...
+    async def command(self, text: str) -> CallerReply: ...
 
 
 async def _never_gone() -> None:
@@ -69,7 +69,7 @@ def new_words_key() -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class SessionChoice:
     """How somebody wants to come in: into a new conversation (with what is unfinished first, if `attach`),
     into the latest, or into the one they name."""
 
@@ -80,7 +80,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entered:
+class ResumedSession:
     """What there is for somebody who comes in: an earlier session with its unfinished turns and which of
     their questions are settled, or nothing."""
 
@@ -90,8 +90,8 @@ class Entered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Visit(Entered):
-    """Somebody is in, through this door. `back` waits for a gateway that is `Gone`."""
+class Visit(ResumedSession):
+    """Somebody is in, through this door. `back` waits for a gateway that is `GatewayGone`."""
 
     door: Door
     back: Callable[[], Awaitable[None]] = _never_gone
@@ -104,10 +104,10 @@ class Visit(Entered):
 def local_caller(agent: AgentId = MAIN_AGENT) -> Caller:
     """The person at this machine's terminal."""
     address = Address(platform=PLATFORM, chat=LOCAL)
-    return Caller(agent=agent, source=Source(address=address, kind=Kind.PRIVATE, user=LOCAL))
+    return Caller(agent=agent, source=Source(address=address, kind=SourceKind.PRIVATE, user=LOCAL))
 
 
-async def come_in(gateway: Gateway, caller: Caller, wish: Wish) -> Entered:
+async def find_session_to_resume(gateway: Gateway, caller: Caller, wish: SessionChoice) -> ResumedSession:
     """Find what somebody wants to go on with. What another terminal is just watching is left to it."""
     wanted = wish.named
     if wanted is None and wish.latest:
@@ -120,18 +120,18 @@ async def come_in(gateway: Gateway, caller: Caller, wish: Wish) -> Entered:
     if joined:
         wanted = joined[0].session
     if wanted is None:
-        return Entered()
+        return ResumedSession()
     session = await gateway.enter(caller, wanted, wish.model)
     turns = await gateway.unfinished(caller, session.id)
     # What has ended since it was found is shown all the same.
     turns = [*(turn for turn in joined if turn.id not in {one.id for one in turns}), *turns]
     settled = await gateway.settled(caller.agent, turns)
-    return Entered(session=session, turns=tuple(turns), settled=settled)
+    return ResumedSession(session=session, turns=tuple(turns), settled=settled)
 
 
-async def enter_embedded(gateway: Gateway, caller: Caller, wish: Wish) -> Visit:
+async def enter_embedded(gateway: Gateway, caller: Caller, wish: SessionChoice) -> Visit:
     """Come in to the gateway of this process."""
-    found = await come_in(gateway, caller, wish)
+    found = await find_session_to_resume(gateway, caller, wish)
     session = None if found.session is None else found.session.id
     door = EmbeddedDoor(gateway, caller, session, wish.model)
     return Visit(door=door, session=found.session, turns=found.turns, settled=found.settled)
@@ -155,9 +155,9 @@ class EmbeddedDoor:
             agent=caller.agent,
             source=caller.source,
             input=TurnInput(text=text),
-            place=Place(session=session, bind=True, model=model),
+            place=SessionTarget(session=session, bind=True, model=model),
             busy=None,
-            request=Named(
+            request=NewRequest(
                 prefix=_PREFIX,
                 owner=str(caller.source.address),
                 key=key,
@@ -168,17 +168,17 @@ class EmbeddedDoor:
         self._session = turn.session
         return turn
 
-    def watch(self, turn: TurnId, after: int) -> AsyncIterator[Seen]:
+    def watch(self, turn: TurnId, after: int) -> AsyncIterator[FeedItem]:
         return self._gateway.watch(self._caller.agent, turn, after)
 
-    async def answer(self, question: QuestionId, verdict: Verdict, text: str) -> Outcome:
+    async def answer(self, question: QuestionId, verdict: Verdict, text: str) -> AnswerResult:
         given = Answer(question=question, verdict=verdict, text=text, by=self._caller.source.person)
         return await self._gateway.answer(self._caller.agent, given)
 
     async def stop(self, turn: TurnId) -> bool:
         return await self._gateway.stop_turn(self._caller.agent, turn, "interrupted")
 
-    async def command(self, text: str) -> Replied:
+    async def command(self, text: str) -> CallerReply:
         if self._session is None:
             self._session = (await self._gateway.enter(self._caller, None, self._model)).id
         replied = await self._gateway.command(replace(self._caller, session=self._session), text)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from hermes.domain.text import showable
-from hermes.entry.terminal.keys import Key, Press, Typed
+from hermes.entry.terminal.keys import NamedKey, Press, TypedText
 from hermes.stream.text.flavours.columns import width
 
 MOST = 4_000_000
@@ -16,7 +16,7 @@ _WORD_BEFORE = re.compile(r"\S*\s*\Z")
 _WORD_AFTER = re.compile(r"\s*\S*")
 
 
-class Done(StrEnum):
+class LineEnd(StrEnum):
     """Why a line ended."""
 
     SENT = "sent"
@@ -33,22 +33,22 @@ class Editor:
         self.place = 0
         self.lost = 0
 
-    def press(self, press: Press) -> Done | None:
-        if isinstance(press, Typed):
+    def press(self, press: Press) -> LineEnd | None:
+        if isinstance(press, TypedText):
             self._insert(press.text)
-        elif press is Key.ENTER and not self.text[: self.place].endswith("\\"):
-            return Done.SENT
-        elif press is Key.EOF and not self.text:
-            return Done.LEFT
-        elif press is Key.ENTER:
+        elif press is NamedKey.ENTER and not self.text[: self.place].endswith("\\"):
+            return LineEnd.SENT
+        elif press is NamedKey.EOF and not self.text:
+            return LineEnd.LEFT
+        elif press is NamedKey.ENTER:
             # A backslash before Enter goes on in a new line.
             self._cut(self.place - 1, self.place)
             self._insert("\n")
-        elif press in (Key.UP, Key.DOWN):
-            self._recall(-1 if press is Key.UP else 1)
-        elif press is Key.NEWLINE:
+        elif press in (NamedKey.UP, NamedKey.DOWN):
+            self._recall(-1 if press is NamedKey.UP else 1)
+        elif press is NamedKey.NEWLINE:
             self._insert("\n")
-        elif press is Key.COMPLETE:
+        elif press is NamedKey.COMPLETE:
             self._complete()
         else:
             self._edit(press)
@@ -92,24 +92,24 @@ class Editor:
         self.text = self.text[:start] + self.text[end:]
         self.place = start
 
-    def _edit(self, key: Key) -> None:
+    def _edit(self, key: NamedKey) -> None:
         at, end = self.place, len(self.text)
         before, after = self._word_before(), self._word_after()
         cuts = {
-            Key.BACKSPACE: (max(at - 1, 0), at),
-            Key.DELETE: (at, min(at + 1, end)),
-            Key.EOF: (at, min(at + 1, end)),
-            Key.KILL_LEFT: (0, at),
-            Key.KILL_RIGHT: (at, end),
-            Key.KILL_WORD: (before, at),
+            NamedKey.BACKSPACE: (max(at - 1, 0), at),
+            NamedKey.DELETE: (at, min(at + 1, end)),
+            NamedKey.EOF: (at, min(at + 1, end)),
+            NamedKey.KILL_LEFT: (0, at),
+            NamedKey.KILL_RIGHT: (at, end),
+            NamedKey.KILL_WORD: (before, at),
         }
         moves = {
-            Key.LEFT: max(at - 1, 0),
-            Key.RIGHT: min(at + 1, end),
-            Key.WORD_LEFT: before,
-            Key.WORD_RIGHT: after,
-            Key.HOME: 0,
-            Key.END: end,
+            NamedKey.LEFT: max(at - 1, 0),
+            NamedKey.RIGHT: min(at + 1, end),
+            NamedKey.WORD_LEFT: before,
+            NamedKey.WORD_RIGHT: after,
+            NamedKey.HOME: 0,
+            NamedKey.END: end,
         }
         if key in cuts:
             self._cut(*cuts[key])

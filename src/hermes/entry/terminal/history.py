@@ -12,7 +12,7 @@ _LONGEST = 10_000
 _MOST_BYTES = 4_000_000
 
 
-class History:
+class LineHistory:
     def __init__(self, path: Path | None) -> None:
         self._path = path
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Key(StrEnum):
+class NamedKey(StrEnum):
     ENTER = "enter"
     NEWLINE = "newline"
     BACKSPACE = "backspace"
@@ -30,55 +30,55 @@ class Key(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Typed:
+class TypedText:
     """Characters, typed or pasted."""
 
     text: str
 
 
-Press = Key | Typed
+Press = NamedKey | TypedText
 
 _CONTROLS = {
-    "\r": Key.ENTER,
-    "\n": Key.ENTER,
-    "\x7f": Key.BACKSPACE,
-    "\x08": Key.BACKSPACE,
-    "\x01": Key.HOME,
-    "\x02": Key.LEFT,
-    "\x04": Key.EOF,
-    "\x05": Key.END,
-    "\x06": Key.RIGHT,
-    "\t": Key.COMPLETE,
-    "\x0b": Key.KILL_RIGHT,
-    "\x0c": Key.REDRAW,
-    "\x0e": Key.DOWN,
-    "\x10": Key.UP,
-    "\x15": Key.KILL_LEFT,
-    "\x17": Key.KILL_WORD,
+    "\r": NamedKey.ENTER,
+    "\n": NamedKey.ENTER,
+    "\x7f": NamedKey.BACKSPACE,
+    "\x08": NamedKey.BACKSPACE,
+    "\x01": NamedKey.HOME,
+    "\x02": NamedKey.LEFT,
+    "\x04": NamedKey.EOF,
+    "\x05": NamedKey.END,
+    "\x06": NamedKey.RIGHT,
+    "\t": NamedKey.COMPLETE,
+    "\x0b": NamedKey.KILL_RIGHT,
+    "\x0c": NamedKey.REDRAW,
+    "\x0e": NamedKey.DOWN,
+    "\x10": NamedKey.UP,
+    "\x15": NamedKey.KILL_LEFT,
+    "\x17": NamedKey.KILL_WORD,
 }
 _SEQUENCES = {
-    "\x1b[A": Key.UP,
-    "\x1bOA": Key.UP,
-    "\x1b[B": Key.DOWN,
-    "\x1bOB": Key.DOWN,
-    "\x1b[C": Key.RIGHT,
-    "\x1bOC": Key.RIGHT,
-    "\x1b[D": Key.LEFT,
-    "\x1bOD": Key.LEFT,
-    "\x1b[H": Key.HOME,
-    "\x1bOH": Key.HOME,
-    "\x1b[1~": Key.HOME,
-    "\x1b[F": Key.END,
-    "\x1bOF": Key.END,
-    "\x1b[4~": Key.END,
-    "\x1b[3~": Key.DELETE,
-    "\x1b[1;5D": Key.WORD_LEFT,
-    "\x1bb": Key.WORD_LEFT,
-    "\x1b[1;5C": Key.WORD_RIGHT,
-    "\x1bf": Key.WORD_RIGHT,
-    "\x1b\x7f": Key.KILL_WORD,
-    "\x1b\r": Key.NEWLINE,
-    "\x1b\n": Key.NEWLINE,
+    "\x1b[A": NamedKey.UP,
+    "\x1bOA": NamedKey.UP,
+    "\x1b[B": NamedKey.DOWN,
+    "\x1bOB": NamedKey.DOWN,
+    "\x1b[C": NamedKey.RIGHT,
+    "\x1bOC": NamedKey.RIGHT,
+    "\x1b[D": NamedKey.LEFT,
+    "\x1bOD": NamedKey.LEFT,
+    "\x1b[H": NamedKey.HOME,
+    "\x1bOH": NamedKey.HOME,
+    "\x1b[1~": NamedKey.HOME,
+    "\x1b[F": NamedKey.END,
+    "\x1bOF": NamedKey.END,
+    "\x1b[4~": NamedKey.END,
+    "\x1b[3~": NamedKey.DELETE,
+    "\x1b[1;5D": NamedKey.WORD_LEFT,
+    "\x1bb": NamedKey.WORD_LEFT,
+    "\x1b[1;5C": NamedKey.WORD_RIGHT,
+    "\x1bf": NamedKey.WORD_RIGHT,
+    "\x1b\x7f": NamedKey.KILL_WORD,
+    "\x1b\r": NamedKey.NEWLINE,
+    "\x1b\n": NamedKey.NEWLINE,
 }
 PASTE_ON, PASTE_OFF = "\x1b[?2004h", "\x1b[?2004l"
 _PASTE_BEGINS, _PASTE_ENDS = "\x1b[200~", "\x1b[201~"
@@ -109,7 +109,7 @@ class KeyReader:
             return self._escape(text, presses)
         plain = _PLAIN.match(text)
         if plain is not None:
-            presses.append(Typed(text=plain[0]))
+            presses.append(TypedText(text=plain[0]))
             return text[plain.end() :]
         key = _CONTROLS.get(text[0])
         if key is not None:
@@ -143,5 +143,5 @@ class KeyReader:
         pasted = "".join(self._pasted).replace("\r\n", "\n").replace("\r", "\n")
         self._pasted = None
         if pasted:
-            presses.append(Typed(text=pasted))
+            presses.append(TypedText(text=pasted))
         return rest

@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from hermes.domain.event import Answered, Asked, Entry, Failed, Finished, Seen, Stopped
+from hermes.domain.event import Answered, Asked, Entry, Failed, FeedItem, Finished, Stopped
 from hermes.domain.text import one_line
 from hermes.domain.turn import Turn
-from hermes.entry.terminal.answers import Reading, read_answer, refusal
+from hermes.entry.terminal.answers import ParsedAnswer, read_answer, refusal
 from hermes.entry.terminal.chat import FAILED, INTERRUPTED, OK
-from hermes.entry.terminal.door import Gone, Visit, new_words_key
+from hermes.entry.terminal.door import GatewayGone, Visit, new_words_key
 from hermes.entry.terminal.screen import Screen
 from hermes.stream.faces.console import Console, QuietConsole
 from hermes.stream.fold.turn_fold import question_text
@@ -46,7 +46,7 @@ class OneShot:
     async def _stop(self, turn: Turn) -> None:
         try:
             await self.visit.door.stop(turn.id)
-        except Gone:
+        except GatewayGone:
             # Nobody is there to stop anything; it goes on without us.
             if self._talking is not None:
                 self._talking.cancel()
@@ -75,7 +75,7 @@ class OneShot:
                 await self._watch(turn)
             key = new_words_key()
             ended = await self._watch(await self._insist(lambda: self.visit.door.say(text, key)))
-        except Gone as gone:
+        except GatewayGone as gone:
             self.tell(str(gone))
             return FAILED
         await self.screen.drained(0)
@@ -97,7 +97,7 @@ class OneShot:
         while True:
             try:
                 return await ask()
-            except Gone:
+            except GatewayGone:
                 await self.visit.back()
 
     async def _watch(self, turn: Turn) -> Finished | Failed | Stopped | None:
@@ -122,7 +122,7 @@ class OneShot:
             await self.screen.drained()
         return ended
 
-    def _show(self, console: Console | QuietConsole, seen: Seen) -> None:
+    def _show(self, console: Console | QuietConsole, seen: FeedItem) -> None:
         """Questions and bad ends are told on stderr, so they are not shown here."""
         if isinstance(seen, Entry) and isinstance(seen.record, Asked | Answered):
             return
@@ -135,7 +135,7 @@ class OneShot:
         reading = await self._reading(asked)
         await self._insist(lambda: self.visit.door.answer(asked.question, reading.verdict, reading.text))
 
-    async def _reading(self, asked: Asked) -> Reading:
+    async def _reading(self, asked: Asked) -> ParsedAnswer:
         while self.ask is not None:
             line = await self.ask(question_text(asked))
             if line is None:

@@ -16,14 +16,14 @@ from typing import Any, Self, TypeVar
 
 import aiohttp
 
-from hermes.control.doors.caller import Replied
-from hermes.control.turn.questions import Outcome
+from hermes.control.doors.caller import CallerReply
+from hermes.control.turn.questions import AnswerResult
 from hermes.domain.errors import HermesError, Refused, UserError
-from hermes.domain.event import Entry, ModelSaid, Reset, Seen, Snapshot, TextDelta, Verdict
+from hermes.domain.event import Entry, FeedItem, ModelSaid, Reset, Snapshot, TextDelta, Verdict
 from hermes.domain.ids import QuestionId, SessionId, TurnId
-from hermes.domain.sse import Event, Parser
+from hermes.domain.sse import SseEvent, SseParser
 from hermes.domain.turn import Turn
-from hermes.entry.terminal.door import Entered, Gone, Presence, Visit, Wish
+from hermes.entry.terminal.door import GatewayGone, Presence, ResumedSession, SessionChoice, Visit
 from hermes.stream.wire.socket import END, HELLO, SEEN, TURN, decode, decode_seen, encode
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ _BROKEN = (aiohttp.ClientError, OSError, TimeoutError)
 _DRAINING = 503
 
 
-class Line:
+class GatewayConnection:
     """The connection with a gateway: `async with Line(path) as line`. `hear` is told when it goes and comes,
     `follow` of turns that were not begun by a request of ours."""
 
@@ -62,7 +62,7 @@ class Line:
             await asyncio.wait_for(self._wait_here(), _ANSWER_SECONDS)
         except TimeoutError:
             await self.__aexit__()
-            raise Gone("The gateway does not answer.") from None
+            raise GatewayGone("The gateway does not answer.") from None
         except BaseException:
             await self.__aexit__()
             raise
@@ -78,37 +78,37 @@ class Line:
     # --- what others ask for ---
 
     async def ask(self, path: str, body: Mapping[str, Any], kind: type[T]) -> T:
-        """One request and its answer; `Gone` if nobody is there to answer it."""
+        """One request and its answer; `GatewayGone` if nobody is there to answer it."""
         if self.presence is not Presence.HERE:
-            raise Gone(_NOT_DONE)
+            raise GatewayGone(_NOT_DONE)
         headers, timeout = {"Content-Type": "application/json"}, aiohttp.ClientTimeout(total=_ANSWER_SECONDS)
         try:
             async with self._http.post(path, data=encode(body), headers=headers, timeout=timeout) as response:
                 data = await response.read()
         except aiohttp.ClientConnectorError as error:
-            raise Gone(_NOT_DONE) from error
+            raise GatewayGone(_NOT_DONE) from error
         except _BROKEN as error:
-            raise Gone(_UNSURE, maybe_done=True) from error
+            raise GatewayGone(_UNSURE, maybe_done=True) from error
         if response.status != 200:
             raise as_error(response.status, data)
         return decode(kind, data)
 
-    async def events(self, path: str, after: int) -> AsyncGenerator[Event]:
-        """The events of a stream to its end; `Gone` if it is cut off before."""
+    async def events(self, path: str, after: int) -> AsyncGenerator[SseEvent]:
+        """The events of a stream to its end; `GatewayGone` if it is cut off before."""
         try:
             async with self._http.get(path, params={"after": after}) as response:
                 if response.status != 200:
                     raise as_error(response.status, await response.read())
-                parser = Parser()
+                parser = SseParser()
                 async for data in response.content.iter_any():
                     for event in parser.feed(data):
                         yield event
         except _BROKEN as error:
-            raise Gone(_NOT_DONE) from error
+            raise GatewayGone(_NOT_DONE) from error
 
     async def back(self) -> None:
-        """Wait until the gateway is there; `Gone` if it is waited for no longer. Never returns at once, so
-        that who asks again and again leaves others their turn."""
+        """Wait until the gateway is back; `GatewayGone` once we stop waiting. Never returns at once, so
+        that a caller who loops lets other tasks run."""
         await asyncio.sleep(_FIRST_DELAY)
         await self._wait_here()
 
@@ -124,7 +124,7 @@ class Line:
             self._news.clear()
             await self._news.wait()
         if self.presence is Presence.LOST:
-            raise Gone(Presence.LOST)
+            raise GatewayGone(Presence.LOST)
 
     async def _keep(self) -> None:
         delay, since = _FIRST_DELAY, time.monotonic()
@@ -143,7 +143,7 @@ class Line:
             await asyncio.sleep(delay)
             delay = min(2 * delay, _LONGEST_DELAY)
 
-    def _take(self, event: Event) -> None:
+    def _take(self, event: SseEvent) -> None:
         if event.name == HELLO:
             self.facts = decode(dict[str, Any], event.data)
             self._tell(Presence.HERE)
@@ -162,7 +162,7 @@ class RemoteDoor:
     only shown from where it was cut off, unless it is something else."""
 
     def __init__(
-        self, line: Line, session: SessionId | None, model: str | None, *, steady: bool = False
+        self, line: GatewayConnection, session: SessionId | None, model: str | None, *, steady: bool = False
     ) -> None:
         self._line = line
         self._session = session
@@ -174,8 +174,8 @@ class RemoteDoor:
         self._session = turn.session
         return turn
 
-    async def watch(self, turn: TurnId, after: int) -> AsyncIterator[Seen]:
-        shown = Shown(steady=self._steady)
+    async def watch(self, turn: TurnId, after: int) -> AsyncIterator[FeedItem]:
+        shown = ReplayFilter(steady=self._steady)
         while True:
             try:
                 async with aclosing(self._line.events(f"/control/turns/{turn}/events", after)) as events:
@@ -186,20 +186,20 @@ class RemoteDoor:
                         after = seen.seq if isinstance(seen, Entry) else after
                         for item in () if seen is None else shown.see(seen):
                             yield item
-            except Gone:
+            except GatewayGone:
                 pass
             await self._line.back()
             shown.cut_off()
 
-    async def answer(self, question: QuestionId, verdict: Verdict, text: str) -> Outcome:
+    async def answer(self, question: QuestionId, verdict: Verdict, text: str) -> AnswerResult:
         given = {"question": question, "verdict": verdict, "text": text}
-        return await self._line.ask("/control/answer", given, Outcome)
+        return await self._line.ask("/control/answer", given, AnswerResult)
 
     async def stop(self, turn: TurnId) -> bool:
         return await self._line.ask("/control/stop", {"turn": turn}, bool)
 
-    async def command(self, text: str) -> Replied:
-        replied = await self._line.ask("/control/command", {**self._inside, "text": text}, Replied)
+    async def command(self, text: str) -> CallerReply:
+        replied = await self._line.ask("/control/command", {**self._inside, "text": text}, CallerReply)
         self._session = replied.session
         return replied
 
@@ -208,7 +208,7 @@ class RemoteDoor:
         return {"session": self._session, "model": None if self._session else self._model}
 
 
-class Shown:
+class ReplayFilter:
     """What a watcher was shown of the open model call, and how it goes on after the stream was cut off."""
 
     def __init__(self, *, steady: bool) -> None:
@@ -221,7 +221,7 @@ class Shown:
         self._before = self._text or self._before
         self._text = self._again = ""
 
-    def see(self, seen: Seen) -> list[Seen]:
+    def see(self, seen: FeedItem) -> list[FeedItem]:
         match seen:
             case Entry(record=ModelSaid(text=text)):
                 void = self._is_void(text)
@@ -241,7 +241,7 @@ class Shown:
                 pass
         return [seen]
 
-    def _hear_again(self, seen: TextDelta | Snapshot) -> list[Seen]:
+    def _hear_again(self, seen: TextDelta | Snapshot) -> list[FeedItem]:
         """Words that may have been shown before: nothing is written until they are more than that."""
         again = seen.text if isinstance(seen, Snapshot) else self._again + seen.text
         before, self._again = self._before, again
@@ -259,9 +259,9 @@ class Shown:
         return not self._steady or not text.startswith(self._before)
 
 
-async def enter_remote(line: Line, wish: Wish, *, steady: bool = False) -> Visit:
+async def enter_remote(line: GatewayConnection, wish: SessionChoice, *, steady: bool = False) -> Visit:
     """Come in to the gateway at the other end of a line."""
-    found = await line.ask("/control/enter", {"wish": wish}, Entered)
+    found = await line.ask("/control/enter", {"wish": wish}, ResumedSession)
     session = None if found.session is None else found.session.id
     door = RemoteDoor(line, session, wish.model, steady=steady)
     return Visit(door=door, session=found.session, turns=found.turns, settled=found.settled, back=line.back)
@@ -275,5 +275,5 @@ def as_error(status: int, data: bytes) -> HermesError:
     except (Refused, LookupError, TypeError):
         return Refused(f"The gateway could not do it ({status}); its log has the details")
     if status == _DRAINING and code == "gateway_draining":
-        return Gone(_NOT_DONE)
+        return GatewayGone(_NOT_DONE)
     return UserError(message) if status < 500 else Refused(message.removesuffix("."))

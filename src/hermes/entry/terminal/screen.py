@@ -26,7 +26,7 @@ _DEFAULT_WIDTH = 80
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class ScreenStyle:
     """How a terminal wants to be written on. `rich` ones can move the cursor; on others the kernel echoes.
     `tools` and `thoughts` are shown if the settings say so."""
 
@@ -38,7 +38,7 @@ class Look:
 
 
 class Screen:
-    def __init__(self, descriptor: int, look: Look) -> None:
+    def __init__(self, descriptor: int, look: ScreenStyle) -> None:
         self.look = look
         self._descriptor = descriptor
         self._waiting = bytearray()

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import cast
 
 from hermes.domain.errors import Unreachable
-from hermes.domain.hooks import Heard, Hook
+from hermes.domain.hooks import Hook, HookAnswer
 from hermes.domain.text import one_line
 from hermes.execution.local.process_tree import descendants, send_signal
 from hermes.execution.scripts import KEPT
@@ -30,24 +30,24 @@ _KEPT_OUTPUT = 4096
 _KILL_ROUNDS = 5
 _START = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); "
-    "from hermes.execution import hook_child; sys.path.pop(0); hook_child.main()"
+    "from hermes.execution.hooks import child; sys.path.pop(0); child.main()"
 )
-_SOURCES = str(Path(__file__).parents[2])
+_SOURCES = str(Path(__file__).parents[3])
 
 
 class HookProcesses:
     def __init__(self, home: Path, environ: Mapping[str, str]) -> None:
         self._environ = {name: environ[name] for name in KEPT if name in environ}
         self._environ["HERMES_HOME"] = str(home)
-        self._lives: dict[str, _Life] = {}
-        self._starting: dict[str, asyncio.Task[_Life]] = {}
+        self._lives: dict[str, _HookProcess] = {}
+        self._starting: dict[str, asyncio.Task[_HookProcess]] = {}
         self._ending: set[asyncio.Task[None]] = set()
 
-    async def call(self, hook: Hook, event: str, context: Mapping[str, object]) -> Heard:
+    async def call(self, hook: Hook, event: str, context: Mapping[str, object]) -> HookAnswer:
         seconds = hook.seconds(event)
         end = asyncio.get_running_loop().time() + seconds
         while True:
-            life: _Life | None = None
+            life: _HookProcess | None = None
             try:
                 async with asyncio.timeout_at(end):
                     life = await self._life(hook)
@@ -56,7 +56,7 @@ class HookProcesses:
                 if life is not None and life.is_due():
                     life.end("another call kept it waiting", cut=True)
                 raise Unreachable(f"it gave no answer within {seconds:g} s") from None
-            except _Cut:
+            except _HookInterrupted:
                 continue
             except OSError as error:
                 raise Unreachable(f"it cannot be started ({error.strerror})") from error
@@ -71,7 +71,7 @@ class HookProcesses:
         if self._ending:
             await asyncio.wait(self._ending)
 
-    async def _life(self, hook: Hook) -> _Life:
+    async def _life(self, hook: Hook) -> _HookProcess:
         """The process of a hook. Whoever asks first begins it, and everybody waits for the same one."""
         known = self._lives.get(hook.folder)
         if known is not None and known.lives:
@@ -83,9 +83,9 @@ class HookProcesses:
             starting.add_done_callback(lambda _: self._starting.pop(hook.folder, None))
         return await asyncio.shield(starting)
 
-    async def _start(self, hook: Hook) -> _Life:
+    async def _start(self, hook: Hook) -> _HookProcess:
         loop = asyncio.get_running_loop()
-        life = _Life(loop, self._see_off)
+        life = _HookProcess(loop, self._see_off)
         await loop.subprocess_exec(
             lambda: life,
             sys.executable,
@@ -101,7 +101,7 @@ class HookProcesses:
         self._lives[hook.folder] = life
         return life
 
-    def _see_off(self, life: _Life) -> None:
+    def _see_off(self, life: _HookProcess) -> None:
         """Killing looks through the whole process table, so it is done beside the loop."""
 
         async def see_off() -> None:
@@ -117,14 +117,14 @@ class HookProcesses:
         task.add_done_callback(self._ending.discard)
 
 
-class _Cut(Exception):
+class _HookInterrupted(Exception):
     """The process was ended for what another call did."""
 
 
-class _Life(asyncio.SubprocessProtocol):
+class _HookProcess(asyncio.SubprocessProtocol):
     """One process, from its start to its end."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, see_off: Callable[[_Life], None]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, see_off: Callable[[_HookProcess], None]) -> None:
         self._loop = loop
         self._see_off = see_off
         self._transport: asyncio.SubprocessTransport | None = None
@@ -147,7 +147,7 @@ class _Life(asyncio.SubprocessProtocol):
         """Whether a call that got no answer is the fault of this process, and not of its loading."""
         return self._ready or self._loop.time() - self._began > LOADING_SECONDS
 
-    async def ask(self, event: str, context: Mapping[str, object]) -> Heard:
+    async def ask(self, event: str, context: Mapping[str, object]) -> HookAnswer:
         self._last += 1
         number, self._noise = self._last, 0
         answer: asyncio.Future[object] = self._loop.create_future()
@@ -156,7 +156,7 @@ class _Life(asyncio.SubprocessProtocol):
             self._write({"id": number, "event": event, "context": context})
             said = await answer
             await asyncio.sleep(0)  # what it printed before may stand right behind in the other pipe
-            return Heard(answer=said, output=self._printed.decode("utf-8", "replace"))
+            return HookAnswer(answer=said, output=self._printed.decode("utf-8", "replace"))
         finally:
             self._waiting.pop(number, None)
 
@@ -167,7 +167,7 @@ class _Life(asyncio.SubprocessProtocol):
         self.lives = False
         for answer in self._waiting.values():
             if not answer.done():
-                answer.set_exception(_Cut() if cut else Unreachable(why))
+                answer.set_exception(_HookInterrupted() if cut else Unreachable(why))
         self._see_off(self)
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """The `local` backend: commands and files of this machine, as the user the gateway runs as. No sandbox.
 
 Each command runs in a fresh shell that takes up where the session's last one left, so neither `exit` nor
-`set -e`, an open quote nor a killed shell spoils the next command. The runner (execution/local/runner.py) keeps
+`set -e`, an open quote nor a killed shell spoils the next command. The runner (`runner.py`) keeps
 each command's processes together; closing the backend ends them all."""
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from pathlib import Path
 from hermes.domain.errors import Unreachable, UserError
 from hermes.domain.ports.world import Command, CommandResult, ProcessView
 from hermes.execution.local.files import LocalFiles
-from hermes.execution.local.processes import Process, ProcessTable, new_process_id
-from hermes.execution.local.shells import Shells, ShellState, read_dump
-from hermes.execution.local.spawner import Ended, Limits, Line, Request, Spawner
+from hermes.execution.local.processes import BackgroundProcess, ProcessTable, new_process_id
+from hermes.execution.local.shells import ShellState, ShellStates, read_dump
+from hermes.execution.local.spawner import CommandConnection, CommandEnd, CommandLimits, Spawner, SpawnRequest
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _OUTPUT_DAYS = 7
@@ -34,7 +34,7 @@ class LocalOptions:
 
     workspace: Path
     passthrough: tuple[str, ...] = ()
-    limits: Limits = field(default_factory=Limits)
+    limits: CommandLimits = field(default_factory=CommandLimits)
 
 
 class LocalBackend:
@@ -42,7 +42,7 @@ class LocalBackend:
 
     def __init__(self, *, home: Path, environ: Mapping[str, str], options: LocalOptions) -> None:
         self._output = home / OUTPUT_FOLDER
-        self._shells = Shells(home / _SHELLS_FOLDER, start=str(options.workspace))
+        self._shells = ShellStates(home / _SHELLS_FOLDER, start=str(options.workspace))
         shell = shutil.which("bash", path=f"{_PATH}:{environ.get('PATH', '')}")
         env = build_environment(environ, options.passthrough)
         self._home = env["HOME"]
@@ -94,7 +94,7 @@ class LocalBackend:
         self._table.check_room()
         name = new_process_id()
         request, line = await self._open(command, name, background=True)
-        process = Process(
+        process = BackgroundProcess(
             id=name,
             session=command.session,
             command=command.text,
@@ -110,14 +110,16 @@ class LocalBackend:
         await self._table.close()
         await self._spawner.close()
 
-    async def _open(self, command: Command, name: str, *, background: bool) -> tuple[Request, Line]:
+    async def _open(
+        self, command: Command, name: str, *, background: bool
+    ) -> tuple[SpawnRequest, CommandConnection]:
         if not self._has_shell:
             raise UserError("bash is not installed here.", hint="Commands run in it: install bash.")
         if not self._tidied:
             self._tidied = True
             await asyncio.to_thread(_tidy, self._output)
         state = self._shells.get(command.session)
-        request = Request(
+        request = SpawnRequest(
             command=command.text,
             cwd=self._absolute(command.cwd, state.cwd),
             env=command.env,
@@ -136,7 +138,7 @@ class LocalBackend:
         path = self._home + path[1:] if path == "~" or path.startswith("~/") else path
         return os.path.normpath(os.path.join(cwd, path))
 
-    async def _remember(self, command: Command, end: Ended) -> None:
+    async def _remember(self, command: Command, end: CommandEnd) -> None:
         before = self._shells.get(command.session)
         after = read_dump(end.state)
         if after is None or end.facts["timed_out"]:
@@ -146,9 +148,11 @@ class LocalBackend:
         if state != before:
             await asyncio.to_thread(self._shells.put, command.session, state)
 
-    def _adopt(self, name: str, command: Command, request: Request, line: Line, code: int) -> str:
+    def _adopt(
+        self, name: str, command: Command, request: SpawnRequest, line: CommandConnection, code: int
+    ) -> str:
         """What a finished command left running goes on as a background process."""
-        process = Process(
+        process = BackgroundProcess(
             id=name,
             session=command.session,
             command=command.text,
@@ -175,7 +179,7 @@ def build_environment(environ: Mapping[str, str], passthrough: tuple[str, ...] =
     return env | {name: environ[name] for name in passthrough if name in environ}
 
 
-def _told(end: Ended) -> str:
+def _told(end: CommandEnd) -> str:
     head, tail = end.head.decode("utf-8", "replace"), end.tail.decode("utf-8", "replace")
     text = head + tail
     if end.facts["cut"]:

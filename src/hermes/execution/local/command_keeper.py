@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from hermes.execution.local.output_buffer import Tape
+from hermes.execution.local.output_buffer import OutputCapture
 from hermes.execution.local.process_tree import become_reaper, descendants, send_signal
 
 _STDIN_FD = 248
@@ -51,7 +51,7 @@ _BOOT = (
 )
 
 
-class Keeper:
+class CommandSupervisor:
     """Owner of one command, from its start until nothing of it is left."""
 
     def __init__(self, shell: str) -> None:
@@ -72,7 +72,7 @@ class Keeper:
         self._link = link
         request: dict[str, Any] = json.loads(self._receive()[1])
         self._grace = float(request["grace"])
-        self._tape = Tape(request)
+        self._tape = OutputCapture(request)
         self._live: bool = request["live"]
         self._told_at = 0.0
         self._words = bytearray()

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from hermes.domain.errors import UserError
-from hermes.domain.ports.world import FileSearch, FileView, Found
+from hermes.domain.ports.world import FileMatches, FileSearch, FileView
 from hermes.execution.local.search import search_tree
 
 T = TypeVar("T")
@@ -40,7 +40,7 @@ class LocalFiles:
         full = self._resolve(session, path)
         return await _beside(lambda: _list(full), full, "listed")
 
-    async def search(self, search: FileSearch) -> Found:
+    async def search(self, search: FileSearch) -> FileMatches:
         full = self._resolve(search.session, search.under)
         if not await asyncio.to_thread(os.path.exists, full):
             raise UserError(f"There is no {full}.")

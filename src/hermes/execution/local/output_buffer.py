@@ -10,7 +10,7 @@ _UNREAD_BYTES = 100_000
 _SLACK = 1 << 18
 
 
-class Tape:
+class OutputCapture:
     """The output of a command: all of it while short, then head and tail, with the whole in a file."""
 
     def __init__(self, request: dict[str, Any]) -> None:

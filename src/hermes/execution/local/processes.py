@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from hermes.domain.errors import UserError
 from hermes.domain.ports.world import ProcessView
-from hermes.execution.local.spawner import Ended, Line
+from hermes.execution.local.spawner import CommandConnection, CommandEnd
 
 _MOST_RUNNING = 64
 _KEPT_SECONDS = 1800.0
@@ -21,14 +21,14 @@ _ANSWER_SECONDS = 2.0
 
 
 @dataclass(slots=True, kw_only=True)
-class Process:
+class BackgroundProcess:
     """One background process."""
 
     id: str
     session: str
     command: str
     cwd: str
-    line: Line
+    line: CommandConnection
     file: str
     ended: Callable[[ProcessView], None]
     started: float = field(default_factory=time.monotonic)
@@ -78,7 +78,7 @@ class Process:
             self.over.set()
         self.ended(self.view(take=False))
 
-    def _note(self, end: Ended | None) -> None:
+    def _note(self, end: CommandEnd | None) -> None:
         if end is None:
             self.code = 137
             return
@@ -92,7 +92,7 @@ class ProcessTable:
     """The `Processes` port over keepers."""
 
     def __init__(self) -> None:
-        self._processes: dict[str, Process] = {}
+        self._processes: dict[str, BackgroundProcess] = {}
         self._watchers: set[asyncio.Task[None]] = set()
 
     def check_room(self) -> None:
@@ -100,7 +100,7 @@ class ProcessTable:
         if sum(process.stopped is None for process in self._processes.values()) >= _MOST_RUNNING:
             raise UserError(f"{_MOST_RUNNING} processes run already.", hint="Kill one that is not needed.")
 
-    def add(self, process: Process) -> None:
+    def add(self, process: BackgroundProcess) -> None:
         self._processes[process.id] = process
         process.line.polled = process.polled
         watcher = asyncio.create_task(process.watch(), name=f"process {process.id}")
@@ -158,7 +158,7 @@ class ProcessTable:
             for watcher in left:
                 watcher.cancel()
 
-    async def _refresh(self, process: Process) -> None:
+    async def _refresh(self, process: BackgroundProcess) -> None:
         if process.stopped is not None:
             return
         answer = asyncio.get_running_loop().create_future()
@@ -170,7 +170,7 @@ class ProcessTable:
         except TimeoutError:
             return
 
-    def _get(self, session: str, process: str) -> Process:
+    def _get(self, session: str, process: str) -> BackgroundProcess:
         found = self._processes.get(process)
         if found is None or found.session != session:
             known = [one.id for one in self._processes.values() if one.session == session]

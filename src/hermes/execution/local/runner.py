@@ -17,13 +17,13 @@ import sys
 from typing import NoReturn
 
 from hermes.domain.process_mark import AGENT, step_down
-from hermes.execution.local.command_keeper import Keeper
+from hermes.execution.local.command_keeper import CommandSupervisor
 from hermes.execution.local.process_tree import become_reaper, children_of, send_signal
 
 
 def _keep(doorbell: int, door: socket.socket, shell: str) -> NoReturn:
     """The life of one spare: wait for a connection, tell the runner that a new spare is needed, keep."""
-    keeper = Keeper(shell)
+    keeper = CommandSupervisor(shell)
     _, fds, _, _ = socket.recv_fds(door, 1, 1)
     if fds:
         door.close()

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from hermes.domain.errors import UserError
 from hermes.domain.pattern_size import why_too_large
-from hermes.domain.ports.world import FileSearch, Found, Match
+from hermes.domain.ports.world import FileMatches, FileSearch, Match
 from hermes.domain.text import one_line, plain_braces
 
 SKIPPED = frozenset(
@@ -32,7 +32,7 @@ _MOST_RULES = 1000
 """Of one `.gitignore`."""
 
 
-def search_tree(root: str, search: FileSearch) -> Found:
+def search_tree(root: str, search: FileSearch) -> FileMatches:
     """Matches under a folder (or in one file), in the order of the paths."""
     look = _names(search) if search.names else _contents(search)
     deadline = time.monotonic() + _SECONDS
@@ -41,21 +41,21 @@ def search_tree(root: str, search: FileSearch) -> Found:
     for path in _walk(root, search, deadline):
         files += 1
         if time.monotonic() > deadline:
-            return Found(matches=tuple(found), more=True, files=files)
+            return FileMatches(matches=tuple(found), more=True, files=files)
         try:
             for match in look(path, root, deadline):
                 if len(found) >= search.limit:
-                    return Found(matches=tuple(found), more=True, files=files)
+                    return FileMatches(matches=tuple(found), more=True, files=files)
                 found.append(match)
         except TimeoutError:
             if time.monotonic() > deadline:
-                return Found(matches=tuple(found), more=True, files=files)
+                return FileMatches(matches=tuple(found), more=True, files=files)
             shown = os.path.basename(path) if path == root else os.path.relpath(path, root)
             raise UserError(
                 f"“{one_line(search.pattern, 100)}” takes too long in {shown} and was given up.",
                 hint="Repeats within repeats, like (a|aa)+, may never end. Search for something simpler.",
             ) from None
-    return Found(matches=tuple(found), more=time.monotonic() > deadline, files=files)
+    return FileMatches(matches=tuple(found), more=time.monotonic() > deadline, files=files)
 
 
 class _names:  # noqa: N801
@@ -133,13 +133,15 @@ def _walk(root: str, search: FileSearch, deadline: float) -> Iterator[str]:
     yield from _enter(root, (), search, deadline)
 
 
-def _enter(folder: str, ignored: tuple[_Ignore, ...], search: FileSearch, deadline: float) -> Iterator[str]:
+def _enter(
+    folder: str, ignored: tuple[_IgnoreFile, ...], search: FileSearch, deadline: float
+) -> Iterator[str]:
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError:
         return
     if any(entry.name == ".gitignore" for entry in entries):
-        ignored = (*ignored, _Ignore(folder))
+        ignored = (*ignored, _IgnoreFile(folder))
     for entry in entries:
         if time.monotonic() > deadline:
             return
@@ -155,7 +157,7 @@ def _enter(folder: str, ignored: tuple[_Ignore, ...], search: FileSearch, deadli
             yield from _enter(entry.path, ignored, search, deadline)
 
 
-class _Ignore:
+class _IgnoreFile:
     """The first plain lines of one `.gitignore`; what begins with `!` is shown in any case."""
 
     def __init__(self, folder: str) -> None:

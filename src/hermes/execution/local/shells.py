@@ -32,7 +32,7 @@ class ShellState:
     exports: str = ""
 
 
-class Shells:
+class ShellStates:
     def __init__(self, folder: Path, *, start: str) -> None:
         self._folder = folder
         self._start = start

@@ -23,15 +23,15 @@ from typing import Any
 
 from hermes.domain.errors import Unreachable, UserError
 
-_START = "import sys; sys.path.insert(0, sys.argv.pop(1)); from hermes.execution import runner; runner.main()"
-_SOURCES = str(Path(__file__).parents[2])
+_START = "import sys; sys.path.insert(0, sys.argv.pop(1)); from hermes.execution.local import runner; runner.main()"
+_SOURCES = str(Path(__file__).parents[3])
 _LARGEST_FRAME = 64 << 20
 _END_SECONDS = 3.0
 _TRIES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class CommandLimits:
     """How much of a command's output is kept, and what it may write."""
 
     head: int = 20_000
@@ -44,7 +44,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class SpawnRequest:
     """What a keeper needs to know."""
 
     command: str
@@ -57,7 +57,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class CommandEnd:
     """What a keeper told of the end of its command."""
 
     facts: Mapping[str, Any]
@@ -68,7 +68,7 @@ class Ended:
 
 
 @dataclass(slots=True)
-class Line:
+class CommandConnection:
     """A connection to one keeper. One task at a time may listen."""
 
     reader: asyncio.StreamReader
@@ -83,7 +83,7 @@ class Line:
             raise
         return frame is not None and frame[0] == b"a"
 
-    async def hear_end(self, output: Callable[[bytes], None]) -> Ended | None:
+    async def hear_end(self, output: Callable[[bytes], None]) -> CommandEnd | None:
         """Listen until the command has ended; None if its keeper died."""
         parts: dict[bytes, bytes] = {}
         while True:
@@ -98,7 +98,7 @@ class Line:
             elif letter == b"x":
                 head, tail = parts.get(b"h", b""), parts.get(b"t", b"")
                 unread, state = parts.get(b"u", b""), parts.get(b"s", b"")
-                return Ended(facts=json.loads(payload), head=head, tail=tail, unread=unread, state=state)
+                return CommandEnd(facts=json.loads(payload), head=head, tail=tail, unread=unread, state=state)
             else:
                 parts[letter] = payload
 
@@ -146,7 +146,7 @@ class Line:
 class Spawner:
     """Runs commands through one runner process; a runner that died is replaced."""
 
-    def __init__(self, *, shell: str, env: Mapping[str, str], limits: Limits) -> None:
+    def __init__(self, *, shell: str, env: Mapping[str, str], limits: CommandLimits) -> None:
         self._shell = shell
         self._env = env
         self._limits = limits
@@ -154,7 +154,7 @@ class Spawner:
         self._runner: subprocess.Popen[bytes] | None = None
         self._starting = asyncio.Lock()
 
-    async def open(self, request: Request) -> Line:
+    async def open(self, request: SpawnRequest) -> CommandConnection:
         if "\0" in request.command:
             raise UserError("A command cannot contain a NUL character.")
         for _ in range(_TRIES):
@@ -166,7 +166,7 @@ class Spawner:
             await self._discard()
         raise Unreachable("the command runner dies as soon as it is started")
 
-    async def _try(self, request: Request) -> Line:
+    async def _try(self, request: SpawnRequest) -> CommandConnection:
         ours, theirs = socket.socketpair()
         try:
             await self._hand_over(theirs)
@@ -177,7 +177,7 @@ class Spawner:
             theirs.close()
         ours.setblocking(False)
         reader, writer = await asyncio.open_unix_connection(sock=ours)
-        line = Line(reader, writer)
+        line = CommandConnection(reader, writer)
         line.send(b"r", json.dumps(self._told(request)).encode())
         return line
 
@@ -192,7 +192,7 @@ class Spawner:
         if runner is not None:
             await asyncio.to_thread(_see_off, runner)
 
-    def _told(self, request: Request) -> dict[str, object]:
+    def _told(self, request: SpawnRequest) -> dict[str, object]:
         limits = self._limits
         return {
             "command": request.command,

@@ -10,8 +10,8 @@ from hermes.domain.errors import SettingsError
 from hermes.domain.hooks import EVENTS, MOST_SECONDS, Hook, is_event
 from hermes.domain.text import one_line
 from hermes.state.home.textfile import read_text
-from hermes.state.settings.findings import Findings, nearest
-from hermes.state.settings.yaml_tree import Listing, Mapping, Node, Scalar, read_yaml
+from hermes.state.settings.findings import SettingsFindings, nearest
+from hermes.state.settings.yaml_tree import YamlList, YamlMapping, YamlNode, YamlScalar, read_yaml
 
 FOLDER = "hooks"
 MANIFEST = "HOOK.yaml"
@@ -21,27 +21,27 @@ _LONGEST_NAME = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FoundHooks:
+class HomeHooks:
     hooks: tuple[Hook, ...] = ()
     problems: tuple[SettingsError, ...] = ()
 
 
-def read_hooks(home: Path) -> FoundHooks:
+def read_hooks(home: Path) -> HomeHooks:
     """Every hook that can be used, and one problem for each that cannot."""
     root = home / FOLDER
     try:
         folders = sorted(path for path in root.iterdir() if path.is_dir() and path.name[0] not in "._")
     except FileNotFoundError:
-        return FoundHooks()
+        return HomeHooks()
     except OSError as error:
         told = SettingsError(
             f"It cannot be read ({error.strerror}).", file=str(root), hint="Make it readable, or remove it."
         )
-        return FoundHooks(problems=(told,))
+        return HomeHooks(problems=(told,))
     hooks: dict[str, Hook] = {}
     problems: list[SettingsError] = []
     for folder in folders:
-        found = Findings(f"{FOLDER}/{folder.name}/{MANIFEST}")
+        found = SettingsFindings(f"{FOLDER}/{folder.name}/{MANIFEST}")
         hook = _read(folder, found)
         if hook is not None and hook.name in hooks:
             other = Path(hooks[hook.name].folder).name
@@ -52,10 +52,10 @@ def read_hooks(home: Path) -> FoundHooks:
             problems += found.problems[:1]
         else:
             hooks[hook.name] = hook
-    return FoundHooks(hooks=tuple(hooks.values()), problems=tuple(problems))
+    return HomeHooks(hooks=tuple(hooks.values()), problems=tuple(problems))
 
 
-def _read(folder: Path, found: Findings) -> Hook | None:
+def _read(folder: Path, found: SettingsFindings) -> Hook | None:
     if not (folder / MANIFEST).exists():
         found.problem(None, "The file is missing.", f"Write one with name and events. {_EXAMPLE}")
         return None
@@ -76,30 +76,30 @@ def _read(folder: Path, found: Findings) -> Hook | None:
     )
 
 
-def _text(tree: Mapping, key: str, found: Findings) -> str:
+def _text(tree: YamlMapping, key: str, found: SettingsFindings) -> str:
     node = tree.get(key)
     if node is None:
         return ""
-    if isinstance(node, Scalar):
+    if isinstance(node, YamlScalar):
         return "" if node.empty else node.text.strip()
     found.problem(node.line, f"“{key}” must be a text.", f"Write: {key}: a few words")
     return ""
 
 
-def _events(tree: Mapping, found: Findings) -> tuple[str, ...]:
+def _events(tree: YamlMapping, found: SettingsFindings) -> tuple[str, ...]:
     node = tree.get("events")
     if (
         node is None
-        or (isinstance(node, Scalar) and node.empty)
-        or (isinstance(node, Listing) and not node.items)
+        or (isinstance(node, YamlScalar) and node.empty)
+        or (isinstance(node, YamlList) and not node.items)
     ):
         line = None if node is None else node.line
         found.problem(line, "It follows no events.", _EXAMPLE)
         return ()
-    items: list[Node] = node.items if isinstance(node, Listing) else [node]
+    items: list[YamlNode] = node.items if isinstance(node, YamlList) else [node]
     events: dict[str, None] = {}
     for item in items:
-        if not isinstance(item, Scalar):
+        if not isinstance(item, YamlScalar):
             found.problem(item.line, "“events” must be a list of names.", _EXAMPLE)
             continue
         event = item.text.strip()
@@ -111,12 +111,12 @@ def _events(tree: Mapping, found: Findings) -> tuple[str, ...]:
     return tuple(events)
 
 
-def _timeout(tree: Mapping, found: Findings) -> float | None:
+def _timeout(tree: YamlMapping, found: SettingsFindings) -> float | None:
     node = tree.get("timeout")
-    if node is None or (isinstance(node, Scalar) and node.empty):
+    if node is None or (isinstance(node, YamlScalar) and node.empty):
         return None
     try:
-        seconds = float(node.text) if isinstance(node, Scalar) else 0.0
+        seconds = float(node.text) if isinstance(node, YamlScalar) else 0.0
     except ValueError:
         seconds = 0.0
     if not 0 < seconds <= MOST_SECONDS:

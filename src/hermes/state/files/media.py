@@ -119,7 +119,7 @@ class MediaFiles:
             if not self._clean:
                 await asyncio.to_thread(shutil.rmtree, self._folder / _INCOMING, ignore_errors=True)
                 self._clean = True
-        draft = _Draft(self._folder / _INCOMING, limit)
+        draft = _PartialFile(self._folder / _INCOMING, limit)
         try:
             await asyncio.to_thread(draft.open)
             try:
@@ -135,7 +135,7 @@ class MediaFiles:
             # Also for who is cancelled while he waits: half a file is never left open.
             await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, draft.drop))
 
-    async def _keep(self, draft: _Draft) -> MediaItem:
+    async def _keep(self, draft: _PartialFile) -> MediaItem:
         await asyncio.to_thread(draft.finish)
         mime = sniff(draft.head)
         item = await self._add(draft.digest, draft.size, mime, ending(mime))
@@ -179,7 +179,7 @@ class MediaFiles:
         return gone
 
 
-class _Draft:
+class _PartialFile:
     """A file that is not whole yet. Its disk work is done in threads, one piece at a time."""
 
     def __init__(self, folder: Path, limit: int) -> None:

@@ -117,7 +117,7 @@ class SessionLogs:
     async def _write(self, place: Place, entries: Sequence[Entry], last: int | None) -> None:
         session = place[1]
         try:
-            job = _Job(path=log_path(self._folder, session), entries=entries, after=last)
+            job = _LogAppend(path=log_path(self._folder, session), entries=entries, after=last)
             await asyncio.to_thread(job.run, self._redact)
         except (OSError, HermesError) as error:
             log.warning("session_log.failed session=%s why=%s", session, error)
@@ -139,7 +139,7 @@ def _to_write(noted: Mapping[Place, Sequence[Entry]], tx: Tx) -> dict[Place, Seq
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Job:
+class _LogAppend:
     """Entries to append, in a thread: those behind `after`, or all for which there is no line yet."""
 
     path: Path

@@ -15,7 +15,7 @@ from hermes.state.settings.names import is_key_like
 FILE = "webhook_subscriptions.json"
 
 
-class Subscriptions(JsonFile[dict[str, Any]]):
+class WebhookSubscriptions(JsonFile[dict[str, Any]]):
     """Name → route as it was written, with secrets as `Secret`s. A file that cannot be read has no routes:
     `problem` says why."""
 

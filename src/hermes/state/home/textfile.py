@@ -12,7 +12,7 @@ from pathlib import Path
 
 from hermes.domain.errors import UserError
 from hermes.state.home.wholefile import write_whole
-from hermes.state.settings.findings import Findings
+from hermes.state.settings.findings import SettingsFindings
 
 MOST_BYTES = 256 * 1024
 UNREADABLE = "\ufffd"
@@ -29,7 +29,7 @@ class TextFile:
     damaged: frozenset[int] = frozenset()
 
 
-def read_text(path: Path, found: Findings) -> TextFile:
+def read_text(path: Path, found: SettingsFindings) -> TextFile:
     """The file's text, empty where there is none; everything wrong with it becomes a problem."""
     try:
         info = path.stat()
@@ -58,7 +58,7 @@ def read_text(path: Path, found: Findings) -> TextFile:
     return decode(data, found, mode)
 
 
-def decode(data: bytes, found: Findings, mode: int | None = None) -> TextFile:
+def decode(data: bytes, found: SettingsFindings, mode: int | None = None) -> TextFile:
     """Bytes as text with one kind of line end, line by line, so that one bad byte spoils one line."""
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         found.problem(1, "It is saved as UTF-16, so nothing was read.", "Save it as UTF-8.")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from hermes.domain.text import one_line
 from hermes.state.home.textfile import UNREADABLE, TextFile
-from hermes.state.settings.findings import Findings
+from hermes.state.settings.findings import SettingsFindings
 
 MOST_LINES = 200
 _START = re.compile(r"\s*(export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=[^\S\n]*")
@@ -21,7 +21,7 @@ _ESCAPED = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\", "$": "$", "'"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class DotenvEntry:
     """One variable, on the lines `first` to `last`."""
 
     name: str
@@ -31,10 +31,10 @@ class Entry:
     exported: bool = False
 
 
-def parse_dotenv(file: TextFile, found: Findings) -> list[Entry]:
+def parse_dotenv(file: TextFile, found: SettingsFindings) -> list[DotenvEntry]:
     """The variables in their order; a line that cannot be understood is a problem and is passed over."""
     lines = file.text.split("\n")
-    entries: list[Entry] = []
+    entries: list[DotenvEntry] = []
     number = 0
     while number < len(lines):
         number += 1
@@ -50,7 +50,7 @@ def parse_dotenv(file: TextFile, found: Findings) -> list[Entry]:
     return entries
 
 
-def _entry(lines: list[str], number: int, found: Findings) -> Entry | None:
+def _entry(lines: list[str], number: int, found: SettingsFindings) -> DotenvEntry | None:
     line = lines[number - 1]
     start = _START.match(line)
     if start is None:
@@ -61,7 +61,7 @@ def _entry(lines: list[str], number: int, found: Findings) -> Entry | None:
     exported = start[1] is not None
     if rest[:1] not in ("'", '"'):
         value = "" if rest.startswith("#") else re.split(r"\s#", rest, maxsplit=1)[0].strip()
-        return Entry(name=name, value=value, first=number, last=number, exported=exported)
+        return DotenvEntry(name=name, value=value, first=number, last=number, exported=exported)
     form = _SINGLE if rest[0] == "'" else _DOUBLE
     whole = rest
     quoted = form.match(rest)
@@ -81,7 +81,7 @@ def _entry(lines: list[str], number: int, found: Findings) -> Entry | None:
         )
         return None
     value = quoted[1] if rest[0] == "'" else _ESCAPE.sub(_unescape, quoted[1])
-    return Entry(name=name, value=value, first=number, last=last, exported=exported)
+    return DotenvEntry(name=name, value=value, first=number, last=last, exported=exported)
 
 
 def _unescape(escape: re.Match[str]) -> str:
@@ -99,7 +99,7 @@ def spell_value(value: str) -> str:
 def without_variable(text: str, name: str) -> str:
     """The file's text without this variable, and every other line as it is."""
     lines = text.split("\n")
-    for entry in reversed(parse_dotenv(TextFile(text=text), Findings(""))):
+    for entry in reversed(parse_dotenv(TextFile(text=text), SettingsFindings(""))):
         if entry.name == name:
             del lines[entry.first - 1 : entry.last]
     return "\n".join(lines)
@@ -107,7 +107,7 @@ def without_variable(text: str, name: str) -> str:
 
 def with_variable(text: str, name: str, value: str) -> str:
     """The file's text with this variable set: in its old place, or at the end."""
-    entries = parse_dotenv(TextFile(text=text), Findings(""))
+    entries = parse_dotenv(TextFile(text=text), SettingsFindings(""))
     mine = [entry for entry in entries if entry.name == name]
     lines = text.split("\n")
     if lines and not lines[-1]:

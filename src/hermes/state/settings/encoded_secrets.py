@@ -22,7 +22,7 @@ _DUMPED = re.compile(
 """A line of a dump: where it is, at most sixteen bytes, and the same as text."""
 
 
-class Encoded:
+class EncodedSecrets:
     """The values that are looked for, each at least six bytes."""
 
     __slots__ = ("_base64", "_hex", "_raw")

@@ -9,7 +9,7 @@ MOST_FINDINGS = 100
 MOST_SLIPS = 2
 
 
-class Findings:
+class SettingsFindings:
     """Collects for one file; nothing found ever stops the reading. `count` goes on where the list ends."""
 
     def __init__(self, file: str) -> None:

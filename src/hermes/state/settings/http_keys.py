@@ -8,30 +8,30 @@ from typing import TYPE_CHECKING
 
 from hermes.domain.settings.declaring import NONE_LISTED
 from hermes.domain.settings.platforms import ApiKey
-from hermes.state.settings.yaml_tree import Listing, Mapping, Node, Scalar
+from hermes.state.settings.yaml_tree import YamlList, YamlMapping, YamlNode, YamlScalar
 
 if TYPE_CHECKING:
-    from hermes.state.settings.reader import Reader
+    from hermes.state.settings.reader import SettingsReader
 
 API_SERVER = "api_server"
 
 
-def read_api_keys(reader: Reader, node: Node, path: str) -> dict[str, ApiKey]:
+def read_api_keys(reader: SettingsReader, node: YamlNode, path: str) -> dict[str, ApiKey]:
     """`name: secret`, or `name: {key: …, scopes: …, agents: …}`."""
     keys: dict[str, ApiKey] = {}
     for name, line, child in reader.pairs(node, path):
         before = reader.found.count
-        if isinstance(child, Scalar) and not child.empty:
-            child = Mapping(pairs={"key": (line, child)}, line=line)
+        if isinstance(child, YamlScalar) and not child.empty:
+            child = YamlMapping(pairs={"key": (line, child)}, line=line)
         made = reader.section(ApiKey, child, f"{path}.{name}")
-        if isinstance(child, Mapping):
+        if isinstance(child, YamlMapping):
             _check_limits(reader, child, f"{path}.{name}", made)
         wrong = reader.found.count > before
         keys[name] = replace(made, scopes=NONE_LISTED, agents=NONE_LISTED) if wrong else made
     return keys
 
 
-def _check_limits(reader: Reader, node: Mapping, path: str, made: ApiKey) -> None:
+def _check_limits(reader: SettingsReader, node: YamlMapping, path: str, made: ApiKey) -> None:
     for limit, value in (("scopes", made.scopes), ("agents", made.agents)):
         line, said = node.pairs.get(limit, (0, None))
         if said is not None and (value == () or _is_empty(said)):
@@ -46,7 +46,7 @@ def _check_limits(reader: Reader, node: Mapping, path: str, made: ApiKey) -> Non
             reader.no_such_agent(f"{path}.agents", line, agent, list(reader.agent_names))
 
 
-def _is_empty(node: Node) -> bool:
-    if isinstance(node, Scalar):
+def _is_empty(node: YamlNode) -> bool:
+    if isinstance(node, YamlScalar):
         return node.empty or not (node.text.strip() or node.unreadable)
-    return isinstance(node, Listing) and not node.items
+    return isinstance(node, YamlList) and not node.items

@@ -26,20 +26,20 @@ from hermes.state.settings.names import (
 )
 from hermes.state.settings.places import ALIASES, ALSO_UNDER_GATEWAY
 from hermes.state.settings.reader import TABLES, suggestion
-from hermes.state.settings.values import Knob, knobs, sections
+from hermes.state.settings.values import SettingSpec, knobs, sections
 
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Key:
+class SettingKey:
     """What a key names: a variable of `.env`, or a path in `config.yaml` with the field at its end.
 
     A platform's own key has a path and no field."""
 
     variable: str = ""
     path: tuple[str, ...] = ()
-    knob: Knob | None = None
+    knob: SettingSpec | None = None
 
 
 def unknown_key(key: str, meant: str) -> UserError:
@@ -58,13 +58,13 @@ def known_variables() -> list[str]:
     return names
 
 
-def find_key(key: str, provider: str = "auto", also: Collection[str] = ()) -> Key:
+def find_key(key: str, provider: str = "auto", also: Collection[str] = ()) -> SettingKey:
     """What a key names; `provider` decides which variable holds the model's key, `also` are variables that
     the platforms have for themselves."""
     if _VARIABLE.fullmatch(key):
         known = [*known_variables(), *also]
         if named_account(key, PLATFORMS, also)[0] or is_key_like(key) or key in known:
-            return Key(variable=key)
+            return SettingKey(variable=key)
         plain, mark, account = key.partition(ACCOUNT_MARK)
         meant = nearest(plain if mark else key, known)
         raise unknown_key(key, meant and f"{meant}{mark}{account if mark else ''}")
@@ -87,8 +87,8 @@ def find_key(key: str, provider: str = "auto", also: Collection[str] = ()) -> Ke
     if knob is None:
         raise _refused(key, parts, list(own))
     if knob.kind is Secret:
-        return Key(variable=key_variable(provider), knob=knob, path=tuple(parts))
-    return Key(path=tuple(parts), knob=knob)
+        return SettingKey(variable=key_variable(provider), knob=knob, path=tuple(parts))
+    return SettingKey(path=tuple(parts), knob=knob)
 
 
 def _refused(key: str, parts: list[str], siblings: list[str]) -> UserError:
@@ -116,17 +116,17 @@ def _own_place(parts: list[str]) -> list[str]:
     return ["platforms", *parts] if parts[0].partition("@")[0] in PLATFORMS else parts
 
 
-def _platform_key(key: str, parts: list[str]) -> Key:
+def _platform_key(key: str, parts: list[str]) -> SettingKey:
     account, name = parts[1], parts[2]
     _check_block(key, account)
     own = knobs(PlatformSettings)
     if len(parts) == 3 and name in own:
-        return Key(path=tuple(parts), knob=own[name])
+        return SettingKey(path=tuple(parts), knob=own[name])
     if is_key_like(parts[-1]):
-        return Key(variable=platform_variable(account, "_".join(parts[2:])), path=tuple(parts))
+        return SettingKey(variable=platform_variable(account, "_".join(parts[2:])), path=tuple(parts))
     if nearest(name, list(own)) or not all(parts):
         raise unknown_key(key, suggestion(".".join(parts), list(own)))
-    return Key(path=tuple(parts))
+    return SettingKey(path=tuple(parts))
 
 
 def _check_block(key: str, name: str) -> None:

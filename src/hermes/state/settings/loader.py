@@ -25,7 +25,7 @@ from hermes.state.home.homes import DATABASE_FILE
 from hermes.state.home.textfile import TextFile, read_text
 from hermes.state.settings.accounts import named_account
 from hermes.state.settings.dotenv import parse_dotenv
-from hermes.state.settings.findings import Findings
+from hermes.state.settings.findings import SettingsFindings
 from hermes.state.settings.names import (
     ACCOUNT_MARK,
     PLATFORMS,
@@ -36,9 +36,9 @@ from hermes.state.settings.names import (
 )
 from hermes.state.settings.narrowing import stop_at_limits, stop_at_variable
 from hermes.state.settings.places import arrange
-from hermes.state.settings.reader import Reader, fallback, looks_like_placeholder, password_in
+from hermes.state.settings.reader import SettingsReader, fallback, looks_like_placeholder, password_in
 from hermes.state.settings.secrets import Secrets
-from hermes.state.settings.values import Knob, WrongValue, convert, knobs, sections, shown
+from hermes.state.settings.values import SettingSpec, WrongValue, convert, knobs, sections, shown
 from hermes.state.settings.yaml_tree import read_yaml
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ _KEYLESS = frozenset({"", "auto", "custom", "openai", "ollama", "local", "vllm",
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
+class LoadedSettings:
     """What was read. `problems` must be mended, and with `stops`, which are some of them, nothing starts;
     `notes` are good to know.
 
@@ -97,18 +97,18 @@ class _Variable:
     """A variable with its place, so that what is wrong with it can be told."""
 
     value: str
-    found: Findings
+    found: SettingsFindings
     line: int | None = None
 
 
-def load_settings(home: Path, environ: Mapping[str, str], *, platforms: Iterable[str] = ()) -> Loaded:
+def load_settings(home: Path, environ: Mapping[str, str], *, platforms: Iterable[str] = ()) -> LoadedSettings:
     """Read a home's settings. `platforms` are names that plugins add to the built-in ones."""
     _check_home(home)
-    found = Findings(str(home / CONFIG_FILE))
-    in_file, in_environment = Findings(str(home / SECRETS_FILE)), Findings("environment")
+    found = SettingsFindings(str(home / CONFIG_FILE))
+    in_file, in_environment = SettingsFindings(str(home / SECRETS_FILE)), SettingsFindings("environment")
     variables, hidden = _variables(home, environ, in_file, in_environment)
     known = PLATFORMS | {name.lower() for name in platforms}
-    reader = Reader(found, known, lambda name: variables[name].value if name in variables else None)
+    reader = SettingsReader(found, known, lambda name: variables[name].value if name in variables else None)
     if (home / "config.yml").exists():
         found.note(None, "config.yml is not read.", f"Rename it to {CONFIG_FILE}.")
     file = read_text(home / CONFIG_FILE, found)
@@ -132,7 +132,7 @@ def load_settings(home: Path, environ: Mapping[str, str], *, platforms: Iterable
     if any(value and value in file.text for value in reader.secrets.values()):  # not `${NAME}`
         _check_mode(found, file.mode)
     exposed = [note for note in (*found.notes, *in_file.notes) if note.message == _EXPOSED]
-    return Loaded(
+    return LoadedSettings(
         settings=settings,
         secrets=Secrets(secret_values, also=hidden),
         problems=(*_by_line(found.problems), *in_file.problems, *in_environment.problems),
@@ -146,7 +146,7 @@ def load_settings(home: Path, environ: Mapping[str, str], *, platforms: Iterable
     )
 
 
-def _check_mode(found: Findings, mode: int | None) -> None:
+def _check_mode(found: SettingsFindings, mode: int | None) -> None:
     if mode is not None and mode & 0o077:
         found.note(None, _EXPOSED, f"Make it yours alone: chmod 600 {found.file}")
 
@@ -164,9 +164,9 @@ def _by_line(found: list[SettingsError]) -> list[SettingsError]:
 
 def check_text(text: str, platforms: Iterable[str] = ()) -> tuple[Settings, list[SettingsError]]:
     """What a `config.yaml` with this text would mean by itself, and its problems."""
-    found = Findings(CONFIG_FILE)
+    found = SettingsFindings(CONFIG_FILE)
     known = PLATFORMS | set(platforms)
-    reader = Reader(found, known, lambda name: f"${{{name}}}")
+    reader = SettingsReader(found, known, lambda name: f"${{{name}}}")
     root = read_yaml(TextFile(text=text), found)
     return reader.settings(arrange(root, known, found)), found.problems
 
@@ -194,7 +194,7 @@ def _check_home(home: Path) -> None:
 
 
 def _variables(
-    home: Path, environ: Mapping[str, str], in_file: Findings, in_environment: Findings
+    home: Path, environ: Mapping[str, str], in_file: SettingsFindings, in_environment: SettingsFindings
 ) -> tuple[dict[str, _Variable], list[str]]:
     """All variables, the environment first; and the secrets in `.env` that it hides."""
     path = home / SECRETS_FILE
@@ -278,7 +278,7 @@ def _overlaid(section: S, variables: Mapping[str, _Variable], platform: str = ""
     return replace(section, **changed) if changed else section
 
 
-def _from_variable(knob: Knob, name: str, variable: _Variable) -> Any:
+def _from_variable(knob: SettingSpec, name: str, variable: _Variable) -> Any:
     try:
         return convert(knob, variable.value)
     except WrongValue as error:

@@ -13,14 +13,14 @@ from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import ModelSettings
 from hermes.domain.text import one_line
-from hermes.state.settings.loader import Loaded, key_variable
+from hermes.state.settings.loader import LoadedSettings, key_variable
 
 log = logging.getLogger("hermes.settings")
 _BLOCK = "api_server"
 _ROUTES = "model_routes."
 
 
-def model_of(agent: AgentId, loaded: Loaded) -> ModelSettings:
+def model_of(agent: AgentId, loaded: LoadedSettings) -> ModelSettings:
     """An agent's model. One with a provider of its own gets that provider's key, never the gateway's."""
     shared = loaded.settings.model
     hosted = loaded.settings.agents.get(agent)
@@ -33,7 +33,7 @@ def model_of(agent: AgentId, loaded: Loaded) -> ModelSettings:
     )
 
 
-def model_routes(loaded: Loaded) -> dict[str, ModelSettings]:
+def model_routes(loaded: LoadedSettings) -> dict[str, ModelSettings]:
     """`platforms.api_server.model_routes` by alias. A name without a model leads nowhere and is left out."""
     block = loaded.settings.platforms.get(_BLOCK, PlatformSettings())
     told = {name: Secret(text) for name, text in block.extra.items()} | block.secrets
@@ -52,7 +52,7 @@ def model_routes(loaded: Loaded) -> dict[str, ModelSettings]:
     return found
 
 
-def _route(said: dict[str, Secret], loaded: Loaded) -> ModelSettings:
+def _route(said: dict[str, Secret], loaded: LoadedSettings) -> ModelSettings:
     shared = loaded.settings.model
     provider, base_url = (said[key].reveal() if key in said else "" for key in ("provider", "base_url"))
     model, key = said["model"].reveal(), said.get("api_key")
@@ -71,5 +71,5 @@ def _route(said: dict[str, Secret], loaded: Loaded) -> ModelSettings:
     )
 
 
-def _key(provider: str, loaded: Loaded) -> Secret:
+def _key(provider: str, loaded: LoadedSettings) -> Secret:
     return loaded.secrets.get(key_variable(provider)) or Secret("")

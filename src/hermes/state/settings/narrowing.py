@@ -8,42 +8,42 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from hermes.domain.text import one_line
-from hermes.state.settings.findings import Findings, is_slip
-from hermes.state.settings.yaml_tree import Listing, Node, Scalar
-from hermes.state.settings.yaml_tree import Mapping as Tree
+from hermes.state.settings.findings import SettingsFindings, is_slip
+from hermes.state.settings.yaml_tree import YamlList, YamlNode, YamlScalar
+from hermes.state.settings.yaml_tree import YamlMapping as Tree
 
 _OFF = frozenset({"", "null", "~", "none", "false", "no", "off", "0"})
 REMOVE = "Remove it, or do not run Hermes here."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Narrowing:
+class UnsupportedLimit:
     """Why a setting would not hold, and the values of it that narrow nothing."""
 
     why: str
     harmless: frozenset[str] = _OFF
 
 
-_HOST = Narrowing(why="commands run on this machine itself", harmless=frozenset({"", "local"}))
+_HOST = UnsupportedLimit(why="commands run on this machine itself", harmless=frozenset({"", "local"}))
 _NO_SCANNER = "no scanner looks at commands"
-_NO_SANDBOX = Narrowing(why="there is no sandbox")
-NARROWING: Mapping[str, Narrowing] = {
+_NO_SANDBOX = UnsupportedLimit(why="there is no sandbox")
+NARROWING: Mapping[str, UnsupportedLimit] = {
     "terminal.backend": _HOST,
     "terminal.env_type": _HOST,
     "sandbox": _NO_SANDBOX,
     "container": _NO_SANDBOX,
     "docker": _NO_SANDBOX,
-    "platform_toolsets": Narrowing(why="toolsets are not chosen by platform"),
-    "security.tirith_enabled": Narrowing(why=_NO_SCANNER),
-    "security.tirith_fail_open": Narrowing(why=_NO_SCANNER, harmless=frozenset({"", "true"})),
-    "security.website_blocklist.enabled": Narrowing(why="no list of sites is looked at"),
-    "privacy": Narrowing(why="nothing personal is taken out of what a model is told"),
-    "plugins.disabled": Narrowing(why="every plugin that is installed is used"),
+    "platform_toolsets": UnsupportedLimit(why="toolsets are not chosen by platform"),
+    "security.tirith_enabled": UnsupportedLimit(why=_NO_SCANNER),
+    "security.tirith_fail_open": UnsupportedLimit(why=_NO_SCANNER, harmless=frozenset({"", "true"})),
+    "security.website_blocklist.enabled": UnsupportedLimit(why="no list of sites is looked at"),
+    "privacy": UnsupportedLimit(why="nothing personal is taken out of what a model is told"),
+    "plugins.disabled": UnsupportedLimit(why="every plugin that is installed is used"),
 }
 """By dotted name; one covers everything below it."""
-_FOR_ALL = Narrowing(why="approvals are the same for all")
-_NOT_BY_PLATFORM = Narrowing(why="toolsets are not chosen by platform")
-OF_ONE: Mapping[str, Mapping[str, Narrowing]] = {
+_FOR_ALL = UnsupportedLimit(why="approvals are the same for all")
+_NOT_BY_PLATFORM = UnsupportedLimit(why="toolsets are not chosen by platform")
+OF_ONE: Mapping[str, Mapping[str, UnsupportedLimit]] = {
     "agents": {"approvals": _FOR_ALL},
     "platforms": {
         "approvals": _FOR_ALL,
@@ -53,19 +53,19 @@ OF_ONE: Mapping[str, Mapping[str, Narrowing]] = {
     },
 }
 """Further ones that narrow nothing where they stand for one agent or one platform."""
-_NO_SECTION = Narrowing(why="settings stand below this name, so the value counts for nothing")
-_SECURITY = Narrowing(why="it is not known here")
+_NO_SECTION = UnsupportedLimit(why="settings stand below this name, so the value counts for nothing")
+_SECURITY = UnsupportedLimit(why="it is not known here")
 _KNOWN_SECURITY = """redact_secrets allow_private_urls allow_lazy_installs tirith_enabled tirith_fail_open
     tirith_path tirith_timeout website_blocklist"""
 SECURITY_KNOWN = frozenset(_KNOWN_SECURITY.split())
 """What is known below `security`; anything else there is taken for a limit."""
-VARIABLES: Mapping[str, Narrowing] = {
+VARIABLES: Mapping[str, UnsupportedLimit] = {
     "TERMINAL_ENV": _HOST,
-    "HERMES_WRITE_SAFE_ROOT": Narrowing(why="files may be written elsewhere too"),
+    "HERMES_WRITE_SAFE_ROOT": UnsupportedLimit(why="files may be written elsewhere too"),
 }
 
 
-def stop_at_limits(root: Tree, found: Findings) -> None:
+def stop_at_limits(root: Tree, found: SettingsFindings) -> None:
     """Report every setting of the table that would not hold: at top level, under `gateway`, for an agent or
     for a platform."""
     for prefix, tree in _places(root):
@@ -78,7 +78,7 @@ def stop_at_limits(root: Tree, found: Findings) -> None:
                 _check(tree, prefix, ["security", name], _SECURITY, found)
 
 
-def stop_at_variable(name: str, value: str, line: int | None, found: Findings) -> None:
+def stop_at_variable(name: str, value: str, line: int | None, found: SettingsFindings) -> None:
     narrowing = VARIABLES.get(name)
     if narrowing is not None and value.strip().lower() not in narrowing.harmless:
         _tell(name, line, narrowing, found)
@@ -96,7 +96,9 @@ def _places(root: Tree) -> Iterator[tuple[str, Tree]]:
                 yield f"{section}.{name}.", tree
 
 
-def _check(tree: Tree, prefix: str, parts: list[str], narrowing: Narrowing, found: Findings) -> None:
+def _check(
+    tree: Tree, prefix: str, parts: list[str], narrowing: UnsupportedLimit, found: SettingsFindings
+) -> None:
     """Report the setting, also under a misspelled name, and what stands in place of its section."""
     for name, (line, node) in tree.pairs.items():
         if name != parts[0] and not is_slip(name, parts[0]):
@@ -110,14 +112,14 @@ def _check(tree: Tree, prefix: str, parts: list[str], narrowing: Narrowing, foun
             _tell(prefix + name, line, _NO_SECTION, found)
 
 
-def _narrows(node: Node, harmless: frozenset[str]) -> bool:
-    if isinstance(node, Scalar):
+def _narrows(node: YamlNode, harmless: frozenset[str]) -> bool:
+    if isinstance(node, YamlScalar):
         return not node.empty and node.text.strip().lower() not in harmless
-    below = node.items if isinstance(node, Listing) else [child for _, child in node.pairs.values()]
+    below = node.items if isinstance(node, YamlList) else [child for _, child in node.pairs.values()]
     return any(_narrows(child, harmless) for child in below)
 
 
-def _tell(name: str, line: int | None, narrowing: Narrowing, found: Findings) -> None:
+def _tell(name: str, line: int | None, narrowing: UnsupportedLimit, found: SettingsFindings) -> None:
     message = f"“{one_line(name)}” is a limit that does not hold here: {narrowing.why}."
     if not any(stop.line == line and stop.message == message for stop in found.stops):
         found.stop(line, message, REMOVE)

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from hermes.domain.settings.settings import GatewaySettings
-from hermes.state.settings.findings import Findings
+from hermes.state.settings.findings import SettingsFindings
 from hermes.state.settings.values import knobs
-from hermes.state.settings.yaml_tree import Mapping, Node, Scalar
+from hermes.state.settings.yaml_tree import YamlMapping, YamlNode, YamlScalar
 
 # Top-level keys that may stand under `gateway:` as well.
 ALSO_UNDER_GATEWAY = (
@@ -32,16 +32,16 @@ ALIASES = {("model", "model"): "default", ("streaming", "mode"): "transport"}
 _SWITCHES = ("message_timestamps",)
 
 
-def arrange(root: Mapping, platforms: frozenset[str], found: Findings) -> Mapping:
+def arrange(root: YamlMapping, platforms: frozenset[str], found: SettingsFindings) -> YamlMapping:
     """The same settings, each in its own place. `root` itself stays as it was read."""
     pairs = dict(root.pairs)
     gateway = pairs.get("gateway")
-    if gateway is not None and isinstance(gateway[1], Mapping):
+    if gateway is not None and isinstance(gateway[1], YamlMapping):
         inner = dict(gateway[1].pairs)
         for name in ALSO_UNDER_GATEWAY:
             if name in inner:
                 pairs[name] = _merged(pairs.get(name), inner.pop(name))
-        pairs["gateway"] = (gateway[0], Mapping(pairs=inner, line=gateway[1].line))
+        pairs["gateway"] = (gateway[0], YamlMapping(pairs=inner, line=gateway[1].line))
     for name in knobs(GatewaySettings):
         if name in pairs:
             _move(pairs, name, "gateway", found)
@@ -50,54 +50,54 @@ def arrange(root: Mapping, platforms: frozenset[str], found: Findings) -> Mappin
     _arrange_model(pairs)
     _arrange_aliases(pairs)
     _arrange_switches(pairs)
-    return Mapping(pairs=pairs, line=root.line)
+    return YamlMapping(pairs=pairs, line=root.line)
 
 
-def _arrange_model(pairs: dict[str, tuple[int, Node]]) -> None:
+def _arrange_model(pairs: dict[str, tuple[int, YamlNode]]) -> None:
     line, model = pairs.get("model", (1, None))
-    if isinstance(model, Scalar) and not model.empty:
-        pairs["model"] = (line, Mapping(pairs={"default": (line, model)}, line=line))
+    if isinstance(model, YamlScalar) and not model.empty:
+        pairs["model"] = (line, YamlMapping(pairs={"default": (line, model)}, line=line))
 
 
-def _arrange_aliases(pairs: dict[str, tuple[int, Node]]) -> None:
+def _arrange_aliases(pairs: dict[str, tuple[int, YamlNode]]) -> None:
     """A key under its other name; its own name wins."""
     for (section, alias), name in ALIASES.items():
         line, node = pairs.get(section, (1, None))
-        if isinstance(node, Mapping) and alias in node.pairs:
+        if isinstance(node, YamlMapping) and alias in node.pairs:
             inner = dict(node.pairs)
             told = inner.pop(alias)
             inner.setdefault(name, told)
-            pairs[section] = (line, Mapping(pairs=inner, line=node.line))
+            pairs[section] = (line, YamlMapping(pairs=inner, line=node.line))
 
 
-def _arrange_switches(pairs: dict[str, tuple[int, Node]]) -> None:
+def _arrange_switches(pairs: dict[str, tuple[int, YamlNode]]) -> None:
     """`name: {enabled: …}` is `name: …`."""
     line, gateway = pairs.get("gateway", (1, None))
-    if not isinstance(gateway, Mapping):
+    if not isinstance(gateway, YamlMapping):
         return
     inner = dict(gateway.pairs)
     for name in _SWITCHES:
         switch = inner.get(name, (1, None))[1]
-        if isinstance(switch, Mapping) and switch.pairs.keys() == {"enabled"}:
+        if isinstance(switch, YamlMapping) and switch.pairs.keys() == {"enabled"}:
             inner[name] = switch.pairs["enabled"]
-    pairs["gateway"] = (line, Mapping(pairs=inner, line=gateway.line))
+    pairs["gateway"] = (line, YamlMapping(pairs=inner, line=gateway.line))
 
 
-def _move(pairs: dict[str, tuple[int, Node]], name: str, section: str, found: Findings) -> None:
+def _move(pairs: dict[str, tuple[int, YamlNode]], name: str, section: str, found: SettingsFindings) -> None:
     """Put a top-level pair into a section."""
-    line, target = pairs.get(section, (pairs[name][0], Mapping(pairs={}, line=pairs[name][0])))
-    inner = dict(target.pairs) if isinstance(target, Mapping) else {}
-    if not isinstance(target, Mapping):
+    line, target = pairs.get(section, (pairs[name][0], YamlMapping(pairs={}, line=pairs[name][0])))
+    inner = dict(target.pairs) if isinstance(target, YamlMapping) else {}
+    if not isinstance(target, YamlMapping):
         not_a_section(section, target, found)
     inner[name] = _merged(pairs.pop(name), inner.get(name))
-    pairs[section] = (line, Mapping(pairs=inner, line=line))
+    pairs[section] = (line, YamlMapping(pairs=inner, line=line))
 
 
-def not_a_section(path: str, node: Node, found: Findings) -> None:
+def not_a_section(path: str, node: YamlNode, found: SettingsFindings) -> None:
     """Report what stands where settings below a name should stand; an empty or reported node is fine."""
-    if isinstance(node, Scalar) and (node.empty or node.unreadable):
+    if isinstance(node, YamlScalar) and (node.empty or node.unreadable):
         return
-    kind = "a single value" if isinstance(node, Scalar) else "a list"
+    kind = "a single value" if isinstance(node, YamlScalar) else "a list"
     found.problem(
         node.line,
         f"Below {path} must stand `name: value` lines, not {kind}.",
@@ -105,17 +105,17 @@ def not_a_section(path: str, node: Node, found: Findings) -> None:
     )
 
 
-def _merged(high: tuple[int, Node] | None, low: tuple[int, Node] | None) -> tuple[int, Node]:
+def _merged(high: tuple[int, YamlNode] | None, low: tuple[int, YamlNode] | None) -> tuple[int, YamlNode]:
     """Both, the higher one winning key by key."""
     if high is None or low is None:
         present = high or low
         assert present is not None
         return present
-    if isinstance(high[1], Scalar) and high[1].empty:
+    if isinstance(high[1], YamlScalar) and high[1].empty:
         return low
-    if not isinstance(high[1], Mapping) or not isinstance(low[1], Mapping):
+    if not isinstance(high[1], YamlMapping) or not isinstance(low[1], YamlMapping):
         return high
     pairs = dict(low[1].pairs)
     for name, pair in high[1].pairs.items():
         pairs[name] = _merged(pair, pairs.get(name))
-    return high[0], Mapping(pairs=pairs, line=high[1].line)
+    return high[0], YamlMapping(pairs=pairs, line=high[1].line)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hermes.domain.address import Kind, account_problem
+from hermes.domain.address import SourceKind, account_problem
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
@@ -22,13 +22,13 @@ from hermes.domain.settings.settings import (
     is_name,
 )
 from hermes.domain.text import one_line
-from hermes.state.settings.findings import Findings, nearest
+from hermes.state.settings.findings import SettingsFindings, nearest
 from hermes.state.settings.http_keys import API_SERVER, read_api_keys
 from hermes.state.settings.names import LATER, PLATFORM_KEYS, is_key_like, is_later, own_key
 from hermes.state.settings.places import not_a_section
 from hermes.state.settings.routes import read_routes
 from hermes.state.settings.values import (
-    Knob,
+    SettingSpec,
     WrongValue,
     checked,
     convert,
@@ -38,7 +38,7 @@ from hermes.state.settings.values import (
     shown,
     typed,
 )
-from hermes.state.settings.yaml_tree import Listing, Mapping, Node, Scalar
+from hermes.state.settings.yaml_tree import YamlList, YamlMapping, YamlNode, YamlScalar
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -75,7 +75,7 @@ _DENY = "approvals.deny"
 """A list of which nothing may get lost: `5` or an empty item in it was meant to be a command."""
 
 
-def _is_text(item: Scalar) -> bool:
+def _is_text(item: YamlScalar) -> bool:
     return item.unreadable or (isinstance(typed(item, item.text), str) and bool(item.text.strip()))
 
 
@@ -90,7 +90,7 @@ def looks_like_placeholder(value: str) -> bool:
     return _PLACEHOLDER.fullmatch(value.strip()) is not None
 
 
-def fallback(knob: Knob) -> Any:
+def fallback(knob: SettingSpec) -> Any:
     """What counts instead of a wrong value: the default, but a wrong `enabled` does not enable."""
     if knob.about.instead is not None:
         return knob.about.instead
@@ -131,11 +131,11 @@ def suggestion(path: str, siblings: list[str]) -> str:
     return elsewhere[0] if elsewhere else nearest(path, keys)
 
 
-class Reader:
+class SettingsReader:
     """Reads one file; `variable` answers `${NAME}`, `platforms` are the names that may have a block."""
 
     def __init__(
-        self, found: Findings, platforms: frozenset[str], variable: Callable[[str], str | None]
+        self, found: SettingsFindings, platforms: frozenset[str], variable: Callable[[str], str | None]
     ) -> None:
         self.found = found
         self.platforms = platforms
@@ -145,7 +145,7 @@ class Reader:
         self.lines: dict[str, int] = {}
         """Where each value stands."""
 
-    def settings(self, root: Mapping) -> Settings:
+    def settings(self, root: YamlMapping) -> Settings:
         values: dict[str, Any] = {}
         own, inner = knobs(Settings), sections(Settings)
         for name, (line, node) in root.pairs.items():
@@ -170,7 +170,7 @@ class Reader:
             values["default_agent"] = MAIN_AGENT
         return Settings(**values)
 
-    def section(self, kind: type[S], node: Node, path: str) -> S:
+    def section(self, kind: type[S], node: YamlNode, path: str) -> S:
         """A settings class from the mapping that stands for it."""
         values: dict[str, Any] = {}
         own = knobs(kind)
@@ -181,8 +181,8 @@ class Reader:
                 self.unknown(f"{path}.{name}", line, list(own))
         return kind(**values)
 
-    def pairs(self, node: Node | None, path: str) -> Iterator[tuple[str, int, Node]]:
-        if isinstance(node, Mapping):
+    def pairs(self, node: YamlNode | None, path: str) -> Iterator[tuple[str, int, YamlNode]]:
+        if isinstance(node, YamlMapping):
             for name, (line, child) in node.pairs.items():
                 yield name, line, child
         elif node is not None:
@@ -202,15 +202,15 @@ class Reader:
             f"Did you mean “{meant}”?" if meant else "Remove it.",
         )
 
-    def value(self, knob: Knob, node: Node, path: str) -> Any:
+    def value(self, knob: SettingSpec, node: YamlNode, path: str) -> Any:
         """The value of one field; the default where nothing or something wrong is said."""
         self.lines[path] = node.line
         try:
-            if isinstance(node, Listing) and knob.many:
+            if isinstance(node, YamlList) and knob.many:
                 items = self.texts(node, path)
                 return fallback(knob) if items is None else checked(knob, items)
-            if not isinstance(node, Scalar):
-                kind = "a list" if isinstance(node, Listing) else "a mapping"
+            if not isinstance(node, YamlScalar):
+                kind = "a list" if isinstance(node, YamlList) else "a mapping"
                 return self.wrong(knob, path, node.line, kind, WrongValue(expected(knob)))
             if node.empty:
                 return fallback(knob) if knob.about.empty_denies else knob.default
@@ -224,11 +224,11 @@ class Reader:
             return self.kept(path, node, convert(knob, text))
         except WrongValue as error:
             said = "this"
-            if isinstance(node, Scalar) and knob.kind is not Secret:
+            if isinstance(node, YamlScalar) and knob.kind is not Secret:
                 said = f"“{one_line(node.text, 40)}”"
             return self.wrong(knob, path, node.line, said, error)
 
-    def wrong(self, knob: Knob, path: str, line: int, said: str, error: WrongValue) -> Any:
+    def wrong(self, knob: SettingSpec, path: str, line: int, said: str, error: WrongValue) -> Any:
         instead = fallback(knob)
         message = f"{path} must be {error.expected}, not {said}."
         if path == _DENY:
@@ -241,7 +241,7 @@ class Reader:
         )
         return instead
 
-    def text(self, node: Scalar, path: str) -> str | None:
+    def text(self, node: YamlScalar, path: str) -> str | None:
         """The scalar's text with its `${NAME}`s filled in; nothing if one is not set."""
         if node.unreadable:
             return None
@@ -270,11 +270,11 @@ class Reader:
 
         return _REFERENCE.sub(fill, text), missing
 
-    def texts(self, node: Listing, path: str) -> tuple[str, ...] | None:
+    def texts(self, node: YamlList, path: str) -> tuple[str, ...] | None:
         """A list of texts; one wrong item makes the whole list wrong, so that no half list counts."""
         items: list[str] = []
         for item in node.items:
-            if not isinstance(item, Scalar) or (path == _DENY and not _is_text(item)):
+            if not isinstance(item, YamlScalar) or (path == _DENY and not _is_text(item)):
                 raise WrongValue("a list of texts")
             text = self.text(item, path)
             if text is None:
@@ -282,7 +282,7 @@ class Reader:
             items.append(text.strip())
         return tuple(items)
 
-    def kept(self, path: str, node: Scalar, value: Any) -> Any:
+    def kept(self, path: str, node: YamlScalar, value: Any) -> Any:
         """Remember a secret, so that it is taken out of every text; note one that is written openly."""
         if not isinstance(value, Secret) or not value:
             return value
@@ -296,7 +296,7 @@ class Reader:
             )
         return value
 
-    def agents(self, node: Node | None) -> dict[str, HostedAgent]:
+    def agents(self, node: YamlNode | None) -> dict[str, HostedAgent]:
         agents: dict[str, HostedAgent] = {}
         homes: dict[str, str] = {}
         for name, line, child in self.pairs(node, "agents"):
@@ -320,10 +320,10 @@ class Reader:
             agents[name] = agent
         return agents
 
-    def agent(self, node: Node, path: str) -> HostedAgent:
+    def agent(self, node: YamlNode, path: str) -> HostedAgent:
         before = self.found.count
         agent = self.section(HostedAgent, node, path)
-        toolsets = isinstance(node, Mapping) and any("toolset" in name for name in node.pairs)
+        toolsets = isinstance(node, YamlMapping) and any("toolset" in name for name in node.pairs)
         # "All toolsets" is the default; a list that cannot be read must not give an agent more.
         return (
             replace(agent, enabled_toolsets=(NO_TOOLSET,))
@@ -331,8 +331,8 @@ class Reader:
             else agent
         )
 
-    def resets(self, node: Node | None, path: str) -> dict[str, ResetSettings]:
-        known = [kind.value for kind in Kind] if path == "reset_by_type" else sorted(self.platforms)
+    def resets(self, node: YamlNode | None, path: str) -> dict[str, ResetSettings]:
+        known = [kind.value for kind in SourceKind] if path == "reset_by_type" else sorted(self.platforms)
         resets: dict[str, ResetSettings] = {}
         for name, line, child in self.pairs(node, path):
             own = _OLDER_KINDS.get(name, name)
@@ -346,7 +346,7 @@ class Reader:
                 resets[own] = self.section(ResetSettings, child, f"{path}.{name}")
         return resets
 
-    def quick_commands(self, node: Node | None) -> dict[str, QuickCommand]:
+    def quick_commands(self, node: YamlNode | None) -> dict[str, QuickCommand]:
         """A command with a mistake in it does not count at all."""
         commands: dict[str, QuickCommand] = {}
         for name, line, child in self.pairs(node, "quick_commands"):
@@ -386,7 +386,7 @@ class Reader:
             remedy or "Install the plugin that offers it, or remove it.",
         )
 
-    def blocks(self, node: Node | None) -> dict[str, PlatformSettings]:
+    def blocks(self, node: YamlNode | None) -> dict[str, PlatformSettings]:
         blocks: dict[str, PlatformSettings] = {}
         for name, line, child in self.pairs(node, "platforms"):
             platform, at, account = name.partition("@")
@@ -399,16 +399,16 @@ class Reader:
             blocks[name] = self.block(child, name)
         return blocks
 
-    def block(self, node: Node, platform: str) -> PlatformSettings:
+    def block(self, node: YamlNode, platform: str) -> PlatformSettings:
         path = f"platforms.{platform}"
-        if not isinstance(node, Mapping) and not (isinstance(node, Scalar) and node.empty):
+        if not isinstance(node, YamlMapping) and not (isinstance(node, YamlScalar) and node.empty):
             not_a_section(path, node, self.found)
             return PlatformSettings(enabled=False)
         own = knobs(PlatformSettings)
         values: dict[str, Any] = {"extra": {}, "secrets": {}, "trees": {}}
         for name, line, child in self.pairs(node, path):
             key = f"{path}.{name}"
-            if name == "home_channel" and isinstance(child, Mapping):
+            if name == "home_channel" and isinstance(child, YamlMapping):
                 values |= self.home_channel(child, key)
             elif (meant := field_of(platform, name)) in own:
                 said = self.value(own[meant], child, key)
@@ -424,7 +424,7 @@ class Reader:
                 self.keep_own(values, name, child, key)
         return PlatformSettings(**values)
 
-    def keep_extras(self, values: dict[str, Any], node: Node, platform: str) -> None:
+    def keep_extras(self, values: dict[str, Any], node: YamlNode, platform: str) -> None:
         """What stands under `extra:`; a name that every platform has means the same there."""
         own = knobs(PlatformSettings)
         for name, _, child in self.pairs(node, f"platforms.{platform}.extra"):
@@ -436,7 +436,7 @@ class Reader:
             else:
                 self.keep_own(values, name, child, path)
 
-    def home_channel(self, node: Mapping, path: str) -> dict[str, str]:
+    def home_channel(self, node: YamlMapping, path: str) -> dict[str, str]:
         place: dict[str, str] = {}
         fields = {"chat_id": "home_channel", "thread_id": "home_thread", "platform": "", "name": ""}
         for name, line, child in self.pairs(node, path):
@@ -448,27 +448,27 @@ class Reader:
                 )
         return place
 
-    def keep_own(self, values: dict[str, Any], name: str, node: Node, path: str) -> None:
+    def keep_own(self, values: dict[str, Any], name: str, node: YamlNode, path: str) -> None:
         """A platform's own key; one that holds more than a value is kept as a tree as well."""
         self.keep_extra(values, name, node, path)
-        if not isinstance(node, Scalar):
+        if not isinstance(node, YamlScalar):
             values["trees"][name] = self.tree(node, name)
-        if name == "model_routes" and isinstance(node, Mapping):
+        if name == "model_routes" and isinstance(node, YamlMapping):
             self.check_model_routes(node, path)
 
-    def check_model_routes(self, node: Mapping, path: str) -> None:
+    def check_model_routes(self, node: YamlMapping, path: str) -> None:
         """A name for a model leads to one."""
         for alias, (line, said) in node.pairs.items():
-            model = said.get("model") if isinstance(said, Mapping) else None
-            if not isinstance(model, Scalar) or model.empty:
+            model = said.get("model") if isinstance(said, YamlMapping) else None
+            if not isinstance(model, YamlScalar) or model.empty:
                 remedy = "Write {model: <name>}, or remove it."
                 self.found.problem(line, f"{path}.{one_line(alias)} names no model.", remedy)
 
-    def tree(self, node: Node, name: str) -> Any:
+    def tree(self, node: YamlNode, name: str) -> Any:
         """A node as it was written, with its types. Whatever is wrong in it was reported by `keep_extra`."""
-        if isinstance(node, Mapping):
+        if isinstance(node, YamlMapping):
             return {inner: self.tree(child, inner) for inner, (_, child) in node.pairs.items()}
-        if isinstance(node, Listing):
+        if isinstance(node, YamlList):
             return [self.tree(item, name) for item in node.items]
         text, missing = self.filled(node.text)
         wrong = node.unreadable or bool(missing)
@@ -476,13 +476,13 @@ class Reader:
             return Secret("" if wrong or node.empty or looks_like_placeholder(text) else text)
         return None if wrong else typed(node, text)
 
-    def keep_extra(self, values: dict[str, Any], name: str, node: Node, path: str) -> None:
+    def keep_extra(self, values: dict[str, Any], name: str, node: YamlNode, path: str) -> None:
         """A platform's own key: a secret by its name, or text; collections are flattened."""
-        if isinstance(node, Mapping):
+        if isinstance(node, YamlMapping):
             for inner, _, child in self.pairs(node, path):
                 self.keep_extra(values, f"{name}.{inner}", child, f"{path}.{inner}")
-        elif isinstance(node, Listing):
-            if all(isinstance(item, Scalar) for item in node.items):
+        elif isinstance(node, YamlList):
+            if all(isinstance(item, YamlScalar) for item in node.items):
                 items = [item for item in self.texts(node, path) or () if item]
                 values["extra"][name] = ("\n" if any("," in item for item in items) else ",").join(items)
                 return

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import quote
 
 from hermes.domain.settings.declaring import Secret
-from hermes.state.settings.encoded_secrets import Encoded
+from hermes.state.settings.encoded_secrets import EncodedSecrets
 
 LEAST_LENGTH = 6
 _STANDARD = frozenset(vars(logging.makeLogRecord({})))
@@ -23,7 +23,7 @@ class Secrets:
         """`also` are values without a name that must be taken out of texts all the same."""
         self._secrets = {name: Secret(value) for name, value in (values or {}).items() if value}
         self._spellings: list[str] = []
-        self._encoded = Encoded()
+        self._encoded = EncodedSecrets()
         self.learn(*(secret.reveal() for secret in self._secrets.values()), *also)
 
     @property

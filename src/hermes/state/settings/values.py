@@ -12,10 +12,10 @@ from functools import cache
 from typing import Any
 
 from hermes.domain.pattern_size import why_too_large
-from hermes.domain.settings.declaring import About, Secret
+from hermes.domain.settings.declaring import Secret, SettingDoc
 from hermes.domain.text import one_line, plain_braces
 from hermes.state.settings.findings import nearest
-from hermes.state.settings.yaml_tree import Scalar
+from hermes.state.settings.yaml_tree import YamlScalar
 
 _WHOLE = re.compile(r"[+-]?[0-9][0-9_]{0,17}")
 _NUMBER = re.compile(r"[+-]?(?:[0-9][0-9_]{0,17}(?:\.[0-9]{0,17})?|\.[0-9]{1,17})(?:[eE][+-]?[0-9]{1,3})?")
@@ -37,18 +37,18 @@ class WrongValue(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Knob:
+class SettingSpec:
     """One field of a settings class that holds a value, not a further section."""
 
     name: str
     kind: type
     many: bool
     default: Any
-    about: About
+    about: SettingDoc
 
 
 @cache
-def knobs(section: type) -> dict[str, Knob]:
+def knobs(section: type) -> dict[str, SettingSpec]:
     """The values of a settings class, by name."""
     hints = typing.get_type_hints(section)
     found = [_knob(item, hints[item.name]) for item in fields(section)]
@@ -62,9 +62,9 @@ def sections(section: type) -> dict[str, type]:
     return {item.name: hints[item.name] for item in fields(section) if is_dataclass(hints[item.name])}
 
 
-def _knob(item: Field[Any], hint: Any) -> Knob | None:
+def _knob(item: Field[Any], hint: Any) -> SettingSpec | None:
     about = item.metadata.get("about")
-    if not isinstance(about, About) or typing.get_origin(hint) is dict:
+    if not isinstance(about, SettingDoc) or typing.get_origin(hint) is dict:
         return None
     if isinstance(hint, types.UnionType):
         hint = typing.get_args(hint)[0]
@@ -75,10 +75,10 @@ def _knob(item: Field[Any], hint: Any) -> Knob | None:
     if is_dataclass(kind):
         return None
     default = item.default if item.default_factory is MISSING else item.default_factory()
-    return Knob(name=item.name, kind=kind, many=many, default=default, about=about)
+    return SettingSpec(name=item.name, kind=kind, many=many, default=default, about=about)
 
 
-def expected(knob: Knob) -> str:
+def expected(knob: SettingSpec) -> str:
     """What the field may hold, as the end of "must be …"."""
     choices = _choices(knob)
     if choices:
@@ -97,13 +97,13 @@ def expected(knob: Knob) -> str:
     return word if least is None else f"{word} of at least {least:g}"
 
 
-def _choices(knob: Knob) -> tuple[str, ...]:
+def _choices(knob: SettingSpec) -> tuple[str, ...]:
     if issubclass(knob.kind, StrEnum):
         return tuple(member.value for member in knob.kind)
     return knob.about.choices
 
 
-def convert(knob: Knob, text: str) -> Any:
+def convert(knob: SettingSpec, text: str) -> Any:
     """The value that the text stands for; a list is written with commas."""
     if knob.many:
         inner = text.strip().removeprefix("[").removesuffix("]")
@@ -125,7 +125,7 @@ def convert(knob: Knob, text: str) -> Any:
     return text
 
 
-def checked(knob: Knob, written: tuple[str, ...]) -> tuple[str, ...]:
+def checked(knob: SettingSpec, written: tuple[str, ...]) -> tuple[str, ...]:
     """A list whose every item is of the field's form. One of empty items only is no list: where an empty list
     allows everything, `[""]` must not."""
     items = tuple(item for item in written if item)
@@ -148,14 +148,14 @@ def checked(knob: Knob, written: tuple[str, ...]) -> tuple[str, ...]:
     return items
 
 
-def _choose(knob: Knob, choices: tuple[str, ...], text: str) -> str:
+def _choose(knob: SettingSpec, choices: tuple[str, ...], text: str) -> str:
     lowered = {choice.lower(): choice for choice in choices}
     if text.lower() in lowered:
         return lowered[text.lower()]
     raise WrongValue(expected(knob), meant=nearest(text, list(choices)))
 
 
-def _number(knob: Knob, text: str) -> int | float:
+def _number(knob: SettingSpec, text: str) -> int | float:
     form = _WHOLE if knob.kind is int else _NUMBER
     if not form.fullmatch(text) or "__" in text or text.endswith("_"):
         raise WrongValue(expected(knob))
@@ -167,7 +167,7 @@ def _number(knob: Knob, text: str) -> int | float:
     return value
 
 
-def _check_form(knob: Knob, text: str) -> None:
+def _check_form(knob: SettingSpec, text: str) -> None:
     if knob.about.form == "url":
         if not re.fullmatch(r"https?://[^\s/]\S*", text):
             raise WrongValue(expected(knob))
@@ -180,7 +180,7 @@ def _check_form(knob: Knob, text: str) -> None:
         raise WrongValue(expected(knob)) from error
 
 
-def typed(node: Scalar, text: str) -> str | int | float | bool | None:
+def typed(node: YamlScalar, text: str) -> str | int | float | bool | None:
     """What an unquoted scalar stands for where no field says what it should be."""
     if not node.plain or text != node.text:
         return text

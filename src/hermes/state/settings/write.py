@@ -17,15 +17,15 @@ from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
 from hermes.state.home.textfile import TextFile, decode, read_text, replace_text, sole_writer
 from hermes.state.settings.dotenv import parse_dotenv, with_variable, without_variable
-from hermes.state.settings.findings import Findings
-from hermes.state.settings.keys import Key, find_key, value_at
+from hermes.state.settings.findings import SettingsFindings
+from hermes.state.settings.keys import SettingKey, find_key, value_at
 from hermes.state.settings.loader import CONFIG_FILE, SECRETS_FILE, check_text, load_settings
 from hermes.state.settings.names import PLATFORMS
 from hermes.state.settings.narrowing import stop_at_limits, stop_at_variable
 from hermes.state.settings.places import ALSO_UNDER_GATEWAY, arrange
 from hermes.state.settings.reader import looks_like_placeholder
 from hermes.state.settings.values import WrongValue, convert
-from hermes.state.settings.yaml_tree import Mapping, Node, Scalar, read_yaml
+from hermes.state.settings.yaml_tree import YamlMapping, YamlNode, YamlScalar, read_yaml
 
 if TYPE_CHECKING:
     from ruamel.yaml import YAML
@@ -36,7 +36,7 @@ _NOTHING_SET = "# Settings that are not written here have their default.\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class SettingChange:
     """What was changed: the file, and the name under which the value stands there."""
 
     file: Path
@@ -44,7 +44,7 @@ class Written:
     secret: bool
 
 
-def set_setting(home: Path, dotted_key: str, value_text: str, also: Collection[str] = ()) -> Written:
+def set_setting(home: Path, dotted_key: str, value_text: str, also: Collection[str] = ()) -> SettingChange:
     """Write one setting; an unknown key or a wrong value is a `UserError` and changes nothing. `also` are
     variables that platforms have for themselves."""
     _check_limit(dotted_key, value_text)
@@ -56,7 +56,7 @@ def set_setting(home: Path, dotted_key: str, value_text: str, also: Collection[s
         return _write_yaml(home / CONFIG_FILE, dotted_key, key, value_text)
 
 
-def unset_setting(home: Path, dotted_key: str, also: Collection[str] = ()) -> Written | None:
+def unset_setting(home: Path, dotted_key: str, also: Collection[str] = ()) -> SettingChange | None:
     """Take one setting out of its file, so that its default counts again; None if it does not stand there.
     What stands there can be taken out whether it is known or not."""
     with sole_writer(home):
@@ -72,19 +72,19 @@ def unset_setting(home: Path, dotted_key: str, also: Collection[str] = ()) -> Wr
         return _remove_yaml(home / CONFIG_FILE, dotted_key, key)
 
 
-def _remove_unknown(home: Path, name: str) -> Written | None:
-    path = Key(path=tuple(name.split(".")))
-    removed = _remove_variable(home / SECRETS_FILE, Key(variable=name))
+def _remove_unknown(home: Path, name: str) -> SettingChange | None:
+    path = SettingKey(path=tuple(name.split(".")))
+    removed = _remove_variable(home / SECRETS_FILE, SettingKey(variable=name))
     return removed or _remove_yaml(home / CONFIG_FILE, name, path)
 
 
 def _check_limit(dotted_key: str, value: str) -> None:
     """A `UserError` if the gateway would not start with this setting."""
-    found = Findings(CONFIG_FILE)
-    tree: Node = Scalar(text=value, line=1)
+    found = SettingsFindings(CONFIG_FILE)
+    tree: YamlNode = YamlScalar(text=value, line=1)
     for name in reversed(dotted_key.split(".")):
-        tree = Mapping(pairs={name: (1, tree)}, line=1)
-    assert isinstance(tree, Mapping)
+        tree = YamlMapping(pairs={name: (1, tree)}, line=1)
+    assert isinstance(tree, YamlMapping)
     stop_at_limits(arrange(tree, PLATFORMS, found), found)
     stop_at_variable(dotted_key, value, None, found)
     if found.stops:
@@ -94,7 +94,7 @@ def _check_limit(dotted_key: str, value: str) -> None:
 
 
 def _sound(path: Path) -> TextFile:
-    file, found = _readable(path), Findings(str(path))
+    file, found = _readable(path), SettingsFindings(str(path))
     read_yaml(file, found)
     if found.problems:
         raise UserError(str(found.problems[0]), hint="Mend this first; nothing was changed.")
@@ -102,38 +102,38 @@ def _sound(path: Path) -> TextFile:
 
 
 def _readable(path: Path) -> TextFile:
-    found = Findings(str(path))
+    found = SettingsFindings(str(path))
     file = read_text(path, found)
     if found.problems:
         raise UserError(str(found.problems[0]), hint="Nothing was changed.")
     return file
 
 
-def _write_variable(path: Path, key: Key, value: str) -> Written:
+def _write_variable(path: Path, key: SettingKey, value: str) -> SettingChange:
     if looks_like_placeholder(value):
         raise UserError(f"{key.variable} would be a placeholder.", hint="Give the real value.")
     text = with_variable(_readable(path).text, key.variable, value)
-    found = Findings(str(path))
+    found = SettingsFindings(str(path))
     try:
-        entries = parse_dotenv(decode(text.encode("utf-8"), found), Findings(str(path)))
+        entries = parse_dotenv(decode(text.encode("utf-8"), found), SettingsFindings(str(path)))
     except UnicodeEncodeError:
         entries = []
     if found.problems or not any(item.name == key.variable and item.value == value for item in entries):
         raise UserError(f"{key.variable} cannot hold control characters.", hint="Nothing was changed.")
     replace_text(path, text, 0o600)
-    return Written(file=path, name=key.variable, secret=True)
+    return SettingChange(file=path, name=key.variable, secret=True)
 
 
-def _remove_variable(path: Path, key: Key) -> Written | None:
+def _remove_variable(path: Path, key: SettingKey) -> SettingChange | None:
     before = _readable(path).text
     text = without_variable(before, key.variable)
     if text == before:
         return None
     replace_text(path, text, 0o600)
-    return Written(file=path, name=key.variable, secret=True)
+    return SettingChange(file=path, name=key.variable, secret=True)
 
 
-def _write_yaml(path: Path, dotted_key: str, key: Key, value_text: str) -> Written:
+def _write_yaml(path: Path, dotted_key: str, key: SettingKey, value_text: str) -> SettingChange:
     try:
         value = convert(key.knob, value_text) if key.knob else _guess(value_text)
     except WrongValue as error:
@@ -154,10 +154,10 @@ def _write_yaml(path: Path, dotted_key: str, key: Key, value_text: str) -> Writt
         )
         raise UserError(f"{dotted_key} cannot be set so: {reason}", hint="Nothing was changed.")
     replace_text(path, text, 0o600 if file.mode is None else file.mode)
-    return Written(file=path, name=".".join(key.path), secret=False)
+    return SettingChange(file=path, name=".".join(key.path), secret=False)
 
 
-def _remove_yaml(path: Path, dotted_key: str, key: Key) -> Written | None:
+def _remove_yaml(path: Path, dotted_key: str, key: SettingKey) -> SettingChange | None:
     file = _sound(path)
     data = _loaded(_round_trip(file.text), file.text, path)
     place = () if data is None else _place(data, key.path)
@@ -169,7 +169,7 @@ def _remove_yaml(path: Path, dotted_key: str, key: Key) -> Written | None:
     if left != _pruned(data, place):
         raise UserError(f"{dotted_key} cannot be taken out of {path}.", hint="Edit the file.")
     replace_text(path, text, 0o600 if file.mode is None else file.mode)
-    return Written(file=path, name=".".join(key.path), secret=False)
+    return SettingChange(file=path, name=".".join(key.path), secret=False)
 
 
 def _pruned(data: Any, place: tuple[str, ...]) -> Any:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.domain.text import one_line, storable
 from hermes.state.home.textfile import UNREADABLE, TextFile
-from hermes.state.settings.findings import Findings
+from hermes.state.settings.findings import SettingsFindings
 
 if TYPE_CHECKING:
     import yaml
@@ -26,7 +26,7 @@ _TREE_TAGS = frozenset({"!", "tag:yaml.org,2002:seq", "tag:yaml.org,2002:map"})
 
 
 @dataclass(slots=True)
-class Scalar:
+class YamlScalar:
     """One value as it is written; an unreadable one was reported already and must fall to its default."""
 
     text: str
@@ -40,31 +40,31 @@ class Scalar:
 
 
 @dataclass(slots=True)
-class Listing:
-    items: list[Node]
+class YamlList:
+    items: list[YamlNode]
     line: int
     height: int = 1
 
 
 @dataclass(slots=True)
-class Mapping:
-    pairs: dict[str, tuple[int, Node]]
+class YamlMapping:
+    pairs: dict[str, tuple[int, YamlNode]]
     line: int
     height: int = 1
 
-    def get(self, name: str) -> Node | None:
+    def get(self, name: str) -> YamlNode | None:
         pair = self.pairs.get(name)
         return pair[1] if pair else None
 
 
-Node = Scalar | Listing | Mapping
+YamlNode = YamlScalar | YamlList | YamlMapping
 
 
-def _height(node: Node) -> int:
-    return 0 if isinstance(node, Scalar) else node.height
+def _height(node: YamlNode) -> int:
+    return 0 if isinstance(node, YamlScalar) else node.height
 
 
-class _Broken(Exception):
+class _BrokenYaml(Exception):
     """The text is not YAML from here on."""
 
     def __init__(self, line: int, message: str, hint: str) -> None:
@@ -74,12 +74,12 @@ class _Broken(Exception):
         self.hint = hint
 
 
-def read_yaml(file: TextFile, found: Findings) -> Mapping:
+def read_yaml(file: TextFile, found: SettingsFindings) -> YamlMapping:
     """The file's top level; everything wrong with its form becomes a problem."""
     known = len(found.problems)
     try:
         return _top(_Composer(found, file.damaged).compose(file.text, 0), found)
-    except _Broken as whole:
+    except _BrokenYaml as whole:
         del found.problems[known:]
         root = _read_blocks(file, found)
         if len(found.problems) == known:
@@ -87,21 +87,21 @@ def read_yaml(file: TextFile, found: Findings) -> Mapping:
         return root
 
 
-def _top(node: Node | None, found: Findings) -> Mapping:
-    if isinstance(node, Mapping):
+def _top(node: YamlNode | None, found: SettingsFindings) -> YamlMapping:
+    if isinstance(node, YamlMapping):
         return node
-    if node is not None and not (isinstance(node, Scalar) and (node.empty or node.unreadable)):
+    if node is not None and not (isinstance(node, YamlScalar) and (node.empty or node.unreadable)):
         found.problem(node.line, "Here must stand settings.", "Write them as `name: value`, one per line.")
-    return Mapping(pairs={}, line=1)
+    return YamlMapping(pairs={}, line=1)
 
 
-def _read_blocks(file: TextFile, found: Findings) -> Mapping:
-    root = Mapping(pairs={}, line=1)
+def _read_blocks(file: TextFile, found: SettingsFindings) -> YamlMapping:
+    root = YamlMapping(pairs={}, line=1)
     composer = _Composer(found, file.damaged)
     for offset, block in _blocks(file.text):
         try:
             part = _top(composer.compose(block, offset), found)
-        except _Broken as broken:
+        except _BrokenYaml as broken:
             found.problem(broken.line, broken.message, broken.hint)
             if found.full:
                 break
@@ -121,7 +121,9 @@ def _blocks(text: str) -> Iterator[tuple[int, str]]:
         yield start, "\n".join(lines[start:end]) + "\n"
 
 
-def _put(pairs: dict[str, tuple[int, Node]], name: str, line: int, node: Node, found: Findings) -> None:
+def _put(
+    pairs: dict[str, tuple[int, YamlNode]], name: str, line: int, node: YamlNode, found: SettingsFindings
+) -> None:
     if name in pairs:
         found.problem(
             line,
@@ -135,18 +137,18 @@ def _put(pairs: dict[str, tuple[int, Node]], name: str, line: int, node: Node, f
 class _Composer:
     """Turns the parser's events into nodes. PyYAML's own composer recurses without bounds."""
 
-    found: Findings
+    found: SettingsFindings
     damaged: frozenset[int]
     offset: int = 0
     nodes: int = 0
-    anchors: dict[str, tuple[Node, int]] = field(default_factory=dict)
+    anchors: dict[str, tuple[YamlNode, int]] = field(default_factory=dict)
     loader: Any = None
 
-    def compose(self, text: str, offset: int) -> Node | None:
+    def compose(self, text: str, offset: int) -> YamlNode | None:
         import yaml
 
         self.offset = offset
-        root: Node | None = None
+        root: YamlNode | None = None
         try:
             self.loader = yaml.SafeLoader(text)
             self._next()
@@ -164,7 +166,7 @@ class _Composer:
         # PyYAML lets some escapes and directives with absurd numbers through to `int` and `chr`.
         except (yaml.YAMLError, ValueError, OverflowError) as error:
             line = self.offset + getattr(self.loader, "line", 0) + 1
-            raise _Broken(line, "This is not valid YAML.", "Put the value in quotes.") from error
+            raise _BrokenYaml(line, "This is not valid YAML.", "Put the value in quotes.") from error
         return root
 
     def _next(self) -> yaml.Event:
@@ -174,24 +176,24 @@ class _Composer:
     def _line(self, event: yaml.Event) -> int:
         return self.offset + (event.start_mark.line if event.start_mark else 0) + 1
 
-    def _problem(self, event: yaml.Event, message: str, hint: str) -> Scalar:
+    def _problem(self, event: yaml.Event, message: str, hint: str) -> YamlScalar:
         line = self._line(event)
         self.found.problem(line, message, hint)
-        return Scalar(text="", line=line, unreadable=True)
+        return YamlScalar(text="", line=line, unreadable=True)
 
-    def _node(self, event: yaml.Event, depth: int) -> Node:
+    def _node(self, event: yaml.Event, depth: int) -> YamlNode:
         import yaml
 
         self.nodes += 1
         if isinstance(event, yaml.AliasEvent):
             return self._alias(event, depth)
         if isinstance(event, yaml.ScalarEvent):
-            node: Node = self._scalar(event)
+            node: YamlNode = self._scalar(event)
             self._remember(event, node, 1)
             return node
         if depth >= MOST_DEPTH:
             # PyYAML's scanner takes quadratic time in the depth, so not even skipping may go on here.
-            raise _Broken(
+            raise _BrokenYaml(
                 self._line(event), f"This is nested deeper than {MOST_DEPTH} levels.", "Write it flatter."
             )
         before = self.nodes
@@ -203,12 +205,12 @@ class _Composer:
         tag = getattr(event, "tag", None)
         return node if tag is None or tag in _TREE_TAGS else self._foreign_tag(event)
 
-    def _remember(self, event: yaml.Event, node: Node, size: int) -> None:
+    def _remember(self, event: yaml.Event, node: YamlNode, size: int) -> None:
         anchor = getattr(event, "anchor", None)
         if anchor is not None:
             self.anchors[anchor] = (node, size)
 
-    def _alias(self, event: yaml.Event, depth: int) -> Node:
+    def _alias(self, event: yaml.Event, depth: int) -> YamlNode:
         anchor = str(getattr(event, "anchor", ""))
         known = self.anchors.get(anchor)
         if known is None:
@@ -226,65 +228,65 @@ class _Composer:
             silent = self.nodes - size > MOST_NODES
             self.nodes = MOST_NODES + 1
             if silent:
-                return Scalar(text="", line=self._line(event), unreadable=True)
+                return YamlScalar(text="", line=self._line(event), unreadable=True)
             return self._problem(
                 event, "The aliases expand to more than this file may hold.", "Write the values out."
             )
         return node
 
-    def _scalar(self, event: yaml.ScalarEvent) -> Scalar:
+    def _scalar(self, event: yaml.ScalarEvent) -> YamlScalar:
         text = str(event.value)
         line = self._line(event)
         if UNREADABLE in text and self._touches_damage(event):
-            return Scalar(text="", line=line, unreadable=True)
+            return YamlScalar(text="", line=line, unreadable=True)
         if storable(text) != text:
             return self._problem(event, "This value holds a character that no text can hold.", "Remove it.")
         if event.tag is not None and event.tag not in _PLAIN_TAGS:
             return self._foreign_tag(event)
-        return Scalar(text=text, line=line, plain=event.style is None and event.tag is None)
+        return YamlScalar(text=text, line=line, plain=event.style is None and event.tag is None)
 
     def _touches_damage(self, event: yaml.Event) -> bool:
         last = self.offset + (event.end_mark.line if event.end_mark else 0) + 1
         return any(number in self.damaged for number in range(self._line(event), last + 1))
 
-    def _foreign_tag(self, event: yaml.Event) -> Scalar:
+    def _foreign_tag(self, event: yaml.Event) -> YamlScalar:
         tag = one_line(str(getattr(event, "tag", "")).replace("tag:yaml.org,2002:", "!!"))
         return self._problem(event, f"The tag “{tag}” has no meaning here.", "Write the value without it.")
 
-    def _listing(self, event: yaml.Event, depth: int) -> Listing:
+    def _listing(self, event: yaml.Event, depth: int) -> YamlList:
         import yaml
 
-        items: list[Node] = []
+        items: list[YamlNode] = []
         while not isinstance(item := self._next(), yaml.SequenceEndEvent):
             items.append(self._node(item, depth + 1))
         height = 1 + max(map(_height, items), default=0)
-        return Listing(items=items, line=self._line(event), height=height)
+        return YamlList(items=items, line=self._line(event), height=height)
 
-    def _mapping(self, event: yaml.Event, depth: int) -> Mapping:
+    def _mapping(self, event: yaml.Event, depth: int) -> YamlMapping:
         import yaml
 
-        own: dict[str, tuple[int, Node]] = {}
-        merged: list[Node] = []
+        own: dict[str, tuple[int, YamlNode]] = {}
+        merged: list[YamlNode] = []
         while not isinstance(key := self._next(), yaml.MappingEndEvent):
             name = self._node(key, depth + 1)
             value = self._node(self._next(), depth + 1)
-            if not isinstance(name, Scalar):
+            if not isinstance(name, YamlScalar):
                 self._problem(key, "A name must be a plain text.", "Write `name: value`.")
             elif name.empty or not (name.text or name.unreadable):
                 self._problem(key, "A name is missing before the colon.", "Write `name: value`.")
             elif name.plain and name.text == "<<":
-                merged.extend(value.items if isinstance(value, Listing) else [value])
+                merged.extend(value.items if isinstance(value, YamlList) else [value])
             elif not name.unreadable:
                 _put(own, name.text, name.line, value, self.found)
         for node in merged:
-            if isinstance(node, Mapping):
+            if isinstance(node, YamlMapping):
                 own = {**node.pairs, **own}
-            elif not (isinstance(node, Scalar) and node.unreadable):
+            elif not (isinstance(node, YamlScalar) and node.unreadable):
                 self.found.problem(node.line, "“<<” can only take in a mapping.", "Name one with “*”.")
         height = 1 + max((_height(node) for _, node in own.values()), default=0)
-        return Mapping(pairs=own, line=self._line(event), height=height)
+        return YamlMapping(pairs=own, line=self._line(event), height=height)
 
-    def _explained(self, error: yaml.MarkedYAMLError) -> _Broken:
+    def _explained(self, error: yaml.MarkedYAMLError) -> _BrokenYaml:
         said = f"{error.context or ''} {error.problem or ''}"
         mark = error.problem_mark or error.context_mark
         message, hint = "This is not valid YAML.", "Check the indentation, the colons and the quotes."
@@ -297,7 +299,7 @@ class _Composer:
                 message, hint = meaning, remedy
                 mark = (error.context_mark if at_start else None) or mark
                 break
-        return _Broken(self.offset + (int(mark.line) if mark else 0) + 1, message, hint)
+        return _BrokenYaml(self.offset + (int(mark.line) if mark else 0) + 1, message, hint)
 
 
 # What PyYAML says · whether the place where the thing began is the useful one · our sentence and remedy.

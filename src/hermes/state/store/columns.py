@@ -81,7 +81,7 @@ class Columns(Generic[T]):
         return None if row is None else self.read(row)
 
 
-class Bodies(Generic[T]):
+class BodyColumn(Generic[T]):
     """A dataclass kept whole, as the JSON in its table's column `body`."""
 
     def __init__(self, kind: type[T], table: str) -> None:

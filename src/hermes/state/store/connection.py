@@ -20,11 +20,11 @@ from hermes.domain.errors import Refused, UserError
 from hermes.domain.ids import AgentId
 from hermes.state.files.media import MediaTable
 from hermes.state.store.care.reserve import SIZE as SPARE_BYTES
-from hermes.state.store.care.reserve import Reserve
+from hermes.state.store.care.reserve import DiskReserve
 from hermes.state.store.care.walfile import has_log
-from hermes.state.store.db import Damaged, NoRoom, Row
+from hermes.state.store.db import DamagedDatabase, DiskFull, Row
 from hermes.state.store.migrations import check_version, migrate
-from hermes.state.store.tables.channels import DirectoryTable, PostTable
+from hermes.state.store.tables.channels import DirectoryTable, OutboxAdminTable
 from hermes.state.store.tables.facts import FactsTable
 from hermes.state.store.tables.grants import GrantsTable
 from hermes.state.store.tables.handoffs import HandoffsTable
@@ -34,7 +34,7 @@ from hermes.state.store.tables.journal import JournalTable
 from hermes.state.store.tables.leases import LeasesTable
 from hermes.state.store.tables.open_counts import CensusTable
 from hermes.state.store.tables.outbox import OutboxTable
-from hermes.state.store.tables.overheard import TalkTable
+from hermes.state.store.tables.overheard import OverheardTable
 from hermes.state.store.tables.pairing import PairingCodesTable, PairingsTable
 from hermes.state.store.tables.questions import QuestionsTable
 from hermes.state.store.tables.recovery import RecoveryTable
@@ -84,7 +84,7 @@ class StoreOptions:
     busy_ms: int = 5000
     synchronous: str = "FULL"
     checkpoint_pages: int = 4000
-    reserve: Reserve | None = None
+    reserve: DiskReserve | None = None
     reserve_bytes: int = SPARE_BYTES
 
 
@@ -140,14 +140,14 @@ class SqliteTx:
         self.facts = FactsTable(db)
         self.search = SearchTable(db, agent)
         self.media = MediaTable(db, agent)
-        self.talk = TalkTable(db, agent)
+        self.talk = OverheardTable(db, agent)
         self.leases = LeasesTable(db)
         self.pairings = PairingsTable(db)
         self.pairing_codes = PairingCodesTable(db)
         self.recovery = RecoveryTable(db)
         self.census = CensusTable(db)
         self.directory = DirectoryTable(db, agent)
-        self.post = PostTable(db)
+        self.post = OutboxAdminTable(db)
         self.handoffs = HandoffsTable(db, agent)
 
 
@@ -188,7 +188,7 @@ def open_current(path: Path | None, options: StoreOptions = DEFAULTS) -> SqliteD
     for this program stays as it is, to the byte."""
     if path is not None and path.exists() and not path.stat().st_size and has_log(path):
         # SQLite would take it for a new database and throw the log away.
-        raise Damaged(f"{path} is damaged: it is empty.", hint=_HINT)
+        raise DamagedDatabase(f"{path} is damaged: it is empty.", hint=_HINT)
     if path is not None and path.exists() and path.stat().st_size:
         with closing(look_into(path, options)) as looking:
             check_version(looking, str(path))
@@ -266,13 +266,13 @@ def as_user_error(error: BaseException, path: Path | None) -> BaseException:
     if isinstance(error, (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError, PermissionError)):
         return UserError(f"{path} cannot be opened for writing.", hint="Check the folder's owner and mode.")
     if isinstance(error, apsw.FullError) or is_full(error):
-        return NoRoom(f"{path} cannot be written: {DISK_FULL}.", hint="Free some space.")
+        return DiskFull(f"{path} cannot be written: {DISK_FULL}.", hint="Free some space.")
     if isinstance(error, (apsw.NoMemError, MemoryError)):
         return UserError(f"There is too little memory to open {path}.", hint="Give the program more memory.")
     if isinstance(error, (apsw.IOError, OSError)):
         return UserError(f"{path} cannot be read or written ({error}).", hint="Check its disk.")
     if isinstance(error, DAMAGE):
-        return Damaged(f"{path} is damaged ({error}).", hint=_HINT)
+        return DamagedDatabase(f"{path} is damaged ({error}).", hint=_HINT)
     if isinstance(error, apsw.Error):
         return UserError(f"{path} cannot be opened ({error}).", hint="The log may say more.")
     return error

@@ -23,22 +23,22 @@ class Db(Protocol):
     def many(self, sql: str, rows: Sequence[Row]) -> None: ...
 
 
-class Damaged(UserError):
+class DamagedDatabase(UserError):
     """The file is not what it was written as: nothing more may be written to it."""
 
 
-class NoRoom(UserError):
+class DiskFull(UserError):
     """The disk is full: whoever opens the file may wait for room."""
 
 
-class Table:
+class TableFamily:
     """A family of tables on one connection."""
 
     def __init__(self, db: Db) -> None:
         self._db = db
 
 
-class ScopedTable(Table):
+class ScopedTable(TableFamily):
     """One that belongs to an agent: through it no row of another is read or changed."""
 
     def __init__(self, db: Db, agent: AgentId) -> None:

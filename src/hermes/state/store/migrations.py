@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from hermes.domain.errors import UserError
-from hermes.state.store.db import Damaged, Db
+from hermes.state.store.db import DamagedDatabase, Db
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +202,7 @@ def check_version(db: Db, file: str) -> int:
     step = max((known for known in _TABLES if known <= number), default=0)
     missing = _TABLES[step] - tables if step > 0 else {"its version"}
     if missing:
-        raise Damaged(f"{file} is damaged: it lacks {', '.join(sorted(missing))}.")
+        raise DamagedDatabase(f"{file} is damaged: it lacks {', '.join(sorted(missing))}.")
     return number
 
 

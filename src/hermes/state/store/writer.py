@@ -29,9 +29,9 @@ import apsw
 from hermes.domain.errors import Unreachable
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.ports.store import Tx
-from hermes.state.store.care.file_identity import LOOK_SECONDS, FileName
+from hermes.state.store.care.file_identity import LOOK_SECONDS, DatabaseFileGuard
 from hermes.state.store.care.reserve import FILE as RESERVE_FILE
-from hermes.state.store.care.reserve import Reserve
+from hermes.state.store.care.reserve import DiskReserve
 from hermes.state.store.connection import (
     DAMAGE,
     DEFAULTS,
@@ -84,7 +84,7 @@ class SqliteStore:
         self._log_pages = 0
         self._checkpoint_at = options.checkpoint_pages
         self._damage = ""
-        self._name = FileName(path if options.vfs is None else None)
+        self._name = DatabaseFileGuard(path if options.vfs is None else None)
         self.lost = asyncio.Event()
         """Set once the file was removed or replaced under us; its content was saved."""
         self._db: SqliteDb | None = None
@@ -93,7 +93,7 @@ class SqliteStore:
         self._thread: threading.Thread | None = None
         self._readers: Readers | None = None
         spare = None if path is None else path.with_name(RESERVE_FILE)
-        self._reserve = options.reserve or Reserve(spare, options.reserve_bytes)
+        self._reserve = options.reserve or DiskReserve(spare, options.reserve_bytes)
 
     # --- the life of the store ---
 
@@ -135,8 +135,8 @@ class SqliteStore:
 
     # --- the Store port ---
 
-    def scoped(self, agent: AgentId) -> Handle:
-        return Handle(self, agent)
+    def scoped(self, agent: AgentId) -> ScopedStore:
+        return ScopedStore(self, agent)
 
     async def write(self, unit: Callable[[Tx], T], *, first: bool = False, ends: bool = False) -> T:
         return await self.submit(MAIN_AGENT, unit, first=first, ends=ends)
@@ -475,7 +475,7 @@ def _index_batch(tx: Tx) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Handle:
+class ScopedStore:
     """The store as one agent's code sees it."""
 
     store: SqliteStore
@@ -487,5 +487,5 @@ class Handle:
     async def read(self, query: Callable[[Tx], T]) -> T:
         return await self.store.query(self.agent, query)
 
-    def scoped(self, agent: AgentId) -> Handle:
-        return Handle(self.store, agent)
+    def scoped(self, agent: AgentId) -> ScopedStore:
+        return ScopedStore(self.store, agent)

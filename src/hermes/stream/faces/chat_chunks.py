@@ -18,13 +18,13 @@ from hermes.domain.event import (
     Ending,
     Entry,
     Failed,
+    FeedItem,
     Finished,
     ModelSaid,
     QuestionKind,
     Record,
     Reset,
     Retrying,
-    Seen,
     Snapshot,
     Stopped,
     Summarised,
@@ -42,8 +42,8 @@ from hermes.domain.ids import CallId, QuestionId, client_call_id
 from hermes.domain.tool import ToolCall
 from hermes.stream.fold.turn_fold import (
     SAID_AGAIN,
-    CaughtUp,
-    Spoken,
+    RemainingText,
+    ShownText,
     ToolState,
     answer_text,
     choices,
@@ -54,7 +54,7 @@ from hermes.stream.fold.turn_fold import (
     is_internal,
     preview,
     question_text,
-    settled,
+    tool_state,
     was_cut,
 )
 
@@ -68,7 +68,7 @@ DONE = b"data: [DONE]\n\n"
 # --- the format ------------------------------------------------------------------------------------
 
 
-def event(
+def encode_event(
     data: str, *, name: str | None = None, id: str | int | None = None, retry: int | None = None
 ) -> bytes:
     """One event. Data may have any lines; a name or id that could break out of its line is refused."""
@@ -83,8 +83,8 @@ def event(
     return ("\n".join(lines) + "\n\n").encode("utf-8", "replace")
 
 
-def json_event(data: object, *, name: str | None = None, id: str | int | None = None) -> bytes:
-    return event(_json(data), name=name, id=id)
+def encode_json_event(data: object, *, name: str | None = None, id: str | int | None = None) -> bytes:
+    return encode_event(_json(data), name=name, id=id)
 
 
 def comment(text: str = "") -> bytes:
@@ -130,13 +130,13 @@ class RunEvents:
         self._entries: list[Entry] = []
         self._calls: dict[CallId, _Running] = {}
         self._asked: set[str] = set()
-        self._spoken = Spoken()
+        self._spoken = ShownText()
         self._gap = False
         self._rejoined = after >= 0
         self._run = run
         self._delta = f'data: {{"event":"message.delta","run_id":{quoted(run)},"timestamp":'
 
-    def see(self, item: Seen) -> bytes:
+    def see(self, item: FeedItem) -> bytes:
         match item:
             case TextDelta(text=text):
                 words = self._spoken.more(text)
@@ -171,7 +171,7 @@ class RunEvents:
         return self._event("message.snapshot", at, text=words)
 
     def _event(self, name: str, at: float, **data: object) -> bytes:
-        return json_event({"event": name, "run_id": self._run, "timestamp": round(at, 3), **data})
+        return encode_json_event({"event": name, "run_id": self._run, "timestamp": round(at, 3), **data})
 
     def _take(self, entry: Entry) -> bytes:
         if entry.seq <= self._seq:
@@ -193,7 +193,7 @@ class RunEvents:
             case ToolStarted(call=call, name=name):
                 return self._start(call, name, at)
             case ToolFinished(call=call):
-                return self._settle(call, settled(record), at)
+                return self._settle(call, tool_state(record), at)
             case Asked():
                 return [self._ask(record, at)] if for_people(record) else []
             case Answered(question=question, verdict=verdict):
@@ -289,7 +289,7 @@ class ChatChunks:
         self._approvals: set[QuestionId] = set()
         self.seq = -1
         self._after = after
-        self._spoken = Spoken()
+        self._spoken = ShownText()
         self._said: list[ModelSaid] = []
         self._calls: dict[CallId, ToolCall] = {}
         self._unsettled: set[CallId] = set()
@@ -310,7 +310,7 @@ class ChatChunks:
         self._begun = True
         return self._delta('{"role":"assistant","content":""}')
 
-    def see(self, item: Seen) -> bytes:
+    def see(self, item: FeedItem) -> bytes:
         if self.ended:
             return b""
         match item:
@@ -365,7 +365,7 @@ class ChatChunks:
     def _delta(self, delta: str) -> bytes:
         return f'{self._head},"choices":[{{"index":0,"delta":{delta}{self._suffix[1:]}'.encode("ascii")
 
-    def _catch_up(self, rest: CaughtUp) -> bytes:
+    def _catch_up(self, rest: RemainingText) -> bytes:
         again = self._paragraph(SAID_AGAIN) if rest.void else b""
         return again + (self._words(rest.text) if rest.text else b"")
 
@@ -428,7 +428,7 @@ class ChatChunks:
             "toolCallId": call,
             "status": status,
         }
-        return self.start() + json_event(data, name="hermes.tool.progress")
+        return self.start() + encode_json_event(data, name="hermes.tool.progress")
 
     def _approve(self, asked: Asked) -> bytes:
         self._approvals.add(asked.question)
@@ -441,13 +441,13 @@ class ChatChunks:
             "options": list(choices(asked)),
             **self._about,
         }
-        return self.start() + json_event(data, name="hermes.approval.request")
+        return self.start() + encode_json_event(data, name="hermes.approval.request")
 
     def _approved(self, answered: Answered) -> bytes:
         if answered.question not in self._approvals:
             return b""
         data = {"id": answered.question, "choice": answered.verdict.value, **self._about}
-        return json_event(data, name="hermes.approval.responded")
+        return encode_json_event(data, name="hermes.approval.responded")
 
     def _ask(self, asked: Asked) -> bytes:
         if asked.kind is QuestionKind.CLARIFY:

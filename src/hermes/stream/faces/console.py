@@ -13,11 +13,11 @@ from hermes.domain.event import (
     Asked,
     Entry,
     Failed,
+    FeedItem,
     Finished,
     ModelSaid,
     Reset,
     Retrying,
-    Seen,
     Snapshot,
     Stopped,
     Summarised,
@@ -34,15 +34,15 @@ from hermes.domain.ids import CallId
 from hermes.domain.text import one_line, showable
 from hermes.stream.fold.turn_fold import (
     SAID_AGAIN,
-    CaughtUp,
-    Spoken,
+    RemainingText,
+    ShownText,
     ToolLine,
     ToolState,
     answer_text,
     choices,
     for_people,
     has_words,
-    settled,
+    tool_state,
     was_cut,
 )
 
@@ -70,7 +70,7 @@ class Console:
         self._show_tools = show_tools
         self._show_thoughts = show_thoughts
         self._seq = -1
-        self._spoken = Spoken()
+        self._spoken = ShownText()
         self._tools: dict[CallId, ToolLine] = {}
         self._open_tool: CallId | None = None
         self._thinking = False
@@ -78,7 +78,7 @@ class Console:
         self._at_start = True
         self._gap = False
 
-    def see(self, item: Seen) -> str:
+    def see(self, item: FeedItem) -> str:
         match item:
             case TextDelta(text=text):
                 return self._say(self._spoken.more(text))
@@ -108,7 +108,7 @@ class Console:
             case ToolStarted(call=call, name=name):
                 return self._start(entry.seq, call, name)
             case ToolFinished(call=call):
-                return self._settle(call, settled(record))
+                return self._settle(call, tool_state(record))
             case Asked():
                 return self._ask(record) if for_people(record) else ""
             case Answered():
@@ -149,7 +149,7 @@ class Console:
         self._at_start = words[-1] == "\n"
         return before + self._paint(words, _DIM)
 
-    def _catch_up(self, rest: CaughtUp) -> str:
+    def _catch_up(self, rest: RemainingText) -> str:
         return self._say_again() + self._say(rest.text) if rest.void else self._say(rest.text)
 
     def _say_again(self) -> str:
@@ -232,7 +232,7 @@ class QuietConsole:
         self.failure = ""
         self._entries: dict[int, Entry] = {}
 
-    def see(self, item: Seen) -> str:
+    def see(self, item: FeedItem) -> str:
         if not isinstance(item, Entry) or item.seq in self._entries:
             return ""
         self._entries[item.seq] = item

@@ -10,20 +10,20 @@ from zlib import crc32
 
 import msgspec
 
-from hermes.domain.event import Entry, Seen
+from hermes.domain.event import Entry, FeedItem
 from hermes.stream.faces.response_shape import (
-    Created,
-    InProgress,
     ItemAdded,
     ItemDone,
     ItemEvent,
     OutputMessage,
     OutputText,
+    OutputTextDelta,
+    OutputTextDone,
     PartDone,
+    ResponseCreated,
     ResponseEvent,
-    WholeEvent,
-    WordsAdded,
-    WordsDone,
+    ResponseInProgress,
+    ResponseStateEvent,
 )
 from hermes.stream.faces.responses import ResponseFold
 from hermes.stream.fold.turn_fold import SAID_AGAIN
@@ -33,7 +33,7 @@ _CHECK = (1 << CHECK_BITS) - 1
 _encode = msgspec.json.Encoder().encode
 
 
-class _Story:
+class _EventCounter:
     """How far the telling is."""
 
     __slots__ = ("_check", "place")
@@ -48,7 +48,7 @@ class _Story:
 
     def go_on(self, event: ResponseEvent) -> int:
         """The number of the next event."""
-        if isinstance(event, WordsAdded):
+        if isinstance(event, OutputTextDelta):
             self.place += len(event.delta)
             told = event.delta
         else:
@@ -69,7 +69,7 @@ class ResponseEvents:
         self.fold = fold
         self._after = after
         self.since = 0
-        self._story = _Story()
+        self._story = _EventCounter()
         self._held: list[tuple[int, ResponseEvent]] = []
         self._shift = 0
         self._ahead = 0
@@ -80,9 +80,9 @@ class ResponseEvents:
 
     def start(self) -> bytes:
         begun = self.fold.begun()
-        return self._tell([Created(response=begun), InProgress(response=begun)], 0)
+        return self._tell([ResponseCreated(response=begun), ResponseInProgress(response=begun)], 0)
 
-    def see(self, item: Seen) -> bytes:
+    def see(self, item: FeedItem) -> bytes:
         events = self.fold.see(item)
         if not events:
             return b""
@@ -112,7 +112,7 @@ class ResponseEvents:
         assert self._after is not None
         wanted = self._after >> CHECK_BITS
         before = self._story.place
-        if isinstance(event, WordsAdded) and before < wanted < before + len(event.delta):
+        if isinstance(event, OutputTextDelta) and before < wanted < before + len(event.delta):
             heard, rest = event.delta[: wanted - before], event.delta[wanted - before :]
             known = msgspec.structs.replace(event, delta=heard)
             if self._story.go_on(known) == self._after:
@@ -123,7 +123,7 @@ class ResponseEvents:
         self._held.append((seq, event))
         if self._story.place == wanted and self._story.number == self._after:
             return b""
-        if self._story.place >= wanted or (isinstance(event, WholeEvent) and self.ended):
+        if self._story.place >= wanted or (isinstance(event, ResponseStateEvent) and self.ended):
             return self._mend()
         return None
 
@@ -136,7 +136,7 @@ class ResponseEvents:
             # Nothing was ever lost, so this is no number of ours: all there is to tell is the end.
             return b"".join(self._write(event) for event in fresh[-1:] if self.ended)
         place = sum(isinstance(event, ItemAdded) for event in known)
-        self._story = _Story()
+        self._story = _EventCounter()
         for event in known:
             self._story.go_on(event)
         ident = self.fold.message_id(place)
@@ -144,8 +144,8 @@ class ResponseEvents:
         void = OutputMessage(id=ident, status="incomplete", content=[part])
         self._ahead = (self._after >> CHECK_BITS) - self._story.place
         closing: list[ResponseEvent] = [
-            WordsAdded(output_index=place, item_id=ident, delta=f"\n\n{SAID_AGAIN}\n\n"),
-            WordsDone(output_index=place, item_id=ident, text=SAID_AGAIN),
+            OutputTextDelta(output_index=place, item_id=ident, delta=f"\n\n{SAID_AGAIN}\n\n"),
+            OutputTextDone(output_index=place, item_id=ident, text=SAID_AGAIN),
             PartDone(output_index=place, item_id=ident, part=part),
             ItemDone(output_index=place, item=void),
         ]

@@ -77,7 +77,7 @@ class ResponseUsage(msgspec.Struct, kw_only=True):
     total_tokens: int
 
 
-class ResponseTrouble(msgspec.Struct, kw_only=True):
+class ResponseError(msgspec.Struct, kw_only=True):
     """Why a response failed."""
 
     code: str = "server_error"
@@ -104,7 +104,7 @@ class ConversationName(msgspec.Struct, kw_only=True):
     id: str
 
 
-class AskedOfPeople(msgspec.Struct, kw_only=True):
+class ResponseQuestion(msgspec.Struct, kw_only=True):
     """A question that the response waits for. `action` is what would be done, word for word."""
 
     id: str
@@ -114,11 +114,11 @@ class AskedOfPeople(msgspec.Struct, kw_only=True):
     options: list[str]
 
 
-class Waiting(msgspec.Struct, kw_only=True):
+class PendingDetails(msgspec.Struct, kw_only=True):
     """What is beyond the standard: the question that must be answered before the response goes on."""
 
     completed: bool = False
-    pending: AskedOfPeople
+    pending: ResponseQuestion
     run_id: str
     session_id: str
 
@@ -132,7 +132,7 @@ class ResponseObject(msgspec.Struct, kw_only=True):
     status: str = "in_progress"
     background: bool = False
     conversation: ConversationName | None = None
-    error: ResponseTrouble | None = None
+    error: ResponseError | None = None
     incomplete_details: IncompleteDetails | None = None
     instructions: str | None = None
     max_output_tokens: int | None = None
@@ -150,7 +150,7 @@ class ResponseObject(msgspec.Struct, kw_only=True):
     truncation: str = "disabled"
     usage: ResponseUsage | None = None
     user: str | None = None
-    hermes: Waiting | msgspec.UnsetType = msgspec.UNSET
+    hermes: PendingDetails | msgspec.UnsetType = msgspec.UNSET
 
 
 # --- its events ------------------------------------------------------------------------------------
@@ -171,27 +171,27 @@ class ResponseEvent(msgspec.Struct, kw_only=True, tag_field="type"):
         return ""
 
 
-class WholeEvent(ResponseEvent, kw_only=True):
+class ResponseStateEvent(ResponseEvent, kw_only=True):
     response: ResponseObject
 
 
-class Created(WholeEvent, kw_only=True, tag="response.created"):
+class ResponseCreated(ResponseStateEvent, kw_only=True, tag="response.created"):
     pass
 
 
-class InProgress(WholeEvent, kw_only=True, tag="response.in_progress"):
+class ResponseInProgress(ResponseStateEvent, kw_only=True, tag="response.in_progress"):
     pass
 
 
-class Completed(WholeEvent, kw_only=True, tag="response.completed"):
+class ResponseCompleted(ResponseStateEvent, kw_only=True, tag="response.completed"):
     pass
 
 
-class Incomplete(WholeEvent, kw_only=True, tag="response.incomplete"):
+class ResponseIncomplete(ResponseStateEvent, kw_only=True, tag="response.incomplete"):
     pass
 
 
-class NotDone(WholeEvent, kw_only=True, tag="response.failed"):
+class ResponseFailed(ResponseStateEvent, kw_only=True, tag="response.failed"):
     pass
 
 
@@ -225,7 +225,7 @@ class PartDone(PartEvent, kw_only=True, tag="response.content_part.done"):
     pass
 
 
-class WordsAdded(ItemEvent, kw_only=True, tag="response.output_text.delta"):
+class OutputTextDelta(ItemEvent, kw_only=True, tag="response.output_text.delta"):
     item_id: str
     content_index: int = 0
     delta: str
@@ -236,14 +236,14 @@ class WordsAdded(ItemEvent, kw_only=True, tag="response.output_text.delta"):
         return self.delta
 
 
-class WordsDone(ItemEvent, kw_only=True, tag="response.output_text.done"):
+class OutputTextDone(ItemEvent, kw_only=True, tag="response.output_text.done"):
     item_id: str
     content_index: int = 0
     text: str
     logprobs: list[dict[str, Any]] = []
 
 
-class ArgumentsAdded(ItemEvent, kw_only=True, tag="response.function_call_arguments.delta"):
+class ArgumentsDelta(ItemEvent, kw_only=True, tag="response.function_call_arguments.delta"):
     item_id: str
     delta: str
 
@@ -258,7 +258,7 @@ class ArgumentsDone(ItemEvent, kw_only=True, tag="response.function_call_argumen
     arguments: str
 
 
-class ApprovalRequest(ResponseEvent, kw_only=True, tag="hermes.approval.request"):
+class ApprovalRequested(ResponseEvent, kw_only=True, tag="hermes.approval.request"):
     """Somebody is asked; the stream goes on with their answer."""
 
     id: str

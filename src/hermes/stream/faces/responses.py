@@ -14,17 +14,16 @@ import msgspec
 from hermes.domain.event import (
     Answered,
     Asked,
-    Ended,
     Ending,
     Entry,
     Failed,
+    FeedItem,
     Finished,
     ModelSaid,
     QuestionKind,
     Record,
     Reset,
     Retrying,
-    Seen,
     Snapshot,
     Stopped,
     Summarised,
@@ -33,6 +32,7 @@ from hermes.domain.event import (
     ToolFinished,
     ToolOutput,
     ToolStarted,
+    TurnEnd,
     Undone,
     UserSaid,
     Verdict,
@@ -42,38 +42,38 @@ from hermes.domain.ids import CallId, QuestionId, client_call_id
 from hermes.domain.thoughts import without_thoughts
 from hermes.domain.tool import ToolCall
 from hermes.stream.faces.response_shape import (
-    ApprovalRequest,
+    ApprovalRequested,
     ApprovalResponded,
-    ArgumentsAdded,
+    ArgumentsDelta,
     ArgumentsDone,
-    AskedOfPeople,
-    Completed,
     FunctionCallItem,
     FunctionResultItem,
-    Incomplete,
     IncompleteDetails,
     InputTokens,
     ItemAdded,
     ItemDone,
-    NotDone,
     OutputItem,
     OutputMessage,
     OutputText,
+    OutputTextDelta,
+    OutputTextDone,
     OutputTokens,
     PartAdded,
     PartDone,
+    PendingDetails,
+    ResponseCompleted,
+    ResponseError,
     ResponseEvent,
+    ResponseFailed,
+    ResponseIncomplete,
     ResponseObject,
-    ResponseTrouble,
+    ResponseQuestion,
     ResponseUsage,
-    Waiting,
-    WordsAdded,
-    WordsDone,
 )
 from hermes.stream.fold.turn_fold import (
     SAID_AGAIN,
-    CaughtUp,
-    Spoken,
+    RemainingText,
+    ShownText,
     choices,
     command_text,
     for_people,
@@ -88,7 +88,7 @@ class ResponseFold:
     def __init__(self, blank: ResponseObject, *, run: str, session: str, part: int = 1) -> None:
         self.done = False
         self.seq = 0
-        self.end: Ended | None = None
+        self.end: TurnEnd | None = None
         self._blank = blank
         self._run = run
         self._session = session
@@ -98,14 +98,14 @@ class ResponseFold:
         self._calls: dict[CallId, ToolCall] = {}
         self._unsettled: set[CallId] = set()
         self._clients: set[CallId] = set()
-        self._pending: dict[QuestionId, AskedOfPeople] = {}
+        self._pending: dict[QuestionId, ResponseQuestion] = {}
         self._begin_part()
 
     def _begin_part(self) -> None:
         self._items: list[OutputItem] = []
         self._said: list[ModelSaid] = []
         self._shown: set[CallId] = set()
-        self._spoken = Spoken()
+        self._spoken = ShownText()
         self._message: OutputMessage | None = None
         self._text = ""
         self._sealed = False
@@ -117,7 +117,7 @@ class ResponseFold:
         """Whether somebody has to answer before it can go on."""
         return bool(self._pending) and not self.done
 
-    def see(self, item: Seen) -> list[ResponseEvent]:
+    def see(self, item: FeedItem) -> list[ResponseEvent]:
         """What is new, as events; nothing for what belongs to another part or was seen before."""
         if self.done:
             return []
@@ -131,7 +131,7 @@ class ResponseFold:
             events.append(self._ending())
         return events if mine or self.done else []
 
-    def _see(self, item: Seen) -> list[ResponseEvent]:
+    def _see(self, item: FeedItem) -> list[ResponseEvent]:
         match item:
             case TextDelta(text=text):
                 words = self._spoken.more(text)
@@ -187,7 +187,7 @@ class ResponseFold:
             self._gap = False
             words = "\n\n" + words
         assert self._message is not None
-        return [*events, WordsAdded(output_index=self._index - 1, item_id=self._message.id, delta=words)]
+        return [*events, OutputTextDelta(output_index=self._index - 1, item_id=self._message.id, delta=words)]
 
     def _open_message(self) -> list[ResponseEvent]:
         place, ident = self._index, self._new_id("msg")
@@ -210,7 +210,7 @@ class ResponseFold:
         self._gap = True
         return events
 
-    def _catch_up(self, rest: CaughtUp) -> list[ResponseEvent]:
+    def _catch_up(self, rest: RemainingText) -> list[ResponseEvent]:
         events = self._again() if rest.void else []
         return events + (self._words(rest.text) if rest.text else [])
 
@@ -235,7 +235,7 @@ class ResponseFold:
         self._sealed = False
         place = self._index - 1
         return [
-            WordsDone(output_index=place, item_id=message.id, text=self._text + note),
+            OutputTextDone(output_index=place, item_id=message.id, text=self._text + note),
             PartDone(output_index=place, item_id=message.id, part=message.content[0]),
             ItemDone(output_index=place, item=message),
         ]
@@ -264,7 +264,7 @@ class ResponseFold:
         return [
             *events,
             ItemAdded(output_index=place, item=begun),
-            ArgumentsAdded(output_index=place, item_id=ident, delta=made.arguments),
+            ArgumentsDelta(output_index=place, item_id=ident, delta=made.arguments),
             ArgumentsDone(output_index=place, item_id=ident, name=made.name, arguments=made.arguments),
             ItemDone(output_index=place, item=whole),
         ]
@@ -302,7 +302,7 @@ class ResponseFold:
         if asked.call is not None:
             events += self._call(asked.call)
         made = self._calls.get(asked.call) if asked.call else None
-        facts = AskedOfPeople(
+        facts = ResponseQuestion(
             id=asked.question,
             kind=asked.kind.value,
             text=asked.text,
@@ -311,7 +311,7 @@ class ResponseFold:
         )
         self._pending[asked.question] = facts
         told = msgspec.structs.asdict(facts)
-        return [*events, ApprovalRequest(run_id=self._run, session_id=self._session, **told)]
+        return [*events, ApprovalRequested(run_id=self._run, session_id=self._session, **told)]
 
     def _answered(self, question: QuestionId, verdict: Verdict) -> ResponseEvent:
         return ApprovalResponded(
@@ -340,11 +340,11 @@ class ResponseFold:
         status, details = self._status()
         if self._message is not None:
             self._message.content = [OutputText(text=self._text + self._spoken.text)]
-        trouble = ResponseTrouble(message=self.end.reason) if isinstance(self.end, Failed) else None
-        waiting: Waiting | msgspec.UnsetType = msgspec.UNSET
+        trouble = ResponseError(message=self.end.reason) if isinstance(self.end, Failed) else None
+        waiting: PendingDetails | msgspec.UnsetType = msgspec.UNSET
         if self.waits:
             first = next(iter(self._pending.values()))
-            waiting = Waiting(pending=first, run_id=self._run, session_id=self._session)
+            waiting = PendingDetails(pending=first, run_id=self._run, session_id=self._session)
         return msgspec.structs.replace(
             self._blank,
             status=status,
@@ -386,11 +386,11 @@ class ResponseFold:
         response = self.response()
         match response.status:
             case "completed":
-                return Completed(response=response)
+                return ResponseCompleted(response=response)
             case "failed":
-                return NotDone(response=response)
+                return ResponseFailed(response=response)
             case _:
-                return Incomplete(response=response)
+                return ResponseIncomplete(response=response)
 
 
 def parts_before(entries: Iterable[Entry], question: QuestionId) -> int:

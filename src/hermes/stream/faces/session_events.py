@@ -14,11 +14,11 @@ from hermes.domain.event import (
     Asked,
     Entry,
     Failed,
+    FeedItem,
     Finished,
     ModelSaid,
     Reset,
     Retrying,
-    Seen,
     Snapshot,
     Stopped,
     Summarised,
@@ -32,9 +32,9 @@ from hermes.domain.event import (
 )
 from hermes.domain.ids import CallId
 from hermes.domain.tool import ToolCall
-from hermes.stream.faces.chat_chunks import json_event, usage_named
+from hermes.stream.faces.chat_chunks import encode_json_event, usage_named
 from hermes.stream.fold.turn_fold import (
-    Spoken,
+    ShownText,
     ToolState,
     answer_text,
     choices,
@@ -43,7 +43,7 @@ from hermes.stream.fold.turn_fold import (
     has_words,
     is_internal,
     preview,
-    settled,
+    tool_state,
     was_cut,
 )
 
@@ -59,7 +59,7 @@ class SessionEvents:
         self._count = 0
         self._seq = -1
         self._entries: list[Entry] = []
-        self._spoken = Spoken()
+        self._spoken = ShownText()
         self._calls: dict[CallId, ToolCall] = {}
         self._running: dict[CallId, tuple[str, float]] = {}
         self._gap = False
@@ -68,7 +68,7 @@ class SessionEvents:
         said = self._event("run.started", user_message={"role": "user", "content": words})
         return said + self._event("message.started", message={"id": self._run, "role": "assistant"})
 
-    def see(self, item: Seen) -> bytes:
+    def see(self, item: FeedItem) -> bytes:
         match item:
             case TextDelta(text=text):
                 return self._words(self._spoken.more(text))
@@ -94,7 +94,7 @@ class SessionEvents:
     def _event(self, name: str, **data: Any) -> bytes:
         self._count += 1
         known = {"session_id": self._session, "run_id": self._run, "seq": self._count}
-        return json_event({**known, "ts": round(self._now(), 3), **data}, name=name)
+        return encode_json_event({**known, "ts": round(self._now(), 3), **data}, name=name)
 
     def _words(self, words: str) -> bytes:
         if not words:
@@ -123,7 +123,7 @@ class SessionEvents:
                 self._running[call] = (name, at)
                 return self._tool("tool.started", call, name, preview=preview(arguments), args=arguments)
             case ToolFinished(call=call):
-                return self._settle(call, settled(record), at)
+                return self._settle(call, tool_state(record), at)
             case Asked():
                 return self._ask(record) if for_people(record) else b""
             case Finished(note=note):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from hermes.domain.address import Kind
+from hermes.domain.address import SourceKind
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.settings.settings import StreamingSettings
 
@@ -65,7 +65,7 @@ def without_directives(text: str, *, growing: bool = False) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Directed:
+class Directives:
     """A text without its directives, the paths after `MEDIA:`, and the names in double brackets."""
 
     text: str
@@ -73,10 +73,10 @@ class Directed:
     flags: frozenset[str] = frozenset()
 
 
-def read_directives(text: str) -> Directed:
+def read_directives(text: str) -> Directives:
     """What a whole text says besides its words. Code and JSON say nothing."""
     if "MEDIA:" not in text and "[[" not in text:
-        return Directed(text=text)
+        return Directives(text=text)
     paths: dict[str, None] = {}
     flags: set[str] = set()
     for found in _DIRECTIVES.finditer(text):
@@ -87,7 +87,7 @@ def read_directives(text: str) -> Directed:
                 flags.add(one[0].strip("[]"))
             else:
                 paths[one[0].removeprefix("MEDIA:").strip(" \t\"'`")] = None
-    return Directed(text=without_directives(text), paths=tuple(paths), flags=frozenset(flags))
+    return Directives(text=without_directives(text), paths=tuple(paths), flags=frozenset(flags))
 
 
 # --- pace ----------------------------------------------------------------------------------------
@@ -164,13 +164,13 @@ def is_streamed(settings: StreamingSettings, platform: Capabilities) -> bool:
     return settings.enabled and settings.transport != "off" and platform.edit_interval is not None
 
 
-def draft_pace(settings: StreamingSettings, platform: Capabilities, kind: Kind) -> DraftPace | None:
+def draft_pace(settings: StreamingSettings, platform: Capabilities, kind: SourceKind) -> DraftPace | None:
     """The pace for a chat of a kind, never faster than its platform takes edits; None if drafts are not
     shown."""
     if not is_streamed(settings, platform):
         return None
-    slower = 0.0 if kind is Kind.PRIVATE else platform.group_edit_interval
+    slower = 0.0 if kind is SourceKind.PRIVATE else platform.group_edit_interval
     interval = max(settings.edit_interval, platform.edit_interval or 0.0, slower)
-    if kind is Kind.PRIVATE and platform.preview_seconds and settings.transport in ("auto", "draft"):
+    if kind is SourceKind.PRIVATE and platform.preview_seconds and settings.transport in ("auto", "draft"):
         return DraftPace(interval, settings.buffer_threshold, "", platform.preview_seconds)
     return DraftPace(interval, settings.buffer_threshold, settings.cursor if platform.draft_cursor else "")

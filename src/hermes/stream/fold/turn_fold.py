@@ -17,12 +17,12 @@ from hermes.domain.event import (
     Ending,
     Entry,
     Failed,
+    FeedItem,
     Finished,
     ModelSaid,
     QuestionKind,
     Reset,
     Retrying,
-    Seen,
     Snapshot,
     Stopped,
     Summarised,
@@ -48,7 +48,7 @@ SAID_AGAIN = "— interrupted, saying it again —"
 # --- tools ---------------------------------------------------------------------------------------
 
 
-class Progress(StrEnum):
+class ProgressLevel(StrEnum):
     """How much of the tools' work a chat shows: nothing, each change of tool, each call, or each
     call with its arguments."""
 
@@ -141,26 +141,26 @@ def command_text(arguments: str) -> str:
     return command if isinstance(command, str) else arguments
 
 
-def settled(finished: ToolFinished) -> ToolState:
+def tool_state(finished: ToolFinished) -> ToolState:
     if finished.unknown:
         return ToolState.UNKNOWN
     return ToolState.FAILED if finished.failed else ToolState.DONE
 
 
-def chat_line(tool: ToolLine, progress: Progress) -> str:
+def chat_line(tool: ToolLine, progress: ProgressLevel) -> str:
     """How one call looks in a chat, as markdown. This is the one place that decides it."""
-    shown = one_line(tool.arguments, 200) if progress is Progress.VERBOSE else preview(tool.arguments)
+    shown = one_line(tool.arguments, 200) if progress is ProgressLevel.VERBOSE else preview(tool.arguments)
     words = f"{tool.name} {shown}".rstrip().replace("`", "'")
     state = "" if tool.state is ToolState.RUNNING else f" {tool.state.value}"
     return f"{emoji(tool.name)} `{words}` …{state}"
 
 
-def chat_lines(tools: Iterable[ToolLine], progress: Progress) -> str:
+def chat_lines(tools: Iterable[ToolLine], progress: ProgressLevel) -> str:
     """Neighbouring calls as one paragraph; of a long row only the latest are shown."""
     row = [tool for tool in tools if not tool.hidden]
-    if progress is Progress.OFF:
+    if progress is ProgressLevel.OFF:
         return ""
-    if progress is Progress.NEW:
+    if progress is ProgressLevel.NEW:
         row = [next(same) for _, same in groupby(row, key=lambda tool: tool.name)]
     lines = [chat_line(tool, progress) for tool in row[-_MOST_LINES:]]
     if len(row) > _MOST_LINES:
@@ -210,14 +210,14 @@ def asked_of_client(entries: Iterable[Entry]) -> list[tuple[Asked, ToolCall]]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CaughtUp:
+class RemainingText:
     """What is left to show; if `void`, instead of what was shown and not after it."""
 
     text: str
     void: bool = False
 
 
-class Spoken:
+class ShownText:
     """What one watcher was shown of the open model call."""
 
     __slots__ = ("_filter", "_shown")
@@ -239,14 +239,14 @@ class Spoken:
             self._shown.append(words)
         return words
 
-    def catch_up(self, whole: str) -> CaughtUp:
+    def catch_up(self, whole: str) -> RemainingText:
         """The call's text so far is `whole`, whatever was heard of it."""
         before = self.text
         self.reset()
         self.more(whole)
         return _difference(before, self.text)
 
-    def close(self, whole: str) -> CaughtUp:
+    def close(self, whole: str) -> RemainingText:
         """The call is over and `whole` is what it said."""
         before = self.text
         self.reset()
@@ -260,12 +260,12 @@ class Spoken:
         return heard
 
 
-def _difference(before: str, now: str) -> CaughtUp:
+def _difference(before: str, now: str) -> RemainingText:
     if now.startswith(before):
-        return CaughtUp(text=now[len(before) :])
+        return RemainingText(text=now[len(before) :])
     if now.strip() == before.strip():
-        return CaughtUp(text="")
-    return CaughtUp(text=now, void=True)
+        return RemainingText(text="")
+    return RemainingText(text=now, void=True)
 
 
 def was_cut(said: ModelSaid) -> bool:
@@ -282,7 +282,7 @@ def has_words(said: ModelSaid) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Paragraph:
+class TextEntry:
     seq: int
     text: str
 
@@ -295,10 +295,10 @@ class Fold:
         self.state = TurnState.RUNNING
         self.reason = ""
         self.note = ""
-        self._blocks: list[Paragraph | ToolLine] = []
+        self._blocks: list[TextEntry | ToolLine] = []
         self._arguments: dict[CallId, tuple[str, str]] = {}
         self._questions: dict[QuestionId, Asked] = {}
-        self._open = Spoken()
+        self._open = ShownText()
         self._continues = False
 
     @property
@@ -313,25 +313,25 @@ class Fold:
     @property
     def text(self) -> str:
         """The visible text of the turn: finished calls and the open one, paragraph by paragraph."""
-        return self.draft(Progress.OFF)
+        return self.draft(ProgressLevel.OFF)
 
-    def draft(self, progress: Progress = Progress.ALL) -> str:
+    def draft(self, progress: ProgressLevel = ProgressLevel.ALL) -> str:
         """The turn as a chat shows it while it runs, as markdown."""
         shown = []
         for is_tool, blocks in groupby(self._paragraphs(), key=lambda block: isinstance(block, ToolLine)):
             if is_tool:
                 shown.append(chat_lines((tool for tool in blocks if isinstance(tool, ToolLine)), progress))
             else:
-                shown.extend(block.text for block in blocks if isinstance(block, Paragraph))
+                shown.extend(block.text for block in blocks if isinstance(block, TextEntry))
         return "\n\n".join(part for part in shown if part)
 
-    def _paragraphs(self) -> Iterator[Paragraph | ToolLine]:
+    def _paragraphs(self) -> Iterator[TextEntry | ToolLine]:
         blocks = list(self._blocks)
         open_text = self._open.text
-        if open_text and self._continues and blocks and isinstance(blocks[-1], Paragraph):
+        if open_text and self._continues and blocks and isinstance(blocks[-1], TextEntry):
             blocks[-1] = replace(blocks[-1], text=blocks[-1].text + open_text)
         elif open_text:
-            blocks.append(Paragraph(seq=self.seq, text=open_text))
+            blocks.append(TextEntry(seq=self.seq, text=open_text))
         for block in blocks:
             if isinstance(block, ToolLine):
                 yield block
@@ -341,7 +341,7 @@ class Fold:
             if text and not (may_be_silence(text) if growing else is_silence(text)):
                 yield replace(block, text=text)
 
-    def see(self, item: Seen) -> None:
+    def see(self, item: FeedItem) -> None:
         match item:
             case TextDelta(text=text):
                 self._open.more(text)
@@ -366,7 +366,7 @@ class Fold:
             case ToolStarted(call=call, name=name):
                 self._mark(entry.seq, call, ToolState.RUNNING, name)
             case ToolFinished(call=call):
-                self._mark(entry.seq, call, settled(record))
+                self._mark(entry.seq, call, tool_state(record))
             case Asked(question=question):
                 self._questions[question] = record
                 self.state = TurnState.WAITING
@@ -393,10 +393,10 @@ class Fold:
         self._open.reset()
         text = without_thoughts(said.text)
         last = self._blocks[-1] if self._blocks else None
-        if self._continues and isinstance(last, Paragraph):
+        if self._continues and isinstance(last, TextEntry):
             self._blocks[-1] = replace(last, text=last.text + text)
         elif text.strip():
-            self._blocks.append(Paragraph(seq=seq, text=text))
+            self._blocks.append(TextEntry(seq=seq, text=text))
         self._continues = was_cut(said)
         self._arguments.update((call.id, (call.name, call.arguments)) for call in said.calls)
 

@@ -44,7 +44,7 @@ _PLACEHOLDER = "\ufffc"
 
 
 @dataclass(slots=True, kw_only=True)
-class Ribbon:
+class VisibleText:
     """The visible text of a block from its beginning on. A `solid` stretch can never be cut, a `dear` one
     (inline code, a bare address) only if there is no other way; `seams` lie between blocks, items, rows."""
 
@@ -57,7 +57,7 @@ class Ribbon:
     _pieces: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, block: Block, enough: int) -> Ribbon:
+    def of(cls, block: Block, enough: int) -> VisibleText:
         """The ribbon of a block, read a little further than `enough` characters."""
         ribbon = cls(enough=enough)
         ribbon._block(block)
@@ -177,7 +177,7 @@ def cut(block: Block, at: int) -> tuple[Blocks, Blocks]:
             assert_never(block)
 
 
-def front(block: Block, enough: int) -> Block:
+def leading_part(block: Block, enough: int) -> Block:
     """As much of a block as a cut up to `enough` can see, so that trying places costs no more than that."""
     seen = enough + 2
     match block:
@@ -211,7 +211,7 @@ def _quote(blocks: Blocks) -> Blocks:
 
 def _cut_blocks(blocks: Blocks, at: int) -> tuple[Blocks, Blocks]:
     for number, block in enumerate(blocks):
-        size = Ribbon.length((block,), at)
+        size = VisibleText.length((block,), at)
         if at < size:
             head, tail = cut(block, at)
             return (*blocks[:number], *head), (*tail, *blocks[number + 1 :])
@@ -223,7 +223,7 @@ def _cut_blocks(blocks: Blocks, at: int) -> tuple[Blocks, Blocks]:
 
 def _cut_list(block: ItemList, at: int) -> tuple[Blocks, Blocks]:
     for number, item in enumerate(block.items):
-        size = Ribbon.length(item, at)
+        size = VisibleText.length(item, at)
         if at < size:
             head, tail = _cut_blocks(item, at)
             if not head:
@@ -264,7 +264,7 @@ def _rows_after(block: Table, number: int) -> Blocks:
 
 def _cut_inlines(inlines: tuple[Inline, ...], at: int) -> tuple[tuple[Inline, ...], tuple[Inline, ...]]:
     for number, inline in enumerate(inlines):
-        size = Ribbon.length_of_inline(inline, at)
+        size = VisibleText.length_of_inline(inline, at)
         if at >= size:
             at -= size
             continue

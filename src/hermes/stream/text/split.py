@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from hermes.domain.capabilities import Flavour, TextUnit
-from hermes.stream.text.cut import Blocks, Ribbon, cut, front, loosened, unstyled
+from hermes.stream.text.cut import Blocks, VisibleText, cut, leading_part, loosened, unstyled
 from hermes.stream.text.flavours.plain import PlainPrinter
 from hermes.stream.text.markdown import (
     Block,
@@ -45,7 +45,7 @@ _FEW_SEAMS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class MessagePart:
     """One message's worth of markdown source."""
 
     text: str
@@ -62,7 +62,7 @@ def fits(text: str, *, limit: int, unit: TextUnit, flavour: Flavour) -> bool:
     return True
 
 
-def split(text: str, *, limit: int, unit: TextUnit, flavour: Flavour) -> tuple[Part, ...]:
+def split(text: str, *, limit: int, unit: TextUnit, flavour: Flavour) -> tuple[MessagePart, ...]:
     """The parts of a text in order; none if there is nothing to show. The limit is at least 20."""
     if limit < MIN_LIMIT:
         raise ValueError(f"a message of {limit} {unit} cannot hold a text: {MIN_LIMIT} is the least")
@@ -117,9 +117,9 @@ class _Splitting:
         self._waiting = [_Piece(block=block, span=span, items=lines) for block, span, lines in found][::-1]
         self._current: list[_Piece] = []
         self._used = 0
-        self._parts: list[Part] = []
+        self._parts: list[MessagePart] = []
 
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[MessagePart, ...]:
         while self._waiting or self._current:
             if not self._waiting:
                 self._finish()
@@ -144,7 +144,7 @@ class _Splitting:
 
     def _size_of_piece(self, piece: _Piece) -> int:
         """The size of a piece; of a long one only that it is too long, as it comes by once per message."""
-        if Ribbon.length((piece.block,), 2 * self._limit) > 2 * self._limit:
+        if VisibleText.length((piece.block,), 2 * self._limit) > 2 * self._limit:
             return 2 * self._limit
         return self._size(piece.block)
 
@@ -186,11 +186,11 @@ class _Splitting:
         blocks = tuple(piece.block for piece in pieces)
         spans = [piece.span for piece in pieces if piece.span is not None]
         if len(spans) == len(pieces):
-            self._parts.append(Part(text=self._doc.lines(spans[0][0], spans[-1][1])))
+            self._parts.append(MessagePart(text=self._doc.lines(spans[0][0], spans[-1][1])))
             return
         source = printer(Flavour.COMMONMARK).document(blocks)
         if self._is_faithful(source, blocks):
-            self._parts.append(Part(text=source))
+            self._parts.append(MessagePart(text=source))
         else:
             self._mend(pieces)
 
@@ -228,13 +228,13 @@ class _Splitting:
         for count in range(len(block.children) - 1, 0, -1):
             head = Paragraph(children=trimmed(block.children[:count]))
             if head.children and self._stands(head):
-                self._parts.append(Part(text=printer(Flavour.COMMONMARK).block(head)))
+                self._parts.append(MessagePart(text=printer(Flavour.COMMONMARK).block(head)))
                 rest = trimmed(block.children[count:])
                 self._wait(piece, (Paragraph(children=rest),) if rest else ())
                 return
         looser = loosened(block)
         if looser is None:
-            self._parts.append(Part(text=printer(Flavour.COMMONMARK).block(block)))
+            self._parts.append(MessagePart(text=printer(Flavour.COMMONMARK).block(block)))
         else:
             self._wait(piece, looser)
 
@@ -257,10 +257,10 @@ class _Search:
 
     def __init__(self, block: Block, room: int, size_of: Callable[[Blocks], int]) -> None:
         self._block = block
-        self._front = front(block, room)
+        self._front = leading_part(block, room)
         self._room = room
         self._size_of = size_of
-        self._ribbon = Ribbon.of(block, room)
+        self._ribbon = VisibleText.of(block, room)
         self._starts: Sequence[int] | None = None
 
     @cached_property
@@ -366,7 +366,7 @@ class _Search:
         return self._starts[bisect_right(self._starts, place) - 1]
 
 
-def _character_starts(ribbon: Ribbon) -> Sequence[int]:
+def _character_starts(ribbon: VisibleText) -> Sequence[int]:
     """Where the characters that a reader sees (grapheme clusters) begin, and where the last one ends. A mark
     on the other side of an edge of code or of a link is a character of its own: it is shown apart, and else
     code and links that fit could not be kept whole."""

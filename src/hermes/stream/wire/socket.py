@@ -11,7 +11,7 @@ from typing import Any, TypeVar, get_args
 import msgspec
 
 from hermes.domain.errors import Refused
-from hermes.domain.event import Entry, Live, Record, Seen, Snapshot
+from hermes.domain.event import Entry, FeedItem, Live, Record, Snapshot
 from hermes.domain.ids import TurnId
 from hermes.domain.text import storable_all
 
@@ -25,27 +25,27 @@ _encoder = msgspec.json.Encoder()
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 
-class Tagged(msgspec.Struct, kw_only=True):
+class TaggedValue(msgspec.Struct, kw_only=True):
     """A value and the name of its kind."""
 
     kind: str
     value: msgspec.Raw
 
 
-class EntryWords(msgspec.Struct, kw_only=True):
+class WireEntry(msgspec.Struct, kw_only=True):
     """A record in its place."""
 
     seq: int
     turn: str
     at: datetime
-    record: Tagged
+    record: TaggedValue
 
 
-class SeenWords(msgspec.Struct, kw_only=True):
+class WireFeedItem(msgspec.Struct, kw_only=True):
     """One thing that a feed shows: a record in its place, or what passes by."""
 
-    entry: EntryWords | None = None
-    live: Tagged | None = None
+    entry: WireEntry | None = None
+    live: TaggedValue | None = None
 
 
 def encode(value: object) -> bytes:
@@ -66,35 +66,35 @@ def decode(kind: type[T], data: bytes | str) -> T:
     return value
 
 
-def entry_words(entry: Entry) -> EntryWords:
-    return EntryWords(seq=entry.seq, turn=entry.turn, at=entry.at, record=_tagged(entry.record))
+def entry_words(entry: Entry) -> WireEntry:
+    return WireEntry(seq=entry.seq, turn=entry.turn, at=entry.at, record=_tagged(entry.record))
 
 
-def read_entry(words: EntryWords) -> Entry:
+def read_entry(words: WireEntry) -> Entry:
     return Entry(seq=words.seq, turn=TurnId(words.turn), at=words.at, record=_untagged(words.record))
 
 
-def encode_seen(seen: Seen) -> bytes:
+def encode_seen(seen: FeedItem) -> bytes:
     if isinstance(seen, Entry):
-        return _encoder.encode(SeenWords(entry=entry_words(seen)))
-    return _encoder.encode(SeenWords(live=_tagged(seen)))
+        return _encoder.encode(WireFeedItem(entry=entry_words(seen)))
+    return _encoder.encode(WireFeedItem(live=_tagged(seen)))
 
 
-def decode_seen(data: bytes | str) -> Seen:
-    words = decode(SeenWords, data)
+def decode_seen(data: bytes | str) -> FeedItem:
+    words = decode(WireFeedItem, data)
     if words.entry is not None:
         return read_entry(words.entry)
     if words.live is None:
         raise Refused("The gateway shows something that this Hermes does not understand")
-    seen: Seen = _untagged(words.live)
+    seen: FeedItem = _untagged(words.live)
     return seen
 
 
-def _tagged(value: Record | Live | Snapshot) -> Tagged:
-    return Tagged(kind=type(value).__name__, value=msgspec.Raw(encode(value)))
+def _tagged(value: Record | Live | Snapshot) -> TaggedValue:
+    return TaggedValue(kind=type(value).__name__, value=msgspec.Raw(encode(value)))
 
 
-def _untagged(words: Tagged) -> Any:
+def _untagged(words: TaggedValue) -> Any:
     kind = _KINDS.get(words.kind)
     if kind is None:
         raise Refused(f"The gateway shows “{words.kind}”, which this Hermes does not know")

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from weakref import WeakKeyDictionary
 
-from hermes.domain.address import Kind
+from hermes.domain.address import SourceKind
 from hermes.domain.errors import HermesError, Refused, Unreachable
-from hermes.domain.message import Body, Button, Inbound, MediaKind, What, deletion_of
+from hermes.domain.message import Body, Button, Inbound, InboundKind, MediaKind, deletion_of
 from hermes.domain.ports.store import Fetches, History
 from hermes.testing.platform_suite.testbed import Does, Inboxes, MakeTestbed, Testbed, hosted, running, until
 
@@ -21,10 +21,10 @@ _FILES = {Does.IMAGE: MediaKind.IMAGE, Does.VOICE: MediaKind.VOICE, Does.FILE: M
 async def check_receives_text(make: MakeTestbed) -> None:
     async with make() as bed:
         item = await _received(bed, Does.TEXT, "hello <b>&amp; *you* 😀")
-        assert item.what is What.MESSAGE
+        assert item.what is InboundKind.MESSAGE
         assert item.text == "hello <b>&amp; *you* 😀", "a person's words came out changed"
         assert item.source.user, "a message without a stable user id"
-        assert item.source.kind is Kind.PRIVATE
+        assert item.source.kind is SourceKind.PRIVATE
         assert item.source.address == bed.chat
         assert item.ref, "a message that cannot be replied to"
         assert item.at.tzinfo is not None
@@ -45,7 +45,7 @@ async def check_receives_replies_threads_edits(make: MakeTestbed) -> None:
         if Does.EDIT in bed.receives:
             before = await _received(bed, Does.TEXT, "frist")
             item = await _received(bed, Does.EDIT, "first", on=before.ref or "")
-            assert item.what is What.EDIT
+            assert item.what is InboundKind.EDIT
             assert item.ref == before.ref, "an edit names the message that was edited"
             assert item.delivery != before.delivery, "an edit is a happening of its own"
 
@@ -66,7 +66,7 @@ async def check_receives_deletions(make: MakeTestbed) -> None:
                 await bed.do(Does.DELETE, "", on=before.ref or "")
                 await until(lambda: len(inboxes.items) > known + 1, f"“{does}” is not deleted")  # noqa: B023
                 item = inboxes.items[-1]
-                assert item.what is What.DELETED
+                assert item.what is InboundKind.DELETED
                 assert item.ref == before.ref, "a deletion names the message that is gone"
                 delivery = deletion_of(before.source.address.chat, before.ref or "")
                 assert item.delivery == delivery, "a deletion is not found by its message"
@@ -100,7 +100,7 @@ async def check_receives_mentions_commands_buttons(make: MakeTestbed) -> None:
         if Does.MENTION in bed.receives:
             item = await _received(bed, Does.MENTION, "what do you think?")
             assert item.mentions_me, "we were mentioned"
-            assert item.source.kind is not Kind.PRIVATE
+            assert item.source.kind is not SourceKind.PRIVATE
             assert "what do you think?" in item.text
         if Does.COMMAND in bed.receives:
             item = await _received(bed, Does.COMMAND, "/status now")
@@ -111,7 +111,7 @@ async def check_receives_mentions_commands_buttons(make: MakeTestbed) -> None:
                 body = Body(text="May I?", buttons=(Button(label="Yes", value="q_1:yes"),))
                 asked = await platform.send(bed.chat, body, key="ask", reply_to=None)
             item = await _received(bed, Does.BUTTON, "q_1:yes", on=asked.ref)
-            assert (item.what, item.button) == (What.BUTTON, "q_1:yes")
+            assert (item.what, item.button) == (InboundKind.BUTTON, "q_1:yes")
             assert item.source.user, "who pressed it?"
             assert item.source.address == bed.chat
 

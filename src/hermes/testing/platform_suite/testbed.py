@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar
 
-from hermes.domain.adapter import OpenFile, Outfit, no_files
+from hermes.domain.adapter import AdapterContext, OpenFile, no_files
 from hermes.domain.address import DEFAULT_ACCOUNT, Address
 from hermes.domain.capabilities import Manifest
 from hermes.domain.errors import HermesError
@@ -162,9 +162,9 @@ class Testbed(ABC):
         """What an operator has to say so that a gateway reaches this service."""
         return {}
 
-    def outfit(self) -> Outfit:
+    def outfit(self) -> AdapterContext:
         said = {**self.variables(), **self.said}
-        return Outfit(
+        return AdapterContext(
             settings=PlatformSettings(),
             find=lambda name: Secret(said[name]) if name in said else None,
             open_file=self.open_file,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hermes.domain.address import Kind
+from hermes.domain.address import SourceKind
 from hermes.domain.directory import Channel
 from hermes.domain.ids import SessionId
 from hermes.domain.ports.store import Tx
@@ -25,7 +25,7 @@ from hermes.testing.store_suite.samples import (
 
 async def check_a_chat_is_kept_with_its_last_name(open_store: OpenStore) -> None:
     async with open_store() as store:
-        seen = Channel(address=address("7"), name="Ops", kind=Kind.GROUP, guild="Acme", seen_at=NOW)
+        seen = Channel(address=address("7"), name="Ops", kind=SourceKind.GROUP, guild="Acme", seen_at=NOW)
         await store.write(lambda tx: tx.directory.note(seen))
         await store.write(lambda tx: tx.directory.note(replace(seen, name="", guild="", seen_at=after(9000))))
         await store.write(lambda tx: tx.directory.note(Channel(address=address("8", thread="1"))))

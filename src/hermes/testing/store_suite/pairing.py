@@ -10,7 +10,7 @@ from hermes.domain.address import Address
 from hermes.domain.errors import Refused
 from hermes.domain.ids import AgentId, TurnId
 from hermes.domain.message import Body
-from hermes.domain.pairing import Account, Mark, Paired, PairingCode
+from hermes.domain.pairing import Account, PairedUser, PairingCode, PairingCounter
 from hermes.domain.ports.store import Tx
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.testing.store_suite.expect import raises
@@ -20,8 +20,8 @@ HERE = Account(platform="fake", name="default")
 WORK = Account(platform="fake", name="work")
 
 
-def _paired(user: str = "u1", account: Account = HERE) -> Paired:
-    return Paired(account=account, user=user, name="Ann", approved_at=NOW, by="owner")
+def _paired(user: str = "u1", account: Account = HERE) -> PairedUser:
+    return PairedUser(account=account, user=user, name="Ann", approved_at=NOW, by="owner")
 
 
 def _code(ident: str = "c1", account: Account = HERE, user: str | None = "u1") -> PairingCode:
@@ -40,7 +40,7 @@ def _code(ident: str = "c1", account: Account = HERE, user: str | None = "u1") -
     )
 
 
-def _let_in(paired: Paired, tx: Tx) -> None:
+def _let_in(paired: PairedUser, tx: Tx) -> None:
     tx.pairings.add(paired)
 
 
@@ -48,7 +48,7 @@ def _open(code: PairingCode, tx: Tx) -> None:
     tx.pairing_codes.add(code)
 
 
-def _mark(mark: Mark, tx: Tx) -> None:
+def _mark(mark: PairingCounter, tx: Tx) -> None:
     tx.pairing_codes.put_mark(mark)
 
 
@@ -86,7 +86,7 @@ async def check_a_code_is_taken_once(open_store: OpenStore) -> None:
 
 async def check_old_codes_and_marks_are_forgotten(open_store: OpenStore) -> None:
     async with open_store() as store:
-        marks = [Mark(name="a", count=1, until=NOW), Mark(name="b", count=2)]
+        marks = [PairingCounter(name="a", count=1, until=NOW), PairingCounter(name="b", count=2)]
         for mark in marks:
             await store.write(partial(_mark, mark))
         assert await store.read(lambda tx: tx.pairing_codes.mark("a")) == marks[0]

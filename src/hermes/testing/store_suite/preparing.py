@@ -9,7 +9,7 @@ from hermes.domain.address import Address
 from hermes.domain.ids import SessionId
 from hermes.domain.message import Body, Receipt
 from hermes.domain.ports.store import Tx
-from hermes.domain.rows import OutState, Overheard
+from hermes.domain.rows import OutState, OverheardMessage
 from hermes.testing.store_suite.samples import (
     NOW,
     OTHER_AGENT,
@@ -23,15 +23,15 @@ from hermes.testing.store_suite.samples import (
 S1, S2 = SessionId("s1"), SessionId("s2")
 
 
-def _said(number: int) -> Overheard:
-    return Overheard(author="ann", text=f"word {number}", at=after(number))
+def _said(number: int) -> OverheardMessage:
+    return OverheardMessage(author="ann", text=f"word {number}", at=after(number))
 
 
 def _hear(place: Address, number: int, tx: Tx) -> None:
     tx.talk.keep(place, _said(number), 3)
 
 
-def _words(heard: list[Overheard]) -> list[int]:
+def _words(heard: list[OverheardMessage]) -> list[int]:
     return [int(said.text.split()[1]) for said in heard]
 
 

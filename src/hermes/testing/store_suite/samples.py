@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime, timedelta
 
-from hermes.domain.address import Address, Kind, Source
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.event import Entry, QuestionKind, Record, UserSaid
 from hermes.domain.ids import MAIN_AGENT, AgentId, DeliveryId, JobId, QuestionId, SessionId, TurnId
 from hermes.domain.job import Job, JobRun, RunState
@@ -32,7 +32,7 @@ def address(chat: str = "42", *, thread: str | None = None, platform: str = "fak
 
 
 def source(chat: str = "42", user: str = "ann") -> Source:
-    return Source(address=address(chat), kind=Kind.PRIVATE, user=user)
+    return Source(address=address(chat), kind=SourceKind.PRIVATE, user=user)
 
 
 def inbound(delivery: str, text: str = "hello", chat: str = "42") -> Inbound:

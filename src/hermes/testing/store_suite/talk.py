@@ -6,13 +6,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from hermes.domain.address import Kind, Source
+from hermes.domain.address import Source, SourceKind
 from hermes.domain.errors import HermesError, UserError
 from hermes.domain.event import Entry, ModelSaid, ToolFinished, UserSaid
 from hermes.domain.ids import MAIN_AGENT, CallId, SessionId, TurnId
 from hermes.domain.ports.store import Store, Tx
-from hermes.domain.rows import Hit
-from hermes.domain.session import BRANCHED, Among, Session, SessionKey, session_key
+from hermes.domain.rows import SearchHit
+from hermes.domain.session import BRANCHED, Session, SessionFilter, SessionKey, session_key
 from hermes.testing.store_suite.expect import raises
 from hermes.testing.store_suite.samples import (
     NOW,
@@ -80,7 +80,9 @@ async def check_a_title_names_one_session(open_store: OpenStore) -> None:
 
 async def check_a_deleted_session_leaves_nothing(open_store: OpenStore) -> None:
     async with open_store() as store:
-        key = SessionKey(agent=MAIN_AGENT, platform="fake", account="default", kind=Kind.PRIVATE, chat="42")
+        key = SessionKey(
+            agent=MAIN_AGENT, platform="fake", account="default", kind=SourceKind.PRIVATE, chat="42"
+        )
 
         def fill(tx: Tx) -> None:
             add_talk(tx)
@@ -109,7 +111,9 @@ async def check_a_deleted_session_leaves_nothing(open_store: OpenStore) -> None:
 async def check_a_key_is_a_tuple(open_store: OpenStore) -> None:
     """No two different places share a session, however their parts are spelled. Empty stands for none."""
     async with open_store() as store:
-        plain = SessionKey(agent=MAIN_AGENT, platform="fake", account="default", kind=Kind.GROUP, chat="1")
+        plain = SessionKey(
+            agent=MAIN_AGENT, platform="fake", account="default", kind=SourceKind.GROUP, chat="1"
+        )
         keys = [
             plain,
             replace(plain, thread="2"),
@@ -117,7 +121,7 @@ async def check_a_key_is_a_tuple(open_store: OpenStore) -> None:
             replace(plain, thread="2", user="2"),
             replace(plain, chat="1:2"),
             replace(plain, account="work"),
-            replace(plain, kind=Kind.CHANNEL),
+            replace(plain, kind=SourceKind.CHANNEL),
             replace(plain, platform="other"),
         ]
 
@@ -203,7 +207,7 @@ async def check_a_search_sees_what_was_just_stored(open_store: OpenStore) -> Non
             assert len(await store.write(lambda tx: tx.search.find("pangolin"))) == seq
 
 
-def _find(query: str, tx: Tx) -> list[Hit]:
+def _find(query: str, tx: Tx) -> list[SearchHit]:
     return tx.search.find(query)
 
 
@@ -237,7 +241,7 @@ async def check_some_of_the_sessions(open_store: OpenStore) -> None:
             await store.write(lambda tx, one=one: tx.sessions.add(one))  # type: ignore[misc]
 
         async def found(text: str = "", **among: Any) -> str:
-            some = await store.read(lambda tx: tx.sessions.find(text, 9, Among(**among)))
+            some = await store.read(lambda tx: tx.sessions.find(text, 9, SessionFilter(**among)))
             return "".join(one.id for one in some)
 
         assert await found() == "dcba"

@@ -19,7 +19,7 @@ from hermes.domain.turn import (
     Answer,
     BusyMode,
     ClientTool,
-    Earlier,
+    EarlierMessage,
     Guidance,
     ReplyPlace,
     Speaker,
@@ -75,9 +75,11 @@ async def check_what_a_client_brought_along_stays_with_its_turn(open_store: Open
     brought = Guidance(
         instructions="Be brief.",
         history=(
-            Earlier(by=Speaker.AGENT, calls=(call,)),
-            Earlier(by=Speaker.TOOL, call=call.id, text="seen"),
-            Earlier(by=Speaker.USER, attachments=(Attachment(kind=MediaKind.IMAGE, ref="r", sha256="ab"),)),
+            EarlierMessage(by=Speaker.AGENT, calls=(call,)),
+            EarlierMessage(by=Speaker.TOOL, call=call.id, text="seen"),
+            EarlierMessage(
+                by=Speaker.USER, attachments=(Attachment(kind=MediaKind.IMAGE, ref="r", sha256="ab"),)
+            ),
         ),
         tools=(ClientTool(name="look", parameters='{"type": "object"}'),),
         model="m",

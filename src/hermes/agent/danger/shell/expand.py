@@ -18,8 +18,8 @@ from hermes.agent.danger.shell.syntax import (
     QUESTION,
     STAR,
     TILDE,
-    Sub,
-    Text,
+    LiteralText,
+    Substitution,
     Var,
     Word,
 )
@@ -70,7 +70,7 @@ class Expander:
     """`output_of` tells what a substitution prints, if that is known; `find` takes what has to be asked."""
 
     def __init__(
-        self, variables: Variables, output_of: Callable[[Sub], str], find: Callable[[str, str], None]
+        self, variables: Variables, output_of: Callable[[Substitution], str], find: Callable[[str, str], None]
     ) -> None:
         self._variables = variables
         self._output_of = output_of
@@ -96,10 +96,10 @@ class Expander:
     def _alternatives(self, word: Word) -> list[tuple[str, bool]]:
         choices: list[list[tuple[str, bool]]] = []
         for part in word:
-            if isinstance(part, Text):
+            if isinstance(part, LiteralText):
                 choices.append([(part.text, False)])
             elif isinstance(part, Var):
-                split = not part.quoted or part.name == "@" or part.rest == (Text("[@]"),)
+                split = not part.quoted or part.name == "@" or part.rest == (LiteralText("[@]"),)
                 choices.append([(value, split) for value in self._values(part)])
             else:
                 choices.append([(self._output_of(part), not part.quoted)])

@@ -1,7 +1,7 @@
 """A reader of shell command lines: what is run, with which words and redirections. It runs nothing.
 
 Covers what bash reads: pipelines, groups, functions, here-documents and the compound commands. What it
-cannot read is `Unreadable`, which a judge takes as a reason to ask."""
+cannot read is `UnreadableCommand`, which a judge takes as a reason to ask."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import re
 
 from hermes.agent.danger.shell.syntax import (
     Background,
-    Chained,
-    Function,
-    Group,
-    Node,
-    Part,
+    CompoundCommand,
+    ConditionalCommand,
+    LiteralText,
     Pipeline,
     Redirect,
-    Simple,
-    Text,
-    Unreadable,
+    ShellFunction,
+    ShellNode,
+    SimpleCommand,
+    UnreadableCommand,
     Word,
+    WordPart,
     plain,
 )
 from hermes.agent.danger.shell.words import META, WordReader
@@ -31,14 +31,14 @@ _LONGEST = 50_000
 _DECLARES = frozenset({"declare", "local", "export", "typeset", "readonly"})
 
 
-def read_shell(text: str) -> tuple[Node, ...]:
+def read_shell(text: str) -> tuple[ShellNode, ...]:
     """The commands of a command line, in order."""
     if len(text) > _LONGEST:
-        raise Unreadable("too long")
+        raise UnreadableCommand("too long")
     reader = _Reader(text)
     script = reader.script(())
     if reader.at < len(text):
-        raise Unreadable(f"unexpected “{text[reader.at]}”")
+        raise UnreadableCommand(f"unexpected “{text[reader.at]}”")
     return script
 
 
@@ -49,8 +49,8 @@ class _Reader(WordReader):
 
     # --- grammar ---
 
-    def script(self, ends: tuple[str, ...]) -> tuple[Node, ...]:
-        nodes: list[Node] = []
+    def script(self, ends: tuple[str, ...]) -> tuple[ShellNode, ...]:
+        nodes: list[ShellNode] = []
         while True:
             self._blanks(lines=True)
             if self._peek() == ";" and not self.text.startswith(";;", self.at):
@@ -63,17 +63,17 @@ class _Reader(WordReader):
             before = self.at
             nodes += self._and_or()
             if self.at == before:
-                raise Unreadable(f"unexpected “{self._peek()}”")
+                raise UnreadableCommand(f"unexpected “{self._peek()}”")
 
-    def _and_or(self) -> list[Node]:
-        nodes: list[Node] = [self._pipeline()]
+    def _and_or(self) -> list[ShellNode]:
+        nodes: list[ShellNode] = [self._pipeline()]
         while True:
             self._blanks()
             two = self.text[self.at : self.at + 2]
             if two in ("&&", "||"):
                 self.at += 2
                 self._blanks(lines=True)
-                nodes.append(Chained(self._pipeline()))
+                nodes.append(ConditionalCommand(self._pipeline()))
             elif self._peek() == "&" and two != "&>":
                 self.at += 1
                 nodes[-1] = Background(nodes[-1])
@@ -81,7 +81,7 @@ class _Reader(WordReader):
             else:
                 return nodes
 
-    def _pipeline(self) -> Node:
+    def _pipeline(self) -> ShellNode:
         self._blanks()
         while self._keyword() in ("!", "time"):
             self.at += len(self._keyword())
@@ -98,24 +98,26 @@ class _Reader(WordReader):
             self._blanks(lines=True)
             nodes.append(self._command())
 
-    def _command(self) -> Node:
+    def _command(self) -> ShellNode:
         if self.text.startswith("((", self.at):
             return self._arithmetic()
         if self._peek() == "(":
             self.at += 1
             body = self.script(())
             self._expect(")")
-            return self._redirected(Group([body], subshell=True))
+            return self._redirected(CompoundCommand([body], subshell=True))
         match self._keyword():
             case "{":
                 self.at += 1
-                return self._redirected(Group([self._until("}")]))
+                return self._redirected(CompoundCommand([self._until("}")]))
             case "if":
                 return self._if()
             case "while" | "until" as word:
                 self.at += len(word)
                 condition = self._until("do")
-                return self._redirected(Group([condition, self._until("done")], loop=True, certain=False))
+                return self._redirected(
+                    CompoundCommand([condition, self._until("done")], loop=True, certain=False)
+                )
             case "for" | "select":
                 return self._for()
             case "case":
@@ -132,7 +134,7 @@ class _Reader(WordReader):
                 return Background(self._command())
         return self._simple()
 
-    def _if(self) -> Node:
+    def _if(self) -> ShellNode:
         self.at += 2
         bodies = [self._until("then")]
         while True:
@@ -142,11 +144,11 @@ class _Reader(WordReader):
             if word == "elif":
                 bodies.append(self._until("then"))
             elif word == "fi":
-                return self._redirected(Group(bodies, certain=False))
+                return self._redirected(CompoundCommand(bodies, certain=False))
             elif word != "else":
-                raise Unreadable("an if without its fi")
+                raise UnreadableCommand("an if without its fi")
 
-    def _for(self) -> Node:
+    def _for(self) -> ShellNode:
         self.at += len(self._keyword())
         self._blanks()
         if self.text.startswith("((", self.at):
@@ -164,24 +166,24 @@ class _Reader(WordReader):
             self._blanks(lines=True)
         opening = self._keyword()
         if opening not in ("do", "{"):
-            raise Unreadable("a for without its do")
+            raise UnreadableCommand("a for without its do")
         self.at += len(opening)
         body = self._until("done" if opening == "do" else "}")
-        return self._redirected(Group([body], loop=True, certain=False, name=name, values=values))
+        return self._redirected(CompoundCommand([body], loop=True, certain=False, name=name, values=values))
 
-    def _case(self) -> Node:
+    def _case(self) -> ShellNode:
         self.at += 4
         self._blanks()
-        bodies: list[tuple[Node, ...]] = [(Simple(words=[(Text(":"),), self._word()]),)]
+        bodies: list[tuple[ShellNode, ...]] = [(SimpleCommand(words=[(LiteralText(":"),), self._word()]),)]
         self._blanks(lines=True)
         if self._keyword() != "in":
-            raise Unreadable("a case without its in")
+            raise UnreadableCommand("a case without its in")
         self.at += 2
         while True:
             self._blanks(lines=True)
             if self._keyword() == "esac":
                 self.at += 4
-                return self._redirected(Group(bodies, certain=False))
+                return self._redirected(CompoundCommand(bodies, certain=False))
             if self._peek() == "(":
                 self.at += 1
             while self._peek() != ")":
@@ -197,27 +199,27 @@ class _Reader(WordReader):
                     self.at += len(mark)
                     break
 
-    def _test(self) -> Node:
+    def _test(self) -> ShellNode:
         self.at += 2
-        words: list[Word] = [(Text(":"),)]
+        words: list[Word] = [(LiteralText(":"),)]
         while True:
             self._blanks(lines=True)
             if self._keyword() == "]]":
                 self.at += 2
-                return self._redirected(Group([(Simple(words=words),)]))
+                return self._redirected(CompoundCommand([(SimpleCommand(words=words),)]))
             if self.at >= len(self.text):
-                raise Unreadable("a [[ without its ]]")
+                raise UnreadableCommand("a [[ without its ]]")
             if self._peek() in "()<>&|;":
                 self.at += 1
             else:
                 words.append(self._word())
 
-    def _arithmetic(self) -> Node:
+    def _arithmetic(self) -> ShellNode:
         inner = self._balanced("((", "))")
-        return Simple(words=[(Text(":"), *self.inside(inner))])
+        return SimpleCommand(words=[(LiteralText(":"), *self.inside(inner))])
 
-    def _simple(self) -> Node:
-        simple = Simple()
+    def _simple(self) -> ShellNode:
+        simple = SimpleCommand()
         while True:
             self._blanks()
             if self.at >= len(self.text):
@@ -238,31 +240,31 @@ class _Reader(WordReader):
                 if plain(simple.words[0]) in _DECLARES:
                     self._declared(simple)
         if not (simple.words or simple.assigns or simple.redirects):
-            raise Unreadable(f"unexpected “{self._peek()}”" if self._peek() else "it breaks off")
+            raise UnreadableCommand(f"unexpected “{self._peek()}”" if self._peek() else "it breaks off")
         return simple
 
-    def _declared(self, simple: Simple) -> None:
+    def _declared(self, simple: SimpleCommand) -> None:
         """`export x=(a b)`: an array may stand where only words may elsewhere."""
         self._blanks()
         assign = _ASSIGN.match(self.text, self.at)
         if assign and self.text.startswith("(", assign.end()):
             self.at = assign.end()
-            simple.words.append((Text(f"{assign[1]}="), *self._value()))
+            simple.words.append((LiteralText(f"{assign[1]}="), *self._value()))
 
-    def _function(self, name: str) -> Node:
+    def _function(self, name: str) -> ShellNode:
         self._blanks()
         if self._peek() == "(":
             self._balanced("(", ")")
         self._blanks(lines=True)
-        return Function(name, self._command())
+        return ShellFunction(name, self._command())
 
     def _value(self) -> Word:
         if self._peek() == "(":
             self.at += 1
             words = self._words(closing=True)
-            parts: list[Part] = []
+            parts: list[WordPart] = []
             for word in words:
-                parts += [*word, Text(" ")]
+                parts += [*word, LiteralText(" ")]
             return tuple(parts[:-1])
         if self.at >= len(self.text) or self._peek() in META:
             return ()
@@ -277,11 +279,11 @@ class _Reader(WordReader):
                 return words
             if self.at >= len(self.text) or (not closing and self._peek() in ";\n&|"):
                 if closing:
-                    raise Unreadable("an array without its end")
+                    raise UnreadableCommand("an array without its end")
                 return words
             words.append(self._word())
 
-    def _redirected(self, group: Group) -> Node:
+    def _redirected(self, group: CompoundCommand) -> ShellNode:
         self._blanks()
         while self._redirect(group.redirects):
             self._blanks()
@@ -304,10 +306,10 @@ class _Reader(WordReader):
         into.append(redirect)
         return True
 
-    def _until(self, end: str) -> tuple[Node, ...]:
+    def _until(self, end: str) -> tuple[ShellNode, ...]:
         body = self.script((end,))
         if self._keyword() != end:
-            raise Unreadable(f"“{end}” is missing")
+            raise UnreadableCommand(f"“{end}” is missing")
         self.at += len(end)
         return body
 
@@ -341,7 +343,7 @@ class _Reader(WordReader):
                     break
                 lines.append(line)
             body = "\n".join(lines)
-            redirect.body = (Text(body),) if quoted else self.inside(body)
+            redirect.body = (LiteralText(body),) if quoted else self.inside(body)
         self._heredocs.clear()
 
     def _keyword(self) -> str:

@@ -14,12 +14,12 @@ MOST_WORDS = 2000
 """Commands and words that are followed: more would hold up everybody else."""
 
 
-class Unreadable(Exception):
+class UnreadableCommand(Exception):
     """Not a command line that this reader understands."""
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class LiteralText:
     text: str
 
 
@@ -33,16 +33,16 @@ class Var:
 
 
 @dataclass(frozen=True, slots=True)
-class Sub:
+class Substitution:
     """A command whose output, or whose end as a file, becomes part of a word."""
 
-    script: tuple[Node, ...]
+    script: tuple[ShellNode, ...]
     quoted: bool
     as_file: bool = False
 
 
-Part = Text | Var | Sub
-Word = tuple[Part, ...]
+WordPart = LiteralText | Var | Substitution
+Word = tuple[WordPart, ...]
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ class Redirect:
 
 
 @dataclass(slots=True)
-class Simple:
+class SimpleCommand:
     assigns: list[tuple[str, Word]] = field(default_factory=list)
     words: list[Word] = field(default_factory=list)
     redirects: list[Redirect] = field(default_factory=list)
@@ -61,26 +61,26 @@ class Simple:
 
 @dataclass(slots=True)
 class Pipeline:
-    nodes: list[Node]
+    nodes: list[ShellNode]
 
 
 @dataclass(slots=True)
-class Chained:
+class ConditionalCommand:
     """Behind `&&` or `||`: runs only if what stands before it went so."""
 
-    node: Node
+    node: ShellNode
 
 
 @dataclass(slots=True)
 class Background:
-    node: Node
+    node: ShellNode
 
 
 @dataclass(slots=True)
-class Group:
+class CompoundCommand:
     """A body with its own redirections; a `loop` may run it again, with the values of `names`."""
 
-    bodies: list[tuple[Node, ...]]
+    bodies: list[tuple[ShellNode, ...]]
     redirects: list[Redirect] = field(default_factory=list)
     subshell: bool = False
     loop: bool = False
@@ -90,26 +90,26 @@ class Group:
 
 
 @dataclass(slots=True)
-class Function:
+class ShellFunction:
     name: str
-    body: Node
+    body: ShellNode
 
 
-Node = Simple | Pipeline | Chained | Background | Group | Function
+ShellNode = SimpleCommand | Pipeline | ConditionalCommand | Background | CompoundCommand | ShellFunction
 
 
 def plain(word: Word) -> str:
     """A word without anything to expand, else nothing."""
-    text = "".join(part.text for part in word if isinstance(part, Text))
-    return text if all(isinstance(part, Text) for part in word) else ""
+    text = "".join(part.text for part in word if isinstance(part, LiteralText))
+    return text if all(isinstance(part, LiteralText) for part in word) else ""
 
 
-def joined(parts: list[Part]) -> Word:
+def joined(parts: list[WordPart]) -> Word:
     """Neighbouring texts as one."""
-    found: list[Part] = []
-    for texts, group in groupby(parts, lambda part: isinstance(part, Text)):
+    found: list[WordPart] = []
+    for texts, group in groupby(parts, lambda part: isinstance(part, LiteralText)):
         if texts:
-            found.append(Text("".join(part.text for part in group if isinstance(part, Text))))
+            found.append(LiteralText("".join(part.text for part in group if isinstance(part, LiteralText))))
         else:
             found += group
     return tuple(found)

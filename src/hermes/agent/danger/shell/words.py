@@ -11,13 +11,13 @@ from hermes.agent.danger.shell.syntax import (
     MOST_WORDS,
     STAR,
     TILDE,
-    Node,
-    Part,
-    Sub,
-    Text,
-    Unreadable,
+    LiteralText,
+    ShellNode,
+    Substitution,
+    UnreadableCommand,
     Var,
     Word,
+    WordPart,
     joined,
 )
 
@@ -52,44 +52,46 @@ class WordReader:
 
     def __init__(self, text: str, depth: int = 0) -> None:
         if depth > _DEEPEST:
-            raise Unreadable("too deep")
+            raise UnreadableCommand("too deep")
         self.text = text
         self.at = 0
         self.depth = depth
         self.words = 0
 
-    def script(self, ends: tuple[str, ...]) -> tuple[Node, ...]:
+    def script(self, ends: tuple[str, ...]) -> tuple[ShellNode, ...]:
         raise NotImplementedError
 
     def _word(self) -> Word:
         self.words += 1
         if self.words > MOST_WORDS:
-            raise Unreadable("too much to follow")
-        parts: list[Part] = []
+            raise UnreadableCommand("too much to follow")
+        parts: list[WordPart] = []
         start = self.at
         while self.at < len(self.text):
             char = self.text[self.at]
             if self.text[self.at : self.at + 2] in ("<(", ">("):
                 self.at += 2
-                parts.append(Sub(self._nested(), quoted=True, as_file=True))
+                parts.append(Substitution(self._nested(), quoted=True, as_file=True))
             elif char == "(" and parts and self.at > start and self.text[self.at - 1] in "?*+@!":
                 self._balanced("(", ")")
-                parts.append(Text(STAR))
+                parts.append(LiteralText(STAR))
             elif char in META:
                 break
             else:
                 parts += self._piece(char, first=self.at == start)
         if self.at == start:
-            raise Unreadable(f"unexpected “{self._peek()}”" if self.at < len(self.text) else "it breaks off")
+            raise UnreadableCommand(
+                f"unexpected “{self._peek()}”" if self.at < len(self.text) else "it breaks off"
+            )
         return joined(parts)
 
-    def _piece(self, char: str, *, first: bool) -> list[Part]:
+    def _piece(self, char: str, *, first: bool) -> list[WordPart]:
         if char == "'":
             end = self.text.find("'", self.at + 1)
             if end < 0:
-                raise Unreadable("an open quote")
+                raise UnreadableCommand("an open quote")
             text, self.at = self.text[self.at + 1 : end], end + 1
-            return [Text(text)]
+            return [LiteralText(text)]
         if char == '"':
             self.at += 1
             return self._double_quoted()
@@ -100,23 +102,23 @@ class WordReader:
         run = _PLAIN_RUN.match(self.text, self.at)
         if run:
             self.at = run.end()
-            return [Text(run[0])]
+            return [LiteralText(run[0])]
         self.at += 1
         if char == "\\":
             self.at += 1
             escaped = self.text[self.at - 1 : self.at]
-            return [] if escaped == "\n" else [Text(escaped)]
+            return [] if escaped == "\n" else [LiteralText(escaped)]
         if char == "~" and (first or _BEFORE_HOME.search(self.text, max(self.at - 3, 0), self.at - 1)):
-            return [Text(TILDE)]
-        return [Text(MARKS.get(char, char))]
+            return [LiteralText(TILDE)]
+        return [LiteralText(MARKS.get(char, char))]
 
-    def _double_quoted(self, end: str = '"') -> list[Part]:
+    def _double_quoted(self, end: str = '"') -> list[WordPart]:
         """Up to the closing quote, or to the end of the text for a here-document."""
-        parts: list[Part] = [Text("")]
+        parts: list[WordPart] = [LiteralText("")]
         while self.at < len(self.text) and not (end and self.text[self.at] == end):
             char = self.text[self.at]
             if char == "\\" and self.text[self.at + 1 : self.at + 2] in ("$", "`", '"', "\\", "\n"):
-                parts.append(Text(self.text[self.at + 1].replace("\n", "")))
+                parts.append(LiteralText(self.text[self.at + 1].replace("\n", "")))
                 self.at += 2
             elif char == "$":
                 parts += self._dollar(quoted=True)
@@ -124,27 +126,30 @@ class WordReader:
                 parts.append(self._backtick(quoted=True))
             else:
                 run = _QUOTED_RUN.match(self.text, self.at)
-                parts.append(Text(run[0] if run else char))
+                parts.append(LiteralText(run[0] if run else char))
                 self.at += len(run[0]) if run else 1
         if end:
             if self.at >= len(self.text):
-                raise Unreadable("an open quote")
+                raise UnreadableCommand("an open quote")
             self.at += 1
         return parts
 
-    def _dollar(self, *, quoted: bool) -> list[Part]:
+    def _dollar(self, *, quoted: bool) -> list[WordPart]:
         rest = self.text[self.at + 1 : self.at + 3]
         if rest == "((":
             inner = self._balanced("$((", "))")
-            return [Text("0"), *(part for part in self.inside(inner) if isinstance(part, Sub))]
+            return [
+                LiteralText("0"),
+                *(part for part in self.inside(inner) if isinstance(part, Substitution)),
+            ]
         if rest[:1] == "(":
             self.at += 2
-            return [Sub(self._nested(), quoted)]
+            return [Substitution(self._nested(), quoted)]
         if rest[:1] == "{":
             return [self._braced(quoted)]
         if rest[:1] == "'" and not quoted:
             self.at += 2
-            return [Text(self._ansi())]
+            return [LiteralText(self._ansi())]
         if rest[:1] == '"' and not quoted:
             self.at += 2
             return self._double_quoted()
@@ -154,42 +159,42 @@ class WordReader:
             return [Var(name[0], quoted)]
         if rest[:1] and rest[0] in "0123456789@*#?-$!":
             self.at += 2
-            return [Text("0") if rest[0] in "#?$!-" else Var(rest[0], quoted)]
+            return [LiteralText("0") if rest[0] in "#?$!-" else Var(rest[0], quoted)]
         self.at += 1
-        return [Text("$")]
+        return [LiteralText("$")]
 
-    def _braced(self, quoted: bool) -> Part:
+    def _braced(self, quoted: bool) -> WordPart:
         inner = self._balanced("${", "}")
         match = _PARAMETER.match(inner)
         if match is None:
-            raise Unreadable("a strange variable")
+            raise UnreadableCommand("a strange variable")
         if match[1] == "#":
-            return Text("0")
+            return LiteralText("0")
         rest = self.inside(inner[match.end() :]) if match.end() < len(inner) else ()
         return Var(match[1] + match[2], quoted, rest)
 
     def _ansi(self) -> str:
         inner = _ANSI_QUOTED.match(self.text, self.at)
         if inner is None:
-            raise Unreadable("an open quote")
+            raise UnreadableCommand("an open quote")
         self.at = inner.end()
         return unescaped(inner[1])
 
-    def _backtick(self, *, quoted: bool) -> Part:
+    def _backtick(self, *, quoted: bool) -> WordPart:
         end = self.at + 1
         while end < len(self.text) and self.text[end] != "`":
             end += 2 if self.text[end] == "\\" else 1
         if end >= len(self.text):
-            raise Unreadable("an open backtick")
+            raise UnreadableCommand("an open backtick")
         inner = re.sub(r"\\([`\\$])", r"\1", self.text[self.at + 1 : end])
         self.at = end + 1
         reader = type(self)(inner, self.depth + 1)
-        return Sub(reader.script(()), quoted)
+        return Substitution(reader.script(()), quoted)
 
-    def _nested(self) -> tuple[Node, ...]:
+    def _nested(self) -> tuple[ShellNode, ...]:
         self.depth += 1
         if self.depth > _DEEPEST:
-            raise Unreadable("too deep")
+            raise UnreadableCommand("too deep")
         script = self.script(())
         self._expect(")")
         self.depth -= 1
@@ -215,7 +220,7 @@ class WordReader:
                     self.at += 1
                     return self.text[start : self.at - len(closing)]
             self.at += 1
-        raise Unreadable("an open bracket")
+        raise UnreadableCommand("an open bracket")
 
     def inside(self, text: str) -> Word:
         """Text in which only `$` and backticks mean something."""
@@ -226,5 +231,5 @@ class WordReader:
 
     def _expect(self, char: str) -> None:
         if self._peek() != char:
-            raise Unreadable(f"“{char}” is missing")
+            raise UnreadableCommand(f"“{char}” is missing")
         self.at += 1

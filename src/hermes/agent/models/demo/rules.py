@@ -44,7 +44,7 @@ class DemoReply:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Wish:
+class _DemoCalls:
     """A tool the words ask for, and its arguments, once for each call."""
 
     tool: str
@@ -84,7 +84,7 @@ def _final(text: str, *, slow: bool = False) -> DemoReply:
 # --- what was asked for ----------------------------------------------------------------------------
 
 
-def _call(wish: _Wish, seq: int, tools: Collection[str]) -> DemoReply:
+def _call(wish: _DemoCalls, seq: int, tools: Collection[str]) -> DemoReply:
     if wish.tool not in tools:
         return _final(f"That needs the tool `{wish.tool}`, and this agent does not have it.")
     calls = tuple(
@@ -113,9 +113,9 @@ def _help(words: str) -> DemoReply | None:
     return None
 
 
-def _run(words: str) -> _Wish | None:
+def _run(words: str) -> _DemoCalls | None:
     match = re.match(r"(?:(?:run|execute)\s*:|run\s|\$\s)\s*(.+)", words, re.IGNORECASE | re.DOTALL)
-    return _Wish(tool="terminal", arguments=({"command": match[1].strip()},)) if match else None
+    return _DemoCalls(tool="terminal", arguments=({"command": match[1].strip()},)) if match else None
 
 
 _FILE = r"(?:(?:a|the)\s+)?(?:file\s+)?[`\"']?([^\s`\"':]+)[`\"']?"
@@ -125,33 +125,35 @@ _WRITE = (
 )
 
 
-def _write(words: str) -> _Wish | None:
+def _write(words: str) -> _DemoCalls | None:
     for pattern in _WRITE:
         match = pattern.fullmatch(words)
         if match:
             text = match["text"].strip()
             path = next(group for group in match.groups() if group is not None and group != match["text"])
-            return _Wish(tool="write_file", arguments=({"path": path, "content": f"{text}\n"},))
+            return _DemoCalls(tool="write_file", arguments=({"path": path, "content": f"{text}\n"},))
     return None
 
 
-def _list(words: str) -> _Wish | None:
+def _list(words: str) -> _DemoCalls | None:
     match = re.fullmatch(
         r"(?:ls|list(?:\s+(?:the\s+|all\s+)?files)?|what\s+is\s+here|what's\s+here)(?:\s+(?:in\s+)?(\S+?))?\W*",
         words,
         re.IGNORECASE,
     )
-    return _Wish(tool="read_file", arguments=({"path": match[1] or "."},)) if match else None
+    return _DemoCalls(tool="read_file", arguments=({"path": match[1] or "."},)) if match else None
 
 
-def _read(words: str) -> _Wish | None:
+def _read(words: str) -> _DemoCalls | None:
     match = re.fullmatch(
         r"(?:read|show|open|cat)\s+(?:me\s+)?(?:the\s+)?(?:file\s+)?(.+)", words, re.I | re.S
     )
     if not match:
         return None
     paths = [name.strip("`\"' ") for name in re.split(r",\s*|\s+and\s+", match[1])]
-    return _Wish(tool="read_file", arguments=tuple({"path": path} for path in paths[:_MOST_READ] if path))
+    return _DemoCalls(
+        tool="read_file", arguments=tuple({"path": path} for path in paths[:_MOST_READ] if path)
+    )
 
 
 _HISTORY = re.compile(
@@ -162,29 +164,33 @@ _HISTORY = re.compile(
 )
 
 
-def _history(words: str) -> _Wish | None:
+def _history(words: str) -> _DemoCalls | None:
     match = _HISTORY.match(words)
-    return _Wish(tool="session_search", arguments=({"query": match[1].rstrip("?!. ")},)) if match else None
+    return (
+        _DemoCalls(tool="session_search", arguments=({"query": match[1].rstrip("?!. ")},)) if match else None
+    )
 
 
-def _find(words: str) -> _Wish | None:
+def _find(words: str) -> _DemoCalls | None:
     match = re.fullmatch(r"(?:find|search|grep)\s+(?:for\s+)?(.+)", words, re.IGNORECASE | re.DOTALL)
     if not match:
         return None
     wanted = match[1].strip("`\"' ")
     if re.fullmatch(r"[\w./-]*[*?][\w.*?/-]*", wanted):
-        return _Wish(tool="search_files", arguments=({"pattern": wanted, "target": "files"},))
-    return _Wish(tool="search_files", arguments=({"pattern": re.escape(wanted)},))
+        return _DemoCalls(tool="search_files", arguments=({"pattern": wanted, "target": "files"},))
+    return _DemoCalls(tool="search_files", arguments=({"pattern": re.escape(wanted)},))
 
 
-def _ask(words: str) -> _Wish | None:
+def _ask(words: str) -> _DemoCalls | None:
     if not re.match(r"(?:ask\s+me|choose|let\s+me\s+choose)\b", words, re.IGNORECASE):
         return None
     question = "Which one do you like best?"
-    return _Wish(tool="clarify", arguments=({"question": question, "options": ["red", "green", "blue"]},))
+    return _DemoCalls(
+        tool="clarify", arguments=({"question": question, "options": ["red", "green", "blue"]},)
+    )
 
 
-def _todo(words: str) -> _Wish | None:
+def _todo(words: str) -> _DemoCalls | None:
     match = re.match(r"(?:todo|plan)\s*(?:list)?\s*:?\s*(.*)", words, re.IGNORECASE | re.DOTALL)
     if not match:
         return None
@@ -194,7 +200,7 @@ def _todo(words: str) -> _Wish | None:
         {"text": step, "status": "in_progress" if place == 0 else "pending"}
         for place, step in enumerate(steps[:20])
     ]
-    return _Wish(tool="todo", arguments=({"items": items},))
+    return _DemoCalls(tool="todo", arguments=({"items": items},))
 
 
 def _count(words: str) -> DemoReply | None:
@@ -205,7 +211,7 @@ def _count(words: str) -> DemoReply | None:
     return _final(" ".join(map(str, range(1, last + 1))), slow=True)
 
 
-_RULES: tuple[Callable[[str], _Wish | DemoReply | None], ...] = (
+_RULES: tuple[Callable[[str], _DemoCalls | DemoReply | None], ...] = (
     _help,
     _run,
     _count,

@@ -7,8 +7,8 @@ import msgspec
 
 from hermes.domain.tool import Effect
 from hermes.entry.http.api.models import default_name
-from hermes.entry.http.site.admission import Scope
-from hermes.entry.http.site.call import ROUTES, Call, route
+from hermes.entry.http.site.admission import KeyScope
+from hermes.entry.http.site.call import ROUTES, HttpCall, route
 
 _FEATURES = {
     "chat_completions": "/v1/chat/completions",
@@ -49,52 +49,52 @@ class ToolsetList(msgspec.Struct, kw_only=True):
     data: list[Toolset]
 
 
-class Limits(msgspec.Struct, kw_only=True):
+class ApiLimits(msgspec.Struct, kw_only=True):
     """What the door takes at most."""
 
     max_body_bytes: int
     max_concurrent_runs: int
 
 
-class Endpoint(msgspec.Struct, kw_only=True):
+class ApiEndpoint(msgspec.Struct, kw_only=True):
     """Something that can be asked for, and the scope a key needs for it; none for those open to everybody."""
 
     method: str
     path: str
     summary: str
-    scope: Scope | None
+    scope: KeyScope | None
 
 
-class Capabilities(msgspec.Struct, kw_only=True):
+class ApiCapabilities(msgspec.Struct, kw_only=True):
     """What there is. `scopes` are those of the key that asks."""
 
     object: str = "hermes.capabilities"
     version: str
     model: str
     features: dict[str, bool]
-    limits: Limits
-    scopes: list[Scope]
-    endpoints: list[Endpoint]
+    limits: ApiLimits
+    scopes: list[KeyScope]
+    endpoints: list[ApiEndpoint]
 
 
 @route("GET", "/v1/capabilities", "What this gateway can do over HTTP.")
-async def read_capabilities(call: Call) -> Capabilities:
+async def read_capabilities(call: HttpCall) -> ApiCapabilities:
     options = call.door.options
     paths = {one.path for one in ROUTES}
-    return Capabilities(
+    return ApiCapabilities(
         version=call.door.version,
         model=default_name(call.door),
         features={name: path in paths for name, path in _FEATURES.items()},
-        limits=Limits(max_body_bytes=options.max_body, max_concurrent_runs=options.max_open),
-        scopes=sorted(scope for scope in Scope if call.principal.may(scope)),
+        limits=ApiLimits(max_body_bytes=options.max_body, max_concurrent_runs=options.max_open),
+        scopes=sorted(scope for scope in KeyScope if call.principal.may(scope)),
         endpoints=[
-            Endpoint(method=one.method, path=one.path, summary=one.told, scope=one.scope) for one in ROUTES
+            ApiEndpoint(method=one.method, path=one.path, summary=one.told, scope=one.scope) for one in ROUTES
         ],
     )
 
 
 @route("GET", "/v1/toolsets", "What the agents can do by themselves.")
-async def list_toolsets(call: Call) -> ToolsetList:
+async def list_toolsets(call: HttpCall) -> ToolsetList:
     sets: dict[tuple[str, str], Toolset] = {}
     for agent, facts in call.door.agents.items():
         for tool in facts.tools if call.principal.sees(agent) else ():

@@ -18,14 +18,22 @@ from hermes.control.sessions.submission import id_for
 from hermes.domain.event import Asked, Ending, Entry, Failed, ModelSaid, QuestionKind, Stopped, usage_of
 from hermes.domain.ids import client_call_id
 from hermes.domain.text import one_line
-from hermes.entry.http.api.models import Picked
-from hermes.entry.http.ask.addressee import Asking, find_addressee
+from hermes.entry.http.api.models import AgentChoice
+from hermes.entry.http.ask.addressee import RoutingHints, find_addressee
 from hermes.entry.http.ask.client_tools import ToolOffer, read_tools
-from hermes.entry.http.ask.messages import CallMade, FunctionCall, Message, read_messages
-from hermes.entry.http.ask.questions import RUN_PREFIX, Found, PendingQuestion
-from hermes.entry.http.ask.submitting import ASKS, Going, Wish, ask, go_on, turn_headers, while_connected
-from hermes.entry.http.ask.watching import PEOPLE, Watching
-from hermes.entry.http.site.call import Call, as_json, route
+from hermes.entry.http.ask.messages import ChatMessage, ChatToolCall, FunctionCall, read_messages
+from hermes.entry.http.ask.questions import RUN_PREFIX, PendingQuestion, TurnQuestion
+from hermes.entry.http.ask.submitting import (
+    ASKS,
+    AnsweringTurn,
+    TurnOptions,
+    ask,
+    continue_turn,
+    turn_headers,
+    while_connected,
+)
+from hermes.entry.http.ask.watching import PEOPLE, TurnWatch
+from hermes.entry.http.site.call import HttpCall, as_json, route
 from hermes.entry.http.site.errors import ApiError, bad_request
 from hermes.entry.http.site.headers import COMPLETED, ERROR, PARTIAL
 from hermes.stream.faces.chat_chunks import ChatChunks
@@ -46,7 +54,7 @@ class ChatRequest(msgspec.Struct, kw_only=True):
     """What is said, to whom, and how the answer is wanted. `tools` are the client's own functions. Sampling
     options are the agent's own business and ignored."""
 
-    messages: list[Message]
+    messages: list[ChatMessage]
     model: str | None = None
     stream: bool = False
     stream_options: StreamOptions | None = None
@@ -56,7 +64,7 @@ class ChatRequest(msgspec.Struct, kw_only=True):
     n: int | None = None
 
 
-class Usage(msgspec.Struct, kw_only=True):
+class ChatUsage(msgspec.Struct, kw_only=True):
     """What the model's calls of this answer took."""
 
     prompt_tokens: int
@@ -69,10 +77,10 @@ class AnswerMessage(msgspec.Struct, kw_only=True):
 
     role: str = "assistant"
     content: str | None
-    tool_calls: list[CallMade] | msgspec.UnsetType = msgspec.UNSET
+    tool_calls: list[ChatToolCall] | msgspec.UnsetType = msgspec.UNSET
 
 
-class Choice(msgspec.Struct, kw_only=True):
+class ChatChoice(msgspec.Struct, kw_only=True):
     """The answer; there is always one."""
 
     index: int = 0
@@ -80,7 +88,7 @@ class Choice(msgspec.Struct, kw_only=True):
     finish_reason: str
 
 
-class Remainder(msgspec.Struct, kw_only=True):
+class CompletionDetails(msgspec.Struct, kw_only=True):
     """Why an answer is not whole: what went wrong, or the question that the run waits for."""
 
     completed: bool = False
@@ -100,9 +108,9 @@ class ChatCompletion(msgspec.Struct, kw_only=True, omit_defaults=False):
     object: str = "chat.completion"
     created: int
     model: str
-    choices: list[Choice]
-    usage: Usage
-    hermes: Remainder | msgspec.UnsetType = msgspec.UNSET
+    choices: list[ChatChoice]
+    usage: ChatUsage
+    hermes: CompletionDetails | msgspec.UnsetType = msgspec.UNSET
 
 
 @route(
@@ -111,15 +119,15 @@ class ChatCompletion(msgspec.Struct, kw_only=True, omit_defaults=False):
     "Say something to an agent, as to a model.",
     wire=replace(ASKS, example=EXAMPLE),
 )
-async def complete(call: Call, body: ChatRequest) -> ChatCompletion | web.StreamResponse:
+async def complete(call: HttpCall, body: ChatRequest) -> ChatCompletion | web.StreamResponse:
     if body.n not in (None, 1):
         raise bad_request("An agent gives one answer: n must be 1.", param="n")
     said = replace(read_messages(body.messages), tools=read_tools(body.tools, body.tool_choice))
-    picked = await find_addressee(call, body.model, Asking(text=said.text, results=said.asked))
-    wish = Wish(prefix=PREFIX)
-    going = await go_on(call, picked, said, wish)
+    picked = await find_addressee(call, body.model, RoutingHints(text=said.text, results=said.asked))
+    wish = TurnOptions(prefix=PREFIX)
+    going = await continue_turn(call, picked, said, wish)
     if going is None:
-        going = Going(turn=(await ask(call, picked, said, wish)).turn)
+        going = AnsweringTurn(turn=(await ask(call, picked, said, wish)).turn)
     async with while_connected(call, picked.agent, going.turn):
         if body.stream:
             apart = body.stream_options is not None and body.stream_options.include_usage
@@ -127,7 +135,9 @@ async def complete(call: Call, body: ChatRequest) -> ChatCompletion | web.Stream
         return await _whole(call, picked, going)
 
 
-async def _stream(call: Call, picked: Picked, going: Going, *, usage_apart: bool) -> web.StreamResponse:
+async def _stream(
+    call: HttpCall, picked: AgentChoice, going: AnsweringTurn, *, usage_apart: bool
+) -> web.StreamResponse:
     turn = going.turn
     about = {"run_id": id_for(RUN_PREFIX, turn.id), "session_id": turn.session}
     chunks = ChatChunks(
@@ -140,7 +150,7 @@ async def _stream(call: Call, picked: Picked, going: Going, *, usage_apart: bool
     )
     # What asks for a decision is told beside the answer, which then goes on; a question in words is the
     # answer, and what is said to it is another request.
-    watching = Watching(call=call, agent=picked.agent, going=going, stops_at=_CLARIFY)
+    watching = TurnWatch(call=call, agent=picked.agent, going=going, stops_at=_CLARIFY)
     stream = await call.door.streams.send(
         call.request,
         watching.seen(),
@@ -154,10 +164,10 @@ async def _stream(call: Call, picked: Picked, going: Going, *, usage_apart: bool
     return stream.response
 
 
-async def _whole(call: Call, picked: Picked, going: Going) -> web.Response:
-    watching = Watching(call=call, agent=picked.agent, going=going, stops_at=PEOPLE, live=False)
+async def _whole(call: HttpCall, picked: AgentChoice, going: AnsweringTurn) -> web.Response:
+    watching = TurnWatch(call=call, agent=picked.agent, going=going, stops_at=PEOPLE, live=False)
     entries: list[Entry] = []
-    calls: list[CallMade] = []
+    calls: list[ChatToolCall] = []
     async with contextlib.aclosing(watching.seen()) as feed:
         async for seen in feed:
             if not isinstance(seen, Entry):
@@ -178,7 +188,7 @@ async def _whole(call: Call, picked: Picked, going: Going) -> web.Response:
         id=id_for(PREFIX, going.turn.id),
         created=int(going.turn.created_at.timestamp()),
         model=picked.name,
-        choices=[Choice(message=told.message, finish_reason=told.reason)],
+        choices=[ChatChoice(message=told.message, finish_reason=told.reason)],
         usage=_usage(new),
         hermes=msgspec.UNSET if told.rest is None else told.rest,
     )
@@ -186,46 +196,48 @@ async def _whole(call: Call, picked: Picked, going: Going) -> web.Response:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Told:
+class _ChatAnswer:
     message: AnswerMessage
     reason: str
-    rest: Remainder | None = None
+    rest: CompletionDetails | None = None
 
 
-def _told(entries: Sequence[Entry], calls: list[CallMade], pending: Found | None) -> _Told:
+def _told(entries: Sequence[Entry], calls: list[ChatToolCall], pending: TurnQuestion | None) -> _ChatAnswer:
     said = [entry.record for entry in entries if isinstance(entry.record, ModelSaid)]
     if pending is not None:
         text = question_text(pending.question) if pending.question.kind in _CLARIFY else pending.question.text
-        return _Told(message=AnswerMessage(content=text), reason="stop", rest=_waits(pending))
+        return _ChatAnswer(message=AnswerMessage(content=text), reason="stop", rest=_waits(pending))
     if calls:
         message = AnswerMessage(content=(said[-1].text if said else "") or None, tool_calls=calls)
-        return _Told(message=message, reason="tool_calls")
+        return _ChatAnswer(message=message, reason="tool_calls")
     last = entries[-1].record if entries else None
     if isinstance(last, Failed | Stopped):
         return _cut_short(last, answer_text(entries, footer=False) or (said[-1].text if said else ""))
     cut = bool(said) and said[-1].ending is Ending.LENGTH
-    return _Told(message=AnswerMessage(content=answer_text(entries)), reason="length" if cut else "stop")
+    return _ChatAnswer(
+        message=AnswerMessage(content=answer_text(entries)), reason="length" if cut else "stop"
+    )
 
 
-def _cut_short(last: Failed | Stopped, text: str) -> _Told:
+def _cut_short(last: Failed | Stopped, text: str) -> _ChatAnswer:
     failed = isinstance(last, Failed)
-    rest = Remainder(
+    rest = CompletionDetails(
         partial=bool(text),
         failed=failed,
         error=last.reason,
         error_code="agent_failed" if failed else "agent_stopped",
     )
-    return _Told(message=AnswerMessage(content=text), reason="error" if failed else "stop", rest=rest)
+    return _ChatAnswer(message=AnswerMessage(content=text), reason="error" if failed else "stop", rest=rest)
 
 
-def _waits(found: Found) -> Remainder:
+def _waits(found: TurnQuestion) -> CompletionDetails:
     run = id_for(RUN_PREFIX, found.turn.id)
-    return Remainder(pending=found.pending, run_id=run, session_id=found.turn.session)
+    return CompletionDetails(pending=found.pending, run_id=run, session_id=found.turn.session)
 
 
-def _calls(entries: Sequence[Entry]) -> list[CallMade]:
+def _calls(entries: Sequence[Entry]) -> list[ChatToolCall]:
     return [
-        CallMade(
+        ChatToolCall(
             id=client_call_id(asked.question),
             function=FunctionCall(name=wanted.name, arguments=wanted.arguments),
         )
@@ -233,12 +245,12 @@ def _calls(entries: Sequence[Entry]) -> list[CallMade]:
     ]
 
 
-def _usage(entries: Sequence[Entry]) -> Usage:
+def _usage(entries: Sequence[Entry]) -> ChatUsage:
     used = usage_of(entry.record for entry in entries)
-    return Usage(prompt_tokens=used.prompt, completion_tokens=used.completion, total_tokens=used.total)
+    return ChatUsage(prompt_tokens=used.prompt, completion_tokens=used.completion, total_tokens=used.total)
 
 
-def _headers(rest: Remainder | None) -> Mapping[str, str]:
+def _headers(rest: CompletionDetails | None) -> Mapping[str, str]:
     """That an answer is not whole, for those who read no bodies."""
     if rest is None:
         return {}

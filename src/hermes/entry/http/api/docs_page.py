@@ -16,7 +16,7 @@ from typing import Any
 from aiohttp import web
 
 from hermes.entry.http.api.openapi import JSON, Json, document
-from hermes.entry.http.site.call import Call, Wire, route
+from hermes.entry.http.site.call import HttpCall, RouteDetails, route
 
 MEDIA = "text/html"
 _CODE = re.compile(r"`([^`]+)`")
@@ -24,8 +24,8 @@ _DEPTH = 4
 _TITLES = {"openapi": "OpenAPI", "docs": "This page"}
 
 
-@route("GET", "/docs", "This API, for people.", scope=None, wire=Wire(media=MEDIA))
-async def read_docs(call: Call) -> web.Response:
+@route("GET", "/docs", "This API, for people.", scope=None, wire=RouteDetails(media=MEDIA))
+async def read_docs(call: HttpCall) -> web.Response:
     page, policy = _page(call.door.version, str(call.request.url.origin()))
     return web.Response(
         body=page,
@@ -35,7 +35,7 @@ async def read_docs(call: Call) -> web.Response:
 
 @lru_cache(maxsize=8)
 def _page(version: str, address: str) -> tuple[bytes, str]:
-    style = files("hermes.entry.http").joinpath("docs.css").read_text(encoding="utf-8")
+    style = files("hermes.entry.http.api").joinpath("docs.css").read_text(encoding="utf-8")
     digest = b64encode(sha256(style.encode()).digest()).decode()
     policy = (
         f"default-src 'none'; style-src 'sha256-{digest}'; frame-ancestors 'none'; base-uri 'none';"

@@ -11,8 +11,8 @@ from aiohttp import web
 
 from hermes.domain.errors import HermesError
 from hermes.domain.rows import OpenWork
-from hermes.entry.http.site.admission import Scope
-from hermes.entry.http.site.call import PLATFORM, Call, Wire, as_json, route
+from hermes.entry.http.site.admission import KeyScope
+from hermes.entry.http.site.call import PLATFORM, HttpCall, RouteDetails, as_json, route
 
 LEAST_FREE = 64 * 1024 * 1024
 """Bytes on the home's disk below which the gateway is not ready: what it accepts it must be able to store."""
@@ -29,7 +29,7 @@ class Health(msgspec.Struct, kw_only=True):
     version: str
 
 
-class Check(msgspec.Struct, kw_only=True):
+class ReadinessCheck(msgspec.Struct, kw_only=True):
     """One thing that must be right, and what is wrong with it."""
 
     ok: bool
@@ -67,7 +67,7 @@ class LoopHealth(msgspec.Struct, kw_only=True):
     why: str
 
 
-class Queues(msgspec.Struct, kw_only=True):
+class QueueSizes(msgspec.Struct, kw_only=True):
     """What is not done yet; turns and messages on their way by state."""
 
     turns: dict[str, int]
@@ -84,7 +84,7 @@ class DetailedHealth(msgspec.Struct, kw_only=True):
     platform: str
     version: str
     ready: bool
-    checks: dict[str, Check]
+    checks: dict[str, ReadinessCheck]
     gateway_state: str
     gateway_busy: bool
     gateway_drainable: bool
@@ -94,7 +94,7 @@ class DetailedHealth(msgspec.Struct, kw_only=True):
     platforms: dict[str, PlatformHealth]
     chores: list[ChoreHealth]
     loops: list[LoopHealth]
-    queues: Queues | None
+    queues: QueueSizes | None
     open_streams: int
     uptime_seconds: float
     updated_at: str
@@ -102,19 +102,23 @@ class DetailedHealth(msgspec.Struct, kw_only=True):
 
 
 @route("GET", "/health", "Whether the gateway answers.", scope=None)
-async def health(call: Call) -> Health:
+async def health(call: HttpCall) -> Health:
     return Health(platform=PLATFORM, version=call.door.version)
 
 
 @route("GET", "/v1/health", "The same, where clients with a base address look for it.", scope=None)
-async def health_of_v1(call: Call) -> Health:
+async def health_of_v1(call: HttpCall) -> Health:
     return Health(platform=PLATFORM, version=call.door.version)
 
 
 @route(
-    "GET", "/health/detailed", "How each part of the gateway is.", scope=Scope.ADMIN, wire=Wire(also=(503,))
+    "GET",
+    "/health/detailed",
+    "How each part of the gateway is.",
+    scope=KeyScope.ADMIN,
+    wire=RouteDetails(also=(503,)),
 )
-async def detailed(call: Call) -> DetailedHealth | web.Response:
+async def detailed(call: HttpCall) -> DetailedHealth | web.Response:
     facts = await asyncio.to_thread(call.door.facts)
     work, trouble = await _look_at_store(call, str(facts.get("store_trouble", "")))
     now = call.door.clock.now()
@@ -146,7 +150,7 @@ async def detailed(call: Call) -> DetailedHealth | web.Response:
     return answer if ready else as_json(answer, status=503)
 
 
-async def _look_at_store(call: Call, trouble: str) -> tuple[OpenWork | None, str]:
+async def _look_at_store(call: HttpCall, trouble: str) -> tuple[OpenWork | None, str]:
     """What is open, and what is wrong with the store that was asked for it."""
     try:
         async with asyncio.timeout(_PATIENCE):
@@ -157,7 +161,7 @@ async def _look_at_store(call: Call, trouble: str) -> tuple[OpenWork | None, str
         return None, str(error)
 
 
-def run_checks(facts: Mapping[str, Any], work: OpenWork | None, trouble: str) -> dict[str, Check]:
+def run_checks(facts: Mapping[str, Any], work: OpenWork | None, trouble: str) -> dict[str, ReadinessCheck]:
     """Whether the gateway is ready for more, one check a part."""
     free = int(facts.get("disk_free_bytes", 0))
     problems = int(facts.get("config_problems", 0))
@@ -165,18 +169,20 @@ def run_checks(facts: Mapping[str, Any], work: OpenWork | None, trouble: str) ->
     waiting = 0 if work is None else work.inbox
     broken = [f"{loop['name']}: {loop['why']}" for loop in facts.get("loops", ()) if not loop["ok"]]
     return {
-        "state_db": Check(ok=not trouble, detail=trouble),
+        "state_db": ReadinessCheck(ok=not trouble, detail=trouble),
         # A mistake in the settings stops nothing, and so does not make the gateway unready.
-        "config": Check(ok=True, detail=f"{problems} problems: hermes config check" if problems else ""),
-        "model": Check(ok=bool(facts.get("model")), detail=str(facts.get("model_why", ""))),
-        "disk": Check(ok=free >= LEAST_FREE, detail=f"{free // (1024 * 1024)} MB free"),
-        "gateway": Check(ok=state == "running", detail=state),
-        "loops": Check(ok=not broken, detail="; ".join(broken)),
-        "background_queues": Check(ok=waiting <= MOST_WAITING, detail=f"{waiting} messages wait"),
+        "config": ReadinessCheck(
+            ok=True, detail=f"{problems} problems: hermes config check" if problems else ""
+        ),
+        "model": ReadinessCheck(ok=bool(facts.get("model")), detail=str(facts.get("model_why", ""))),
+        "disk": ReadinessCheck(ok=free >= LEAST_FREE, detail=f"{free // (1024 * 1024)} MB free"),
+        "gateway": ReadinessCheck(ok=state == "running", detail=state),
+        "loops": ReadinessCheck(ok=not broken, detail="; ".join(broken)),
+        "background_queues": ReadinessCheck(ok=waiting <= MOST_WAITING, detail=f"{waiting} messages wait"),
     }
 
 
-def _queues(work: OpenWork) -> Queues:
-    return Queues(
+def _queues(work: OpenWork) -> QueueSizes:
+    return QueueSizes(
         turns=dict(work.turns), outbox=dict(work.outbox), inbox=work.inbox, questions=work.questions
     )

@@ -12,15 +12,15 @@ from typing import Annotated, Any
 
 import msgspec
 
-from hermes.control.jobs.editing import LONGEST_NAME, LONGEST_PROMPT, JobDesk, JobWish
+from hermes.control.jobs.editing import LONGEST_NAME, LONGEST_PROMPT, JobDesk, JobSpec
 from hermes.control.jobs.wording import job_facts, run_facts
 from hermes.control.outbound.targets import LOCAL
 from hermes.control.people.routing import job_source
 from hermes.domain.ids import AgentId, JobId
 from hermes.domain.job import Job, JobState
 from hermes.entry.http.ask.addressee import route_call
-from hermes.entry.http.site.admission import Scope
-from hermes.entry.http.site.call import Call, Wire, route
+from hermes.entry.http.site.admission import KeyScope
+from hermes.entry.http.site.call import HttpCall, RouteDetails, route
 from hermes.entry.http.site.errors import ApiError, bad_request, not_found
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_NAME)]
@@ -29,11 +29,13 @@ _ID = re.compile(r"[0-9a-f]{12}")
 _CALLED = {"times": "repeat", "toolsets": "enabled_toolsets"}
 """What clients call what a job's wish calls otherwise."""
 
-MAKES = Wire(example={"name": "Mail", "schedule": "0 9 * * MON-FRI", "prompt": "What is new in the mail?"})
-CHANGES = Wire(example={"schedule": "every 2h", "enabled": True})
+MAKES = RouteDetails(
+    example={"name": "Mail", "schedule": "0 9 * * MON-FRI", "prompt": "What is new in the mail?"}
+)
+CHANGES = RouteDetails(example={"schedule": "every 2h", "enabled": True})
 
 
-class Machine(msgspec.Struct, kw_only=True):
+class JobOptions(msgspec.Struct, kw_only=True):
     """What a job may further have."""
 
     catch_up: str | None = None
@@ -46,7 +48,7 @@ class Machine(msgspec.Struct, kw_only=True):
     attach_to_session: bool | None = None
 
 
-class NewJob(Machine, kw_only=True):
+class NewJob(JobOptions, kw_only=True):
     """A job to make. `schedule` is a delay (`30m`), an interval (`every 2h`), a calendar (`0 9 * * MON`) or a
     date; `repeat` is how often it runs in all."""
 
@@ -59,7 +61,7 @@ class NewJob(Machine, kw_only=True):
     agent: str | None = None
 
 
-class JobChange(Machine, kw_only=True, forbid_unknown_fields=True):
+class JobChange(JobOptions, kw_only=True, forbid_unknown_fields=True):
     """What is to be another; `enabled` pauses and resumes."""
 
     name: Name | None = None
@@ -105,7 +107,7 @@ class JobFacts(msgspec.Struct, kw_only=True):
     attach_to_session: bool
 
 
-class RunFacts(msgspec.Struct, kw_only=True):
+class JobRunFacts(msgspec.Struct, kw_only=True):
     """What became of one planned run."""
 
     job_id: str
@@ -121,7 +123,7 @@ class RunFacts(msgspec.Struct, kw_only=True):
     turn_id: str | None
 
 
-class OneJob(msgspec.Struct, kw_only=True):
+class JobResponse(msgspec.Struct, kw_only=True):
     """The job."""
 
     job: JobFacts
@@ -133,20 +135,20 @@ class JobList(msgspec.Struct, kw_only=True):
     jobs: list[JobFacts]
 
 
-class RunList(msgspec.Struct, kw_only=True):
+class JobRunList(msgspec.Struct, kw_only=True):
     """The runs of a job, the newest first."""
 
-    runs: list[RunFacts]
+    runs: list[JobRunFacts]
 
 
-class Removed(msgspec.Struct, kw_only=True):
+class JobRemoved(msgspec.Struct, kw_only=True):
     """It is gone."""
 
     ok: bool = True
 
 
 @route("GET", "/api/jobs", "The jobs, the next one first.")
-async def list_jobs(call: Call, include_disabled: bool = False) -> JobList:
+async def list_jobs(call: HttpCall, include_disabled: bool = False) -> JobList:
     """Those that will run, or with `include_disabled` the paused and the completed ones too."""
     shown: list[JobFacts] = []
     for desk in _desks(call):
@@ -157,7 +159,7 @@ async def list_jobs(call: Call, include_disabled: bool = False) -> JobList:
 
 
 @route("POST", "/api/jobs", "Make a job.", wire=MAKES)
-async def make_job(call: Call, body: NewJob) -> OneJob:
+async def make_job(call: HttpCall, body: NewJob) -> JobResponse:
     wish, maker = _wish(call, body, body.skills), call.source("jobs")
     if body.agent:
         agent = AgentId(body.agent)
@@ -166,69 +168,69 @@ async def make_job(call: Call, body: NewJob) -> OneJob:
     if agent not in call.agents:
         raise bad_request(f"There is no agent “{agent[:80]}”.", param="agent")
     desk = _desk(call, agent)
-    return OneJob(job=_facts(desk, await desk.create(wish, maker)))
+    return JobResponse(job=_facts(desk, await desk.create(wish, maker)))
 
 
 @route("GET", "/api/jobs/{id}", "One job.")
-async def read_job(call: Call) -> OneJob:
+async def read_job(call: HttpCall) -> JobResponse:
     desk, job = await _find(call)
-    return OneJob(job=_facts(desk, job))
+    return JobResponse(job=_facts(desk, job))
 
 
 @route("PATCH", "/api/jobs/{id}", "Change a job.", wire=CHANGES)
-async def change_job(call: Call, body: JobChange) -> OneJob:
+async def change_job(call: HttpCall, body: JobChange) -> JobResponse:
     desk, job = await _find(call)
     wish = _wish(call, body, body.skills if body.skill is None else [body.skill])
-    if wish != JobWish():
+    if wish != JobSpec():
         job = await desk.update(job.id, wish)
     if body.enabled is False and job.state is JobState.SCHEDULED:
         job = await desk.pause(job.id)
     elif body.enabled and job.state is JobState.PAUSED:
         job = await desk.resume(job.id)
-    return OneJob(job=_facts(desk, job))
+    return JobResponse(job=_facts(desk, job))
 
 
 @route("DELETE", "/api/jobs/{id}", "Remove a job.")
-async def remove_job(call: Call) -> Removed:
+async def remove_job(call: HttpCall) -> JobRemoved:
     desk, job = await _find(call)
     await desk.remove(job.id)
-    return Removed()
+    return JobRemoved()
 
 
 @route("POST", "/api/jobs/{id}/pause", "Let a job rest.")
-async def pause_job(call: Call) -> OneJob:
+async def pause_job(call: HttpCall) -> JobResponse:
     desk, job = await _find(call)
-    return OneJob(job=_facts(desk, await desk.pause(job.id)))
+    return JobResponse(job=_facts(desk, await desk.pause(job.id)))
 
 
 @route("POST", "/api/jobs/{id}/resume", "Let a job go on from its next time.")
-async def resume_job(call: Call) -> OneJob:
+async def resume_job(call: HttpCall) -> JobResponse:
     desk, job = await _find(call)
-    return OneJob(job=_facts(desk, await desk.resume(job.id)))
+    return JobResponse(job=_facts(desk, await desk.resume(job.id)))
 
 
 @route("POST", "/api/jobs/{id}/run", "Run a job now.")
-async def run_job(call: Call) -> OneJob:
+async def run_job(call: HttpCall) -> JobResponse:
     desk, job = await _find(call)
-    return OneJob(job=_facts(desk, await desk.run(job.id)))
+    return JobResponse(job=_facts(desk, await desk.run(job.id)))
 
 
 @route("GET", "/api/jobs/{id}/runs", "What became of a job's runs.")
-async def list_runs(call: Call, limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 20) -> RunList:
+async def list_runs(call: HttpCall, limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 20) -> JobRunList:
     desk, job = await _find(call)
     runs = await desk.runs(job.id, limit)
-    return RunList(runs=[msgspec.convert(run_facts(run, desk.zone), RunFacts) for run in runs])
+    return JobRunList(runs=[msgspec.convert(run_facts(run, desk.zone), JobRunFacts) for run in runs])
 
 
-def _desk(call: Call, agent: AgentId) -> JobDesk:
+def _desk(call: HttpCall, agent: AgentId) -> JobDesk:
     return replace(call.door.gateway.jobs(agent), sees=lambda job: call.may_see(job.origin))
 
 
-def _desks(call: Call) -> list[JobDesk]:
+def _desks(call: HttpCall) -> list[JobDesk]:
     return [_desk(call, agent) for agent in call.agents]
 
 
-async def _find(call: Call) -> tuple[JobDesk, Job]:
+async def _find(call: HttpCall) -> tuple[JobDesk, Job]:
     ident = call.part("id")
     if not _ID.fullmatch(ident):
         raise bad_request("The id of a job is 12 hexadecimal digits.", param="id")
@@ -243,15 +245,15 @@ def _facts(desk: JobDesk, job: Job) -> JobFacts:
     return msgspec.convert(job_facts(job, desk.zone), JobFacts)
 
 
-def _wish(call: Call, body: NewJob | JobChange, skills: Sequence[str] | None) -> JobWish:
-    if (body.script or body.workdir or body.no_agent) and not call.principal.may(Scope.ADMIN):
+def _wish(call: HttpCall, body: NewJob | JobChange, skills: Sequence[str] | None) -> JobSpec:
+    if (body.script or body.workdir or body.no_agent) and not call.principal.may(KeyScope.ADMIN):
         raise ApiError(403, "scope_missing", "Scripts and folders of jobs need a key with the scope admin.")
-    if _elsewhere(body.deliver or "") and not call.principal.may(Scope.SESSIONS):
+    if _elsewhere(body.deliver or "") and not call.principal.may(KeyScope.SESSIONS):
         raise ApiError(
             403, "scope_missing", "A job that writes to chats (deliver) needs a key with the scope sessions."
         )
-    said = {one.name: getattr(body, _CALLED.get(one.name, one.name)) for one in fields(JobWish)}
-    return JobWish(**{**said, "skills": skills})
+    said = {one.name: getattr(body, _CALLED.get(one.name, one.name)) for one in fields(JobSpec)}
+    return JobSpec(**{**said, "skills": skills})
 
 
 def _elsewhere(deliver: str) -> bool:

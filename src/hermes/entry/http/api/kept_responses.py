@@ -7,15 +7,15 @@ from dataclasses import dataclass
 import msgspec
 
 from hermes.control.doors.client_results import part_name
-from hermes.control.sessions.submission import Submitted, id_for
+from hermes.control.sessions.submission import SubmittedTurn, id_for
 from hermes.domain.event import Entry, QuestionKind, Verdict
 from hermes.domain.ids import AgentId, CallId, client_call_id
 from hermes.domain.ports.store import Tx
-from hermes.domain.turn import Earlier, Request, Speaker, Turn, TurnState
+from hermes.domain.turn import EarlierMessage, Request, Speaker, Turn, TurnState
 from hermes.entry.http.api.response_inputs import KeptItem, as_items
 from hermes.entry.http.ask.questions import RUN_PREFIX
-from hermes.entry.http.site.admission import Scope
-from hermes.entry.http.site.call import Call
+from hermes.entry.http.site.admission import KeyScope
+from hermes.entry.http.site.call import HttpCall
 from hermes.entry.http.site.errors import not_found
 from hermes.stream.faces.response_shape import ConversationName, FunctionTool, ResponseObject
 from hermes.stream.faces.responses import ResponseFold, parts_before
@@ -23,7 +23,7 @@ from hermes.stream.faces.responses import ResponseFold, parts_before
 PREFIX = "resp_"
 
 
-class Terms(msgspec.Struct, kw_only=True):
+class ResponseTerms(msgspec.Struct, kw_only=True):
     """How a response was asked for: what is kept of the request beside the turn itself."""
 
     model: str
@@ -41,12 +41,12 @@ class Terms(msgspec.Struct, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class StoredResponse:
     """A response that a client may see: whose it is, how it was asked for, and the turn behind it."""
 
     agent: AgentId
     turn: Turn
-    terms: Terms
+    terms: ResponseTerms
     name: str
     created_at: int
     part: int = 1
@@ -55,7 +55,7 @@ class Kept:
         terms = self.terms
         before = part_name(PREFIX, self.turn, self.part - 1) if self.part > 1 else None
         named = terms.conversation
-        facts = {name: getattr(terms, name) for name in Terms.__struct_fields__}
+        facts = {name: getattr(terms, name) for name in ResponseTerms.__struct_fields__}
         facts["previous_response_id"] = terms.previous_response_id or before
         facts["conversation"] = None if named is None else ConversationName(id=named)
         blank = ResponseObject(id=self.name, created_at=self.created_at, **facts)
@@ -63,7 +63,7 @@ class Kept:
         return ResponseFold(blank, run=run, session=self.turn.session, part=self.part)
 
 
-async def find(call: Call, name: str) -> Kept:
+async def find_response(call: HttpCall, name: str) -> StoredResponse:
     """A stored response that this client may see."""
 
     def look(tx: Tx) -> tuple[Request, Turn] | None:
@@ -71,19 +71,19 @@ async def find(call: Call, name: str) -> Kept:
         turn = None if request is None else tx.turns.get(request.turn)
         if request is None or turn is None or not read_terms(request).store:
             return None
-        mine = request.owner == call.principal.name or call.principal.may(Scope.SESSIONS)
+        mine = request.owner == call.principal.name or call.principal.may(KeyScope.SESSIONS)
         return (request, turn) if mine else None
 
     agent, (request, turn) = await call.find(look, not_found("response", name, "response_not_found"))
-    return as_kept(agent, Submitted(turn=turn, request=request), read_terms(request))
+    return as_kept(agent, SubmittedTurn(turn=turn, request=request), read_terms(request))
 
 
-def as_kept(agent: AgentId, submitted: Submitted, terms: Terms) -> Kept:
+def as_kept(agent: AgentId, submitted: SubmittedTurn, terms: ResponseTerms) -> StoredResponse:
     turn, request = submitted.turn, submitted.request
     name = part_name(PREFIX, turn, submitted.part) if request is None else request.id
     made = turn.created_at if request is None else request.created_at
     number = name.removeprefix(id_for(PREFIX, turn.id)).removeprefix("_")
-    return Kept(
+    return StoredResponse(
         agent=agent,
         turn=turn,
         terms=terms if request is None else read_terms(request),
@@ -93,11 +93,11 @@ def as_kept(agent: AgentId, submitted: Submitted, terms: Terms) -> Kept:
     )
 
 
-def read_terms(request: Request) -> Terms:
-    return msgspec.json.decode(request.facts, type=Terms)
+def read_terms(request: Request) -> ResponseTerms:
+    return msgspec.json.decode(request.facts, type=ResponseTerms)
 
 
-async def restarted_after(call: Call, kept: Kept) -> int:
+async def restarted_after(call: HttpCall, kept: StoredResponse) -> int:
     """The last record from before the turn was started again."""
 
     def look(tx: Tx) -> int:
@@ -108,7 +108,7 @@ async def restarted_after(call: Call, kept: Kept) -> int:
     return await call.door.gateway.read(kept.agent, look)
 
 
-async def read_now(call: Call, kept: Kept) -> ResponseObject:
+async def read_now(call: HttpCall, kept: StoredResponse) -> ResponseObject:
     """The response as far as it has come."""
 
     def look(tx: Tx) -> tuple[Turn | None, list[Entry]]:
@@ -124,16 +124,16 @@ async def read_now(call: Call, kept: Kept) -> ResponseObject:
     return response
 
 
-def input_items(tx: Tx, kept: Kept) -> list[KeptItem]:
+def input_items(tx: Tx, kept: StoredResponse) -> list[KeptItem]:
     """What a response was asked with: words, or the results of the client's functions."""
     name = kept.name.removeprefix(PREFIX)
     if kept.part == 1:
         given = kept.turn.input
-        now = Earlier(by=Speaker.USER, text=given.text, attachments=given.attachments)
+        now = EarlierMessage(by=Speaker.USER, text=given.text, attachments=given.attachments)
         return as_items([*given.guidance.history, now], name)
     entries = tx.journal.of_turn(kept.turn.id)
     results = [
-        Earlier(by=Speaker.TOOL, text=question.answer, call=CallId(client_call_id(question.id)))
+        EarlierMessage(by=Speaker.TOOL, text=question.answer, call=CallId(client_call_id(question.id)))
         for question in tx.questions.of_turn(kept.turn.id)
         if question.kind is QuestionKind.CLIENT_TOOL
         and question.verdict is Verdict.REPLY

@@ -15,8 +15,8 @@ from aiohttp import web
 
 from hermes.domain.rows import OpenWork, OutState
 from hermes.domain.turn import TurnState
-from hermes.entry.http.site.admission import Scope
-from hermes.entry.http.site.call import Call, Door, Wire, route
+from hermes.entry.http.site.admission import KeyScope
+from hermes.entry.http.site.call import HttpCall, RouteDetails, Site, route
 from hermes.entry.http.site.traffic import BOUNDS, Traffic
 
 MEDIA = "text/plain"
@@ -27,9 +27,13 @@ Sample = tuple[Mapping[str, str], float]
 
 
 @route(
-    "GET", "/metrics", "Numbers for Prometheus.", scope=Scope.ADMIN, wire=Wire(media=MEDIA, refuses=(503,))
+    "GET",
+    "/metrics",
+    "Numbers for Prometheus.",
+    scope=KeyScope.ADMIN,
+    wire=RouteDetails(media=MEDIA, refuses=(503,)),
 )
-async def read_metrics(call: Call) -> web.Response:
+async def read_metrics(call: HttpCall) -> web.Response:
     work = await call.door.gateway.open_work()
     facts, process = await asyncio.gather(
         asyncio.to_thread(call.door.facts), asyncio.to_thread(process_numbers)
@@ -97,7 +101,7 @@ def _process(numbers: Mapping[str, float]) -> Iterator[str]:
     yield family("process_max_fds", "gauge", "How many files and sockets may be open.", most)
 
 
-def _gateway(door: Door, facts: Mapping[str, Any]) -> Iterator[str]:
+def _gateway(door: Site, facts: Mapping[str, Any]) -> Iterator[str]:
     tally = door.gateway.tally
     uptime = max(0.0, door.clock.now().timestamp() - float(facts.get("started_at", 0)))
     running = float(facts.get("gateway_state") == "running")

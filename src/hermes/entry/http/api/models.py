@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import msgspec
 
 from hermes.domain.ids import AgentId
-from hermes.entry.http.site.call import Call, Door, route
+from hermes.entry.http.site.call import HttpCall, Site, route
 from hermes.entry.http.site.errors import ApiError
 
 OWN_NAME = "hermes-agent"
@@ -30,7 +30,7 @@ class ModelList(msgspec.Struct, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Picked:
+class AgentChoice:
     """Who answers: the agent, the name the client used for it, and another model if it asked for one. Unless
     the agent was `named`, it is the default one as long as nothing else decides."""
 
@@ -40,30 +40,30 @@ class Picked:
     named: bool = True
 
 
-def default_name(door: Door) -> str:
+def default_name(door: Site) -> str:
     return door.options.model_name or OWN_NAME
 
 
-def pick(call: Call, wanted: str | None) -> Picked:
+def pick_agent(call: HttpCall, wanted: str | None) -> AgentChoice:
     """What a request's `model` means: an agent, or a model, which names no agent."""
     door, name = call.door, wanted or ""
     if name in {"", default_name(door), OWN_NAME, door.agents[door.default].model}:
-        return Picked(agent=door.default, name=name or default_name(door), named=False)
+        return AgentChoice(agent=door.default, name=name or default_name(door), named=False)
     if name in door.aliases:
-        return Picked(agent=door.default, name=name, model=name, named=False)
+        return AgentChoice(agent=door.default, name=name, model=name, named=False)
     agent = AgentId(name)
     if agent in door.agents and call.principal.sees(agent):
-        return Picked(agent=agent, name=name)
-    raise no_model(call, name)
+        return AgentChoice(agent=agent, name=name)
+    raise no_such_model(call, name)
 
 
-def no_model(call: Call, name: str) -> ApiError:
+def no_such_model(call: HttpCall, name: str) -> ApiError:
     known = ", ".join(model.id for model in _models(call))
     told = f"There is no model “{name[:80]}” here. There are: {known}."
     return ApiError(404, "model_not_found", told, param="model")
 
 
-def _models(call: Call) -> list[Model]:
+def _models(call: HttpCall) -> list[Model]:
     door = call.door
     created = int(door.facts().get("started_at", 0))
     shown: list[Model] = []
@@ -82,14 +82,14 @@ def _models(call: Call) -> list[Model]:
 
 
 @route("GET", "/v1/models", "The agents and models a request may name.")
-async def list_models(call: Call) -> ModelList:
+async def list_models(call: HttpCall) -> ModelList:
     return ModelList(data=_models(call))
 
 
 @route("GET", "/v1/models/{model}", "One of them.")
-async def read_model(call: Call) -> Model:
+async def read_model(call: HttpCall) -> Model:
     name = call.part("model")
-    if not call.principal.sees(pick(call, name).agent):
-        raise no_model(call, name)
+    if not call.principal.sees(pick_agent(call, name).agent):
+        raise no_such_model(call, name)
     known = {model.id: model for model in _models(call)}
     return known.get(name) or next(iter(known.values()))

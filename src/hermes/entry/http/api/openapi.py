@@ -14,7 +14,7 @@ import msgspec
 from aiohttp import web
 
 from hermes.entry.http.api.resources import RESOURCES
-from hermes.entry.http.site.call import LONGEST_NAME, ROUTES, Call, Route, route
+from hermes.entry.http.site.call import LONGEST_NAME, ROUTES, HttpCall, HttpRoute, route
 from hermes.entry.http.site.errors import ErrorBody
 from hermes.entry.http.site.headers import (
     CHAT_ID,
@@ -67,7 +67,7 @@ _ERRORS = {
 
 
 @route("GET", "/openapi.json", "This document.", scope=None)
-async def read_document(call: Call) -> dict[str, Any]:
+async def read_document(call: HttpCall) -> dict[str, Any]:
     return document(call.door.version)
 
 
@@ -98,7 +98,7 @@ def document(version: str) -> Json:
     }
 
 
-def tags(routes: Iterable[Route]) -> dict[str, str]:
+def tags(routes: Iterable[HttpRoute]) -> dict[str, str]:
     """Each tag with what its module says of itself, in the order of the resources."""
     found = {}
     for one in sorted(routes, key=_order):
@@ -107,15 +107,15 @@ def tags(routes: Iterable[Route]) -> dict[str, str]:
     return found
 
 
-def _order(one: Route) -> int:
+def _order(one: HttpRoute) -> int:
     return [name.split(".")[0] for name in RESOURCES].index(one.tag)
 
 
-def shown_path(one: Route) -> str:
+def shown_path(one: HttpRoute) -> str:
     return _PART.sub(r"{\1}", one.path)
 
 
-def errors(one: Route) -> dict[int, str]:
+def errors(one: HttpRoute) -> dict[int, str]:
     """The statuses an endpoint may refuse with, each with its reason."""
     statuses = {400, 403, 500, *one.wire.refuses}
     if one.scope is not None:
@@ -127,7 +127,7 @@ def errors(one: Route) -> dict[int, str]:
     return {status: _ERRORS[status] for status in sorted(statuses)}
 
 
-def parameters(one: Route, fields: Mapping[str, Json]) -> list[Json]:
+def parameters(one: HttpRoute, fields: Mapping[str, Json]) -> list[Json]:
     """Where, by which name and of which shape an endpoint takes something beside its body."""
     said: list[Json] = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
@@ -142,7 +142,7 @@ def parameters(one: Route, fields: Mapping[str, Json]) -> list[Json]:
     return said
 
 
-def _operation(one: Route, schemas: _Schemas) -> Json:
+def _operation(one: HttpRoute, schemas: _Schemas) -> Json:
     scope = "" if one.scope is None else f" Needs a key with the scope `{one.scope}`."
     operation: Json = {
         "operationId": f"{one.tag}_{one.answer.__name__}",
@@ -172,7 +172,7 @@ def _operation(one: Route, schemas: _Schemas) -> Json:
     return operation
 
 
-def _answer(one: Route, status: int, schemas: _Schemas) -> Json:
+def _answer(one: HttpRoute, status: int, schemas: _Schemas) -> Json:
     content: Json = {}
     for kind in one.gives if status != HTTPStatus.NO_CONTENT else ():
         if kind is web.StreamResponse:
@@ -194,7 +194,7 @@ def _headers(names: Iterable[str]) -> Json:
 class _Schemas:
     """The shapes of all types that routes take and give."""
 
-    def __init__(self, routes: Sequence[Route]) -> None:
+    def __init__(self, routes: Sequence[HttpRoute]) -> None:
         taken = [kind for one in routes for kind in (one.body, one.query) if kind is not None]
         given = [kind for one in routes for kind in one.gives if not _is_response(kind)] + [ErrorBody]
         asked, told = set(_structs(taken)), list(_structs(given))

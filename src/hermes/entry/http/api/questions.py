@@ -11,13 +11,13 @@ import msgspec
 from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.ports.store import Tx
 from hermes.entry.http.ask.questions import (
-    Found,
     QuestionAnswer,
     QuestionState,
+    TurnQuestion,
     answer_question,
     find_question,
 )
-from hermes.entry.http.site.call import Call, Wire, route
+from hermes.entry.http.site.call import HttpCall, RouteDetails, route
 
 MOST = 200
 
@@ -32,31 +32,31 @@ class QuestionList(msgspec.Struct, kw_only=True):
 
 @route("GET", "/v1/questions", "The open questions that wait for an answer.")
 async def list_questions(
-    call: Call, limit: Annotated[int, msgspec.Meta(ge=1, le=MOST)] = 50, session_id: str | None = None
+    call: HttpCall, limit: Annotated[int, msgspec.Meta(ge=1, le=MOST)] = 50, session_id: str | None = None
 ) -> QuestionList:
     wanted = None if session_id is None else SessionId(session_id)
-    found: list[Found] = []
+    found: list[TurnQuestion] = []
     for agent in call.agents:
         # One more than wanted, to know if there are.
         found += await call.door.gateway.read(agent, partial(_look, call, agent, wanted, limit + 1))
     return QuestionList(data=[one.state for one in found[:limit]], has_more=len(found) > limit)
 
 
-def _look(call: Call, agent: AgentId, wanted: SessionId | None, most: int, tx: Tx) -> list[Found]:
+def _look(call: HttpCall, agent: AgentId, wanted: SessionId | None, most: int, tx: Tx) -> list[TurnQuestion]:
     """The open questions of one agent that a client may see."""
-    found: list[Found] = []
+    found: list[TurnQuestion] = []
     for question in tx.questions.open_of(wanted):
         turn = tx.turns.get(question.turn)
         if turn is not None and call.may_see(turn.source):
             entries = tx.journal.of_turn(turn.id)
-            found.append(Found(agent=agent, question=question, turn=turn, entries=entries))
+            found.append(TurnQuestion(agent=agent, question=question, turn=turn, entries=entries))
         if len(found) >= most:
             break
     return found
 
 
 @route("GET", "/v1/questions/{question}", "One question, open or not, and what became of it.")
-async def read_question(call: Call) -> QuestionState:
+async def read_question(call: HttpCall) -> QuestionState:
     return (await find_question(call, call.part("question"))).state
 
 
@@ -64,7 +64,7 @@ async def read_question(call: Call) -> QuestionState:
     "POST",
     "/v1/questions/{question}",
     "Answer a question.",
-    wire=Wire(refuses=(409,), example={"choice": "once"}),
+    wire=RouteDetails(refuses=(409,), example={"choice": "once"}),
 )
-async def give_answer(call: Call, body: QuestionAnswer) -> QuestionState:
+async def give_answer(call: HttpCall, body: QuestionAnswer) -> QuestionState:
     return await answer_question(call, await find_question(call, call.part("question")), body)

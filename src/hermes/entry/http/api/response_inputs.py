@@ -11,13 +11,13 @@ import msgspec
 from hermes.domain.ids import CallId
 from hermes.domain.message import Attachment
 from hermes.domain.tool import ToolCall
-from hermes.domain.turn import Earlier, Speaker
+from hermes.domain.turn import EarlierMessage, Speaker
 from hermes.entry.http.ask.messages import (
     MOST_ITEMS,
-    Conversation,
-    Message,
-    Part,
-    Result,
+    ChatMessage,
+    ContentPart,
+    ConversationInput,
+    FunctionResult,
     read_message,
     read_messages,
     read_parts,
@@ -35,14 +35,14 @@ class InputItem(msgspec.Struct, kw_only=True):
 
     type: str = "message"
     role: str | None = None
-    content: str | list[Part] | None = None
+    content: str | list[ContentPart] | None = None
     call_id: str | None = None
     name: str | None = None
     arguments: str = "{}"
-    output: str | list[Part] | None = None
+    output: str | list[ContentPart] | None = None
 
 
-class ToolSpec(msgspec.Struct, kw_only=True):
+class ClientToolSpec(msgspec.Struct, kw_only=True):
     """A tool of the client's. Only functions are taken; other types are ignored."""
 
     type: str
@@ -73,17 +73,19 @@ class InputMessage(msgspec.Struct, kw_only=True, tag_field="type", tag="message"
 KeptItem = InputMessage | FunctionCallItem | FunctionResultItem
 
 
-def read_input(given: str | Sequence[InputItem], history: Sequence[Message], *, cut: bool) -> Conversation:
+def read_input(
+    given: str | Sequence[InputItem], history: Sequence[ChatMessage], *, cut: bool
+) -> ConversationInput:
     """What is said now is what the user said last; everything before it is history. If `cut`, only the last
     of it."""
-    told: list[Earlier] = []
+    told: list[EarlierMessage] = []
     instructions: list[str] = []
     if history:
         before = read_history(history)
         instructions += [before.instructions] if before.instructions else []
         told += before.history
     if isinstance(given, str):
-        told.append(Earlier(by=Speaker.USER, text=given))
+        told.append(EarlierMessage(by=Speaker.USER, text=given))
     else:
         if not given:
             raise bad_request("The input is empty.", param="input")
@@ -95,31 +97,31 @@ def read_input(given: str | Sequence[InputItem], history: Sequence[Message], *, 
     return replace(said, history=said.history[-MOST_KEPT:]) if cut else said
 
 
-def read_history(messages: Sequence[Message]) -> Conversation:
+def read_history(messages: Sequence[ChatMessage]) -> ConversationInput:
     """Messages that came before, whoever spoke last."""
     if len(messages) > MOST_ITEMS:
         raise bad_request(f"More than {MOST_ITEMS} messages.", param="conversation_history")
-    return read_messages([*messages, Message(role="user", content="-")])
+    return read_messages([*messages, ChatMessage(role="user", content="-")])
 
 
-def _read_item(item: InputItem, at: str, instructions: list[str], told: list[Earlier]) -> None:
+def _read_item(item: InputItem, at: str, instructions: list[str], told: list[EarlierMessage]) -> None:
     match item.type:
         case "message":
-            read_message(Message(role=item.role or "", content=item.content), at, instructions, told)
+            read_message(ChatMessage(role=item.role or "", content=item.content), at, instructions, told)
         case "function_call":
             if not item.call_id or not item.name:
                 raise bad_request("A function_call needs its call_id and name.", param=at)
             call = ToolCall(id=CallId(item.call_id), name=item.name, arguments=item.arguments)
             if told and told[-1].by is Speaker.AGENT:
                 last = told.pop()
-                told.append(Earlier(by=Speaker.AGENT, text=last.text, calls=(*last.calls, call)))
+                told.append(EarlierMessage(by=Speaker.AGENT, text=last.text, calls=(*last.calls, call)))
             else:
-                told.append(Earlier(by=Speaker.AGENT, calls=(call,)))
+                told.append(EarlierMessage(by=Speaker.AGENT, calls=(call,)))
         case "function_call_output":
             if not item.call_id:
                 raise bad_request("A function_call_output needs its call_id.", param=f"{at}.call_id")
             text, _ = read_parts(item.output, at)
-            told.append(Earlier(by=Speaker.TOOL, text=text, call=CallId(item.call_id)))
+            told.append(EarlierMessage(by=Speaker.TOOL, text=text, call=CallId(item.call_id)))
         case other if other in _UNHEARD:
             pass
         case other:
@@ -130,7 +132,7 @@ def _read_item(item: InputItem, at: str, instructions: list[str], told: list[Ear
             )
 
 
-def _now(told: Sequence[Earlier], instructions: str) -> Conversation:
+def _now(told: Sequence[EarlierMessage], instructions: str) -> ConversationInput:
     start = len(told)
     speaker = told[-1].by if told else Speaker.AGENT
     if speaker is Speaker.AGENT:
@@ -141,16 +143,16 @@ def _now(told: Sequence[Earlier], instructions: str) -> Conversation:
         start -= 1
     now, before = told[start:], tuple(told[:start])
     if speaker is Speaker.TOOL:
-        results = tuple(Result(call=one.call or "", text=one.text) for one in now)
-        return Conversation(instructions=instructions, history=tuple(told), text=GO_ON, results=results)
+        results = tuple(FunctionResult(call=one.call or "", text=one.text) for one in now)
+        return ConversationInput(instructions=instructions, history=tuple(told), text=GO_ON, results=results)
     images = tuple(image for one in now for image in one.attachments)
     words = "\n\n".join(one.text for one in now if one.text)
     if not words.strip() and not images:
         raise bad_request("The input says nothing.", param="input")
-    return Conversation(instructions=instructions, history=before, text=words, images=images)
+    return ConversationInput(instructions=instructions, history=before, text=words, images=images)
 
 
-def read_functions(given: Sequence[ToolSpec]) -> list[FunctionTool]:
+def read_functions(given: Sequence[ClientToolSpec]) -> list[FunctionTool]:
     """The functions among the client's tools."""
     return [
         FunctionTool(
@@ -164,7 +166,7 @@ def read_functions(given: Sequence[ToolSpec]) -> list[FunctionTool]:
     ]
 
 
-def as_items(told: Sequence[Earlier], name: str) -> list[KeptItem]:
+def as_items(told: Sequence[EarlierMessage], name: str) -> list[KeptItem]:
     """Earlier messages, each as the item that it came as; `name` makes their ids."""
     items: list[KeptItem] = []
     for one in told:
@@ -183,7 +185,7 @@ def as_items(told: Sequence[Earlier], name: str) -> list[KeptItem]:
     return items
 
 
-def _content(one: Earlier) -> list[InputText | InputImage | OutputText]:
+def _content(one: EarlierMessage) -> list[InputText | InputImage | OutputText]:
     if one.by is Speaker.AGENT:
         return [OutputText(text=one.text)]
     words: list[InputText | InputImage | OutputText] = [InputText(text=one.text)] if one.text else []

@@ -16,39 +16,45 @@ from typing import Annotated, Any, Literal
 import msgspec
 from aiohttp import web
 
-from hermes.control.doors.client_results import Bringing, calls_open
-from hermes.control.sessions.submission import Submitted, Unfinished
-from hermes.domain.event import Entry, Seen
+from hermes.control.doors.client_results import TakeToolResults, calls_open
+from hermes.control.sessions.submission import SubmittedTurn, TurnUnfinished
+from hermes.domain.event import Entry, FeedItem
 from hermes.domain.ids import AgentId, QuestionId, client_call_id, question_of_call
 from hermes.domain.ports.store import Tx
 from hermes.domain.turn import Turn
 from hermes.entry.http.api.kept_responses import (
     PREFIX,
-    Kept,
-    Terms,
+    ResponseTerms,
+    StoredResponse,
     as_kept,
-    find,
+    find_response,
     input_items,
     read_now,
     read_terms,
     restarted_after,
 )
-from hermes.entry.http.api.models import Picked, pick
-from hermes.entry.http.api.response_inputs import InputItem, KeptItem, ToolSpec, read_functions, read_input
-from hermes.entry.http.ask.addressee import Asking, find_addressee
+from hermes.entry.http.api.models import AgentChoice, pick_agent
+from hermes.entry.http.api.response_inputs import (
+    ClientToolSpec,
+    InputItem,
+    KeptItem,
+    read_functions,
+    read_input,
+)
+from hermes.entry.http.ask.addressee import RoutingHints, find_addressee
 from hermes.entry.http.ask.client_tools import check_choice, read_offers
-from hermes.entry.http.ask.messages import Conversation, Message
-from hermes.entry.http.ask.questions import unbroken
+from hermes.entry.http.ask.messages import ChatMessage, ConversationInput
+from hermes.entry.http.ask.questions import finish_shielded
 from hermes.entry.http.ask.submitting import (
     ASKS,
     FORGET_AFTER,
-    Wish,
+    TurnOptions,
     ask,
-    named,
+    idempotent_request,
     turn_headers,
     while_connected,
 )
-from hermes.entry.http.site.call import LONGEST_NAME, Call, as_json, route
+from hermes.entry.http.site.call import LONGEST_NAME, HttpCall, as_json, route
 from hermes.entry.http.site.errors import ApiError, bad_request
 from hermes.entry.http.site.headers import IDEMPOTENCY
 from hermes.stream.faces.response_events import ResponseEvents
@@ -69,19 +75,19 @@ class ResponseRequest(msgspec.Struct, kw_only=True):
     instructions: str | None = None
     previous_response_id: str | None = None
     conversation: str | ConversationName | None = None
-    conversation_history: list[Message] | None = None
+    conversation_history: list[ChatMessage] | None = None
     store: bool | None = None
     stream: bool | None = None
     background: bool | None = None
     truncation: Literal["auto", "disabled"] | None = None
     metadata: dict[str, str] | None = None
-    tools: list[ToolSpec] | None = None
+    tools: list[ClientToolSpec] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
     user: str | None = None
 
 
-class ItemList(msgspec.Struct, kw_only=True):
+class InputItemList(msgspec.Struct, kw_only=True):
     """Items of an input."""
 
     object: str = "list"
@@ -91,7 +97,7 @@ class ItemList(msgspec.Struct, kw_only=True):
     has_more: bool
 
 
-class Deleted(msgspec.Struct, kw_only=True):
+class ResponseDeleted(msgspec.Struct, kw_only=True):
     """What is gone."""
 
     id: str
@@ -108,9 +114,11 @@ class Deleted(msgspec.Struct, kw_only=True):
     "Say something to an agent, and get a response that can be gone on from.",
     wire=replace(ASKS, refuses=(404, 409, 422), example=EXAMPLE),
 )
-async def respond(call: Call, body: ResponseRequest) -> ResponseObject | web.StreamResponse:
+async def respond(call: HttpCall, body: ResponseRequest) -> ResponseObject | web.StreamResponse:
     _check(body)
-    before = None if body.previous_response_id is None else await find(call, body.previous_response_id)
+    before = (
+        None if body.previous_response_id is None else await find_response(call, body.previous_response_id)
+    )
     said = read_input(body.input, body.conversation_history or (), cut=body.truncation == "auto")
     chain = _conversation_name(body)
     picked = await _pick(call, body, before, said)
@@ -119,7 +127,7 @@ async def respond(call: Call, body: ResponseRequest) -> ResponseObject | web.Str
     submitted = await _bring(call, picked.agent, said, terms, before) if said.results else None
     if submitted is None:
         await _check_nothing_is_owed(call, picked.agent, chain, before)
-        wish = Wish(
+        wish = TurnOptions(
             prefix=PREFIX,
             lasting=terms.store,
             named=terms.store,
@@ -167,16 +175,18 @@ def _check(body: ResponseRequest) -> None:
         )
 
 
-async def _pick(call: Call, body: ResponseRequest, before: Kept | None, said: Conversation) -> Picked:
+async def _pick(
+    call: HttpCall, body: ResponseRequest, before: StoredResponse | None, said: ConversationInput
+) -> AgentChoice:
     if before is None:
         chain = _conversation_name(body)
 
         def session(agent: AgentId) -> str | None:
             return None if chain is None else _session_of(call, agent, chain)
 
-        asking = Asking(text=said.text, session=session, results=said.asked)
+        asking = RoutingHints(text=said.text, session=session, results=said.asked)
         return await find_addressee(call, body.model, asking)
-    picked = pick(call, before.terms.model if body.model is None else body.model)
+    picked = pick_agent(call, before.terms.model if body.model is None else body.model)
     if picked.named and body.model is not None and picked.agent != before.agent:
         raise bad_request("The previous response is another agent's.", param="model")
     return replace(picked, agent=before.agent)
@@ -190,15 +200,19 @@ def _conversation_name(body: ResponseRequest) -> str | None:
     return name
 
 
-def _session_of(call: Call, agent: AgentId, conversation: str) -> str:
+def _session_of(call: HttpCall, agent: AgentId, conversation: str) -> str:
     """A conversation is a session that its name leads to, for each key its own."""
     told = "\n".join((call.principal.name, agent, conversation))
     return f"conv_{sha256(told.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
 
 
 async def _terms(
-    call: Call, body: ResponseRequest, picked: Picked, chain: str | None, before: Kept | None
-) -> Terms:
+    call: HttpCall,
+    body: ResponseRequest,
+    picked: AgentChoice,
+    chain: str | None,
+    before: StoredResponse | None,
+) -> ResponseTerms:
     instructions = body.instructions
     if instructions is None and before is not None:
         instructions = before.terms.instructions
@@ -206,7 +220,7 @@ async def _terms(
         owner = call.principal.name
         latest = await call.door.gateway.read(picked.agent, lambda tx: tx.requests.latest(owner, chain))
         instructions = None if latest is None else read_terms(latest).instructions
-    return Terms(
+    return ResponseTerms(
         model=picked.name,
         instructions=instructions,
         metadata=body.metadata or {},
@@ -222,7 +236,7 @@ async def _terms(
     )
 
 
-def _with_terms(said: Conversation, terms: Terms) -> Conversation:
+def _with_terms(said: ConversationInput, terms: ResponseTerms) -> ConversationInput:
     words = [part for part in (terms.instructions, said.instructions) if part]
     tools = read_offers(terms.tools)
     return replace(said, instructions="\n\n".join(words), tools=() if terms.tool_choice == "none" else tools)
@@ -232,8 +246,12 @@ def _with_terms(said: Conversation, terms: Terms) -> Conversation:
 
 
 async def _bring(
-    call: Call, agent: AgentId, said: Conversation, terms: Terms, before: Kept | None
-) -> Submitted | None:
+    call: HttpCall,
+    agent: AgentId,
+    said: ConversationInput,
+    terms: ResponseTerms,
+    before: StoredResponse | None,
+) -> SubmittedTurn | None:
     """Go on with the turn that asked for these results; None if it was another program's model that did."""
     results: dict[QuestionId, str] = {}
     for result in said.results:
@@ -244,23 +262,25 @@ async def _bring(
             raise bad_request(f"No call {result.call[:80]} was made there.", param="input")
     if not results:
         return None
-    wish = Wish(
+    wish = TurnOptions(
         prefix=PREFIX,
         named=terms.store,
         conversation=terms.conversation,
         facts=msgspec.json.encode(terms).decode(),
     )
-    bringing = Bringing(results=results, now=call.door.clock.now(), request=await named(call, wish))
+    bringing = TakeToolResults(
+        results=results, now=call.door.clock.now(), request=await idempotent_request(call, wish)
+    )
     try:
-        return await unbroken(call.door.gateway.go_on(agent, bringing.unit))
-    except Unfinished:
+        return await finish_shielded(call.door.gateway.go_on(agent, bringing.unit))
+    except TurnUnfinished:
         if before is not None or terms.conversation is not None:
             raise
         # It came too late, but with all that was said before: that can be told to the model anew.
         return None
 
 
-async def _was_asked(call: Call, agent: AgentId, question: QuestionId) -> bool:
+async def _was_asked(call: HttpCall, agent: AgentId, question: QuestionId) -> bool:
     """Whether this client was asked this."""
 
     def look(tx: Tx) -> Turn | None:
@@ -271,7 +291,9 @@ async def _was_asked(call: Call, agent: AgentId, question: QuestionId) -> bool:
     return turn is not None and call.owns(turn.source)
 
 
-async def _check_nothing_is_owed(call: Call, agent: AgentId, chain: str | None, before: Kept | None) -> None:
+async def _check_nothing_is_owed(
+    call: HttpCall, agent: AgentId, chain: str | None, before: StoredResponse | None
+) -> None:
     """Whoever was asked for results gives them first."""
     owner = call.principal.name
 
@@ -291,7 +313,7 @@ async def _check_nothing_is_owed(call: Call, agent: AgentId, chain: str | None, 
 # --- telling ---------------------------------------------------------------------------------------
 
 
-async def _stream(call: Call, kept: Kept, after: int | None) -> web.StreamResponse:
+async def _stream(call: HttpCall, kept: StoredResponse, after: int | None) -> web.StreamResponse:
     events = ResponseEvents(kept.fold(), after=after)
     stream = await call.door.streams.send(
         call.request,
@@ -304,7 +326,9 @@ async def _stream(call: Call, kept: Kept, after: int | None) -> web.StreamRespon
     return stream.response
 
 
-async def _seen_again(call: Call, kept: Kept, events: ResponseEvents) -> AsyncGenerator[Seen]:
+async def _seen_again(
+    call: HttpCall, kept: StoredResponse, events: ResponseEvents
+) -> AsyncGenerator[FeedItem]:
     """For a client that comes back: what may have been lost is looked up once something is seen, for right
     after a crash the turn has yet to be started again."""
     known = False
@@ -315,7 +339,7 @@ async def _seen_again(call: Call, kept: Kept, events: ResponseEvents) -> AsyncGe
             yield seen
 
 
-async def _whole(call: Call, kept: Kept) -> ResponseObject:
+async def _whole(call: HttpCall, kept: StoredResponse) -> ResponseObject:
     """The response when it has come to its end, or waits for somebody."""
     fold = kept.fold()
     async for seen in call.door.gateway.watch(kept.agent, kept.turn.id, live=False):
@@ -326,20 +350,20 @@ async def _whole(call: Call, kept: Kept) -> ResponseObject:
     return fold.response()
 
 
-async def _stop(call: Call, kept: Kept) -> bool:
+async def _stop(call: HttpCall, kept: StoredResponse) -> bool:
     """Stop the turn, if it is this response that it works on now."""
     now = await read_now(call, kept)
     if now.status not in ("queued", "in_progress") and now.hermes is msgspec.UNSET:
         return False
-    return await unbroken(call.door.gateway.stop_turn(kept.agent, kept.turn.id, CANCELLED))
+    return await finish_shielded(call.door.gateway.stop_turn(kept.agent, kept.turn.id, CANCELLED))
 
 
-async def _ended(call: Call, kept: Kept) -> None:
+async def _ended(call: HttpCall, kept: StoredResponse) -> None:
     async for _ in call.door.gateway.watch(kept.agent, kept.turn.id, live=False):
         pass
 
 
-def _headed(call: Call, kept: Kept, response: ResponseObject) -> web.Response:
+def _headed(call: HttpCall, kept: StoredResponse, response: ResponseObject) -> web.Response:
     return as_json(response, headers=turn_headers(call, kept.turn))
 
 
@@ -350,26 +374,26 @@ def _headed(call: Call, kept: Kept, response: ResponseObject) -> web.Response:
     "GET", "/v1/responses/{response_id}", "A stored response as it is now, or its events from any of them on."
 )
 async def read_response(
-    call: Call, stream: bool = False, starting_after: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    call: HttpCall, stream: bool = False, starting_after: Annotated[int, msgspec.Meta(ge=0)] | None = None
 ) -> ResponseObject | web.StreamResponse:
     """`starting_after` is the number of the last event that the client has."""
-    kept = await find(call, call.part("response_id"))
+    kept = await find_response(call, call.part("response_id"))
     if stream:
         return await _stream(call, kept, starting_after)
     return await read_now(call, kept)
 
 
 @route("DELETE", "/v1/responses/{response_id}", "Forget a response, and stop it if it still runs.")
-async def delete_response(call: Call) -> Deleted:
-    kept = await find(call, call.part("response_id"))
+async def delete_response(call: HttpCall) -> ResponseDeleted:
+    kept = await find_response(call, call.part("response_id"))
     await _stop(call, kept)
     await call.door.gateway.write(kept.agent, lambda tx: tx.requests.remove(kept.name))
-    return Deleted(id=kept.name)
+    return ResponseDeleted(id=kept.name)
 
 
 @route("POST", "/v1/responses/{response_id}/cancel", "Stop a response; one that has ended is only shown.")
-async def cancel_response(call: Call) -> ResponseObject:
-    kept = await find(call, call.part("response_id"))
+async def cancel_response(call: HttpCall) -> ResponseObject:
+    kept = await find_response(call, call.part("response_id"))
     if await _stop(call, kept):
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CANCEL_SECONDS):
@@ -379,12 +403,12 @@ async def cancel_response(call: Call) -> ResponseObject:
 
 @route("GET", "/v1/responses/{response_id}/input_items", "What a response was asked with, item by item.")
 async def list_input_items(
-    call: Call,
+    call: HttpCall,
     limit: Annotated[int, msgspec.Meta(ge=1, le=100)] = 20,
     after: str | None = None,
     order: Literal["asc", "desc"] = "desc",
-) -> ItemList:
-    kept = await find(call, call.part("response_id"))
+) -> InputItemList:
+    kept = await find_response(call, call.part("response_id"))
     items = await call.door.gateway.read(kept.agent, lambda tx: input_items(tx, kept))
     if order == "desc":
         items.reverse()
@@ -394,7 +418,7 @@ async def list_input_items(
             raise ApiError(400, "invalid_request", f"There is no item “{after[:80]}”.", param="after")
         items = items[places[0] :]
     shown = items[:limit]
-    return ItemList(
+    return InputItemList(
         data=shown,
         first_id=shown[0].id if shown else None,
         last_id=shown[-1].id if shown else None,

@@ -10,35 +10,35 @@ from typing import Annotated
 import msgspec
 from aiohttp import web
 
-from hermes.control.doors.api_runs import RunStatus, RunView, answering_turn, read_run, recent_runs
+from hermes.control.doors.api_runs import ApiRunStatus, RunView, answering_turn, read_run, recent_runs
 from hermes.control.sessions.submission import id_for, turn_named
 from hermes.domain.event import Entry, QuestionKind, usage_of
 from hermes.domain.ids import AgentId, TurnId
 from hermes.domain.ports.store import Tx
 from hermes.domain.turn import Turn
 from hermes.entry.http.api.models import default_name
-from hermes.entry.http.ask.addressee import Asking, find_addressee
-from hermes.entry.http.ask.messages import Conversation, Message, read_messages
+from hermes.entry.http.ask.addressee import RoutingHints, find_addressee
+from hermes.entry.http.ask.messages import ChatMessage, ConversationInput, read_messages
 from hermes.entry.http.ask.questions import (
     DECISIONS,
     RUN_PREFIX,
-    Found,
     PendingQuestion,
     QuestionAnswer,
+    TurnQuestion,
     answer_question,
+    finish_shielded,
     read_answer,
-    unbroken,
 )
-from hermes.entry.http.ask.submitting import ASKS, Wish, ask, turn_headers
-from hermes.entry.http.site.call import Call, Wire, route
+from hermes.entry.http.ask.submitting import ASKS, TurnOptions, ask, turn_headers
+from hermes.entry.http.site.call import HttpCall, RouteDetails, route
 from hermes.entry.http.site.errors import ApiError, bad_request, not_found
 from hermes.entry.http.site.headers import LAST_EVENT
 from hermes.stream.faces.chat_chunks import RunEvents
 from hermes.stream.faces.run_facts import last_event
 from hermes.stream.fold.turn_fold import answer_text
 
-BEGINS = Wire(headers=ASKS.headers, refuses=ASKS.refuses, example={"input": "What can you do?"})
-ANSWERS = Wire(refuses=(409,), example={"choice": "once"})
+BEGINS = RouteDetails(headers=ASKS.headers, refuses=ASKS.refuses, example={"input": "What can you do?"})
+ANSWERS = RouteDetails(refuses=(409,), example={"choice": "once"})
 STOPPED = "stopped by the client"
 RETRY = b"retry: 1000\n\n"
 _RESPONSE_PREFIX = "resp_"
@@ -48,9 +48,9 @@ class RunRequest(msgspec.Struct, kw_only=True):
     """What is to be done. With `session_id` or `previous_response_id` the run goes on from what was said
     there; else from `conversation_history` alone."""
 
-    input: str | list[Message]
+    input: str | list[ChatMessage]
     instructions: str | None = None
-    conversation_history: list[Message] = []
+    conversation_history: list[ChatMessage] = []
     previous_response_id: str | None = None
     session_id: str | None = None
     model: str | None = None
@@ -67,7 +67,7 @@ class RunStarted(msgspec.Struct, kw_only=True):
     model: str
 
 
-class TokensSpent(msgspec.Struct, kw_only=True):
+class TokenUsage(msgspec.Struct, kw_only=True):
     """What the model calls of a run took together."""
 
     input_tokens: int
@@ -75,17 +75,17 @@ class TokensSpent(msgspec.Struct, kw_only=True):
     total_tokens: int
 
     @classmethod
-    def by(cls, entries: Iterable[Entry]) -> TokensSpent:
+    def by(cls, entries: Iterable[Entry]) -> TokenUsage:
         used = usage_of(entry.record for entry in entries)
         return cls(input_tokens=used.prompt, output_tokens=used.completion, total_tokens=used.total)
 
 
-class Run(msgspec.Struct, kw_only=True):
+class RunObject(msgspec.Struct, kw_only=True):
     """A run as it is now."""
 
     object: str = "hermes.run"
     run_id: str
-    status: RunStatus
+    status: ApiRunStatus
     created_at: float
     updated_at: float
     session_id: str
@@ -93,7 +93,7 @@ class Run(msgspec.Struct, kw_only=True):
     last_event: str | None = None
     questions: list[PendingQuestion] = []
     output: str | msgspec.UnsetType = msgspec.UNSET
-    usage: TokensSpent | msgspec.UnsetType = msgspec.UNSET
+    usage: TokenUsage | msgspec.UnsetType = msgspec.UNSET
     error: str | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -101,7 +101,7 @@ class RunList(msgspec.Struct, kw_only=True):
     """The runs that a key asked for lately, newest first."""
 
     object: str = "list"
-    data: list[Run]
+    data: list[RunObject]
 
 
 class ApprovalRequest(msgspec.Struct, kw_only=True):
@@ -142,17 +142,17 @@ class RunStopped(msgspec.Struct, kw_only=True):
 
     object: str = "hermes.run"
     run_id: str
-    status: RunStatus
+    status: ApiRunStatus
 
 
 @route("POST", "/v1/runs", "Begin a run; it goes on without its client.", status=202, wire=BEGINS)
-async def start(call: Call, body: RunRequest) -> RunStarted:
+async def start(call: HttpCall, body: RunRequest) -> RunStarted:
     said = _read(body)
     after = None if body.previous_response_id is None else _previous(body.previous_response_id)
-    asking = Asking(text=said.text, session=lambda agent: body.session_id, after=after)
+    asking = RoutingHints(text=said.text, session=lambda agent: body.session_id, after=after)
     picked = await find_addressee(call, body.model, asking)
     facts = msgspec.json.encode({"model": picked.name}).decode()
-    wish = Wish(
+    wish = TurnOptions(
         prefix=RUN_PREFIX,
         lasting=True,
         named=True,
@@ -170,7 +170,7 @@ async def start(call: Call, body: RunRequest) -> RunStarted:
 
 
 @route("GET", "/v1/runs", "The runs that this key asked for lately.")
-async def list_runs(call: Call, limit: Annotated[int, msgspec.Meta(ge=1, le=100)] = 20) -> RunList:
+async def list_runs(call: HttpCall, limit: Annotated[int, msgspec.Meta(ge=1, le=100)] = 20) -> RunList:
     gateway, name = call.door.gateway, call.principal.name
     found: list[tuple[AgentId, Turn]] = []
     for agent in call.agents:
@@ -181,7 +181,7 @@ async def list_runs(call: Call, limit: Annotated[int, msgspec.Meta(ge=1, le=100)
 
 
 @route("GET", "/v1/runs/{run_id}", "A run as it is now.")
-async def read(call: Call) -> Run:
+async def read(call: HttpCall) -> RunObject:
     agent, turn = await _find(call)
     return await _shown(call, agent, turn)
 
@@ -190,9 +190,11 @@ async def read(call: Call) -> Run:
     "GET",
     "/v1/runs/{run_id}/events",
     "A run as it happens, from its beginning or from an event on.",
-    wire=Wire(headers=(LAST_EVENT,), returns=ASKS.returns, also=(204,)),
+    wire=RouteDetails(headers=(LAST_EVENT,), returns=ASKS.returns, also=(204,)),
 )
-async def watch(call: Call, after: Annotated[int, msgspec.Meta(ge=0)] | None = None) -> web.StreamResponse:
+async def watch(
+    call: HttpCall, after: Annotated[int, msgspec.Meta(ge=0)] | None = None
+) -> web.StreamResponse:
     """`after` is the id of the last event that was seen, for clients that cannot send Last-Event-ID."""
     agent, turn = await _find(call)
     seen = _last_seen(call, after)
@@ -212,7 +214,7 @@ async def watch(call: Call, after: Annotated[int, msgspec.Meta(ge=0)] | None = N
 
 
 @route("POST", "/v1/runs/{run_id}/approval", "Allow or deny what a run asks for.", wire=ANSWERS)
-async def approve(call: Call, body: ApprovalRequest) -> ApprovalResponse:
+async def approve(call: HttpCall, body: ApprovalRequest) -> ApprovalResponse:
     given = QuestionAnswer(choice=body.choice)
     meant = await _meant(call, DECISIONS, body.question_id)
     verdict, _ = read_answer(meant[0].question, given)
@@ -224,9 +226,9 @@ async def approve(call: Call, body: ApprovalRequest) -> ApprovalResponse:
     "POST",
     "/v1/runs/{run_id}/clarify",
     "Answer what a run wants to know.",
-    wire=Wire(refuses=(409,), example={"text": "The blue one."}),
+    wire=RouteDetails(refuses=(409,), example={"text": "The blue one."}),
 )
-async def clarify(call: Call, body: ClarifyRequest) -> ClarifyResponse:
+async def clarify(call: HttpCall, body: ClarifyRequest) -> ClarifyResponse:
     if (body.text is None) == (body.choice is None):
         raise bad_request("Send either text or choice.", param="text")
     given = QuestionAnswer(text=body.text, choice=None if body.choice is None else str(body.choice))
@@ -235,15 +237,15 @@ async def clarify(call: Call, body: ClarifyRequest) -> ClarifyResponse:
 
 
 @route("POST", "/v1/runs/{run_id}/stop", "Stop a run.")
-async def stop(call: Call) -> RunStopped:
+async def stop(call: HttpCall) -> RunStopped:
     agent, asked = await _find(call)
     turn = await call.door.gateway.read(agent, lambda tx: answering_turn(tx, asked))
-    await unbroken(call.door.gateway.stop_turn(agent, turn.id, STOPPED))
+    await finish_shielded(call.door.gateway.stop_turn(agent, turn.id, STOPPED))
     view = await _view(call, agent, asked)
     return RunStopped(run_id=call.part("run_id"), status=view.status)
 
 
-async def _meant(call: Call, kinds: tuple[QuestionKind, ...], wanted: str | None) -> list[Found]:
+async def _meant(call: HttpCall, kinds: tuple[QuestionKind, ...], wanted: str | None) -> list[TurnQuestion]:
     """The questions that an answer is for: the named one, else those that are open, the oldest first."""
     agent, turn = await _find(call)
     view = await _view(call, agent, turn)
@@ -262,7 +264,7 @@ async def _meant(call: Call, kinds: tuple[QuestionKind, ...], wanted: str | None
     return found
 
 
-async def _answer(call: Call, meant: Sequence[Found], given: QuestionAnswer) -> int:
+async def _answer(call: HttpCall, meant: Sequence[TurnQuestion], given: QuestionAnswer) -> int:
     """How many questions were closed; an error that tells the true state if none was."""
     closed, late = 0, None
     for found in meant:
@@ -281,8 +283,8 @@ async def _answer(call: Call, meant: Sequence[Found], given: QuestionAnswer) -> 
 # --- asking ---
 
 
-def _read(body: RunRequest) -> Conversation:
-    said = [Message(role="user", content=body.input)] if isinstance(body.input, str) else body.input
+def _read(body: RunRequest) -> ConversationInput:
+    said = [ChatMessage(role="user", content=body.input)] if isinstance(body.input, str) else body.input
     if not said:
         raise bad_request("There is no input.", param="input")
     told = read_messages([*body.conversation_history, *said])
@@ -309,12 +311,12 @@ def _previous(name: str) -> TurnId:
 # --- finding and showing ---
 
 
-async def _find(call: Call) -> tuple[AgentId, Turn]:
+async def _find(call: HttpCall) -> tuple[AgentId, Turn]:
     name = call.part("run_id")
     return await call.turn(turn_named(RUN_PREFIX, name), not_found("run", name, "run_not_found"))
 
 
-async def _view(call: Call, agent: AgentId, asked: Turn) -> RunView:
+async def _view(call: HttpCall, agent: AgentId, asked: Turn) -> RunView:
     def view(tx: Tx) -> RunView:
         now = tx.turns.get(asked.id) or asked
         return read_run(tx, now, id_for(RUN_PREFIX, asked.id))
@@ -322,17 +324,17 @@ async def _view(call: Call, agent: AgentId, asked: Turn) -> RunView:
     return await call.door.gateway.read(agent, view)
 
 
-async def _is_over(call: Call, agent: AgentId, turn: Turn, after: int) -> bool:
+async def _is_over(call: HttpCall, agent: AgentId, turn: Turn, after: int) -> bool:
     view = await _view(call, agent, turn)
     return not view.turn.state.open and bool(view.entries) and view.entries[-1].seq <= after
 
 
-async def _shown(call: Call, agent: AgentId, turn: Turn) -> Run:
+async def _shown(call: HttpCall, agent: AgentId, turn: Turn) -> RunObject:
     view = await _view(call, agent, turn)
     facts = {} if view.request is None else msgspec.json.decode(view.request.facts, type=dict[str, object])
     own_name = default_name(call.door) if agent == call.door.default else agent
     over = not view.turn.state.open
-    return Run(
+    return RunObject(
         run_id=id_for(RUN_PREFIX, turn.id),
         status=view.status,
         created_at=view.asked.created_at.timestamp(),
@@ -342,19 +344,19 @@ async def _shown(call: Call, agent: AgentId, turn: Turn) -> Run:
         last_event=last_event(view.entries),
         questions=[one.pending for one in _questions(agent, view) if one.question.open],
         output=answer_text(view.entries, footer=False) if over else msgspec.UNSET,
-        usage=TokensSpent.by(view.entries),
+        usage=TokenUsage.by(view.entries),
         error=msgspec.UNSET if view.error is None else view.error,
     )
 
 
-def _questions(agent: AgentId, view: RunView) -> list[Found]:
+def _questions(agent: AgentId, view: RunView) -> list[TurnQuestion]:
     return [
-        Found(agent=agent, question=question, turn=view.turn, entries=view.entries)
+        TurnQuestion(agent=agent, question=question, turn=view.turn, entries=view.entries)
         for question in view.questions
     ]
 
 
-def _last_seen(call: Call, after: int | None) -> int:
+def _last_seen(call: HttpCall, after: int | None) -> int:
     """The number of the last record that a client has seen; -1 for one that has seen nothing."""
     told = call.request.headers.get(LAST_EVENT, "").strip()
     if told:

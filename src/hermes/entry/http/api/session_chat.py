@@ -14,39 +14,39 @@ from hermes.domain.event import Entry, Failed, Stopped
 from hermes.domain.ids import AgentId
 from hermes.domain.session import Session
 from hermes.domain.turn import Turn
-from hermes.entry.http.api.models import Picked, default_name
-from hermes.entry.http.api.runs import TokensSpent
+from hermes.entry.http.api.models import AgentChoice, default_name
+from hermes.entry.http.api.runs import TokenUsage
 from hermes.entry.http.api.sessions import find_session
-from hermes.entry.http.ask.messages import Conversation, Part, read_parts
+from hermes.entry.http.ask.messages import ContentPart, ConversationInput, read_parts
 from hermes.entry.http.ask.questions import RUN_PREFIX, PendingQuestion, open_questions
-from hermes.entry.http.ask.submitting import ASKS, Going, Wish, ask, turn_headers
-from hermes.entry.http.ask.watching import PEOPLE, Watching
-from hermes.entry.http.site.call import Call, Wire, route
+from hermes.entry.http.ask.submitting import ASKS, AnsweringTurn, TurnOptions, ask, turn_headers
+from hermes.entry.http.ask.watching import PEOPLE, TurnWatch
+from hermes.entry.http.site.call import HttpCall, RouteDetails, route
 from hermes.entry.http.site.errors import ApiError, bad_request
 from hermes.stream.faces.session_events import SessionEvents
 from hermes.stream.fold.turn_fold import answer_text
 
-SAYS = Wire(headers=ASKS.headers, refuses=ASKS.refuses, example={"message": "And bread?"})
+SAYS = RouteDetails(headers=ASKS.headers, refuses=ASKS.refuses, example={"message": "And bread?"})
 
 
 class SessionChatRequest(msgspec.Struct, kw_only=True):
     """What is said (`message`, also called `input`), and words for the model beside the system prompt, for
     this once (`system_message`, also called `instructions`)."""
 
-    message: str | list[Part] | None = None
-    input: str | list[Part] | None = None
+    message: str | list[ContentPart] | None = None
+    input: str | list[ContentPart] | None = None
     system_message: str | None = None
     instructions: str | None = None
 
 
-class SaidMessage(msgspec.Struct, kw_only=True):
+class AssistantMessage(msgspec.Struct, kw_only=True):
     """The agent's answer."""
 
     role: str = "assistant"
     content: str
 
 
-class Unfinished(msgspec.Struct, kw_only=True):
+class SessionChatDetails(msgspec.Struct, kw_only=True):
     """Why an answer is not whole: what went wrong, or the questions that the run waits for."""
 
     completed: bool = False
@@ -60,13 +60,13 @@ class SessionChat(msgspec.Struct, kw_only=True):
     object: str = "hermes.session.chat.completion"
     session_id: str
     run_id: str
-    message: SaidMessage
-    usage: TokensSpent
-    hermes: Unfinished | msgspec.UnsetType = msgspec.UNSET
+    message: AssistantMessage
+    usage: TokenUsage
+    hermes: SessionChatDetails | msgspec.UnsetType = msgspec.UNSET
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
+class _SessionTurn:
     agent: AgentId
     session: Session
     turn: Turn
@@ -79,10 +79,10 @@ class _Asked:
     "Say something in a conversation and hear the answer.",
     wire=SAYS,
 )
-async def chat(call: Call, body: SessionChatRequest) -> SessionChat:
+async def chat(call: HttpCall, body: SessionChatRequest) -> SessionChat:
     asked = await _say(call, body)
-    going = Going(turn=asked.turn)
-    watching = Watching(call=call, agent=asked.agent, going=going, stops_at=PEOPLE, live=False)
+    going = AnsweringTurn(turn=asked.turn)
+    watching = TurnWatch(call=call, agent=asked.agent, going=going, stops_at=PEOPLE, live=False)
     async with contextlib.aclosing(watching.seen()) as feed:
         entries = [seen async for seen in feed if isinstance(seen, Entry)]
     waiting = await open_questions(call, asked.agent, asked.turn) if watching.pending else []
@@ -95,7 +95,7 @@ async def chat(call: Call, body: SessionChatRequest) -> SessionChat:
     "Say something in a conversation and follow the answer.",
     wire=SAYS,
 )
-async def chat_stream(call: Call, body: SessionChatRequest) -> web.StreamResponse:
+async def chat_stream(call: HttpCall, body: SessionChatRequest) -> web.StreamResponse:
     asked, clock = await _say(call, body), call.door.clock
     events = SessionEvents(
         session=asked.session.id,
@@ -113,7 +113,7 @@ async def chat_stream(call: Call, body: SessionChatRequest) -> web.StreamRespons
     return stream.response
 
 
-async def _say(call: Call, body: SessionChatRequest) -> _Asked:
+async def _say(call: HttpCall, body: SessionChatRequest) -> _SessionTurn:
     content = body.input if body.message is None else body.message
     if content is None:
         raise bad_request("There is no message.", param="message")
@@ -122,27 +122,27 @@ async def _say(call: Call, body: SessionChatRequest) -> _Asked:
         raise bad_request("The message says nothing.", param="message")
     agent, session = await find_session(call)
     instructions = body.instructions if body.system_message is None else body.system_message
-    said = Conversation(instructions=instructions or "", text=words, images=images)
+    said = ConversationInput(instructions=instructions or "", text=words, images=images)
     name = default_name(call.door) if agent == call.door.default else agent
-    wish = Wish(prefix=RUN_PREFIX, lasting=True, session=session.id)
-    turn = (await ask(call, Picked(agent=agent, name=name), said, wish)).turn
-    return _Asked(agent=agent, session=session, turn=turn, words=words)
+    wish = TurnOptions(prefix=RUN_PREFIX, lasting=True, session=session.id)
+    turn = (await ask(call, AgentChoice(agent=agent, name=name), said, wish)).turn
+    return _SessionTurn(agent=agent, session=session, turn=turn, words=words)
 
 
-def _answer(asked: _Asked, entries: list[Entry], pending: list[PendingQuestion]) -> SessionChat:
+def _answer(asked: _SessionTurn, entries: list[Entry], pending: list[PendingQuestion]) -> SessionChat:
     text = answer_text(entries, footer=False)
     last = entries[-1].record if entries else None
-    trouble: Unfinished | msgspec.UnsetType = msgspec.UNSET
+    trouble: SessionChatDetails | msgspec.UnsetType = msgspec.UNSET
     if pending:
-        trouble = Unfinished(questions=pending)
+        trouble = SessionChatDetails(questions=pending)
     elif isinstance(last, Failed | Stopped):
         if not text:
             raise ApiError(502, "agent_incomplete", last.reason or "The turn was stopped.")
-        trouble = Unfinished(error=last.reason)
+        trouble = SessionChatDetails(error=last.reason)
     return SessionChat(
         session_id=asked.session.id,
         run_id=id_for(RUN_PREFIX, asked.turn.id),
-        message=SaidMessage(content=text),
-        usage=TokensSpent.by(entries),
+        message=AssistantMessage(content=text),
+        usage=TokenUsage.by(entries),
         hermes=trouble,
     )

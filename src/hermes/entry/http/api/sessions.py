@@ -20,26 +20,26 @@ from hermes.control.sessions.administration import (
     search_sessions,
     seen_session,
 )
-from hermes.control.sessions.submission import Unknown, id_for
+from hermes.control.sessions.submission import NotFound, id_for
 from hermes.domain.chat_format import as_message
 from hermes.domain.event import Entry
 from hermes.domain.ids import AgentId, SessionId, new_session_id
 from hermes.domain.ports.store import Tx
-from hermes.domain.session import Among, Session, begin_session, session_key
+from hermes.domain.session import Session, SessionFilter, begin_session, session_key
 from hermes.domain.transcript import visible
-from hermes.entry.http.ask.addressee import Asking, find_addressee
-from hermes.entry.http.ask.messages import CallMade
-from hermes.entry.http.ask.questions import RUN_PREFIX, unbroken
-from hermes.entry.http.site.call import Call, Wire, route, session_name
+from hermes.entry.http.ask.addressee import RoutingHints, find_addressee
+from hermes.entry.http.ask.messages import ChatToolCall
+from hermes.entry.http.ask.questions import RUN_PREFIX, finish_shielded
+from hermes.entry.http.site.call import HttpCall, RouteDetails, route, session_name
 from hermes.entry.http.site.errors import bad_request, not_found
 
 Title = Annotated[str, msgspec.Meta(max_length=LONGEST_TITLE)]
 
-BEGINS = Wire(refuses=(409,), example={"title": "Groceries"})
-CHANGES = Wire(refuses=(409,), example={"title": "Groceries, this week"})
+BEGINS = RouteDetails(refuses=(409,), example={"title": "Groceries"})
+CHANGES = RouteDetails(refuses=(409,), example={"title": "Groceries, this week"})
 
 
-class Match(msgspec.Struct, kw_only=True):
+class SessionMatch(msgspec.Struct, kw_only=True):
     """The words by which a session was found."""
 
     record: int
@@ -62,7 +62,7 @@ class SessionFacts(msgspec.Struct, kw_only=True):
     created_at: float
     last_active: float
     expires_at: float | None
-    match: Match | msgspec.UnsetType = msgspec.UNSET
+    match: SessionMatch | msgspec.UnsetType = msgspec.UNSET
 
 
 class SessionList(msgspec.Struct, kw_only=True):
@@ -108,7 +108,7 @@ class SessionMessage(msgspec.Struct, kw_only=True, omit_defaults=True):
     content: str | None
     timestamp: float
     run_id: str
-    tool_calls: list[CallMade] = []
+    tool_calls: list[ChatToolCall] = []
     tool_call_id: str | None = None
 
 
@@ -122,7 +122,7 @@ class MessageList(msgspec.Struct, kw_only=True):
 
 @route("GET", "/api/sessions", "The conversations, the latest first; with q those that fit it.")
 async def list_sessions(
-    call: Call,
+    call: HttpCall,
     limit: Annotated[int, msgspec.Meta(ge=1, le=200)] = 50,
     offset: Annotated[int, msgspec.Meta(ge=0, le=100_000)] = 0,
     source: str | None = None,
@@ -130,7 +130,7 @@ async def list_sessions(
     q: str = "",
 ) -> SessionList:
     """`source` is the platform a session was begun on; `q` looks for names and for what was said."""
-    among = Among(owner=call.owner, platform=source, children=include_children)
+    among = SessionFilter(owner=call.owner, platform=source, children=include_children)
     most = offset + limit + 1
     found: list[FoundSession] = []
     for agent in call.agents:
@@ -151,10 +151,10 @@ async def list_sessions(
 
 
 @route("POST", "/api/sessions", "Begin a conversation.", status=201, wire=BEGINS)
-async def create(call: Call, body: NewSession) -> SessionFacts:
+async def create(call: HttpCall, body: NewSession) -> SessionFacts:
     now = call.door.clock.now()
     ident = SessionId(f"api_{new_session_id(now)}") if body.id is None else session_name(body.id)
-    picked = await find_addressee(call, body.model, Asking(text="", session=lambda agent: ident))
+    picked = await find_addressee(call, body.model, RoutingHints(text="", session=lambda agent: ident))
     source = call.source(ident)
     session = replace(
         begin_session(session_key(source, picked.agent), source, now),
@@ -168,7 +168,7 @@ async def create(call: Call, body: NewSession) -> SessionFacts:
 
 
 @route("GET", "/api/sessions/{session_id}", "One conversation.")
-async def read(call: Call) -> SessionFacts:
+async def read(call: HttpCall) -> SessionFacts:
     _, session = await find_session(call)
     return session_facts(FoundSession(session=session))
 
@@ -179,7 +179,7 @@ async def read(call: Call) -> SessionFacts:
     "Change a conversation's title, or say that it has ended.",
     wire=CHANGES,
 )
-async def change(call: Call, body: SessionChange) -> SessionFacts:
+async def change(call: HttpCall, body: SessionChange) -> SessionFacts:
     changes: dict[Literal["title", "ended"], str | None] = {}
     if body.title is not msgspec.UNSET:
         changes["title"] = body.title
@@ -194,9 +194,9 @@ async def change(call: Call, body: SessionChange) -> SessionFacts:
 
 
 @route("DELETE", "/api/sessions/{session_id}", "Delete a conversation for good, stopping what goes on in it.")
-async def delete(call: Call) -> SessionDeleted:
+async def delete(call: HttpCall) -> SessionDeleted:
     agent, session = await find_session(call)
-    await unbroken(call.door.gateway.delete_session(agent, session.id))
+    await finish_shielded(call.door.gateway.delete_session(agent, session.id))
     return SessionDeleted(id=session.id)
 
 
@@ -206,7 +206,7 @@ async def delete(call: Call) -> SessionDeleted:
     "Go on in a branch of a conversation; it ends here.",
     status=201,
 )
-async def fork(call: Call) -> SessionFacts:
+async def fork(call: HttpCall) -> SessionFacts:
     agent, session = await find_session(call)
     now, owner = call.door.clock.now(), call.owner
     branch = await call.door.gateway.write(agent, lambda tx: branch_session(tx, session.id, owner, now))
@@ -214,7 +214,7 @@ async def fork(call: Call) -> SessionFacts:
 
 
 @route("GET", "/api/sessions/{session_id}/messages", "What was said in a conversation.")
-async def messages(call: Call) -> MessageList:
+async def messages(call: HttpCall) -> MessageList:
     agent, session = await find_session(call)
     owner = call.owner
     _, entries = await call.door.gateway.read(agent, lambda tx: read_transcript(tx, session.id, owner))
@@ -225,12 +225,12 @@ async def messages(call: Call) -> MessageList:
 # --- finding and showing ---
 
 
-async def find_session(call: Call) -> tuple[AgentId, Session]:
+async def find_session(call: HttpCall) -> tuple[AgentId, Session]:
     """The session of the path, if this client may see it, and its agent."""
     wanted, owner = SessionId(call.part("session_id")), call.owner
 
     def look(tx: Tx) -> Session | None:
-        with contextlib.suppress(Unknown):
+        with contextlib.suppress(NotFound):
             return seen_session(tx, wanted, owner)
         return None
 
@@ -239,9 +239,9 @@ async def find_session(call: Call) -> tuple[AgentId, Session]:
 
 def session_facts(found: FoundSession) -> SessionFacts:
     session, hit = found.session, found.hit
-    match: Match | msgspec.UnsetType = msgspec.UNSET
+    match: SessionMatch | msgspec.UnsetType = msgspec.UNSET
     if hit is not None:
-        match = Match(record=hit.seq, at=hit.at.timestamp(), who=hit.who, excerpt=hit.excerpt)
+        match = SessionMatch(record=hit.seq, at=hit.at.timestamp(), who=hit.who, excerpt=hit.excerpt)
     return SessionFacts(
         id=session.id,
         agent=session.agent,

@@ -11,14 +11,14 @@ from hermes.control.sessions.submission import find_request
 from hermes.domain.address import Source
 from hermes.domain.ids import AgentId, QuestionId, SessionId, TurnId
 from hermes.domain.ports.store import Tx
-from hermes.entry.http.api.models import Picked, no_model, pick
-from hermes.entry.http.site.call import Call, session_name
+from hermes.entry.http.api.models import AgentChoice, no_such_model, pick_agent
+from hermes.entry.http.site.call import HttpCall, session_name
 from hermes.entry.http.site.errors import ApiError
 from hermes.entry.http.site.headers import IDEMPOTENCY, SESSION_ID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asking:
+class RoutingHints:
     """What is known of a request before its agent is: its words, and what it may go on with, by which an
     agent is found again. `session` is the session it names, which may have another name with each agent."""
 
@@ -28,9 +28,9 @@ class Asking:
     results: Collection[QuestionId] = ()
 
 
-async def find_addressee(call: Call, wanted: str | None, asking: Asking) -> Picked:
+async def find_addressee(call: HttpCall, wanted: str | None, asking: RoutingHints) -> AgentChoice:
     """Who answers a request with this `model`."""
-    picked = pick(call, wanted)
+    picked = pick_agent(call, wanted)
     if picked.named:
         return picked
     agent = picked.agent
@@ -39,11 +39,11 @@ async def find_addressee(call: Call, wanted: str | None, asking: Asking) -> Pick
         source = call.source(asking.session(agent) or header or "-")
         agent = await _known_to(call, asking, header) or await route_call(call, source, asking.text)
     if not call.principal.sees(agent):
-        raise no_model(call, picked.name)
+        raise no_such_model(call, picked.name)
     return replace(picked, agent=agent)
 
 
-async def route_call(call: Call, source: Source, text: str, maker: Source | None = None) -> AgentId:
+async def route_call(call: HttpCall, source: Source, text: str, maker: Source | None = None) -> AgentId:
     """The agent that this is routed to."""
     if call.door.named:
         return call.door.default
@@ -53,7 +53,7 @@ async def route_call(call: Call, source: Source, text: str, maker: Source | None
     return agent
 
 
-async def _known_to(call: Call, asking: Asking, header: str | None) -> AgentId | None:
+async def _known_to(call: HttpCall, asking: RoutingHints, header: str | None) -> AgentId | None:
     """The agent that has what the request repeats or goes on with."""
     key, owner = call.name_header(IDEMPOTENCY), call.principal.name
     for agent in call.agents:

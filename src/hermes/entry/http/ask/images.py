@@ -14,8 +14,8 @@ from dataclasses import replace
 from hermes.domain.hosts import leads_inside
 from hermes.domain.ids import AgentId
 from hermes.domain.message import Attachment
-from hermes.entry.http.ask.messages import Conversation
-from hermes.entry.http.site.call import Call
+from hermes.entry.http.ask.messages import ConversationInput
+from hermes.entry.http.site.call import HttpCall
 from hermes.entry.http.site.errors import ApiError, bad_request
 
 MOST_BYTES = 5_000_000
@@ -30,7 +30,7 @@ _OPENINGS = {
 _SAME = {"image/jpg": "image/jpeg"}
 
 
-async def keep_pictures(call: Call, agent: AgentId, said: Conversation) -> Conversation:
+async def keep_pictures(call: HttpCall, agent: AgentId, said: ConversationInput) -> ConversationInput:
     """The same conversation with its pictures stored."""
     history = [
         replace(earlier, attachments=await _kept(call, agent, earlier.attachments))
@@ -39,7 +39,7 @@ async def keep_pictures(call: Call, agent: AgentId, said: Conversation) -> Conve
     return replace(said, history=tuple(history), images=await _kept(call, agent, said.images))
 
 
-async def _kept(call: Call, agent: AgentId, images: Sequence[Attachment]) -> tuple[Attachment, ...]:
+async def _kept(call: HttpCall, agent: AgentId, images: Sequence[Attachment]) -> tuple[Attachment, ...]:
     kept: list[Attachment] = []
     for image in images:
         if not image.ref.startswith("data:"):

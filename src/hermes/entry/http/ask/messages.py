@@ -10,7 +10,7 @@ import msgspec
 from hermes.domain.ids import CallId, QuestionId, question_of_call
 from hermes.domain.message import Attachment, MediaKind
 from hermes.domain.tool import ToolCall
-from hermes.domain.turn import ClientTool, Earlier, Speaker
+from hermes.domain.turn import ClientTool, EarlierMessage, Speaker
 from hermes.entry.http.site.errors import bad_request
 
 LONGEST_TEXT = 65_536
@@ -24,7 +24,7 @@ class ImageAddress(msgspec.Struct, kw_only=True):
     detail: str | None = None
 
 
-class Part(msgspec.Struct, kw_only=True):
+class ContentPart(msgspec.Struct, kw_only=True):
     """A piece of a message: words, or a picture by its address."""
 
     type: str
@@ -38,7 +38,7 @@ class FunctionCall(msgspec.Struct, kw_only=True):
     arguments: str = "{}"
 
 
-class CallMade(msgspec.Struct, kw_only=True):
+class ChatToolCall(msgspec.Struct, kw_only=True):
     """A call that the assistant made earlier."""
 
     id: str
@@ -46,18 +46,18 @@ class CallMade(msgspec.Struct, kw_only=True):
     function: FunctionCall
 
 
-class Message(msgspec.Struct, kw_only=True):
+class ChatMessage(msgspec.Struct, kw_only=True):
     """One message of a conversation."""
 
     role: str
-    content: str | list[Part] | None = None
+    content: str | list[ContentPart] | None = None
     name: str | None = None
-    tool_calls: list[CallMade] | None = None
+    tool_calls: list[ChatToolCall] | None = None
     tool_call_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class FunctionResult:
     """What a client's own function gave: the answer of the call with this id."""
 
     call: str
@@ -65,15 +65,15 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conversation:
+class ConversationInput:
     """A list of messages as a turn takes it. `results` are those at its end, when nothing was said after
     them."""
 
     instructions: str = ""
-    history: tuple[Earlier, ...] = ()
+    history: tuple[EarlierMessage, ...] = ()
     text: str = ""
     images: tuple[Attachment, ...] = ()
-    results: tuple[Result, ...] = ()
+    results: tuple[FunctionResult, ...] = ()
     tools: tuple[ClientTool, ...] = ()
 
     @property
@@ -83,13 +83,13 @@ class Conversation:
         return {question: text for question, text in found if question is not None}
 
 
-def read_messages(messages: Sequence[Message]) -> Conversation:
+def read_messages(messages: Sequence[ChatMessage]) -> ConversationInput:
     if not messages:
         raise bad_request("There are no messages.", param="messages")
     if len(messages) > MOST_ITEMS:
         raise bad_request(f"More than {MOST_ITEMS} messages.", param="messages")
     instructions: list[str] = []
-    told: list[Earlier] = []
+    told: list[EarlierMessage] = []
     for place, message in enumerate(messages):
         read_message(message, f"messages[{place}]", instructions, told)
     if not told:
@@ -97,11 +97,11 @@ def read_messages(messages: Sequence[Message]) -> Conversation:
     return conversation("\n\n".join(part for part in instructions if part), told)
 
 
-def conversation(instructions: str, told: Sequence[Earlier]) -> Conversation:
+def conversation(instructions: str, told: Sequence[EarlierMessage]) -> ConversationInput:
     """What was said last is said now; everything before it is history."""
     last = told[-1]
     if last.by is Speaker.USER:
-        return Conversation(
+        return ConversationInput(
             instructions=instructions, history=tuple(told[:-1]), text=last.text, images=last.attachments
         )
     if last.by is Speaker.AGENT:
@@ -109,33 +109,33 @@ def conversation(instructions: str, told: Sequence[Earlier]) -> Conversation:
     start = len(told)
     while start and told[start - 1].by is Speaker.TOOL:
         start -= 1
-    results = tuple(Result(call=one.call or "", text=one.text) for one in told[start:])
-    return Conversation(instructions=instructions, history=tuple(told), results=results)
+    results = tuple(FunctionResult(call=one.call or "", text=one.text) for one in told[start:])
+    return ConversationInput(instructions=instructions, history=tuple(told), results=results)
 
 
-def read_message(message: Message, at: str, instructions: list[str], told: list[Earlier]) -> None:
+def read_message(message: ChatMessage, at: str, instructions: list[str], told: list[EarlierMessage]) -> None:
     """Add a message to where it belongs: the instructions, or what was told."""
     text, images = read_parts(message.content, at)
     match message.role:
         case "system" | "developer":
             instructions.append(text)
         case "user":
-            told.append(Earlier(by=Speaker.USER, text=text, attachments=images))
+            told.append(EarlierMessage(by=Speaker.USER, text=text, attachments=images))
         case "assistant":
             calls = tuple(
                 ToolCall(id=CallId(made.id), name=made.function.name, arguments=made.function.arguments)
                 for made in message.tool_calls or ()
             )
-            told.append(Earlier(by=Speaker.AGENT, text=text, calls=calls))
+            told.append(EarlierMessage(by=Speaker.AGENT, text=text, calls=calls))
         case "tool" | "function":
             if not message.tool_call_id:
                 raise bad_request("A tool's message needs its tool_call_id.", param=f"{at}.tool_call_id")
-            told.append(Earlier(by=Speaker.TOOL, text=text, call=CallId(message.tool_call_id)))
+            told.append(EarlierMessage(by=Speaker.TOOL, text=text, call=CallId(message.tool_call_id)))
         case other:
             raise bad_request(f"“{other[:40]}” is not a role.", param=f"{at}.role")
 
 
-def read_parts(content: str | Sequence[Part] | None, at: str) -> tuple[str, tuple[Attachment, ...]]:
+def read_parts(content: str | Sequence[ContentPart] | None, at: str) -> tuple[str, tuple[Attachment, ...]]:
     """The words and the pictures of a message."""
     if content is None:
         return "", ()
@@ -159,7 +159,7 @@ def read_parts(content: str | Sequence[Part] | None, at: str) -> tuple[str, tupl
     return "\n".join(words), tuple(images)
 
 
-def _image(part: Part, at: str) -> Attachment:
+def _image(part: ContentPart, at: str) -> Attachment:
     url = part.image_url.url if isinstance(part.image_url, ImageAddress) else part.image_url or ""
     if not url.startswith(("http://", "https://", "data:image/")):
         raise bad_request(

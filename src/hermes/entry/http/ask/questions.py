@@ -13,13 +13,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from hermes.control.sessions.submission import Unknown, id_for
+from hermes.control.sessions.submission import NotFound, id_for
 from hermes.control.turn.questions import read_reply, read_word
 from hermes.domain.event import Entry, ModelSaid, QuestionKind, Verdict
 from hermes.domain.ids import AgentId, QuestionId, client_call_id
 from hermes.domain.ports.store import Tx
 from hermes.domain.turn import Answer, Question, Turn
-from hermes.entry.http.site.call import Call
+from hermes.entry.http.site.call import HttpCall
 from hermes.entry.http.site.errors import ApiError, bad_request
 from hermes.stream.fold.turn_fold import choices, command_text
 
@@ -62,7 +62,7 @@ class QuestionState(PendingQuestion, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class TurnQuestion:
     """A question with the turn that waits for it; `entries` are the turn's."""
 
     agent: AgentId
@@ -97,7 +97,7 @@ class Found:
         )
 
 
-async def find_question(call: Call, name: str) -> Found:
+async def find_question(call: HttpCall, name: str) -> TurnQuestion:
     """A question that this client may see."""
 
     def look(tx: Tx) -> tuple[Question, Turn, Sequence[Entry]] | None:
@@ -107,17 +107,17 @@ async def find_question(call: Call, name: str) -> Found:
             return None
         return question, turn, tx.journal.of_turn(turn.id)
 
-    agent, found = await call.find(look, Unknown("There is no such question (any more)."))
-    return Found(agent=agent, question=found[0], turn=found[1], entries=found[2])
+    agent, found = await call.find(look, NotFound("There is no such question (any more)."))
+    return TurnQuestion(agent=agent, question=found[0], turn=found[1], entries=found[2])
 
 
-async def open_questions(call: Call, agent: AgentId, turn: Turn) -> list[Found]:
+async def open_questions(call: HttpCall, agent: AgentId, turn: Turn) -> list[TurnQuestion]:
     """What a turn waits for now, the oldest first; nothing if it does not wait."""
 
-    def look(tx: Tx) -> list[Found]:
+    def look(tx: Tx) -> list[TurnQuestion]:
         entries = tx.journal.of_turn(turn.id)
         return [
-            Found(agent=agent, question=question, turn=turn, entries=entries)
+            TurnQuestion(agent=agent, question=question, turn=turn, entries=entries)
             for question in tx.questions.of_turn(turn.id)
             if question.open
         ]
@@ -125,7 +125,7 @@ async def open_questions(call: Call, agent: AgentId, turn: Turn) -> list[Found]:
     return await call.door.gateway.read(agent, look)
 
 
-async def answer_question(call: Call, found: Found, given: QuestionAnswer) -> QuestionState:
+async def answer_question(call: HttpCall, found: TurnQuestion, given: QuestionAnswer) -> QuestionState:
     """Close a question with this answer; who comes too late is told what became of it."""
     question, turn = found.question, found.turn
     if not call.owns(turn.source) or turn.source is None:
@@ -134,7 +134,7 @@ async def answer_question(call: Call, found: Found, given: QuestionAnswer) -> Qu
         )
     verdict, text = read_answer(question, given)
     answer = Answer(question=question.id, verdict=verdict, text=text, by=turn.source.person)
-    outcome = await unbroken(call.door.gateway.answer(found.agent, answer))
+    outcome = await finish_shielded(call.door.gateway.answer(found.agent, answer))
     now = await find_question(call, question.id)
     if not outcome.closed:
         raise ApiError(409, "question_closed", f"{outcome.text} ({_status(now.question)})")
@@ -155,7 +155,9 @@ def read_answer(question: Question, given: QuestionAnswer) -> tuple[Verdict, str
     return Verdict.REPLY, read_reply(question, text)
 
 
-async def unbroken(work: Coroutine[Any, Any, T], left: Callable[[T], Awaitable[None]] | None = None) -> T:
+async def finish_shielded(
+    work: Coroutine[Any, Any, T], left: Callable[[T], Awaitable[None]] | None = None
+) -> T:
     """A change goes to its end even if the client goes away meanwhile: who must be woken by it is woken.
     What came of it is then given to `left`."""
     task = asyncio.ensure_future(work)

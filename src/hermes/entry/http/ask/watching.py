@@ -7,28 +7,28 @@ import contextlib
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
-from hermes.domain.event import Asked, Entry, QuestionKind, Seen
+from hermes.domain.event import Asked, Entry, FeedItem, QuestionKind
 from hermes.domain.ids import AgentId
-from hermes.entry.http.ask.questions import Found, open_questions
-from hermes.entry.http.ask.submitting import Going
-from hermes.entry.http.site.call import Call
+from hermes.entry.http.ask.questions import TurnQuestion, open_questions
+from hermes.entry.http.ask.submitting import AnsweringTurn
+from hermes.entry.http.site.call import HttpCall
 
 PEOPLE = frozenset((QuestionKind.APPROVAL, QuestionKind.CLARIFY, QuestionKind.CONFIRM))
 
 
 @dataclass(slots=True, kw_only=True)
-class Watching:
+class TurnWatch:
     """`pending` is the question at which it ended, if it is one of the kinds of `stops_at`. Without `live`
     it sees records alone, for a request that is answered in one piece."""
 
-    call: Call
+    call: HttpCall
     agent: AgentId
-    going: Going
+    going: AnsweringTurn
     stops_at: frozenset[QuestionKind]
     live: bool = True
-    pending: Found | None = None
+    pending: TurnQuestion | None = None
 
-    async def seen(self) -> AsyncGenerator[Seen]:
+    async def seen(self) -> AsyncGenerator[FeedItem]:
         turn = self.going.turn
         async with contextlib.aclosing(self.call.watch(self.agent, turn.id, live=self.live)) as feed:
             async for seen in feed:

@@ -23,7 +23,7 @@ _PEERS = 1024
 _BEARER = "bearer "
 
 
-class Scope(StrEnum):
+class KeyScope(StrEnum):
     """What a key may do: talk and come back to what it said, see and change every session, run the place."""
 
     CHAT = "chat"
@@ -31,7 +31,7 @@ class Scope(StrEnum):
     ADMIN = "admin"
 
 
-ALL_SCOPES = frozenset(Scope)
+ALL_SCOPES = frozenset(KeyScope)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,18 +39,18 @@ class Principal:
     """Who asks. No agents named means every agent."""
 
     name: str
-    scopes: frozenset[Scope] = ALL_SCOPES
+    scopes: frozenset[KeyScope] = ALL_SCOPES
     agents: frozenset[AgentId] | None = None
 
-    def may(self, scope: Scope) -> bool:
-        return scope in self.scopes or Scope.ADMIN in self.scopes
+    def may(self, scope: KeyScope) -> bool:
+        return scope in self.scopes or KeyScope.ADMIN in self.scopes
 
     def sees(self, agent: AgentId) -> bool:
         return self.agents is None or agent in self.agents
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Key:
+class HttpKey:
     secret: Secret
     principal: Principal
 
@@ -65,7 +65,7 @@ class _Guesses:
 
 
 class Keyring:
-    def __init__(self, keys: Sequence[Key], now: Callable[[], float]) -> None:
+    def __init__(self, keys: Sequence[HttpKey], now: Callable[[], float]) -> None:
         self._keys = [(sha256(key.secret.reveal().encode()).digest(), key.principal) for key in keys]
         self._now = now
         self._guesses: OrderedDict[str, _Guesses] = OrderedDict()

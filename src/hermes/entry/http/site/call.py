@@ -20,14 +20,14 @@ import msgspec
 from aiohttp import web
 
 from hermes.control.gateway import Gateway
-from hermes.domain.address import Address, Kind, Source
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.clock import Clock
-from hermes.domain.event import Seen
+from hermes.domain.event import FeedItem
 from hermes.domain.ids import AgentId, SessionId, TurnId
 from hermes.domain.ports.store import Tx
 from hermes.domain.tool import Tool
 from hermes.domain.turn import Turn
-from hermes.entry.http.site.admission import Principal, Scope
+from hermes.entry.http.site.admission import KeyScope, Principal
 from hermes.entry.http.site.errors import ApiError, bad_request
 from hermes.entry.http.site.headers import CHAT_ID, THREAD_ID, USER_ID
 from hermes.entry.http.site.streams import Streams
@@ -68,7 +68,7 @@ class AgentFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Door:
+class Site:
     """What resources work with. `named`: the path named the default agent, so nothing is routed. `facts`
     tells how the process is, `aliases` are further names of models."""
 
@@ -87,10 +87,10 @@ class Door:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class HttpCall:
     """One request being answered."""
 
-    door: Door
+    door: Site
     request: web.Request
     principal: Principal
 
@@ -119,7 +119,7 @@ class Call:
             chat=given or user or chat,
             thread=self.name_header(THREAD_ID),
         )
-        return Source(address=address, kind=Kind.API, user=user or self.principal.name)
+        return Source(address=address, kind=SourceKind.API, user=user or self.principal.name)
 
     @property
     def agents(self) -> list[AgentId]:
@@ -128,14 +128,14 @@ class Call:
 
     def watch(
         self, agent: AgentId, turn: TurnId, *, after: int = 0, live: bool = True
-    ) -> AsyncGenerator[Seen]:
+    ) -> AsyncGenerator[FeedItem]:
         """What a turn shows, from a record on; without `live` its records alone."""
-        return cast(AsyncGenerator[Seen], self.door.gateway.watch(agent, turn, after, live=live))
+        return cast(AsyncGenerator[FeedItem], self.door.gateway.watch(agent, turn, after, live=live))
 
     @property
     def owner(self) -> str | None:
         """Through whom sessions must have begun to be seen; None if all may be."""
-        return None if self.principal.may(Scope.SESSIONS) else self._credential
+        return None if self.principal.may(KeyScope.SESSIONS) else self._credential
 
     async def find(self, look: Callable[[Tx], T | None], missing: Exception) -> tuple[AgentId, T]:
         """What is found with one of the agents, and whose it is; `missing` is raised if it is nobody's."""
@@ -155,7 +155,7 @@ class Call:
         return await self.find(look, missing)
 
     def may_see(self, source: Source | None) -> bool:
-        return self.owns(source) or self.principal.may(Scope.SESSIONS)
+        return self.owns(source) or self.principal.may(KeyScope.SESSIONS)
 
     def owns(self, source: Source | None) -> bool:
         """Whether this client is who spoke there."""
@@ -170,7 +170,7 @@ Answer = Callable[..., Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wire:
+class RouteDetails:
     """What an endpoint's types do not tell: the headers it reads and those it answers with, errors of its
     own, further statuses of its usual answer, the type of an answer that is not JSON, a body to try it with.
     """
@@ -183,12 +183,12 @@ class Wire:
     example: Mapping[str, Any] | None = None
 
 
-PLAIN = Wire()
-SIGNED = Wire(refuses=(401, 404, 413, 429, 502, 503), also=(200,))
+PLAIN = RouteDetails()
+SIGNED = RouteDetails(refuses=(401, 404, 413, 429, 502, 503), also=(200,))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
+class HttpRoute:
     """One endpoint. `scope` None is open to everybody; requests that are `signed` prove themselves, wherever
     they claim to be sent to."""
 
@@ -196,11 +196,11 @@ class Route:
     path: str
     told: str
     answer: Answer
-    scope: Scope | None
+    scope: KeyScope | None
     tag: str
     status: int = 200
     signed: bool = False
-    wire: Wire = PLAIN
+    wire: RouteDetails = PLAIN
 
     @property
     def hints(self) -> dict[str, Any]:
@@ -221,15 +221,15 @@ class Route:
         return get_args(given) if get_origin(given) in (Union, UnionType) else (given,)
 
 
-ROUTES: list[Route] = []
-LOCAL_ROUTES: list[Route] = []
+ROUTES: list[HttpRoute] = []
+LOCAL_ROUTES: list[HttpRoute] = []
 """Those on the owner's socket alone; clients of the API are not told of them."""
 
 
-def _declared(into: list[Route], *, folder: bool = False, **facts: Any) -> Callable[[Answer], Answer]:
+def _declared(into: list[HttpRoute], *, folder: bool = False, **facts: Any) -> Callable[[Answer], Answer]:
     def declare(answer: Answer) -> Answer:
         tag = answer.__module__.split(".")[-2 if folder else -1]
-        into.append(Route(answer=answer, tag=tag, **facts))
+        into.append(HttpRoute(answer=answer, tag=tag, **facts))
         return answer
 
     return declare
@@ -240,9 +240,9 @@ def route(
     path: str,
     told: str,
     *,
-    scope: Scope | None = Scope.CHAT,
+    scope: KeyScope | None = KeyScope.CHAT,
     status: int = 200,
-    wire: Wire = PLAIN,
+    wire: RouteDetails = PLAIN,
 ) -> Callable[[Answer], Answer]:
     """Declare an endpoint; its tag in the documentation is the module it stands in."""
     return _declared(ROUTES, method=method, path=path, told=told, scope=scope, status=status, wire=wire)
@@ -250,10 +250,10 @@ def route(
 
 def local_route(method: str, path: str, told: str) -> Callable[[Answer], Answer]:
     """As `route`, on the owner's socket alone; what a POST takes stands in its body, name by name."""
-    declared = _declared(LOCAL_ROUTES, method=method, path=path, told=told, scope=Scope.ADMIN)
+    declared = _declared(LOCAL_ROUTES, method=method, path=path, told=told, scope=KeyScope.ADMIN)
 
     def declare(answer: Answer) -> Answer:
-        async def serve(call: Call, body: msgspec.Struct) -> Any:
+        async def serve(call: HttpCall, body: msgspec.Struct) -> Any:
             return await answer(call, **msgspec.structs.asdict(body))
 
         serve.__name__, serve.__module__ = answer.__name__, answer.__module__
@@ -292,10 +292,10 @@ def decode_query(kind: type[T], query: Mapping[str, str]) -> T:
     try:
         return msgspec.convert(dict(query), kind, strict=False)
     except msgspec.ValidationError as error:
-        raise wrong(error, where="The query") from error
+        raise validation_error(error, where="The query") from error
 
 
-def wrong(error: msgspec.ValidationError, where: str = "The request") -> ApiError:
+def validation_error(error: msgspec.ValidationError, where: str = "The request") -> ApiError:
     """What a decoder complains of, as a sentence that names the place."""
     told, _, place = str(error).partition(" - at `$")
     param = place.removesuffix("`").removeprefix(".") or None

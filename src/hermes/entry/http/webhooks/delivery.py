@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hermes.domain.text import one_line, showable
-from hermes.entry.http.webhooks.signatures import Headers, Proof
+from hermes.entry.http.webhooks.signatures import Headers, VerifiedSignature
 
 _HOUR = 3600
 UNKNOWN_EVENT = "unknown"
@@ -23,7 +23,7 @@ _MOST_ID = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery:
+class WebhookDelivery:
     """One event on its way in. It counts once: not again if one of its keys is known."""
 
     id: str
@@ -39,7 +39,7 @@ def event_name(headers: Headers, payload: Any) -> str:
     return UNKNOWN_EVENT
 
 
-def identify(headers: Headers, body: bytes, proof: Proof, now: float) -> Delivery:
+def identify(headers: Headers, body: bytes, proof: VerifiedSignature, now: float) -> WebhookDelivery:
     digest = hashlib.sha256(body).hexdigest()
     told = _told_id(headers, proof)
     keys = [] if told is None else [f"id:{told}:{digest}"]
@@ -49,10 +49,10 @@ def identify(headers: Headers, body: bytes, proof: Proof, now: float) -> Deliver
     if not keys:
         hour = int(now // _HOUR)
         keys = [f"hour:{number}:{digest}" for number in (hour, hour - 1)]
-    return Delivery(id=ident, keys=tuple(keys))
+    return WebhookDelivery(id=ident, keys=tuple(keys))
 
 
-def _told_id(headers: Headers, proof: Proof) -> str | None:
+def _told_id(headers: Headers, proof: VerifiedSignature) -> str | None:
     """The sender's id, printable and of a length that keys can have."""
     told = proof.id or next(filter(None, map(headers.get, _ID_HEADERS)), None)
     if told is None:

@@ -32,7 +32,7 @@ class BadFilter(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class EventFacts:
     """An event as filters and templates see it."""
 
     payload: Any
@@ -57,7 +57,7 @@ class Facts:
         return found
 
 
-Filter = Callable[[Facts, ReadLines], bool]
+Filter = Callable[[EventFacts, ReadLines], bool]
 
 
 class _Undecided(Exception):
@@ -170,7 +170,7 @@ class _Reading:
     def test(self, name: str, field: str, value: Any, path: str) -> Filter:
         test, wanted = _TESTS[name], self.value(name, value, path)
 
-        def holds(facts: Facts, read_lines: ReadLines) -> bool:
+        def holds(facts: EventFacts, read_lines: ReadLines) -> bool:
             try:
                 return test(facts.find(field), wanted, read_lines)
             except _Undecided as why:
@@ -201,7 +201,7 @@ def _every(parts: Sequence[Filter]) -> Filter:
     return lambda facts, read_lines: all(part(facts, read_lines) for part in parts)
 
 
-def passes(wanted: Filter | None, facts: Facts, read_lines: ReadLines) -> bool:
+def passes(wanted: Filter | None, facts: EventFacts, read_lines: ReadLines) -> bool:
     """Whether an event is wanted. May take a while (patterns, files): not on the loop."""
     if wanted is None:
         return True

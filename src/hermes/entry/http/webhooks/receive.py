@@ -17,21 +17,34 @@ from urllib.parse import urlsplit
 import msgspec
 from aiohttp import web
 
-from hermes.control.sessions.submission import Conflict, Named, Submission, Submitted, find_request
-from hermes.domain.address import Address, Kind, Source
+from hermes.control.sessions.submission import (
+    KeyConflict,
+    NewRequest,
+    Submission,
+    SubmittedTurn,
+    find_request,
+)
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, TurnId
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.text import one_line
-from hermes.domain.turn import Action, Cause, Guidance, ReplyPlace, Turn, TurnInput
-from hermes.entry.http.site.call import Call, as_json, signed_route
+from hermes.domain.turn import Cause, Guidance, ReplyPlace, Turn, TurnAction, TurnInput
+from hermes.entry.http.site.call import HttpCall, as_json, signed_route
 from hermes.entry.http.site.errors import ApiError
-from hermes.entry.http.webhooks.delivery import Delivery, event_name, identify
-from hermes.entry.http.webhooks.filters import Facts
+from hermes.entry.http.webhooks.delivery import WebhookDelivery, event_name, identify
+from hermes.entry.http.webhooks.filters import EventFacts
 from hermes.entry.http.webhooks.payload import read_body, read_payload
-from hermes.entry.http.webhooks.routes import BadRoute, NamedPlace, WebhookRoute, target
-from hermes.entry.http.webhooks.signatures import NO_AUTH, Forged, Headers, Proof, Scheme, verify
-from hermes.entry.http.webhooks.stages import Ignored, Webhooks, render
+from hermes.entry.http.webhooks.routes import BadRoute, NamedTarget, WebhookRoute, target
+from hermes.entry.http.webhooks.signatures import (
+    NO_AUTH,
+    BadSignature,
+    Headers,
+    SignatureScheme,
+    VerifiedSignature,
+    verify,
+)
+from hermes.entry.http.webhooks.stages import EventIgnored, Webhooks, render
 
 log = logging.getLogger("hermes.webhooks")
 PLATFORM = "webhook"
@@ -55,13 +68,13 @@ class WebhookAnswer(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class WebhookEvent:
     """An event that proved itself, on its way to become a turn. `agent` is the one that its sender named."""
 
     agent: AgentId | None
     route: WebhookRoute
-    facts: Facts
-    delivery: Delivery
+    facts: EventFacts
+    delivery: WebhookDelivery
 
     @property
     def owner(self) -> str:
@@ -86,19 +99,19 @@ class Event:
 
 
 @signed_route("POST", "/webhooks/{route}", "Hand an event to a webhook route.", status=202)
-async def receive(call: Call) -> WebhookAnswer | web.Response:
+async def receive(call: HttpCall) -> WebhookAnswer | web.Response:
     return await _receive(call, None)
 
 
 @signed_route("POST", "/p/{agent}/webhooks/{route}", "Hand an event to a route, for this agent.", status=202)
-async def receive_for(call: Call) -> WebhookAnswer | web.Response:
+async def receive_for(call: HttpCall) -> WebhookAnswer | web.Response:
     agent = AgentId(call.part("agent"))
     if agent not in call.door.agents:
         raise ApiError(404, "unknown_agent", "There is no agent of this name.")
     return await _receive(call, agent)
 
 
-async def _receive(call: Call, agent: AgentId | None) -> web.Response:
+async def _receive(call: HttpCall, agent: AgentId | None) -> web.Response:
     hooks = call.door.webhooks
     if hooks is None:
         raise ApiError(404, "unknown_route", "Webhooks are switched off.")
@@ -107,25 +120,27 @@ async def _receive(call: Call, agent: AgentId | None) -> web.Response:
     headers = Headers(call.request.headers.items())
     now = call.door.clock.now().timestamp()
     proof = _prove(call.request, route, headers, body, now)
-    if proof.scheme is Scheme.GENERIC_V1:
+    if proof.scheme is SignatureScheme.GENERIC_V1:
         hooks.warn_once(route.name)
     hooks.rates.count(route.name)
     payload = await asyncio.to_thread(read_payload, body, call.request.content_type)
-    facts = Facts(payload=payload, headers=headers, event=event_name(headers, payload))
-    event = Event(agent=agent, route=route, facts=facts, delivery=identify(headers, body, proof, now))
+    facts = EventFacts(payload=payload, headers=headers, event=event_name(headers, payload))
+    event = WebhookEvent(agent=agent, route=route, facts=facts, delivery=identify(headers, body, proof, now))
     try:
         return await _take(call, hooks, event)
-    except Ignored as why:
+    except EventIgnored as why:
         return event.answer(200, "ignored", reason=str(why))
 
 
-def _prove(request: web.Request, route: WebhookRoute, headers: Headers, body: bytes, now: float) -> Proof:
+def _prove(
+    request: web.Request, route: WebhookRoute, headers: Headers, body: bytes, now: float
+) -> VerifiedSignature:
     local = is_local(request)
     try:
         if not local and route.secret.reveal() != NO_AUTH and len(route.secret.reveal()) < LEAST_SECRET:
-            raise Forged("the route's secret is too short for the network")
+            raise BadSignature("the route's secret is too short for the network")
         return verify(headers, body, route.secret, now=now, loopback=local)
-    except Forged as why:
+    except BadSignature as why:
         log.warning("webhook.refused route=%s peer=%s: %s", route.name, request.remote, why)
         raise ApiError(401, "bad_signature", "The request is not signed as this route expects it.") from why
 
@@ -152,7 +167,7 @@ def _is_loopback(address: str) -> bool:
 # --- from an event to a turn ---
 
 
-async def _take(call: Call, hooks: Webhooks, event: Event) -> web.Response:
+async def _take(call: HttpCall, hooks: Webhooks, event: WebhookEvent) -> web.Response:
     await hooks.check_wanted(event.route, event.facts)
     if await _is_known(call, event):
         return event.answer(200, "duplicate")
@@ -164,12 +179,12 @@ async def _take(call: Call, hooks: Webhooks, event: Event) -> web.Response:
         source=source,
         input=TurnInput(
             text=text,
-            action=Action.RELAY if event.route.deliver_only else Action.SAY,
+            action=TurnAction.RELAY if event.route.deliver_only else TurnAction.SAY,
             guidance=Guidance(toolsets=event.route.toolsets),
         ),
         cause=Cause.WEBHOOK,
         reply=None if to is None else ReplyPlace(to=to),
-        request=Named(
+        request=NewRequest(
             prefix="hook_",
             owner=event.owner,
             key=event.delivery.keys[0],
@@ -185,7 +200,9 @@ async def _take(call: Call, hooks: Webhooks, event: Event) -> web.Response:
     return event.answer(202, "accepted")
 
 
-async def _submit(call: Call, hooks: Webhooks, event: Event, words: Submission) -> Submitted | None:
+async def _submit(
+    call: HttpCall, hooks: Webhooks, event: WebhookEvent, words: Submission
+) -> SubmittedTurn | None:
     """Store the words; None if they were stored before. A repeat may be given to another agent by a hook, and
     an agent's store knows only its own: then one event after the other is looked for and stored."""
     several = event.agent is None and len(call.door.agents) > 1
@@ -194,12 +211,12 @@ async def _submit(call: Call, hooks: Webhooks, event: Event, words: Submission) 
             return None
         try:
             submitted = await call.door.gateway.ask(words)
-        except Conflict:  # it is known, and its session was deleted since
+        except KeyConflict:  # it is known, and its session was deleted since
             return None
     return submitted if submitted.fresh else None
 
 
-async def _is_known(call: Call, event: Event) -> bool:
+async def _is_known(call: HttpCall, event: WebhookEvent) -> bool:
     """Before the script runs, so that a repeat starts nothing; the commit decides once more."""
     owner, keys = event.owner, event.delivery.keys
     for agent in call.door.agents if event.agent is None else (event.agent,):
@@ -210,10 +227,10 @@ async def _is_known(call: Call, event: Event) -> bool:
     return False
 
 
-async def _target(call: Call, route: WebhookRoute, facts: Facts) -> Address | None:
+async def _target(call: HttpCall, route: WebhookRoute, facts: EventFacts) -> Address | None:
     try:
         to = target(route, facts)
-        if isinstance(to, NamedPlace):
+        if isinstance(to, NamedTarget):
             to = await _find(call, to)
     except (BadRoute, UserError) as error:
         log.warning("webhook.no_target route=%s: %s", route.name, error)
@@ -224,22 +241,22 @@ async def _target(call: Call, route: WebhookRoute, facts: Facts) -> Address | No
     return to
 
 
-async def _find(call: Call, place: NamedPlace) -> Address:
+async def _find(call: HttpCall, place: NamedTarget) -> Address:
     found = await call.door.gateway.courier.resolve(place.target)
     if len(found) != 1:
         raise BadRoute(f"{one_line(place.target, 80)} is not one chat.")
     return replace(found[0], thread=place.thread) if place.thread else found[0]
 
 
-def _source(event: Event) -> Source:
+def _source(event: WebhookEvent) -> Source:
     address = Address(platform=PLATFORM, chat=event.route.name, thread=event.delivery.id)
-    return Source(address=address, kind=Kind.WEBHOOK)
+    return Source(address=address, kind=SourceKind.WEBHOOK)
 
 
 # --- without an agent ---
 
 
-async def _delivered(call: Call, event: Event, turn: Turn, to: Address) -> web.Response:
+async def _delivered(call: HttpCall, event: WebhookEvent, turn: Turn, to: Address) -> web.Response:
     """Tell the sender whether it is there; what takes longer than it should wait for is on its way."""
     state = OutState.DUE
     if call.door.gateway.reaches(to):
@@ -251,7 +268,7 @@ async def _delivered(call: Call, event: Event, turn: Turn, to: Address) -> web.R
     return event.answer(202, "queued", target=str(to))
 
 
-async def _settled(call: Call, agent: AgentId, turn: TurnId) -> OutState:
+async def _settled(call: HttpCall, agent: AgentId, turn: TurnId) -> OutState:
     """How the messages of a turn ended; `due` if they wait for another try or take too long."""
     try:
         async with asyncio.timeout(_DELIVERY_SECONDS):

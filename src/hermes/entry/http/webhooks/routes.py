@@ -15,7 +15,7 @@ from hermes.domain.address import Address, read_platform
 from hermes.domain.errors import UserError
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.text import one_line
-from hermes.entry.http.webhooks.filters import BadFilter, Facts, Filter, read_filter
+from hermes.entry.http.webhooks.filters import BadFilter, EventFacts, Filter, read_filter
 from hermes.entry.http.webhooks.template import fill
 
 LOG = "log"
@@ -177,14 +177,14 @@ _READERS: Mapping[str, Callable[[str, Any], Any]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NamedPlace:
+class NamedTarget:
     """A target that the gateway's directory knows: a home channel, a chat by its name; `thread` in it."""
 
     target: str
     thread: str | None = None
 
 
-def target(route: WebhookRoute, facts: Facts) -> Address | NamedPlace | None:
+def target(route: WebhookRoute, facts: EventFacts) -> Address | NamedTarget | None:
     """The place that a route's answers go to, None for the log; `BadRoute` if there is none to be had."""
     if route.deliver in (LOG, LOCAL):
         return None
@@ -194,12 +194,12 @@ def target(route: WebhookRoute, facts: Facts) -> Address | NamedPlace | None:
     thread = next((extra[key] for key in _THREADS if extra.get(key)), None)
     chat = extra.get("chat_id", "")
     if ":" in route.deliver or not chat:
-        return NamedPlace(target=route.deliver, thread=thread)
+        return NamedTarget(target=route.deliver, thread=thread)
     address = _address(route.deliver, chat, thread)
-    return NamedPlace(target=f"{route.deliver}:{chat}", thread=thread) if chat.startswith("#") else address
+    return NamedTarget(target=f"{route.deliver}:{chat}", thread=thread) if chat.startswith("#") else address
 
 
-def _filled(key: str, template: str, facts: Facts) -> str:
+def _filled(key: str, template: str, facts: EventFacts) -> str:
     """A templated part of an address; nothing is sent to a place that the event did not name."""
     text = fill(template, facts).strip()
     if "{" in text:

@@ -28,7 +28,7 @@ _HEX = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _MESSAGE_ID = re.compile(r"[!-\-/-~]{1,200}", re.ASCII)
 
 
-class Scheme(StrEnum):
+class SignatureScheme(StrEnum):
     """In the order in which they are looked for."""
 
     SVIX = "svix"
@@ -39,15 +39,15 @@ class Scheme(StrEnum):
     NONE = "none"
 
 
-class Forged(Exception):
+class BadSignature(Exception):
     """The request proves nothing; the reason is for the log and names no secret."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Proof:
+class VerifiedSignature:
     """How a request was proven, and what of it the signature covers beside the body."""
 
-    scheme: Scheme
+    scheme: SignatureScheme
     id: str | None = None
     timestamp: int | None = None
 
@@ -73,7 +73,9 @@ class Headers:
     def only(self, name: str) -> str:
         values = self._values.get(name, [])
         if len(values) != 1 or not values[0]:
-            raise Forged(f"{name} is there {len(values)} times" if len(values) > 1 else f"{name} is missing")
+            raise BadSignature(
+                f"{name} is there {len(values)} times" if len(values) > 1 else f"{name} is missing"
+            )
         return values[0]
 
 
@@ -85,44 +87,44 @@ class _Signed:
     now: float
 
 
-def verify(headers: Headers, body: bytes, secret: Secret, *, now: float, loopback: bool) -> Proof:
-    """Who signed this; `Forged` if nobody did. `loopback` says that only this machine can reach the door."""
+def verify(headers: Headers, body: bytes, secret: Secret, *, now: float, loopback: bool) -> VerifiedSignature:
+    """Who signed this; `BadSignature` if nobody did. `loopback`: only this machine can reach the port."""
     known = secret.reveal()
     if not known.strip():
-        raise Forged("the route has no secret")
+        raise BadSignature("the route has no secret")
     if known == NO_AUTH:
         if not loopback:
-            raise Forged("a route without authentication is open on loopback only")
-        return Proof(scheme=Scheme.NONE)
+            raise BadSignature("a route without authentication is open on loopback only")
+        return VerifiedSignature(scheme=SignatureScheme.NONE)
     asked = _Signed(headers=headers, body=body, secret=known, now=now)
     for names, check in _SCHEMES:
         if any(name in headers for name in names):
             return check(asked)
-    raise Forged("no signature")
+    raise BadSignature("no signature")
 
 
 # --- the schemes ---
 
 
-def _svix(asked: _Signed) -> Proof:
+def _svix(asked: _Signed) -> VerifiedSignature:
     """Svix, and Standard Webhooks, which is the same under another name."""
     brand = "svix" if any(name in asked.headers for name in _SVIX) else "webhook"
     ident = asked.headers.only(f"{brand}-id")
     if not _MESSAGE_ID.fullmatch(ident):
-        raise Forged("the message id holds what an id cannot hold")
+        raise BadSignature("the message id holds what an id cannot hold")
     sent, at = _fresh(asked, f"{brand}-timestamp")
     signed = f"{ident}.{sent}.".encode() + asked.body
     given = asked.headers.only(f"{brand}-signature").split(" ")
     if len(given) > _MOST_SIGNATURES:
-        raise Forged("too many signatures")
+        raise BadSignature("too many signatures")
     agreed = False
     for key in _svix_keys(asked.secret):
         wanted = b"v1," + base64.b64encode(hmac.digest(key, signed, hashlib.sha256))
         for one in given:
             agreed |= _same(one, wanted)
     if not agreed:
-        raise Forged("the signature is wrong")
-    return Proof(scheme=Scheme.SVIX, id=ident, timestamp=at)
+        raise BadSignature("the signature is wrong")
+    return VerifiedSignature(scheme=SignatureScheme.SVIX, id=ident, timestamp=at)
 
 
 def _svix_keys(secret: str) -> Iterator[bytes]:
@@ -138,35 +140,35 @@ def _svix_keys(secret: str) -> Iterator[bytes]:
         yield key
 
 
-def _github(asked: _Signed) -> Proof:
+def _github(asked: _Signed) -> VerifiedSignature:
     kind, _, given = asked.headers.only("x-hub-signature-256").partition("=")
     if kind != "sha256":
-        raise Forged("not a SHA-256 signature")
+        raise BadSignature("not a SHA-256 signature")
     _check_hex(asked, given, asked.body)
-    return Proof(scheme=Scheme.GITHUB)
+    return VerifiedSignature(scheme=SignatureScheme.GITHUB)
 
 
-def _gitlab(asked: _Signed) -> Proof:
+def _gitlab(asked: _Signed) -> VerifiedSignature:
     if not _same(asked.headers.only("x-gitlab-token"), _bytes(asked.secret)):
-        raise Forged("the token is wrong")
-    return Proof(scheme=Scheme.GITLAB)
+        raise BadSignature("the token is wrong")
+    return VerifiedSignature(scheme=SignatureScheme.GITLAB)
 
 
-def _generic_v2(asked: _Signed) -> Proof:
+def _generic_v2(asked: _Signed) -> VerifiedSignature:
     given = asked.headers.only("x-webhook-signature-v2")
     sent, at = _fresh(asked, "x-webhook-timestamp")
     _check_hex(asked, given, f"{sent}.".encode() + asked.body)
-    return Proof(scheme=Scheme.GENERIC_V2, timestamp=at)
+    return VerifiedSignature(scheme=SignatureScheme.GENERIC_V2, timestamp=at)
 
 
-def _generic_v1(asked: _Signed) -> Proof:
+def _generic_v1(asked: _Signed) -> VerifiedSignature:
     _check_hex(asked, asked.headers.only("x-webhook-signature"), asked.body)
-    return Proof(scheme=Scheme.GENERIC_V1)
+    return VerifiedSignature(scheme=SignatureScheme.GENERIC_V1)
 
 
 _SVIX = ("svix-signature", "svix-id", "svix-timestamp")
 _STANDARD = ("webhook-signature", "webhook-id", "webhook-timestamp")
-_SCHEMES: tuple[tuple[tuple[str, ...], Callable[[_Signed], Proof]], ...] = (
+_SCHEMES: tuple[tuple[tuple[str, ...], Callable[[_Signed], VerifiedSignature]], ...] = (
     ((*_SVIX, *_STANDARD), _svix),
     (("x-hub-signature-256",), _github),
     (("x-gitlab-token",), _gitlab),
@@ -182,16 +184,16 @@ def _fresh(asked: _Signed, name: str) -> tuple[str, int]:
     """The time of sending as it was written and signed, if it is near enough to now."""
     sent = asked.headers.only(name)
     if not _SECONDS.fullmatch(sent):
-        raise Forged(f"{name} is not a time in seconds")
+        raise BadSignature(f"{name} is not a time in seconds")
     if abs(asked.now - int(sent)) > TOLERANCE:
-        raise Forged(f"{name} is more than {TOLERANCE} s away from now")
+        raise BadSignature(f"{name} is more than {TOLERANCE} s away from now")
     return sent, int(sent)
 
 
 def _check_hex(asked: _Signed, given: str, signed: bytes) -> None:
     wanted = hmac.digest(_bytes(asked.secret), signed, hashlib.sha256).hex().encode()
     if not _HEX.fullmatch(given) or not _same(given, wanted):
-        raise Forged("the signature is wrong")
+        raise BadSignature("the signature is wrong")
 
 
 def _same(given: str, wanted: bytes) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 
 from hermes.domain.errors import UserError
 from hermes.entry.http.site.errors import ApiError
-from hermes.entry.http.webhooks.filters import Facts, ReadLines, passes
+from hermes.entry.http.webhooks.filters import EventFacts, ReadLines, passes
 from hermes.entry.http.webhooks.payload import MOST_DEPTH, is_deeper
 from hermes.entry.http.webhooks.routes import RouteTable, WebhookRoute
 from hermes.entry.http.webhooks.template import plain_text, words_for
@@ -28,7 +28,7 @@ RunScript = Callable[[str, bytes, float], Awaitable[tuple[int | None, bytes]]]
 """Runs a script with words on its input; its code (None if it was ended) and its output."""
 
 
-class Ignored(Exception):
+class EventIgnored(Exception):
     """The event is not wanted; the reason is for its sender."""
 
 
@@ -48,7 +48,7 @@ class Webhooks:
     routes: RouteTable
     read_lines: ReadLines
     run_script: RunScript
-    rates: Rates
+    rates: RateLimiter
     warned: set[str] = field(default_factory=set)
     storing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -70,13 +70,13 @@ class Webhooks:
             self.warned.add(name)
             log.warning("webhook.deprecated_signature route=%s: use X-Webhook-Signature-V2", name)
 
-    async def check_wanted(self, route: WebhookRoute, facts: Facts) -> None:
+    async def check_wanted(self, route: WebhookRoute, facts: EventFacts) -> None:
         if not route.wants(facts.event):
-            raise Ignored("event")
+            raise EventIgnored("event")
         if not await asyncio.to_thread(passes, route.filters, facts, self.read_lines):
-            raise Ignored("filter")
+            raise EventIgnored("filter")
 
-    async def through_script(self, route: WebhookRoute, facts: Facts) -> Facts:
+    async def through_script(self, route: WebhookRoute, facts: EventFacts) -> EventFacts:
         """The event as the route's script leaves it; nothing said, or a failure, drops it."""
         if not route.script:
             return facts
@@ -85,13 +85,13 @@ class Webhooks:
             code, output = await self.run_script(route.script, given, self.options.script_seconds)
         except UserError as error:
             log.warning("webhook.script_failed route=%s: %s", route.name, error)
-            raise Ignored("script") from error
+            raise EventIgnored("script") from error
         said = output.decode("utf-8", "replace").strip()
         if code != 0:
             log.warning("webhook.script_failed route=%s code=%s", route.name, code)
-            raise Ignored("script")
+            raise EventIgnored("script")
         if said in ("", _SILENT):
-            raise Ignored("script")
+            raise EventIgnored("script")
         return replace(facts, payload=_said_by_script(said))
 
 
@@ -104,14 +104,14 @@ def _said_by_script(said: str) -> Any:
     return {"output": said} if is_deeper(payload, MOST_DEPTH) else payload
 
 
-def render(route: WebhookRoute, facts: Facts) -> str:
+def render(route: WebhookRoute, facts: EventFacts) -> str:
     """The words of an event: for people as they are, for an agent labelled."""
     if route.deliver_only:
         return plain_text(route.prompt, facts)
     return words_for(route.prompt, facts, route=route.name, mark=secrets.token_hex(8))
 
 
-class Rates:
+class RateLimiter:
     """How often each route was called within the last minute. Only what proved itself is counted, so that
     nobody else can use up a route's calls."""
 

@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 from hermes.domain.text import one_line, storable
-from hermes.entry.http.webhooks.filters import ABSENT, Facts
+from hermes.entry.http.webhooks.filters import ABSENT, EventFacts
 
 MOST_RAW = 4000
 MOST_OBJECT = 2000
@@ -25,7 +25,7 @@ _LABEL = (
 )
 
 
-def fill(template: str, facts: Facts, mark: str = "") -> str:
+def fill(template: str, facts: EventFacts, mark: str = "") -> str:
     """The template with its placeholders filled in; unknown ones stay. A `mark` fences values."""
 
     def value(place: re.Match[str]) -> str:
@@ -35,14 +35,14 @@ def fill(template: str, facts: Facts, mark: str = "") -> str:
     return _cut(storable(_PLACEHOLDER.sub(value, template)), MOST_TEXT)
 
 
-def words_for(template: str, facts: Facts, *, route: str, mark: str) -> str:
+def words_for(template: str, facts: EventFacts, *, route: str, mark: str) -> str:
     """What an agent is told of an event."""
     event = one_line(facts.event, _SHORT)
     label = _LABEL.format(event=event if _PLAIN_EVENT.fullmatch(event) else _fenced(event, mark), route=route)
     return f"{label}\n\n{fill(template, facts, mark) if template else _fenced(raw(facts.payload), mark)}"
 
 
-def plain_text(template: str, facts: Facts) -> str:
+def plain_text(template: str, facts: EventFacts) -> str:
     """What is sent to people as it is, without an agent."""
     return fill(template, facts) if template else storable(f"{facts.event}\n\n{raw(facts.payload)}")
 
@@ -51,7 +51,7 @@ def raw(payload: Any) -> str:
     return _cut(_json(payload), MOST_RAW)
 
 
-def _value(name: str, facts: Facts) -> str | None:
+def _value(name: str, facts: EventFacts) -> str | None:
     """A placeholder's text; None if the event has nothing of this name."""
     if name == "__raw__":
         return raw(facts.payload)

@@ -18,7 +18,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import quote
 
-from hermes.domain.adapter import Finding, Outfit
+from hermes.domain.adapter import AdapterContext, Finding
 from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities, MenuEntry
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
@@ -30,7 +30,7 @@ from hermes.entry.platforms.discord.check import application, findings
 from hermes.entry.platforms.discord.convert import (
     TALKED_IN,
     VOICE_FLAG,
-    Me,
+    DiscordIdentity,
     channel_id,
     components,
     files_of,
@@ -40,12 +40,19 @@ from hermes.entry.platforms.discord.convert import (
     ogg_seconds,
     to_inbounds,
 )
-from hermes.entry.platforms.discord.gateway import BEAT, INVALID, Event, Line, SessionEnded, own_gateway
+from hermes.entry.platforms.discord.gateway import (
+    BEAT,
+    INVALID,
+    DiscordConnection,
+    DiscordEvent,
+    DiscordSessionEnded,
+    own_gateway,
+)
 from hermes.entry.platforms.discord.manifest import MANIFEST, MAX_FILE
-from hermes.entry.platforms.discord.mark import OLDEST, Mark
-from hermes.entry.platforms.discord.rest import API, TOKEN, Rest, Told
-from hermes.entry.platforms.discord.scenes import Scenes
-from hermes.entry.platforms.discord.threads import Threads
+from hermes.entry.platforms.discord.mark import OLDEST, DiscordCursor
+from hermes.entry.platforms.discord.rest import API, TOKEN, DiscordResponse, DiscordRest
+from hermes.entry.platforms.discord.scenes import DiscordDirectory
+from hermes.entry.platforms.discord.threads import DiscordThreads
 
 log = logging.getLogger("hermes.discord")
 _TOKEN_SHAPE = re.compile(r"[A-Za-z0-9_-]{10,60}\.[A-Za-z0-9_-]{4,16}\.[A-Za-z0-9_-]{20,80}", re.ASCII)
@@ -64,7 +71,7 @@ _MENTIONS = {"parse": ["users"], "replied_user": True}
 class DiscordAdapter:
     answer_seconds = 30.0
 
-    def __init__(self, outfit: Outfit) -> None:
+    def __init__(self, outfit: AdapterContext) -> None:
         self._outfit = outfit
         self._token = outfit.said(TOKEN).removeprefix("Bot ")
         if not _TOKEN_SHAPE.fullmatch(self._token):
@@ -72,15 +79,15 @@ class DiscordAdapter:
                 f"{TOKEN} is no bot token; one has three parts with dots between (developer portal → Bot)"
             )
         base = outfit.said("DISCORD_BASE_URL", API)
-        self._rest = Rest(self._token, base, outfit.said("DISCORD_PROXY") or None, outfit.clock)
-        self._me = Me(id="", account=outfit.account)
-        self._mark = Mark()
+        self._rest = DiscordRest(self._token, base, outfit.said("DISCORD_PROXY") or None, outfit.clock)
+        self._me = DiscordIdentity(id="", account=outfit.account)
+        self._mark = DiscordCursor()
         self._stored = ""
         self._pending: set[str] = set()
         self._identified = False
         self._shut_seconds: float | None = None
         """How long Discord lets no new session begin, if none is left for today."""
-        self._scenes = Scenes(
+        self._scenes = DiscordDirectory(
             self._rest,
             asks_roles=bool(outfit.settings.allowed_roles),
             # Where only some threads are listed, a new one would not be among them.
@@ -91,7 +98,7 @@ class DiscordAdapter:
                 *outfit.settings.free_response_channels,
             ),
         )
-        self._threads = Threads(self._rest, self._scenes)
+        self._threads = DiscordThreads(self._rest, self._scenes)
         self._small: set[asyncio.Task[None]] = set()
 
     @property
@@ -102,9 +109,9 @@ class DiscordAdapter:
 
     async def run(self, accept: Accept, cursor: str | None) -> None:
         self._rest.answer_seconds = self.answer_seconds
-        self._mark = Mark.read(cursor)
+        self._mark = DiscordCursor.read(cursor)
         self._stored = cursor or ""
-        line = Line(self._outfit.clock, self.answer_seconds)
+        line = DiscordConnection(self._outfit.clock, self.answer_seconds)
         try:
             self._me = replace(self._me, id=await self._own_id())
             gateway, now = await self._way()
@@ -117,7 +124,7 @@ class DiscordAdapter:
                 await self._identify(line)
             async for event in line.events():
                 await self._hear(accept, line, event, gateway, now)
-        except SessionEnded:
+        except DiscordSessionEnded:
             self._mark.lose()
             await self._store(accept)
             raise
@@ -147,7 +154,9 @@ class DiscordAdapter:
         except (KeyError, ValueError, TypeError):
             return url, self._outfit.clock.now()
 
-    async def _hear(self, accept: Accept, line: Line, event: Event, gateway: str, now: datetime) -> None:
+    async def _hear(
+        self, accept: Accept, line: DiscordConnection, event: DiscordEvent, gateway: str, now: datetime
+    ) -> None:
         data, mark = event.data, self._mark
         if event.name == INVALID:
             await self._begin_anew(accept, line, resumable=data)
@@ -173,7 +182,7 @@ class DiscordAdapter:
             case name if name in _HEARD:
                 await self._take(accept, {"t": name, "d": data})
 
-    async def _begin_anew(self, accept: Accept, line: Line, *, resumable: bool) -> None:
+    async def _begin_anew(self, accept: Accept, line: DiscordConnection, *, resumable: bool) -> None:
         if resumable:
             raise Unreachable("Discord asked to connect anew")
         self._mark.lose()
@@ -185,7 +194,7 @@ class DiscordAdapter:
         await self._outfit.clock.sleep(1.0 + 4.0 * random.random())
         await self._identify(line)
 
-    async def _identify(self, line: Line) -> None:
+    async def _identify(self, line: DiscordConnection) -> None:
         if self._shut_seconds is not None:
             # Who identifies once too often loses the token.
             why = "The bot has connected too often today; Discord lets it wait"
@@ -331,7 +340,7 @@ class DiscordAdapter:
         if body.text:
             asked["content"] = body.text
 
-        async def post(channel: str) -> Told:
+        async def post(channel: str) -> DiscordResponse:
             return await self._write(channel, to, body, asked, reply_to)
 
         told, channel = await self._threads.inside(to, post)
@@ -343,7 +352,7 @@ class DiscordAdapter:
 
     async def _write(
         self, channel: str, to: Address, body: Body, asked: Mapping[str, Any], reply_to: str | None
-    ) -> Told:
+    ) -> DiscordResponse:
         """A message into a channel; what belongs to a thread that could not be begun is a reply there."""
         said, astray = dict(asked), channel != channel_id(to)
         if rows := components(body.buttons, to.thread if astray else None):
@@ -369,7 +378,7 @@ class DiscordAdapter:
         if largest > most:
             raise Refused(f"The file is too large for this place; Discord takes {size_told(most)} there")
 
-    async def _post(self, path: str, asked: dict[str, Any], body: Body) -> Told:
+    async def _post(self, path: str, asked: dict[str, Any], body: Body) -> DiscordResponse:
         if not body.attachments:
             return await self._rest.ask("POST", path, asked)
         files = [await self._file(one) for one in body.attachments]
@@ -408,7 +417,7 @@ class DiscordAdapter:
         await self._rest.call("DELETE", _message(receipt))
 
     async def typing(self, to: Address) -> None:
-        async def show(channel: str) -> Told:
+        async def show(channel: str) -> DiscordResponse:
             return await self._rest.ask("POST", f"/channels/{channel}/typing")
 
         told, _ = await self._threads.inside(to, show)

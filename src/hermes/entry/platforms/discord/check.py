@@ -8,7 +8,7 @@ from hermes.domain.adapter import Finding
 from hermes.domain.errors import Unreachable
 from hermes.domain.text import one_line
 from hermes.entry.platforms.discord.convert import is_snowflake
-from hermes.entry.platforms.discord.rest import Rest
+from hermes.entry.platforms.discord.rest import DiscordRest
 
 _CONTENT_FLAGS = 1 << 18 | 1 << 19
 _RIGHTS = {
@@ -25,7 +25,7 @@ _ADMINISTRATOR = 1 << 3
 _MOST_SERVERS, _SHOWN = 200, 10
 
 
-async def findings(rest: Rest) -> list[Finding]:
+async def findings(rest: DiscordRest) -> list[Finding]:
     me = await rest.call("GET", "/users/@me")
     app = await application(rest)
     name = one_line(str(me.get("username")), 40) if isinstance(me, dict) else "nobody"
@@ -45,7 +45,7 @@ async def findings(rest: Rest) -> list[Finding]:
     return [*found, _count(len(servers), app["id"]), *lacking[:_SHOWN]]
 
 
-async def application(rest: Rest) -> dict[str, Any]:
+async def application(rest: DiscordRest) -> dict[str, Any]:
     told = await rest.call("GET", "/applications/@me")
     if not isinstance(told, dict) or not is_snowflake(told.get("id")):
         raise Unreachable("Discord does not say which application the bot belongs to")

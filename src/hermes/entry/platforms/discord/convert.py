@@ -11,10 +11,19 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from hermes.domain.address import DEFAULT_ACCOUNT, Address, Kind, Source
+from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source, SourceKind
 from hermes.domain.errors import Refused
 from hermes.domain.ids import DeliveryId
-from hermes.domain.message import Attachment, Button, Inbound, MediaKind, ReplyTo, What, deletion, media_kind
+from hermes.domain.message import (
+    Attachment,
+    Button,
+    Inbound,
+    InboundKind,
+    MediaKind,
+    ReplyTo,
+    deletion,
+    media_kind,
+)
 from hermes.domain.text import one_line, storable
 
 NAME = "discord"
@@ -41,7 +50,7 @@ _CALLED = re.compile(r"\A\s*<@(!?|&)([0-9]{1,19})>[ ,:\n]*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Me:
+class DiscordIdentity:
     """Who the bot is; `account` is how the operator calls it."""
 
     id: str
@@ -49,7 +58,7 @@ class Me:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class DiscordChannel:
     """What is known of a channel; a thread has a parent."""
 
     name: str = ""
@@ -62,21 +71,21 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
+class DiscordContext:
     """What a message does not tell itself: its channel, its server (messages of the history), the roles of
     its author, our own there, and whether who mentions us there is answered in a thread."""
 
-    place: Place | None = None
+    place: DiscordChannel | None = None
     guild: str | None = None
     roles: tuple[str, ...] = ()
     mine: frozenset[str] = frozenset()
     threads: bool = False
 
 
-_NOWHERE = Scene()
+_NOWHERE = DiscordContext()
 
 
-def to_inbounds(event: Any, me: Me, scene: Scene = _NOWHERE) -> tuple[Inbound, ...]:
+def to_inbounds(event: Any, me: DiscordIdentity, scene: DiscordContext = _NOWHERE) -> tuple[Inbound, ...]:
     """What a gateway event (`t` and `d`) means; nothing for one that is none of ours or cannot be read."""
     try:
         if event["t"] == "MESSAGE_DELETE_BULK":
@@ -89,12 +98,14 @@ def to_inbounds(event: Any, me: Me, scene: Scene = _NOWHERE) -> tuple[Inbound, .
     return () if found is None else (found,)
 
 
-def _converted(name: str, data: Mapping[str, Any], me: Me, scene: Scene) -> Inbound | None:
+def _converted(
+    name: str, data: Mapping[str, Any], me: DiscordIdentity, scene: DiscordContext
+) -> Inbound | None:
     match name:
         case "MESSAGE_CREATE":
-            return _message(data, me, scene, What.MESSAGE)
+            return _message(data, me, scene, InboundKind.MESSAGE)
         case "MESSAGE_UPDATE":
-            return _message(data, me, scene, What.EDIT) if data.get("edited_timestamp") else None
+            return _message(data, me, scene, InboundKind.EDIT) if data.get("edited_timestamp") else None
         case "MESSAGE_DELETE":
             return _deleted(data, data["id"], me, scene)
         case "INTERACTION_CREATE":
@@ -125,11 +136,11 @@ def id_at(moment: datetime) -> int:
     return max(int(moment.timestamp() * 1000) - EPOCH_MS, 0) << 22
 
 
-def place_of(channel: Any) -> Place | None:
+def place_of(channel: Any) -> DiscordChannel | None:
     """What a channel object tells."""
     try:
         sort = channel["type"] if isinstance(channel["type"], int) else -1
-        return Place(
+        return DiscordChannel(
             name=storable(_text(channel.get("name")))[:100],
             parent=snowflake(channel["parent_id"]) if sort in THREADS else None,
             guild=channel["guild_id"] if is_snowflake(channel.get("guild_id")) else None,
@@ -144,7 +155,9 @@ def place_of(channel: Any) -> Place | None:
 # --- messages ------------------------------------------------------------------------------------
 
 
-def _message(message: Mapping[str, Any], me: Me, scene: Scene, what: What) -> Inbound | None:
+def _message(
+    message: Mapping[str, Any], me: DiscordIdentity, scene: DiscordContext, what: InboundKind
+) -> Inbound | None:
     number, channel = snowflake(message["id"]), snowflake(message["channel_id"])
     author = message["author"]
     if snowflake(author["id"]) == me.id or message.get("type", 0) not in _SPOKEN:
@@ -153,11 +166,11 @@ def _message(message: Mapping[str, Any], me: Me, scene: Scene, what: What) -> In
     attachments = tuple(_attachments(message, channel, number))
     if not (text or attachments):
         return None
-    stamp = _text(message["edited_timestamp"]) if what is What.EDIT else ""
+    stamp = _text(message["edited_timestamp"]) if what is InboundKind.EDIT else ""
     begun = None
     if mentioned and scene.threads and message.get("type", 0) == 0 and not text.startswith("/"):
         # The thread will have this message's id, so it need not be there yet: whoever answers begins it.
-        begun, scene = number, replace(scene, place=Place(name=thread_name(message)))
+        begun, scene = number, replace(scene, place=DiscordChannel(name=thread_name(message)))
     return Inbound(
         delivery=DeliveryId(storable(f"{what.value}:{channel}:{number}" + (f":{stamp}" if stamp else ""))),
         source=_source(message, author, me, scene, begun),
@@ -171,28 +184,32 @@ def _message(message: Mapping[str, Any], me: Me, scene: Scene, what: What) -> In
     )
 
 
-def _deleted(told: Mapping[str, Any], message: Any, me: Me, scene: Scene) -> Inbound:
+def _deleted(told: Mapping[str, Any], message: Any, me: DiscordIdentity, scene: DiscordContext) -> Inbound:
     """By whom, when and whose message it was Discord does not say."""
     number = snowflake(message)
     return deletion(_source(told, None, me, scene), number, time_of(number))
 
 
 def _source(
-    told: Mapping[str, Any], who: Mapping[str, Any] | None, me: Me, scene: Scene, begun: str | None = None
+    told: Mapping[str, Any],
+    who: Mapping[str, Any] | None,
+    me: DiscordIdentity,
+    scene: DiscordContext,
+    begun: str | None = None,
 ) -> Source:
     """`begun` is a thread that belongs to the channel in which something happened."""
     channel = snowflake(told["channel_id"])
     member = _mapping(told.get("member"))
     guild = told.get("guild_id") or scene.guild
-    place, person = scene.place or Place(), who or {}
+    place, person = scene.place or DiscordChannel(), who or {}
     names = (member.get("nick"), person.get("global_name"), person.get("username"))
     name = next((one for one in names if isinstance(one, str) and one), "")
     roles = tuple(one for one in member.get("roles", ()) if is_snowflake(one))
     parent = channel if begun else place.parent
     thread = begun or (channel if parent else None)
-    kind = Kind.PRIVATE
+    kind = SourceKind.PRIVATE
     if guild is not None:
-        kind = Kind.THREAD if thread else Kind.GROUP
+        kind = SourceKind.THREAD if thread else SourceKind.GROUP
     return Source(
         address=Address(platform=NAME, account=me.account, chat=parent or channel, thread=thread),
         kind=kind,
@@ -206,7 +223,7 @@ def _source(
     )
 
 
-def _words(message: Mapping[str, Any], me: Me, scene: Scene) -> tuple[str, bool]:
+def _words(message: Mapping[str, Any], me: DiscordIdentity, scene: DiscordContext) -> tuple[str, bool]:
     """What was said, people by their names and our own left out at the start, and whether it names us."""
     text = _text(message.get("content"))
     people = {one["id"]: one for one in message.get("mentions") or () if is_snowflake(one.get("id"))}
@@ -284,7 +301,7 @@ def files_of(message: Any) -> list[Mapping[str, Any]]:
         return []
 
 
-def _reply(message: Mapping[str, Any], me: Me) -> ReplyTo | None:
+def _reply(message: Mapping[str, Any], me: DiscordIdentity) -> ReplyTo | None:
     reference, answered = message.get("message_reference"), message.get("referenced_message")
     if message.get("type") != 19 or not isinstance(reference, dict):
         return None
@@ -302,10 +319,10 @@ def _reply(message: Mapping[str, Any], me: Me) -> ReplyTo | None:
 # --- other happenings ----------------------------------------------------------------------------
 
 
-def _interaction(told: Mapping[str, Any], me: Me) -> Inbound | None:
+def _interaction(told: Mapping[str, Any], me: DiscordIdentity) -> Inbound | None:
     number, sort, data = snowflake(told["id"]), told["type"], told["data"]
     member = _mapping(told.get("member"))
-    scene = Scene(place=place_of(told.get("channel")))
+    scene = DiscordContext(place=place_of(told.get("channel")))
     text, button, ref, begun = "", None, None, None
     if sort == _COMPONENT:
         ref = snowflake(told["message"]["id"])
@@ -321,14 +338,14 @@ def _interaction(told: Mapping[str, Any], me: Me) -> Inbound | None:
         delivery=DeliveryId(f"interaction:{number}"),
         source=_source(told, told.get("user") or member["user"], me, scene, begun),
         at=time_of(number),
-        what=What.MESSAGE if button is None else What.BUTTON,
+        what=InboundKind.MESSAGE if button is None else InboundKind.BUTTON,
         ref=ref,
         text=text,
         button=button,
     )
 
 
-def _reaction(told: Mapping[str, Any], me: Me, scene: Scene) -> Inbound | None:
+def _reaction(told: Mapping[str, Any], me: DiscordIdentity, scene: DiscordContext) -> Inbound | None:
     user, number = snowflake(told["user_id"]), snowflake(told["message_id"])
     emoji = storable(_text(told["emoji"]["name"]))
     if user == me.id or not emoji:
@@ -340,7 +357,7 @@ def _reaction(told: Mapping[str, Any], me: Me, scene: Scene) -> Inbound | None:
         source=_source(told, {**person, "id": user}, me, scene),
         # When it was put there nobody tells; the message is older.
         at=time_of(number),
-        what=What.REACTION,
+        what=InboundKind.REACTION,
         ref=number,
         text=emoji,
     )

@@ -33,12 +33,12 @@ _ENDED = frozenset({4003, 4005, 4007, 4009})
 """The session does not count any more; a new one does."""
 
 
-class SessionEnded(Unreachable):
+class DiscordSessionEnded(Unreachable):
     """The session cannot be taken up again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class DiscordEvent:
     """What came: a dispatch with its number; `beat` for an answered heartbeat; `invalid` for a session that
     is none."""
 
@@ -50,7 +50,7 @@ class Event:
 BEAT, INVALID = "beat", "invalid"
 
 
-class Line:
+class DiscordConnection:
     """Open it, identify or resume, take its `events()` until they end with an error, and close it."""
 
     def __init__(self, clock: Clock, connect_seconds: float = _CONNECT_SECONDS) -> None:
@@ -59,7 +59,7 @@ class Line:
         self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._inflate = zlib.decompressobj()
         self._pieces = bytearray()
-        self._queue: asyncio.Queue[Event | HermesError] = asyncio.Queue()
+        self._queue: asyncio.Queue[DiscordEvent | HermesError] = asyncio.Queue()
         self._tasks: list[asyncio.Task[None]] = []
         self._number: int | None = None
         self._answered = True
@@ -102,7 +102,7 @@ class Line:
         self._number = number
         await self._send(6, {"token": token, "session_id": session, "seq": number})
 
-    async def events(self) -> AsyncIterator[Event]:
+    async def events(self) -> AsyncIterator[DiscordEvent]:
         while True:
             found = await self._queue.get()
             if isinstance(found, HermesError):
@@ -152,16 +152,16 @@ class Line:
                 if self._queue.qsize() > _MOST_WAITING:
                     raise Unreachable("more comes from Discord than can be stored")
                 self._number = int(told["s"])
-                self._queue.put_nowait(Event(name=str(told["t"]), number=self._number, data=told["d"]))
+                self._queue.put_nowait(DiscordEvent(name=str(told["t"]), number=self._number, data=told["d"]))
             case 1:
                 await self._send(1, self._number)
             case 7:
                 raise Unreachable("Discord asked to connect anew")
             case 9:
-                self._queue.put_nowait(Event(name=INVALID, data=told["d"] is True))
+                self._queue.put_nowait(DiscordEvent(name=INVALID, data=told["d"] is True))
             case 11:
                 self._answered = True
-                self._queue.put_nowait(Event(name=BEAT))
+                self._queue.put_nowait(DiscordEvent(name=BEAT))
 
     async def _beat(self, interval: float) -> None:
         """A heartbeat that is not answered by the next one means a dead connection."""
@@ -207,5 +207,5 @@ def close_error(code: int | None) -> HermesError:
         case 4010 | 4012 | 4013:
             return Refused(f"Discord's gateway does not speak our version any more (code {code})")
     if code in _ENDED:
-        return SessionEnded(f"Discord ended the session (code {code})")
+        return DiscordSessionEnded(f"Discord ended the session (code {code})")
     return Unreachable(f"Discord closed the connection (code {code})")

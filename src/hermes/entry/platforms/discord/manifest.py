@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hermes.domain.capabilities import (
-    Album,
+    AlbumLimit,
     Capabilities,
     Flavour,
     Grade,
@@ -56,7 +56,7 @@ MANIFEST = Manifest(
         },
         # Voice messages go alone. What goes together fits everywhere.
         albums=(
-            Album(
+            AlbumLimit(
                 kinds=frozenset({MediaKind.IMAGE, MediaKind.AUDIO, MediaKind.VIDEO, MediaKind.FILE}),
                 max_bytes=MAX_FILE,
             ),

@@ -21,7 +21,7 @@ _MOST_CHATS = 200
 
 
 @dataclass(slots=True, kw_only=True)
-class Mark:
+class DiscordCursor:
     """`began`: where the first connection ever began; `newest`: the newest message since then; `since`: from
     where a gap has to be read, while there is one. What Discord does not list is remembered: `directs`, the
     private chats and their people; `threads`, which may be put away meanwhile, and their servers. `boosts`:
@@ -38,7 +38,7 @@ class Mark:
     boosts: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, cursor: str | None) -> Mark:
+    def read(cls, cursor: str | None) -> DiscordCursor:
         try:
             told = json.loads(cursor or "{}")
             session = told.get("session")

@@ -36,7 +36,7 @@ File = tuple[str, bytes, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class DiscordResponse:
     """An answer of Discord's."""
 
     status: int
@@ -66,7 +66,7 @@ class Told:
         return self.status == 400 and isinstance(errors, dict) and field in errors
 
 
-class Rest:
+class DiscordRest:
     answer_seconds = 30.0
     upload_seconds = 55.0
 
@@ -113,13 +113,13 @@ class Rest:
                 await self._clock.sleep(error.after)
         return await self.call("GET", path, **query)
 
-    async def ask(self, method: str, path: str, asked: Any = None, **query: Any) -> Told:
+    async def ask(self, method: str, path: str, asked: Any = None, **query: Any) -> DiscordResponse:
         body: dict[str, Any] = {} if asked is None else {"json": asked}
         if query:
             body["params"] = query
         return await self._request(method, path, self.answer_seconds, body)
 
-    async def upload(self, path: str, asked: Mapping[str, Any], files: Sequence[File]) -> Told:
+    async def upload(self, path: str, asked: Mapping[str, Any], files: Sequence[File]) -> DiscordResponse:
         form = aiohttp.FormData()
         form.add_field("payload_json", json.dumps(asked), content_type="application/json")
         for number, (name, data, mime) in enumerate(files):
@@ -128,7 +128,9 @@ class Rest:
         seconds = max(self.answer_seconds, self.upload_seconds)
         return await self._request("POST", path, seconds, {"data": form})
 
-    async def _request(self, method: str, path: str, seconds: float, body: Mapping[str, Any]) -> Told:
+    async def _request(
+        self, method: str, path: str, seconds: float, body: Mapping[str, Any]
+    ) -> DiscordResponse:
         route = _route(method, path)
         await self._wait_for(route)
         url = self._base + path
@@ -139,7 +141,7 @@ class Rest:
                 method, url, headers=headers, timeout=limit, proxy=self._proxy, allow_redirects=False, **body
             ) as response:
                 raw = await response.read()
-                told = Told(status=response.status, answer=_json(raw), headers=response.headers)
+                told = DiscordResponse(status=response.status, answer=_json(raw), headers=response.headers)
         except (aiohttp.ClientConnectorError, aiohttp.InvalidURL) as error:
             raise Unreachable(f"Discord cannot be reached ({trouble_told(error)})") from None
         except (aiohttp.ClientError, TimeoutError) as error:
@@ -158,7 +160,7 @@ class Rest:
         if wait > 0:
             await self._clock.sleep(wait)
 
-    def _remember(self, route: str, told: Told) -> None:
+    def _remember(self, route: str, told: DiscordResponse) -> None:
         now = self._clock.monotonic()
         if len(self._free_at) > _MOST_ROUTES:
             self._free_at = {name: at for name, at in self._free_at.items() if at > now}
@@ -242,7 +244,7 @@ def _is_blocked(status: int, answer: Any) -> bool:
     return status == 403 and (not isinstance(answer, dict) or answer.get("code") == _BLOCKED)
 
 
-def _is_everywhere(told: Told) -> bool:
+def _is_everywhere(told: DiscordResponse) -> bool:
     """Whether a limit is of all that we ask. One that says nothing of itself is not Discord's but of what
     stands before it: who was refused too often is shut out there, for a while and from everything."""
     if told.headers.get("X-RateLimit-Global") or _field(told.answer, "global") is True:

@@ -7,30 +7,40 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hermes.domain.errors import Refused
-from hermes.entry.platforms.discord.convert import Me, Place, Scene, is_snowflake, place_of
-from hermes.entry.platforms.discord.rest import Rest
+from hermes.entry.platforms.discord.convert import (
+    DiscordChannel,
+    DiscordContext,
+    DiscordIdentity,
+    is_snowflake,
+    place_of,
+)
+from hermes.entry.platforms.discord.rest import DiscordRest
 
 _MOST_PLACES = 10_000
 
 
-class Scenes:
-    def __init__(self, rest: Rest, *, asks_roles: bool, threads: bool, flat: Iterable[str] = ()) -> None:
+class DiscordDirectory:
+    def __init__(
+        self, rest: DiscordRest, *, asks_roles: bool, threads: bool, flat: Iterable[str] = ()
+    ) -> None:
         self._rest = rest
         self._asks_roles = asks_roles
         self._threads = threads
         self.flat = set(flat)
         """The channels where no thread is begun for who mentions us."""
-        self._places: dict[str, Place | None] = {}
+        self._places: dict[str, DiscordChannel | None] = {}
         self._roles: dict[tuple[str, str], tuple[str, ...]] = {}
 
-    async def of(self, data: Mapping[str, Any], me: Me, guild: str | None = None) -> Scene:
+    async def of(
+        self, data: Mapping[str, Any], me: DiscordIdentity, guild: str | None = None
+    ) -> DiscordContext:
         """Of a message or a reaction; `guild` is the server of one from the history."""
         server, channel = data.get("guild_id") or guild, data.get("channel_id")
         if not is_snowflake(server) or not is_snowflake(channel) or "token" in data:
-            return Scene()
+            return DiscordContext()
         mine = await self._roles_of(str(server), me.id) if data.get("mention_roles") else ()
         place = await self.place(str(channel))
-        return Scene(
+        return DiscordContext(
             place=place,
             threads=self._threads
             and place is not None
@@ -41,7 +51,7 @@ class Scenes:
             roles=await self._authors_roles(str(server), data),
         )
 
-    async def place(self, channel: str) -> Place | None:
+    async def place(self, channel: str) -> DiscordChannel | None:
         if channel not in self._places:
             try:
                 self._places[channel] = place_of(await self._rest.read(f"/channels/{channel}"))

@@ -15,19 +15,19 @@ from hermes.domain.address import Address
 from hermes.domain.errors import Refused, Unreachable
 from hermes.domain.text import one_line
 from hermes.entry.platforms.discord.convert import channel_id, is_snowflake, thread_name
-from hermes.entry.platforms.discord.rest import Rest, Told
-from hermes.entry.platforms.discord.scenes import Scenes
+from hermes.entry.platforms.discord.rest import DiscordResponse, DiscordRest
+from hermes.entry.platforms.discord.scenes import DiscordDirectory
 
 log = logging.getLogger("hermes.discord")
 UNKNOWN_CHANNEL, THREAD_EXISTS = 10003, 160004
 _QUIET_MINUTES = 1440
 """After a day without a word it is put away; the next word brings it back."""
-Ask = Callable[[str], Awaitable[Told]]
+Ask = Callable[[str], Awaitable[DiscordResponse]]
 """A request about a channel."""
 
 
-class Threads:
-    def __init__(self, rest: Rest, scenes: Scenes) -> None:
+class DiscordThreads:
+    def __init__(self, rest: DiscordRest, scenes: DiscordDirectory) -> None:
         self._rest = rest
         self._scenes = scenes
 
@@ -45,7 +45,7 @@ class Threads:
         self._scenes.see([told])
         return replace(parent, thread=told["id"])
 
-    async def inside(self, to: Address, ask: Ask) -> tuple[Told, str]:
+    async def inside(self, to: Address, ask: Ask) -> tuple[DiscordResponse, str]:
         """Do something where an address points to, and in which channel it was done: begin the thread if it
         is not there, or do it in the channel that it would belong to."""
         channel = channel_id(to)
@@ -80,6 +80,6 @@ class Threads:
         return False
 
 
-def _answered(told: Told) -> Any:
+def _answered(told: DiscordResponse) -> Any:
     """What was asked for; None if it is refused, an error of ours if nothing is decided."""
     return None if told.status >= 300 and isinstance(told.error, Refused) else told.result

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
-from hermes.domain.adapter import Finding, Outfit
-from hermes.domain.address import Address, Kind, Source
+from hermes.domain.adapter import AdapterContext, Finding
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import Refused, Unreachable, UserError
 from hermes.domain.message import Body, Inbound, Receipt
@@ -25,24 +25,24 @@ from hermes.domain.ports.store import Accept
 from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line, size_told
 from hermes.entry.platforms.email.addresses import canonical, readable
-from hermes.entry.platforms.email.compose import Letter, compose, message_id
+from hermes.entry.platforms.email.compose import OutgoingMail, compose, message_id
 from hermes.entry.platforms.email.convert import (
-    Me,
-    Place,
-    Reading,
-    Thread,
+    EmailIdentity,
+    MailLocation,
+    MailThread,
+    ParsedMail,
     file_in,
     parse_mail,
     proof_found,
     read_mail,
     thread_of,
 )
-from hermes.entry.platforms.email.imap import Imap, day, quoted
+from hermes.entry.platforms.email.imap import ImapConnection, day, quoted
 from hermes.entry.platforms.email.manifest import MANIFEST
-from hermes.entry.platforms.email.post import Post
+from hermes.entry.platforms.email.post import SmtpClient
 from hermes.entry.platforms.email.proof import NO_PROOF, UNPROVED_HINT, read_proof
 from hermes.entry.platforms.email.reports import Bounce
-from hermes.entry.platforms.email.servers import Servers, drop, is_on, whole_number
+from hermes.entry.platforms.email.servers import MailServers, drop, is_on, whole_number
 
 log = logging.getLogger("hermes.email")
 T = TypeVar("T")
@@ -82,12 +82,12 @@ class EmailAdapter:
     settle_seconds = 15.0
     """How long a copy of what was sent may take to come back."""
 
-    def __init__(self, outfit: Outfit) -> None:
+    def __init__(self, outfit: AdapterContext) -> None:
         self._outfit = outfit
-        self._servers = Servers(outfit)
+        self._servers = MailServers(outfit)
         self._address = self._servers.address
         self._proof = read_proof(outfit, self._servers.imap_host)
-        self._me = Me(address=self._address, account=outfit.account, proof=self._proof)
+        self._me = EmailIdentity(address=self._address, account=outfit.account, proof=self._proof)
         self._newest: list[bytes] = []
         """The heads of the mails that a check found."""
         self._unproved = 0
@@ -96,13 +96,13 @@ class EmailAdapter:
         self._most = whole_number(outfit, "EMAIL_MAX_PER_HOUR", 60)
         self._copies_itself = is_on(outfit, "EMAIL_SELF_COPY")
         self._poll = float(whole_number(outfit, "EMAIL_POLL_INTERVAL", 15) or 15)
-        self._side: Imap | None = None
+        self._side: ImapConnection | None = None
         self._running = False
         self._alone = asyncio.Lock()
-        self._post = Post(self._servers)
+        self._post = SmtpClient(self._servers)
         self._awaited: dict[str, asyncio.Event] = {}
         self._copies: OrderedDict[str, bool] = OrderedDict()
-        self._threads: OrderedDict[str, Thread] = OrderedDict()
+        self._threads: OrderedDict[str, MailThread] = OrderedDict()
         self._latest: OrderedDict[str, tuple[str, datetime]] = OrderedDict()
         self._heard: OrderedDict[str, deque[float]] = OrderedDict()
 
@@ -137,7 +137,7 @@ class EmailAdapter:
             self._post.close()
             self._close_side()
 
-    async def _begin(self, imap: Imap, cursor: str | None) -> tuple[_Cursor, list[int]]:
+    async def _begin(self, imap: ImapConnection, cursor: str | None) -> tuple[_Cursor, list[int]]:
         """Where to go on, and what waits there. Without a cursor what lies in the mailbox is history."""
         folder = await imap.select(self._folder)
         now = int(self._outfit.clock.now().timestamp())
@@ -155,7 +155,7 @@ class EmailAdapter:
         found = await imap.search("SINCE", day(since - timedelta(days=1)))
         return _Cursor(folder.validity, 0, at), await self._arrived_since(imap, found, since)
 
-    async def _arrived_since(self, imap: Imap, uids: Sequence[int], since: datetime) -> list[int]:
+    async def _arrived_since(self, imap: ImapConnection, uids: Sequence[int], since: datetime) -> list[int]:
         late: list[int] = []
         for uid in uids:
             head = await imap.fetch(uid, "HEADER.FIELDS (MESSAGE-ID)", _HEADERS)
@@ -164,7 +164,7 @@ class EmailAdapter:
         return late
 
     async def _take(
-        self, imap: Imap, uids: Sequence[int], at: _Cursor, way: tuple[Accept, str | None]
+        self, imap: ImapConnection, uids: Sequence[int], at: _Cursor, way: tuple[Accept, str | None]
     ) -> None:
         accept, sent = way
         sizes = await imap.sizes(uids)
@@ -197,7 +197,7 @@ class EmailAdapter:
         if own and sent is not None and sent != self._folder:
             await imap.move(own, sent)
 
-    async def _count(self, reading: Reading) -> None:
+    async def _count(self, reading: ParsedMail) -> None:
         """Forged or not, somebody wonders why there is no answer; of strangers nobody does."""
         if not reading.unproved or not await self._outfit.welcomes(self._source(reading.unproved)):
             return
@@ -216,20 +216,20 @@ class EmailAdapter:
 
     def _source(self, address: str) -> Source:
         place = Address(platform="email", account=self._outfit.account, chat=address)
-        return Source(address=place, kind=Kind.PRIVATE, user=readable(address), user_alt=address)
+        return Source(address=place, kind=SourceKind.PRIVATE, user=readable(address), user_alt=address)
 
-    async def _read(self, imap: Imap, uid: int, size: int, validity: int) -> Reading | None:
+    async def _read(self, imap: ImapConnection, uid: int, size: int, validity: int) -> ParsedMail | None:
         now = self._outfit.clock.now()
         if size > _THREADED:
             # A copy of our own needs no more than its head.
             head = await imap.fetch(uid, "HEADER", _HEADERS)
-            known = None if head is None else read_mail(head.body, self._me, Place(arrived=now))
+            known = None if head is None else read_mail(head.body, self._me, MailLocation(arrived=now))
             if known is not None and known.own:
                 return known
         found = await imap.fetch(uid, "", LARGEST if size <= LARGEST else _BEGINNING)
         if found is None:
             return None
-        place = Place(validity=validity, uid=uid, arrived=found.arrived or now, size=size)
+        place = MailLocation(validity=validity, uid=uid, arrived=found.arrived or now, size=size)
         if len(found.body) > _THREADED:
             return await asyncio.to_thread(read_mail, found.body, self._me, place)
         return read_mail(found.body, self._me, place)
@@ -249,7 +249,7 @@ class EmailAdapter:
         _trim(self._heard, item.source.user or "")
         return True
 
-    def _remember(self, reading: Reading) -> None:
+    def _remember(self, reading: ParsedMail) -> None:
         """What an answer will have to carry; it is looked up in the mailbox if this is forgotten."""
         item = reading.item
         if item is None or not reading.thread.id:
@@ -260,7 +260,7 @@ class EmailAdapter:
         self._latest[chat] = (reading.thread.id, self._outfit.clock.now())
         _trim(self._latest, chat)
 
-    async def _rest(self, imap: Imap, seconds: float) -> None:
+    async def _rest(self, imap: ImapConnection, seconds: float) -> None:
         if "IDLE" in imap.abilities:
             await imap.idle(seconds)
         else:
@@ -282,7 +282,7 @@ class EmailAdapter:
         thread = await self._thread(person, reply_to)
         if thread is not None and thread.reply_to and await self._may_have(thread.reply_to):
             person = thread.reply_to
-        letter = Letter(
+        letter = OutgoingMail(
             sender=self._address,
             name=self._outfit.said("EMAIL_NAME", "Hermes"),
             to=person,
@@ -302,7 +302,7 @@ class EmailAdapter:
         could ask for them. Whoever forges a mail, or sends somebody's again, would get them otherwise."""
         return bool(self._proof.names) and await self._outfit.welcomes(self._source(address))
 
-    async def _thread(self, chat: str, reply_to: str | None) -> Thread | None:
+    async def _thread(self, chat: str, reply_to: str | None) -> MailThread | None:
         """What the answered mail says; for what is not an answer, the mail that just came from there."""
         if reply_to is None:
             recent, at = self._latest.get(chat, ("", None))
@@ -317,10 +317,10 @@ class EmailAdapter:
             raw = await self._aside(lambda imap: self._header_of(imap, reply_to))
         except Unreachable:
             # Better an answer with a subject of its own than none.
-            return Thread(id=reply_to)
-        return thread_of(parse_mail(raw)) if raw else Thread(id=reply_to)
+            return MailThread(id=reply_to)
+        return thread_of(parse_mail(raw)) if raw else MailThread(id=reply_to)
 
-    async def _header_of(self, imap: Imap, name: str) -> bytes | None:
+    async def _header_of(self, imap: ImapConnection, name: str) -> bytes | None:
         for uid in (await self._with_id(imap, name))[-1:]:
             found = await imap.fetch(uid, "HEADER", _HEADERS)
             return None if found is None else found.body
@@ -355,14 +355,14 @@ class EmailAdapter:
         if name in self._awaited:
             self._awaited[name].set()
 
-    async def _has(self, imap: Imap, name: str) -> bool:
+    async def _has(self, imap: ImapConnection, name: str) -> bool:
         # In this order, for copies go from the one to the other.
         if await self._with_id(imap, name):
             return True
         sent = await imap.sent_folder()
         return sent is not None and bool(await self._with_id(imap, name, sent))
 
-    async def _with_id(self, imap: Imap, name: str, folder: str | None = None) -> list[int]:
+    async def _with_id(self, imap: ImapConnection, name: str, folder: str | None = None) -> list[int]:
         """Selected anew each time: a folder shows what came since."""
         await imap.select(folder or self._folder)
         return await imap.search("HEADER", "Message-ID", quoted(name))
@@ -382,7 +382,7 @@ class EmailAdapter:
         for start in range(0, len(data), _PIECE):
             await sink(data[start : start + _PIECE])
 
-    async def _mail(self, imap: Imap, validity: int, uid: int, name: str) -> bytes | None:
+    async def _mail(self, imap: ImapConnection, validity: int, uid: int, name: str) -> bytes | None:
         folder = await imap.select(self._folder)
         if folder.validity != validity:
             uid = (await imap.search("HEADER", "Message-ID", quoted(name)) or [0])[-1] if name else 0
@@ -396,7 +396,7 @@ class EmailAdapter:
 
     # --- connections ---
 
-    async def _aside(self, ask: Callable[[Imap], Awaitable[T]]) -> T:
+    async def _aside(self, ask: Callable[[ImapConnection], Awaitable[T]]) -> T:
         """Ask something on a connection beside the one that listens; one that lay idle may be dead."""
         async with self._alone:
             used = self._side is not None
@@ -407,7 +407,7 @@ class EmailAdapter:
                     raise
             return await self._ask(ask)
 
-    async def _ask(self, ask: Callable[[Imap], Awaitable[T]]) -> T:
+    async def _ask(self, ask: Callable[[ImapConnection], Awaitable[T]]) -> T:
         if self._side is None:
             self._side = await self._servers.open_mailbox(self.answer_seconds)
         keep = False

@@ -16,7 +16,7 @@ from email.utils import format_datetime
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.message import Attachment
 from hermes.domain.text import one_line, showable
-from hermes.entry.platforms.email.convert import Thread
+from hermes.entry.platforms.email.convert import MailThread
 from hermes.entry.platforms.email.words import html_to_text
 
 TOO_FAST_SECONDS = 60.0
@@ -35,7 +35,7 @@ _MIME = re.compile(r"[a-z0-9!#$&^_.+-]{1,64}/[a-z0-9!#$&^_.+-]{1,64}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Letter:
+class OutgoingMail:
     """What a mail is made of."""
 
     sender: str
@@ -44,7 +44,7 @@ class Letter:
     key: str
     at: datetime
     html: str = ""
-    thread: Thread | None = None
+    thread: MailThread | None = None
     """What it answers."""
     files: Sequence[tuple[Attachment, bytes]] = ()
 
@@ -55,7 +55,7 @@ def message_id(sender: str, key: str) -> str:
     return f"<hermes.{digest}@{sender.rpartition('@')[2]}>"
 
 
-def compose(letter: Letter) -> bytes:
+def compose(letter: OutgoingMail) -> bytes:
     """The mail: text, and the same as HTML; a machine's answer by its headers, so that none answers it."""
     text = html_to_text(letter.html)
     mail = EmailMessage(policy=SMTP if (letter.sender + letter.to).isascii() else SMTPUTF8)
@@ -86,7 +86,7 @@ def _address(address: str, name: str = "") -> MailAddress:
     return MailAddress(display_name=name, username=local, domain=domain)
 
 
-def _thread_lines(thread: Thread | None) -> bytes:
+def _thread_lines(thread: MailThread | None) -> bytes:
     """What is answered. Written by hand: the library would take a long id for words, and encode it."""
     if thread is None or not thread.id.isascii():
         return b""
@@ -97,7 +97,7 @@ def _thread_lines(thread: Thread | None) -> bytes:
     return lines.encode("ascii") if thread.id else b""
 
 
-def _subject(letter: Letter, text: str) -> str:
+def _subject(letter: OutgoingMail, text: str) -> str:
     if letter.thread is not None and letter.thread.subject:
         return f"Re: {one_line(letter.thread.subject, 200)}"
     first = next((line.strip("#*> -") for line in text.split("\n") if line.strip("#*> -")), "")

@@ -19,13 +19,13 @@ from mimetypes import guess_type
 from typing import TypeAlias, TypeVar
 
 from hermes.domain.adapter import Finding
-from hermes.domain.address import Address, Kind, Source
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.ids import DeliveryId
 from hermes.domain.message import Attachment, Inbound, MediaKind, ReplyTo, media_kind
 from hermes.domain.text import one_line, size_told, storable
 from hermes.entry.platforms.email.addresses import canonical, readable
 from hermes.entry.platforms.email.charsets import charset_in_page, decode
-from hermes.entry.platforms.email.proof import Proof
+from hermes.entry.platforms.email.proof import SenderPolicy
 from hermes.entry.platforms.email.reports import OURS, Bounce, bounce_of
 from hermes.entry.platforms.email.winmail import unpack
 from hermes.entry.platforms.email.words import html_to_text, split_quote, unflowed, without_signature
@@ -54,14 +54,14 @@ _BAD = (LookupError, ValueError, TypeError, AttributeError, MessageError, Recurs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Me:
+class EmailIdentity:
     address: str
     account: str = "default"
-    proof: Proof = field(default_factory=Proof)
+    proof: SenderPolicy = field(default_factory=SenderPolicy)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class MailLocation:
     """Where a mail lies, and when it came there."""
 
     validity: int = 0
@@ -72,7 +72,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Thread:
+class MailThread:
     """What an answer to a mail has to carry."""
 
     id: str = ""
@@ -83,45 +83,45 @@ class Thread:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class ParsedMail:
     """A mail as it was understood: a message, or why it is none."""
 
     item: Inbound | None = None
     why: str = ""
     own: bool = False
     """A copy of what we sent ourselves."""
-    thread: Thread = field(default_factory=Thread)
+    thread: MailThread = field(default_factory=MailThread)
     unproved: str = ""
     """Whom it says it is from, if that is what nothing proves."""
     bounce: Bounce | None = None
     """What it says of a mail of ours that did not arrive."""
 
 
-def read_mail(raw: bytes, me: Me, place: Place) -> Reading:
+def read_mail(raw: bytes, me: EmailIdentity, place: MailLocation) -> ParsedMail:
     """Never raises, whatever the bytes are."""
     try:
         return _read(parse_mail(raw), raw, me, place)
     except _BAD as error:
-        return Reading(why=f"it cannot be read ({type(error).__name__})")
+        return ParsedMail(why=f"it cannot be read ({type(error).__name__})")
 
 
 def parse_mail(raw: bytes) -> Mail:
     return BytesParser(policy=compat32).parsebytes(raw)
 
 
-def _read(mail: Mail, raw: bytes, me: Me, place: Place) -> Reading:
+def _read(mail: Mail, raw: bytes, me: EmailIdentity, place: MailLocation) -> ParsedMail:
     thread = thread_of(mail)
     if bounce := _quietly(lambda: bounce_of(mail), None):
-        return Reading(why="it is a report about a mail of ours", thread=thread, bounce=bounce)
+        return ParsedMail(why="it is a report about a mail of ours", thread=thread, bounce=bounce)
     sender, name = _sender(mail)
     if not sender:
-        return Reading(why="it does not say who wrote it", thread=thread)
+        return ParsedMail(why="it does not say who wrote it", thread=thread)
     if sender == me.address:
-        return Reading(why="we wrote it", own=OURS.fullmatch(thread.id) is not None, thread=thread)
+        return ParsedMail(why="we wrote it", own=OURS.fullmatch(thread.id) is not None, thread=thread)
     if why := machine_made(mail, sender):
-        return Reading(why=why, thread=thread)
+        return ParsedMail(why=why, thread=thread)
     if why := me.proof.doubt(mail, sender):
-        return Reading(why=why, thread=thread, unproved=sender)
+        return ParsedMail(why=why, thread=thread, unproved=sender)
     body = _Body(lambda number: f"{place.validity}/{place.uid}/{number}/{thread.id}")
     text, _ = body.gather(mail, 0)
     answers = _answered(mail)
@@ -134,11 +134,11 @@ def _read(mail: Mail, raw: bytes, me: Me, place: Place) -> Reading:
     if place.size > len(raw):
         words += f"\n\n[This mail has {size_told(place.size)}; only its beginning was read.]"
     if not words.strip() and not body.files:
-        return Reading(why="it is empty", thread=thread)
+        return ParsedMail(why="it is empty", thread=thread)
     shown = readable(sender)
     source = Source(
         address=Address(platform="email", account=me.account, chat=sender),
-        kind=Kind.PRIVATE,
+        kind=SourceKind.PRIVATE,
         user=shown,
         user_alt=sender if shown != sender else None,
         user_name=storable(name) or None,
@@ -153,7 +153,7 @@ def _read(mail: Mail, raw: bytes, me: Me, place: Place) -> Reading:
         attachments=tuple(body.files),
         reply_to=_reply(answers, quote),
     )
-    return Reading(item=item, thread=thread)
+    return ParsedMail(item=item, thread=thread)
 
 
 # --- headers ---
@@ -201,11 +201,11 @@ def _utf8(mail: Mail, name: str) -> str:
     return ""
 
 
-def thread_of(mail: Mail) -> Thread:
+def thread_of(mail: Mail) -> MailThread:
     own = _ID.search(_ids(mail, "Message-ID"))
     references = _ID.findall(_ids(mail, "References")) or _ID.findall(_ids(mail, "In-Reply-To"))[:1]
     subject = _ANSWER_PREFIX.sub("", header(mail, "Subject"))
-    return Thread(
+    return MailThread(
         id=storable(own[0]) if own else "",
         subject=one_line(subject, 200),
         references=tuple(storable(one) for one in references),
@@ -304,7 +304,7 @@ def _is_calendars(part: Mail, depth: int = 3) -> bool:
     return meant and kind == "text/calendar" and not part.get_filename()
 
 
-def proof_found(heads: Sequence[bytes], me: Me) -> Finding:
+def proof_found(heads: Sequence[bytes], me: EmailIdentity) -> Finding:
     """What the settings make of mails that are there already: whether anybody could be heard."""
     mails = [(mail, _quietly(partial(_sender, mail), ("", ""))[0]) for mail in map(parse_mail, heads)]
     return me.proof.found([(mail, sender) for mail, sender in mails if sender and sender != me.address])

@@ -32,7 +32,7 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mailbox:
+class ImapLogin:
     """Where mail lies, and how to get in."""
 
     host: str
@@ -47,13 +47,13 @@ class Mailbox:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Folder:
+class ImapFolder:
     validity: int
     next_uid: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fetched:
+class FetchedMail:
     uid: int
     size: int
     arrived: datetime | None
@@ -68,7 +68,7 @@ class _Line:
     literals: tuple[bytes, ...] = ()
 
 
-class _No(Exception):
+class _CommandRefused(Exception):
     """The server refused a command."""
 
     def __init__(self, code: bytes, told: bytes) -> None:
@@ -76,10 +76,10 @@ class _No(Exception):
         self.code = code
 
 
-class Imap:
+class ImapConnection:
     """One connection. One command at a time."""
 
-    def __init__(self, box: Mailbox, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, box: ImapLogin, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._box = box
         self._reader = reader
         self._writer = writer
@@ -90,7 +90,7 @@ class Imap:
         self.folder = ""
 
     @classmethod
-    async def open(cls, box: Mailbox) -> Imap:
+    async def open(cls, box: ImapLogin) -> ImapConnection:
         """Connect, encrypt and log in."""
         at_once = box.tls if box.port == 993 else None
         try:
@@ -118,7 +118,7 @@ class Imap:
         if upgrade:
             try:
                 await self._command("STARTTLS")
-            except _No as error:
+            except _CommandRefused as error:
                 raise Unreachable(f"The IMAP server does not encrypt on this port ({error})") from None
             assert self._box.tls is not None
             async with self._translated():
@@ -143,7 +143,7 @@ class Imap:
                 await self._command("AUTHENTICATE PLAIN", proof)
             else:
                 await self._command(f"LOGIN {quoted(self._box.user)} {quoted(self._box.password)}")
-        except _No as error:
+        except _CommandRefused as error:
             if error.code != b"NO" or "UNAVAILABLE" in str(error).upper():
                 raise Unreachable(f"The IMAP server does not let us log in ({error})") from None
             if self._box.token:
@@ -168,10 +168,10 @@ class Imap:
 
     # --- what is asked ---
 
-    async def select(self, folder: str) -> Folder:
+    async def select(self, folder: str) -> ImapFolder:
         try:
             lines = await self._command(f"SELECT {quoted(_to_utf7(folder))}")
-        except _No as error:
+        except _CommandRefused as error:
             raise Refused(f"There is no folder “{one_line(folder, 60)}” in the mailbox ({error})") from None
         found = {}
         for line in lines:
@@ -184,7 +184,7 @@ class Imap:
         following = found.get(b"UIDNEXT")
         if following is None:
             following = max(await self.search("ALL"), default=0) + 1
-        return Folder(validity=validity, next_uid=following)
+        return ImapFolder(validity=validity, next_uid=following)
 
     async def search(self, *criteria: str) -> list[int]:
         """The numbers of mails that fit, in order."""
@@ -200,7 +200,7 @@ class Imap:
         found = [(_number("UID", line), _number("RFC822.SIZE", line)) for line in lines if _is_fetch(line)]
         return {uid: size for uid, size in found if uid is not None and size is not None}
 
-    async def fetch(self, uid: int, what: str = "", most: int = _PIECE) -> Fetched | None:
+    async def fetch(self, uid: int, what: str = "", most: int = _PIECE) -> FetchedMail | None:
         """A mail (or its HEADER), at most so many bytes of it. None if it is gone, or if the server itself
         cannot read it: others behind it can be read. It stays unread."""
         self._most = most
@@ -208,7 +208,7 @@ class Imap:
             lines = await self._command(
                 f"UID FETCH {uid} (UID RFC822.SIZE INTERNALDATE BODY.PEEK[{what}]<0.{most}>)"
             )
-        except _No as error:
+        except _CommandRefused as error:
             if error.code != b"NO" or re.search("UNAVAILABLE|INUSE|LIMIT|AUTHORIZATION", str(error).upper()):
                 raise Unreachable(f"The IMAP server does not do UID FETCH ({error})") from None
             return None
@@ -218,7 +218,7 @@ class Imap:
             if _is_fetch(line) and _number("UID", line) == uid and b"BODY[" in line.text.upper():
                 quoted_body = _QUOTED_BODY.search(line.text)
                 short = re.sub(rb"\\(.)", rb"\1", quoted_body[1]) if quoted_body else b""
-                return Fetched(
+                return FetchedMail(
                     uid=uid,
                     size=_number("RFC822.SIZE", line) or 0,
                     arrived=_arrived(line.text),
@@ -285,7 +285,7 @@ class Imap:
         """A command that no sane server refuses."""
         try:
             return await self._command(command)
-        except _No as error:
+        except _CommandRefused as error:
             what = " ".join(command.split()[:2])
             raise Unreachable(f"The IMAP server does not do {what} ({error})") from None
 
@@ -314,7 +314,7 @@ class Imap:
             return False
         code, _, told = line.text[len(tag) + 1 :].partition(b" ")
         if code.upper() != b"OK":
-            raise _No(code.upper(), told)
+            raise _CommandRefused(code.upper(), told)
         return True
 
     def _notice(self, line: _Line) -> None:
@@ -360,7 +360,7 @@ class Imap:
     async def _translated(self) -> AsyncIterator[None]:
         try:
             yield
-        except (_No, HermesError):
+        except (_CommandRefused, HermesError):
             raise
         except TimeoutError as error:
             raise Unreachable("The IMAP server does not answer") from error

@@ -11,17 +11,17 @@ from hashlib import sha256
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-from hermes.domain.adapter import Outfit
+from hermes.domain.adapter import AdapterContext
 from hermes.domain.errors import NeedsLogin, Unreachable, UserError
 from hermes.domain.text import one_line, showable
-from hermes.entry.platforms.email.oauth import Provider, ask, client_of, provider_of, token_url
+from hermes.entry.platforms.email.oauth import OAuthProvider, ask, client_of, provider_of, token_url
 
 _PATIENCE = 900.0
 _PAGE = b"<!DOCTYPE html><title>Hermes</title><p>That is all. You may close this page.</p>"
 Tell = Callable[[str], None]
 
 
-async def log_in(outfit: Outfit, tell: Tell) -> dict[str, str]:
+async def log_in(outfit: AdapterContext, tell: Tell) -> dict[str, str]:
     """What is to be kept: the refresh token. `tell` says what the person has to do."""
     provider = provider_of(outfit)
     if provider is None or not (provider.by_code or provider.consent_url):
@@ -47,7 +47,7 @@ async def log_in(outfit: Outfit, tell: Tell) -> dict[str, str]:
     return {"EMAIL_OAUTH_REFRESH_TOKEN": refresh}
 
 
-async def _by_code(outfit: Outfit, provider: Provider, tell: Tell) -> dict[str, Any]:
+async def _by_code(outfit: AdapterContext, provider: OAuthProvider, tell: Tell) -> dict[str, Any]:
     url, client = token_url(outfit, provider), client_of(outfit)
     begin = f"{url.removesuffix('/token')}/devicecode"
     asked = {"client_id": client["client_id"], "scope": provider.scope}
@@ -70,7 +70,7 @@ async def _by_code(outfit: Outfit, provider: Provider, tell: Tell) -> dict[str, 
             seconds += error.after or 0.0
 
 
-async def _by_browser(outfit: Outfit, provider: Provider, tell: Tell) -> dict[str, Any]:
+async def _by_browser(outfit: AdapterContext, provider: OAuthProvider, tell: Tell) -> dict[str, Any]:
     state, verifier = secrets.token_urlsafe(24), secrets.token_urlsafe(48)
     came: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
 

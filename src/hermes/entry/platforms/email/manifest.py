@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from hermes.domain.capabilities import Album, Capabilities, Flavour, Grade, Manifest, MediaLimit, SettingField
+from hermes.domain.capabilities import (
+    AlbumLimit,
+    Capabilities,
+    Flavour,
+    Grade,
+    Manifest,
+    MediaLimit,
+    SettingField,
+)
 from hermes.domain.message import MediaKind
 
 _FILE_BYTES = 18_000_000
@@ -19,7 +27,7 @@ MANIFEST = Manifest(
         flavour=Flavour.HTML,
         threads=Grade.PARTIAL,
         media={kind: MediaLimit(max_bytes=_FILE_BYTES, caption=_TEXT) for kind in _KINDS},
-        albums=(Album(kinds=frozenset(_KINDS), most=20, max_bytes=_FILE_BYTES),),
+        albums=(AlbumLimit(kinds=frozenset(_KINDS), most=20, max_bytes=_FILE_BYTES),),
         fetches=True,
         history=True,
         silence_seconds=900.0,

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from hermes.domain.adapter import Outfit
+from hermes.domain.adapter import AdapterContext
 from hermes.domain.address import spell_platform
 from hermes.domain.errors import HermesError, NeedsLogin, Unreachable, UserError
 from hermes.domain.text import one_line, showable, trouble_told
@@ -33,7 +33,7 @@ _USUAL_LIFE = 1800
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Provider:
+class OAuthProvider:
     """Who gives tokens, and for which servers."""
 
     title: str
@@ -48,7 +48,7 @@ class Provider:
 
 
 PROVIDERS = {
-    "google": Provider(
+    "google": OAuthProvider(
         title="Google",
         imap_host="imap.gmail.com",
         smtp_host="smtp.gmail.com",
@@ -56,7 +56,7 @@ PROVIDERS = {
         scope="https://mail.google.com/",
         consent_url="https://accounts.google.com/o/oauth2/v2/auth",
     ),
-    "microsoft": Provider(
+    "microsoft": OAuthProvider(
         title="Microsoft",
         imap_host="outlook.office365.com",
         smtp_host="smtp.office365.com",
@@ -68,10 +68,10 @@ PROVIDERS = {
         by_code=True,
     ),
 }
-_OTHER = Provider(title="The token server", imap_host="", smtp_host="", token_url="", scope="")
+_OTHER = OAuthProvider(title="The token server", imap_host="", smtp_host="", token_url="", scope="")
 
 
-def provider_of(outfit: Outfit) -> Provider | None:
+def provider_of(outfit: AdapterContext) -> OAuthProvider | None:
     """None where a password is used."""
     name = outfit.said("EMAIL_OAUTH_PROVIDER").lower()
     if name and name not in PROVIDERS:
@@ -90,10 +90,10 @@ class _Access:
     ends: datetime
 
 
-class Tokens:
+class OAuthTokens:
     """The access of one account; its connections share it."""
 
-    def __init__(self, outfit: Outfit, provider: Provider) -> None:
+    def __init__(self, outfit: AdapterContext, provider: OAuthProvider) -> None:
         self._outfit = outfit
         self._provider = provider
         self._url = token_url(outfit, provider)
@@ -169,7 +169,7 @@ class Tokens:
             log.warning("email.token_not_kept why=%s", error.strerror)
 
 
-def token_url(outfit: Outfit, provider: Provider) -> str:
+def token_url(outfit: AdapterContext, provider: OAuthProvider) -> str:
     url = outfit.said("EMAIL_OAUTH_TOKEN_URL", provider.token_url)
     parts = urlsplit(url)
     if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in LOCAL):
@@ -179,7 +179,7 @@ def token_url(outfit: Outfit, provider: Provider) -> str:
     return url
 
 
-def client_of(outfit: Outfit) -> dict[str, str]:
+def client_of(outfit: AdapterContext) -> dict[str, str]:
     """Who asks; a client without a secret is a public one."""
     said = {"client_id": outfit.said("EMAIL_OAUTH_CLIENT_ID")}
     if secret := outfit.said("EMAIL_OAUTH_CLIENT_SECRET"):
@@ -187,11 +187,13 @@ def client_of(outfit: Outfit) -> dict[str, str]:
     return said
 
 
-def login_command(outfit: Outfit) -> str:
+def login_command(outfit: AdapterContext) -> str:
     return f"hermes platforms login {spell_platform('email', outfit.account)}"
 
 
-async def ask(outfit: Outfit, provider: Provider, url: str, asked: Mapping[str, str]) -> dict[str, Any]:
+async def ask(
+    outfit: AdapterContext, provider: OAuthProvider, url: str, asked: Mapping[str, str]
+) -> dict[str, Any]:
     """One question to a token server; its refusals as our errors."""
     import aiohttp
 
@@ -217,7 +219,7 @@ async def ask(outfit: Outfit, provider: Provider, url: str, asked: Mapping[str, 
     raise _error(outfit, provider.title, status, told if isinstance(told, dict) else {})
 
 
-def _error(outfit: Outfit, title: str, status: int, told: Mapping[str, Any]) -> HermesError:
+def _error(outfit: AdapterContext, title: str, status: int, told: Mapping[str, Any]) -> HermesError:
     name = showable(str(told.get("error") or ""))
     why = one_line(": ".join(filter(None, (name, showable(str(told.get("error_description") or ""))))), 200)
     if name in ("authorization_pending", "slow_down"):

@@ -11,7 +11,7 @@ import aiosmtplib
 from hermes.domain.errors import Refused, Unreachable
 from hermes.domain.text import one_line, trouble_told
 from hermes.entry.platforms.email.compose import error_for
-from hermes.entry.platforms.email.servers import Servers, drop
+from hermes.entry.platforms.email.servers import MailServers, drop
 
 log = logging.getLogger("hermes.email")
 KEPT_SECONDS = 20.0
@@ -23,8 +23,8 @@ _GOING_AWAY = 421
 _BROKEN = (aiosmtplib.SMTPException, OSError, TimeoutError)
 
 
-class Post:
-    def __init__(self, servers: Servers) -> None:
+class SmtpClient:
+    def __init__(self, servers: MailServers) -> None:
         self._servers = servers
         microsoft = servers.smtp_host.endswith((".office365.com", ".outlook.com"))
         self._room = asyncio.Semaphore(_AT_ONCE_MICROSOFT if microsoft else _AT_ONCE)

@@ -2,7 +2,7 @@
 
 Whoever sends a mail can put such lines into it, too, under any name. A server puts its own above everything
 that came with the mail, so the topmost line that tells of the sender is the server's, if it wrote one. Where
-its part of the mail ends decides what is believed when it wrote none: see `Proof.below`."""
+its part of the mail ends decides what is believed when it wrote none: see `SenderPolicy.below`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from email.message import Message
 
-from hermes.domain.adapter import Finding, Outfit
+from hermes.domain.adapter import AdapterContext, Finding
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
 
@@ -48,7 +48,7 @@ _YES, _NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0", "")
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class AuthenticationResult:
     """What came of a method, and of whom that is said."""
 
     method: str
@@ -57,7 +57,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Proof:
+class SenderPolicy:
     """What it takes for a sender to count as proved; by default nothing does."""
 
     names: tuple[str, ...] = ()
@@ -84,8 +84,8 @@ class Proof:
         lines = [_results(text) for text in trusted]
         if not lines:
             return f"{self.told} says nothing about its sender"
-        results: list[Result] = []
-        verdict: list[Result] = []
+        results: list[AuthenticationResult] = []
+        verdict: list[AuthenticationResult] = []
         for line in lines:
             if line is None:
                 return "what the server says about its sender can be read in more than one way"
@@ -142,7 +142,7 @@ def _fits(name: str, pattern: str) -> bool:
     return name.endswith(pattern[1:]) if pattern.startswith("*") else name == pattern
 
 
-def read_proof(outfit: Outfit, imap_host: str) -> Proof:
+def read_proof(outfit: AdapterContext, imap_host: str) -> SenderPolicy:
     """As the operator said; what is not said is known of the larger providers."""
     trusted = outfit.said("EMAIL_TRUST_FROM").lower()
     if trusted not in (*_YES, *_NO):
@@ -162,13 +162,13 @@ def read_proof(outfit: Outfit, imap_host: str) -> Proof:
             raise UserError(
                 "EMAIL_TRUST_FROM and EMAIL_AUTHSERV contradict each other.", hint="Take one of them out."
             )
-        return Proof(trust_from=True)
+        return SenderPolicy(trust_from=True)
     host = imap_host.lower().rstrip(".")
     names = names or tuple(name for hosts, name in _PRESETS if host in hosts)
     # Known providers check every mail, and write below the line that says from where it came.
     known = [name for hosts, name in _PRESETS if name != NAMELESS or host in hosts]
     checks_all = bool(names) and all(any(name == one or _fits(name, one) for one in known) for name in names)
-    return Proof(names=names, below=place == "below" if place else checks_all)
+    return SenderPolicy(names=names, below=place == "below" if place else checks_all)
 
 
 def written_by_server(mail: Message[str, str], *, below: bool) -> list[tuple[str, str]]:
@@ -214,7 +214,7 @@ def _without_comments(text: str) -> str | None:
     return None if "(" in text or ")" in text else text
 
 
-def _results(text: str) -> list[Result] | None:
+def _results(text: str) -> list[AuthenticationResult] | None:
     """What a line says; None if it can be read in more than one way. A sender's address stands in it as the
     sender wrote it, so quotes may hold anything, and encoded words stay encoded."""
     quotes = _QUOTED.findall(text)
@@ -223,19 +223,19 @@ def _results(text: str) -> list[Result] | None:
     plain = _without_comments(_QUOTED.sub(lambda quote: re.sub(r"\s", "_", quote[0].strip('"')), text))
     if plain is None:
         return None
-    results: list[Result] = []
+    results: list[AuthenticationResult] = []
     for part in plain.split(";"):
         pairs = [word.partition("=") for word in part.lower().split() if "=" in word]
         # Some of Microsoft's separate a result from what it is about.
         if pairs and "." not in pairs[0][0]:
-            results.append(Result(pairs[0][0].partition("/")[0], pairs[0][2], {}))
+            results.append(AuthenticationResult(pairs[0][0].partition("/")[0], pairs[0][2], {}))
             del pairs[0]
         for key, _, value in pairs if results else ():
             results[-1].about.setdefault(key, value)
     return results
 
 
-def _proved(verdict: Sequence[Result], failed: Set[str], sender: str) -> bool:
+def _proved(verdict: Sequence[AuthenticationResult], failed: Set[str], sender: str) -> bool:
     """DMARC's own finding counts first: a forwarded mail fails SPF, and passes. Where there is none, what
     DMARC would ask for is looked up, and no method may have failed."""
     domain = sender.rpartition("@")[2]
@@ -247,7 +247,7 @@ def _proved(verdict: Sequence[Result], failed: Set[str], sender: str) -> bool:
     return not failed & {*_JUDGES, "compauth"} and any(_shows(one, domain) for one in verdict)
 
 
-def _shows(one: Result, domain: str) -> bool:
+def _shows(one: AuthenticationResult, domain: str) -> bool:
     """By strict alignment (RFC 7489 §3.1): below many a domain (github.io) anybody may have a name of their
     own, and only whoever judged by DMARC has the list of them."""
     if one.result != "pass" or one.method not in ("dkim", "spf"):

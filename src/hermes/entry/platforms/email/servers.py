@@ -10,13 +10,13 @@ from typing import TypeVar
 
 import aiosmtplib
 
-from hermes.domain.adapter import Finding, Outfit
+from hermes.domain.adapter import AdapterContext, Finding
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.text import one_line, trouble_told
 from hermes.entry.platforms.email.addresses import canonical
 from hermes.entry.platforms.email.compose import error_for
-from hermes.entry.platforms.email.imap import Imap, Mailbox, cannot_reach, refused_token
-from hermes.entry.platforms.email.oauth import LOCAL, Tokens, login_command, provider_of
+from hermes.entry.platforms.email.imap import ImapConnection, ImapLogin, cannot_reach, refused_token
+from hermes.entry.platforms.email.oauth import LOCAL, OAuthTokens, login_command, provider_of
 
 T = TypeVar("T")
 _USUAL = {
@@ -25,8 +25,8 @@ _USUAL = {
 }
 
 
-class Servers:
-    def __init__(self, outfit: Outfit) -> None:
+class MailServers:
+    def __init__(self, outfit: AdapterContext) -> None:
         self._outfit = outfit
         self.address = canonical(outfit.said("EMAIL_ADDRESS"))
         if not self.address:
@@ -40,7 +40,7 @@ class Servers:
         for what, host in (("IMAP", self.imap_host), ("SMTP", self.smtp_host)):
             if not host:
                 raise NeedsLogin(f"EMAIL_{what}_HOST is missing: the name of the {what} server")
-        self._tokens = None if provider is None else Tokens(outfit, provider)
+        self._tokens = None if provider is None else OAuthTokens(outfit, provider)
         self._password = outfit.said("EMAIL_PASSWORD")
         if not self._password and self._tokens is None:
             raise NeedsLogin(
@@ -82,7 +82,7 @@ class Servers:
                 return f"See {host} and {port}: {_USUAL[what]}. A firewall may stand between."
         return f"See {port}: {_USUAL[what]}."
 
-    async def open_mailbox(self, seconds: float) -> Imap:
+    async def open_mailbox(self, seconds: float) -> ImapConnection:
         return await self._with_token(lambda token: self._open_mailbox(seconds, token))
 
     async def open_smtp(self, seconds: float) -> aiosmtplib.SMTP:
@@ -99,9 +99,9 @@ class Servers:
         except NeedsLogin:
             return await open_(await self._tokens.access(refused=token))
 
-    async def _open_mailbox(self, seconds: float, token: str) -> Imap:
-        return await Imap.open(
-            Mailbox(
+    async def _open_mailbox(self, seconds: float, token: str) -> ImapConnection:
+        return await ImapConnection.open(
+            ImapLogin(
                 host=self.imap_host,
                 port=self._port("IMAP", 993),
                 user=self._user,
@@ -198,14 +198,14 @@ def drop(client: aiosmtplib.SMTP) -> None:
     client.close()
 
 
-def whole_number(outfit: Outfit, name: str, usual: int) -> int:
+def whole_number(outfit: AdapterContext, name: str, usual: int) -> int:
     told = outfit.said(name, str(usual))
     if not (told.isascii() and told.isdigit() and len(told) < 9):
         raise UserError(f"{name} is {one_line(told, 20)}: a whole number is wanted, like {usual}.")
     return int(told)
 
 
-def is_on(outfit: Outfit, name: str) -> bool:
+def is_on(outfit: AdapterContext, name: str) -> bool:
     return outfit.said(name, "true").lower() not in ("false", "no", "off", "0")
 
 

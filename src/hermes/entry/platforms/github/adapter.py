@@ -15,7 +15,7 @@ from typing import Any
 
 import aiohttp
 
-from hermes.domain.adapter import Outfit
+from hermes.domain.adapter import AdapterContext
 from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import NeedsLogin, Unreachable
@@ -42,7 +42,7 @@ _GH_VARIABLES = ("PATH", "HOME", "XDG_CONFIG_HOME", "GH_CONFIG_DIR", "GH_HOST")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class GithubResponse:
     """An answer of GitHub's."""
 
     status: int
@@ -51,7 +51,7 @@ class Told:
 
 
 class GithubAdapter:
-    def __init__(self, outfit: Outfit) -> None:
+    def __init__(self, outfit: AdapterContext) -> None:
         self._api = outfit.settings.extra.get("api_url", API).rstrip("/")
         self._token = outfit.find("GITHUB_TOKEN")
         said = {name: outfit.find(name) for name in _GH_VARIABLES}
@@ -87,7 +87,7 @@ class GithubAdapter:
                 return Receipt(to=to, ref=found)
         return None
 
-    async def _ask(self, method: str, path: str, body: object = None) -> Told:
+    async def _ask(self, method: str, path: str, body: object = None) -> GithubResponse:
         told = await (self._rest(method, path, body) if self._token else self._gh(method, path, body))
         if told.status >= 300:
             raise error_for(told.status, told.headers, _message(told.text))
@@ -95,7 +95,7 @@ class GithubAdapter:
 
     # --- the API ---
 
-    async def _rest(self, method: str, path: str, body: object) -> Told:
+    async def _rest(self, method: str, path: str, body: object) -> GithubResponse:
         assert self._token is not None
         if self._session is None:
             self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_SECONDS))
@@ -110,7 +110,7 @@ class GithubAdapter:
                 method, f"{self._api}/{path}", json=body, headers=headers, allow_redirects=False
             ) as response:
                 text = await response.text(errors="replace")
-                return Told(status=response.status, text=text, headers=response.headers)
+                return GithubResponse(status=response.status, text=text, headers=response.headers)
         except aiohttp.ClientConnectorError as error:
             raise Unreachable(f"GitHub cannot be reached ({trouble_told(error)})") from error
         except (aiohttp.ClientError, TimeoutError) as error:
@@ -118,7 +118,7 @@ class GithubAdapter:
 
     # --- the command ---
 
-    async def _gh(self, method: str, path: str, body: object) -> Told:
+    async def _gh(self, method: str, path: str, body: object) -> GithubResponse:
         arguments = ["api", "--include", "--method", method, path]
         given = None if body is None else json.dumps(body).encode()
         if given is not None:
@@ -151,7 +151,7 @@ class GithubAdapter:
         )
 
 
-def _told_by_gh(code: int, out: str, err: str) -> Told:
+def _told_by_gh(code: int, out: str, err: str) -> GithubResponse:
     """`gh api --include` prints status line, headers and body; errors also end in `(HTTP 404)`."""
     if code == _LOGIN_NEEDED:
         raise NeedsLogin("`gh` is not logged in: run `gh auth login`, or set GITHUB_TOKEN")
@@ -162,13 +162,13 @@ def _told_by_gh(code: int, out: str, err: str) -> Told:
     if len(words) > 1 and words[0].startswith("HTTP/") and words[1].isdigit():
         pairs = (line.partition(":") for line in lines)
         headers = {name.strip(): value.strip() for name, _, value in pairs}
-        return Told(status=int(words[1]), text=text, headers=headers)
+        return GithubResponse(status=int(words[1]), text=text, headers=headers)
     if said is not None:
-        return Told(status=int(said[1]), text=err)
+        return GithubResponse(status=int(said[1]), text=err)
     raise Unreachable(f"`gh` ended with code {code}", maybe_done=True)
 
 
-def _read(told: Told) -> Any:
+def _read(told: GithubResponse) -> Any:
     try:
         return json.loads(told.text)
     except ValueError as error:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hermes.domain.adapter import Finding, Outfit
+from hermes.domain.adapter import AdapterContext, Finding
 from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import Refused, Unreachable, UserError
@@ -25,7 +25,7 @@ from hermes.domain.ports.store import Accept
 from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line
 from hermes.entry.platforms.matrix import contents
-from hermes.entry.platforms.matrix.client import Client, path
+from hermes.entry.platforms.matrix.client import MatrixClient, path
 from hermes.entry.platforms.matrix.convert import (
     BUTTONS,
     ENCRYPTED,
@@ -45,8 +45,8 @@ from hermes.entry.platforms.matrix.login import is_on, log_in, token_of
 from hermes.entry.platforms.matrix.manifest import MANIFEST
 from hermes.entry.platforms.matrix.rooms import SYNC_FILTER, Rooms
 from hermes.entry.platforms.matrix.sync import (
-    Me,
-    News,
+    MatrixIdentity,
+    RoomUpdate,
     invites_of,
     left_rooms,
     moves_of,
@@ -67,7 +67,7 @@ UNREADABLE = "[A message that could not be decrypted: its key never came.]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Locked:
+class UndecryptedEvent:
     """An event whose key has not come, and until when it is waited for."""
 
     room: str
@@ -82,21 +82,21 @@ class MatrixAdapter:
     key_seconds = 300.0
     """How long the key of a message is waited for."""
 
-    def __init__(self, outfit: Outfit) -> None:
+    def __init__(self, outfit: AdapterContext) -> None:
         self._outfit = outfit
-        self._client = Client(outfit.said("MATRIX_HOMESERVER"), outfit.said("MATRIX_PROXY") or None)
+        self._client = MatrixClient(outfit.said("MATRIX_HOMESERVER"), outfit.said("MATRIX_PROXY") or None)
         self._client.token = token_of(outfit)
         self._mode = outfit.said("MATRIX_ENCRYPTION", "off").lower()
         if self._mode not in ENCRYPTION:
             raise UserError("MATRIX_ENCRYPTION is neither off, optional nor required.")
         is_on(outfit, "MATRIX_AUTO_THREAD")
-        self._me: Me | None = None
+        self._me: MatrixIdentity | None = None
         self._crypto: Encryption | None = None
         self._opening = asyncio.Lock()
         self._rooms = Rooms(self._client, self._decrypted)
         self._alive: OrderedDict[str, None] = OrderedDict()
         self._reacted: dict[str, str] = {}
-        self._locked: dict[str, Locked] = {}
+        self._locked: dict[str, UndecryptedEvent] = {}
         self._held: dict[str, str] = {}
         """The points at which rooms asked us in and locked events came, oldest first."""
         self._invitations = Invitations(outfit, self._client, self._rooms, self._held)
@@ -124,7 +124,7 @@ class MatrixAdapter:
             await self._crypto.close()
             self._crypto, self._me = None, None
 
-    async def _begin(self, accept: Accept, me: Me) -> str:
+    async def _begin(self, accept: Accept, me: MatrixIdentity) -> str:
         """Without a point to go on from it begins with now; invitations wait since whenever."""
         told = await self._sync(None)
         since = next_batch(told)
@@ -136,7 +136,7 @@ class MatrixAdapter:
         await accept((), None if self._invitations else f"{since} {me.id}")
         return since
 
-    async def _step(self, accept: Accept, me: Me, since: str) -> str:
+    async def _step(self, accept: Accept, me: MatrixIdentity, since: str) -> str:
         try:
             told = await self._sync(since)
         except NotUnderstood as error:
@@ -175,7 +175,7 @@ class MatrixAdapter:
 
     _sync_patience = 30.0
 
-    async def _items(self, news: News, me: Me, since: str) -> list[Inbound]:
+    async def _items(self, news: RoomUpdate, me: MatrixIdentity, since: str) -> list[Inbound]:
         events: Sequence[dict[str, Any]] = news.events
         try:
             if news.before is not None:
@@ -194,7 +194,7 @@ class MatrixAdapter:
             return []
 
     async def _converted(
-        self, room: str, events: Sequence[dict[str, Any]], me: Me, since: str | None = None
+        self, room: str, events: Sequence[dict[str, Any]], me: MatrixIdentity, since: str | None = None
     ) -> list[Inbound]:
         """What these events mean. With `since` those that are locked are waited for."""
         items: list[Inbound] = []
@@ -230,10 +230,10 @@ class MatrixAdapter:
 
     def _wait_for(self, room: str, event: dict[str, Any], since: str) -> None:
         until = self._outfit.clock.monotonic() + self.key_seconds
-        self._locked.setdefault(event["event_id"], Locked(room=room, event=event, until=until))
+        self._locked.setdefault(event["event_id"], UndecryptedEvent(room=room, event=event, until=until))
         self._held.setdefault(event["event_id"], since)
 
-    async def _unlocked(self, me: Me) -> list[Inbound]:
+    async def _unlocked(self, me: MatrixIdentity) -> list[Inbound]:
         """Those of the locked events whose keys have come; or which will never be read, as they are told."""
         items: list[Inbound] = []
         for ref, one in list(self._locked.items()):
@@ -248,7 +248,9 @@ class MatrixAdapter:
             del self._locked[ref], self._held[ref]
         return items
 
-    async def _told(self, one: Locked, event: dict[str, Any] | None, me: Me) -> list[Inbound]:
+    async def _told(
+        self, one: UndecryptedEvent, event: dict[str, Any] | None, me: MatrixIdentity
+    ) -> list[Inbound]:
         if event is not None:
             return await self._converted(one.room, [one.event], me)
         log.warning("matrix.never_decrypted event=%s", one_line(one.event["event_id"]))
@@ -425,7 +427,7 @@ class MatrixAdapter:
 
     # --- who we are ---
 
-    async def _who(self) -> Me:
+    async def _who(self) -> MatrixIdentity:
         async with self._opening:
             if self._me is None:
                 self._client.answer_seconds = self.answer_seconds

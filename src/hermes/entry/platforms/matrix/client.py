@@ -39,7 +39,7 @@ def path(*parts: str) -> str:
     return "/".join(quote(part, safe="") for part in parts)
 
 
-class Client:
+class MatrixClient:
     answer_seconds = 30.0
 
     def __init__(self, said: str, proxy: str | None = None) -> None:

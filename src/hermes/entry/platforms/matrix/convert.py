@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from hermes.domain.address import Address, Kind, Source
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.ids import DeliveryId
-from hermes.domain.message import Attachment, Inbound, MediaKind, ReplyTo, What, deletion
+from hermes.domain.message import Attachment, Inbound, InboundKind, MediaKind, ReplyTo, deletion
 from hermes.domain.text import one_line, storable
-from hermes.entry.platforms.matrix.sync import Me, as_dict, as_text, is_id
+from hermes.entry.platforms.matrix.sync import MatrixIdentity, as_dict, as_text, is_id
 
 NAME = "matrix"
 MESSAGE, STICKER, REACTION, ENCRYPTED = "m.room.message", "m.sticker", "m.reaction", "m.room.encrypted"
@@ -68,7 +68,7 @@ def mentioned_events(event: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def to_inbounds(
-    event: Mapping[str, Any], room: Room, me: Me, known: Mapping[str, Mapping[str, Any]]
+    event: Mapping[str, Any], room: Room, me: MatrixIdentity, known: Mapping[str, Mapping[str, Any]]
 ) -> tuple[Inbound, ...]:
     """What an event of a room means; nothing for one of our own, or of a kind that does not concern us.
     `known` are the events it mentions, as far as they are to be had."""
@@ -95,7 +95,7 @@ def _message(
     event: Mapping[str, Any],
     content: Mapping[str, Any],
     room: Room,
-    me: Me,
+    me: MatrixIdentity,
     known: Mapping[str, Mapping[str, Any]],
 ) -> Inbound | None:
     text, mentioned = _words(content, room, me)
@@ -119,7 +119,7 @@ def _edited(
     event: Mapping[str, Any],
     relation: Mapping[str, Any],
     room: Room,
-    me: Me,
+    me: MatrixIdentity,
     known: Mapping[str, Mapping[str, Any]],
 ) -> Inbound | None:
     before = known.get(as_text(relation.get("event_id")))
@@ -134,7 +134,7 @@ def _edited(
         delivery=DeliveryId(event["event_id"]),
         source=_source(event, room, me, _thread(before, me, begins=called)),
         at=_time(event.get("origin_server_ts")),
-        what=What.EDIT,
+        what=InboundKind.EDIT,
         ref=as_text(relation["event_id"]),
         text=text,
         mentions_me=mentioned,
@@ -145,7 +145,7 @@ def _reacted(
     event: Mapping[str, Any],
     relation: Mapping[str, Any],
     room: Room,
-    me: Me,
+    me: MatrixIdentity,
     known: Mapping[str, Mapping[str, Any]],
 ) -> Inbound | None:
     ref, key = relation.get("event_id"), storable(as_text(relation.get("key")))
@@ -157,14 +157,14 @@ def _reacted(
         delivery=DeliveryId(event["event_id"]),
         source=_source(event, room, me, _thread(on, me)),
         at=_time(event.get("origin_server_ts")),
-        what=What.REACTION if value is None else What.BUTTON,
+        what=InboundKind.REACTION if value is None else InboundKind.BUTTON,
         ref=str(ref),
         text=key if value is None else "",
         button=value,
     )
 
 
-def _deleted(event: Mapping[str, Any], room: Room, me: Me) -> Inbound | None:
+def _deleted(event: Mapping[str, Any], room: Room, me: MatrixIdentity) -> Inbound | None:
     """Who may delete what is the homeserver's affair: it tells of no deletion that does not count."""
     gone = redacted(event)
     if not is_id(gone, "$"):
@@ -191,7 +191,7 @@ def pressed(event: Mapping[str, Any], key: str) -> str | None:
     return storable(as_text(as_dict(buttons[place]).get("value"))) or None
 
 
-def _thread(event: Mapping[str, Any], me: Me, *, begins: bool = False) -> str | None:
+def _thread(event: Mapping[str, Any], me: MatrixIdentity, *, begins: bool = False) -> str | None:
     """The thread that an event is in, or the one that is to begin with it."""
     relation = _relation(event)
     root = relation.get("event_id") if relation.get("rel_type") == "m.thread" else None
@@ -200,8 +200,8 @@ def _thread(event: Mapping[str, Any], me: Me, *, begins: bool = False) -> str | 
     return str(root) if is_id(root, "$") else None
 
 
-def _source(event: Mapping[str, Any], room: Room, me: Me, thread: str | None) -> Source:
-    kind = Kind.PRIVATE if room.private else Kind.GROUP if thread is None else Kind.THREAD
+def _source(event: Mapping[str, Any], room: Room, me: MatrixIdentity, thread: str | None) -> Source:
+    kind = SourceKind.PRIVATE if room.private else SourceKind.GROUP if thread is None else SourceKind.THREAD
     content, chat = event.get("content"), room.first or room.id
     return Source(
         address=Address(platform=NAME, account=me.account, chat=chat, thread=thread),
@@ -210,13 +210,13 @@ def _source(event: Mapping[str, Any], room: Room, me: Me, thread: str | None) ->
         user_name=storable(room.members.get(event["sender"], "")) or None,
         chat_name=storable(room.name) or None,
         # Lists may name the room as it was or as it is.
-        parent_chat=room.id if kind is Kind.THREAD or chat != room.id else None,
+        parent_chat=room.id if kind is SourceKind.THREAD or chat != room.id else None,
         # Programs speak in notices, and are to answer none.
         is_bot=isinstance(content, dict) and content.get("msgtype") == "m.notice",
     )
 
 
-def _words(content: Mapping[str, Any], room: Room, me: Me) -> tuple[str, bool]:
+def _words(content: Mapping[str, Any], room: Room, me: MatrixIdentity) -> tuple[str, bool]:
     """What was said, without our own name at its start, and whether it speaks to us."""
     text, sort = as_text(content.get("body")), content.get("msgtype")
     if _answered(as_dict(content.get("m.relates_to"))) is not None:
@@ -237,7 +237,7 @@ def _words(content: Mapping[str, Any], room: Room, me: Me) -> tuple[str, bool]:
     return text, called or me.id in text or f"/{me.id}" in as_text(content.get("formatted_body"))
 
 
-def _without_name(text: str, room: Room, me: Me) -> tuple[str, bool]:
+def _without_name(text: str, room: Room, me: MatrixIdentity) -> tuple[str, bool]:
     names = {me.id, me.id.partition(":")[0], me.name, room.members.get(me.id, "")}
     for name in sorted(filter(None, names), key=len, reverse=True):
         if text[: len(name)].lower() == name.lower() and text[len(name) : len(name) + 1] in (" ", ":", ","):
@@ -288,7 +288,7 @@ def file_place(ref: str) -> tuple[str, str, tuple[str, str, str] | None]:
 
 
 def _reply(
-    relation: Mapping[str, Any], me: Me, room: Room, known: Mapping[str, Mapping[str, Any]]
+    relation: Mapping[str, Any], me: MatrixIdentity, room: Room, known: Mapping[str, Mapping[str, Any]]
 ) -> ReplyTo | None:
     ref = _answered(relation)
     if ref is None:

@@ -19,9 +19,9 @@ import aiohttp
 
 from hermes.domain.adapter import Finding
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
-from hermes.entry.platforms.matrix.client import Client
+from hermes.entry.platforms.matrix.client import MatrixClient
 from hermes.entry.platforms.matrix.convert import ENCRYPTED, Room
-from hermes.entry.platforms.matrix.sync import Me, as_dict, as_text
+from hermes.entry.platforms.matrix.sync import MatrixIdentity, as_dict, as_text
 
 log = logging.getLogger("hermes.matrix")
 
@@ -31,7 +31,9 @@ OTHER_KEYS = "The homeserver has keys of another program for this login"
 OTHER_LOGIN = "Set MATRIX_USER_ID, MATRIX_PASSWORD and a new MATRIX_DEVICE_ID in place of the token."
 
 
-async def encryption_findings(mode: str, client: Client, me: Me, folder: Path | None) -> list[Finding]:
+async def encryption_findings(
+    mode: str, client: MatrixClient, me: MatrixIdentity, folder: Path | None
+) -> list[Finding]:
     """What a look from outside says of encryption, and of the key by which the bot's device is known."""
     if mode == "off":
         return [Finding(good=True, text="Encrypted rooms are not read (MATRIX_ENCRYPTION is off).")]
@@ -52,7 +54,7 @@ async def encryption_findings(mode: str, client: Client, me: Me, folder: Path | 
     return found
 
 
-def _stored_key(folder: Path, me: Me) -> str | None:
+def _stored_key(folder: Path, me: MatrixIdentity) -> str | None:
     """The public key of our device as it lies in the folder; nothing is made there."""
     if not (folder / f"{me.id}_{me.device}.db").exists():
         return None
@@ -66,7 +68,7 @@ def _stored_key(folder: Path, me: Me) -> str | None:
         store.database.close()
 
 
-async def _told_key(client: Client, me: Me) -> str | None:
+async def _told_key(client: MatrixClient, me: MatrixIdentity) -> str | None:
     """The public key of our device as the homeserver has it, and tells others."""
     told = await client.call("POST", "v3/keys/query", {"device_keys": {me.id: [me.device]}})
     for step in ("device_keys", me.id, me.device, "keys"):
@@ -75,7 +77,7 @@ async def _told_key(client: Client, me: Me) -> str | None:
 
 
 class Encryption:
-    def __init__(self, nio: Any, client: Any, me: Me) -> None:
+    def __init__(self, nio: Any, client: Any, me: MatrixIdentity) -> None:
         self._nio = nio
         self._client = client
         self._me = me
@@ -83,7 +85,7 @@ class Encryption:
         self._alone = asyncio.Lock()
 
     @classmethod
-    async def open(cls, client: Client, me: Me, folder: Path | None) -> Encryption:
+    async def open(cls, client: MatrixClient, me: MatrixIdentity, folder: Path | None) -> Encryption:
         try:
             nio: Any = await asyncio.to_thread(import_module, "nio")
             await asyncio.to_thread(import_module, "vodozemac")
@@ -113,7 +115,7 @@ class Encryption:
             raise
         return found
 
-    async def _agree(self, client: Client) -> None:
+    async def _agree(self, client: MatrixClient) -> None:
         """Others know us by the key that the homeserver has: it must be ours, and another one is let be."""
         olm, share = self._client.olm, self._client.olm.share_keys
         ours, theirs = olm.account.identity_keys["ed25519"], await _told_key(client, self._me)

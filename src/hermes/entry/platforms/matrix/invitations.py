@@ -6,14 +6,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from hermes.domain.adapter import Outfit
-from hermes.domain.address import Address, Kind, Source
+from hermes.domain.adapter import AdapterContext
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.errors import Refused, Unreachable, UserError
 from hermes.domain.text import one_line
-from hermes.entry.platforms.matrix.client import Client, path
+from hermes.entry.platforms.matrix.client import MatrixClient, path
 from hermes.entry.platforms.matrix.convert import NAME
 from hermes.entry.platforms.matrix.rooms import Rooms
-from hermes.entry.platforms.matrix.sync import Invite, Me
+from hermes.entry.platforms.matrix.sync import Invite, MatrixIdentity
 
 log = logging.getLogger("hermes.matrix")
 _RULES = ("allowed", "everyone", "nobody")
@@ -21,7 +21,9 @@ _TRIES = 20
 
 
 class Invitations:
-    def __init__(self, outfit: Outfit, client: Client, rooms: Rooms, held: dict[str, str]) -> None:
+    def __init__(
+        self, outfit: AdapterContext, client: MatrixClient, rooms: Rooms, held: dict[str, str]
+    ) -> None:
         self._rule = outfit.said("MATRIX_INVITES", "allowed").lower()
         if self._rule not in _RULES:
             raise UserError("MATRIX_INVITES is neither allowed, everyone nor nobody.")
@@ -35,7 +37,7 @@ class Invitations:
         """Whether some wait to be tried again."""
         return bool(self._open)
 
-    async def take(self, invites: Sequence[Invite], me: Me, since: str) -> None:
+    async def take(self, invites: Sequence[Invite], me: MatrixIdentity, since: str) -> None:
         for invite in invites:
             self._open.setdefault(invite.room, (invite, 0))
             self._held.setdefault(invite.room, since)
@@ -52,7 +54,7 @@ class Invitations:
                 log.warning("matrix.invite_failed room=%s why=%s", one_line(room), error)
             del self._open[room], self._held[room]
 
-    async def _answer(self, invite: Invite, me: Me) -> None:
+    async def _answer(self, invite: Invite, me: MatrixIdentity) -> None:
         """Go where somebody asks us to who may speak there, and where a room goes on that we are in."""
         follows = await self._follows(invite, me)
         if not follows and (invite.moved or not await self._is_welcome(invite, me)):
@@ -70,15 +72,15 @@ class Invitations:
         elif invite.direct:
             await self._rooms.mark_direct(invite.room, invite.sender, me)
 
-    async def _follows(self, invite: Invite, me: Me) -> bool:
+    async def _follows(self, invite: Invite, me: MatrixIdentity) -> bool:
         """Whether the room takes the place of one we are in, as those say who rule there."""
         if self._rule == "nobody" or not invite.instead_of:
             return False
         return await self._rooms.goes_on_with(invite.room, invite.instead_of, me)
 
-    async def _is_welcome(self, invite: Invite, me: Me) -> bool:
+    async def _is_welcome(self, invite: Invite, me: MatrixIdentity) -> bool:
         if self._rule != "allowed":
             return self._rule == "everyone"
         address = Address(platform=NAME, account=me.account, chat=invite.room)
-        kind = Kind.PRIVATE if invite.direct else Kind.GROUP
+        kind = SourceKind.PRIVATE if invite.direct else SourceKind.GROUP
         return await self._welcomes(Source(address=address, kind=kind, user=invite.sender))

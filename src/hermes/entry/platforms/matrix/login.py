@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hashlib import sha256
 
-from hermes.domain.adapter import Outfit
+from hermes.domain.adapter import AdapterContext
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
-from hermes.entry.platforms.matrix.client import Client, path
-from hermes.entry.platforms.matrix.sync import Me
+from hermes.entry.platforms.matrix.client import MatrixClient, path
+from hermes.entry.platforms.matrix.sync import MatrixIdentity
 
 TOKEN = "MATRIX_ACCESS_TOKEN"
 _ON, _OFF = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
@@ -15,7 +15,7 @@ _LOGINS: dict[str, str] = {}
 """Access tokens that passwords gave, in this process: each login more is one that the homeserver counts."""
 
 
-def token_of(outfit: Outfit) -> str:
+def token_of(outfit: AdapterContext) -> str:
     """The access token, or nothing where a password is to give one."""
     token = outfit.said(TOKEN)
     if not token and not (outfit.said("MATRIX_USER_ID") and outfit.said("MATRIX_PASSWORD")):
@@ -25,7 +25,7 @@ def token_of(outfit: Outfit) -> str:
     return token
 
 
-async def log_in(client: Client, outfit: Outfit) -> Me:
+async def log_in(client: MatrixClient, outfit: AdapterContext) -> MatrixIdentity:
     await client.discover()
     if not client.token:
         client.token = await _token(client, outfit)
@@ -37,17 +37,19 @@ async def log_in(client: Client, outfit: Outfit) -> Me:
         raise Unreachable("The homeserver does not say who we are")
     name = await _name(client, user)
     threads = is_on(outfit, "MATRIX_AUTO_THREAD")
-    return Me(id=user, name=name, device=str(device or ""), account=outfit.account, threads=threads)
+    return MatrixIdentity(
+        id=user, name=name, device=str(device or ""), account=outfit.account, threads=threads
+    )
 
 
-def is_on(outfit: Outfit, variable: str) -> bool:
+def is_on(outfit: AdapterContext, variable: str) -> bool:
     said = outfit.said(variable, "false").lower()
     if said not in (*_ON, *_OFF):
         raise UserError(f"{variable} is neither true nor false.")
     return said in _ON
 
 
-async def _name(client: Client, user: str) -> str:
+async def _name(client: MatrixClient, user: str) -> str:
     try:
         told = await client.call("GET", f"v3/profile/{path(user)}/displayname")
     except Refused:
@@ -56,12 +58,12 @@ async def _name(client: Client, user: str) -> str:
     return name if isinstance(name, str) else ""
 
 
-def _key(client: Client, outfit: Outfit) -> str:
+def _key(client: MatrixClient, outfit: AdapterContext) -> str:
     said = (client.url, outfit.said("MATRIX_USER_ID"), outfit.said("MATRIX_PASSWORD"))
     return sha256("\0".join(said).encode()).hexdigest()
 
 
-async def _token(client: Client, outfit: Outfit) -> str:
+async def _token(client: MatrixClient, outfit: AdapterContext) -> str:
     key, user = _key(client, outfit), outfit.said("MATRIX_USER_ID")
     if key in _LOGINS:
         return _LOGINS[key]

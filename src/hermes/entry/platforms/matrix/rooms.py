@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from typing import Any
 
 from hermes.domain.errors import Refused, Unreachable
-from hermes.entry.platforms.matrix.client import Client, path
+from hermes.entry.platforms.matrix.client import MatrixClient, path
 from hermes.entry.platforms.matrix.convert import (
     ENCRYPTED,
     MESSAGE,
@@ -24,7 +24,7 @@ from hermes.entry.platforms.matrix.sync import (
     CREATE,
     MEMBER,
     TOMBSTONE,
-    Me,
+    MatrixIdentity,
     direct_chats,
     predecessor,
     readable,
@@ -43,12 +43,12 @@ _ASK_AGAIN = 30.0
 Decrypt = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any] | None]]
 
 
-class Uninvited(Unreachable):
+class RoomNotJoined(Unreachable):
     """A conversation has gone on to a room that we are not in yet."""
 
 
 class Rooms:
-    def __init__(self, client: Client, decrypt: Decrypt) -> None:
+    def __init__(self, client: MatrixClient, decrypt: Decrypt) -> None:
         self._client = client
         self._decrypt = decrypt
         self._rooms: OrderedDict[str, Room] = OrderedDict()
@@ -140,14 +140,14 @@ class Rooms:
             except Refused:
                 if self._claims.get(after, room) == room:
                     why = f"the room was replaced by {after}, where we are not: invite us there"
-                    raise Uninvited(why, after=_ASK_AGAIN) from None
+                    raise RoomNotJoined(why, after=_ASK_AGAIN) from None
                 before = ""
             if before != room:
                 raise Refused(f"the room is closed: it names {after}, which does not go on with it")
             room = after
         return room
 
-    async def goes_on_with(self, room: str, before: str, me: Me) -> bool:
+    async def goes_on_with(self, room: str, before: str, me: MatrixIdentity) -> bool:
         """Whether a room takes the place of one that we are in, by what is said in that one."""
         try:
             return me.id in (await self.get(before)).members and await self.after(before) == room
@@ -162,7 +162,7 @@ class Rooms:
             if event.get("type") == REDACTION:
                 self._events.pop(redacted(event), None)
 
-    async def find(self, to: str, me: Me) -> str:
+    async def find(self, to: str, me: MatrixIdentity) -> str:
         """The room that an address means: itself, one with this alias, or the direct chat with a person; and
         if another one took its place, that one."""
         if to.startswith("!"):
@@ -177,14 +177,14 @@ class Rooms:
                 raise Refused("that is no room: its id is wanted (!…:server), an alias (#…) or a person (@…)")
         return await self.newest(self._named[to])
 
-    async def _direct(self, person: str, me: Me) -> str:
+    async def _direct(self, person: str, me: MatrixIdentity) -> str:
         where = f"v3/{path('user', me.id, 'account_data', 'm.direct')}"
         for listed in reversed((await self._directs(where)).get(person, [])):
             try:
                 room = await self.newest(listed)
                 if person in (await self.get(room)).members:
                     return room
-            except (Refused, Uninvited):
+            except (Refused, RoomNotJoined):
                 continue
         told = await self._client.call(
             "POST",
@@ -195,7 +195,7 @@ class Rooms:
         await self.mark_direct(room, person, me)
         return room
 
-    async def mark_direct(self, room: str, person: str, me: Me) -> None:
+    async def mark_direct(self, room: str, person: str, me: MatrixIdentity) -> None:
         """Put a room on our list of direct chats, where other programs of this account look, too."""
         where = f"v3/{path('user', me.id, 'account_data', 'm.direct')}"
         chats = await self._directs(where)
@@ -221,7 +221,7 @@ class Rooms:
                 break
         return found[::-1]
 
-    async def own(self, room: str, me: Me) -> AsyncIterator[dict[str, Any]]:
+    async def own(self, room: str, me: MatrixIdentity) -> AsyncIterator[dict[str, Any]]:
         """The messages that we sent last, latest first."""
         wanted = {"senders": [me.id], "types": [MESSAGE, ENCRYPTED]}
         async for events in self._pages(room, _LOOKED_THROUGH, {"filter": json.dumps(wanted)}):
@@ -250,12 +250,14 @@ class Rooms:
         while len(self._events) > _MOST_EVENTS:
             self._events.popitem(last=False)
 
-    def author(self, ref: str | None, me: Me) -> str | None:
+    def author(self, ref: str | None, me: MatrixIdentity) -> str | None:
         """Who sent an event, if it is among the latest and not our own."""
         sender = self._events.get(ref or "", {}).get("sender")
         return None if sender == me.id else sender
 
-    async def known(self, room: str, event: Mapping[str, Any], me: Me) -> dict[str, Mapping[str, Any]]:
+    async def known(
+        self, room: str, event: Mapping[str, Any], me: MatrixIdentity
+    ) -> dict[str, Mapping[str, Any]]:
         """The events that this one mentions, as far as they are to be had."""
         found: dict[str, Mapping[str, Any]] = {}
         for ref in mentioned_events(event):

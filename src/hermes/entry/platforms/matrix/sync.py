@@ -14,7 +14,7 @@ MEMBER, CREATE, TOMBSTONE = "m.room.member", "m.room.create", "m.room.tombstone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Me:
+class MatrixIdentity:
     """Who the bot is; `account` is how the operator calls it. With `threads` who mentions it in a room is
     answered in a thread that begins there."""
 
@@ -26,7 +26,7 @@ class Me:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class News:
+class RoomUpdate:
     """What a sync tells of one room; if it has a gap, `before` is where it can be read backwards."""
 
     room: str
@@ -51,14 +51,14 @@ def next_batch(answer: Any) -> str | None:
     return found if isinstance(found, str) and found and storable(found) == found else None
 
 
-def news_of(answer: Any) -> list[News]:
+def news_of(answer: Any) -> list[RoomUpdate]:
     """The joined rooms of a sync in which something happened."""
     found = []
     for room, told in _rooms(answer, "join"):
         timeline = as_dict(told.get("timeline"))
         before = timeline.get("prev_batch") if timeline.get("limited") is True else None
         found.append(
-            News(
+            RoomUpdate(
                 room=room,
                 events=readable(timeline.get("events")),
                 state=readable(as_dict(told.get("state")).get("events")),
@@ -72,7 +72,7 @@ def left_rooms(answer: Any) -> list[str]:
     return [room for room, _ in _rooms(answer, "leave")]
 
 
-def invites_of(answer: Any, me: Me) -> list[Invite]:
+def invites_of(answer: Any, me: MatrixIdentity) -> list[Invite]:
     found = []
     for room, told in _rooms(answer, "invite"):
         events = list(_events(as_dict(told.get("invite_state")).get("events")))
@@ -125,7 +125,7 @@ def readable(events: Any) -> tuple[dict[str, Any], ...]:
     return tuple(one for one in found if is_id(one.get("event_id"), "$") and is_id(one.get("sender"), "@"))
 
 
-def since_joining(events: Sequence[dict[str, Any]], me: Me) -> Sequence[dict[str, Any]]:
+def since_joining(events: Sequence[dict[str, Any]], me: MatrixIdentity) -> Sequence[dict[str, Any]]:
     """Without what was said before we were asked in (or came, where nobody asked us)."""
     for membership in ("invite", "join"):
         for place in range(len(events) - 1, -1, -1):
@@ -134,7 +134,7 @@ def since_joining(events: Sequence[dict[str, Any]], me: Me) -> Sequence[dict[str
     return events
 
 
-def _is_ours(event: Mapping[str, Any], me: Me, membership: str) -> bool:
+def _is_ours(event: Mapping[str, Any], me: MatrixIdentity, membership: str) -> bool:
     if event.get("type") != MEMBER or event.get("state_key") != me.id:
         return False
     content, unsigned = as_dict(event.get("content")), as_dict(event.get("unsigned"))

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hermes.domain.adapter import Finding, Outfit
+from hermes.domain.adapter import AdapterContext, Finding
 from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
@@ -27,9 +27,9 @@ from hermes.entry.platforms.mattermost import door
 from hermes.entry.platforms.mattermost.convert import (
     ID,
     KEY,
-    Channel,
-    Known,
-    Me,
+    MattermostCache,
+    MattermostChannel,
+    MattermostIdentity,
     as_events,
     button_parts,
     calm,
@@ -45,8 +45,8 @@ from hermes.entry.platforms.mattermost.convert import (
     wanted,
 )
 from hermes.entry.platforms.mattermost.manifest import MANIFEST, limited
-from hermes.entry.platforms.mattermost.rest import Rest, Server
-from hermes.entry.platforms.mattermost.wire import ALIVE, MISSED, Wire
+from hermes.entry.platforms.mattermost.rest import MattermostRest, MattermostServer
+from hermes.entry.platforms.mattermost.wire import ALIVE, MISSED, MattermostSocket
 
 log = logging.getLogger("hermes.mattermost")
 TOKEN, URL, COMMAND = "MATTERMOST_TOKEN", "MATTERMOST_URL", "MATTERMOST_COMMAND_TOKEN"
@@ -63,14 +63,14 @@ _BATCH = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class MattermostCursor:
     """How far the history is stored, in the server's milliseconds."""
 
     at: int
     begin: int
 
     @classmethod
-    def read(cls, cursor: str | None) -> Place | None:
+    def read(cls, cursor: str | None) -> MattermostCursor | None:
         found = re.fullmatch(r"(\d{1,15}):(\d{1,15})", cursor or "", re.ASCII)
         return None if found is None else cls(at=int(found[1]), begin=int(found[2]))
 
@@ -81,25 +81,25 @@ class Place:
     def since(self) -> int:
         return max(self.at - _OVERLAP, self.begin)
 
-    def after(self, moments: Iterable[int]) -> Place:
+    def after(self, moments: Iterable[int]) -> MattermostCursor:
         return replace(self, at=max((self.at, *moments)))
 
 
 class MattermostAdapter:
-    def __init__(self, outfit: Outfit) -> None:
+    def __init__(self, outfit: AdapterContext) -> None:
         self._outfit = outfit
         url, token = outfit.said(URL).rstrip("/"), outfit.said(TOKEN)
         if not _URL_SHAPE.fullmatch(url):
             raise NeedsLogin(f"{URL} is no address; one looks like https://chat.example.com")
         if not _TOKEN_SHAPE.fullmatch(token):
             raise NeedsLogin(f"{TOKEN} is no access token; one has 26 letters and digits")
-        self._server = Server(url=url, token=token, proxy=outfit.said("MATTERMOST_PROXY") or None)
-        self._rest = Rest(self._server)
+        self._server = MattermostServer(url=url, token=token, proxy=outfit.said("MATTERMOST_PROXY") or None)
+        self._rest = MattermostRest(self._server)
         self._callback = outfit.said("MATTERMOST_CALLBACK_URL")
         self._secret = hmac.new(token.encode(), b"hermes buttons", hashlib.sha256).digest()
-        self._known = Known()
-        self._me: Me | None = None
-        self._wire: Wire | None = None
+        self._known = MattermostCache()
+        self._me: MattermostIdentity | None = None
+        self._wire: MattermostSocket | None = None
         self._able = MANIFEST.capabilities
 
     @property
@@ -121,10 +121,10 @@ class MattermostAdapter:
         try:
             me = await self._who()
             await self._learn_limit()
-            begun = Place.read(cursor)
+            begun = MattermostCursor.read(cursor)
             if begun is None:
                 newest = max((one.last_post_at for one in await self._channels()), default=0)
-                begun = Place(at=newest, begin=newest)
+                begun = MattermostCursor(at=newest, begin=newest)
 
             async def press(told: Any) -> bool:
                 return await self._press(told, accept)
@@ -133,8 +133,10 @@ class MattermostAdapter:
                 return await self._command(told, accept)
 
             async with (
-                door.opened(self._outfit, self._callback, door.Calls(press=press, command=command)),
-                Wire.open(self._rest.session, self._server, self.answer_seconds) as wire,
+                door.open_listener(
+                    self._outfit, self._callback, door.MattermostCallbacks(press=press, command=command)
+                ),
+                MattermostSocket.open(self._rest.session, self._server, self.answer_seconds) as wire,
             ):
                 self._wire = wire
                 await self._live(accept, begun, wire, me)
@@ -142,7 +144,7 @@ class MattermostAdapter:
             self._wire = None
             await self._rest.close()
 
-    async def _who(self) -> Me:
+    async def _who(self) -> MattermostIdentity:
         if self._me is None:
             told = await self._rest.get("/users/me")
             try:
@@ -154,7 +156,9 @@ class MattermostAdapter:
             mode = self._outfit.said("MATTERMOST_REPLY_MODE", "off").lower()
             if mode not in ("off", "thread"):
                 raise UserError(f"MATTERMOST_REPLY_MODE is {one_line(mode, 20)}: thread or off is wanted.")
-            self._me = Me(id=number, username=name, account=self._outfit.account, threads=mode == "thread")
+            self._me = MattermostIdentity(
+                id=number, username=name, account=self._outfit.account, threads=mode == "thread"
+            )
         return self._me
 
     async def _learn_limit(self) -> None:
@@ -168,7 +172,9 @@ class MattermostAdapter:
         if isinstance(most, str) and re.fullmatch(r"[1-9]\d{3,5}", most, re.ASCII):
             self._able = limited(MANIFEST.capabilities, int(most))
 
-    async def _live(self, accept: Accept, begun: Place, wire: Wire, me: Me) -> None:
+    async def _live(
+        self, accept: Accept, begun: MattermostCursor, wire: MattermostSocket, me: MattermostIdentity
+    ) -> None:
         here = await self._catch_up(accept, begun, me)
         async for event in wire.events():
             if event.get("event") == ALIVE:
@@ -180,7 +186,7 @@ class MattermostAdapter:
                 here = here.after(map(time_of, items))
                 await accept(items, str(here))
 
-    async def _items(self, events: Sequence[Any], me: Me) -> list[Inbound]:
+    async def _items(self, events: Sequence[Any], me: MattermostIdentity) -> list[Inbound]:
         self._known.trim()
         for event in events:
             await self._learn(event, me)
@@ -193,7 +199,7 @@ class MattermostAdapter:
         await self._learn_names(sorted(nameless))
         return [item for event in events for item in to_inbounds(event, me, self._known, now)]
 
-    async def _learn(self, event: Any, me: Me) -> None:
+    async def _learn(self, event: Any, me: MattermostIdentity) -> None:
         """Ask for what an event leaves out: what sort of channel it is, and what was answered to."""
         chat, root = wanted(event, me)
         if chat is not None and chat not in self._known.channels:
@@ -226,13 +232,15 @@ class MattermostAdapter:
 
     # --- the history ---
 
-    async def _channels(self) -> list[Channel]:
+    async def _channels(self) -> list[MattermostChannel]:
         told = await self._rest.get("/users/me/channels")
         found = [channel for one in told if (channel := read_channel(one))] if isinstance(told, list) else []
         self._known.channels |= {channel.id: channel for channel in found}
         return found
 
-    async def _catch_up(self, accept: Accept, begun: Place, me: Me) -> Place:
+    async def _catch_up(
+        self, accept: Accept, begun: MattermostCursor, me: MattermostIdentity
+    ) -> MattermostCursor:
         """Store what happened since; the cursor moves when all of it is stored."""
         here, since = begun, begun.since
         for channel in await self._channels():
@@ -383,7 +391,7 @@ class MattermostAdapter:
                 text = "The address is not encrypted: who is on the way can read the token."
                 found.append(Finding(good=True, text=text, hint=hint))
             found.append(_membership(await self._channels()))
-            async with Wire.open(self._rest.session, self._server, self.answer_seconds):
+            async with MattermostSocket.open(self._rest.session, self._server, self.answer_seconds):
                 found.append(Finding(good=True, text="Its WebSocket says hello."))
         finally:
             await self._rest.close()
@@ -399,7 +407,7 @@ class MattermostAdapter:
         return found
 
 
-def _membership(channels: Sequence[Channel]) -> Finding:
+def _membership(channels: Sequence[MattermostChannel]) -> Finding:
     shared = sum(1 for one in channels if one.type != "D")
     if shared:
         return Finding(good=True, text=f"Channels that it is in, beside private chats: {shared}.")

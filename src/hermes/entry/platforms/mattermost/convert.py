@@ -12,10 +12,19 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from hermes.domain.address import DEFAULT_ACCOUNT, Address, Kind, Source
+from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source, SourceKind
 from hermes.domain.errors import Refused
 from hermes.domain.ids import DeliveryId
-from hermes.domain.message import Attachment, Button, Inbound, MediaKind, ReplyTo, What, deletion, media_kind
+from hermes.domain.message import (
+    Attachment,
+    Button,
+    Inbound,
+    InboundKind,
+    MediaKind,
+    ReplyTo,
+    deletion,
+    media_kind,
+)
 from hermes.domain.text import one_line, storable
 
 NAME = "mattermost"
@@ -41,7 +50,7 @@ _EVERYBODY = re.compile(r"(?<![\w@])@(?=(?:all|channel|here)(?![\w-]))", re.IGNO
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Me:
+class MattermostIdentity:
     """Who the bot is; `account` is how the operator calls it. `threads`: what is said to it in a channel
     begins a thread."""
 
@@ -52,7 +61,7 @@ class Me:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Channel:
+class MattermostChannel:
     id: str
     type: str
     name: str = ""
@@ -61,10 +70,10 @@ class Channel:
 
 
 @dataclass(slots=True)
-class Known:
+class MattermostCache:
     """What was asked of the server and is not told with every event; bounded. A post that is gone is None."""
 
-    channels: dict[str, Channel] = field(default_factory=dict)
+    channels: dict[str, MattermostChannel] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     posts: dict[str, Mapping[str, Any] | None] = field(default_factory=dict)
 
@@ -80,7 +89,9 @@ _UNREADABLE = (
 )  # fmt: skip
 
 
-def to_inbounds(event: Any, me: Me, known: Known, now: datetime) -> tuple[Inbound, ...]:
+def to_inbounds(
+    event: Any, me: MattermostIdentity, known: MattermostCache, now: datetime
+) -> tuple[Inbound, ...]:
     """What an event means; nothing for one that is none of ours or cannot be read. `now` is when we came into
     a channel or left it, which nobody tells."""
     try:
@@ -90,11 +101,13 @@ def to_inbounds(event: Any, me: Me, known: Known, now: datetime) -> tuple[Inboun
     return () if found is None else (found,)
 
 
-def _converted(event: Mapping[str, Any], me: Me, known: Known, now: datetime) -> Inbound | None:
+def _converted(
+    event: Mapping[str, Any], me: MattermostIdentity, known: MattermostCache, now: datetime
+) -> Inbound | None:
     data, name = event["data"], event["event"]
     if name in ("posted", "post_edited"):
         post = _decoded(data["post"])
-        what = What.MESSAGE if name == "posted" else What.EDIT
+        what = InboundKind.MESSAGE if name == "posted" else InboundKind.EDIT
         return _message(post, _channel(post, data, known), me, known, what)
     if name == "post_deleted":
         return _deleted(_decoded(data["post"]), me, known)
@@ -105,14 +118,14 @@ def _converted(event: Mapping[str, Any], me: Me, known: Known, now: datetime) ->
         chat = _id(event["broadcast"].get("channel_id") or data["channel_id"])
         return Inbound(
             delivery=DeliveryId(f"{name}:{chat}:{int(now.timestamp() * 1000)}"),
-            source=_source(known.channels.get(chat) or Channel(id=chat, type="O"), me, None, known),
+            source=_source(known.channels.get(chat) or MattermostChannel(id=chat, type="O"), me, None, known),
             at=now,
-            what=What.JOINED if name == "user_added" else What.LEFT,
+            what=InboundKind.JOINED if name == "user_added" else InboundKind.LEFT,
         )
     return None
 
 
-def wanted(event: Any, me: Me) -> tuple[str | None, str | None]:
+def wanted(event: Any, me: MattermostIdentity) -> tuple[str | None, str | None]:
     """The channel and the post that have to be known before an event can be read."""
     try:
         name, data = event["event"], event["data"]
@@ -155,10 +168,10 @@ def as_events(posts: Sequence[Any], since: int) -> list[dict[str, Any]]:
     return [event for _, event in sorted(found, key=lambda one: one[0])]
 
 
-def read_channel(told: Any) -> Channel | None:
+def read_channel(told: Any) -> MattermostChannel | None:
     try:
         at = told.get("last_post_at") or 0
-        return Channel(
+        return MattermostChannel(
             id=_id(told["id"]),
             type=_text(told["type"]),
             name=storable(_text(told.get("display_name"))),
@@ -172,7 +185,13 @@ def read_channel(told: Any) -> Channel | None:
 # --- messages ------------------------------------------------------------------------------------
 
 
-def _message(post: Mapping[str, Any], channel: Channel, me: Me, known: Known, what: What) -> Inbound | None:
+def _message(
+    post: Mapping[str, Any],
+    channel: MattermostChannel,
+    me: MattermostIdentity,
+    known: MattermostCache,
+    what: InboundKind,
+) -> Inbound | None:
     number, author = _id(post["id"]), _id(post["user_id"])
     if author == me.id or _text(post.get("type")) not in _CHATTED or post.get("delete_at"):
         return None
@@ -180,10 +199,10 @@ def _message(post: Mapping[str, Any], channel: Channel, me: Me, known: Known, wh
     attachments = tuple(_attachments(post))
     if not (text or attachments or mentioned):
         return None
-    at = _int(post["create_at"]) if what is What.MESSAGE else _int(post["edit_at"])
+    at = _int(post["create_at"]) if what is InboundKind.MESSAGE else _int(post["edit_at"])
     root = _id(post["root_id"]) if post.get("root_id") else None
     return Inbound(
-        delivery=DeliveryId(f"{what.value}:{number}" + ("" if what is What.MESSAGE else f":{at}")),
+        delivery=DeliveryId(f"{what.value}:{number}" + ("" if what is InboundKind.MESSAGE else f":{at}")),
         source=_source(channel, me, post, known),
         at=_time(at),
         what=what,
@@ -195,7 +214,7 @@ def _message(post: Mapping[str, Any], channel: Channel, me: Me, known: Known, wh
     )
 
 
-def _deleted(post: Mapping[str, Any], me: Me, known: Known) -> Inbound | None:
+def _deleted(post: Mapping[str, Any], me: MattermostIdentity, known: MattermostCache) -> Inbound | None:
     """By whom is not always told; whose message it was, always."""
     number, channel = _id(post["id"]), known.channels[_id(post["channel_id"])]
     if _id(post["user_id"]) == me.id:
@@ -204,35 +223,37 @@ def _deleted(post: Mapping[str, Any], me: Me, known: Known) -> Inbound | None:
     return deletion(_source(channel, me, None, known), number, at)
 
 
-def _source(channel: Channel, me: Me, post: Mapping[str, Any] | None, known: Known) -> Source:
-    kind = Kind.PRIVATE if channel.type == "D" else Kind.GROUP
+def _source(
+    channel: MattermostChannel, me: MattermostIdentity, post: Mapping[str, Any] | None, known: MattermostCache
+) -> Source:
+    kind = SourceKind.PRIVATE if channel.type == "D" else SourceKind.GROUP
     thread = author = None
     props: Any = {}
     if post is not None:
         author = _id(post["user_id"])
         thread = _id(post["root_id"]) if post.get("root_id") else None
         props = post.get("props")
-        if thread is None and me.threads and kind is Kind.GROUP:
+        if thread is None and me.threads and kind is SourceKind.GROUP:
             thread = _id(post["id"])
-    if thread is not None and kind is Kind.GROUP:
-        kind = Kind.THREAD
+    if thread is not None and kind is SourceKind.GROUP:
+        kind = SourceKind.THREAD
     props = props if isinstance(props, dict) else {}
     return Source(
         address=Address(platform=NAME, account=me.account, chat=channel.id, thread=thread),
         kind=kind,
         user=author,
         user_name=None if author is None else storable(known.names.get(author, "")) or None,
-        chat_name=None if kind is Kind.PRIVATE else channel.name or None,
+        chat_name=None if kind is SourceKind.PRIVATE else channel.name or None,
         guild=channel.team or None,
-        parent_chat=channel.id if kind is Kind.THREAD else None,
+        parent_chat=channel.id if kind is SourceKind.THREAD else None,
         is_bot="true" in (props.get("from_bot"), props.get("from_webhook"), props.get("from_plugin")),
     )
 
 
-def _channel(post: Mapping[str, Any], data: Mapping[str, Any], known: Known) -> Channel:
+def _channel(post: Mapping[str, Any], data: Mapping[str, Any], known: MattermostCache) -> MattermostChannel:
     number = _id(post["channel_id"])
     if isinstance(data.get("channel_type"), str) and data["channel_type"]:
-        return Channel(
+        return MattermostChannel(
             id=number,
             type=data["channel_type"],
             name=storable(_text(data.get("channel_display_name"))),
@@ -241,7 +262,7 @@ def _channel(post: Mapping[str, Any], data: Mapping[str, Any], known: Known) -> 
     return known.channels[number]
 
 
-def spoken(text: str, me: Me) -> tuple[str, bool]:
+def spoken(text: str, me: MattermostIdentity) -> tuple[str, bool]:
     """What was said, without our own name at its start, and whether it names us. Who wants a slash at the
     start of a message has to write a blank before it."""
     name = re.compile(rf"(?<![\w@.-])@{re.escape(me.username)}(?![\w-]|\.\w)", re.IGNORECASE | re.ASCII)
@@ -271,7 +292,7 @@ def _attachments(post: Mapping[str, Any]) -> Iterator[Attachment]:
         )
 
 
-def _reply(root: str, me: Me, known: Known) -> ReplyTo:
+def _reply(root: str, me: MattermostIdentity, known: MattermostCache) -> ReplyTo:
     post = known.posts.get(root) or {}
     author = _text(post.get("user_id"))
     return ReplyTo(
@@ -282,7 +303,9 @@ def _reply(root: str, me: Me, known: Known) -> ReplyTo:
     )
 
 
-def _reaction(told: Mapping[str, Any], event: Mapping[str, Any], me: Me, known: Known) -> Inbound | None:
+def _reaction(
+    told: Mapping[str, Any], event: Mapping[str, Any], me: MattermostIdentity, known: MattermostCache
+) -> Inbound | None:
     post, person, name = _id(told["post_id"]), _id(told["user_id"]), told["emoji_name"]
     channel = known.channels[_id(event["broadcast"]["channel_id"])]
     if person == me.id or not _EMOJI_SHAPE.fullmatch(name):
@@ -292,13 +315,13 @@ def _reaction(told: Mapping[str, Any], event: Mapping[str, Any], me: Me, known: 
         delivery=DeliveryId(f"reaction:{post}:{person}:{name}:{at}"),
         source=Source(
             address=Address(platform=NAME, account=me.account, chat=channel.id),
-            kind=Kind.PRIVATE if channel.type == "D" else Kind.GROUP,
+            kind=SourceKind.PRIVATE if channel.type == "D" else SourceKind.GROUP,
             user=person,
             user_name=storable(known.names.get(person, "")) or None,
             chat_name=channel.name or None,
         ),
         at=_time(at),
-        what=What.REACTION,
+        what=InboundKind.REACTION,
         ref=post,
         text=_EMOJI_NAMED.get(name, f":{name}:"),
     )
@@ -315,7 +338,9 @@ def emoji_name(emoji: str) -> str:
 # --- buttons -------------------------------------------------------------------------------------
 
 
-def pressed(told: Any, me: Me, known: Known, secret: bytes, now: datetime) -> Inbound | None:
+def pressed(
+    told: Any, me: MattermostIdentity, known: MattermostCache, secret: bytes, now: datetime
+) -> Inbound | None:
     """A pressed button, if it is one of ours: its context holds what only the server and we know."""
     try:
         chat, value = _id(told["channel_id"]), told["context"]["value"]
@@ -323,7 +348,7 @@ def pressed(told: Any, me: Me, known: Known, secret: bytes, now: datetime) -> In
         if not hmac.compare_digest(given.encode(), signature(secret, chat, value).encode()):
             return None
         trigger = _text(told.get("trigger_id")) or f"{told['post_id']}:{told['user_id']}:{now.timestamp()}"
-        channel = known.channels.get(chat) or Channel(id=chat, type="O")
+        channel = known.channels.get(chat) or MattermostChannel(id=chat, type="O")
         root = told["context"].get("thread")
         post = {"user_id": told["user_id"], "root_id": root, "id": told["post_id"]}
         known.names[_id(told["user_id"])] = _text(told.get("user_name"))
@@ -331,7 +356,7 @@ def pressed(told: Any, me: Me, known: Known, secret: bytes, now: datetime) -> In
             delivery=DeliveryId(f"button:{hashlib.sha256(trigger.encode()).hexdigest()[:32]}"),
             source=_source(channel, replace(me, threads=False), post, known),
             at=now,
-            what=What.BUTTON,
+            what=InboundKind.BUTTON,
             ref=_id(told["post_id"]),
             button=storable(value),
         )
@@ -384,14 +409,16 @@ def names_of(parts: Any) -> list[str]:
 # --- slash commands ------------------------------------------------------------------------------
 
 
-def commanded(told: Mapping[str, str], me: Me, known: Known, now: datetime) -> Inbound | None:
+def commanded(
+    told: Mapping[str, str], me: MattermostIdentity, known: MattermostCache, now: datetime
+) -> Inbound | None:
     """A slash command that an admin made for us: `/hermes status now` means `/status now`. It may not be told
     in which thread it was given."""
     try:
         chat, line = _id(told["channel_id"]), told.get("text", "").strip().lstrip("/!")
         post = {"user_id": told["user_id"], "root_id": told.get("root_id"), "id": ""}
         known.names[_id(told["user_id"])] = told.get("user_name", "")
-        channel = known.channels.get(chat) or Channel(id=chat, type="O")
+        channel = known.channels.get(chat) or MattermostChannel(id=chat, type="O")
         trigger = hashlib.sha256(told["trigger_id"].encode()).hexdigest()[:32]
         return Inbound(
             delivery=DeliveryId(f"command:{trigger}"),

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from aiohttp import web
 
-from hermes.domain.adapter import Outfit, open_door
+from hermes.domain.adapter import AdapterContext, open_door
 from hermes.domain.errors import HermesError
 
 PORT = "MATTERMOST_CALLBACK_PORT"
@@ -23,7 +23,7 @@ _PRESS_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Calls:
+class MattermostCallbacks:
     """Who stores what comes; False if it is none of ours."""
 
     press: Callable[[Any], Awaitable[bool]]
@@ -31,7 +31,7 @@ class Calls:
 
 
 @contextlib.asynccontextmanager
-async def opened(outfit: Outfit, url: str, calls: Calls) -> AsyncIterator[None]:
+async def open_listener(outfit: AdapterContext, url: str, calls: MattermostCallbacks) -> AsyncIterator[None]:
     """Presses are taken as long as this is open; nothing is opened without an address."""
     if not url:
         yield
@@ -63,7 +63,7 @@ async def opened(outfit: Outfit, url: str, calls: Calls) -> AsyncIterator[None]:
         await runner.cleanup()
 
 
-async def _listen(outfit: Outfit, runner: web.AppRunner) -> None:
+async def _listen(outfit: AdapterContext, runner: web.AppRunner) -> None:
     host = outfit.said("MATTERMOST_CALLBACK_HOST", "127.0.0.1")
     port = outfit.port(PORT, "8446")
     await open_door(web.TCPSite(runner, host, port).start(), host, port, PORT)

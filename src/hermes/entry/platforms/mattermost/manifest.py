@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hermes.domain.capabilities import (
-    Album,
+    AlbumLimit,
     Capabilities,
     Flavour,
     Grade,
@@ -34,7 +34,7 @@ MANIFEST = Manifest(
         # Without an address at which the server can reach us, questions are answered in words.
         buttons=Grade.PARTIAL,
         media=dict.fromkeys(_KINDS, _FILE),
-        albums=(Album(kinds=frozenset(_KINDS), max_bytes=_FILE.max_bytes),),
+        albums=(AlbumLimit(kinds=frozenset(_KINDS), max_bytes=_FILE.max_bytes),),
         fetches=True,
         typing=True,
         reactions=True,

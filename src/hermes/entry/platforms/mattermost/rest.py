@@ -19,7 +19,7 @@ _UPLOAD_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Server:
+class MattermostServer:
     """Where it is and who we are there."""
 
     url: str
@@ -31,10 +31,10 @@ class Server:
         return "ws" + self.url.removeprefix("http") + "/api/v4/websocket"
 
 
-class Rest:
+class MattermostRest:
     answer_seconds = 30.0
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: MattermostServer) -> None:
         self._server = server
         self._session: aiohttp.ClientSession | None = None
         self._over = False

@@ -13,7 +13,7 @@ import aiohttp
 
 from hermes.domain.errors import HermesError, NeedsLogin, Unreachable
 from hermes.domain.text import trouble_told
-from hermes.entry.platforms.mattermost.rest import Server
+from hermes.entry.platforms.mattermost.rest import MattermostServer
 
 ALIVE = "pong"
 """The name under which the answer to a ping stands among the events."""
@@ -27,7 +27,7 @@ _FRAME_BYTES = 16 * 1024 * 1024
 _WAITING = 1_000
 
 
-class Wire:
+class MattermostSocket:
     ping_seconds = 30.0
     pong_seconds = 30.0
 
@@ -44,8 +44,8 @@ class Wire:
     @classmethod
     @contextlib.asynccontextmanager
     async def open(
-        cls, session: aiohttp.ClientSession, server: Server, seconds: float
-    ) -> AsyncIterator[Wire]:
+        cls, session: aiohttp.ClientSession, server: MattermostServer, seconds: float
+    ) -> AsyncIterator[MattermostSocket]:
         """A connection that has said hello; it is closed at the end."""
         try:
             async with asyncio.timeout(seconds):

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from hermes.domain.adapter import Finding, Outfit
+from hermes.domain.adapter import AdapterContext, Finding
 from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
@@ -20,9 +20,9 @@ from hermes.domain.message import Attachment, Body, Inbound, Receipt
 from hermes.domain.ports.store import Accept
 from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line
-from hermes.entry.platforms.slack.api import Api, Told
+from hermes.entry.platforms.slack.api import SlackApi, SlackResponse
 from hermes.entry.platforms.slack.convert import (
-    Me,
+    SlackIdentity,
     aside_of,
     is_elsewhere,
     is_farewell,
@@ -32,10 +32,10 @@ from hermes.entry.platforms.slack.convert import (
     seconds,
     to_inbounds,
 )
-from hermes.entry.platforms.slack.doors import PORT, Door, Ears, Socket, open_socket
-from hermes.entry.platforms.slack.history import Mark, Missed, find_sent
+from hermes.entry.platforms.slack.doors import PORT, SlackCallbacks, SlackListener, SlackSocket, open_socket
+from hermes.entry.platforms.slack.history import SlackCatchUp, SlackCursor, find_sent
 from hermes.entry.platforms.slack.manifest import MANIFEST
-from hermes.entry.platforms.slack.status import Status
+from hermes.entry.platforms.slack.status import SlackStatus
 from hermes.entry.platforms.slack.wire import (
     KEY_EVENT,
     ROTATED,
@@ -61,7 +61,7 @@ class SlackAdapter:
     quiet_seconds = 30.0
     """How long the socket may be silent before we tell that it lives."""
 
-    def __init__(self, outfit: Outfit) -> None:
+    def __init__(self, outfit: AdapterContext) -> None:
         self._outfit = outfit
         token = outfit.said("SLACK_BOT_TOKEN")
         if token.startswith("xoxe"):
@@ -76,13 +76,13 @@ class SlackAdapter:
             raise NeedsLogin(
                 "Slack needs SLACK_APP_TOKEN (Socket Mode), or SLACK_SIGNING_SECRET (the Events API)"
             )
-        self.api = Api(outfit.said("SLACK_API_URL", API), token, outfit.said("SLACK_PROXY") or None)
-        self._status = Status(self.api, outfit.clock)
-        self._me: Me | None = None
+        self.api = SlackApi(outfit.said("SLACK_API_URL", API), token, outfit.said("SLACK_PROXY") or None)
+        self._status = SlackStatus(self.api, outfit.clock)
+        self._me: SlackIdentity | None = None
         self._kinds: dict[str, str] = {}
         self._names: dict[str, str] = {}
         self._asides: dict[str, tuple[str, float]] = {}
-        self._mark = Mark(since=0.0, highest=0.0, whole=False)
+        self._mark = SlackCursor(since=0.0, highest=0.0, whole=False)
         self._new = True
 
     @property
@@ -94,7 +94,7 @@ class SlackAdapter:
     async def run(self, accept: Accept, cursor: str | None) -> None:
         try:
             me, now = await self._who()
-            self._mark = Mark.of(cursor, now)
+            self._mark = SlackCursor.of(cursor, now)
             self._new = self._mark.whole
             if self._app_token:
                 await self._socket(accept, me)
@@ -103,14 +103,14 @@ class SlackAdapter:
         finally:
             await self.api.close()
 
-    async def _who(self) -> tuple[Me, float]:
+    async def _who(self) -> tuple[SlackIdentity, float]:
         """Who we are, and what time it is at Slack."""
         told = await self.api.ask("auth.test", {})
         answer = told.result
         if not isinstance(answer.get("user_id"), str) or not answer["user_id"]:
             raise Unreachable("Slack does not say who the bot is")
         check_install(answer)
-        self._me = Me(
+        self._me = SlackIdentity(
             user=answer["user_id"],
             bot=str(answer.get("bot_id") or ""),
             name=str(answer.get("user") or ""),
@@ -123,7 +123,7 @@ class SlackAdapter:
         )
         return self._me, told.at or self._outfit.clock.now().timestamp()
 
-    async def _socket(self, accept: Accept, me: Me) -> None:
+    async def _socket(self, accept: Accept, me: SlackIdentity) -> None:
         async def hear(payload: Any) -> bool:
             return await self._hear(accept, me, payload)
 
@@ -133,15 +133,15 @@ class SlackAdapter:
         async def catch_up() -> None:
             await self._catch_up(accept, me)
 
-        ears = Ears(hear=hear, alive=alive, catch_up=catch_up)
-        await Socket(self.api, self._app_token, self._outfit.clock, ears).live(self.quiet_seconds)
+        ears = SlackCallbacks(hear=hear, alive=alive, catch_up=catch_up)
+        await SlackSocket(self.api, self._app_token, self._outfit.clock, ears).live(self.quiet_seconds)
 
-    async def _listen(self, accept: Accept, me: Me) -> None:
+    async def _listen(self, accept: Accept, me: SlackIdentity) -> None:
         async def hear(payload: Any) -> bool:
             return await self._hear(accept, me, payload)
 
         clock = self._outfit.clock
-        door = Door(self._secret, clock, hear)
+        door = SlackListener(self._secret, clock, hear)
         host = self._outfit.said("SLACK_WEBHOOK_HOST", "127.0.0.1")
         runner = await door.open(host, self._outfit.port(PORT, "8446"))
         try:
@@ -156,7 +156,7 @@ class SlackAdapter:
         finally:
             await runner.cleanup()
 
-    async def _hear(self, accept: Accept, me: Me, payload: Any) -> bool:
+    async def _hear(self, accept: Accept, me: SlackIdentity, payload: Any) -> bool:
         """Store what a payload tells; False if it is told to the app in another workspace."""
         if is_elsewhere(payload, me):
             log.warning(
@@ -176,7 +176,7 @@ class SlackAdapter:
         await accept(items, self._mark.cursor if items else None)
         return True
 
-    async def _catch_up(self, accept: Accept, me: Me) -> None:
+    async def _catch_up(self, accept: Accept, me: SlackIdentity) -> None:
         """Read what was missed; until that is done the mark stays where it is."""
         mark = self._mark
         if self._new:
@@ -184,7 +184,7 @@ class SlackAdapter:
             await accept((), mark.cursor)
             return
         mark.whole = False
-        async for events in Missed(self.api, self._outfit.clock, mark.since).events():
+        async for events in SlackCatchUp(self.api, self._outfit.clock, mark.since).events():
             items: list[Inbound] = []
             for event in events:
                 await self._learn(event)
@@ -270,7 +270,7 @@ class SlackAdapter:
             self._asides.clear()
         self._asides[name] = (url, self._outfit.clock.monotonic() + seconds)
 
-    def _receipt(self, to: Address, told: Told) -> Receipt:
+    def _receipt(self, to: Address, told: SlackResponse) -> Receipt:
         ts, channel = told.result.get("ts"), told.result.get("channel")
         if not isinstance(ts, str):
             raise Unreachable("Slack does not say which message it sent", maybe_done=True)

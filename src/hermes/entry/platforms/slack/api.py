@@ -23,7 +23,7 @@ _UPLOAD_SECONDS = 55.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class SlackResponse:
     """An answer of Slack's."""
 
     status: int
@@ -52,7 +52,7 @@ class Told:
             return None
 
 
-class Api:
+class SlackApi:
     """Calls with the bot's token, unless another is given."""
 
     answer_seconds = 30.0
@@ -67,7 +67,7 @@ class Api:
     async def call(self, method: str, **asked: Any) -> dict[str, Any]:
         return (await self.ask(method, asked)).result
 
-    async def ask(self, method: str, asked: Mapping[str, Any], *, token: str = "") -> Told:
+    async def ask(self, method: str, asked: Mapping[str, Any], *, token: str = "") -> SlackResponse:
         headers = {"Authorization": f"Bearer {token or self._token}"}
         if method.startswith(_JSON):
             headers["Content-Type"] = "application/json; charset=utf-8"
@@ -80,7 +80,7 @@ class Api:
             answer = json.loads(raw)
         except ValueError:
             answer = None
-        return Told(status=status, answer=answer, headers=told)
+        return SlackResponse(status=status, answer=answer, headers=told)
 
     async def upload(self, url: str, name: str, data: bytes, mime: str) -> None:
         """Put a file where Slack said. The address itself is the permission: no token goes along."""

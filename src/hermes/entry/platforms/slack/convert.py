@@ -10,14 +10,19 @@ from datetime import UTC, datetime
 from html import unescape
 from typing import Any
 
-from hermes.domain.address import DEFAULT_ACCOUNT, Address, Kind, Source
+from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source, SourceKind
 from hermes.domain.ids import DeliveryId
-from hermes.domain.message import Attachment, Inbound, MediaKind, ReplyTo, What, deletion, media_kind
+from hermes.domain.message import Attachment, Inbound, InboundKind, MediaKind, ReplyTo, deletion, media_kind
 from hermes.domain.text import storable
 from hermes.entry.platforms.slack.wire import emoji_told
 
 NAME = "slack"
-KINDS = {"im": Kind.PRIVATE, "mpim": Kind.GROUP, "channel": Kind.CHANNEL, "group": Kind.CHANNEL}
+KINDS = {
+    "im": SourceKind.PRIVATE,
+    "mpim": SourceKind.GROUP,
+    "channel": SourceKind.CHANNEL,
+    "group": SourceKind.CHANNEL,
+}
 _SAID = (None, "file_share", "me_message", "thread_broadcast", "bot_message")
 _CLIPS = {"slack_audio": MediaKind.VOICE, "slack_video": MediaKind.VIDEO}
 _TS = re.compile(r"\d{1,11}\.\d{1,9}", re.ASCII)
@@ -36,7 +41,7 @@ _UNREADABLE = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Me:
+class SlackIdentity:
     """Who the bot is, and what was learnt of the places and people around it: a channel's type, and names.
     `account` is how the operator calls it, `command` its slash command."""
 
@@ -51,7 +56,7 @@ class Me:
     names: Mapping[str, str] = field(default_factory=dict)
 
 
-def to_inbounds(payload: Any, me: Me, now: datetime) -> tuple[Inbound, ...]:
+def to_inbounds(payload: Any, me: SlackIdentity, now: datetime) -> tuple[Inbound, ...]:
     """What a payload means; nothing for one that is none of ours or cannot be read. `now` is when a slash
     command was given, which nobody tells."""
     try:
@@ -104,7 +109,7 @@ def is_farewell(payload: Any) -> bool:
     return event.get("type") == "app_uninstalled" or revoked
 
 
-def is_elsewhere(payload: Any, me: Me) -> bool:
+def is_elsewhere(payload: Any, me: SlackIdentity) -> bool:
     """Whether this is told to the app as it is installed in another workspace: all of them share its address.
     A channel that two organisations share is of both, and names one of them."""
     if not isinstance(payload, dict) or payload.get("is_ext_shared_channel") is True:
@@ -130,7 +135,7 @@ def seconds(ts: Any) -> float | None:
     return float(ts) if isinstance(ts, str) and _TS.fullmatch(ts) else None
 
 
-def _converted(payload: Any, me: Me, now: datetime) -> Inbound | None:
+def _converted(payload: Any, me: SlackIdentity, now: datetime) -> Inbound | None:
     if payload.get("type") == "block_actions":
         return _pressed(payload, me)
     if "command" in payload:
@@ -144,7 +149,7 @@ def _converted(payload: Any, me: Me, now: datetime) -> Inbound | None:
         case "message" if event.get("subtype") == "message_deleted":
             return _deleted(event, event["deleted_ts"], me)
         case "message" | "app_mention":
-            return _message(event, event, me, What.MESSAGE)
+            return _message(event, event, me, InboundKind.MESSAGE)
         case "reaction_added":
             return _reaction(event, me)
         case "member_joined_channel" | "member_left_channel":
@@ -155,7 +160,9 @@ def _converted(payload: Any, me: Me, now: datetime) -> Inbound | None:
 # --- messages ------------------------------------------------------------------------------------
 
 
-def _message(event: Mapping[str, Any], said: Mapping[str, Any], me: Me, what: What) -> Inbound | None:
+def _message(
+    event: Mapping[str, Any], said: Mapping[str, Any], me: SlackIdentity, what: InboundKind
+) -> Inbound | None:
     """`said` is the message, `event` what tells of it and of the channel."""
     channel, ts = _id(event["channel"]), _ts(said["ts"])
     if said.get("subtype") not in _SAID or said.get("hidden") is True:
@@ -167,11 +174,11 @@ def _message(event: Mapping[str, Any], said: Mapping[str, Any], me: Me, what: Wh
     attachments = tuple(_attachments(said))
     if not text and not attachments:
         return None
-    moment = _ts(said["edited"]["ts"]) if what is What.EDIT else ts
-    delivery = f"message:{channel}:{ts}" if what is What.MESSAGE else f"edit:{channel}:{ts}:{moment}"
+    moment = _ts(said["edited"]["ts"]) if what is InboundKind.EDIT else ts
+    delivery = f"message:{channel}:{ts}" if what is InboundKind.MESSAGE else f"edit:{channel}:{ts}:{moment}"
     thread = _thread(said, ts)
     kind = _kind(event, channel, me)
-    if thread is None and mentioned and me.reply_in_thread and kind is Kind.CHANNEL:
+    if thread is None and mentioned and me.reply_in_thread and kind is SourceKind.CHANNEL:
         thread = ts
     answered = said.get("thread_ts") not in (None, ts) and said.get("parent_user_id") == me.user
     return Inbound(
@@ -189,7 +196,7 @@ def _message(event: Mapping[str, Any], said: Mapping[str, Any], me: Me, what: Wh
     )
 
 
-def _edited(event: Mapping[str, Any], me: Me) -> Inbound | None:
+def _edited(event: Mapping[str, Any], me: SlackIdentity) -> Inbound | None:
     said, before = event["message"], event.get("previous_message")
     if said.get("subtype") == "tombstone":
         # What begins a thread that others have written in stays as its headstone.
@@ -197,10 +204,10 @@ def _edited(event: Mapping[str, Any], me: Me) -> Inbound | None:
     # A link that got its preview is told as a change too.
     if isinstance(before, dict) and before.get("text") == said.get("text"):
         return None
-    return _message(event, said, me, What.EDIT)
+    return _message(event, said, me, InboundKind.EDIT)
 
 
-def _deleted(event: Mapping[str, Any], ts: Any, me: Me) -> Inbound | None:
+def _deleted(event: Mapping[str, Any], ts: Any, me: SlackIdentity) -> Inbound | None:
     """By whom Slack does not say; whose message it was, mostly."""
     channel, ts, before = _id(event["channel"]), _ts(ts), event.get("previous_message")
     if isinstance(before, dict) and (before.get("user") == me.user or before.get("bot_id") == (me.bot or 0)):
@@ -214,20 +221,26 @@ def _thread(said: Mapping[str, Any], ts: str) -> str | None:
     return None if thread is None or thread == ts else _ts(thread)
 
 
-def _kind(event: Mapping[str, Any], channel: str, me: Me) -> Kind:
+def _kind(event: Mapping[str, Any], channel: str, me: SlackIdentity) -> SourceKind:
     told = event.get("channel_type")
     kind = told if isinstance(told, str) and told in KINDS else me.kinds.get(channel, "")
-    return KINDS.get(kind) or (Kind.PRIVATE if channel.startswith("D") else Kind.CHANNEL)
+    return KINDS.get(kind) or (SourceKind.PRIVATE if channel.startswith("D") else SourceKind.CHANNEL)
 
 
 def _source(
-    me: Me, address: Address, kind: Kind, user: str, *, is_bot: bool = False, told: Any = None
+    me: SlackIdentity,
+    address: Address,
+    kind: SourceKind,
+    user: str,
+    *,
+    is_bot: bool = False,
+    told: Any = None,
 ) -> Source:
-    inside = kind is not Kind.PRIVATE and address.thread is not None
+    inside = kind is not SourceKind.PRIVATE and address.thread is not None
     name = me.names.get(user) or (told if isinstance(told, str) else "")
     return Source(
         address=address,
-        kind=Kind.THREAD if inside else kind,
+        kind=SourceKind.THREAD if inside else kind,
         user=user or None,
         user_name=storable(name) or None,
         chat_name=storable(me.names.get(address.chat, "")) or None,
@@ -237,11 +250,11 @@ def _source(
     )
 
 
-def _address(me: Me, channel: str, thread: str | None = None) -> Address:
+def _address(me: SlackIdentity, channel: str, thread: str | None = None) -> Address:
     return Address(platform=NAME, account=me.account, chat=channel, thread=thread)
 
 
-def _words(said: Mapping[str, Any], me: Me) -> tuple[str, bool]:
+def _words(said: Mapping[str, Any], me: SlackIdentity) -> tuple[str, bool]:
     """What was said as people see it, and whether we were mentioned. A mention of us at its beginning is how
     we were called, and left out."""
     raw = storable(_text(said.get("text"))) or _fallback(said)
@@ -265,7 +278,7 @@ def unescape_all(text: str) -> str:
     return re.sub(r"&(?:amp|lt|gt);", lambda found: unescape(found[0]), text)
 
 
-def _marked(inside: str, me: Me) -> str:
+def _marked(inside: str, me: SlackIdentity) -> str:
     target, _, label = inside.partition("|")
     target, label = unescape_all(target), unescape_all(label)
     match target[:1]:
@@ -315,7 +328,7 @@ def _attachments(said: Mapping[str, Any]) -> Iterator[Attachment]:
 # --- other happenings ----------------------------------------------------------------------------
 
 
-def _pressed(payload: Mapping[str, Any], me: Me) -> Inbound | None:
+def _pressed(payload: Mapping[str, Any], me: SlackIdentity) -> Inbound | None:
     action, holder = payload["actions"][0], payload["container"]
     channel, ts = _id(payload["channel"]["id"]), _ts(holder["message_ts"])
     message = payload.get("message")
@@ -330,13 +343,13 @@ def _pressed(payload: Mapping[str, Any], me: Me) -> Inbound | None:
         delivery=DeliveryId(f"button:{channel}:{ts}:{user}:{at}"),
         source=_source(me, _address(me, channel, thread), _kind({}, channel, me), user, told=name),
         at=_time(at),
-        what=What.BUTTON,
+        what=InboundKind.BUTTON,
         ref=ts,
         button=value,
     )
 
 
-def _command(payload: Mapping[str, Any], me: Me, now: datetime) -> Inbound | None:
+def _command(payload: Mapping[str, Any], me: SlackIdentity, now: datetime) -> Inbound | None:
     """`/hermes status now` and `/status now` both mean `/status now`."""
     channel, user = _id(payload["channel_id"]), _id(payload["user_id"])
     command, rest = _text(payload["command"]), unescape_all(_text(payload.get("text")).strip())
@@ -345,7 +358,7 @@ def _command(payload: Mapping[str, Any], me: Me, now: datetime) -> Inbound | Non
     line = f"{command} {rest}".rstrip()
     if command == me.command:
         line = rest if rest.startswith("/") else f"/{rest.removeprefix('!') or 'help'}"
-    kind = Kind.PRIVATE if payload.get("channel_name") == "directmessage" else _kind({}, channel, me)
+    kind = SourceKind.PRIVATE if payload.get("channel_name") == "directmessage" else _kind({}, channel, me)
     number = f"command:{storable(_text(payload['trigger_id']) or _raise())}"
     return Inbound(
         delivery=DeliveryId(number),
@@ -357,7 +370,7 @@ def _command(payload: Mapping[str, Any], me: Me, now: datetime) -> Inbound | Non
     )
 
 
-def _reaction(event: Mapping[str, Any], me: Me) -> Inbound | None:
+def _reaction(event: Mapping[str, Any], me: SlackIdentity) -> Inbound | None:
     item, user, at = event["item"], _id(event["user"]), _ts(event["event_ts"])
     if user == me.user or item.get("type") != "message":
         return None
@@ -366,13 +379,13 @@ def _reaction(event: Mapping[str, Any], me: Me) -> Inbound | None:
         delivery=DeliveryId(f"reaction:{channel}:{ts}:{user}:{at}"),
         source=_source(me, _address(me, channel), _kind({}, channel, me), user),
         at=_time(at),
-        what=What.REACTION,
+        what=InboundKind.REACTION,
         ref=ts,
         text=emoji_told(storable(_text(event["reaction"]) or _raise())),
     )
 
 
-def _membership(event: Mapping[str, Any], me: Me) -> Inbound | None:
+def _membership(event: Mapping[str, Any], me: SlackIdentity) -> Inbound | None:
     if event["user"] != me.user:
         return None
     channel, at = _id(event["channel"]), _ts(event["event_ts"])
@@ -382,7 +395,7 @@ def _membership(event: Mapping[str, Any], me: Me) -> Inbound | None:
         delivery=DeliveryId(f"member:{channel}:{at}"),
         source=_source(me, _address(me, channel), _kind({}, channel, me), inviter),
         at=_time(at),
-        what=What.JOINED if joined else What.LEFT,
+        what=InboundKind.JOINED if joined else InboundKind.LEFT,
     )
 
 

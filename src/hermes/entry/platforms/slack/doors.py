@@ -19,7 +19,7 @@ from hermes.domain.adapter import open_door
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, NeedsLogin, Unreachable
 from hermes.domain.text import trouble_told
-from hermes.entry.platforms.slack.api import Api
+from hermes.entry.platforms.slack.api import SlackApi
 from hermes.entry.platforms.slack.wire import is_signed
 
 log = logging.getLogger("hermes.slack")
@@ -35,7 +35,7 @@ _ENDED = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ears:
+class SlackCallbacks:
     """Who listens: `hear` stores a payload (False if it is for somebody else), `alive` tells of a quiet
     while, `catch_up` reads what was missed."""
 
@@ -44,12 +44,12 @@ class Ears:
     catch_up: Callable[[], Awaitable[None]]
 
 
-class Socket:
+class SlackSocket:
     """Socket Mode: one connection after the other, as Slack renews them every few hours. It says so before,
     and the old connection is left when the new one has been greeted, so that there always is one: buttons and
     slash commands are not told later."""
 
-    def __init__(self, api: Api, token: str, clock: Clock, ears: Ears) -> None:
+    def __init__(self, api: SlackApi, token: str, clock: Clock, ears: SlackCallbacks) -> None:
         self._api = api
         self._token = token
         self._clock = clock
@@ -72,10 +72,10 @@ class Socket:
             if self._catching is not None:
                 await self._end(self._catching)
 
-    async def _open(self, quiet_seconds: float) -> tuple[Link, asyncio.Future[None]]:
+    async def _open(self, quiet_seconds: float) -> tuple[SlackConnection, asyncio.Future[None]]:
         """A connection that has been greeted, and its life."""
         socket = await self._api.connect(await open_socket(self._api, self._token))
-        link = Link(socket, self._ears, self._api.answer_seconds)
+        link = SlackConnection(socket, self._ears, self._api.answer_seconds)
         living = asyncio.ensure_future(link.live(quiet_seconds))
         self._links.add(living)
         await self._until(link.greeted, living)
@@ -108,10 +108,12 @@ class Socket:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-class Link:
+class SlackConnection:
     """One connection. `greeted` is set when Slack began to tell, `parting` when it wants another one."""
 
-    def __init__(self, socket: aiohttp.ClientWebSocketResponse, ears: Ears, greet_seconds: float) -> None:
+    def __init__(
+        self, socket: aiohttp.ClientWebSocketResponse, ears: SlackCallbacks, greet_seconds: float
+    ) -> None:
         self._socket = socket
         self._ears = ears
         self._greet_seconds = greet_seconds
@@ -163,7 +165,7 @@ class Link:
                 raise Unreachable(f"Slack closed the connection ({trouble_told(error)})") from None
 
 
-async def open_socket(api: Api, token: str) -> str:
+async def open_socket(api: SlackApi, token: str) -> str:
     """The address of a new connection; an error that names the app's token where that is wrong."""
     try:
         told = (await api.ask("apps.connections.open", {}, token=token)).result
@@ -185,7 +187,7 @@ def _check_reason(reason: Any) -> None:
         raise Unreachable("Too many programs use this Slack app's Socket Mode", after=60.0)
 
 
-class Door:
+class SlackListener:
     """The Events API: events, pressed buttons and slash commands come to one address, each signed."""
 
     def __init__(self, secret: str, clock: Clock, hear: Callable[[Any], Awaitable[bool]]) -> None:

@@ -15,7 +15,7 @@ from hermes.domain.address import Address
 from hermes.domain.clock import Clock
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable
 from hermes.domain.message import Receipt
-from hermes.entry.platforms.slack.api import Api
+from hermes.entry.platforms.slack.api import SlackApi
 from hermes.entry.platforms.slack.convert import seconds
 from hermes.entry.platforms.slack.wire import is_sent_as
 
@@ -31,7 +31,7 @@ _PATIENCE = 20
 
 
 @dataclass(slots=True)
-class Mark:
+class SlackCursor:
     """Up to where everything is stored. It stands still while something before may be missing (`whole` is
     not yet)."""
 
@@ -40,7 +40,7 @@ class Mark:
     whole: bool
 
     @classmethod
-    def of(cls, cursor: str | None, now: float) -> Mark:
+    def of(cls, cursor: str | None, now: float) -> SlackCursor:
         """From a stored cursor, but not from longer ago than a week: nobody waits for an answer any more. Who
         comes for the first time begins now."""
         since = seconds(cursor)
@@ -58,10 +58,10 @@ class Mark:
         return f"{self.since:.6f}"
 
 
-class Missed:
+class SlackCatchUp:
     """Reads conversations since a moment, as events."""
 
-    def __init__(self, api: Api, clock: Clock, since: float) -> None:
+    def __init__(self, api: SlackApi, clock: Clock, since: float) -> None:
         self._api = api
         self._clock = clock
         self._since = since
@@ -144,7 +144,7 @@ class Missed:
         raise Unreachable("Slack wants us to be slower, again and again")
 
 
-async def find_sent(api: Api, me: str, to: Address, key: str, since: float) -> Receipt | None:
+async def find_sent(api: SlackApi, me: str, to: Address, key: str, since: float) -> Receipt | None:
     """The message of ours that was sent there under a key, since a moment."""
     method = "conversations.history"
     asked = {"channel": to.chat, "include_all_metadata": True, "oldest": f"{since:.6f}", "limit": _PAGE}

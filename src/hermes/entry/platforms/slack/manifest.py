@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hermes.domain.capabilities import (
-    Album,
+    AlbumLimit,
     Capabilities,
     Flavour,
     Grade,
@@ -33,7 +33,7 @@ MANIFEST = Manifest(
         threads=Grade.FULL,
         buttons=Grade.FULL,
         media=dict.fromkeys(_KINDS, _FILE),
-        albums=(Album(kinds=frozenset(_KINDS), max_bytes=_FILE.max_bytes),),
+        albums=(AlbumLimit(kinds=frozenset(_KINDS), max_bytes=_FILE.max_bytes),),
         fetches=True,
         # In threads: Slack has no such sign elsewhere.
         typing=True,

@@ -12,7 +12,7 @@ import contextlib
 from hermes.domain.address import Address
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, Refused
-from hermes.entry.platforms.slack.api import Api
+from hermes.entry.platforms.slack.api import SlackApi
 
 _WORDS = "is thinking…"
 _AGAIN_SECONDS = 60.0
@@ -20,8 +20,8 @@ _MOST = 5000
 Place = tuple[str, str]
 
 
-class Status:
-    def __init__(self, api: Api, clock: Clock) -> None:
+class SlackStatus:
+    def __init__(self, api: SlackApi, clock: Clock) -> None:
         self._api = api
         self._clock = clock
         self._shown: dict[Place, float] = {}

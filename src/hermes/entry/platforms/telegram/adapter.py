@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from hermes.domain.adapter import Finding, Outfit, open_door
+from hermes.domain.adapter import AdapterContext, Finding, open_door
 from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities, MenuEntry
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
@@ -29,7 +29,7 @@ from hermes.domain.message import Attachment, Body, Inbound, Receipt
 from hermes.domain.ports.store import Accept
 from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line
-from hermes.entry.platforms.telegram.api import Api, Told
+from hermes.entry.platforms.telegram.api import TelegramApi, TelegramResponse
 from hermes.entry.platforms.telegram.compose import (
     AS_FILE,
     SENDS,
@@ -46,7 +46,7 @@ from hermes.entry.platforms.telegram.compose import (
 from hermes.entry.platforms.telegram.convert import (
     SECRET_SHAPE,
     UPDATES,
-    Me,
+    TelegramIdentity,
     TopicGone,
     moved_to,
     to_inbounds,
@@ -74,12 +74,14 @@ _NEAREST = {"✅": "👍", "❌": "👎"}
 class TelegramAdapter:
     poll_seconds = 50
 
-    def __init__(self, outfit: Outfit) -> None:
+    def __init__(self, outfit: AdapterContext) -> None:
         self._outfit = outfit
         token = outfit.said(TOKEN)
         if not _TOKEN_SHAPE.fullmatch(token):
             raise NeedsLogin(f"{TOKEN} is no bot token; one looks like 123456:ABC-DEF1234 (from @BotFather)")
-        self.api = Api(outfit.said("TELEGRAM_BASE_URL", API), token, outfit.said("TELEGRAM_PROXY") or None)
+        self.api = TelegramApi(
+            outfit.said("TELEGRAM_BASE_URL", API), token, outfit.said("TELEGRAM_PROXY") or None
+        )
 
     @property
     def capabilities(self) -> Capabilities:
@@ -98,14 +100,16 @@ class TelegramAdapter:
         finally:
             await self.api.close()
 
-    async def _who(self) -> Me:
+    async def _who(self) -> TelegramIdentity:
         told = await self.api.call("getMe")
         try:
-            return Me(id=int(told["id"]), username=str(told["username"]), account=self._outfit.account)
+            return TelegramIdentity(
+                id=int(told["id"]), username=str(told["username"]), account=self._outfit.account
+            )
         except (TypeError, KeyError, ValueError) as error:
             raise Unreachable("Telegram does not say who the bot is") from error
 
-    async def _poll(self, accept: Accept, me: Me, offset: int | None) -> None:
+    async def _poll(self, accept: Accept, me: TelegramIdentity, offset: int | None) -> None:
         # A webhook that somebody set keeps updates away from polls; those that wait are kept.
         await self.api.call("deleteWebhook", drop_pending_updates=False)
         while True:
@@ -128,7 +132,7 @@ class TelegramAdapter:
             await accept(self._items(news, me), self._cursor(offset))
             self._answer_presses(news)
 
-    def _items(self, updates: Sequence[Any], me: Me) -> list[Inbound]:
+    def _items(self, updates: Sequence[Any], me: TelegramIdentity) -> list[Inbound]:
         items: list[Inbound] = []
         for update in updates:
             found = to_inbounds(update, me, self._outfit.clock.now())
@@ -156,21 +160,21 @@ class TelegramAdapter:
             if isinstance(query, dict) and isinstance(query.get("id"), str):
                 self.api.aside("answerCallbackQuery", callback_query_id=query["id"])
 
-    async def take(self, accept: Accept, update: Any, me: Me, offset: int) -> None:
+    async def take(self, accept: Accept, update: Any, me: TelegramIdentity, offset: int) -> None:
         """Store one update that Telegram brought."""
         await accept(self._items([update], me), self._cursor(offset))
         self._answer_presses([update])
 
     # --- a webhook ---
 
-    async def _listen(self, accept: Accept, me: Me, url: str) -> None:
+    async def _listen(self, accept: Accept, me: TelegramIdentity, url: str) -> None:
         secret = self._outfit.said("TELEGRAM_WEBHOOK_SECRET")
         if not SECRET_SHAPE.fullmatch(secret):
             raise UserError(
                 "A webhook needs TELEGRAM_WEBHOOK_SECRET: 1 to 256 letters, digits, _ and -.",
                 hint="Without one anybody could speak for Telegram.",
             )
-        door = _Door(self, accept, me, secret)
+        door = _TelegramListener(self, accept, me, secret)
         app = web.Application(client_max_size=_UPDATE_BYTES)
         app.router.add_post(urlsplit(url).path or "/", door.hear)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=2.0)
@@ -287,7 +291,7 @@ class TelegramAdapter:
 
     async def _send_group(
         self, to: Address, asked: dict[str, Any], text: str, group: Sequence[Upload]
-    ) -> tuple[Address, Told]:
+    ) -> tuple[Address, TelegramResponse]:
         caption = said("caption", text) if text else {}
         if len(group) > 1:
             fields = {f"file{n}": file for n, file in enumerate(group)}
@@ -307,7 +311,7 @@ class TelegramAdapter:
 
     async def _put(
         self, to: Address, method: str, asked: dict[str, Any], files: Mapping[str, Upload] | None = None
-    ) -> tuple[Address, Told]:
+    ) -> tuple[Address, TelegramResponse]:
         """Something new, and where it went: without markup if Telegram cannot read it, and after a group to
         where it has gone."""
         told = await self.api.ask(method, asked, files=files)
@@ -418,10 +422,10 @@ class TelegramAdapter:
         await self.api.call("setMyCommands", commands=shown)
 
 
-class _Door:
+class _TelegramListener:
     """Where Telegram calls: what it says is stored before it is told so."""
 
-    def __init__(self, adapter: TelegramAdapter, accept: Accept, me: Me, secret: str) -> None:
+    def __init__(self, adapter: TelegramAdapter, accept: Accept, me: TelegramIdentity, secret: str) -> None:
         self._adapter = adapter
         self._accept = accept
         self._me = me

@@ -26,7 +26,7 @@ _PIECE = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class TelegramResponse:
     """An answer of Telegram's."""
 
     status: int
@@ -51,7 +51,7 @@ class Told:
         return self.status == 400 and isinstance(told, str) and any(word in told for word in words)
 
 
-class Api:
+class TelegramApi:
     answer_seconds = 30.0
     """How long an answer is waited for, if nobody says otherwise."""
 
@@ -73,7 +73,7 @@ class Api:
         *,
         seconds: float | None = None,
         files: Mapping[str, Upload] | None = None,
-    ) -> Told:
+    ) -> TelegramResponse:
         """Files go by the names of their parameters."""
         if not files:
             return await self._post(method, seconds or self.answer_seconds, json=dict(asked))
@@ -110,7 +110,7 @@ class Api:
         except (aiohttp.ClientError, TimeoutError) as error:
             raise Unreachable(f"The file stopped coming ({trouble_told(error)})") from error
 
-    async def _post(self, method: str, seconds: float, **body: Any) -> Told:
+    async def _post(self, method: str, seconds: float, **body: Any) -> TelegramResponse:
         url = f"{self._base}/bot{self._token}/{method}"
         limit = aiohttp.ClientTimeout(total=seconds)
         try:
@@ -122,9 +122,9 @@ class Api:
         except (aiohttp.ClientError, TimeoutError) as error:
             raise Unreachable(f"Telegram did not answer ({trouble_told(error)})", maybe_done=True) from None
         try:
-            return Told(status=status, answer=json.loads(raw))
+            return TelegramResponse(status=status, answer=json.loads(raw))
         except ValueError:
-            return Told(status=status, answer=None)
+            return TelegramResponse(status=status, answer=None)
 
     def _http(self) -> aiohttp.ClientSession:
         if self._over:

@@ -11,16 +11,21 @@ from typing import Any
 from zlib import crc32
 
 from hermes.domain.adapter import Finding
-from hermes.domain.address import DEFAULT_ACCOUNT, Address, Kind, Source
+from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source, SourceKind
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.ids import DeliveryId
-from hermes.domain.message import Attachment, Inbound, MediaKind, ReplyTo, What
+from hermes.domain.message import Attachment, Inbound, InboundKind, MediaKind, ReplyTo
 from hermes.domain.text import one_line, storable
 from hermes.entry.platforms.telegram.compose import LABELLED
 from hermes.entry.platforms.telegram.words import author_of, read_words, told
 
 NAME = "telegram"
-KINDS = {"private": Kind.PRIVATE, "group": Kind.GROUP, "supergroup": Kind.GROUP, "channel": Kind.CHANNEL}
+KINDS = {
+    "private": SourceKind.PRIVATE,
+    "group": SourceKind.GROUP,
+    "supergroup": SourceKind.GROUP,
+    "channel": SourceKind.CHANNEL,
+}
 UPDATES = (
     "message", "edited_message", "channel_post", "edited_channel_post", "callback_query", "message_reaction",
     "my_chat_member",
@@ -44,7 +49,7 @@ class TopicGone(Refused):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Me:
+class TelegramIdentity:
     """Who the bot is; `account` is how the operator calls it."""
 
     id: int
@@ -52,7 +57,7 @@ class Me:
     account: str = DEFAULT_ACCOUNT
 
 
-def to_inbounds(update: Any, me: Me, now: datetime) -> tuple[Inbound, ...]:
+def to_inbounds(update: Any, me: TelegramIdentity, now: datetime) -> tuple[Inbound, ...]:
     """What an update means; nothing for one that is none of ours or cannot be read. `now` is when a button
     was pressed, which nobody tells."""
     try:
@@ -70,12 +75,12 @@ def update_id(update: Any) -> int | None:
     )
 
 
-def _converted(update: Any, me: Me, now: datetime) -> Inbound | None:
+def _converted(update: Any, me: TelegramIdentity, now: datetime) -> Inbound | None:
     for name in ("message", "channel_post"):
         if name in update:
-            return _message(update[name], me, What.MESSAGE)
+            return _message(update[name], me, InboundKind.MESSAGE)
         if f"edited_{name}" in update:
-            return _message(update[f"edited_{name}"], me, What.EDIT)
+            return _message(update[f"edited_{name}"], me, InboundKind.EDIT)
     if "callback_query" in update:
         return _pressed(update["callback_query"], me, now)
     if "message_reaction" in update:
@@ -88,7 +93,7 @@ def _converted(update: Any, me: Me, now: datetime) -> Inbound | None:
 # --- messages ------------------------------------------------------------------------------------
 
 
-def _message(message: Mapping[str, Any], me: Me, what: What) -> Inbound | None:
+def _message(message: Mapping[str, Any], me: TelegramIdentity, what: InboundKind) -> Inbound | None:
     number, chat = _int(message["message_id"]), _int(message["chat"]["id"])
     if "migrate_to_chat_id" in message or "migrate_from_chat_id" in message:
         return _moved(message, me)
@@ -99,8 +104,8 @@ def _message(message: Mapping[str, Any], me: Me, what: What) -> Inbound | None:
     if message["chat"]["type"] != "private":
         # A file that is only answered to was shown to others, and not to us.
         attachments += tuple(_answered_files(message, me))
-    at = _time(message.get("edit_date") if what is What.EDIT else message.get("date"))
-    edited = f":{int(at.timestamp())}:{crc32(words.text.encode()):08x}" if what is What.EDIT else ""
+    at = _time(message.get("edit_date") if what is InboundKind.EDIT else message.get("date"))
+    edited = f":{int(at.timestamp())}:{crc32(words.text.encode()):08x}" if what is InboundKind.EDIT else ""
     return Inbound(
         delivery=DeliveryId(f"{what.value}:{chat}:{number}{edited}"),
         source=_source(message, me),
@@ -116,7 +121,7 @@ def _message(message: Mapping[str, Any], me: Me, what: What) -> Inbound | None:
     )
 
 
-def _moved(message: Mapping[str, Any], me: Me) -> Inbound:
+def _moved(message: Mapping[str, Any], me: TelegramIdentity) -> Inbound:
     """A group that became a supergroup: both tell of it, each of the other."""
     chat = message["chat"]
     here, new = _int(chat["id"]), message.get("migrate_to_chat_id")
@@ -125,12 +130,12 @@ def _moved(message: Mapping[str, Any], me: Me) -> Inbound:
         delivery=DeliveryId(f"moved:{old}"),
         source=_source({**message, "chat": {**chat, "id": old}}, me),
         at=_time(message.get("date")),
-        what=What.MOVED,
+        what=InboundKind.MOVED,
         text=str(new),
     )
 
 
-def _source(message: Mapping[str, Any], me: Me, person: Any = None) -> Source:
+def _source(message: Mapping[str, Any], me: TelegramIdentity, person: Any = None) -> Source:
     chat = message["chat"]
     kind = KINDS[chat["type"]]
     thread = None
@@ -138,8 +143,8 @@ def _source(message: Mapping[str, Any], me: Me, person: Any = None) -> Source:
         thread = str(_int(message["message_thread_id"]))
     # Who speaks as a group or channel has a number of everybody's in `from`.
     who = person or message.get("sender_chat") or message.get("from") or chat
-    if kind is Kind.GROUP and thread is not None:
-        kind = Kind.THREAD
+    if kind is SourceKind.GROUP and thread is not None:
+        kind = SourceKind.THREAD
     name = " ".join(filter(None, (_text(who.get("first_name")), _text(who.get("last_name")))))
     return Source(
         address=Address(platform=NAME, account=me.account, chat=str(_int(chat["id"])), thread=thread),
@@ -147,7 +152,7 @@ def _source(message: Mapping[str, Any], me: Me, person: Any = None) -> Source:
         user=str(_int(who["id"])),
         user_name=storable(name or _text(who.get("title")) or _text(who.get("username"))) or None,
         chat_name=storable(_text(chat.get("title"))) or None,
-        parent_chat=str(_int(chat["id"])) if kind is Kind.THREAD else None,
+        parent_chat=str(_int(chat["id"])) if kind is SourceKind.THREAD else None,
         is_bot=who.get("is_bot") is True,
     )
 
@@ -167,7 +172,7 @@ def _attachments(message: Mapping[str, Any]) -> Iterator[Attachment]:
             yield _attachment(kind, still if isinstance(still, dict) else file, _MIMES.get(name))
 
 
-def _answered_files(message: Mapping[str, Any], me: Me) -> Iterator[Attachment]:
+def _answered_files(message: Mapping[str, Any], me: TelegramIdentity) -> Iterator[Attachment]:
     answered = message.get("reply_to_message")
     if isinstance(answered, dict) and (answered.get("from") or {}).get("id") != me.id:
         yield from _attachments(answered)
@@ -188,7 +193,7 @@ def _attachment(kind: MediaKind, file: Mapping[str, Any], mime: str | None) -> A
     )
 
 
-def _reply(message: Mapping[str, Any], me: Me) -> ReplyTo | None:
+def _reply(message: Mapping[str, Any], me: TelegramIdentity) -> ReplyTo | None:
     answered, elsewhere = message.get("reply_to_message"), message.get("external_reply")
     quote = message.get("quote")
     words = _text(quote.get("text")) if isinstance(quote, dict) else ""
@@ -210,20 +215,20 @@ def _reply(message: Mapping[str, Any], me: Me) -> ReplyTo | None:
 # --- other happenings ----------------------------------------------------------------------------
 
 
-def _pressed(query: Mapping[str, Any], me: Me, now: datetime) -> Inbound | None:
+def _pressed(query: Mapping[str, Any], me: TelegramIdentity, now: datetime) -> Inbound | None:
     message, data = query["message"], _text(query["data"])
     number = _int(message["message_id"])
     return Inbound(
         delivery=DeliveryId(f"button:{storable(_text(query['id']))}"),
         source=_source(message, me, person=query["from"]),
         at=now,
-        what=What.BUTTON,
+        what=InboundKind.BUTTON,
         ref=str(number),
         button=_value(data, message),
     )
 
 
-def _reaction(told: Mapping[str, Any], me: Me) -> Inbound | None:
+def _reaction(told: Mapping[str, Any], me: TelegramIdentity) -> Inbound | None:
     new = [_text(one.get("emoji")) for one in told["new_reaction"]]
     old = [_text(one.get("emoji")) for one in told["old_reaction"]]
     added = [emoji for emoji in new if emoji and emoji not in old]
@@ -235,13 +240,13 @@ def _reaction(told: Mapping[str, Any], me: Me) -> Inbound | None:
         delivery=DeliveryId(f"reaction:{chat}:{number}:{_int(person['id'])}:{int(at.timestamp())}"),
         source=_source({"chat": told["chat"]}, me, person=person),
         at=at,
-        what=What.REACTION,
+        what=InboundKind.REACTION,
         ref=str(number),
         text=added[0],
     )
 
 
-def _membership(told: Mapping[str, Any], me: Me, update: int | None) -> Inbound | None:
+def _membership(told: Mapping[str, Any], me: TelegramIdentity, update: int | None) -> Inbound | None:
     was, now = (_text(told[f"{when}_chat_member"]["status"]) in _OUTSIDE for when in ("old", "new"))
     if was == now:
         return None
@@ -249,7 +254,7 @@ def _membership(told: Mapping[str, Any], me: Me, update: int | None) -> Inbound 
         delivery=DeliveryId(f"member:{update}"),
         source=_source(told, me),
         at=_time(told.get("date")),
-        what=What.LEFT if now else What.JOINED,
+        what=InboundKind.LEFT if now else InboundKind.JOINED,
     )
 
 

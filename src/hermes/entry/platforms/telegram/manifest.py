@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hermes.domain.capabilities import (
-    Album,
+    AlbumLimit,
     Capabilities,
     Flavour,
     Grade,
@@ -51,7 +51,7 @@ MANIFEST = Manifest(
             MediaKind.FILE: MediaLimit(max_bytes=50 * _MB, caption=CAPTION),
         },
         albums=tuple(
-            Album(kinds=frozenset(kinds), max_bytes=50 * _MB)
+            AlbumLimit(kinds=frozenset(kinds), max_bytes=50 * _MB)
             for kinds in ((MediaKind.IMAGE, MediaKind.VIDEO), (MediaKind.AUDIO,), (MediaKind.FILE,))
         ),
         fetches=True,

@@ -13,7 +13,7 @@ _LONGEST_LINK = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Words:
+class TelegramText:
     text: str
     mentions_me: bool = False
     mentions_others: bool = False
@@ -32,7 +32,7 @@ class _Entity:
         return raw[self.start * 2 : self.end * 2].decode("utf-16-le", "replace")
 
 
-def read_words(message: Mapping[str, Any], me: int, username: str) -> Words | None:
+def read_words(message: Mapping[str, Any], me: int, username: str) -> TelegramText | None:
     """What was said, without our own name at its start; None for a command that is another bot's. What was
     forwarded says so, and is nobody's command."""
     text = _text(message.get("text")) or _text(message.get("caption"))
@@ -62,7 +62,7 @@ def read_words(message: Mapping[str, Any], me: int, username: str) -> Words | No
     text = text or told(message)
     if forwarded:
         text = f"[Forwarded from {author_of(message['forward_origin']) or 'somebody'}]\n{text}".rstrip()
-    return Words(text=text, mentions_me=mine, mentions_others=others)
+    return TelegramText(text=text, mentions_me=mine, mentions_others=others)
 
 
 def _entities(told: Any) -> Iterator[_Entity]:

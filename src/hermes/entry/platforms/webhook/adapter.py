@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from hermes.domain.adapter import Outfit
+from hermes.domain.adapter import AdapterContext
 from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import Refused, Unreachable
@@ -23,7 +23,7 @@ from hermes.domain.message import Body, Receipt
 from hermes.domain.ports.store import Accept
 from hermes.domain.text import trouble_told
 from hermes.entry.platforms.webhook.convert import (
-    Target,
+    WebhookTarget,
     error_for,
     message_id,
     read_targets,
@@ -39,7 +39,7 @@ class _NotPublic(OSError):
     """The name leads into a network that is not meant."""
 
 
-class PublicOnly(AbstractResolver):
+class PublicResolver(AbstractResolver):
     """Names that lead to public addresses, and to nothing else beside them."""
 
     def __init__(self, inner: AbstractResolver) -> None:
@@ -59,7 +59,7 @@ class PublicOnly(AbstractResolver):
 
 class WebhookAdapter:
     def __init__(
-        self, outfit: Outfit, resolver: Callable[[], AbstractResolver] = aiohttp.ThreadedResolver
+        self, outfit: AdapterContext, resolver: Callable[[], AbstractResolver] = aiohttp.ThreadedResolver
     ) -> None:
         self._targets = read_targets(outfit.settings.trees.get("targets"), outfit.find)
         self._resolver = resolver
@@ -92,7 +92,7 @@ class WebhookAdapter:
         await self._post(target, data, signed_headers(target, data, key, now))
         return Receipt(to=to, ref=message_id(key))
 
-    async def _post(self, target: Target, data: bytes, headers: dict[str, str]) -> None:
+    async def _post(self, target: WebhookTarget, data: bytes, headers: dict[str, str]) -> None:
         try:
             async with self._session(target).post(
                 target.url, data=data, headers=headers, allow_redirects=False
@@ -109,11 +109,11 @@ class WebhookAdapter:
         if error is not None:
             raise error
 
-    def _session(self, target: Target) -> aiohttp.ClientSession:
+    def _session(self, target: WebhookTarget) -> aiohttp.ClientSession:
         known = self._sessions.get(target.private)
         if known is None:
             resolver = self._resolver()
-            checked = resolver if target.private else PublicOnly(resolver)
+            checked = resolver if target.private else PublicResolver(resolver)
             connector = aiohttp.TCPConnector(resolver=checked, use_dns_cache=False)
             timeout = aiohttp.ClientTimeout(total=_SECONDS)
             known = self._sessions[target.private] = aiohttp.ClientSession(
@@ -126,7 +126,7 @@ def _is_ip(host: str) -> bool:
     return host.replace(".", "").isdigit() or ":" in host
 
 
-def _refusal(target: Target) -> Refused:
+def _refusal(target: WebhookTarget) -> Refused:
     return Refused(
         f"the webhook “{target.name}” leads to an address that is not public; its target may say"
         " allow_private: true"

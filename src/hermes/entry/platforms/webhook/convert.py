@@ -25,7 +25,7 @@ _LONGEST_WAIT = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class WebhookTarget:
     """One address to send to. `problem` says why nothing can be sent there; `private`: it may be a machine
     of the operator's own network."""
 
@@ -36,18 +36,18 @@ class Target:
     problem: str = ""
 
 
-def read_targets(tree: Any, find: Callable[[str], Secret | None]) -> dict[str, Target]:
+def read_targets(tree: Any, find: Callable[[str], Secret | None]) -> dict[str, WebhookTarget]:
     """`platforms.webhook.targets`; a secret may also be the variable `WEBHOOK_<NAME>_SECRET`."""
     entries = tree if isinstance(tree, Mapping) else {}
     return {str(name): _read(str(name), entry, find) for name, entry in entries.items()}
 
 
-def _read(name: str, entry: Any, find: Callable[[str], Secret | None]) -> Target:
+def _read(name: str, entry: Any, find: Callable[[str], Secret | None]) -> WebhookTarget:
     said = entry if isinstance(entry, Mapping) else {"url": entry}
     url, secret = said.get("url"), said.get("secret")
     if not isinstance(secret, Secret) or not secret.reveal():
         secret = find(variable_of(name)) or Secret("")
-    return Target(
+    return WebhookTarget(
         name=name,
         url=url if isinstance(url, str) else "",
         secret=secret,
@@ -100,7 +100,7 @@ def message_id(key: str) -> str:
     return f"msg_{hashlib.sha256(key.encode()).hexdigest()[:24]}"
 
 
-def request_body(target: Target, text: str, key: str, now: float) -> bytes:
+def request_body(target: WebhookTarget, text: str, key: str, now: float) -> bytes:
     told = {
         "type": "message",
         "timestamp": datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds"),
@@ -109,7 +109,7 @@ def request_body(target: Target, text: str, key: str, now: float) -> bytes:
     return json.dumps(told, ensure_ascii=False).encode()
 
 
-def signed_headers(target: Target, body: bytes, key: str, now: float) -> dict[str, str]:
+def signed_headers(target: WebhookTarget, body: bytes, key: str, now: float) -> dict[str, str]:
     """The headers of Standard Webhooks; our own routes understand them, too."""
     ident, sent = message_id(key), str(int(now))
     signed = f"{ident}.{sent}.".encode() + body
@@ -135,7 +135,7 @@ def _key_of(secret: Secret) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def error_for(target: Target, status: int, headers: Mapping[str, str]) -> HermesError | None:
+def error_for(target: WebhookTarget, status: int, headers: Mapping[str, str]) -> HermesError | None:
     """What an answer means for who sent the message; None is success."""
     if 200 <= status < 300:
         return None

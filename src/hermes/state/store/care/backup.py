@@ -27,7 +27,7 @@ from hermes.state.store.connection import (
     look_into,
     problems_of,
 )
-from hermes.state.store.db import Damaged
+from hermes.state.store.db import DamagedDatabase
 from hermes.state.store.migrations import check_version
 
 log = logging.getLogger("hermes.store")
@@ -69,7 +69,7 @@ def backup(
 ) -> Path:
     """Copy the database as it is at this moment and return where. Blocking; writers go on meanwhile.
 
-    `Damaged` if the original turns out to be, `Unreachable` if there is no room or `give_up` says so."""
+    `DamagedDatabase` if the original is damaged, `Unreachable` without room or when `give_up` says so."""
     folder = folder_of(path)
     stamp = now.astimezone(UTC).strftime(_STAMP)
     draft, final = folder / f".state-{stamp}-{os.urandom(4).hex()}.part", folder / f"state-{stamp}.db"
@@ -81,7 +81,7 @@ def backup(
         sync_file(draft)
         draft.replace(final)
     except DAMAGE as error:
-        raise Damaged(f"{path} is damaged ({error}), so no backup was made.") from error
+        raise DamagedDatabase(f"{path} is damaged ({error}), so no backup was made.") from error
     except apsw.InterruptError as error:
         raise Unreachable("no backup was made: it would have taken too long") from error
     except (apsw.Error, OSError) as error:

@@ -25,7 +25,7 @@ def rescued(path: Path) -> Path:
     return path.with_name(path.name + ".rescued")
 
 
-class FileName:
+class DatabaseFileGuard:
     """`path` is None where there is no file to lose."""
 
     def __init__(self, path: Path | None) -> None:

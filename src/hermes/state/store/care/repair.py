@@ -22,8 +22,8 @@ from hermes.state.home.wholefile import sync_file, sync_folder
 from hermes.state.store.care.backup import backups_of, made_at
 from hermes.state.store.care.file_identity import rescued
 from hermes.state.store.care.reserve import give_up_reserve
-from hermes.state.store.care.restored import settle
-from hermes.state.store.care.salvage import Salvaged, nothing_salvaged, salvage
+from hermes.state.store.care.restored import settle_restored
+from hermes.state.store.care.salvage import SalvageReport, nothing_salvaged, salvage
 from hermes.state.store.care.walfile import has_log, log_damage, log_of
 from hermes.state.store.connection import (
     DEFAULTS,
@@ -36,7 +36,7 @@ from hermes.state.store.connection import (
     problems_of,
     suspicion,
 )
-from hermes.state.store.db import Damaged, NoRoom
+from hermes.state.store.db import DamagedDatabase, DiskFull
 from hermes.state.store.migrations import check_version
 from hermes.state.store.writer import SqliteStore
 
@@ -53,7 +53,7 @@ _TOLD_TABLES = {"inbox", "turns", "journal", "outbox", "sessions", "questions", 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class OpenedStore:
     """An open store, and what the operator has to know about how it came to be open."""
 
     store: SqliteStore
@@ -63,30 +63,30 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Findings:
+class _Inspection:
     damage: str = ""
     readable: bool = False
     index_only: bool = False
     check_later: bool = False
 
 
-async def open_checked(path: Path, clock: Clock, options: StoreOptions = DEFAULTS) -> Opened:
+async def open_checked(path: Path, clock: Clock, options: StoreOptions = DEFAULTS) -> OpenedStore:
     """Open the database of a home, or the best that is left of it; on a full disk at the cost of its
     reserve."""
     try:
         return await _open_sound(path, clock, options)
-    except NoRoom:
+    except DiskFull:
         if not await asyncio.to_thread(give_up_reserve, path.parent):
             raise
     return await _open_sound(path, clock, options)
 
 
-async def _open_sound(path: Path, clock: Clock, options: StoreOptions) -> Opened:
+async def _open_sound(path: Path, clock: Clock, options: StoreOptions) -> OpenedStore:
     notices, later = await asyncio.to_thread(_make_sound, path, clock.now(), options)
     for notice in notices:
         log.warning("store.notice %s", notice)
     store = await SqliteStore(path, options).open()
-    return Opened(store=store, notices=tuple(notices), check_later=later)
+    return OpenedStore(store=store, notices=tuple(notices), check_later=later)
 
 
 def _make_sound(path: Path, now: datetime, options: StoreOptions) -> tuple[list[str], bool]:
@@ -95,7 +95,7 @@ def _make_sound(path: Path, now: datetime, options: StoreOptions) -> tuple[list[
         _set_aside(path, now)
         return notices, False
     try:
-        found = _examine(path, options) if path.exists() else _Findings(damage=_MISSING)
+        found = _examine(path, options) if path.exists() else _Inspection(damage=_MISSING)
         if found.index_only and _rebuild_index(path, options):
             notices.append(f"The search index in {path.name} was damaged; it was built anew.")
         elif found.damage:
@@ -111,25 +111,25 @@ def _make_sound(path: Path, now: datetime, options: StoreOptions) -> tuple[list[
 # --- looking ---
 
 
-def _examine(path: Path, options: StoreOptions) -> _Findings:
+def _examine(path: Path, options: StoreOptions) -> _Inspection:
     if path.stat().st_size == 0:
         used = bool(backups_of(path)) or has_log(path)
-        return _Findings(damage="it is empty" if used else "")
+        return _Inspection(damage="it is empty" if used else "")
     try:
         with closing(look_into(path, options)) as db:
             return _examine_open(path, db)
-    except Damaged as error:
-        return _Findings(damage=error.message)
+    except DamagedDatabase as error:
+        return _Inspection(damage=error.message)
     except NOT_DAMAGE:
         raise
     except (apsw.Error, ValueError, TypeError) as error:
-        return _Findings(damage=str(error))
+        return _Inspection(damage=str(error))
 
 
-def _examine_open(path: Path, db: SqliteDb) -> _Findings:
+def _examine_open(path: Path, db: SqliteDb) -> _Inspection:
     if check_version(db, str(path)) == 0:
         # Its first opening was cut off, or it was there and is gone.
-        return _Findings(damage="it holds nothing" if backups_of(path) else "")
+        return _Inspection(damage="it holds nothing" if backups_of(path) else "")
     last = db.one("SELECT closed_at FROM boots ORDER BY epoch DESC LIMIT 1")
     unclean = last is not None and last[0] is None
     size = path.stat().st_size
@@ -138,15 +138,15 @@ def _examine_open(path: Path, db: SqliteDb) -> _Findings:
     problems = problems_of(db) if full else []
     if problems:
         index_only = all("fts5" in problem.lower() for problem in problems)
-        return _Findings(damage=problems[0], index_only=index_only)
+        return _Inspection(damage=problems[0], index_only=index_only)
     dropped = log_damage(path)
-    return _Findings(damage=dropped, readable=bool(dropped), check_later=not full and unclean)
+    return _Inspection(damage=dropped, readable=bool(dropped), check_later=not full and unclean)
 
 
 # --- replacing ---
 
 
-def _replace(path: Path, found: _Findings, now: datetime, options: StoreOptions) -> list[str]:
+def _replace(path: Path, found: _Inspection, now: datetime, options: StoreOptions) -> list[str]:
     new = _new_of(path)
     origin, marks = _prepare(path, new, found, now, options)
     aside = _set_aside(path, now)
@@ -161,7 +161,7 @@ def _replace(path: Path, found: _Findings, now: datetime, options: StoreOptions)
 
 
 def _prepare(
-    path: Path, new: Path, found: _Findings, now: datetime, options: StoreOptions
+    path: Path, new: Path, found: _Inspection, now: datetime, options: StoreOptions
 ) -> tuple[str, str]:
     """Build the replacement; what it was made of and what came of that, empty if nothing was left to make it
     of."""
@@ -192,7 +192,7 @@ def _is_sound(new: Path, options: StoreOptions) -> bool:
         return sound
 
 
-def _candidates(path: Path, found: _Findings) -> Iterator[tuple[str, Path]]:
+def _candidates(path: Path, found: _Inspection) -> Iterator[tuple[str, Path]]:
     if found.readable:
         yield "What could still be read of it", path
     if not path.exists() and rescued(path).exists():
@@ -208,7 +208,7 @@ def _mark(path: Path, new: Path, now: datetime, options: StoreOptions) -> str:
         db.run("BEGIN IMMEDIATE")
         try:
             saved = _salvage(path, db, options)
-            settled = settle(db, saved, now)
+            settled = settle_restored(db, saved, now)
         except (*NOT_DAMAGE, OSError, MemoryError):
             raise
         except Exception:  # whatever the damaged file holds, the replacement is good without it
@@ -216,7 +216,7 @@ def _mark(path: Path, new: Path, now: datetime, options: StoreOptions) -> str:
             db.run("ROLLBACK")
             db.run("BEGIN IMMEDIATE")
             saved = nothing_salvaged(db)
-            settled = settle(db, saved, now)
+            settled = settle_restored(db, saved, now)
         rows = sum(n > saved.known["inbox"] for n in saved.read["inbox"])
         db.run("COMMIT")
         db.run("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -226,7 +226,7 @@ def _mark(path: Path, new: Path, now: datetime, options: StoreOptions) -> str:
     return f"{rows} later incoming messages were saved.{missing} In all: {settled}."
 
 
-def _salvage(path: Path, new: SqliteDb, options: StoreOptions) -> Salvaged:
+def _salvage(path: Path, new: SqliteDb, options: StoreOptions) -> SalvageReport:
     if not path.exists() or path.stat().st_size == 0:
         return nothing_salvaged(new)
     with closing(look_into(path, options)) as old:

@@ -28,7 +28,7 @@ def give_up_reserve(home: Path) -> bool:
     return True
 
 
-class Reserve:
+class DiskReserve:
     def __init__(self, path: Path | None, most: int = SIZE) -> None:
         self._path = path if most else None
         self._most = most

@@ -14,7 +14,7 @@ from hermes.domain.ids import TurnId
 from hermes.domain.message import Body, Inbound
 from hermes.domain.rows import OutboxRow
 from hermes.domain.turn import ReplyPlace, TurnInput
-from hermes.state.store.care.salvage import Salvaged
+from hermes.state.store.care.salvage import SalvageReport
 from hermes.state.store.codec import decode, stamp, unstamp
 from hermes.state.store.connection import SqliteDb
 from hermes.state.store.tables.outbox import OutboxTable
@@ -42,7 +42,7 @@ class _Doubt(StrEnum):
 
 
 @dataclass(slots=True)
-class Settled:
+class RestoreReport:
     """How much of what was open goes on, is taken again, was stopped, and may be sent a second time."""
 
     going_on: int = 0
@@ -74,9 +74,9 @@ class Settled:
         return ", ".join(told) or "nothing was open"
 
 
-def settle(db: SqliteDb, saved: Salvaged, now: datetime) -> Settled:
+def settle_restored(db: SqliteDb, saved: SalvageReport, now: datetime) -> RestoreReport:
     """Within a transaction of the replacement."""
-    settled = Settled()
+    settled = RestoreReport()
     for row in db.all(_OPEN_TURNS):
         _settle_turn(db, saved, settled, row)
     _settle_inbox(db, saved, settled)
@@ -117,7 +117,7 @@ def _places_since(db: SqliteDb, since: float) -> set[Address]:
 # --- turns ---
 
 
-def _settle_turn(db: SqliteDb, saved: Salvaged, settled: Settled, row: tuple[object, ...]) -> None:
+def _settle_turn(db: SqliteDb, saved: SalvageReport, settled: RestoreReport, row: tuple[object, ...]) -> None:
     n, turn, session, state, attempt, progress, created_at, reply = row
     assert isinstance(n, int) and isinstance(progress, int) and isinstance(created_at, float)
     untouched = state == "accepted" or (state == "running" and attempt == 1 and progress == 0)
@@ -157,7 +157,7 @@ def _settle_turn(db: SqliteDb, saved: Salvaged, settled: Settled, row: tuple[obj
         settled.doubt(decode(ReplyPlace, reply).to, _Doubt.BEGUN, unstamp(created_at))
 
 
-def _stays_unbegun(db: SqliteDb, saved: Salvaged, turn: str) -> bool:
+def _stays_unbegun(db: SqliteDb, saved: SalvageReport, turn: str) -> bool:
     """Whether the row of a turn says all there is to say, though it is old: nothing was done or said, and
     neither edits nor further pieces of its message came since. So it keeps its place."""
     row = db.one("SELECT input FROM turns WHERE id = ? AND stop IS NULL", turn)
@@ -168,7 +168,7 @@ def _stays_unbegun(db: SqliteDb, saved: Salvaged, turn: str) -> bool:
     return _is_unbegun(db, saved, turn, decode(TurnInput, row[0]).text)
 
 
-def _begin_again(db: SqliteDb, saved: Salvaged, settled: Settled, turn: str) -> bool:
+def _begin_again(db: SqliteDb, saved: SalvageReport, settled: RestoreReport, turn: str) -> bool:
     """Take the messages of a turn again, if they are there and it can have done nothing yet."""
     rows = db.all("SELECT n, body FROM inbox WHERE turn = ? AND outcome = ? ORDER BY n", turn, _AS_TURN)
     messages = [decode(Inbound, body) for _, body in rows]
@@ -182,7 +182,7 @@ def _begin_again(db: SqliteDb, saved: Salvaged, settled: Settled, turn: str) -> 
     return True
 
 
-def _is_whole(db: SqliteDb, saved: Salvaged, row: tuple[object, ...]) -> bool:
+def _is_whole(db: SqliteDb, saved: SalvageReport, row: tuple[object, ...]) -> bool:
     """Whether everything is there that a turn goes on from."""
     _, turn, _, state, attempt, progress, _, _ = row
     asked = db.one("SELECT 1 FROM questions WHERE turn = ?", turn)
@@ -199,7 +199,7 @@ def _is_whole(db: SqliteDb, saved: Salvaged, row: tuple[object, ...]) -> bool:
 # --- messages that came in ---
 
 
-def _settle_inbox(db: SqliteDb, saved: Salvaged, settled: Settled) -> None:
+def _settle_inbox(db: SqliteDb, saved: SalvageReport, settled: RestoreReport) -> None:
     missing = (
         "SELECT n, body, accepted_at, outcome, turn FROM inbox WHERE outcome IS NULL"
         " OR (turn IS NOT NULL AND NOT EXISTS (SELECT 1 FROM turns WHERE id = inbox.turn)) ORDER BY n"
@@ -240,7 +240,7 @@ def _take_again(db: SqliteDb, turn: str) -> int:
     return db.run("UPDATE inbox SET outcome = NULL, turn = NULL WHERE turn = ?", turn)
 
 
-def _keep_order(db: SqliteDb, settled: Settled) -> None:
+def _keep_order(db: SqliteDb, settled: RestoreReport) -> None:
     """What waits behind a message that is taken again is taken again too, or it would be answered before."""
     behind = (
         "SELECT inbox.n, inbox.body, turns.id FROM inbox JOIN turns ON turns.id = inbox.turn"
@@ -253,7 +253,7 @@ def _keep_order(db: SqliteDb, settled: Settled) -> None:
             settled.again += _take_again(db, turn)
 
 
-def _how_it_ended(db: SqliteDb, saved: Salvaged, turn: str) -> _Doubt | None:
+def _how_it_ended(db: SqliteDb, saved: SalvageReport, turn: str) -> _Doubt | None:
     """Whether an answer, or its last record, shows that a turn whose row is lost has ended; and what is not
     sure of that."""
     said = db.one("SELECT 1 FROM outbox WHERE turn = ? AND draft = 0", turn)
@@ -273,7 +273,7 @@ def _end_of(db: SqliteDb, turn: str) -> str | None:
     return None if row is None else str(row[0])
 
 
-def _is_unbegun(db: SqliteDb, saved: Salvaged, turn: str, text: str) -> bool:
+def _is_unbegun(db: SqliteDb, saved: SalvageReport, turn: str, text: str) -> bool:
     """Whether a turn whose row is lost can have done nothing yet: no tool, and its words were not taken into
     another turn on its way."""
     if "journal" not in saved.whole:
@@ -288,7 +288,7 @@ def _is_unbegun(db: SqliteDb, saved: Salvaged, turn: str, text: str) -> bool:
     return begun is None and steered is None
 
 
-def _settle_questions(db: SqliteDb, saved: Salvaged) -> None:
+def _settle_questions(db: SqliteDb, saved: SalvageReport) -> None:
     """Nobody is left to hear the answer, and it must not swallow the next message. A turn that is stopped
     withdraws its own, if its records tell of them."""
     db.run(
@@ -301,7 +301,7 @@ def _settle_questions(db: SqliteDb, saved: Salvaged) -> None:
 # --- messages on their way out ---
 
 
-def _settle_outbox(db: SqliteDb, saved: Salvaged, settled: Settled) -> None:
+def _settle_outbox(db: SqliteDb, saved: SalvageReport, settled: RestoreReport) -> None:
     settled.unsent = db.run(
         "UPDATE outbox SET state = 'unknown' WHERE draft = 0 AND state IN ('due', 'attempting', 'unknown')"
     )

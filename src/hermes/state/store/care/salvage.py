@@ -14,7 +14,7 @@ from typing import Any
 
 import apsw
 
-from hermes.domain.address import Address, Kind, Source, read_platform
+from hermes.domain.address import Address, Source, SourceKind, read_platform
 from hermes.domain.errors import HermesError, Refused
 from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.message import Body, Inbound, Receipt
@@ -44,7 +44,7 @@ LOST = "lost in damage"
 
 
 @dataclass(slots=True)
-class Salvaged:
+class SalvageReport:
     """`whole` names the tables that came over completely; `known` is the last number of each queue that the
     replacement had itself, `read` the numbers that came from the damaged file."""
 
@@ -76,9 +76,9 @@ class Salvaged:
         return n > self.known[queue] or n in self.opened[queue]
 
 
-def nothing_salvaged(new: SqliteDb) -> Salvaged:
+def nothing_salvaged(new: SqliteDb) -> SalvageReport:
     """Of a file that cannot be opened at all."""
-    saved = Salvaged(blind=True)
+    saved = SalvageReport(blind=True)
     for queue, is_open in _OPEN.items():
         saved.known[queue] = int((new.one(f"SELECT coalesce(max(n), 0) FROM {queue}") or (0,))[0])
         saved.opened[queue] = {row[0] for row in new.all(f"SELECT n FROM {queue} WHERE {is_open}")}
@@ -88,7 +88,7 @@ def nothing_salvaged(new: SqliteDb) -> Salvaged:
     return saved
 
 
-def salvage(old: SqliteDb, new: SqliteDb) -> Salvaged:
+def salvage(old: SqliteDb, new: SqliteDb) -> SalvageReport:
     """Take over what can be read; runs within a transaction of the replacement."""
     saved = nothing_salvaged(new)
     saved.blind = False
@@ -103,7 +103,7 @@ def salvage(old: SqliteDb, new: SqliteDb) -> Salvaged:
     for name in tables:
         if name in _NOT_TAKEN:
             continue
-        taking = _Taking(old, new, name)
+        taking = _TableSalvage(old, new, name)
         if taking.queue(saved) if name in _OPEN else taking.table():
             saved.whole.add(name)
     if "inbox" not in saved.whole:
@@ -116,7 +116,7 @@ def salvage(old: SqliteDb, new: SqliteDb) -> Salvaged:
 
 def _forget_deleted_sessions(old: SqliteDb, new: SqliteDb) -> None:
     """What was deleted since must not come back from a backup."""
-    rows = list(_Taking(old, new, "sessions").scan("SELECT id FROM sessions NOT INDEXED"))
+    rows = list(_TableSalvage(old, new, "sessions").scan("SELECT id FROM sessions NOT INDEXED"))
     if not all(rows):
         return
     kept = {row[0] for row in rows if row}
@@ -125,12 +125,12 @@ def _forget_deleted_sessions(old: SqliteDb, new: SqliteDb) -> None:
             SessionsTable(new, AgentId(agent)).delete(SessionId(session))
 
 
-def _note_lost_messages(old: SqliteDb, new: SqliteDb, saved: Salvaged) -> None:
+def _note_lost_messages(old: SqliteDb, new: SqliteDb, saved: SalvageReport) -> None:
     """The indexes still name messages whose rows cannot be read: they must not be taken a second time if a
     platform tells them again, and those that nobody had looked at are counted."""
     named = "SELECT n, account, delivery FROM inbox INDEXED BY sqlite_autoindex_inbox_1 WHERE n > ?"
     waiting = "SELECT n FROM inbox INDEXED BY inbox_pending WHERE outcome IS NULL"
-    taking = _Taking(old, new, "inbox")
+    taking = _TableSalvage(old, new, "inbox")
     rows = list(taking.scan(waiting))
     pending = {row[0] for row in rows if row}
     # What has a turn that can be read is known by it; of the others the index has to tell.
@@ -143,7 +143,7 @@ def _note_lost_messages(old: SqliteDb, new: SqliteDb, saved: Salvaged) -> None:
         n, account, delivery = row
         try:
             address = Address(platform=read_platform(account)[0], chat="unknown")
-            source = Source(address=address, kind=Kind.PRIVATE)
+            source = Source(address=address, kind=SourceKind.PRIVATE)
             body = Inbound(delivery=delivery, source=source, at=datetime.fromtimestamp(0, UTC))
             InboxTable(new).add(account, [body], None, body.at)
         except _UNFIT:
@@ -153,13 +153,13 @@ def _note_lost_messages(old: SqliteDb, new: SqliteDb, saved: Salvaged) -> None:
             saved.lost[account] = saved.lost.get(account, 0) + 1
 
 
-def _note_lost_mail(old: SqliteDb, new: SqliteDb, saved: Salvaged) -> None:
+def _note_lost_mail(old: SqliteDb, new: SqliteDb, saved: SalvageReport) -> None:
     """The index still names the chats for which messages waited whose rows cannot be read."""
     waiting = (
         "SELECT n, lane FROM outbox INDEXED BY outbox_open"
         " WHERE draft = 0 AND state IN ('due', 'attempting', 'unknown')"
     )
-    for row in _Taking(old, new, "outbox").scan(waiting):
+    for row in _TableSalvage(old, new, "outbox").scan(waiting):
         if row is None:
             saved.blind = True
         elif row[0] not in saved.read["outbox"]:
@@ -167,7 +167,7 @@ def _note_lost_mail(old: SqliteDb, new: SqliteDb, saved: Salvaged) -> None:
                 saved.lost_mail.add(Address.parse(row[1]))
 
 
-class _Taking:
+class _TableSalvage:
     """One table on its way from the damaged file into the replacement."""
 
     def __init__(self, old: SqliteDb, new: SqliteDb, table: str) -> None:
@@ -186,7 +186,7 @@ class _Taking:
         conflict = f"ON CONFLICT ({', '.join(key)}) DO {f'UPDATE SET {changes}' if changes else 'NOTHING'}"
         self._insert = f"INSERT INTO {table} ({names}) VALUES ({marks}) {conflict}"
 
-    def queue(self, saved: Salvaged) -> bool:
+    def queue(self, saved: SalvageReport) -> bool:
         read, known = saved.read[self._table], saved.known[self._table]
         # What had ended when the replacement was made can have been opened again, like a message given up.
         self._copy(f"{self._select} WHERE n <= ? AND {_OPEN[self._table]}", known, seen=read)

@@ -6,12 +6,12 @@ from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime
 
-from hermes.domain.address import Address, Kind
+from hermes.domain.address import Address, SourceKind
 from hermes.domain.directory import Channel
 from hermes.domain.ids import SessionId
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.state.store.codec import stamp, unstamp_or_none
-from hermes.state.store.db import ScopedTable, Table
+from hermes.state.store.db import ScopedTable, TableFamily
 from hermes.state.store.tables.outbox import MESSAGE
 
 _FRESH_SECONDS = 3600.0
@@ -50,7 +50,7 @@ class DirectoryTable(ScopedTable):
             Channel(
                 address=Address.parse(address),
                 name=name,
-                kind=Kind(kind) if kind else None,
+                kind=SourceKind(kind) if kind else None,
                 guild=guild,
                 seen_at=unstamp_or_none(seen_at),
             )
@@ -80,7 +80,7 @@ class DirectoryTable(ScopedTable):
         return [SessionId(row[0]) for row in rows]
 
 
-class PostTable(Table):
+class OutboxAdminTable(TableFamily):
     def get(self, key: str) -> OutboxRow | None:
         return MESSAGE.one(self._db, "WHERE key = ?", key)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from hermes.state.store.db import Table
+from hermes.state.store.db import TableFamily
 
 _OURS = "gateway."
 
 
-class FactsTable(Table):
+class FactsTable(TableFamily):
     def get(self, name: str) -> str | None:
         row = self._db.one("SELECT value FROM facts WHERE name = ?", _OURS + name)
         return None if row is None else str(row[0])

@@ -6,10 +6,10 @@ from hermes.domain.errors import Lost
 from hermes.domain.handoff import Handoff
 from hermes.domain.ids import SessionId
 from hermes.state.store.codec import encode, stamp
-from hermes.state.store.columns import Bodies
+from hermes.state.store.columns import BodyColumn
 from hermes.state.store.db import ScopedTable
 
-_HANDOFFS = Bodies(Handoff, "handoffs")
+_HANDOFFS = BodyColumn(Handoff, "handoffs")
 _OPEN = "state IN ('pending', 'running')"
 
 

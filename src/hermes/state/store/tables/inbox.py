@@ -12,7 +12,7 @@ from hermes.domain.rows import InboxRow, UnreadableRow
 from hermes.domain.text import storable
 from hermes.state.store.codec import encode, stamp
 from hermes.state.store.columns import Columns
-from hermes.state.store.db import Row, Table
+from hermes.state.store.db import Row, TableFamily
 
 _ROW = Columns(InboxRow, "inbox", inbound="body")
 # By one index each, since every message is looked up so; deliveries have theirs within their accounts.
@@ -34,7 +34,7 @@ def _read(row: Row) -> InboxRow:
         raise UnreadableRow(str(error), n=row[0]) from error
 
 
-class InboxTable(Table):
+class InboxTable(TableFamily):
     def add(self, account: str, items: Sequence[Inbound], cursor: str | None, at: datetime) -> int:
         new = 0
         moment = stamp(at)

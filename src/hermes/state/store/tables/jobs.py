@@ -9,12 +9,12 @@ from hermes.domain.ids import JobId
 from hermes.domain.job import DueJobs, Job, JobRun
 from hermes.domain.rows import Slot
 from hermes.state.store.codec import encode, stamp, stamp_or_none, unstamp
-from hermes.state.store.columns import Bodies
+from hermes.state.store.columns import BodyColumn
 from hermes.state.store.db import ScopedTable
 
 _MOST_DUE = 500
-_JOBS = Bodies(Job, "jobs")
-_RUNS = Bodies(JobRun, "job_slots")
+_JOBS = BodyColumn(Job, "jobs")
+_RUNS = BodyColumn(JobRun, "job_slots")
 
 
 class JobsTable(ScopedTable):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 
 from hermes.state.store.codec import stamp
-from hermes.state.store.db import Table
+from hermes.state.store.db import TableFamily
 
 
-class LeasesTable(Table):
+class LeasesTable(TableFamily):
     def take(self, name: str, owner: str, now: datetime, seconds: float) -> int | None:
         moment = stamp(now)
         row = self._db.one(

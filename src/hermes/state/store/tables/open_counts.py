@@ -4,10 +4,10 @@ asking costs what is open and not what ever was."""
 from __future__ import annotations
 
 from hermes.domain.rows import OpenWork
-from hermes.state.store.db import Table
+from hermes.state.store.db import TableFamily
 
 
-class CensusTable(Table):
+class CensusTable(TableFamily):
     def count(self) -> OpenWork:
         turns = self._db.all(
             "SELECT state, count(*) FROM turns INDEXED BY turns_open"

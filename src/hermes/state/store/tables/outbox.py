@@ -9,7 +9,7 @@ from hermes.domain.message import Body
 from hermes.domain.rows import OutboxRow
 from hermes.state.store.codec import encode
 from hermes.state.store.columns import Columns
-from hermes.state.store.db import Table
+from hermes.state.store.db import TableFamily
 
 MESSAGE = Columns(OutboxRow, "outbox", to="lane")
 _CHANGED = ("state", "attempts", "next_at", "receipt", "error")
@@ -17,7 +17,7 @@ _CHANGES = MESSAGE.settings(*_CHANGED)
 _OPEN = "draft = 0 AND state IN ('due', 'attempting', 'unknown')"
 
 
-class OutboxTable(Table):
+class OutboxTable(TableFamily):
     def add(self, row: OutboxRow) -> None:
         lane = str(row.to)
         if not _readable(lane, row.to):

@@ -8,15 +8,15 @@ from datetime import datetime
 from hermes.domain.address import Address
 from hermes.domain.ids import SessionId
 from hermes.domain.message import Body, Receipt
-from hermes.domain.rows import Overheard
+from hermes.domain.rows import OverheardMessage
 from hermes.state.store.codec import decode, encode, stamp
 from hermes.state.store.db import ScopedTable
 
 _LOOKED_THROUGH = 200
 
 
-class TalkTable(ScopedTable):
-    def keep(self, to: Address, said: Overheard, most: int) -> None:
+class OverheardTable(ScopedTable):
+    def keep(self, to: Address, said: OverheardMessage, most: int) -> None:
         place = str(to)
         self._db.run(
             "INSERT INTO overheard (agent, place, body, at) VALUES (?, ?, ?, ?)",
@@ -33,7 +33,7 @@ class TalkTable(ScopedTable):
             most,
         )
 
-    def take(self, session: SessionId, to: Address, since: datetime | None = None) -> list[Overheard]:
+    def take(self, session: SessionId, to: Address, since: datetime | None = None) -> list[OverheardMessage]:
         place = str(to)
         told = self._db.one("SELECT n FROM told WHERE session = ? AND place = ?", session, place)
         rows = self._db.all(
@@ -48,13 +48,13 @@ class TalkTable(ScopedTable):
             self._db.run(
                 "INSERT OR REPLACE INTO told VALUES (?, ?, ?, ?)", self._agent, session, place, last[0]
             )
-        return [decode(Overheard, body) for _, body in rows]
+        return [decode(OverheardMessage, body) for _, body in rows]
 
     def forget(self, to: Address, ref: str) -> None:
         place = str(to)
         rows = self._db.all("SELECT n, body FROM overheard WHERE agent = ? AND place = ?", self._agent, place)
         for n, body in rows:
-            if decode(Overheard, body).ref == ref:
+            if decode(OverheardMessage, body).ref == ref:
                 self._db.run("DELETE FROM overheard WHERE n = ?", n)
 
     def sent(self, to: Address, ref: str) -> str | None:

@@ -4,17 +4,17 @@ gateway, not to an agent: who may write is decided before a message is anybody's
 from __future__ import annotations
 
 from hermes.domain.address import Address
-from hermes.domain.pairing import Account, Mark, Paired, PairingCode
+from hermes.domain.pairing import Account, PairedUser, PairingCode, PairingCounter
 from hermes.state.store.codec import stamp, stamp_or_none, unstamp, unstamp_or_none
-from hermes.state.store.db import Row, Table
+from hermes.state.store.db import Row, TableFamily
 
 _PEOPLE = "platform, account, user, name, approved_at, approved_by"
 _CODES = "id, platform, account, salt, digest, created_at, expires_at, user, name, place, made_by"
 _KEPT_SECONDS = 86_400.0
 
 
-class PairingsTable(Table):
-    def get(self, account: Account, user: str) -> Paired | None:
+class PairingsTable(TableFamily):
+    def get(self, account: Account, user: str) -> PairedUser | None:
         row = self._db.one(
             f"SELECT {_PEOPLE} FROM pairings WHERE platform = ? AND account = ? AND user = ?",
             account.platform,
@@ -23,7 +23,7 @@ class PairingsTable(Table):
         )
         return None if row is None else _paired(row)
 
-    def add(self, paired: Paired) -> None:
+    def add(self, paired: PairedUser) -> None:
         self._db.run(
             f"INSERT OR REPLACE INTO pairings ({_PEOPLE}) VALUES (?, ?, ?, ?, ?, ?)",
             paired.account.platform,
@@ -44,12 +44,12 @@ class PairingsTable(Table):
             )
         )
 
-    def list(self) -> list[Paired]:
+    def list(self) -> list[PairedUser]:
         rows = self._db.all(f"SELECT {_PEOPLE} FROM pairings ORDER BY platform, account, approved_at, user")
         return [_paired(row) for row in rows]
 
 
-class PairingCodesTable(Table):
+class PairingCodesTable(TableFamily):
     def add(self, code: PairingCode) -> None:
         long_ago = stamp(code.created_at) - _KEPT_SECONDS
         self._db.run("DELETE FROM pairing_codes WHERE expires_at < ?", long_ago)
@@ -75,11 +75,13 @@ class PairingCodesTable(Table):
     def remove(self, code: str) -> bool:
         return bool(self._db.run("DELETE FROM pairing_codes WHERE id = ?", code))
 
-    def mark(self, name: str) -> Mark | None:
+    def mark(self, name: str) -> PairingCounter | None:
         row = self._db.one("SELECT name, count, until FROM pairing_marks WHERE name = ?", name)
-        return None if row is None else Mark(name=row[0], count=row[1], until=unstamp_or_none(row[2]))
+        return (
+            None if row is None else PairingCounter(name=row[0], count=row[1], until=unstamp_or_none(row[2]))
+        )
 
-    def put_mark(self, mark: Mark) -> None:
+    def put_mark(self, mark: PairingCounter) -> None:
         self._db.run(
             "INSERT OR REPLACE INTO pairing_marks VALUES (?, ?, ?)",
             mark.name,
@@ -88,9 +90,9 @@ class PairingCodesTable(Table):
         )
 
 
-def _paired(row: Row) -> Paired:
+def _paired(row: Row) -> PairedUser:
     platform, account, user, name, approved_at, by = row
-    return Paired(
+    return PairedUser(
         account=Account(platform=platform, name=account),
         user=user,
         name=name,

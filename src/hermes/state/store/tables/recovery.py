@@ -8,7 +8,7 @@ from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.rows import Boot, DueSession
 from hermes.domain.turn import CRASHES_BESIDE, Question
 from hermes.state.store.codec import stamp
-from hermes.state.store.db import Table
+from hermes.state.store.db import TableFamily
 from hermes.state.store.tables.questions import question_of
 from hermes.state.store.tables.sessions import SessionsTable
 
@@ -16,7 +16,7 @@ _PRUNED_AT_ONCE = 5000
 _SESSIONS_AT_ONCE = 200
 
 
-class RecoveryTable(Table):
+class RecoveryTable(TableFamily):
     def boot(self, now: datetime) -> Boot:
         """Begin a life. After an unclean end, turns that ran then and had added nothing are suspects. Turns
         whose client is gone with the old process are marked to be settled, not run."""

@@ -11,13 +11,13 @@ from datetime import tzinfo
 
 from hermes.domain.ids import SessionId
 from hermes.domain.ports.store import Store, Tx
-from hermes.domain.rows import Hit
-from hermes.domain.session import EVERY_SESSION, Among, Viewer, heard_by
+from hermes.domain.rows import SearchHit
+from hermes.domain.session import EVERY_SESSION, SessionFilter, Viewer, heard_by
 from hermes.domain.text import storable
 from hermes.domain.tool import ToolContext
 from hermes.state.store.codec import unstamp
 from hermes.state.store.db import Db, Row, ScopedTable
-from hermes.state.store.tables.sessions import meant_sessions
+from hermes.state.store.tables.sessions import session_condition
 
 _BATCH = 1000
 _BATCHES_AT_ONCE = 4
@@ -51,7 +51,9 @@ class SearchTable(ScopedTable):
         """Index one batch; 0 when there was nothing left."""
         return catch_up(self._db)
 
-    def find(self, query: str, limit: int = 20, viewer: Viewer | Among = EVERY_SESSION) -> list[Hit]:
+    def find(
+        self, query: str, limit: int = 20, viewer: Viewer | SessionFilter = EVERY_SESSION
+    ) -> list[SearchHit]:
         for _ in range(_BATCHES_AT_ONCE):
             if not self.catch_up():
                 break
@@ -68,7 +70,7 @@ class SearchTable(ScopedTable):
             hits = self._match("letters", " AND ".join(f'"{word}"' for word in words), limit, viewer)
         return hits
 
-    def _match(self, index: str, phrase: str, limit: int, viewer: Viewer | Among) -> list[Hit]:
+    def _match(self, index: str, phrase: str, limit: int, viewer: Viewer | SessionFilter) -> list[SearchHit]:
         # Ranking a word that is nearly everywhere costs hundreds of milliseconds; the newest are as good.
         many = self._db.one(
             f"SELECT count(*) FROM (SELECT 1 FROM {index} WHERE {index} MATCH ? LIMIT ?)", phrase, _COMMON
@@ -86,7 +88,7 @@ class SearchTable(ScopedTable):
         )
         return [_hit(row) for row in rows]
 
-    def _like(self, words: list[str], limit: int, viewer: Viewer | Among) -> list[Hit]:
+    def _like(self, words: list[str], limit: int, viewer: Viewer | SessionFilter) -> list[SearchHit]:
         """Languages without spaces: the trigram index where a word is long enough, a scan where not."""
         condition = " AND ".join(["letters.text LIKE ?"] * len(words))
         seen, values = _seen_by(viewer)
@@ -102,11 +104,13 @@ class SearchTable(ScopedTable):
         return [_hit(row) for row in rows]
 
 
-def recall_from(store: Store, zone: tzinfo | None) -> Callable[[str, int, ToolContext], Awaitable[list[Hit]]]:
+def recall_from(
+    store: Store, zone: tzinfo | None
+) -> Callable[[str, int, ToolContext], Awaitable[list[SearchHit]]]:
     """A search on behalf of a tool's call, with the times in a zone (None: the machine's)."""
 
-    async def recall(query: str, limit: int, context: ToolContext) -> list[Hit]:
-        def find(tx: Tx) -> list[Hit]:
+    async def recall(query: str, limit: int, context: ToolContext) -> list[SearchHit]:
+        def find(tx: Tx) -> list[SearchHit]:
             session = tx.sessions.get(context.session)
             if session is None:
                 return []
@@ -119,11 +123,11 @@ def recall_from(store: Store, zone: tzinfo | None) -> Callable[[str, int, ToolCo
     return recall
 
 
-def _seen_by(viewer: Viewer | Among) -> tuple[str, tuple[str | None, ...]]:
+def _seen_by(viewer: Viewer | SessionFilter) -> tuple[str, tuple[str | None, ...]]:
     """A condition that keeps what a viewer may see: a session is theirs who began it, and in a place that
     shares its sessions, the place's."""
-    if isinstance(viewer, Among):
-        return meant_sessions(viewer)
+    if isinstance(viewer, SessionFilter):
+        return session_condition(viewer)
     here = viewer.session
     if viewer.is_local:
         return " AND j.turn != ?", (viewer.turn,)
@@ -152,9 +156,9 @@ def _phrase(query: str) -> str:
     return " ".join(parts) or '""'
 
 
-def _hit(row: Row) -> Hit:
+def _hit(row: Row) -> SearchHit:
     session, seq, at, title, kind, excerpt = row
     who = "user" if kind == "user_said" else "agent"
-    return Hit(
+    return SearchHit(
         session=SessionId(session), seq=seq, at=unstamp(at), title=title, who=who, excerpt=excerpt or ""
     )

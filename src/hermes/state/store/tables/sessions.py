@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from hermes.domain.address import Kind, Source
+from hermes.domain.address import Source, SourceKind
 from hermes.domain.errors import Lost, UserError
 from hermes.domain.ids import SessionId
-from hermes.domain.session import BRANCHED, EVERY_SESSION, Among, Session, SessionKey
+from hermes.domain.session import BRANCHED, EVERY_SESSION, Session, SessionFilter, SessionKey
 from hermes.domain.text import storable
 from hermes.state.store.codec import decode, encode, stamp
 from hermes.state.store.columns import Columns
@@ -51,9 +51,9 @@ class SessionsTable(ScopedTable):
         if taken:
             raise UserError(f"Another session is called “{session.title}”.", hint="Choose another title.")
 
-    def find(self, text: str, limit: int = 20, among: Among = EVERY_SESSION) -> list[Session]:
+    def find(self, text: str, limit: int = 20, among: SessionFilter = EVERY_SESSION) -> list[Session]:
         text = storable(text)
-        meant, values = meant_sessions(among)
+        meant, values = session_condition(among)
         if not text:
             rest = f"s WHERE agent = ?{meant} ORDER BY updated_at DESC, id DESC LIMIT ?"
             return _SESSION.all(self._db, rest, self._agent, *values, limit)
@@ -83,7 +83,7 @@ class SessionsTable(ScopedTable):
         self._db.run("DELETE FROM sessions WHERE id = ?", session)
 
 
-def meant_sessions(among: Among) -> tuple[str, tuple[str, ...]]:
+def session_condition(among: SessionFilter) -> tuple[str, tuple[str, ...]]:
     """A condition on the sessions `s`, and its values."""
     conditions: list[str] = []
     values: list[str] = []
@@ -165,7 +165,7 @@ class BindingsTable(ScopedTable):
             agent=self._agent,
             platform=platform,
             account=account,
-            kind=Kind(kind),
+            kind=SourceKind(kind),
             chat=chat,
             thread=thread or None,
             user=user or None,

@@ -12,9 +12,9 @@ from functools import cached_property
 
 from yarl import URL
 
-from hermes.agent.models.client import Answer, Deadlines, ModelClient, Post
+from hermes.agent.models.client import Deadlines, ModelClient, ModelHttpRequest, ModelHttpResponse
 from hermes.agent.models.faults import MOST_ERROR_BYTES, error_for, read_error
-from hermes.agent.models.formats.chat_completions.reply import Body, Reply
+from hermes.agent.models.formats.chat_completions.reply import ReplyAssembler, ReplyBody
 from hermes.agent.models.formats.chat_completions.request import encode_request
 from hermes.domain.errors import Refused, Unreachable
 from hermes.domain.ports.store import ModelPiece, ModelRequest
@@ -26,7 +26,7 @@ _LAST_WORDS = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Caps:
+class ReplyLimits:
     """Where an answer ends that would not: characters of words, thoughts and arguments together, calls, and
     bytes on the wire."""
 
@@ -36,7 +36,7 @@ class Caps:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
+class ModelEndpoint:
     """Where the model is and how to speak to it. `extra` goes into every request's body. `written_calls`: it
     may write a call as text instead of making it, and that counts."""
 
@@ -48,13 +48,13 @@ class Endpoint:
     stream: bool = True
     written_calls: bool = False
     deadlines: Deadlines = field(default_factory=Deadlines)
-    caps: Caps = field(default_factory=Caps)
+    caps: ReplyLimits = field(default_factory=ReplyLimits)
 
 
 class OpenAIProvider:
     """The provider port. Providers of one process are given the same client."""
 
-    def __init__(self, endpoint: Endpoint, client: ModelClient | None = None) -> None:
+    def __init__(self, endpoint: ModelEndpoint, client: ModelClient | None = None) -> None:
         self._endpoint = endpoint
         self._client = client or ModelClient()
 
@@ -64,7 +64,7 @@ class OpenAIProvider:
 
     async def call(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
         endpoint = self._endpoint
-        reply = Reply(
+        reply = ReplyAssembler(
             most_text=max(0, endpoint.caps.text - len(request.said)),
             most_calls=endpoint.caps.calls,
             model=request.model,
@@ -72,7 +72,7 @@ class OpenAIProvider:
             secret=endpoint.key.reveal(),
             tools=self._callable(request),
         )
-        body = Body(reply, text=endpoint.caps.text, wire=endpoint.caps.wire)
+        body = ReplyBody(reply, text=endpoint.caps.text, wire=endpoint.caps.wire)
         answer = await self._client.send(self._post(request))
         try:
             await self._check(answer, request)
@@ -89,7 +89,7 @@ class OpenAIProvider:
         finally:
             answer.close()
 
-    async def _check(self, answer: Answer, request: ModelRequest) -> None:
+    async def _check(self, answer: ModelHttpResponse, request: ModelRequest) -> None:
         if 200 <= answer.status < 300:
             return
         try:
@@ -108,14 +108,14 @@ class OpenAIProvider:
 
     # --- the request ---
 
-    def _post(self, request: ModelRequest) -> Post:
+    def _post(self, request: ModelRequest) -> ModelHttpRequest:
         endpoint = self._endpoint
         options: dict[str, object] = dict(endpoint.extra)
         if endpoint.max_tokens is not None:
             options["max_tokens"] = endpoint.max_tokens
         if endpoint.stream:
             options |= {"stream": True, "stream_options": {"include_usage": True}}
-        return Post(
+        return ModelHttpRequest(
             url=self._url,
             headers=self._headers,
             body=encode_request(request, options),
@@ -148,7 +148,7 @@ class OpenAIProvider:
         return {**headers, **self._endpoint.headers}
 
 
-async def _last_words(answer: Answer) -> bytes:
+async def _last_words(answer: ModelHttpResponse) -> bytes:
     """What follows the end of a reply. It is whole, even if its stream is not ended properly."""
     answer.hurry(_LAST_WORDS)
     try:
@@ -159,7 +159,7 @@ async def _last_words(answer: Answer) -> bytes:
 
 def make(settings: ModelSettings, client: ModelClient | None = None) -> OpenAIProvider:
     """A provider as the settings describe it."""
-    endpoint = Endpoint(
+    endpoint = ModelEndpoint(
         base_url=settings.base_url or OPENAI_URL, key=settings.api_key, max_tokens=settings.max_tokens
     )
     return OpenAIProvider(endpoint, client)

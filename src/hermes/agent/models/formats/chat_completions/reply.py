@@ -38,7 +38,7 @@ class _Fragment(msgspec.Struct):
     function: _Function | None = None
 
 
-class _Words(msgspec.Struct):
+class _WireMessage(msgspec.Struct):
     """The `delta` of a chunk or the `message` of a completion."""
 
     content: str | list[Any] | None = None
@@ -49,24 +49,24 @@ class _Words(msgspec.Struct):
 
 
 class _Choice(msgspec.Struct):
-    delta: _Words | None = None
-    message: _Words | None = None
+    delta: _WireMessage | None = None
+    message: _WireMessage | None = None
     finish_reason: str | None = None
 
 
-class _Cached(msgspec.Struct):
+class _PromptTokens(msgspec.Struct):
     cached_tokens: int | None = None
 
 
-class _Thought(msgspec.Struct):
+class _CompletionTokens(msgspec.Struct):
     reasoning_tokens: int | None = None
 
 
-class _Used(msgspec.Struct):
+class _WireUsage(msgspec.Struct):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
-    prompt_tokens_details: _Cached | None = None
-    completion_tokens_details: _Thought | None = None
+    prompt_tokens_details: _PromptTokens | None = None
+    completion_tokens_details: _CompletionTokens | None = None
     prompt_cache_hit_tokens: int | None = None
 
     def read(self) -> Usage:
@@ -83,7 +83,7 @@ class _Used(msgspec.Struct):
 class _Chunk(msgspec.Struct):
     choices: list[_Choice] | None = None
     model: str | None = None
-    usage: _Used | None = None
+    usage: _WireUsage | None = None
     error: Any = None
 
 
@@ -105,7 +105,7 @@ def read_chunk(data: bytes) -> _Chunk:
 # --- the stream ------------------------------------------------------------------------------------
 
 
-class Events:
+class SseDecoder:
     """Cuts a stream into the data of its events. Comments and other fields are passed over."""
 
     def __init__(self, most: int) -> None:
@@ -170,7 +170,7 @@ class _OpenCall:
 
 
 @dataclass(slots=True, kw_only=True)
-class Reply:
+class ReplyAssembler:
     """Takes chunks, hands out pieces, and knows at the end whether the reply is whole. `most_text` bounds
     words, thoughts and arguments together; calls beyond `most_calls` are left out. If `tools` are given, a
     reply that is nothing but a call of one of them, written as text, is taken as that call; words that may
@@ -347,12 +347,12 @@ class Reply:
             raise too_long()
 
 
-class Body:
+class ReplyBody:
     """The body of an answer, fed as it comes: a stream of events, or one JSON object if it opens like one."""
 
-    def __init__(self, reply: Reply, *, text: int, wire: int) -> None:
+    def __init__(self, reply: ReplyAssembler, *, text: int, wire: int) -> None:
         self._reply = reply
-        self._events = Events(2 * text)
+        self._events = SseDecoder(2 * text)
         self._whole: list[bytes] | None = None
         self._left = wire
         self._most_whole = 2 * text

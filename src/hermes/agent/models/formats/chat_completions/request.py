@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from hermes.agent.context.fold import (
-    Conversation,
-    Message,
+    ContextFold,
+    ModelMessage,
     Role,
     attachment_note,
     is_on_the_web,
@@ -40,11 +40,11 @@ _encode = msgspec.json.Encoder().encode
 
 
 @dataclass(slots=True, kw_only=True)
-class _Encoded:
+class _EncodedTranscript:
     """A transcript that was encoded before, as far as it is sealed."""
 
     shared: bool
-    conversation: Conversation
+    conversation: ContextFold
     first: Entry | None = None
     last: Entry | None = None
     count: int = 0
@@ -81,8 +81,8 @@ class _Encoded:
 def encode_messages(request: ModelRequest) -> bytes:
     """The messages of a request, as the inside of a JSON array."""
     kept = request.memory.get(_MEMORY_KEY)
-    if not isinstance(kept, _Encoded) or not kept.leads_to(request.entries, shared=request.shared):
-        kept = _Encoded(shared=request.shared, conversation=Conversation(shared=request.shared))
+    if not isinstance(kept, _EncodedTranscript) or not kept.leads_to(request.entries, shared=request.shared):
+        kept = _EncodedTranscript(shared=request.shared, conversation=ContextFold(shared=request.shared))
         request.memory[_MEMORY_KEY] = kept
     kept.take(request.entries)
     tail = with_ending(kept.conversation.tail(), said=request.said, note=request.note)
@@ -113,7 +113,7 @@ def encode_tool(tool: Tool) -> dict[str, object]:
     return {"type": "function", "function": function}
 
 
-def encode_message(message: Message, images: Mapping[str, str] | None = _NO_IMAGES) -> bytes:
+def encode_message(message: ModelMessage, images: Mapping[str, str] | None = _NO_IMAGES) -> bytes:
     """`images` are the contents, as data URLs by their hash; one that is missing is told of in words, and so
     are all if there is no such mapping."""
     if message.role is Role.TOOL:
@@ -137,7 +137,7 @@ def encode_message(message: Message, images: Mapping[str, str] | None = _NO_IMAG
     return _dump({"role": "assistant", "content": message.text or None, "tool_calls": calls})
 
 
-def _parts(message: Message, images: Mapping[str, str]) -> list[dict[str, object]]:
+def _parts(message: ModelMessage, images: Mapping[str, str]) -> list[dict[str, object]]:
     words, shown = [message.text], list[dict[str, object]]()
     for image in message.images:
         url = images.get(image.sha256 or "") or (image.ref if is_on_the_web(image) else None)
