@@ -15,7 +15,7 @@ from hermes.control.sessions.submission import Submission
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.event import Snapshot, TextDelta
 from hermes.domain.ids import MAIN_AGENT
-from hermes.domain.ports.store import ModelEnd, ModelPiece, ModelRequest
+from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest
 from hermes.domain.turn import TurnInput
 
 _WORD = "word "

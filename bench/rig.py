@@ -22,7 +22,8 @@ from hermes.domain.clock import SystemClock
 from hermes.domain.event import Entry, TextDelta, ToolFinished, UserSaid
 from hermes.domain.ids import MAIN_AGENT, AgentId, CallId, DeliveryId
 from hermes.domain.message import Inbound
-from hermes.domain.ports.store import ModelEnd, ModelPiece, ModelRequest, Provider, Store, Tx
+from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest, Provider
+from hermes.domain.ports.store import Store, Tx
 from hermes.domain.settings.settings import (
     DisplaySettings,
     GatewaySettings,

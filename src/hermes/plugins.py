@@ -17,7 +17,8 @@ from hermes.domain.text import one_line
 
 if TYPE_CHECKING:
     from hermes.domain.adapter import AdapterContext, LogIn
-    from hermes.domain.ports.store import Platform, Provider
+    from hermes.domain.ports.agent import Provider
+    from hermes.domain.ports.platform import Platform
     from hermes.domain.settings.settings import ModelSettings
     from hermes.domain.tool import Tool
 

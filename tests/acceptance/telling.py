@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from hermes.control.turn.ending import REPEAT_MARK
 from hermes.domain.event import ToolFinished, UserSaid
-from hermes.domain.ports.store import ModelRequest
+from hermes.domain.ports.agent import ModelRequest
 from hermes.testing.model import Say, call, last_words, say
 from hermes.testing.world import Deed, Update, World
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hermes.domain.event import UserSaid
-from hermes.domain.ports.store import ModelRequest
+from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.settings import DisplaySettings
 from hermes.domain.turn import BusyMode
 from hermes.testing.harness import Journey, open_settings

@@ -10,7 +10,7 @@ import pytest
 
 from hermes.control.jobs.editing import JobSpec
 from hermes.domain.address import Address, Source, SourceKind
-from hermes.domain.directory import Channel
+from hermes.domain.channels import Channel
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.job import RunState
 from hermes.domain.settings.settings import CronSettings

@@ -18,7 +18,7 @@ from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.errors import Unreachable
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.job import JobState
-from hermes.domain.ports.store import Accept
+from hermes.domain.ports.platform import Accept
 from hermes.domain.settings.settings import Route, RouteMatch
 from hermes.state.settings.loader import load_settings
 from hermes.testing.api import ApiWorld

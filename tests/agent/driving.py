@@ -15,7 +15,7 @@ from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.clock import SystemClock
 from hermes.domain.event import Asked, Entry, Live, Record, Stopped, UserSaid
 from hermes.domain.ids import AgentId, SessionId, TurnId
-from hermes.domain.ports.store import Provider, Run
+from hermes.domain.ports.agent import Provider, Run
 from hermes.domain.session import Session
 from hermes.domain.tool import Effect, Tool, ToolContext, ToolResult
 from hermes.domain.transcript import view_turn

@@ -32,7 +32,7 @@ from hermes.domain.event import (
 )
 from hermes.domain.ids import CallId, QuestionId, TurnId
 from hermes.domain.message import Attachment, MediaKind
-from hermes.domain.ports.store import ModelRequest
+from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.tool import Effect, ToolCall
 from hermes.domain.transcript import visible
 from hermes.domain.turn import EarlierMessage, Speaker

@@ -11,7 +11,7 @@ from hermes.agent.models.demo.provider import DemoProvider
 from hermes.agent.models.demo.rules import FOOTER, demo_reply
 from hermes.domain.event import Entry, ModelSaid, Record, TextDelta, ToolFinished, UserSaid
 from hermes.domain.ids import CallId, TurnId
-from hermes.domain.ports.store import ModelEnd, ModelRequest
+from hermes.domain.ports.agent import ModelEnd, ModelRequest
 from hermes.domain.tool import ToolCall
 
 TOOLS = ("read_file", "write_file", "search_files", "session_search", "terminal", "clarify", "todo")

@@ -13,8 +13,8 @@ import pytest
 
 from hermes.agent.models.demo.provider import DemoProvider
 from hermes.agent.models.demo.rules import FOOTER
-from hermes.app import Toolsets
 from hermes.app.app import App, AppOverrides
+from hermes.app.tools import Toolsets
 from hermes.control.sessions.submission import Submission
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.event import Asked, Entry, FeedItem, Record, TextDelta, ToolFinished, Verdict

@@ -24,7 +24,7 @@ from hermes.agent.models.demo.provider import DemoProvider
 from hermes.agent.models.registry import Models
 from hermes.domain.errors import UserError
 from hermes.domain.event import TextDelta
-from hermes.domain.ports.store import ModelRequest
+from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.settings import ModelSettings
 from hermes.testing.model_script import ModelRequest as Seen

@@ -12,7 +12,7 @@ import pytest
 from hermes.agent.models.client import Deadlines, ModelHttpRequest
 from hermes.agent.models.formats.chat_completions.provider import ModelEndpoint, OpenAIProvider, ReplyLimits
 from hermes.domain.event import Failed, Finished, ModelSaid, Retrying, TextDelta, ToolFinished, ToolStarted
-from hermes.domain.ports.store import ModelRequest
+from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.declaring import Secret
 from hermes.testing.model_script import FAULTS, VISIBLE, WORDS, Cut, Fault, Pace, Reply, Then
 from hermes.testing.model_server import FakeModelServer

@@ -27,7 +27,7 @@ from hermes.domain.event import (
     UserSaid,
 )
 from hermes.domain.ids import CallId
-from hermes.domain.ports.store import ModelRequest
+from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.tool import Clarification, Effect, Tool, ToolCall, ToolContext, ToolResult
 from hermes.testing.model import Say, ScriptedModel, say
 from tests.agent.driving import SESSION, Driver, loop_of, quick, tool

@@ -13,7 +13,7 @@ from hermes.agent.run.toolbox import NOBODY
 from hermes.agent.tools import Workbench, default_tools
 from hermes.control.outbound.targets import KnownTargets, resolve_targets, spellings
 from hermes.domain.address import Address, Source, SourceKind
-from hermes.domain.directory import Channel, KnownChannels, MessagingPort
+from hermes.domain.channels import Channel, KnownChannels, MessagingPort
 from hermes.domain.event import Asked, ToolFinished, UserSaid
 from hermes.domain.ids import AgentId, TurnId
 from hermes.domain.tool import ToolContext

@@ -16,7 +16,7 @@ from hermes.agent.models.formats.chat_completions.provider import ModelEndpoint,
 from hermes.domain.errors import Refused, UserError
 from hermes.domain.event import Entry, ModelSaid, UserSaid
 from hermes.domain.message import Attachment, MediaKind
-from hermes.domain.ports.store import ModelRequest
+from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.rows import MediaItem
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.turn import EarlierMessage, Speaker

@@ -21,7 +21,7 @@ from hermes.app.app import AppOverrides
 from hermes.domain.errors import Refused, UserError
 from hermes.domain.event import TextDelta, ThoughtDelta, ToolFinished, UserSaid
 from hermes.domain.ids import CallId
-from hermes.domain.ports.store import ModelEnd, ModelPiece, ModelRequest
+from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest
 from hermes.domain.tool import ToolCall
 from hermes.testing.tools import world_tools
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from hermes.admin.process.run import GatewayProcess
 from hermes.app.app import AppOverrides
-from hermes.domain.ports.store import ModelRequest
+from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.settings import Settings
 from hermes.testing.model import Say, ScriptedModel, last_words
 from hermes.testing.platform import fake_platform

@@ -15,7 +15,7 @@ from hermes.domain.adapter import AdapterContext
 from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities, Manifest, SettingField
 from hermes.domain.message import Body, Receipt
-from hermes.domain.ports.store import Accept
+from hermes.domain.ports.platform import Accept
 
 MANIFEST = Manifest(
     name="telegram",

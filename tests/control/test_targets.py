@@ -16,7 +16,7 @@ from hermes.control.outbound.targets import (
     with_aliases,
 )
 from hermes.domain.address import Address
-from hermes.domain.directory import Channel
+from hermes.domain.channels import Channel
 from hermes.domain.errors import UserError
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import Settings

@@ -8,11 +8,12 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-import hermes.app
+import hermes.app.app
 from hermes import cli
-from hermes.app import Watch
 from hermes.app.app import App
-from hermes.domain.ports.store import Provider, Store
+from hermes.app.vitals import StatusListener
+from hermes.domain.ports.agent import Provider
+from hermes.domain.ports.store import Store
 from hermes.domain.ports.world import Backend, Media
 from hermes.domain.settings.settings import Profile
 from hermes.domain.tool import Tool
@@ -32,7 +33,7 @@ class MortalApp(App):
 
     switch = _switch()
 
-    async def _run(self, store: Store, watch: Watch, logs: SessionLogs | None) -> None:
+    async def _run(self, store: Store, watch: StatusListener, logs: SessionLogs | None) -> None:
         await super()._run(KillingStore(store, self.switch), watch, logs)
 
     def _provider(self, profile: Profile, media: Media) -> Provider:

@@ -11,7 +11,7 @@ from hermes.control.sessions.submission import Submission
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.event import Asked, Entry, Finished, ModelSaid, ToolFinished, Verdict
 from hermes.domain.ids import MAIN_AGENT, CallId
-from hermes.domain.ports.store import ModelRequest
+from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.tool import ToolCall
 from hermes.domain.turn import Answer, ClientTool, Guidance, Turn, TurnInput
 from hermes.testing.crash import StoppingStore

@@ -11,7 +11,7 @@ import pytest
 
 from hermes.control.turn.ending import REPEAT_MARK
 from hermes.domain.event import ToolFinished, UserSaid
-from hermes.domain.ports.store import ModelRequest
+from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.settings import DisplaySettings
 from hermes.domain.turn import BusyMode
 from hermes.testing.harness import Journey, open_settings

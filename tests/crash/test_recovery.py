@@ -14,7 +14,7 @@ from hermes.control.turn.claim import GIVEN_UP
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.event import Entry, Finished, Stopped, TextDelta
 from hermes.domain.ids import MAIN_AGENT
-from hermes.domain.ports.store import ModelRequest
+from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.settings import ApprovalSettings, DisplaySettings
 from hermes.domain.turn import CRASHES_ALONE, CRASHES_BESIDE, BusyMode, TurnInput
 from hermes.testing.clock import FakeClock

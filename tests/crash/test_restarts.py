@@ -10,7 +10,7 @@ import pytest
 
 from hermes.control.outbound.restart_notices import BACK, ONLINE, RESTARTED
 from hermes.control.turn.ending import REPEAT_MARK
-from hermes.domain.ports.store import ModelRequest
+from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import DisplaySettings
 from hermes.domain.turn import BusyMode

@@ -13,7 +13,7 @@ import pytest
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.message import Inbound
-from hermes.domain.ports.store import Accept
+from hermes.domain.ports.platform import Accept
 from hermes.entry.host import LONGEST_DELAY, AdapterHost, HostState, PlatformAccount, back_off
 from hermes.testing.clock import FakeClock, settle
 from hermes.testing.platform import to_inbound

@@ -12,7 +12,7 @@ from pathlib import Path
 from hermes.domain.errors import Refused
 from hermes.domain.event import ToolFinished, UserSaid
 from hermes.domain.ids import CallId
-from hermes.domain.ports.store import ModelRequest
+from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.tool import ToolCall
 from hermes.testing.api import ApiWorld
 from hermes.testing.model import Say, ScriptedModel, last_words, say

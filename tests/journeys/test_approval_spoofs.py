@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hermes.domain.event import ToolFinished, UserSaid
-from hermes.domain.ports.store import ModelRequest
+from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.settings import ApprovalSettings
 from hermes.testing.clock import FakeClock
 from hermes.testing.harness import Journey, open_settings

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from hermes.domain.event import ModelSaid, Stopped, ToolFinished, UserSaid
-from hermes.domain.ports.store import ModelRequest
+from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.settings import DisplaySettings
 from hermes.domain.tool import Effect, Tool, ToolContext, ToolResult
 from hermes.domain.turn import BusyMode

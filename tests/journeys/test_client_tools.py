@@ -11,7 +11,7 @@ from hermes.control.sessions.submission import SessionTarget, Submission
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.event import Asked, Entry, Finished, ModelSaid, Stopped, ToolFinished, Verdict
 from hermes.domain.ids import MAIN_AGENT, CallId, client_call_id, question_of_call
-from hermes.domain.ports.store import ModelRequest
+from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.settings import AgentSettings, ApprovalSettings, DisplaySettings
 from hermes.domain.tool import ToolCall
 from hermes.domain.turn import (

@@ -22,7 +22,7 @@ from hermes.control.commands.registry import (
 )
 from hermes.domain.errors import UserError
 from hermes.domain.event import Record, UserSaid
-from hermes.domain.ports.store import ModelRequest
+from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.settings import ApprovalSettings, DisplaySettings, SessionSettings
 from hermes.domain.turn import BusyMode
 from hermes.state.store.codec import decode_record

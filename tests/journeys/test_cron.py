@@ -17,7 +17,7 @@ from hermes.domain.errors import UserError
 from hermes.domain.event import UserSaid
 from hermes.domain.ids import MAIN_AGENT, SessionId
 from hermes.domain.job import Job, JobRun, JobState, RunState, RunStatus, ScriptReport
-from hermes.domain.ports.store import ModelRequest
+from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import CronSettings
 from hermes.domain.tool import Tool, ToolContext, ToolResult

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from hermes.control.turn.ending import REPEAT_MARK
-from hermes.domain.ports.store import ModelRequest
+from hermes.domain.ports.agent import ModelRequest
 from hermes.testing.harness import Journey
 from hermes.testing.model import Say
 from hermes.testing.world import Deed, World

@@ -15,7 +15,7 @@ from hermes.app.hooks import AppHooks
 from hermes.control.hooks.dispatch import Hooks
 from hermes.domain.event import ToolFinished
 from hermes.domain.ids import AgentId
-from hermes.domain.ports.store import ModelRequest
+from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import ApprovalSettings, QuickCommand, ResetMode, ResetSettings
 from hermes.execution.hooks.processes import HookProcesses

@@ -14,7 +14,7 @@ from hermes.control.jobs.editing import JobSpec
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.job import Job
-from hermes.domain.ports.store import ModelRequest
+from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.tool import Effect, Tool, ToolContext, ToolResult
 from hermes.testing.harness import Journey
 from hermes.testing.model import Say, call, last_words, say

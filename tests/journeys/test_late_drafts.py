@@ -11,7 +11,8 @@ from typing import TypeVar
 
 from hermes.domain.address import Address
 from hermes.domain.ids import AgentId
-from hermes.domain.ports.store import ModelRequest, Store, Tx
+from hermes.domain.ports.agent import ModelRequest
+from hermes.domain.ports.store import Store, Tx
 from hermes.domain.settings.settings import DisplaySettings
 from hermes.domain.turn import BusyMode
 from hermes.testing.clock import settle

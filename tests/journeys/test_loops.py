@@ -27,7 +27,8 @@ from hermes.domain.event import Entry, Failed
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.job import JobRun
 from hermes.domain.message import Inbound
-from hermes.domain.ports.store import ModelRequest, Tx
+from hermes.domain.ports.agent import ModelRequest
+from hermes.domain.ports.store import Tx
 from hermes.domain.settings.settings import ApprovalSettings, DisplaySettings
 from hermes.domain.turn import BusyMode, ReplyPlace, TurnInput
 from hermes.testing.clock import QuickClock

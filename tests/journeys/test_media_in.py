@@ -15,7 +15,7 @@ from hermes.domain.errors import HermesError, Unreachable, UserError
 from hermes.domain.event import Entry, Finished, Record, Stopped, UserSaid
 from hermes.domain.ids import MAIN_AGENT, SessionId
 from hermes.domain.message import Attachment, MediaKind
-from hermes.domain.ports.store import ModelRequest
+from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import AgentSettings, DisplaySettings, GatewaySettings
 from hermes.domain.turn import BusyMode, TurnInput

@@ -15,7 +15,8 @@ from hermes.control.turn.ending import REPEAT_MARK
 from hermes.domain.errors import HermesError, Refused, Unreachable
 from hermes.domain.event import ToolFinished
 from hermes.domain.message import Body, Receipt
-from hermes.domain.ports.store import ModelRequest, Tx
+from hermes.domain.ports.agent import ModelRequest
+from hermes.domain.ports.store import Tx
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say, call, last_words, say

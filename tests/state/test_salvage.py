@@ -13,7 +13,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from hermes.domain.directory import Channel
+from hermes.domain.channels import Channel
 from hermes.domain.event import Entry, Finished, ModelSaid, Record, ToolStarted, UserSaid
 from hermes.domain.ids import MAIN_AGENT, CallId, SessionId, TurnId
 from hermes.domain.message import Receipt

@@ -19,7 +19,8 @@ from hermes.domain.capabilities import Manifest, SettingField
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId
-from hermes.domain.ports.store import Platform, Store
+from hermes.domain.ports.platform import Platform
+from hermes.domain.ports.store import Store
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.entry.host import HostState, PlatformAccount, Report

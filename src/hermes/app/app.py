@@ -47,7 +47,7 @@ from hermes.app.tools import (
 from hermes.app.vitals import LiveStatus, StatusListener
 from hermes.app.waking import ProcessNotifier
 from hermes.control.chores import HOURLY, Chore
-from hermes.control.commands.registry import GatewayInfo as CommandAround
+from hermes.control.commands.registry import GatewayInfo
 from hermes.control.commands.tiers import tier_of
 from hermes.control.gateway import STOP_SECONDS, Gateway
 from hermes.control.hooks.dispatch import Hooks
@@ -60,7 +60,9 @@ from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock, SystemClock, zone_named
 from hermes.domain.errors import PRINTED, UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId
-from hermes.domain.ports.store import Platform, Provider, Store
+from hermes.domain.ports.agent import Provider
+from hermes.domain.ports.platform import Platform
+from hermes.domain.ports.store import Store
 from hermes.domain.ports.world import Backend, Media
 from hermes.domain.settings.settings import Profile, Settings
 from hermes.domain.tool import Tool
@@ -229,6 +231,15 @@ class App:
                 await asyncio.wait((writing,))
                 await logs.write()
 
+    def _command_info(self, settings: Settings) -> GatewayInfo:
+        return GatewayInfo(
+            is_admin=lambda source: tier_of(source, settings).owner,
+            version=self._version,
+            home=str(self._home),
+            can_restart=self._given.boots,
+            offered=lambda agent: self._models.offered.get(agent, ()),
+        )
+
     async def _run(self, store: Store, watch: StatusListener, logs: SessionLogs | None) -> None:
         clock, settings = self._given.clock, self.loaded.settings
         vitals = LiveStatus(self._home, self.loaded, watch, self._loops)
@@ -249,13 +260,7 @@ class App:
             select=agent_chooser(self._own_hooks),
             owner=str(self._home),
             aliases={name: route.model for name, route in self._routes.items()},
-            around=CommandAround(
-                is_admin=lambda source: tier_of(source, settings).owner,
-                version=self._version,
-                home=str(self._home),
-                can_restart=self._given.boots,
-                offered=lambda agent: self._models.offered.get(agent, ()),
-            ),
+            around=self._command_info(settings),
             restart=self.restart,
             chores=self._chores,
             accounts=[account.name for account in accounts],

@@ -9,7 +9,7 @@ from hermes.app.homes import is_wide
 from hermes.control.outbound.outgoing_files import TakeFile, collect_files
 from hermes.control.outbound.sending import MessageSender, OutboundMessage
 from hermes.domain.address import Address
-from hermes.domain.directory import KnownChannels, MessagingPort
+from hermes.domain.channels import KnownChannels, MessagingPort
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, TurnId
 from hermes.domain.message import Attachment

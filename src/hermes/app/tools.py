@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from hermes.agent.tools import ABSENT, NO_TOOLSET, Workbench, default_tools, toolsets, unknown_toolset
 from hermes.domain.errors import HermesError
-from hermes.domain.ports.store import ModelPiece, ModelRequest, Provider
+from hermes.domain.ports.agent import ModelPiece, ModelRequest, Provider
 from hermes.domain.settings.settings import Settings
 from hermes.domain.tool import Tool, ToolContext, ToolResult
 from hermes.state.settings.loader import LoadedSettings

@@ -62,7 +62,8 @@ from hermes.domain.errors import UserError
 from hermes.domain.event import Entry, FeedItem
 from hermes.domain.ids import AgentId, DeliveryId, QuestionId, SessionId, TurnId
 from hermes.domain.message import Attachment, Inbound
-from hermes.domain.ports.store import Platform, Tx
+from hermes.domain.ports.platform import Platform
+from hermes.domain.ports.store import Tx
 from hermes.domain.rows import OpenWork
 from hermes.domain.session import Session
 from hermes.domain.text import storable

@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from hermes.control.outbound.outgoing_files import TakeFile
-from hermes.domain.job import JobWorld
 from hermes.domain.message import Attachment
-from hermes.domain.ports.store import Agent, Store
-from hermes.domain.ports.world import Media, ProcessView
+from hermes.domain.ports.agent import Agent
+from hermes.domain.ports.store import Store
+from hermes.domain.ports.world import JobWorld, Media, ProcessView
 from hermes.domain.settings.settings import Profile
 from hermes.domain.tool import Tool
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source
 from hermes.domain.clock import Clock, SystemClock
@@ -112,18 +112,3 @@ class Finding:
     good: bool
     text: str
     hint: str = ""
-
-
-@runtime_checkable
-class Checks(Protocol):
-    async def check(self) -> Sequence[Finding]:
-        """Ask the live service whether the credentials work and what they lack. Changes nothing there, and
-        leaves nothing open. May raise what the adapter's other calls raise."""
-        ...
-
-
-@runtime_checkable
-class Notices(Protocol):
-    def notice(self) -> str:
-        """What an operator should know of an adapter that is connected; empty if all is well."""
-        ...

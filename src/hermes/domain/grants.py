@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
 
 from hermes.domain.ids import AgentId
 
@@ -21,19 +20,6 @@ class Grant:
     text: str
     by: str
     at: datetime
-
-
-class Grants(Protocol):
-    """The grants of one agent."""
-
-    def add(self, grant: Grant) -> None:
-        """Keep a grant; one for the same person and action is there already, and stays as it is."""
-
-    def list(self, person: str | None = None) -> list[Grant]:
-        """Everybody's, or a person's; the oldest first."""
-
-    def revoke(self, grant: str) -> bool:
-        """False if there is none with this id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

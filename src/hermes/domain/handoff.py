@@ -6,7 +6,6 @@ import secrets
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Protocol
 
 from hermes.domain.address import Address, Source
 from hermes.domain.ids import AgentId, SessionId
@@ -43,24 +42,6 @@ class Handoff:
     to: Address | None = None
     left: SessionId | None = None
     error: str = ""
-
-
-class Handoffs(Protocol):
-    """The hand-offs of one agent."""
-
-    def add(self, handoff: Handoff) -> bool:
-        """False if its session is being handed over already."""
-
-    def get(self, handoff: str) -> Handoff | None: ...
-
-    def change(self, was: Handoff, now: Handoff) -> bool:
-        """Write `now` if it still is in the state and at the attempt of `was`; False changes nothing."""
-
-    def open(self) -> list[Handoff]:
-        """Those that are not settled, the oldest first."""
-
-    def latest(self, session: SessionId | None, limit: int) -> list[Handoff]:
-        """Of one session or of all, the newest first."""
 
 
 def new_handoff_id() -> str:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Protocol
 
 from hermes.domain.address import Address, Source
 from hermes.domain.ids import AgentId, JobId, SessionId, TurnId
-from hermes.domain.rows import Slot
 
 
 class JobState(StrEnum):
@@ -124,33 +122,6 @@ class DueJobs:
     next: datetime | None
 
 
-class Jobs(Protocol):
-    def save(self, job: Job) -> None: ...
-
-    def get(self, job: JobId) -> Job | None: ...
-
-    def list(self) -> list[Job]: ...
-
-    def due(self, now: datetime) -> DueJobs: ...
-
-    def remove(self, job: JobId) -> None: ...
-
-
-class JobRuns(Protocol):
-    def claim(self, run: JobRun) -> bool:
-        """True for the one that got the slot; there must be such a job."""
-
-    def save(self, run: JobRun) -> None: ...
-
-    def get(self, slot: Slot) -> JobRun | None: ...
-
-    def open(self) -> list[JobRun]:
-        """Those that are not over, the oldest first."""
-
-    def of(self, job: JobId | None, limit: int) -> list[JobRun]:
-        """Of one job or of all, the newest first."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptReport:
     """How a job's script ended: what it said, and what went wrong (empty: nothing)."""
@@ -159,16 +130,9 @@ class ScriptReport:
     problem: str = ""
 
 
-class JobWorld(Protocol):
-    """What a job needs of the machine it runs on. What cannot be done is a `UserError`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """One planned run of a job."""
 
-    async def check(self, script: str, workdir: str) -> None:
-        """Whether there are such a script and such a folder; empty names are fine."""
-
-    async def enter(self, session: SessionId, workdir: str) -> None:
-        """Commands of the session start in this folder."""
-
-    async def run_script(self, name: str, workdir: str, seconds: float) -> ScriptReport: ...
-
-    async def keep_output(self, job: JobId, file: str, text: str, most: int) -> None:
-        """Write what a run said where people find it, and keep so many of them."""
+    job: JobId
+    due: datetime

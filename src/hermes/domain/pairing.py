@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
 
 from hermes.domain.address import Address, spell_platform
 
@@ -55,31 +54,3 @@ class PairingCounter:
     name: str
     count: int = 0
     until: datetime | None = None
-
-
-class Pairings(Protocol):
-    """People, by the account they wrote to and their id there."""
-
-    def get(self, account: Account, user: str) -> PairedUser | None: ...
-
-    def add(self, paired: PairedUser) -> None: ...
-
-    def remove(self, account: Account, user: str) -> bool: ...
-
-    def list(self) -> list[PairedUser]: ...
-
-
-class PairingCodes(Protocol):
-    """Codes and what is counted about them."""
-
-    def add(self, code: PairingCode) -> None: ...
-
-    def list(self) -> list[PairingCode]:
-        """All that were not used, the expired ones of the last day too; oldest first."""
-
-    def remove(self, code: str) -> bool:
-        """True for the one who took it: a code is used once."""
-
-    def mark(self, name: str) -> PairingCounter | None: ...
-
-    def put_mark(self, mark: PairingCounter) -> None: ...

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from hermes.domain.address import Address
 from hermes.domain.errors import Refused
-from hermes.domain.ids import AgentId, JobId, SessionId, TurnId
+from hermes.domain.ids import AgentId, SessionId, TurnId
 from hermes.domain.message import Attachment, Body, Inbound, Receipt, media_kind
 
 
@@ -96,14 +96,6 @@ class DueSession:
     n: int
     session: SessionId
     agent: AgentId
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slot:
-    """One planned run of a job."""
-
-    job: JobId
-    due: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

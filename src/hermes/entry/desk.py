@@ -30,7 +30,7 @@ from hermes.control.people.routing import job_source
 from hermes.control.sessions.message_trace import trace_message
 from hermes.control.sessions.submission import NotFound
 from hermes.domain.address import Address, Source
-from hermes.domain.directory import Channel
+from hermes.domain.channels import Channel
 from hermes.domain.errors import UserError
 from hermes.domain.grants import Grant
 from hermes.domain.handoff import Handoff

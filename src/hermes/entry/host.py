@@ -19,11 +19,10 @@ from enum import StrEnum
 from typing import Protocol
 
 from hermes.control.gateway import Gateway
-from hermes.domain.adapter import Notices
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, Lost, NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.message import Inbound
-from hermes.domain.ports.store import Platform
+from hermes.domain.ports.platform import Notices, Platform
 
 log = logging.getLogger("hermes.host")
 LEASE_SECONDS = 60.0

@@ -38,7 +38,8 @@ from hermes.domain.event import (
     Verdict,
 )
 from hermes.domain.ids import MAIN_AGENT, CallId, SessionId, TurnId, new_session_id, new_turn_id
-from hermes.domain.ports.store import ModelRequest, Provider, Tx
+from hermes.domain.ports.agent import ModelRequest, Provider
+from hermes.domain.ports.store import Tx
 from hermes.domain.session import Session, owner_of
 from hermes.domain.settings.settings import ModelSettings, Settings
 from hermes.domain.text import one_line

@@ -15,7 +15,8 @@ from typing import Any, Self
 import aiohttp
 
 from hermes.app.app import App, AppOverrides
-from hermes.domain.ports.store import Platform, Provider
+from hermes.domain.ports.agent import Provider
+from hermes.domain.ports.platform import Platform
 from hermes.domain.sse import SseEvent, SseParser
 from hermes.domain.tool import Tool
 from hermes.entry.host import HostState

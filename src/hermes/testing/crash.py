@@ -18,7 +18,8 @@ from typing import Any, TypeVar
 
 from hermes.domain.event import TextDelta
 from hermes.domain.ids import AgentId
-from hermes.domain.ports.store import ModelPiece, ModelRequest, Provider, Store, Tx
+from hermes.domain.ports.agent import ModelPiece, ModelRequest, Provider
+from hermes.domain.ports.store import Store, Tx
 from hermes.domain.tool import Tool, ToolContext, ToolResult
 from hermes.testing.model import last_words
 

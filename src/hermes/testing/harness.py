@@ -25,10 +25,11 @@ from hermes.domain.address import Source, read_platform
 from hermes.domain.clock import Clock, SystemClock
 from hermes.domain.errors import HermesError
 from hermes.domain.ids import AgentId
-from hermes.domain.job import JobWorld
 from hermes.domain.message import Attachment
-from hermes.domain.ports.store import Agent, ModelRequest, Platform, Store, Tx
-from hermes.domain.ports.world import ProcessView
+from hermes.domain.ports.agent import Agent, ModelRequest
+from hermes.domain.ports.platform import Platform
+from hermes.domain.ports.store import Store, Tx
+from hermes.domain.ports.world import JobWorld, ProcessView
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import Profile, Settings, StreamingSettings
 from hermes.domain.tool import Tool

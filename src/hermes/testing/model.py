@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from hermes.domain.errors import HermesError
 from hermes.domain.event import Ending, TextDelta, ToolFinished, Usage, UserSaid
 from hermes.domain.ids import CallId
-from hermes.domain.ports.store import ModelEnd, ModelPiece, ModelRequest
+from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest
 from hermes.domain.tool import ToolCall
 
 

@@ -21,7 +21,7 @@ from hermes.domain.message import (
     ReplyTo,
     deletion_of,
 )
-from hermes.domain.ports.store import Accept
+from hermes.domain.ports.platform import Accept
 from hermes.domain.ports.world import Sink
 from hermes.testing.world import DOWNLOADS, INSIDE, Update
 

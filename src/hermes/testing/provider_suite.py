@@ -20,7 +20,7 @@ from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.event import Ending, Entry, ModelSaid, TextDelta, ThoughtDelta, Usage, UserSaid
 from hermes.domain.ids import CallId, TurnId
 from hermes.domain.message import Attachment, MediaKind
-from hermes.domain.ports.store import ModelEnd, ModelPiece, ModelRequest
+from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest
 from hermes.domain.tool import Tool, ToolCall, ToolContext, ToolResult
 from hermes.domain.turn import EarlierMessage, Speaker
 from hermes.testing.model_script import FAULTS, WORDS, Call, Fault, Pace, Reply, Script, Then, echo

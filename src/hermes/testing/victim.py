@@ -23,7 +23,7 @@ from hermes.control.workers import Supervisor
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import HermesError
 from hermes.domain.ids import MAIN_AGENT
-from hermes.domain.ports.store import Provider
+from hermes.domain.ports.agent import Provider
 from hermes.domain.settings.settings import DisplaySettings, Profile
 from hermes.domain.turn import BusyMode
 from hermes.state.files.media import MediaFiles

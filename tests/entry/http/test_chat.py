@@ -15,7 +15,7 @@ import pytest
 from hermes.domain.errors import Refused
 from hermes.domain.event import Ending, Finished, Stopped
 from hermes.domain.ids import SessionId
-from hermes.domain.ports.store import ModelRequest
+from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.turn import Speaker, Turn
 from hermes.entry.http.site.headers import TELLING
 from hermes.testing.api import ApiWorld

@@ -11,7 +11,7 @@ import pytest
 
 from hermes.domain.event import Finished, Stopped, ToolFinished
 from hermes.domain.ids import CallId
-from hermes.domain.ports.store import ModelRequest
+from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.tool import ToolCall
 from hermes.testing.api import ApiWorld, Heard
 from hermes.testing.model import Say, ScriptedModel, say

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hermes.domain.event import Finished
-from hermes.domain.ports.store import ModelRequest
+from hermes.domain.ports.agent import ModelRequest
 from hermes.testing.api import ApiWorld, Heard
 from hermes.testing.model import Say, ScriptedModel, call, say
 from hermes.testing.tools import world_tools

@@ -27,7 +27,7 @@ from hermes.entry.http.site.call import LOCAL_ROUTES, ROUTES
 from hermes.entry.http.site.peers import descent_rank
 from hermes.execution.hooks.processes import HookProcesses
 from hermes.execution.local.backend import LocalBackend, LocalOptions
-from hermes.execution.local.process_tree import descendants
+from hermes.execution.process_tree import descendants
 from hermes.execution.scripts import FOLDER, Scripts
 from hermes.testing.api import ApiWorld
 

@@ -13,7 +13,7 @@ import pytest
 
 from hermes.domain.event import Ending, ToolFinished, UserSaid
 from hermes.domain.ids import CallId
-from hermes.domain.ports.store import ModelRequest
+from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.tool import ToolCall
 from hermes.domain.turn import TurnState
 from hermes.testing.api import ApiWorld

@@ -13,7 +13,7 @@ import pytest
 from hermes.control.sessions.submission import SessionTarget, Submission, id_for
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.ids import MAIN_AGENT, CallId, SessionId
-from hermes.domain.ports.store import ModelRequest
+from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.sse import SseEvent
 from hermes.domain.tool import ToolCall
 from hermes.domain.turn import BusyMode, TurnInput

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hermes.domain.ids import SessionId, TurnId
-from hermes.domain.ports.store import ModelRequest
+from hermes.domain.ports.agent import ModelRequest
 from hermes.testing.api import ApiWorld
 from hermes.testing.model import Say, ScriptedModel, call, last_words, say
 from hermes.testing.tools import world_tools

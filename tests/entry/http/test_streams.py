@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from hermes.domain.event import TextDelta
-from hermes.domain.ports.store import ModelEnd, ModelPiece, ModelRequest
+from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest
 from hermes.domain.sse import SseParser
 from hermes.entry.http.site import streams
 from hermes.testing.api import KEY, ApiWorld

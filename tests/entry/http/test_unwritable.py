@@ -11,7 +11,7 @@ from typing import Any
 import apsw
 import pytest
 
-from hermes.domain.ports.store import ModelRequest
+from hermes.domain.ports.agent import ModelRequest
 from hermes.entry.http.site.call import ROUTES
 from hermes.testing.api import ApiWorld, Heard
 from hermes.testing.model import Say, ScriptedModel, call, last_words, say

@@ -15,7 +15,7 @@ from hermes.domain.address import Address, SourceKind
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.event import UserSaid
 from hermes.domain.message import Attachment, Body, Button, Inbound, MediaKind, Receipt
-from hermes.domain.ports.store import ModelRequest
+from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import StreamingSettings
 from hermes.entry.platforms.discord import scenes

@@ -16,7 +16,7 @@ from typing import Any
 
 from hermes.domain.address import Address
 from hermes.domain.message import Inbound, media_kind
-from hermes.domain.ports.store import Accept
+from hermes.domain.ports.platform import Accept
 from hermes.entry.platforms.email.adapter import EmailAdapter
 from hermes.entry.platforms.email.compose import TOO_FAST_SECONDS
 from hermes.entry.platforms.email.convert import EmailIdentity, MailLocation, read_mail

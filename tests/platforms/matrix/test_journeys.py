@@ -11,7 +11,7 @@ import pytest
 
 from hermes.control.turn.ending import REPEAT_MARK
 from hermes.domain.address import Address
-from hermes.domain.ports.store import ModelRequest
+from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say, echo

@@ -9,7 +9,7 @@ from typing import Any
 
 from hermes.domain.address import Address
 from hermes.domain.message import Inbound, MediaKind
-from hermes.domain.ports.store import Accept
+from hermes.domain.ports.platform import Accept
 from hermes.entry.platforms.mattermost.adapter import MattermostAdapter
 from hermes.entry.platforms.mattermost.convert import (
     MattermostCache,

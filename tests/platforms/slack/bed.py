@@ -9,7 +9,7 @@ from typing import Any
 
 from hermes.domain.address import Address
 from hermes.domain.message import Inbound, media_kind
-from hermes.domain.ports.store import Accept
+from hermes.domain.ports.platform import Accept
 from hermes.entry.platforms.slack.adapter import SlackAdapter
 from hermes.entry.platforms.slack.convert import SlackIdentity, to_inbounds
 from hermes.entry.platforms.slack.manifest import MANIFEST

@@ -15,7 +15,7 @@ from hermes.control.turn.ending import REPEAT_MARK
 from hermes.domain.address import Address
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.message import Body
-from hermes.domain.ports.store import Platform
+from hermes.domain.ports.platform import Platform
 from hermes.domain.rows import OutState
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.testing.harness import Journey

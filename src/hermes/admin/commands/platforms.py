@@ -14,11 +14,12 @@ from hermes.admin.process.run import setup_arguments
 from hermes.admin.shell.command import CliCommand, Subcommands
 from hermes.admin.shell.output import CliConsole, facts
 from hermes.app.accounts import DeclaredAccount, adapter_maker, declared_accounts
-from hermes.domain.adapter import AdapterContext, Checks, Finding
+from hermes.domain.adapter import AdapterContext, Finding
 from hermes.domain.address import DEFAULT_ACCOUNT, account_problem, read_platform
 from hermes.domain.capabilities import Capabilities, Manifest
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import HermesError, NeedsLogin, Unreachable, UserError
+from hermes.domain.ports.platform import Checks
 from hermes.domain.text import one_line
 from hermes.plugins import load_login, platform_manifests
 from hermes.state.home.homes import prepare_home

@@ -15,7 +15,7 @@ from hermes.agent.models.faults import ImagesRefused
 from hermes.domain.errors import HermesError
 from hermes.domain.event import UserSaid
 from hermes.domain.message import Attachment
-from hermes.domain.ports.store import ModelPiece, ModelRequest, Provider
+from hermes.domain.ports.agent import ModelPiece, ModelRequest, Provider
 from hermes.domain.ports.world import Media
 from hermes.domain.text import one_line
 

@@ -25,7 +25,7 @@ from hermes.agent.models.demo.provider import DemoProvider
 from hermes.agent.models.routes import ModelRoute
 from hermes.domain.errors import Unreachable, UserError
 from hermes.domain.ids import AgentId
-from hermes.domain.ports.store import ModelPiece, ModelRequest, Provider
+from hermes.domain.ports.agent import ModelPiece, ModelRequest, Provider
 from hermes.domain.settings.settings import ModelSettings
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
 
-from hermes.domain.ports.store import ModelPiece, ModelRequest, Provider
+from hermes.domain.ports.agent import ModelPiece, ModelRequest, Provider
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

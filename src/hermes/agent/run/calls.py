@@ -31,7 +31,7 @@ from hermes.domain.event import (
 )
 from hermes.domain.grants import NO_STANDING, StandingGrants
 from hermes.domain.ids import SessionId, new_question_id
-from hermes.domain.ports.store import Run
+from hermes.domain.ports.agent import Run
 from hermes.domain.session import speaker_of
 from hermes.domain.text import one_line, storable
 from hermes.domain.tool import Approval, ApprovalPrompt, Effect, Tool, ToolCall, ToolContext, ToolResult

@@ -18,7 +18,7 @@ from hermes.agent.run.speech import ReplyStream, RetryBackoff
 from hermes.agent.run.toolbox import allowed_tools
 from hermes.domain.clock import Clock
 from hermes.domain.event import AgentEvent, Ending, Entry, Failed, Finished, ModelSaid, Record, UserSaid
-from hermes.domain.ports.store import ModelRequest, Provider, Run
+from hermes.domain.ports.agent import ModelRequest, Provider, Run
 from hermes.domain.session import Session
 from hermes.domain.tool import Tool
 from hermes.domain.transcript import TurnView, turn_entries, view_turn, visible

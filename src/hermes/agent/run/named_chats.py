@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from hermes.domain.address import SourceKind
 from hermes.domain.event import UserSaid
-from hermes.domain.ports.store import Run
+from hermes.domain.ports.agent import Run
 from hermes.domain.tool import ApprovalPrompt
 
 _OPENING = r"(\[{<\"'«„“‘`*"

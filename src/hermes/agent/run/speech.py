@@ -15,7 +15,7 @@ from hermes.agent.run.handover import DeltaQueue
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.event import Ending, Live, ModelSaid, Retrying, TextDelta, ThoughtDelta
-from hermes.domain.ports.store import ModelEnd, ModelPiece, ModelRequest, Provider, Scope
+from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest, Provider, Scope
 
 _SHORTEST_RESTART = 4
 

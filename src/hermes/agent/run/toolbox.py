@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from hermes.agent.run.named_chats import are_chats_named
-from hermes.domain.ports.store import Run
+from hermes.domain.ports.agent import Run
 from hermes.domain.tool import Approval, ApprovalPrompt, Tool, ToolContext, ToolResult
 from hermes.domain.turn import Guidance
 

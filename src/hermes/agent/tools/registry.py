@@ -12,7 +12,7 @@ from typing import Any
 
 from hermes.agent.danger import CommandScope
 from hermes.agent.tools.schema import ToolSignature, read_signature, read_values
-from hermes.domain.directory import MessagingPort
+from hermes.domain.channels import MessagingPort
 from hermes.domain.errors import UserError
 from hermes.domain.homes import NO_HOMES, FolderRules
 from hermes.domain.ids import SessionId

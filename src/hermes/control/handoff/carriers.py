@@ -25,13 +25,14 @@ from hermes.control.wiring import GatewayParts, WakeSignals
 from hermes.control.workers import pause_after, take_each
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.capabilities import Grade
-from hermes.domain.directory import Channel
+from hermes.domain.channels import Channel
 from hermes.domain.errors import HermesError, Lost, Refused, Unreachable, UserError
 from hermes.domain.event import UserSaid
 from hermes.domain.handoff import Handoff, HandoffState, new_handoff_id
 from hermes.domain.ids import AgentId, DeliveryId, SessionId, new_turn_id
 from hermes.domain.message import Inbound
-from hermes.domain.ports.store import Platform, Threads, Tx
+from hermes.domain.ports.platform import Platform, Threads
+from hermes.domain.ports.store import Tx
 from hermes.domain.session import Isolation, Session, begin_session, session_key
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line

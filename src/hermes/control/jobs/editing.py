@@ -17,8 +17,9 @@ from hermes.domain.address import Source, SourceKind
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, JobId, new_job_id
-from hermes.domain.job import CatchUp, Job, JobRun, JobState, JobWorld
+from hermes.domain.job import CatchUp, Job, JobRun, JobState
 from hermes.domain.ports.store import Store, Tx
+from hermes.domain.ports.world import JobWorld
 from hermes.domain.session import owner_of
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line, storable

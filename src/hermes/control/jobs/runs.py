@@ -21,10 +21,9 @@ from hermes.control.turn.ending import AnswerWriter
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.errors import UserError
 from hermes.domain.ids import JobId, SessionId, new_turn_id
-from hermes.domain.job import CatchUp, Job, JobRun, JobState, RunState, RunStatus, ScriptReport
+from hermes.domain.job import CatchUp, Job, JobRun, JobState, RunState, RunStatus, ScriptReport, Slot
 from hermes.domain.message import Body
 from hermes.domain.ports.store import Tx
-from hermes.domain.rows import Slot
 from hermes.domain.session import Session
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import storable

@@ -40,9 +40,8 @@ from hermes.domain.clock import zone_named
 from hermes.domain.errors import HermesError, UserError
 from hermes.domain.event import Entry, Failed, Finished, Stopped
 from hermes.domain.ids import AgentId, SessionId
-from hermes.domain.job import DueJobs, Job, JobRun, RunState
+from hermes.domain.job import DueJobs, Job, JobRun, RunState, Slot
 from hermes.domain.ports.store import Store, Tx
-from hermes.domain.rows import Slot
 from hermes.domain.turn import TurnState
 
 log = logging.getLogger("hermes.cron")

@@ -10,7 +10,8 @@ import logging
 from hermes.control.commands.menu import menu_entries
 from hermes.control.workers import report_death
 from hermes.domain.errors import HermesError
-from hermes.domain.ports.store import Menu, Platform, Store
+from hermes.domain.ports.platform import Menu, Platform
+from hermes.domain.ports.store import Store
 from hermes.domain.settings.settings import Settings
 
 log = logging.getLogger("hermes.menus")

@@ -23,7 +23,8 @@ from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, Refused, Unreachable
 from hermes.domain.event import Asked, Entry, FeedItem, TextDelta
 from hermes.domain.message import Body, Receipt
-from hermes.domain.ports.store import Deletes, Edits, Platform, Previews, Store, Tx
+from hermes.domain.ports.platform import Deletes, Edits, Platform, Previews
+from hermes.domain.ports.store import Store, Tx
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.turn import Turn
 from hermes.stream.fold.drafts import DraftPace, draft_text

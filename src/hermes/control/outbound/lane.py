@@ -26,7 +26,8 @@ from hermes.domain.address import Address
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.message import Body, Receipt
-from hermes.domain.ports.store import Deletes, Edits, History, Platform, Store, Tx
+from hermes.domain.ports.platform import Deletes, Edits, History, Platform
+from hermes.domain.ports.store import Store, Tx
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line

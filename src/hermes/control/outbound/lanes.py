@@ -18,7 +18,8 @@ from hermes.control.tally import GatewayCounters
 from hermes.control.workers import Supervisor, Workers
 from hermes.domain.address import Address, SourceKind
 from hermes.domain.hooks import GATE_SEND
-from hermes.domain.ports.store import Platform, Store, Tx
+from hermes.domain.ports.platform import Platform
+from hermes.domain.ports.store import Store, Tx
 from hermes.domain.rows import OutboxRow
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line

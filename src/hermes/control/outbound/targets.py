@@ -12,7 +12,7 @@ from datetime import datetime
 from urllib.parse import unquote
 
 from hermes.domain.address import Address, Source, SourceKind, read_platform, spell_platform
-from hermes.domain.directory import Channel
+from hermes.domain.channels import Channel
 from hermes.domain.errors import UserError
 from hermes.domain.ports.store import Tx
 from hermes.domain.settings.platforms import PlatformSettings

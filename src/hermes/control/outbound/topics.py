@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from hermes.domain.address import Address, SourceKind
+from hermes.domain.channels import Channel
 from hermes.domain.clock import Clock
-from hermes.domain.directory import Channel
 from hermes.domain.ids import AgentId
 from hermes.domain.ports.store import Store, Tx
 

@@ -16,7 +16,7 @@ from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError
 from hermes.domain.event import Asked, Entry, Failed, Finished
 from hermes.domain.message import Receipt
-from hermes.domain.ports.store import Platform, Reactions, Typing
+from hermes.domain.ports.platform import Platform, Reactions, Typing
 from hermes.domain.settings.settings import Settings
 from hermes.domain.turn import Turn
 

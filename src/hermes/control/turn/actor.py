@@ -49,7 +49,8 @@ from hermes.domain.errors import Lost
 from hermes.domain.event import Asked, Entry, Failed, Finished, Record, Reset, Stopped
 from hermes.domain.ids import AgentId, SessionId, TurnId
 from hermes.domain.message import Attachment, Body
-from hermes.domain.ports.store import Run, Tx
+from hermes.domain.ports.agent import Run
+from hermes.domain.ports.store import Tx
 from hermes.domain.session import Session
 from hermes.domain.transcript import turn_entries, view_turn
 from hermes.domain.turn import Turn, TurnState

@@ -15,7 +15,8 @@ from hermes.control.runtime import Runtime
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, Unreachable, UserError
 from hermes.domain.message import Attachment, MediaKind, media_kind
-from hermes.domain.ports.store import Fetches, Platform, Tx
+from hermes.domain.ports.platform import Fetches, Platform
+from hermes.domain.ports.store import Tx
 from hermes.domain.rows import MediaItem
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line, size_told, storable

@@ -7,32 +7,23 @@ transcripts, questions and search are that agent's alone; the queues belong to t
 from __future__ import annotations
 
 from collections.abc import (
-    AsyncIterator,
-    Awaitable,
     Callable,
     Collection,
-    Coroutine,
     Iterable,
-    Mapping,
     Sequence,
 )
-from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Protocol, TypeVar
 
 from hermes.domain.address import Address, Source
-from hermes.domain.capabilities import Capabilities, MenuEntry
-from hermes.domain.directory import DeliveryTables
-from hermes.domain.event import AgentEvent, Ending, Entry, TextDelta, ThoughtDelta, Usage
-from hermes.domain.grants import Grants, StandingGrants, no_standing
-from hermes.domain.handoff import Handoffs
-from hermes.domain.ids import AgentId, QuestionId, SessionId, TurnId
-from hermes.domain.job import JobRuns, Jobs
-from hermes.domain.message import Body, Inbound, Receipt
-from hermes.domain.pairing import PairingCodes, Pairings
-from hermes.domain.ports.world import (
-    Sink,
-)
+from hermes.domain.channels import Channel
+from hermes.domain.event import Entry, Usage
+from hermes.domain.grants import Grant
+from hermes.domain.handoff import Handoff
+from hermes.domain.ids import AgentId, JobId, QuestionId, SessionId, TurnId
+from hermes.domain.job import DueJobs, Job, JobRun, Slot
+from hermes.domain.message import Inbound
+from hermes.domain.pairing import Account, PairedUser, PairingCode, PairingCounter
 from hermes.domain.rows import (
     Boot,
     DueSession,
@@ -40,12 +31,12 @@ from hermes.domain.rows import (
     MediaItem,
     OpenWork,
     OutboxRow,
+    OutState,
     OverheardMessage,
     SearchHit,
 )
 from hermes.domain.session import EVERY_SESSION, Session, SessionFilter, SessionKey, Viewer
-from hermes.domain.tool import Tool, ToolCall
-from hermes.domain.turn import Answer, EarlierMessage, Question, Request, Turn, TurnState
+from hermes.domain.turn import Answer, Question, Request, Turn, TurnState
 
 T = TypeVar("T")
 
@@ -243,6 +234,146 @@ class WorkCounts(Protocol):
     def count(self) -> OpenWork: ...
 
 
+"""Await this with what came and the platform's cursor; acknowledge when it returns, not before. With nothing
+at all (`accept((), None)`) it is a sign of life: a poll came back empty, a heartbeat was answered."""
+
+
+# --- the agent -----------------------------------------------------------------------------------
+
+
+class Directory(Protocol):
+    """Chats and home channels belong to the gateway; `bound` tells of the sessions of one agent."""
+
+    def note(self, channel: Channel) -> None:
+        """Keep what was seen last of a chat; a name that is known stays if none is given."""
+
+    def channels(self, limit: int = 5000, inside: Address | None = None) -> list[Channel]:
+        """The latest first; of all chats, or only the threads of one."""
+
+    def homes(self) -> dict[str, Address]:
+        """The home channels that were chosen in a chat, by account."""
+
+    def set_home(self, account: str, to: Address | None, at: datetime) -> None:
+        """None takes back what was chosen."""
+
+    def bound(self, to: Address) -> list[SessionId]:
+        """The agent's sessions that people in this chat speak in."""
+
+
+class OutboxMessages(Protocol):
+    """Single messages of the outbox, for who sends once by a key and for who looks after it."""
+
+    def get(self, key: str) -> OutboxRow | None: ...
+
+    def begun(self, prefix: str) -> list[OutboxRow]:
+        """The rows whose keys begin so, in order."""
+
+    def find(self, states: Collection[OutState], limit: int = 100) -> list[OutboxRow]:
+        """Messages in these states, oldest first; drafts are none."""
+
+    def retry(self, key: str, at: datetime) -> bool:
+        """Send a message again that is given up or waits, with all its time before it; False if there is no
+        such message."""
+
+    def drop(self, key: str, why: str) -> bool:
+        """Give a message up for good; False if there is none that could still be sent."""
+
+
+class DeliveryTables(Protocol):
+    """The part of a transaction that knows where messages can go."""
+
+    @property
+    def directory(self) -> Directory: ...
+    @property
+    def post(self) -> OutboxMessages: ...
+
+
+class Grants(Protocol):
+    """The grants of one agent."""
+
+    def add(self, grant: Grant) -> None:
+        """Keep a grant; one for the same person and action is there already, and stays as it is."""
+
+    def list(self, person: str | None = None) -> list[Grant]:
+        """Everybody's, or a person's; the oldest first."""
+
+    def revoke(self, grant: str) -> bool:
+        """False if there is none with this id."""
+
+
+class Handoffs(Protocol):
+    """The hand-offs of one agent."""
+
+    def add(self, handoff: Handoff) -> bool:
+        """False if its session is being handed over already."""
+
+    def get(self, handoff: str) -> Handoff | None: ...
+
+    def change(self, was: Handoff, now: Handoff) -> bool:
+        """Write `now` if it still is in the state and at the attempt of `was`; False changes nothing."""
+
+    def open(self) -> list[Handoff]:
+        """Those that are not settled, the oldest first."""
+
+    def latest(self, session: SessionId | None, limit: int) -> list[Handoff]:
+        """Of one session or of all, the newest first."""
+
+
+class Jobs(Protocol):
+    def save(self, job: Job) -> None: ...
+
+    def get(self, job: JobId) -> Job | None: ...
+
+    def list(self) -> list[Job]: ...
+
+    def due(self, now: datetime) -> DueJobs: ...
+
+    def remove(self, job: JobId) -> None: ...
+
+
+class JobRuns(Protocol):
+    def claim(self, run: JobRun) -> bool:
+        """True for the one that got the slot; there must be such a job."""
+
+    def save(self, run: JobRun) -> None: ...
+
+    def get(self, slot: Slot) -> JobRun | None: ...
+
+    def open(self) -> list[JobRun]:
+        """Those that are not over, the oldest first."""
+
+    def of(self, job: JobId | None, limit: int) -> list[JobRun]:
+        """Of one job or of all, the newest first."""
+
+
+class Pairings(Protocol):
+    """People, by the account they wrote to and their id there."""
+
+    def get(self, account: Account, user: str) -> PairedUser | None: ...
+
+    def add(self, paired: PairedUser) -> None: ...
+
+    def remove(self, account: Account, user: str) -> bool: ...
+
+    def list(self) -> list[PairedUser]: ...
+
+
+class PairingCodes(Protocol):
+    """Codes and what is counted about them."""
+
+    def add(self, code: PairingCode) -> None: ...
+
+    def list(self) -> list[PairingCode]:
+        """All that were not used, the expired ones of the last day too; oldest first."""
+
+    def remove(self, code: str) -> bool:
+        """True for the one who took it: a code is used once."""
+
+    def mark(self, name: str) -> PairingCounter | None: ...
+
+    def put_mark(self, mark: PairingCounter) -> None: ...
+
+
 class Tx(DeliveryTables, Protocol):
     """One transaction, scoped to one agent."""
 
@@ -306,140 +437,3 @@ class Store(Protocol):
 
 
 # --- platforms -----------------------------------------------------------------------------------
-
-Accept = Callable[[Sequence[Inbound], str | None], Awaitable[None]]
-"""Await this with what came and the platform's cursor; acknowledge when it returns, not before. With nothing
-at all (`accept((), None)`) it is a sign of life: a poll came back empty, a heartbeat was answered."""
-
-
-class Platform(Protocol):
-    """One account on one platform. Further abilities are the small protocols below."""
-
-    @property
-    def capabilities(self) -> Capabilities: ...
-
-    async def run(self, accept: Accept, cursor: str | None) -> None: ...
-
-    async def send(self, to: Address, body: Body, *, key: str, reply_to: str | None) -> Receipt: ...
-
-
-@runtime_checkable
-class Edits(Protocol):
-    async def edit(self, receipt: Receipt, body: Body) -> None: ...
-
-
-@runtime_checkable
-class Previews(Protocol):
-    async def preview(self, to: Address, number: int, body: Body) -> None:
-        """Show words that are still being written, as something that is no message and goes by itself; those
-        with the same number are one that grows."""
-
-
-@runtime_checkable
-class Deletes(Protocol):
-    async def delete(self, receipt: Receipt) -> None: ...
-
-
-@runtime_checkable
-class History(Protocol):
-    async def find_sent(self, to: Address, key: str) -> Receipt | None: ...
-
-
-@runtime_checkable
-class Fetches(Protocol):
-    async def fetch(self, ref: str, sink: Sink) -> None:
-        """Put the file that an attachment's `ref` stands for into the sink, piece by piece, from the
-        platform's own hosts alone. A `Refused` says why it is not to be had, in words that the person and
-        the model are shown (“the link has expired”): no address and no token in them."""
-
-
-@runtime_checkable
-class Typing(Protocol):
-    async def typing(self, to: Address) -> None: ...
-
-
-@runtime_checkable
-class Reactions(Protocol):
-    async def react(self, receipt: Receipt, emoji: str, *, instead: str = "") -> None:
-        """Put a reaction on a message, if one is named; `instead` is one of ours that goes. What is there
-        already, or gone already, is fine."""
-        ...
-
-
-@runtime_checkable
-class Threads(Protocol):
-    async def open_thread(self, parent: Address, name: str) -> Address: ...
-
-
-@runtime_checkable
-class Menu(Protocol):
-    async def show_menu(self, entries: Sequence[MenuEntry]) -> None:
-        """Put these commands into the platform's own menu, in place of those that were there."""
-
-
-# --- the agent -----------------------------------------------------------------------------------
-
-
-class Scope(Protocol):
-    """Where what goes on beside a run lives; closed, with everything in it, when the run ends."""
-
-    def spawn(self, work: Coroutine[Any, Any, None], name: str, broke: Callable[[str], None]) -> None:
-        """Run beside the run; `broke` is told what happened if the work dies of something unforeseen."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """What a run is given. `transcript` is the actor's append-only list: reread its tail after a yield."""
-
-    session: Session
-    turn: Turn
-    transcript: Sequence[Entry]
-    scope: Scope
-    memory: dict[str, object] = field(default_factory=dict)
-    """What the agent keeps between runs of a warm session (the encoded prompt); may be empty any time."""
-    standing: Callable[[], Awaitable[StandingGrants]] = no_standing
-    """What this turn may do without asking, as it is now."""
-
-
-class Agent(Protocol):
-    def run(self, run: Run) -> AsyncIterator[AgentEvent]: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelRequest:
-    """One call of the model: what is visible of the transcript, in order."""
-
-    model: str
-    system: str
-    entries: Sequence[Entry]
-    tools: Sequence[Tool]
-    said: str = ""
-    """Words of this very reply that were already heard before the stream broke: go on from here."""
-    note: str = ""
-    """Words of ours for the model, after everything else and in this one request only."""
-    shared: bool = False
-    """Several people speak in this session, so the model is told who says what."""
-    memory: dict[str, object] = field(default_factory=dict)
-    """`Run.memory`: where a provider may keep the encoded prompt of a warm session."""
-    history: Sequence[EarlierMessage] = ()
-    """What a client says came before the transcript; it is told first."""
-    images: Mapping[str, str] | None = field(default_factory=dict)
-    """The attached images that could be read, as data URLs by their `sha256`; None if the model takes none at
-    all, not even by their addresses."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelEnd:
-    """The last thing a model call yields."""
-
-    calls: tuple[ToolCall, ...] = ()
-    ending: Ending = Ending.STOP
-    usage: Usage = field(default_factory=Usage)
-    model: str = ""
-
-
-ModelPiece = TextDelta | ThoughtDelta | ModelEnd
-
-
-class Provider(Protocol):
-    def call(self, request: ModelRequest) -> AsyncIterator[ModelPiece]: ...

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
+from hermes.domain.ids import JobId, SessionId
+from hermes.domain.job import ScriptReport
 from hermes.domain.rows import MediaItem
 
 
@@ -187,3 +189,18 @@ class Egress(Protocol):
     """The one way to an address that came from a person, a model or outside content."""
 
     async def fetch(self, url: str, *, limit: int) -> tuple[bytes, str]: ...
+
+
+class JobWorld(Protocol):
+    """What a job needs of the machine it runs on. What cannot be done is a `UserError`."""
+
+    async def check(self, script: str, workdir: str) -> None:
+        """Whether there are such a script and such a folder; empty names are fine."""
+
+    async def enter(self, session: SessionId, workdir: str) -> None:
+        """Commands of the session start in this folder."""
+
+    async def run_script(self, name: str, workdir: str, seconds: float) -> ScriptReport: ...
+
+    async def keep_output(self, job: JobId, file: str, text: str, most: int) -> None:
+        """Write what a run said where people find it, and keep so many of them."""

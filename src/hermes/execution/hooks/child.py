@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hermes.domain.process_mark import HOOK, step_down
-from hermes.execution.local.process_tree import become_reaper, descendants, send_signal
+from hermes.execution.process_tree import become_reaper, descendants, send_signal
 
 HANDLER = "handler.py"
 

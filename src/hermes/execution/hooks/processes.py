@@ -20,7 +20,7 @@ from typing import cast
 from hermes.domain.errors import Unreachable
 from hermes.domain.hooks import Hook, HookAnswer
 from hermes.domain.text import one_line
-from hermes.execution.local.process_tree import descendants, send_signal
+from hermes.execution.process_tree import descendants, send_signal
 from hermes.execution.scripts import KEPT
 
 LOADING_SECONDS = 15.0

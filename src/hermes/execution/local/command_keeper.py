@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hermes.execution.local.output_buffer import OutputCapture
-from hermes.execution.local.process_tree import become_reaper, descendants, send_signal
+from hermes.execution.process_tree import become_reaper, descendants, send_signal
 
 _STDIN_FD = 248
 _GO_FD = 249

@@ -18,7 +18,7 @@ from typing import NoReturn
 
 from hermes.domain.process_mark import AGENT, step_down
 from hermes.execution.local.command_keeper import CommandSupervisor
-from hermes.execution.local.process_tree import become_reaper, children_of, send_signal
+from hermes.execution.process_tree import become_reaper, children_of, send_signal
 
 
 def _keep(doorbell: int, door: socket.socket, shell: str) -> NoReturn:

@@ -23,7 +23,10 @@ from typing import Any
 
 from hermes.domain.errors import Unreachable, UserError
 
-_START = "import sys; sys.path.insert(0, sys.argv.pop(1)); from hermes.execution.local import runner; runner.main()"
+_START = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); "
+    "from hermes.execution.local import runner; runner.main()"
+)
 _SOURCES = str(Path(__file__).parents[3])
 _LARGEST_FRAME = 64 << 20
 _END_SECONDS = 3.0

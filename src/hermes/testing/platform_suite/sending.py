@@ -12,7 +12,7 @@ from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities, Grade
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.message import Attachment, Body, Button, MediaKind, Receipt
-from hermes.domain.ports.store import (
+from hermes.domain.ports.platform import (
     Deletes,
     Edits,
     Fetches,

@@ -18,7 +18,7 @@ from hermes.domain.address import DEFAULT_ACCOUNT, Address
 from hermes.domain.capabilities import Manifest
 from hermes.domain.errors import HermesError
 from hermes.domain.message import Inbound, MediaKind
-from hermes.domain.ports.store import Accept, Platform
+from hermes.domain.ports.platform import Accept, Platform
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
 

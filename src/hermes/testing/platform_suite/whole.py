@@ -16,7 +16,7 @@ from typing import Literal
 from hermes.control.turn.ending import REPEAT_MARK
 from hermes.domain.address import Address
 from hermes.domain.clock import Clock
-from hermes.domain.ports.store import ModelRequest
+from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import DisplaySettings, StreamingSettings
 from hermes.domain.turn import BusyMode

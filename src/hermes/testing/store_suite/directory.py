@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hermes.domain.address import SourceKind
-from hermes.domain.directory import Channel
+from hermes.domain.channels import Channel
 from hermes.domain.ids import SessionId
 from hermes.domain.ports.store import Tx
 from hermes.domain.rows import OutState

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 
 from hermes.agent.models.demo.rules import FOOTER, DemoReply, demo_reply
 from hermes.domain.event import Ending, TextDelta, Usage
-from hermes.domain.ports.store import ModelEnd, ModelPiece, ModelRequest
+from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest
 
 NAME = "demo"
 WORD_SECONDS = 0.02

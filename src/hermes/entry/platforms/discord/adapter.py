@@ -23,7 +23,7 @@ from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities, MenuEntry
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.message import Attachment, Body, Inbound, MediaKind, Receipt
-from hermes.domain.ports.store import Accept
+from hermes.domain.ports.platform import Accept
 from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line, size_told
 from hermes.entry.platforms.discord.check import application, findings

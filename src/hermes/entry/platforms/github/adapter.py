@@ -20,7 +20,7 @@ from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import NeedsLogin, Unreachable
 from hermes.domain.message import Body, Receipt
-from hermes.domain.ports.store import Accept
+from hermes.domain.ports.platform import Accept
 from hermes.domain.text import trouble_told
 from hermes.entry.platforms.github.convert import (
     PER_PAGE,

@@ -17,7 +17,7 @@ from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.message import Attachment, Body, Inbound, Receipt
-from hermes.domain.ports.store import Accept
+from hermes.domain.ports.platform import Accept
 from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line
 from hermes.entry.platforms.slack.api import SlackApi, SlackResponse

@@ -20,7 +20,7 @@ from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import Refused, Unreachable
 from hermes.domain.hosts import is_public
 from hermes.domain.message import Body, Receipt
-from hermes.domain.ports.store import Accept
+from hermes.domain.ports.platform import Accept
 from hermes.domain.text import trouble_told
 from hermes.entry.platforms.webhook.convert import (
     WebhookTarget,

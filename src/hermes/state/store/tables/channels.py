@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from hermes.domain.address import Address, SourceKind
-from hermes.domain.directory import Channel
+from hermes.domain.channels import Channel
 from hermes.domain.ids import SessionId
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.state.store.codec import stamp, unstamp_or_none

@@ -6,8 +6,7 @@ from datetime import datetime
 
 from hermes.domain.errors import Lost
 from hermes.domain.ids import JobId
-from hermes.domain.job import DueJobs, Job, JobRun
-from hermes.domain.rows import Slot
+from hermes.domain.job import DueJobs, Job, JobRun, Slot
 from hermes.state.store.codec import encode, stamp, stamp_or_none, unstamp
 from hermes.state.store.columns import BodyColumn
 from hermes.state.store.db import ScopedTable

@@ -17,7 +17,7 @@ from hermes.agent.models.faults import MOST_ERROR_BYTES, error_for, read_error
 from hermes.agent.models.formats.chat_completions.reply import ReplyAssembler, ReplyBody
 from hermes.agent.models.formats.chat_completions.request import encode_request
 from hermes.domain.errors import Refused, Unreachable
-from hermes.domain.ports.store import ModelPiece, ModelRequest
+from hermes.domain.ports.agent import ModelPiece, ModelRequest
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.settings import ModelSettings
 

@@ -18,7 +18,7 @@ from hermes.agent.run.repair import may_be_written_call, written_call
 from hermes.domain.errors import Refused, Unreachable
 from hermes.domain.event import Ending, TextDelta, ThoughtDelta, Usage
 from hermes.domain.ids import CallId
-from hermes.domain.ports.store import ModelEnd
+from hermes.domain.ports.agent import ModelEnd
 from hermes.domain.text import storable
 from hermes.domain.tool import ToolCall
 

@@ -26,7 +26,7 @@ from hermes.agent.context.fold import (
 )
 from hermes.agent.run.repair import read_arguments
 from hermes.domain.event import Entry
-from hermes.domain.ports.store import ModelRequest
+from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.text import storable
 from hermes.domain.tool import Tool
 

@@ -1,0 +1,47 @@
+"""The chats that are known by name, the home channels, and the outbox as an operator sees it: rows, and the
+ports of the store that keep them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from hermes.domain.address import Address, SourceKind
+from hermes.domain.ids import AgentId, TurnId
+from hermes.domain.tool import ToolContext
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Channel:
+    """A chat that somebody wrote from, or that a file names. `guild` is the server or workspace it is in."""
+
+    address: Address
+    name: str = ""
+    kind: SourceKind | None = None
+    guild: str = ""
+    seen_at: datetime | None = None
+
+    @property
+    def label(self) -> str:
+        """The chat as people know it, with where it is."""
+        return f"{self.name} ({self.address})" if self.name else str(self.address)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownChannels:
+    """The home channels, by account, and the chats that are known."""
+
+    homes: Mapping[str, Address]
+    channels: Sequence[Channel]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessagingPort:
+    """What a tool needs to send: a call's message is sent once, however often it is handed in."""
+
+    send: Callable[[ToolContext, str, str], Awaitable[Sequence[Address]]]
+    places: Callable[[ToolContext], Awaitable[KnownChannels]]
+    spelled: Callable[[AgentId, TurnId, str], Awaitable[Sequence[Sequence[str]]]]
+    """For each chat that a target means in a turn, its address first, the ways to write it that mean no
+    other."""
