@@ -9,8 +9,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from hermes.admin.commands.gateway import setup_arguments
 from hermes.admin.commands.status import read_state
-from hermes.admin.process.run import setup_arguments
 from hermes.admin.shell.command import CliCommand, Subcommands
 from hermes.admin.shell.output import CliConsole, facts
 from hermes.app.accounts import DeclaredAccount, adapter_maker, declared_accounts

@@ -3,7 +3,6 @@ it (`gateway.lock`, `gateway.pid`, `gateway_state.json`) and the signals; what r
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import errno
@@ -17,14 +16,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hermes.admin.process.logs import SHOWN_ALL, SHOWN_LITTLE, SHOWN_NOT, logging_to
+from hermes.admin.process.logs import SHOWN_ALL, logging_to
 from hermes.admin.process.starts import HEALTHY_SECONDS, StartGuard
-from hermes.admin.process.watchdog import NOTIFY_VARIABLE, SystemdNotifier, Watchdog
-from hermes.admin.shell.command import Act, CliCommand, Subcommands, number_to
+from hermes.admin.process.watchdog import SystemdNotifier, Watchdog
 from hermes.domain.errors import PRINTED, SettingsError, UserError
 from hermes.state.home.homes import prepare_home
 from hermes.state.home.locks import HOMES, MachineLock, lock_folder
@@ -54,79 +51,6 @@ _PROBLEMS_SHOWN = 5
 
 
 # --- the command -----------------------------------------------------------------------------------
-
-
-def arguments(parser: argparse.ArgumentParser) -> None:
-    from hermes.admin.commands import status
-
-    add = Subcommands(parser).add
-    run = add("run", "Run the gateway in this terminal until it is stopped (Ctrl-C or SIGTERM).", _run)
-    run.add_argument("-v", "--verbose", action="store_true", help="log every step, for finding a fault")
-    run.add_argument("-q", "--quiet", action="store_true", help="show only warnings; the log file has all")
-    run.add_argument("--replace", action="store_true", help="stop the gateway that runs on this home first")
-    run.add_argument(
-        "--external-supervisor",
-        action="store_true",
-        help="a restart ends with 75, and whoever started this starts it again",
-    )
-    run.add_argument("--background", action="store_true", help=argparse.SUPPRESS)
-    told = "Start the gateway in the background and wait until it is ready."
-    add("start", told, _later("background", "start"))
-    told = "Stop the gateway: what runs comes to rest and goes on at the next start."
-    stop = add("stop", told, _later("background", "stop"))
-    stop.add_argument("--all", action="store_true", help="stop all gateways of yours on this machine")
-    told = "Restart the gateway: what runs comes to rest and goes on afterwards."
-    add("restart", told, _later("background", "restart"))
-    status.arguments(add("status", "What runs on this home; the same as `hermes status`.", status.run))
-    told = "Ask for what a platform needs; the same as `hermes platforms setup`."
-    setup_arguments(add("setup", told, _later("platforms", "setup")))
-    logs = add("logs", "Show the end of the gateway's log.", _later("logs", "show_log"))
-    lines = number_to(1_000_000, least=0)
-    logs.add_argument("-n", "--lines", type=lines, default=50, metavar="N", help="so many lines (50)")
-    logs.add_argument("-f", "--follow", action="store_true", help="go on with what comes, until Ctrl-C")
-
-
-def setup_arguments(parser: argparse.ArgumentParser) -> None:
-    """Here, because `hermes.admin.commands.platforms` takes long to load."""
-    told = "the platform, like telegram, or an account, like telegram@work (it is asked for)"
-    parser.add_argument("name", nargs="?", help=told)
-    parser.add_argument("--all", action="store_true", help="ask for everything that may be said, too")
-
-
-def _later(module: str, name: str) -> Act:
-    """What another module does, loaded once it is to be done."""
-
-    def act(command: CliCommand) -> int | None:
-        found: Act = getattr(import_module(f"hermes.admin.{module}"), name)
-        return found(command)
-
-    return act
-
-
-def _run(command: CliCommand) -> int:
-    asked, home, environ, console = command.asked, command.home, command.environ, command.console
-    if asked.replace:
-        from hermes.admin.process.background import stop_gateway
-
-        stop_gateway(home, environ, console)
-    process = GatewayProcess(
-        home=home,
-        environ=environ,
-        say=lambda line: console.note(f"Hermes {command.version} is {line}"),
-        level="DEBUG" if asked.verbose else "",
-        shown=SHOWN_NOT if asked.background else SHOWN_LITTLE if asked.quiet else SHOWN_ALL,
-        version=command.version,
-        slowed=True,
-    )
-    code = process.run()
-    if code == EXIT_RESTART and not asked.external_supervisor and not environ.get(NOTIFY_VARIABLE):
-        # Nobody else would start it again. The same process goes on as a new program: what was open is closed
-        # by the kernel, the lock on the home among it.
-        for stream in (sys.stdout, sys.stderr):
-            if stream is not None:
-                stream.flush()
-        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], dict(environ))
-    return code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

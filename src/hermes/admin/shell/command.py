@@ -116,7 +116,7 @@ def perform(
     """Run a subcommand of the named command; returns the exit code. `UsageError` for wrong arguments."""
     parser = CliParser(prog=f"hermes {name}")
     parser.set_defaults(name_of_command=parser.prog)
-    module: Any = import_module(f"hermes.admin.{name}")
+    module: Any = import_module(f"hermes.admin.commands.{name}")
     module.arguments(parser)
     try:
         asked = parser.parse_args(words)

@@ -5,21 +5,21 @@ from __future__ import annotations
 from importlib import import_module
 
 RESOURCES = [
-    "chat",
-    "responses",
-    "runs",
-    "sessions",
-    "session_chat",
-    "questions",
-    "jobs",
-    "models",
-    "health",
-    "capabilities",
-    "webhooks.resource",
-    "metrics",
-    "openapi",
-    "docs",
-    "control",
+    "api.completions",
+    "api.responses",
+    "api.runs",
+    "api.sessions",
+    "api.session_chat",
+    "api.questions",
+    "api.jobs",
+    "api.models",
+    "api.health",
+    "api.capabilities",
+    "webhooks.receive",
+    "api.metrics",
+    "api.openapi",
+    "api.docs_page",
+    "owner",
 ]
 
 
