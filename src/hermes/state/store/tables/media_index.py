@@ -10,6 +10,7 @@ from hermes.state.store.codec import stamp
 from hermes.state.store.columns import Columns
 from hermes.state.store.db import ScopedTable
 
+# Where rows name files. A new table that does belongs here, or its files are swept away.
 _NAMING = (
     ("journal", "body"),
     ("turns", "input"),
@@ -70,6 +71,3 @@ class MediaTable(ScopedTable):
                     text = body if isinstance(body, str) else bytes(body).decode("utf-8", "replace")
                     found.update(_DIGEST.findall(text))
         return found
-
-
-# Where rows name files. A new table that does belongs here, or its files are swept away.
