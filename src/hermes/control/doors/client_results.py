@@ -58,7 +58,7 @@ class TakeToolResults:
         asked = self._questions(tx)
         turn = tx.turns.get(asked[0].turn)
         if turn is None:
-            raise NotFound("The turn that asked for these results is not there any more.")
+            raise NotFound("The turn that asked for these results no longer exists.")
         self._check_all_there(tx, turn)
         fresh = [question for question in asked if question.open]
         person = None if turn.source is None else turn.source.person
