@@ -104,10 +104,10 @@ def test_set_and_path(tmp_path: Path) -> None:
     assert code == 0 and "OPENAI_API_KEY is set in" in out and "environment, which takes effect" in out
     assert "secret-1" not in out
     code, out, _ = ask(home, "set", "agent.max_turns", "9", HERMES_MAX_ITERATIONS="3")
-    assert "which counts" in out
+    assert "which takes effect" in out
     ask(home, "set", "TELEGRAM_ALLOWED_USERS", "1")
     code, out, _ = ask(home, "set", "telegram.allowed_users", "2")
-    assert "which counts" in out
+    assert "which takes effect" in out
     code, out, _ = ask(home, "path")
     assert out == f"{home / 'config.yaml'}\n{home / '.env'}\n"
     code, out, err = ask(home, "set", "agent.max_turns", "many")

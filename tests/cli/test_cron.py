@@ -73,7 +73,7 @@ def test_a_home_with_a_gateway(tmp_path: Path) -> None:
         assert made.code == 0, made
         assert "Run by  the gateway" in hermes(home, "cron", "status").out
         assert "it runs the jobs" in hermes(home, "cron", "tick").err
-        assert "Begun" in hermes(home, "cron", "run", "hel").out
+        assert "Started" in hermes(home, "cron", "run", "hel").out
         end = time.monotonic() + PATIENCE
         while (
             not (runs := json.loads(hermes(home, "cron", "runs", "--json").out)) or runs[0]["state"] != "over"

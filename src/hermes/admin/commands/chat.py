@@ -23,7 +23,7 @@ from hermes.domain.errors import UserError
 from hermes.state.home.homes import prepare_home
 
 if TYPE_CHECKING:
-    from hermes.app.app import AppOverrides
+    from hermes.app.agents import AppOverrides
     from hermes.domain.settings.settings import Settings
     from hermes.entry.terminal.door import SessionChoice
 
@@ -156,7 +156,7 @@ class ChatProcess:
         return data.decode("utf-8", "replace")
 
     def _given(self) -> AppOverrides:
-        from hermes.app.app import AppOverrides
+        from hermes.app.agents import AppOverrides
         from hermes.app.tools import Toolsets
 
         given = self.given or AppOverrides(workspace=current_folder(), boots=False)

@@ -164,7 +164,8 @@ def _tick(command: CliCommand) -> None:
         raise UserError(
             "A gateway is running on this home, and it runs the jobs.", hint="See: hermes cron status"
         )
-    from hermes.app.app import App, AppOverrides
+    from hermes.app.agents import AppOverrides
+    from hermes.app.app import App
 
     with hold_home(home, command.name):
         app = App(home, command.environ, AppOverrides(boots=False), command.version)

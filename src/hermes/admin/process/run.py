@@ -30,7 +30,8 @@ from hermes.state.store.care.reserve import give_up_reserve
 
 if TYPE_CHECKING:
     # `hermes status` looks at locks and files only and must not wait for all of this to be imported.
-    from hermes.app.app import App, AppOverrides
+    from hermes.app.agents import AppOverrides
+    from hermes.app.app import App
     from hermes.entry.host import HostState
     from hermes.state.settings.loader import LoadedSettings
 
