@@ -39,7 +39,9 @@ from hermes.domain.event import (
 from hermes.domain.ids import CallId, QuestionId, TurnId
 from hermes.domain.sse import SseEvent, SseParser, parse
 from hermes.domain.tool import Effect, ToolCall
-from hermes.stream.faces.chat_chunks import ChatChunks, RunEvents, comment, encode_event, encode_json_event
+from hermes.stream.faces.chat_chunks import ChatChunks
+from hermes.stream.faces.run_events import RunEvents
+from hermes.stream.wire.sse import comment, encode_event, encode_json_event
 
 MANY = settings(
     max_examples=2000 if os.environ.get("HERMES_TEST_SCALE") == "full" else 150,

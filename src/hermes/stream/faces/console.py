@@ -32,19 +32,10 @@ from hermes.domain.event import (
 )
 from hermes.domain.ids import CallId
 from hermes.domain.text import one_line, showable
-from hermes.stream.fold.turn_fold import (
-    SAID_AGAIN,
-    RemainingText,
-    ShownText,
-    ToolLine,
-    ToolState,
-    answer_text,
-    choices,
-    for_people,
-    has_words,
-    tool_state,
-    was_cut,
-)
+from hermes.stream.fold.answer import answer_text
+from hermes.stream.fold.questions import choices, for_people
+from hermes.stream.fold.shown_text import SAID_AGAIN, RemainingText, ShownText, has_words, was_cut
+from hermes.stream.fold.tool_lines import ToolLine, ToolState, tool_state
 
 _DIM, _RED, _BOLD, _PLAIN = "\x1b[2m", "\x1b[31m", "\x1b[1m", "\x1b[0m"
 _NARROWEST = 20

@@ -26,7 +26,7 @@ from hermes.stream.faces.response_shape import (
     ResponseStateEvent,
 )
 from hermes.stream.faces.responses import ResponseFold
-from hermes.stream.fold.turn_fold import SAID_AGAIN
+from hermes.stream.fold.shown_text import SAID_AGAIN
 
 CHECK_BITS = 10
 _CHECK = (1 << CHECK_BITS) - 1

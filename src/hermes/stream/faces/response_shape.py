@@ -6,8 +6,6 @@ from typing import Any
 
 import msgspec
 
-# --- the response ----------------------------------------------------------------------------------
-
 
 class OutputText(msgspec.Struct, kw_only=True, tag_field="type", tag="output_text"):
     """Words of the agent."""
@@ -151,9 +149,6 @@ class ResponseObject(msgspec.Struct, kw_only=True):
     usage: ResponseUsage | None = None
     user: str | None = None
     hermes: PendingDetails | msgspec.UnsetType = msgspec.UNSET
-
-
-# --- its events ------------------------------------------------------------------------------------
 
 
 class ResponseEvent(msgspec.Struct, kw_only=True, tag_field="type"):

@@ -70,16 +70,9 @@ from hermes.stream.faces.response_shape import (
     ResponseQuestion,
     ResponseUsage,
 )
-from hermes.stream.fold.turn_fold import (
-    SAID_AGAIN,
-    RemainingText,
-    ShownText,
-    choices,
-    command_text,
-    for_people,
-    is_internal,
-    was_cut,
-)
+from hermes.stream.fold.questions import choices, command_text, for_people
+from hermes.stream.fold.shown_text import SAID_AGAIN, RemainingText, ShownText, was_cut
+from hermes.stream.fold.tool_lines import is_internal
 
 
 class ResponseFold:

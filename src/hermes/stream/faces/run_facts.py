@@ -20,7 +20,9 @@ from hermes.domain.event import (
     Undone,
     UserSaid,
 )
-from hermes.stream.fold.turn_fold import for_people, has_words, is_internal
+from hermes.stream.fold.questions import for_people
+from hermes.stream.fold.shown_text import has_words
+from hermes.stream.fold.tool_lines import is_internal
 
 
 def last_event(entries: Sequence[Entry]) -> str | None:

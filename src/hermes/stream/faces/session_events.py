@@ -32,20 +32,11 @@ from hermes.domain.event import (
 )
 from hermes.domain.ids import CallId
 from hermes.domain.tool import ToolCall
-from hermes.stream.faces.chat_chunks import encode_json_event, usage_named
-from hermes.stream.fold.turn_fold import (
-    ShownText,
-    ToolState,
-    answer_text,
-    choices,
-    command_text,
-    for_people,
-    has_words,
-    is_internal,
-    preview,
-    tool_state,
-    was_cut,
-)
+from hermes.stream.fold.answer import answer_text, usage_named
+from hermes.stream.fold.questions import choices, command_text, for_people
+from hermes.stream.fold.shown_text import ShownText, has_words, was_cut
+from hermes.stream.fold.tool_lines import ToolState, is_internal, preview, tool_state
+from hermes.stream.wire.sse import encode_json_event
 
 
 class SessionEvents:
