@@ -143,9 +143,9 @@ def test_tools_are_lines_between_the_texts() -> None:
     assert fold.draft() == "Let me look.\n\n📖 `read_file notes.txt` …\n💻 `terminal 'ls'` … failed\n\nHm"
     assert fold.draft(ProgressLevel.OFF) == fold.text == "Let me look.\n\nHm"
     fold.see(entry(5, finished()))
-    assert [(tool.plain, tool.state) for tool in fold.tools] == [
-        ("read_file notes.txt", ToolState.DONE),
-        ("terminal `ls`", ToolState.FAILED),
+    assert [(tool.name, tool.state) for tool in fold.tools] == [
+        ("read_file", ToolState.DONE),
+        ("terminal", ToolState.FAILED),
     ]
     assert '{"path": "notes.txt"}' in fold.draft(ProgressLevel.VERBOSE)
 

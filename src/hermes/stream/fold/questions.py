@@ -5,28 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from hermes.domain.event import (
-    Asked,
-    Entry,
-    ModelSaid,
-    QuestionKind,
-    ToolFinished,
-    Verdict,
-)
+from hermes.domain.event import Asked, Entry, ModelSaid, QuestionKind, ToolFinished, Verdict
 from hermes.domain.ids import CallId
 from hermes.domain.tool import ToolCall
 from hermes.domain.turn import Question
-
-
-def command_text(arguments: str) -> str:
-    """What is to be approved, word for word."""
-    try:
-        given = json.loads(arguments)
-    except (ValueError, RecursionError):
-        return arguments
-    command = given.get("command") if isinstance(given, dict) else None
-    return command if isinstance(command, str) else arguments
-
 
 _APPROVALS = tuple(verdict.value for verdict in (Verdict.ONCE, Verdict.SESSION, Verdict.ALWAYS, Verdict.DENY))
 
@@ -44,6 +26,21 @@ def for_people(asked: Asked) -> bool:
 def question_text(asked: Asked | Question) -> str:
     options = "".join(f"\n{number}. {option}" for number, option in enumerate(choices(asked), 1))
     return f"{asked.text}\n{options}" if options else asked.text
+
+
+def action_text(asked: Asked, call: ToolCall | None) -> str:
+    """What would be done, word for word: a command, or a call's arguments."""
+    return command_text(call.arguments) if call else asked.text
+
+
+def command_text(arguments: str) -> str:
+    """What is to be approved, word for word."""
+    try:
+        given = json.loads(arguments)
+    except (ValueError, RecursionError):
+        return arguments
+    command = given.get("command") if isinstance(given, dict) else None
+    return command if isinstance(command, str) else arguments
 
 
 def asked_of_client(entries: Iterable[Entry]) -> list[tuple[Asked, ToolCall]]:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hermes.domain.event import (
-    Ending,
-    ModelSaid,
-)
-from hermes.domain.thoughts import ThoughtFilter, without_thoughts
+from hermes.domain.event import Ending, ModelSaid
+from hermes.domain.thoughts import ThoughtFilter
 
 SAID_AGAIN = "— interrupted, saying it again —"
+"""What a face that cannot take words back says before words that replace earlier ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,11 +48,11 @@ class ShownText:
         self.more(whole)
         return _difference(before, self.text)
 
-    def close(self, whole: str) -> RemainingText:
-        """The call is over and `whole` is what it said."""
+    def close(self, reply: str) -> RemainingText:
+        """The call is over, and `reply` is what it said besides its thoughts."""
         before = self.text
         self.reset()
-        return _difference(before, without_thoughts(whole).lstrip("\n"))
+        return _difference(before, reply.lstrip("\n"))
 
     def reset(self) -> bool:
         """The call's words are void; true if any were shown."""
@@ -72,11 +70,6 @@ def _difference(before: str, now: str) -> RemainingText:
     return RemainingText(text=now, void=True)
 
 
-def was_cut(said: ModelSaid) -> bool:
+def was_cut(reply: ModelSaid) -> bool:
     """The reply ended in the middle, so what the model says next goes on in the same paragraph."""
-    return not said.calls and said.ending in (Ending.LENGTH, Ending.BROKEN)
-
-
-def has_words(said: ModelSaid) -> bool:
-    """The reply has text that people see, so what follows it is another paragraph."""
-    return bool(without_thoughts(said.text).strip())
+    return not reply.calls and reply.ending in (Ending.LENGTH, Ending.BROKEN)

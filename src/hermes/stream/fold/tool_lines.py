@@ -15,6 +15,7 @@ from hermes.domain.event import (
 )
 from hermes.domain.ids import CallId
 from hermes.domain.text import one_line
+from hermes.domain.tool import ToolCall
 
 
 class ProgressLevel(StrEnum):
@@ -43,11 +44,6 @@ class ToolLine:
     name: str
     arguments: str = ""
     state: ToolState = ToolState.RUNNING
-
-    @property
-    def plain(self) -> str:
-        """`read_file notes.txt`, for doors without markup."""
-        return f"{self.name} {preview(self.arguments)}".rstrip()
 
     @property
     def hidden(self) -> bool:
@@ -98,6 +94,11 @@ def preview(arguments: str, limit: int = 48) -> str:
     telling = (given[key] for key in _TELLING if isinstance(given.get(key), str) and given[key].strip())
     others = (value for value in given.values() if isinstance(value, str) and value.strip())
     return one_line(next(telling, None) or next(others, ""), limit)
+
+
+def plain_line(call: ToolCall) -> str:
+    """`read_file notes.txt`, for doors without markup."""
+    return f"{call.name} {preview(call.arguments)}".rstrip()
 
 
 def tool_state(finished: ToolFinished) -> ToolState:

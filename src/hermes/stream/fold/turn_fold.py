@@ -7,38 +7,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import assert_never
 
-from hermes.domain.event import (
-    Answered,
-    Asked,
-    Entry,
-    Failed,
-    FeedItem,
-    Finished,
-    ModelSaid,
-    Reset,
-    Retrying,
-    Snapshot,
-    Stopped,
-    Summarised,
-    TextDelta,
-    ThoughtDelta,
-    ToolFinished,
-    ToolOutput,
-    ToolStarted,
-    Undone,
-    UserSaid,
-)
-from hermes.domain.ids import CallId, QuestionId
-from hermes.domain.thoughts import without_thoughts
+from hermes.domain.event import Asked, FeedItem, ModelSaid, ToolFinished
+from hermes.domain.tool import ToolCall
 from hermes.domain.turn import TurnState
 from hermes.stream.fold.directives import without_directives
-from hermes.stream.fold.shown_text import ShownText, was_cut
+from hermes.stream.fold.shown_text import RemainingText, was_cut
 from hermes.stream.fold.silence import is_silence, may_be_silence
+from hermes.stream.fold.steps import Steps
 from hermes.stream.fold.tool_lines import ProgressLevel, ToolLine, ToolState, chat_lines, tool_state
-
-"""What a door that cannot take words back says before words that replace earlier ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,19 +24,20 @@ class TextEntry:
     text: str
 
 
-class Fold:
+class Fold(Steps[None]):
     """The view of one turn, kept up to date by `see`. Entries that were seen before are ignored."""
 
     def __init__(self) -> None:
-        self.seq = -1
-        self.state = TurnState.RUNNING
+        super().__init__(None, show_internal=True)
         self.reason = ""
         self.note = ""
+        self._end_state: TurnState | None = None
         self._blocks: list[TextEntry | ToolLine] = []
-        self._arguments: dict[CallId, tuple[str, str]] = {}
-        self._questions: dict[QuestionId, Asked] = {}
-        self._open = ShownText()
         self._continues = False
+
+    @property
+    def state(self) -> TurnState:
+        return self._end_state or (TurnState.WAITING if self._questions else TurnState.RUNNING)
 
     @property
     def question(self) -> Asked | None:
@@ -87,7 +65,7 @@ class Fold:
 
     def _paragraphs(self) -> Iterator[TextEntry | ToolLine]:
         blocks = list(self._blocks)
-        open_text = self._open.text
+        open_text = self._shown.text
         if open_text and self._continues and blocks and isinstance(blocks[-1], TextEntry):
             blocks[-1] = replace(blocks[-1], text=blocks[-1].text + open_text)
         elif open_text:
@@ -102,77 +80,55 @@ class Fold:
                 yield replace(block, text=text)
 
     def see(self, item: FeedItem) -> None:
-        match item:
-            case TextDelta(text=text):
-                self._open.more(text)
-            case Entry():
-                if item.seq > self.seq:
-                    self.seq = item.seq
-                    self._take(item)
-            case Snapshot(text=text):
-                self._open.catch_up(text)
-            case Reset():
-                self._open.reset()
-            case ThoughtDelta() | ToolOutput() | Retrying():
-                pass
-            case _:
-                assert_never(item)
+        self._see(item)
 
-    def _take(self, entry: Entry) -> None:
-        record = entry.record
-        match record:
-            case ModelSaid():
-                self._close_call(entry.seq, record)
-            case ToolStarted(call=call, name=name):
-                self._mark(entry.seq, call, ToolState.RUNNING, name)
-            case ToolFinished(call=call):
-                self._mark(entry.seq, call, tool_state(record))
-            case Asked(question=question):
-                self._questions[question] = record
-                self.state = TurnState.WAITING
-            case Answered(question=question):
-                self._questions.pop(question, None)
-                self.state = TurnState.WAITING if self._questions else TurnState.RUNNING
-            case UserSaid():
-                self._continues = False
-            case Undone(since=since):
-                self._blocks = [block for block in self._blocks if block.seq < since]
-            case Summarised():
-                pass
-            case Finished(note=note):
-                self.note = note
-                self._end(TurnState.DONE)
-            case Failed(reason=reason):
-                self._end(TurnState.FAILED, reason)
-            case Stopped(reason=reason):
-                self._end(TurnState.STOPPED, reason)
-            case _:
-                assert_never(record)
+    def _caught_up(self, rest: RemainingText) -> None:
+        pass
 
-    def _close_call(self, seq: int, said: ModelSaid) -> None:
-        self._open.reset()
-        text = without_thoughts(said.text)
+    def _replied(self, reply: ModelSaid, text: str, rest: RemainingText) -> None:
         last = self._blocks[-1] if self._blocks else None
         if self._continues and isinstance(last, TextEntry):
             self._blocks[-1] = replace(last, text=last.text + text)
         elif text.strip():
-            self._blocks.append(TextEntry(seq=seq, text=text))
-        self._continues = was_cut(said)
-        self._arguments.update((call.id, (call.name, call.arguments)) for call in said.calls)
+            self._blocks.append(TextEntry(seq=self.seq, text=text))
+        self._continues = was_cut(reply)
 
-    def _mark(self, seq: int, call: CallId, state: ToolState, name: str = "") -> None:
+    def _tool_began(self, call: ToolCall) -> None:
+        self._mark(call, ToolState.RUNNING)
+
+    def _tool_ended(self, call: ToolCall, result: ToolFinished, seconds: float | None) -> None:
+        self._mark(call, tool_state(result))
+
+    def _mark(self, call: ToolCall, state: ToolState) -> None:
         for place, block in enumerate(self._blocks):
-            if isinstance(block, ToolLine) and block.call == call:
+            if isinstance(block, ToolLine) and block.call == call.id:
                 self._blocks[place] = replace(block, state=state)
                 return
-        written, arguments = self._arguments.get(call, ("", ""))
-        if name or written:
-            line = ToolLine(seq=seq, call=call, name=name or written, arguments=arguments, state=state)
-            self._blocks.append(line)
+        self._blocks.append(
+            ToolLine(seq=self.seq, call=call.id, name=call.name, arguments=call.arguments, state=state)
+        )
+
+    def _user_said(self) -> None:
+        self._continues = False
+
+    def _undone(self, since: int) -> None:
+        self._blocks = [block for block in self._blocks if block.seq < since]
+
+    def _finished(self, note: str) -> None:
+        self.note = note
+        self._end(TurnState.DONE)
+
+    def _failed(self, reason: str) -> None:
+        self._end(TurnState.FAILED, reason)
+
+    def _stopped(self, reason: str) -> None:
+        self._end(TurnState.STOPPED, reason)
 
     def _end(self, state: TurnState, reason: str = "") -> None:
-        self.state, self.reason = state, reason
-        self._questions.clear()
-        for tool in self.tools:
-            if tool.state is ToolState.RUNNING:
-                self._mark(tool.seq, tool.call, ToolState.UNKNOWN)
+        self._end_state, self.reason = state, reason
+        self._blocks = [
+            replace(block, state=ToolState.UNKNOWN)
+            if isinstance(block, ToolLine) and block.state is ToolState.RUNNING
+            else block
+            for block in self._blocks
+        ]
