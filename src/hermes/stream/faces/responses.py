@@ -45,16 +45,13 @@ from hermes.stream.faces.response_shape import (
     OutputTextDelta,
     OutputTextDone,
     OutputTokens,
-    PartAdded,
-    PartDone,
+    PartEvent,
     PendingDetails,
-    ResponseCompleted,
     ResponseError,
     ResponseEvent,
-    ResponseFailed,
-    ResponseIncomplete,
     ResponseObject,
     ResponseQuestion,
+    ResponseStateEvent,
     ResponseUsage,
 )
 from hermes.stream.fold.questions import action_text, choices
@@ -141,7 +138,12 @@ class ResponseFold(Steps[list[ResponseEvent]]):
         begun = OutputMessage(id=ident, content=[])
         return [
             ItemAdded(output_index=place, item=begun),
-            PartAdded(output_index=place, item_id=ident, part=OutputText(text="")),
+            PartEvent(
+                type="response.content_part.added",
+                output_index=place,
+                item_id=ident,
+                part=OutputText(text=""),
+            ),
         ]
 
     def _paragraph(self, words: str) -> list[ResponseEvent]:
@@ -173,11 +175,7 @@ class ResponseFold(Steps[list[ResponseEvent]]):
         self._shown.reset()
         self._sealed = False
         place = self._index - 1
-        return [
-            OutputTextDone(output_index=place, item_id=message.id, text=self._text + note),
-            PartDone(output_index=place, item_id=message.id, part=message.content[0]),
-            ItemDone(output_index=place, item=message),
-        ]
+        return message_closed(place, message)
 
     def _finished(self, note: str) -> list[ResponseEvent]:
         """A note is the last paragraph of the answer."""
@@ -323,13 +321,18 @@ class ResponseFold(Steps[list[ResponseEvent]]):
 
     def _ending(self) -> ResponseEvent:
         response = self.response()
-        match response.status:
-            case "completed":
-                return ResponseCompleted(response=response)
-            case "failed":
-                return ResponseFailed(response=response)
-            case _:
-                return ResponseIncomplete(response=response)
+        ending = response.status if response.status in ("completed", "failed") else "incomplete"
+        return ResponseStateEvent(type=f"response.{ending}", response=response)
+
+
+def message_closed(place: int, message: OutputMessage) -> list[ResponseEvent]:
+    """The events that end a message of one text."""
+    (part,) = message.content
+    return [
+        OutputTextDone(output_index=place, item_id=message.id, text=part.text),
+        PartEvent(type="response.content_part.done", output_index=place, item_id=message.id, part=part),
+        ItemDone(output_index=place, item=message),
+    ]
 
 
 def parts_before(entries: Iterable[Entry], question: QuestionId) -> int:
