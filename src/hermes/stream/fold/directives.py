@@ -10,6 +10,7 @@ _PATH = r"""(?:"[^"\n]*(?:"|\Z)|'[^'\n]*(?:'|\Z)|`[^`\n]*(?:`|\Z)|(?:~?/|[A-Za-z
 _DIRECTIVE = rf"""(?:\[\[(?:[a-z]+_)+[a-z]+\]\]|(?<![\w"])MEDIA:[ \t]?{_PATH})"""
 _ROOT = r"(?:~?/|[A-Za-z]:[\\/])"
 _ENDING = r"\.[A-Za-z]\w{0,7}"
+# A path with blanks: on a line of its own, up to an ending of a file name that is the line's end.
 _SPACED = rf"""(?:{_ROOT}(?:(?!{_ENDING}\s|MEDIA:|\[\[)[^\n"'`])*{_ENDING}(?=[ \t]*(?:\n|\Z)))"""
 _LINE_DIRECTIVE = rf"""(?:(?<![\w"])MEDIA:[ \t]?{_SPACED}|{_DIRECTIVE})"""
 _DIRECTIVES = re.compile(
@@ -30,7 +31,7 @@ def without_directives(text: str, *, growing: bool = False) -> str:
     if growing and "MEDIA:" in text:
         text = _GROWING_PATH.sub("", text)
     if "MEDIA:" in text or "[[" in text:
-        text = _DIRECTIVES.sub(lambda found: found[1] or "", text)
+        text = _DIRECTIVES.sub(lambda match: match[1] or "", text)
     if growing:
         text = text[:-_TAIL] + _UNFINISHED_DIRECTIVE.sub("", text[-_TAIL:])
     return text
@@ -51,12 +52,12 @@ def read_directives(text: str) -> Directives:
         return Directives(text=text)
     paths: dict[str, None] = {}
     flags: set[str] = set()
-    for found in _DIRECTIVES.finditer(text):
-        if found[1]:
+    for match in _DIRECTIVES.finditer(text):
+        if match[1]:
             continue
-        for one in re.finditer(_LINE_DIRECTIVE if found["line"] else _DIRECTIVE, found[0]):
-            if one[0].startswith("[["):
-                flags.add(one[0].strip("[]"))
+        for directive in re.finditer(_LINE_DIRECTIVE if match["line"] else _DIRECTIVE, match[0]):
+            if directive[0].startswith("[["):
+                flags.add(directive[0].strip("[]"))
             else:
-                paths[one[0].removeprefix("MEDIA:").strip(" \t\"'`")] = None
+                paths[directive[0].removeprefix("MEDIA:").strip(" \t\"'`")] = None
     return Directives(text=without_directives(text), paths=tuple(paths), flags=frozenset(flags))
