@@ -36,7 +36,7 @@ from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.tool import Effect, ToolCall
 from hermes.domain.transcript import visible
 from hermes.domain.turn import EarlierMessage, Speaker
-from hermes.stream.fold.turn_fold import answer_text
+from hermes.stream.fold.answer import answer_text
 from tests.agent.driving import AT
 from tests.effort import effort
 

@@ -22,7 +22,7 @@ from hermes.domain.event import Asked, Entry, FeedItem, Record, TextDelta, ToolF
 from hermes.domain.ids import MAIN_AGENT, AgentId, TurnId
 from hermes.domain.turn import Answer, TurnInput
 from hermes.entry.host import HostState
-from hermes.stream.fold.turn_fold import answer_text
+from hermes.stream.fold.answer import answer_text
 
 ME = Source(address=Address(platform="terminal", chat="here"), kind=SourceKind.PRIVATE, user="me")
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from hermes.control.turn.ending import REPEAT_MARK
 from hermes.domain.event import Entry, Failed, Finished, ModelSaid, Stopped, ToolFinished, UserSaid
 from hermes.domain.ids import TurnId
-from hermes.stream.fold.turn_fold import ToolState
+from hermes.stream.fold.tool_lines import ToolState
 from hermes.testing.history import check_history
 from hermes.testing.model_script import Call, ModelRequest, Pace, Reply, message_text
 from hermes.testing.model_server import FakeModelServer

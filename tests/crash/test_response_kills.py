@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from hermes.domain.sse import SseParser
-from hermes.stream.fold.turn_fold import SAID_AGAIN
+from hermes.stream.fold.shown_text import SAID_AGAIN
 from tests import nursery
 from tests.cli.command import PATIENCE, environment, gateway
 from tests.ports import free_port

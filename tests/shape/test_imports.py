@@ -133,6 +133,11 @@ def _plantings() -> list[Planting]:
             files={"execution/hooks/planted.py": "import hermes.execution.local.backend\n"},
             finds=frozenset({("hermes.execution.hooks", "hermes.execution.local")}),
         ),
+        Planting(
+            contract="stream-rooms",
+            files={"stream/fold/planted.py": "import hermes.stream.faces.console\n"},
+            finds=frozenset({("hermes.stream.fold", "hermes.stream.faces")}),
+        ),
         *(
             Planting(
                 contract="database",

@@ -38,17 +38,11 @@ from hermes.domain.event import (
 from hermes.domain.ids import CallId, QuestionId, TurnId
 from hermes.domain.tool import Effect, ToolCall
 from hermes.domain.turn import TurnState
-from hermes.stream.fold.turn_fold import (
-    Fold,
-    ProgressLevel,
-    RemainingText,
-    ShownText,
-    ToolState,
-    answer_text,
-    choices,
-    preview,
-    question_text,
-)
+from hermes.stream.fold.answer import answer_text
+from hermes.stream.fold.questions import choices, question_text
+from hermes.stream.fold.shown_text import RemainingText, ShownText
+from hermes.stream.fold.tool_lines import ProgressLevel, ToolState, preview
+from hermes.stream.fold.turn_fold import Fold
 
 MANY = settings(
     max_examples=2000 if os.environ.get("HERMES_TEST_SCALE") == "full" else 150,
@@ -149,9 +143,9 @@ def test_tools_are_lines_between_the_texts() -> None:
     assert fold.draft() == "Let me look.\n\n📖 `read_file notes.txt` …\n💻 `terminal 'ls'` … failed\n\nHm"
     assert fold.draft(ProgressLevel.OFF) == fold.text == "Let me look.\n\nHm"
     fold.see(entry(5, finished()))
-    assert [(tool.plain, tool.state) for tool in fold.tools] == [
-        ("read_file notes.txt", ToolState.DONE),
-        ("terminal `ls`", ToolState.FAILED),
+    assert [(tool.name, tool.state) for tool in fold.tools] == [
+        ("read_file", ToolState.DONE),
+        ("terminal", ToolState.FAILED),
     ]
     assert '{"path": "notes.txt"}' in fold.draft(ProgressLevel.VERBOSE)
 

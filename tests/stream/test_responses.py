@@ -40,7 +40,7 @@ from hermes.domain.tool import Effect, ToolCall
 from hermes.stream.faces.response_events import CHECK_BITS, ResponseEvents
 from hermes.stream.faces.response_shape import ResponseObject
 from hermes.stream.faces.responses import ResponseFold, parts_before
-from hermes.stream.fold.turn_fold import SAID_AGAIN
+from hermes.stream.fold.shown_text import SAID_AGAIN
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)
 Told = dict[str, Any]

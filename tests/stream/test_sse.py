@@ -39,7 +39,9 @@ from hermes.domain.event import (
 from hermes.domain.ids import CallId, QuestionId, TurnId
 from hermes.domain.sse import SseEvent, SseParser, parse
 from hermes.domain.tool import Effect, ToolCall
-from hermes.stream.faces.chat_chunks import ChatChunks, RunEvents, comment, encode_event, encode_json_event
+from hermes.stream.faces.chat_chunks import ChatChunks
+from hermes.stream.faces.run_events import RunEvents
+from hermes.stream.wire.sse import comment, encode_event, encode_json_event
 
 MANY = settings(
     max_examples=2000 if os.environ.get("HERMES_TEST_SCALE") == "full" else 150,
@@ -102,6 +104,10 @@ def test_a_name_or_id_cannot_break_out(bad: str) -> None:
         (b"foo: x\n data: y\ndata: a\n\n", [SseEvent(data="a")]),
         (b"data: \xff\xc3\xa4\n\n", [SseEvent(data="\ufffdä")]),
         (b"data: unfinished\n", []),
+        (
+            b": data: a\n\ndata: b\n\nevent: x\ndata: c\n\n",
+            [SseEvent(data="b"), SseEvent(data="c", name="x")],
+        ),
     ],
 )
 def test_parsing_at_every_cut(wire: bytes, events: list[SseEvent]) -> None:
@@ -115,6 +121,13 @@ def test_the_parser_remembers_retry_and_id() -> None:
     parser = SseParser(last_id="3")
     assert parser.feed(b"retry: 50\nretry: x\ndata: a\n\nid: 9\n\n") == [SseEvent(data="a", id="3")]
     assert (parser.retry, parser.last_id) == (50, "9")
+
+
+def test_the_end_of_a_stream_completes_its_last_event() -> None:
+    parser = SseParser()
+    assert parser.feed_raw(b"data: a\n\nevent: x\ndata: \xff") == [(b"a", "message", "")]
+    assert parser.close() == [(b"\xff", "x", "")]
+    assert parser.close() == []
 
 
 def test_an_endless_event_is_refused_but_endless_comments_are_not() -> None:

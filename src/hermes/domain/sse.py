@@ -1,19 +1,21 @@
-"""Server-sent events, read: the bytes of a stream, however cut, as its events."""
+"""Server-sent events, read: the bytes of a stream, however cut, as its events. This is the one parser; the
+API's clients and the model client use it. `hermes.stream.wire.sse` writes events."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from hermes.domain.errors import Refused
 
-_LINE_END_BYTES = re.compile(rb"\r\n|\r|\n")
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+RawEvent = tuple[bytes, str, str]
+"""The data of an event as it came, its name and its id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SseEvent:
-    """An event as a client gets it; `id` is the last one told, by this event or an earlier one."""
+    """An event as a client gets it; `id` is the last one given, by this event or an earlier one."""
 
     data: str
     name: str = "message"
@@ -22,7 +24,7 @@ class SseEvent:
 
 class SseParser:
     """Takes the bytes of a stream, however cut, and gives its events. An event that is not ended by
-    an empty line is not given. `retry` is the reconnection time in milliseconds, once told."""
+    an empty line is given only by `close`. `retry` is the reconnection time in milliseconds, once given."""
 
     def __init__(self, *, last_id: str = "", limit: int = 16_000_000) -> None:
         self.last_id = last_id
@@ -33,52 +35,82 @@ class SseParser:
         self._size = 0
         self._after_cr = False
         self._begun = False
-        self._name = ""
-        self._data: list[str] = []
+        self._between_events = False
+        self._name = "message"
+        self._data: list[bytes] = []
 
     def feed(self, received: bytes) -> list[SseEvent]:
-        if self._after_cr and received[:1] == b"\n":
-            received = received[1:]
-            self._after_cr = False
-        if not received:
-            return []
-        self._after_cr = received.endswith(b"\r")
-        first, *rest = _LINE_END_BYTES.split(received)
-        self._pieces.append(first)
-        self._pending += len(first)
-        events: list[SseEvent] = []
+        return [
+            SseEvent(data=data.decode("utf-8", "replace"), name=name, id=id)
+            for data, name, id in self.feed_raw(received)
+        ]
+
+    def feed_raw(self, received: bytes) -> list[RawEvent]:
+        """The same events undecoded, for a reader of many small ones."""
+        if self._after_cr or b"\r" in received:
+            received = self._with_plain_ends(received)
+        lines = received.split(b"\n")
+        if self._between_events and lines[1:] == [b"", b""] and received.startswith(b"data: "):
+            # Most reads of a model's stream are one whole event.
+            return [(lines[0][6:], "message", self.last_id)]
+        rest = lines.pop()
+        if self._pieces and lines:
+            lines[0] = b"".join([*self._pieces, lines[0]])
+            self._pieces, self._pending = [], 0
+        if lines and not self._begun:
+            self._begun = True
+            lines[0] = lines[0].removeprefix(_BYTE_ORDER_MARK)
+        events: list[RawEvent] = []
+        data, size = self._data, self._size
+        for line in lines:
+            if line.startswith(b"data: "):
+                data.append(line[6:])
+                size += len(line)
+            elif line:
+                size += self._take_field(line)
+            else:
+                if data:
+                    whole = data[0] if len(data) == 1 else b"\n".join(data)
+                    events.append((whole, self._name, self.last_id))
+                    data.clear()
+                    size = 0
+                self._name = "message"
         if rest:
-            lines = [b"".join(self._pieces), *rest]
-            self._pieces = [lines.pop()]
-            self._pending = len(self._pieces[0])
-            events = [found for line in lines if (found := self._line(line)) is not None]
-        if self._pending + self._size > self._limit:
+            self._pieces.append(rest)
+            self._pending += len(rest)
+        self._size = size
+        self._between_events = not (self._pieces or data) and self._name == "message"
+        if self._pending + size > self._limit:
             raise Refused(f"an event of the stream is larger than {self._limit} bytes")
         return events
 
-    def _line(self, raw: bytes) -> SseEvent | None:
-        if not self._begun:
-            self._begun = True
-            raw = raw.removeprefix(b"\xef\xbb\xbf")
-        if not raw:
-            return self._dispatch()
-        field, _, value = raw.decode("utf-8", "replace").partition(":")
-        value = value.removeprefix(" ")
-        if field == "data":
-            self._data.append(value)
-            self._size += len(raw)
-        elif field == "event":
-            self._name = value
+    def close(self) -> list[RawEvent]:
+        """The event that the end of the stream completes, for servers that end it without an empty line."""
+        return self.feed_raw(b"\n\n")
+
+    def _with_plain_ends(self, received: bytes) -> bytes:
+        """A line may end with CR, LF or both, and a read may end between the two."""
+        if self._after_cr and received:
+            received = received.removeprefix(b"\n")
+            self._after_cr = False
+        self._after_cr = self._after_cr or received.endswith(b"\r")
+        received = received.replace(b"\r\n", b"\n")
+        return received.replace(b"\r", b"\n") if b"\r" in received else received
+
+    def _take_field(self, line: bytes) -> int:
+        """Any other field; the size of the data in it."""
+        name, _, content = line.partition(b":")
+        if name == b"data":
+            self._data.append(content)
+            return len(line)
+        field, value = name.decode("utf-8", "replace"), content.decode("utf-8", "replace").removeprefix(" ")
+        if field == "event":
+            self._name = value or "message"
         elif field == "id" and "\0" not in value:
             self.last_id = value
         elif field == "retry" and value.isascii() and value.isdigit():
             self.retry = int(value[:12])
-        return None
-
-    def _dispatch(self) -> SseEvent | None:
-        data, name = self._data, self._name or "message"
-        self._data, self._name, self._size = [], "", 0
-        return SseEvent(data="\n".join(data), name=name, id=self.last_id) if data else None
+        return 0
 
 
 def parse(chunks: Iterable[bytes]) -> Iterator[SseEvent]:

@@ -11,7 +11,7 @@ from hermes.domain.chat_format import as_messages
 from hermes.domain.event import Entry, Failed, ModelSaid, Record, Stopped, Usage, usage_of
 from hermes.domain.ids import SessionId, TurnId
 from hermes.domain.transcript import visible
-from hermes.stream.fold.turn_fold import answer_text
+from hermes.stream.fold.answer import answer_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from hermes.domain.message import Inbound
 from hermes.domain.session import Session, SessionKey
 from hermes.domain.transcript import turn_entries
 from hermes.domain.turn import Turn
-from hermes.stream.fold.turn_fold import answer_text
+from hermes.stream.fold.answer import answer_text
 
 LONGEST_TEXT = 500
 # The name that hooks of the older product know.

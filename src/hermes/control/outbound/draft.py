@@ -27,8 +27,9 @@ from hermes.domain.ports.platform import Deletes, Edits, Platform, Previews
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.turn import Turn
-from hermes.stream.fold.drafts import DraftPace, draft_text
-from hermes.stream.fold.turn_fold import Fold, ProgressLevel
+from hermes.stream.fold.draft_pace import DraftPace, draft_text
+from hermes.stream.fold.tool_lines import ProgressLevel
+from hermes.stream.fold.turn_fold import Fold
 from hermes.stream.text.markdown import parse
 from hermes.stream.text.print import print_markdown
 from hermes.stream.text.split import MessagePart, split

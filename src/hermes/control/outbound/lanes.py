@@ -24,8 +24,8 @@ from hermes.domain.rows import OutboxRow
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line
 from hermes.domain.turn import Turn
-from hermes.stream.fold.drafts import draft_pace
-from hermes.stream.fold.turn_fold import ProgressLevel
+from hermes.stream.fold.draft_pace import draft_pace
+from hermes.stream.fold.tool_lines import ProgressLevel
 
 _LANES = 512
 _REPORT = "report:"

@@ -10,7 +10,7 @@ from hermes.domain.capabilities import AlbumLimit, Capabilities
 from hermes.domain.errors import UserError
 from hermes.domain.message import Attachment, Body, MediaKind
 from hermes.domain.text import one_line, size_told
-from hermes.stream.fold.drafts import read_directives
+from hermes.stream.fold.directives import read_directives
 
 TakeFile = Callable[[str], Awaitable[Attachment]]
 """Copies the file at a path to where it is kept until it was sent; a `UserError` says why it may not go."""

@@ -30,8 +30,8 @@ from hermes.entry.terminal.door import (
     find_session_to_resume,
     local_caller,
 )
-from hermes.stream.faces.chat_chunks import encode_event
 from hermes.stream.wire.socket import END, HELLO, SEEN, TURN, encode, encode_seen
+from hermes.stream.wire.sse import encode_event
 
 # --- a conversation ----------------------------------------------------------------------------------
 

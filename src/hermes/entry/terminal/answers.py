@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hermes.control.turn.questions import read_word
 from hermes.domain.event import Asked, QuestionKind, Verdict
-from hermes.stream.fold.turn_fold import choices
+from hermes.stream.fold.questions import choices
 
 NOBODY = "Nobody can be asked here: this run is not interactive."
 

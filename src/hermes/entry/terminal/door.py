@@ -23,7 +23,7 @@ from hermes.domain.event import Asked, FeedItem, Record, Verdict
 from hermes.domain.ids import MAIN_AGENT, AgentId, QuestionId, SessionId, TurnId
 from hermes.domain.session import Session
 from hermes.domain.turn import Answer, Turn, TurnInput
-from hermes.stream.fold.turn_fold import for_people
+from hermes.stream.fold.questions import for_people
 
 PLATFORM = LOCAL_DOOR
 LOCAL = "local"

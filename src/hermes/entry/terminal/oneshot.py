@@ -16,7 +16,7 @@ from hermes.entry.terminal.chat import FAILED, INTERRUPTED, OK
 from hermes.entry.terminal.door import GatewayGone, Visit, new_words_key
 from hermes.entry.terminal.screen import Screen
 from hermes.stream.faces.console import Console, QuietConsole
-from hermes.stream.fold.turn_fold import question_text
+from hermes.stream.fold.questions import question_text
 
 T = TypeVar("T")
 Ask = Callable[[str], Awaitable[str | None]]

@@ -13,20 +13,15 @@ import msgspec
 from hermes.domain.event import Entry, FeedItem
 from hermes.stream.faces.response_shape import (
     ItemAdded,
-    ItemDone,
     ItemEvent,
     OutputMessage,
     OutputText,
     OutputTextDelta,
-    OutputTextDone,
-    PartDone,
-    ResponseCreated,
     ResponseEvent,
-    ResponseInProgress,
     ResponseStateEvent,
 )
-from hermes.stream.faces.responses import ResponseFold
-from hermes.stream.fold.turn_fold import SAID_AGAIN
+from hermes.stream.faces.responses import ResponseFold, message_closed
+from hermes.stream.fold.shown_text import SAID_AGAIN
 
 CHECK_BITS = 10
 _CHECK = (1 << CHECK_BITS) - 1
@@ -53,7 +48,7 @@ class _EventCounter:
             told = event.delta
         else:
             self.place += 1
-            told = f"{event.event_type} {event.told}"
+            told = f"{event.type} {event.told}"
         if self.place:
             self._check = crc32(told.encode("utf-8", "surrogatepass"), self._check)
         return self.number
@@ -80,7 +75,8 @@ class ResponseEvents:
 
     def start(self) -> bytes:
         begun = self.fold.begun()
-        return self._tell([ResponseCreated(response=begun), ResponseInProgress(response=begun)], 0)
+        states = ("created", "in_progress")
+        return self._tell([ResponseStateEvent(type=f"response.{name}", response=begun) for name in states], 0)
 
     def see(self, item: FeedItem) -> bytes:
         events = self.fold.see(item)
@@ -103,7 +99,7 @@ class ResponseEvents:
         event.sequence_number = self._story.go_on(event) + (self._ahead << CHECK_BITS)
         if self._shift and isinstance(event, ItemEvent):
             event.output_index += self._shift
-        return b"event: %b\ndata: %b\n\n" % (event.event_type.encode("ascii"), _encode(event))
+        return b"event: %b\ndata: %b\n\n" % (event.type.encode("ascii"), _encode(event))
 
     # --- a client that comes back ---
 
@@ -140,14 +136,11 @@ class ResponseEvents:
         for event in known:
             self._story.go_on(event)
         ident = self.fold.message_id(place)
-        part = OutputText(text=SAID_AGAIN)
-        void = OutputMessage(id=ident, status="incomplete", content=[part])
+        void = OutputMessage(id=ident, status="incomplete", content=[OutputText(text=SAID_AGAIN)])
         self._ahead = (self._after >> CHECK_BITS) - self._story.place
         closing: list[ResponseEvent] = [
             OutputTextDelta(output_index=place, item_id=ident, delta=f"\n\n{SAID_AGAIN}\n\n"),
-            OutputTextDone(output_index=place, item_id=ident, text=SAID_AGAIN),
-            PartDone(output_index=place, item_id=ident, part=part),
-            ItemDone(output_index=place, item=void),
+            *message_closed(place, void),
         ]
         told = [self._write(event) for event in closing]
         self._shift = 1

@@ -6,8 +6,6 @@ from typing import Any
 
 import msgspec
 
-# --- the response ----------------------------------------------------------------------------------
-
 
 class OutputText(msgspec.Struct, kw_only=True, tag_field="type", tag="output_text"):
     """Words of the agent."""
@@ -153,53 +151,30 @@ class ResponseObject(msgspec.Struct, kw_only=True):
     hermes: PendingDetails | msgspec.UnsetType = msgspec.UNSET
 
 
-# --- its events ------------------------------------------------------------------------------------
-
-
-class ResponseEvent(msgspec.Struct, kw_only=True, tag_field="type"):
+class ResponseEvent(msgspec.Struct, kw_only=True):
     """What a stream tells. The number is given when it is written."""
 
+    type: str
     sequence_number: int = 0
 
     @property
-    def event_type(self) -> str:
-        return str(self.__struct_config__.tag)
-
-    @property
     def told(self) -> str:
-        """What tells two events of the same name at the same place apart."""
+        """What tells two events of the same type at the same place apart."""
         return ""
 
 
 class ResponseStateEvent(ResponseEvent, kw_only=True):
+    """The whole response at its beginning or end."""
+
     response: ResponseObject
-
-
-class ResponseCreated(ResponseStateEvent, kw_only=True, tag="response.created"):
-    pass
-
-
-class ResponseInProgress(ResponseStateEvent, kw_only=True, tag="response.in_progress"):
-    pass
-
-
-class ResponseCompleted(ResponseStateEvent, kw_only=True, tag="response.completed"):
-    pass
-
-
-class ResponseIncomplete(ResponseStateEvent, kw_only=True, tag="response.incomplete"):
-    pass
-
-
-class ResponseFailed(ResponseStateEvent, kw_only=True, tag="response.failed"):
-    pass
 
 
 class ItemEvent(ResponseEvent, kw_only=True):
     output_index: int
 
 
-class ItemAdded(ItemEvent, kw_only=True, tag="response.output_item.added"):
+class ItemAdded(ItemEvent, kw_only=True):
+    type: str = "response.output_item.added"
     item: OutputItem
 
     @property
@@ -207,43 +182,37 @@ class ItemAdded(ItemEvent, kw_only=True, tag="response.output_item.added"):
         return type(self.item).__name__
 
 
-class ItemDone(ItemEvent, kw_only=True, tag="response.output_item.done"):
+class ItemDone(ItemEvent, kw_only=True):
+    type: str = "response.output_item.done"
     item: OutputItem
 
 
 class PartEvent(ItemEvent, kw_only=True):
+    """The text of a message begins, or is complete."""
+
     item_id: str
     content_index: int = 0
     part: OutputText
 
 
-class PartAdded(PartEvent, kw_only=True, tag="response.content_part.added"):
-    pass
-
-
-class PartDone(PartEvent, kw_only=True, tag="response.content_part.done"):
-    pass
-
-
-class OutputTextDelta(ItemEvent, kw_only=True, tag="response.output_text.delta"):
+class OutputTextDelta(ItemEvent, kw_only=True):
+    type: str = "response.output_text.delta"
     item_id: str
     content_index: int = 0
     delta: str
     logprobs: list[dict[str, Any]] = []
 
-    @property
-    def told(self) -> str:
-        return self.delta
 
-
-class OutputTextDone(ItemEvent, kw_only=True, tag="response.output_text.done"):
+class OutputTextDone(ItemEvent, kw_only=True):
+    type: str = "response.output_text.done"
     item_id: str
     content_index: int = 0
     text: str
     logprobs: list[dict[str, Any]] = []
 
 
-class ArgumentsDelta(ItemEvent, kw_only=True, tag="response.function_call_arguments.delta"):
+class ArgumentsDelta(ItemEvent, kw_only=True):
+    type: str = "response.function_call_arguments.delta"
     item_id: str
     delta: str
 
@@ -252,15 +221,17 @@ class ArgumentsDelta(ItemEvent, kw_only=True, tag="response.function_call_argume
         return self.delta
 
 
-class ArgumentsDone(ItemEvent, kw_only=True, tag="response.function_call_arguments.done"):
+class ArgumentsDone(ItemEvent, kw_only=True):
+    type: str = "response.function_call_arguments.done"
     item_id: str
     name: str
     arguments: str
 
 
-class ApprovalRequested(ResponseEvent, kw_only=True, tag="hermes.approval.request"):
+class ApprovalRequested(ResponseEvent, kw_only=True):
     """Somebody is asked; the stream goes on with their answer."""
 
+    type: str = "hermes.approval.request"
     id: str
     kind: str
     text: str
@@ -270,9 +241,10 @@ class ApprovalRequested(ResponseEvent, kw_only=True, tag="hermes.approval.reques
     session_id: str
 
 
-class ApprovalResponded(ResponseEvent, kw_only=True, tag="hermes.approval.responded"):
+class ApprovalResponded(ResponseEvent, kw_only=True):
     """What became of a question."""
 
+    type: str = "hermes.approval.responded"
     id: str
     choice: str
     run_id: str

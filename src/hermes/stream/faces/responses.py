@@ -21,25 +21,12 @@ from hermes.domain.event import (
     Finished,
     ModelSaid,
     QuestionKind,
-    Record,
-    Reset,
-    Retrying,
-    Snapshot,
     Stopped,
-    Summarised,
-    TextDelta,
-    ThoughtDelta,
     ToolFinished,
-    ToolOutput,
-    ToolStarted,
     TurnEnd,
-    Undone,
-    UserSaid,
-    Verdict,
     usage_of,
 )
 from hermes.domain.ids import CallId, QuestionId, client_call_id
-from hermes.domain.thoughts import without_thoughts
 from hermes.domain.tool import ToolCall
 from hermes.stream.faces.response_shape import (
     ApprovalRequested,
@@ -58,36 +45,28 @@ from hermes.stream.faces.response_shape import (
     OutputTextDelta,
     OutputTextDone,
     OutputTokens,
-    PartAdded,
-    PartDone,
+    PartEvent,
     PendingDetails,
-    ResponseCompleted,
     ResponseError,
     ResponseEvent,
-    ResponseFailed,
-    ResponseIncomplete,
     ResponseObject,
     ResponseQuestion,
+    ResponseStateEvent,
     ResponseUsage,
 )
-from hermes.stream.fold.turn_fold import (
-    SAID_AGAIN,
-    RemainingText,
-    ShownText,
-    choices,
-    command_text,
-    for_people,
-    is_internal,
-    was_cut,
-)
+from hermes.stream.fold.questions import action_text, choices
+from hermes.stream.fold.shown_text import SAID_AGAIN, RemainingText, was_cut
+from hermes.stream.fold.steps import Steps
+from hermes.stream.fold.tool_lines import is_internal
 
 
-class ResponseFold:
+class ResponseFold(Steps[list[ResponseEvent]]):
     """Takes one turn's feed from its first record on; `blank` is the response as it was asked for."""
 
     def __init__(self, blank: ResponseObject, *, run: str, session: str, part: int = 1) -> None:
-        self.done = False
+        super().__init__([])
         self.seq = 0
+        self.done = False
         self.end: TurnEnd | None = None
         self._blank = blank
         self._run = run
@@ -95,22 +74,25 @@ class ResponseFold:
         self._name = blank.id.partition("_")[2]
         self._part = part
         self._now_in = 1
-        self._calls: dict[CallId, ToolCall] = {}
-        self._unsettled: set[CallId] = set()
         self._clients: set[CallId] = set()
         self._pending: dict[QuestionId, ResponseQuestion] = {}
         self._begin_part()
 
     def _begin_part(self) -> None:
         self._items: list[OutputItem] = []
-        self._said: list[ModelSaid] = []
-        self._shown: set[CallId] = set()
-        self._spoken = ShownText()
+        self._first_reply = len(self._replies)
+        self._told_calls: set[CallId] = set()
+        self._shown.reset()
         self._message: OutputMessage | None = None
         self._text = ""
         self._sealed = False
         self._gap = False
         self._asked_client = False
+
+    @property
+    def _own_replies(self) -> list[ModelSaid]:
+        """The replies of this part."""
+        return self._replies[self._first_reply :]
 
     @property
     def waits(self) -> bool:
@@ -128,52 +110,13 @@ class ResponseFold:
             self._begin_part()
         elif self._asked_client or self.end is not None:
             self.done = True
-            events.append(self._ending())
+            events = [*events, self._ending()]
         return events if mine or self.done else []
 
-    def _see(self, item: FeedItem) -> list[ResponseEvent]:
-        match item:
-            case TextDelta(text=text):
-                words = self._spoken.more(text)
-                return self._words(words) if words else []
-            case Entry():
-                if item.seq <= self.seq:
-                    return []
-                self.seq = item.seq
-                return self._take(item.record)
-            case Snapshot(text=text):
-                return self._catch_up(self._spoken.catch_up(text))
-            case Reset():
-                return self._again() if self._spoken.reset() else []
-            case ThoughtDelta() | ToolOutput() | Retrying():
-                return []
-            case _:
-                assert_never(item)
-
-    def _take(self, record: Record) -> list[ResponseEvent]:
-        match record:
-            case ModelSaid():
-                return self._close_reply(record)
-            case ToolStarted(call=call):
-                return self._call(call)
-            case ToolFinished():
-                return self._result(record)
-            case Asked():
-                return self._ask(record)
-            case Answered(question=question, verdict=verdict):
-                if self._pending.pop(question, None) is None:
-                    return []
-                return [self._answered(question, verdict)]
-            case Finished(note=note):
-                self.end = record
-                return self._note(note) if note else self._close_message()
-            case Failed() | Stopped():
-                self.end = record
-                return self._close_message()
-            case UserSaid() | Summarised() | Undone():
-                return []
-            case _:
-                assert_never(record)
+    def _take(self, entry: Entry) -> list[ResponseEvent]:
+        if isinstance(entry.record, Finished | Failed | Stopped):
+            self.end = entry.record
+        return super()._take(entry)
 
     # --- words ---
 
@@ -183,11 +126,9 @@ class ResponseFold:
             events += self._close_message()
         if self._message is None:
             events += self._open_message()
-        if self._gap:
-            self._gap = False
-            words = "\n\n" + words
         assert self._message is not None
-        return [*events, OutputTextDelta(output_index=self._index - 1, item_id=self._message.id, delta=words)]
+        delta = self._spaced(words)
+        return [*events, OutputTextDelta(output_index=self._index - 1, item_id=self._message.id, delta=delta)]
 
     def _open_message(self) -> list[ResponseEvent]:
         place, ident = self._index, self._new_id("msg")
@@ -197,7 +138,12 @@ class ResponseFold:
         begun = OutputMessage(id=ident, content=[])
         return [
             ItemAdded(output_index=place, item=begun),
-            PartAdded(output_index=place, item_id=ident, part=OutputText(text="")),
+            PartEvent(
+                type="response.content_part.added",
+                output_index=place,
+                item_id=ident,
+                part=OutputText(text=""),
+            ),
         ]
 
     def _paragraph(self, words: str) -> list[ResponseEvent]:
@@ -210,113 +156,103 @@ class ResponseFold:
         self._gap = True
         return events
 
-    def _catch_up(self, rest: RemainingText) -> list[ResponseEvent]:
-        events = self._again() if rest.void else []
-        return events + (self._words(rest.text) if rest.text else [])
-
-    def _close_reply(self, said: ModelSaid) -> list[ResponseEvent]:
-        self._said.append(said)
-        self._calls.update((call.id, call) for call in said.calls)
-        self._unsettled = {call.id for call in said.calls}
-        self._clients -= self._unsettled
-        self._shown -= self._unsettled
-        events = self._catch_up(self._spoken.close(said.text))
-        self._text += without_thoughts(said.text).lstrip("\n")
-        self._sealed = not was_cut(said)
+    def _replied(self, reply: ModelSaid, text: str, rest: RemainingText) -> list[ResponseEvent]:
+        calls = {call.id for call in reply.calls}
+        self._clients -= calls
+        self._told_calls -= calls
+        events = self._caught_up(rest)
+        self._text += text.lstrip("\n")
+        self._sealed = not was_cut(reply)
         return events
 
     def _close_message(self, note: str = "") -> list[ResponseEvent]:
         message, self._message = self._message, None
         if message is None:
             return []
-        message.status = "incomplete" if self._said and self._said[-1].partial else "completed"
+        replies = self._own_replies
+        message.status = "incomplete" if replies and replies[-1].partial else "completed"
         message.content = [OutputText(text=self._text + note)]
-        self._spoken.reset()
+        self._shown.reset()
         self._sealed = False
         place = self._index - 1
-        return [
-            OutputTextDone(output_index=place, item_id=message.id, text=self._text + note),
-            PartDone(output_index=place, item_id=message.id, part=message.content[0]),
-            ItemDone(output_index=place, item=message),
-        ]
+        return message_closed(place, message)
 
-    def _note(self, note: str) -> list[ResponseEvent]:
-        """What is told under the answer, as its last paragraph."""
+    def _finished(self, note: str) -> list[ResponseEvent]:
+        """A note is the last paragraph of the answer."""
+        if not note:
+            return self._close_message()
         if self._message is None:
             return [*self._words(note), *self._close_message(note)]
         return [*self._paragraph(note), *self._close_message(f"\n\n{note}")]
 
+    def _failed(self, reason: str) -> list[ResponseEvent]:
+        return self._close_message()
+
+    def _stopped(self, reason: str) -> list[ResponseEvent]:
+        return self._close_message()
+
     # --- calls ---
 
-    def _call(self, call: CallId, *, name: str | None = None) -> list[ResponseEvent]:
+    def _call(self, call: ToolCall, *, name: str | None = None) -> list[ResponseEvent]:
         """The item of a call, once; `name` is the id that a client knows it by."""
-        made = self._calls.get(call)
-        if made is None or is_internal(made.name) or call in self._shown:
+        if is_internal(call.name) or call.id in self._told_calls:
             return []
-        self._shown.add(call)
+        self._told_calls.add(call.id)
         events = self._close_message()
         place, ident = self._index, self._new_id("fc")
-        begun = FunctionCallItem(
-            id=ident, call_id=name or call, name=made.name, arguments="", status="in_progress"
-        )
-        whole = FunctionCallItem(id=ident, call_id=name or call, name=made.name, arguments=made.arguments)
+        whole = FunctionCallItem(id=ident, call_id=name or call.id, name=call.name, arguments=call.arguments)
         self._items.append(whole)
+        begun = msgspec.structs.replace(whole, arguments="", status="in_progress")
         return [
             *events,
             ItemAdded(output_index=place, item=begun),
-            ArgumentsDelta(output_index=place, item_id=ident, delta=made.arguments),
-            ArgumentsDone(output_index=place, item_id=ident, name=made.name, arguments=made.arguments),
+            ArgumentsDelta(output_index=place, item_id=ident, delta=call.arguments),
+            ArgumentsDone(output_index=place, item_id=ident, name=call.name, arguments=call.arguments),
             ItemDone(output_index=place, item=whole),
         ]
 
-    def _result(self, finished: ToolFinished) -> list[ResponseEvent]:
-        call = finished.call
-        self._unsettled.discard(call)
-        made = self._calls.get(call)
-        if made is None or is_internal(made.name) or call in self._clients:
+    def _tool_began(self, call: ToolCall) -> list[ResponseEvent]:
+        return self._call(call)
+
+    def _tool_ended(self, call: ToolCall, result: ToolFinished, seconds: float | None) -> list[ResponseEvent]:
+        if call.id in self._clients:
             return []
         events = self._call(call)
         item = FunctionResultItem(
             id=self._new_id("fco"),
-            call_id=call,
-            output=finished.text,
-            status="incomplete" if finished.unknown else "completed",
+            call_id=call.id,
+            output=result.text,
+            status="incomplete" if result.unknown else "completed",
         )
         place = self._index
         self._items.append(item)
         return [*events, ItemAdded(output_index=place, item=item), ItemDone(output_index=place, item=item)]
 
-    def _ask(self, asked: Asked) -> list[ResponseEvent]:
-        if for_people(asked):
-            return self._ask_people(asked)
-        if asked.kind is not QuestionKind.CLIENT_TOOL or asked.call is None:
-            return []
-        self._clients.add(asked.call)
-        self._unsettled.discard(asked.call)
-        # Those come last, together, when every other call of the reply is settled.
-        self._asked_client = not self._unsettled
-        return self._call(asked.call, name=client_call_id(asked.question))
+    def _client_asked(self, asked: Asked, call: ToolCall, last: bool) -> list[ResponseEvent]:
+        self._clients.add(call.id)
+        self._asked_client = last
+        return self._call(call, name=client_call_id(asked.question))
 
-    def _ask_people(self, asked: Asked) -> list[ResponseEvent]:
-        events = self._close_message()
-        if asked.call is not None:
-            events += self._call(asked.call)
-        made = self._calls.get(asked.call) if asked.call else None
-        facts = ResponseQuestion(
+    # --- questions ---
+
+    def _people_asked(self, asked: Asked, call: ToolCall | None) -> list[ResponseEvent]:
+        events = [*self._close_message(), *(self._call(call) if call else [])]
+        question = ResponseQuestion(
             id=asked.question,
             kind=asked.kind.value,
             text=asked.text,
-            action=command_text(made.arguments) if made else asked.text,
+            action=action_text(asked, call),
             options=list(choices(asked)),
         )
-        self._pending[asked.question] = facts
-        told = msgspec.structs.asdict(facts)
-        return [*events, ApprovalRequested(run_id=self._run, session_id=self._session, **told)]
+        self._pending[asked.question] = question
+        fields = msgspec.structs.asdict(question)
+        return [*events, ApprovalRequested(run_id=self._run, session_id=self._session, **fields)]
 
-    def _answered(self, question: QuestionId, verdict: Verdict) -> ResponseEvent:
-        return ApprovalResponded(
-            id=question, choice=verdict.value, run_id=self._run, session_id=self._session
-        )
+    def _answered(self, answer: Answered, asked: Asked | None) -> list[ResponseEvent]:
+        question, choice = answer.question, answer.verdict.value
+        if self._pending.pop(question, None) is None:
+            return []
+        return [ApprovalResponded(id=question, choice=choice, run_id=self._run, session_id=self._session)]
 
     @property
     def _index(self) -> int:
@@ -339,7 +275,7 @@ class ResponseFold:
         """The response as it is now."""
         status, details = self._status()
         if self._message is not None:
-            self._message.content = [OutputText(text=self._text + self._spoken.text)]
+            self._message.content = [OutputText(text=self._text + self._shown.text)]
         trouble = ResponseError(message=self.end.reason) if isinstance(self.end, Failed) else None
         waiting: PendingDetails | msgspec.UnsetType = msgspec.UNSET
         if self.waits:
@@ -366,14 +302,15 @@ class ResponseFold:
             case Stopped():
                 return "cancelled", None
             case Finished():
-                if self._said and self._said[-1].ending is Ending.LENGTH:
+                replies = self._own_replies
+                if replies and replies[-1].ending is Ending.LENGTH:
                     return "incomplete", IncompleteDetails(reason="max_output_tokens")
                 return "completed", None
             case _:
                 assert_never(self.end)
 
     def _usage(self) -> ResponseUsage:
-        used = usage_of(self._said)
+        used = usage_of(self._own_replies)
         return ResponseUsage(
             input_tokens=used.prompt,
             input_tokens_details=InputTokens(cached_tokens=used.cached),
@@ -384,13 +321,18 @@ class ResponseFold:
 
     def _ending(self) -> ResponseEvent:
         response = self.response()
-        match response.status:
-            case "completed":
-                return ResponseCompleted(response=response)
-            case "failed":
-                return ResponseFailed(response=response)
-            case _:
-                return ResponseIncomplete(response=response)
+        ending = response.status if response.status in ("completed", "failed") else "incomplete"
+        return ResponseStateEvent(type=f"response.{ending}", response=response)
+
+
+def message_closed(place: int, message: OutputMessage) -> list[ResponseEvent]:
+    """The events that end a message of one text."""
+    (part,) = message.content
+    return [
+        OutputTextDone(output_index=place, item_id=message.id, text=part.text),
+        PartEvent(type="response.content_part.done", output_index=place, item_id=message.id, part=part),
+        ItemDone(output_index=place, item=message),
+    ]
 
 
 def parts_before(entries: Iterable[Entry], question: QuestionId) -> int:

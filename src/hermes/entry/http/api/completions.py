@@ -37,7 +37,8 @@ from hermes.entry.http.site.call import HttpCall, as_json, route
 from hermes.entry.http.site.errors import ApiError, bad_request
 from hermes.entry.http.site.headers import COMPLETED, ERROR, PARTIAL
 from hermes.stream.faces.chat_chunks import ChatChunks
-from hermes.stream.fold.turn_fold import answer_text, asked_of_client, question_text
+from hermes.stream.fold.answer import answer_text
+from hermes.stream.fold.questions import asked_of_client, question_text
 
 PREFIX = "chatcmpl-"
 EXAMPLE = {"model": "hermes-agent", "messages": [{"role": "user", "content": "What can you do?"}]}

@@ -33,9 +33,8 @@ from hermes.entry.http.ask.submitting import ASKS, TurnOptions, ask, turn_header
 from hermes.entry.http.site.call import HttpCall, RouteDetails, route
 from hermes.entry.http.site.errors import ApiError, bad_request, not_found
 from hermes.entry.http.site.headers import LAST_EVENT
-from hermes.stream.faces.chat_chunks import RunEvents
-from hermes.stream.faces.run_facts import last_event
-from hermes.stream.fold.turn_fold import answer_text
+from hermes.stream.faces.run_events import RunEvents, last_event
+from hermes.stream.fold.answer import answer_text
 
 BEGINS = RouteDetails(headers=ASKS.headers, refuses=ASKS.refuses, example={"input": "What can you do?"})
 ANSWERS = RouteDetails(refuses=(409,), example={"choice": "once"})

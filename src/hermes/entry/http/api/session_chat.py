@@ -24,7 +24,7 @@ from hermes.entry.http.ask.watching import PEOPLE, TurnWatch
 from hermes.entry.http.site.call import HttpCall, RouteDetails, route
 from hermes.entry.http.site.errors import ApiError, bad_request
 from hermes.stream.faces.session_events import SessionEvents
-from hermes.stream.fold.turn_fold import answer_text
+from hermes.stream.fold.answer import answer_text
 
 SAYS = RouteDetails(headers=ASKS.headers, refuses=ASKS.refuses, example={"message": "And bread?"})
 

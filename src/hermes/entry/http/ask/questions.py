@@ -21,7 +21,7 @@ from hermes.domain.ports.store import Tx
 from hermes.domain.turn import Answer, Question, Turn
 from hermes.entry.http.site.call import HttpCall
 from hermes.entry.http.site.errors import ApiError, bad_request
-from hermes.stream.fold.turn_fold import choices, command_text
+from hermes.stream.fold.questions import choices, command_text
 
 RUN_PREFIX = "run_"
 DECISIONS = (QuestionKind.APPROVAL, QuestionKind.CONFIRM)

@@ -1,7 +1,7 @@
 """The chat-completions wire format, inward: the bytes of an answer as pieces of a reply.
 
-Pure: knows no socket and no clock. Events are cut out by hand and decoded into small structs, so a streamed
-token costs a few microseconds; what came in one read becomes one piece.
+Pure: knows no socket and no clock. Events are decoded into small structs, so a streamed token costs a few
+microseconds; what came in one read becomes one piece.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from hermes.domain.errors import Refused, Unreachable
 from hermes.domain.event import Ending, TextDelta, ThoughtDelta, Usage
 from hermes.domain.ids import CallId
 from hermes.domain.ports.agent import ModelEnd
+from hermes.domain.sse import SseParser
 from hermes.domain.text import storable
 from hermes.domain.tool import ToolCall
 
@@ -102,59 +103,6 @@ def read_chunk(data: bytes) -> _Chunk:
         raise Unreachable("the model's answer could not be understood") from None
 
 
-# --- the stream ------------------------------------------------------------------------------------
-
-
-class SseDecoder:
-    """Cuts a stream into the data of its events. Comments and other fields are passed over."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._rest: list[bytes] = []
-        self._size = 0
-        self._data: list[bytes] = []
-        self._first = True
-
-    def feed(self, data: bytes) -> list[bytes]:
-        """The events that are complete with these bytes."""
-        if self._first:
-            self._first = False
-            data = data.removeprefix(_BYTE_ORDER_MARK)
-        end = data.rfind(b"\n")
-        if end < 0:
-            self._hold(data)
-            return []
-        if self._rest:
-            self._rest.append(data[:end])
-            lines = b"".join(self._rest).split(b"\n")
-            self._rest, self._size = [], 0
-        else:
-            lines = data[:end].split(b"\n")
-        if end + 1 < len(data):
-            self._hold(data[end + 1 :])
-        return self._events(lines)
-
-    def close(self) -> list[bytes]:
-        """What the end of the stream completes."""
-        return self._events([b"".join(self._rest), b""])
-
-    def _hold(self, data: bytes) -> None:
-        self._rest.append(data)
-        self._size += len(data)
-        if self._size > self._most:
-            raise too_long()
-
-    def _events(self, lines: list[bytes]) -> list[bytes]:
-        events: list[bytes] = []
-        for line in lines:
-            if line.startswith(b"data:"):
-                self._data.append(line[5:].strip())
-            elif self._data and (not line or line == b"\r"):
-                events.append(self._data[0] if len(self._data) == 1 else b"\n".join(self._data))
-                self._data = []
-        return events
-
-
 def too_long() -> Refused:
     return Refused("the answer grew beyond every measure and was cut off.")
 
@@ -196,7 +144,7 @@ class ReplyAssembler:
 
     def take(self, data: bytes) -> None:
         """One event of a stream, or the whole body of an answer that is not streamed."""
-        if data == b"[DONE]":
+        if data.strip() == b"[DONE]":
             self.done = True
             return
         chunk = read_chunk(data)
@@ -352,7 +300,7 @@ class ReplyBody:
 
     def __init__(self, reply: ReplyAssembler, *, text: int, wire: int) -> None:
         self._reply = reply
-        self._events = SseDecoder(2 * text)
+        self._events = SseParser(limit=2 * text)
         self._whole: list[bytes] | None = None
         self._left = wire
         self._most_whole = 2 * text
@@ -369,7 +317,11 @@ class ReplyBody:
         if self._whole is not None:
             self._whole.append(data)
             return []
-        for event in self._events.feed(data):
+        try:
+            events = self._events.feed_raw(data)
+        except Refused:
+            raise too_long() from None
+        for event, _, _ in events:
             self._reply.take(event)
         return self._reply.pieces()
 
@@ -380,6 +332,6 @@ class ReplyBody:
             reply.take(b"".join(self._whole).removeprefix(_BYTE_ORDER_MARK))
             reply.done = True
         elif reply.finish is None and not reply.done:
-            for event in self._events.close():
+            for event, _, _ in self._events.close():
                 reply.take(event)
         return reply.pieces(whole=True)

@@ -1,97 +1,14 @@
-"""A message that grows by edits: what of an unfinished text may be shown yet, and when it is edited.
+"""When the draft of a turn is posted and edited, and how it looks while it grows.
 
-Directives and silence markers are never shown. The pace knows no clock: monotonic
-time is passed in. How long a message may be is the splitter's affair."""
+The pace knows no clock: monotonic time is passed in. The splitter decides how long a message may be."""
 
 from __future__ import annotations
-
-import re
-from dataclasses import dataclass
 
 from hermes.domain.address import SourceKind
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.settings.settings import StreamingSettings
 
-# --- silence -------------------------------------------------------------------------------------
-
-_SILENCES = ("SILENT", "NO_REPLY", "NO REPLY")
-_AROUND_SILENCE = " \t\n\r[](){}<>*_`'\"“”.,:;!?…-—"
-_LONGEST_SILENCE = 64
-
-
-def is_silence(text: str) -> bool:
-    """The whole text is a marker that says: deliver nothing."""
-    return len(text) <= _LONGEST_SILENCE and text.strip(_AROUND_SILENCE) in _SILENCES
-
-
-def may_be_silence(text: str) -> bool:
-    """The text is a silence marker or the beginning of one, so it is too early to show it."""
-    core = text.strip(_AROUND_SILENCE)
-    return len(text) <= _LONGEST_SILENCE and any(marker.startswith(core) for marker in _SILENCES)
-
-
-# --- directives ----------------------------------------------------------------------------------
-
-_CODE = r"```.*?(?:```|\Z)|`[^`\n]*(?:`|\Z)"
-_PATH = r"""(?:"[^"\n]*(?:"|\Z)|'[^'\n]*(?:'|\Z)|`[^`\n]*(?:`|\Z)|(?:~?/|[A-Za-z]:[\\/])\S*)"""
-_DIRECTIVE = rf"""(?:\[\[(?:[a-z]+_)+[a-z]+\]\]|(?<![\w"])MEDIA:[ \t]?{_PATH})"""
-_ROOT = r"(?:~?/|[A-Za-z]:[\\/])"
-_ENDING = r"\.[A-Za-z]\w{0,7}"
-_SPACED = rf"""(?:{_ROOT}(?:(?!{_ENDING}\s|MEDIA:|\[\[)[^\n"'`])*{_ENDING}(?=[ \t]*(?:\n|\Z)))"""
 """A path with blanks: on a line of its own, up to an ending of a file name that is the line's end."""
-_LINE_DIRECTIVE = rf"""(?:(?<![\w"])MEDIA:[ \t]?{_SPACED}|{_DIRECTIVE})"""
-_DIRECTIVES = re.compile(
-    rf"({_CODE})|(?:(?<=\n)|\A)(?P<line>(?:[ \t]{{0,8}}{_LINE_DIRECTIVE})+)[ \t]*(?:\n|\Z)"
-    rf"|(?:[ \t]{{0,8}}{_DIRECTIVE})+",
-    re.DOTALL,
-)
-_GROWING_PATH = re.compile(rf"(?:(?<=\n)|\A)[ \t]{{0,8}}MEDIA:[ \t]?{_ROOT}[^\n]*\Z")
-_UNFINISHED_DIRECTIVE = re.compile(
-    r"""(?:\[(?:\[(?:[a-z_]*\]?)?)?|(?<![\w"])M(?:E(?:D(?:I(?:A(?::[ \t]?(?:~|[A-Za-z]:?)?)?)?)?)?)?)\Z"""
-)
-_TAIL = 64
-
-
-def without_directives(text: str, *, growing: bool = False) -> str:
-    """The text without `MEDIA:` and `[[…]]` directives outside code. If it is still growing, an end
-    that may become one is left out too."""
-    if growing and "MEDIA:" in text:
-        text = _GROWING_PATH.sub("", text)
-    if "MEDIA:" in text or "[[" in text:
-        text = _DIRECTIVES.sub(lambda found: found[1] or "", text)
-    if growing:
-        text = text[:-_TAIL] + _UNFINISHED_DIRECTIVE.sub("", text[-_TAIL:])
-    return text
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Directives:
-    """A text without its directives, the paths after `MEDIA:`, and the names in double brackets."""
-
-    text: str
-    paths: tuple[str, ...] = ()
-    flags: frozenset[str] = frozenset()
-
-
-def read_directives(text: str) -> Directives:
-    """What a whole text says besides its words. Code and JSON say nothing."""
-    if "MEDIA:" not in text and "[[" not in text:
-        return Directives(text=text)
-    paths: dict[str, None] = {}
-    flags: set[str] = set()
-    for found in _DIRECTIVES.finditer(text):
-        if found[1]:
-            continue
-        for one in re.finditer(_LINE_DIRECTIVE if found["line"] else _DIRECTIVE, found[0]):
-            if one[0].startswith("[["):
-                flags.add(one[0].strip("[]"))
-            else:
-                paths[one[0].removeprefix("MEDIA:").strip(" \t\"'`")] = None
-    return Directives(text=without_directives(text), paths=tuple(paths), flags=frozenset(flags))
-
-
-# --- pace ----------------------------------------------------------------------------------------
-
 _LONGEST_INTERVAL = 10.0
 _MOST_FLOODS = 3
 _FIRST_CHARS = 4

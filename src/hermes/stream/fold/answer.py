@@ -1,0 +1,61 @@
+"""A turn's records as its answer and its usage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hermes.domain.event import (
+    Entry,
+    Failed,
+    Finished,
+    ModelSaid,
+    Record,
+    Stopped,
+    UserSaid,
+    usage_of,
+)
+from hermes.domain.thoughts import without_thoughts
+from hermes.stream.fold.shown_text import was_cut
+
+
+def _texts(entries: Iterable[Entry]) -> list[tuple[str, bool]]:
+    """What the model said, reply by reply (cut replies joined), and whether calls followed it."""
+    texts: list[tuple[str, bool]] = []
+    continues = False
+    for entry in entries:
+        record = entry.record
+        if isinstance(record, ModelSaid):
+            text = without_thoughts(record.text)
+            if continues:
+                text = texts.pop()[0] + text
+            texts.append((text, bool(record.calls)))
+            continues = was_cut(record)
+        elif isinstance(record, UserSaid):
+            continues = False
+    return texts
+
+
+def _footer(entries: Iterable[Entry]) -> str:
+    """The last line under the answer: the end's note or reason."""
+    footer = ""
+    for entry in entries:
+        match entry.record:
+            case Finished(note=words) | Failed(reason=words) | Stopped(reason=words):
+                footer = words
+            case _:
+                pass
+    return footer
+
+
+def answer_text(entries: Iterable[Entry], *, footer: bool = True) -> str:
+    """The text of a turn for delivery: the model's last reply without calls, and under it the note or
+    the reason of the end. Directives stay: whoever delivers acts on them."""
+    entries = tuple(entries)
+    answer = next((text.strip() for text, calls in reversed(_texts(entries)) if not calls), "")
+    return "\n\n".join(part for part in (answer, _footer(entries) if footer else "") if part)
+
+
+def usage_named(records: Iterable[Record], prompt: str, completion: str) -> dict[str, int]:
+    """What the model calls took, under the names that a format has for it."""
+    used = usage_of(records)
+    return {prompt: used.prompt, completion: used.completion, "total_tokens": used.total}

@@ -1,0 +1,61 @@
+"""What a turn asks: who is asked, what they may answer, and how the question reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from hermes.domain.event import Asked, Entry, ModelSaid, QuestionKind, ToolFinished, Verdict
+from hermes.domain.ids import CallId
+from hermes.domain.tool import ToolCall
+from hermes.domain.turn import Question
+
+_APPROVALS = tuple(verdict.value for verdict in (Verdict.ONCE, Verdict.SESSION, Verdict.ALWAYS, Verdict.DENY))
+
+
+def choices(asked: Asked | Question) -> tuple[str, ...]:
+    """What one may answer; an approval that names nothing takes the usual four words."""
+    return asked.options or (_APPROVALS if asked.kind is QuestionKind.APPROVAL else ())
+
+
+def for_people(asked: Asked) -> bool:
+    """Whether a person is asked; children and API clients are waited for silently."""
+    return asked.kind in (QuestionKind.APPROVAL, QuestionKind.CLARIFY, QuestionKind.CONFIRM)
+
+
+def question_text(asked: Asked | Question) -> str:
+    options = "".join(f"\n{number}. {option}" for number, option in enumerate(choices(asked), 1))
+    return f"{asked.text}\n{options}" if options else asked.text
+
+
+def action_text(asked: Asked, call: ToolCall | None) -> str:
+    """What would be done, word for word: a command, or a call's arguments."""
+    return command_text(call.arguments) if call else asked.text
+
+
+def command_text(arguments: str) -> str:
+    """What is to be approved, word for word."""
+    try:
+        given = json.loads(arguments)
+    except (ValueError, RecursionError):
+        return arguments
+    command = given.get("command") if isinstance(given, dict) else None
+    return command if isinstance(command, str) else arguments
+
+
+def asked_of_client(entries: Iterable[Entry]) -> list[tuple[Asked, ToolCall]]:
+    """The calls of its own tools that a client must answer, once all of a reply's have been asked for; they
+    come last, when every other call of the reply is settled."""
+    calls: dict[CallId, ToolCall] = {}
+    left: set[CallId] = set()
+    asked: list[tuple[Asked, ToolCall]] = []
+    for entry in entries:
+        record = entry.record
+        if isinstance(record, ModelSaid):
+            calls, asked = {call.id: call for call in record.calls}, []
+            left = set(calls)
+        elif isinstance(record, Asked | ToolFinished) and record.call in calls:
+            left.discard(record.call)
+            if isinstance(record, Asked) and record.kind is QuestionKind.CLIENT_TOOL:
+                asked.append((record, calls[record.call]))
+    return [] if left else asked

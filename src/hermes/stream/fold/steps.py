@@ -1,0 +1,236 @@
+"""A turn's feed as steps: one method for each thing that can happen to somebody who watches the turn.
+
+A face is a subclass that prints the steps it shows. What all faces need to know is kept here once: which
+records were seen, what was shown of the open model call, the calls, and the open questions."""
+
+from __future__ import annotations
+
+import operator
+from typing import Generic, TypeVar, assert_never
+
+from hermes.domain.event import (
+    Answered,
+    Asked,
+    Entry,
+    Failed,
+    FeedItem,
+    Finished,
+    ModelSaid,
+    QuestionKind,
+    Record,
+    Reset,
+    Retrying,
+    Snapshot,
+    Stopped,
+    Summarised,
+    TextDelta,
+    ThoughtDelta,
+    ToolFinished,
+    ToolOutput,
+    ToolStarted,
+    Undone,
+    UserSaid,
+)
+from hermes.domain.ids import CallId, QuestionId
+from hermes.domain.thoughts import without_thoughts
+from hermes.domain.tool import ToolCall
+from hermes.stream.fold.questions import for_people
+from hermes.stream.fold.shown_text import RemainingText, ShownText, was_cut
+from hermes.stream.fold.tool_lines import is_internal
+
+Out = TypeVar("Out")
+
+
+class Steps(Generic[Out]):
+    """`_see` gives what the step of an item prints, and `nothing` if the item was seen before.
+
+    Records up to `after` were told by another stream: they are no steps, but their calls are known. Calls of
+    internal tools are steps only for a face that shows them."""
+
+    def __init__(self, nothing: Out, *, after: int = -1, show_internal: bool = False) -> None:
+        self.seq = -1
+        self._nothing = nothing
+        self._told_before = after
+        self._show_internal = show_internal
+        self._shown = ShownText()
+        self._gap = False
+        self._replies: list[ModelSaid] = []
+        self._questions: dict[QuestionId, Asked] = {}
+        self._calls: dict[CallId, ToolCall] = {}
+        self._unsettled: set[CallId] = set()
+        self._began: dict[CallId, float] = {}
+
+    def _see(self, item: FeedItem) -> Out:
+        match item:
+            case TextDelta(text=text):
+                words = self._shown.more(text)
+                return self._words(words) if words else self._nothing
+            case Entry():
+                if item.seq <= self.seq:
+                    return self._nothing
+                self.seq = item.seq
+                return self._take(item) if item.seq > self._told_before else self._recall(item.record)
+            case Snapshot(text=text):
+                return self._caught_up(self._shown.catch_up(text))
+            case Reset():
+                return self._voided(self._shown.reset())
+            case ToolOutput(call=id, text=text):
+                call = self._calls[id] if id in self._began else None
+                return self._tool_printed(call, text) if call and self._shows(call) else self._nothing
+            case ThoughtDelta(text=text):
+                return self._thought(text)
+            case Retrying():
+                return self._retrying(item)
+            case _:
+                assert_never(item)
+
+    def _take(self, entry: Entry) -> Out:
+        record, at = entry.record, entry.at.timestamp()
+        match record:
+            case ModelSaid():
+                return self._close_call(record)
+            case ToolStarted(call=id, name=name):
+                call = self._calls.setdefault(id, ToolCall(id=id, name=name, arguments=""))
+                self._began[id] = at
+                return self._tool_began(call) if self._shows(call) else self._nothing
+            case ToolFinished():
+                return self._settle(record, at)
+            case Asked():
+                return self._ask(record)
+            case Answered(question=question):
+                return self._answered(record, self._questions.pop(question, None))
+            case Finished(note=note):
+                self._questions.clear()
+                return self._finished(note)
+            case Failed(reason=reason):
+                self._questions.clear()
+                return self._failed(reason)
+            case Stopped(reason=reason):
+                self._questions.clear()
+                return self._stopped(reason)
+            case UserSaid():
+                return self._user_said()
+            case Undone(since=since):
+                return self._undone(since)
+            case Summarised():
+                return self._nothing
+            case _:
+                assert_never(record)
+
+    def _recall(self, record: Record) -> Out:
+        if isinstance(record, ModelSaid):
+            self._expect(record)
+        elif isinstance(record, ToolFinished | Asked) and record.call is not None:
+            self._unsettled.discard(record.call)
+        return self._nothing
+
+    def _expect(self, reply: ModelSaid) -> None:
+        self._calls.update((call.id, call) for call in reply.calls)
+        self._unsettled = {call.id for call in reply.calls}
+
+    def _shows(self, call: ToolCall) -> bool:
+        return self._show_internal or not is_internal(call.name)
+
+    def _close_call(self, reply: ModelSaid) -> Out:
+        self._replies.append(reply)
+        self._expect(reply)
+        text = without_thoughts(reply.text)
+        return self._replied(reply, text, self._shown.close(text))
+
+    def _settle(self, result: ToolFinished, at: float) -> Out:
+        self._unsettled.discard(result.call)
+        call = self._calls.get(result.call)
+        began = self._began.pop(result.call, None)
+        if call is None or not self._shows(call):
+            return self._nothing
+        return self._tool_ended(call, result, None if began is None else at - began)
+
+    def _ask(self, asked: Asked) -> Out:
+        self._questions[asked.question] = asked
+        call = self._calls.get(asked.call) if asked.call else None
+        if for_people(asked):
+            return self._people_asked(asked, call)
+        if asked.kind is not QuestionKind.CLIENT_TOOL or call is None:
+            return self._nothing
+        self._unsettled.discard(call.id)
+        return self._client_asked(asked, call, not self._unsettled)
+
+    def _close_paragraph(self, reply: ModelSaid, text: str) -> None:
+        """What follows a reply with words is another paragraph, unless the reply was cut off."""
+        self._gap = not was_cut(reply) and (self._gap or bool(text.strip()))
+
+    def _spaced(self, words: str) -> str:
+        """The words, behind a blank line if they begin another paragraph."""
+        if not self._gap:
+            return words
+        self._gap = False
+        return f"\n\n{words}"
+
+    # --- the steps, for a face to print ---
+
+    def _words(self, words: str) -> Out:
+        """More of the open model call."""
+        return self._nothing
+
+    def _again(self) -> Out:
+        """Words that were shown are void, and others replace them."""
+        return self._nothing
+
+    def _caught_up(self, rest: RemainingText) -> Out:
+        """Somebody joins: this is left to show of the open model call."""
+        again = self._again() if rest.void else self._nothing
+        written: Out = operator.add(again, self._words(rest.text)) if rest.text else again
+        return written
+
+    def _voided(self, shown: bool) -> Out:
+        """The open model call begins anew; `shown` says whether any of its words were."""
+        return self._again() if shown else self._nothing
+
+    def _replied(self, reply: ModelSaid, text: str, rest: RemainingText) -> Out:
+        """A model call is over. `text` is the reply without thoughts, `rest` is left to show of it."""
+        written = self._caught_up(rest)
+        self._close_paragraph(reply, text)
+        return written
+
+    def _thought(self, text: str) -> Out:
+        return self._nothing
+
+    def _retrying(self, retry: Retrying) -> Out:
+        return self._nothing
+
+    def _tool_began(self, call: ToolCall) -> Out:
+        return self._nothing
+
+    def _tool_printed(self, call: ToolCall, text: str) -> Out:
+        return self._nothing
+
+    def _tool_ended(self, call: ToolCall, result: ToolFinished, seconds: float | None) -> Out:
+        """A call has its result; without `seconds` it never began."""
+        return self._nothing
+
+    def _people_asked(self, asked: Asked, call: ToolCall | None) -> Out:
+        return self._nothing
+
+    def _client_asked(self, asked: Asked, call: ToolCall, last: bool) -> Out:
+        """An API client has to run a tool of its own. Such calls come when every other call of the reply is
+        settled; `last` marks the last of them."""
+        return self._nothing
+
+    def _answered(self, answer: Answered, asked: Asked | None) -> Out:
+        """`asked` is the question, if it was a step."""
+        return self._nothing
+
+    def _user_said(self) -> Out:
+        return self._nothing
+
+    def _undone(self, since: int) -> Out:
+        return self._nothing
+
+    def _finished(self, note: str) -> Out:
+        return self._nothing
+
+    def _failed(self, reason: str) -> Out:
+        return self._nothing
+
+    def _stopped(self, reason: str) -> Out:
+        return self._nothing

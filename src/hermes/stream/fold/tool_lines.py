@@ -1,0 +1,128 @@
+"""A tool call as one line: its icon, the argument that says most, and its state.
+
+This is the one place that decides how tool progress looks in chats."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import groupby
+
+from hermes.domain.event import (
+    ToolFinished,
+)
+from hermes.domain.ids import CallId
+from hermes.domain.text import one_line
+from hermes.domain.tool import ToolCall
+
+
+class ProgressLevel(StrEnum):
+    """How much of the tools' work a chat shows: nothing, each change of tool, each call, or each
+    call with its arguments."""
+
+    OFF = "off"
+    NEW = "new"
+    ALL = "all"
+    VERBOSE = "verbose"
+
+
+class ToolState(StrEnum):
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    UNKNOWN = "outcome unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolLine:
+    """One call of the turn; a later record of the same call changes its state, never its place."""
+
+    seq: int
+    call: CallId
+    name: str
+    arguments: str = ""
+    state: ToolState = ToolState.RUNNING
+
+    @property
+    def hidden(self) -> bool:
+        return is_internal(self.name)
+
+
+_EMOJI = {
+    "browser": "🌐",
+    "clarify": "❓",
+    "cronjob": "⏰",
+    "delegate": "🔀",
+    "execute": "💻",
+    "image": "🎨",
+    "memory": "🧠",
+    "patch": "🔧",
+    "read": "📖",
+    "search": "🔎",
+    "send": "📨",
+    "session": "🔎",
+    "skill": "📚",
+    "terminal": "💻",
+    "text": "🔊",
+    "todo": "📋",
+    "web": "🌐",
+    "write": "✏️",
+}
+_TELLING = ("command", "path", "file_path", "query", "url", "pattern", "code", "prompt", "text", "name")
+_MOST_LINES = 6
+
+
+def is_internal(tool: str) -> bool:
+    """Tools named with a leading underscore are the agent's own business and are shown nowhere."""
+    return tool.startswith("_")
+
+
+def emoji(tool: str) -> str:
+    return _EMOJI.get(tool.partition("_")[0], "⚙️")
+
+
+def preview(arguments: str, limit: int = 48) -> str:
+    """The most telling argument of a call on one short line; the arguments may be any text."""
+    try:
+        given = json.loads(arguments or "{}")
+    except (ValueError, RecursionError):
+        return one_line(arguments, limit)
+    if not isinstance(given, dict):
+        return one_line(arguments, limit)
+    telling = (given[key] for key in _TELLING if isinstance(given.get(key), str) and given[key].strip())
+    others = (value for value in given.values() if isinstance(value, str) and value.strip())
+    return one_line(next(telling, None) or next(others, ""), limit)
+
+
+def plain_line(call: ToolCall) -> str:
+    """`read_file notes.txt`, for doors without markup."""
+    return f"{call.name} {preview(call.arguments)}".rstrip()
+
+
+def tool_state(finished: ToolFinished) -> ToolState:
+    if finished.unknown:
+        return ToolState.UNKNOWN
+    return ToolState.FAILED if finished.failed else ToolState.DONE
+
+
+def chat_line(tool: ToolLine, progress: ProgressLevel) -> str:
+    """How one call looks in a chat, as markdown. This is the one place that decides it."""
+    shown = one_line(tool.arguments, 200) if progress is ProgressLevel.VERBOSE else preview(tool.arguments)
+    words = f"{tool.name} {shown}".rstrip().replace("`", "'")
+    state = "" if tool.state is ToolState.RUNNING else f" {tool.state.value}"
+    return f"{emoji(tool.name)} `{words}` …{state}"
+
+
+def chat_lines(tools: Iterable[ToolLine], progress: ProgressLevel) -> str:
+    """Neighbouring calls as one paragraph; of a long row only the latest are shown."""
+    row = [tool for tool in tools if not tool.hidden]
+    if progress is ProgressLevel.OFF:
+        return ""
+    if progress is ProgressLevel.NEW:
+        row = [next(same) for _, same in groupby(row, key=lambda tool: tool.name)]
+    lines = [chat_line(tool, progress) for tool in row[-_MOST_LINES:]]
+    if len(row) > _MOST_LINES:
+        lines.insert(0, f"… {len(row) - _MOST_LINES} earlier")
+    return "\n".join(lines)
