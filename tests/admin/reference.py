@@ -308,7 +308,7 @@ def _events(union: Any) -> str:
 
 def http_page() -> str:
     """The page `docs/reference/http.md`."""
-    from hermes.entry.http.api.openapi import errors, shown_path, tags
+    from hermes.entry.http.api.openapi import errors, shown_path, tag_of, tags
     from hermes.entry.http.api.resources import load_resources
     from hermes.entry.http.site.call import ROUTES
 
@@ -329,7 +329,7 @@ def http_page() -> str:
                 " ".join(map(str, [one.status, *one.wire.also, *errors(one)])),
             )
             for one in ROUTES
-            if one.tag == tag
+            if tag_of(one) == tag
         ]
         parts += [f"\n## {tag}\n\n{told}\n\n"]
         parts += [_rows(("Endpoint", "What it does", "Scope", "Headers", "Statuses"), rows)]

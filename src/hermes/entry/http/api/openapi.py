@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from hermes.entry.http.api.resources import RESOURCES
+from hermes.entry.http.api.resources import RESOURCES, resource_name
 from hermes.entry.http.site.call import LONGEST_NAME, ROUTES, HttpCall, HttpRoute, route
 from hermes.entry.http.site.errors import ErrorBody
 from hermes.entry.http.site.headers import (
@@ -103,12 +103,16 @@ def tags(routes: Iterable[HttpRoute]) -> dict[str, str]:
     found = {}
     for one in sorted(routes, key=_order):
         told = sys.modules[one.answer.__module__].__doc__ or ""
-        found[one.tag] = _line(told.split("\n\n")[0])
+        found[tag_of(one)] = _line(told.split("\n\n")[0])
     return found
 
 
 def _order(one: HttpRoute) -> int:
-    return [name.split(".")[0] for name in RESOURCES].index(one.tag)
+    return list(RESOURCES).index(tag_of(one))
+
+
+def tag_of(one: HttpRoute) -> str:
+    return resource_name(one.answer.__module__)
 
 
 def shown_path(one: HttpRoute) -> str:
@@ -145,10 +149,10 @@ def parameters(one: HttpRoute, fields: Mapping[str, Json]) -> list[Json]:
 def _operation(one: HttpRoute, schemas: _Schemas) -> Json:
     scope = "" if one.scope is None else f" Needs a key with the scope `{one.scope}`."
     operation: Json = {
-        "operationId": f"{one.tag}_{one.answer.__name__}",
+        "operationId": f"{tag_of(one)}_{one.answer.__name__}",
         "summary": one.told,
         "description": _line(f"{one.told} {one.answer.__doc__ or ''}") + scope,
-        "tags": [one.tag],
+        "tags": [tag_of(one)],
         "security": [] if one.scope is None else [{"key": []}],
         "parameters": parameters(one, schemas.fields(one.query)),
         "responses": {str(status): _answer(one, status, schemas) for status in (one.status, *one.wire.also)},

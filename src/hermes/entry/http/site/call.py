@@ -197,7 +197,6 @@ class HttpRoute:
     told: str
     answer: Answer
     scope: KeyScope | None
-    tag: str
     status: int = 200
     signed: bool = False
     wire: RouteDetails = PLAIN
@@ -226,10 +225,9 @@ LOCAL_ROUTES: list[HttpRoute] = []
 """Those on the owner's socket alone; clients of the API are not told of them."""
 
 
-def _declared(into: list[HttpRoute], *, folder: bool = False, **facts: Any) -> Callable[[Answer], Answer]:
+def _declared(into: list[HttpRoute], **facts: Any) -> Callable[[Answer], Answer]:
     def declare(answer: Answer) -> Answer:
-        tag = answer.__module__.split(".")[-2 if folder else -1]
-        into.append(HttpRoute(answer=answer, tag=tag, **facts))
+        into.append(HttpRoute(answer=answer, **facts))
         return answer
 
     return declare
@@ -281,7 +279,7 @@ def _named(answer: Answer) -> type[msgspec.Struct] | None:
 def signed_route(method: str, path: str, told: str, *, status: int = 200) -> Callable[[Answer], Answer]:
     """As `route`, for requests with a proof of their own that the resource checks; its tag is its folder."""
     facts = {"method": method, "path": path, "told": told, "status": status}
-    return _declared(ROUTES, folder=True, scope=None, signed=True, wire=SIGNED, **facts)
+    return _declared(ROUTES, scope=None, signed=True, wire=SIGNED, **facts)
 
 
 def as_json(value: object, *, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
