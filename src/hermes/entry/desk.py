@@ -83,16 +83,18 @@ class Operation:
 
     method: str
     path: str
-    told: str
+    summary: str
     perform: Perform
 
 
 OPERATIONS: dict[Perform, Operation] = {}
 
 
-def operation(method: str, path: str, told: str) -> Callable[[Performed], Performed]:
+def operation(method: str, path: str, summary: str) -> Callable[[Performed], Performed]:
     def declare(perform: Performed) -> Performed:
-        OPERATIONS[perform] = Operation(method=method, path=f"/control/{path}", told=told, perform=perform)
+        OPERATIONS[perform] = Operation(
+            method=method, path=f"/control/{path}", summary=summary, perform=perform
+        )
         return perform
 
     return declare

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hermes.entry.http.api.docs import sample
 from hermes.entry.http.api.openapi import shown_path, tag_of
-from hermes.entry.http.site.call import ROUTES
+from hermes.entry.http.site.routing import ROUTES
 from hermes.testing.api import ApiWorld
 
 VOID = {"meta", "br", "wbr"}
@@ -72,8 +72,8 @@ async def test_only_its_own_style_is_allowed(tmp_path: Path) -> None:
 async def test_the_examples_work(tmp_path: Path) -> None:
     async with ApiWorld(home=tmp_path / "home") as api:
         for one in ROUTES:
-            if one.wire.example is not None and "{" not in one.path:
-                heard = await api.ask(one.method, one.path, json=one.wire.example)
+            if one.details.example is not None and "{" not in one.path:
+                heard = await api.ask(one.method, one.path, json=one.details.example)
                 assert heard.status == one.status, (one.path, heard.data)
 
 

@@ -16,7 +16,8 @@ from typing import Any
 from aiohttp import web
 
 from hermes.entry.http.api.openapi import JSON, Json, document
-from hermes.entry.http.site.call import HttpCall, RouteDetails, route
+from hermes.entry.http.site.call import HttpCall
+from hermes.entry.http.site.routing import RouteDetails, route
 
 MEDIA = "text/html"
 _CODE = re.compile(r"`([^`]+)`")
@@ -24,9 +25,9 @@ _DEPTH = 4
 _TITLES = {"openapi": "OpenAPI", "docs": "This page"}
 
 
-@route("GET", "/docs", "This API, for people.", scope=None, wire=RouteDetails(media=MEDIA))
+@route("GET", "/docs", "This API, for people.", scope=None, details=RouteDetails(media=MEDIA))
 async def read_docs(call: HttpCall) -> web.Response:
-    page, policy = _page(call.door.version, str(call.request.url.origin()))
+    page, policy = _page(call.site.version, str(call.request.url.origin()))
     return web.Response(
         body=page,
         headers={"Content-Type": f"{MEDIA}; charset=utf-8", "Content-Security-Policy": policy},

@@ -15,8 +15,9 @@ from aiohttp import web
 
 from hermes.domain.rows import OpenWork, OutState
 from hermes.domain.turn import TurnState
-from hermes.entry.http.site.admission import KeyScope
-from hermes.entry.http.site.call import HttpCall, RouteDetails, Site, route
+from hermes.entry.http.site.call import HttpCall, Site
+from hermes.entry.http.site.keys import KeyScope
+from hermes.entry.http.site.routing import RouteDetails, route
 from hermes.entry.http.site.traffic import BOUNDS, Traffic
 
 MEDIA = "text/plain"
@@ -31,19 +32,19 @@ Sample = tuple[Mapping[str, str], float]
     "/metrics",
     "Numbers for Prometheus.",
     scope=KeyScope.ADMIN,
-    wire=RouteDetails(media=MEDIA, refuses=(503,)),
+    details=RouteDetails(media=MEDIA, refuses=(503,)),
 )
 async def read_metrics(call: HttpCall) -> web.Response:
-    work = await call.door.gateway.open_work()
+    work = await call.gateway.open_work()
     facts, process = await asyncio.gather(
-        asyncio.to_thread(call.door.facts), asyncio.to_thread(process_numbers)
+        asyncio.to_thread(call.site.facts), asyncio.to_thread(process_numbers)
     )
     page = [
         *_process(process),
-        *_gateway(call.door, facts),
+        *_gateway(call.site, facts),
         *_work(work),
         *_store(facts),
-        *_traffic(call.door.traffic),
+        *_traffic(call.site.traffic),
     ]
     return web.Response(
         body="".join(page).encode(),
@@ -69,11 +70,11 @@ def process_numbers() -> dict[str, float]:
 # --- the format --------------------------------------------------------------------------------------
 
 
-def family(name: str, kind: str, told: str, value: float | Iterable[Sample]) -> str:
+def family(name: str, kind: str, help: str, value: float | Iterable[Sample]) -> str:
     """One value, or several with labels."""
     samples = [({}, value)] if isinstance(value, int | float) else value
     lines = [f"{name}{_labels(labels)} {_number(value)}\n" for labels, value in samples]
-    return f"# HELP {name} {told}\n# TYPE {name} {kind}\n" + "".join(lines)
+    return f"# HELP {name} {help}\n# TYPE {name} {kind}\n" + "".join(lines)
 
 
 def _labels(labels: Mapping[str, str]) -> str:
@@ -101,20 +102,20 @@ def _process(numbers: Mapping[str, float]) -> Iterator[str]:
     yield family("process_max_fds", "gauge", "How many files and sockets may be open.", most)
 
 
-def _gateway(door: Site, facts: Mapping[str, Any]) -> Iterator[str]:
-    tally = door.gateway.tally
-    uptime = max(0.0, door.clock.now().timestamp() - float(facts.get("started_at", 0)))
+def _gateway(site: Site, facts: Mapping[str, Any]) -> Iterator[str]:
+    tally = site.gateway.tally
+    uptime = max(0.0, site.clock.now().timestamp() - float(facts.get("started_at", 0)))
     running = float(facts.get("gateway_state") == "running")
     ended = [({"end": end}, count) for end, count in sorted(tally.ended.items())]
     up = [
         ({"platform": name}, float(told.get("state") == "connected"))
         for name, told in sorted(facts.get("platforms", {}).items())
     ]
-    yield family("hermes_info", "gauge", "The version that runs.", [({"version": door.version or "0"}, 1)])
+    yield family("hermes_info", "gauge", "The version that runs.", [({"version": site.version or "0"}, 1)])
     yield family("hermes_uptime_seconds", "gauge", "Since the gateway started.", uptime)
     yield family("hermes_running", "gauge", "1 while new work is taken, 0 while draining.", running)
-    yield family("hermes_http_open_streams", "gauge", "Event streams open now.", len(door.streams))
-    yield family("hermes_feeds", "gauge", "Turns that run or are watched now.", len(door.gateway.feeds))
+    yield family("hermes_http_open_streams", "gauge", "Event streams open now.", len(site.streams))
+    yield family("hermes_feeds", "gauge", "Turns that run or are watched now.", len(site.gateway.feeds))
     yield family("hermes_turns_total", "counter", "Turns that ended since the start, by how.", ended)
     given_up = tally.undeliverable
     yield family("hermes_undeliverable_total", "counter", "Messages given up since the start.", given_up)
@@ -152,10 +153,10 @@ def _traffic(traffic: Traffic) -> Iterator[str]:
         ({"method": method, "route": path, "status": status}, count)
         for (method, path, status), count in sorted(traffic.requests.items())
     ]
-    told = "Requests answered, by route and class of status."
-    yield family("hermes_http_requests_total", "counter", told, requests)
-    told = "From a request to the end of its answer; a stream lasts as long as its turn."
-    yield family("hermes_http_request_seconds", "histogram", told, _histogram(traffic))
+    help = "Requests answered, by route and class of status."
+    yield family("hermes_http_requests_total", "counter", help, requests)
+    help = "From a request to the end of its answer; a stream lasts as long as its turn."
+    yield family("hermes_http_request_seconds", "histogram", help, _histogram(traffic))
 
 
 def _histogram(traffic: Traffic) -> Iterator[Sample]:

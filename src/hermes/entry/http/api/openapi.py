@@ -14,7 +14,7 @@ import msgspec
 from aiohttp import web
 
 from hermes.entry.http.api.resources import RESOURCES, resource_name
-from hermes.entry.http.site.call import LONGEST_NAME, ROUTES, HttpCall, HttpRoute, route
+from hermes.entry.http.site.call import LONGEST_NAME, HttpCall
 from hermes.entry.http.site.errors import ErrorBody
 from hermes.entry.http.site.headers import (
     CHAT_ID,
@@ -26,6 +26,7 @@ from hermes.entry.http.site.headers import (
     THREAD_ID,
     USER_ID,
 )
+from hermes.entry.http.site.routing import ROUTES, HttpRoute, route
 
 Json = dict[str, Any]
 JSON, EVENTS = "application/json", "text/event-stream"
@@ -68,7 +69,7 @@ _ERRORS = {
 
 @route("GET", "/openapi.json", "This document.", scope=None)
 async def read_document(call: HttpCall) -> dict[str, Any]:
-    return document(call.door.version)
+    return document(call.site.version)
 
 
 @cache
@@ -121,7 +122,7 @@ def shown_path(one: HttpRoute) -> str:
 
 def errors(one: HttpRoute) -> dict[int, str]:
     """The statuses an endpoint may refuse with, each with its reason."""
-    statuses = {400, 403, 500, *one.wire.refuses}
+    statuses = {400, 403, 500, *one.details.refuses}
     if one.scope is not None:
         statuses |= {401, 429, 503}
     if one.body is not None:
@@ -140,7 +141,7 @@ def parameters(one: HttpRoute, fields: Mapping[str, Json]) -> list[Json]:
     said += [
         {"name": name, "in": "query", "required": False, "schema": schema} for name, schema in fields.items()
     ]
-    for name in one.wire.headers:
+    for name in one.details.headers:
         told, schema = HEADERS[name]
         said.append({"name": name, "in": "header", "required": False, "description": told, "schema": schema})
     return said
@@ -150,23 +151,25 @@ def _operation(one: HttpRoute, schemas: _Schemas) -> Json:
     scope = "" if one.scope is None else f" Needs a key with the scope `{one.scope}`."
     operation: Json = {
         "operationId": f"{tag_of(one)}_{one.answer.__name__}",
-        "summary": one.told,
-        "description": _line(f"{one.told} {one.answer.__doc__ or ''}") + scope,
+        "summary": one.summary,
+        "description": _line(f"{one.summary} {one.answer.__doc__ or ''}") + scope,
         "tags": [tag_of(one)],
         "security": [] if one.scope is None else [{"key": []}],
         "parameters": parameters(one, schemas.fields(one.query)),
-        "responses": {str(status): _answer(one, status, schemas) for status in (one.status, *one.wire.also)},
+        "responses": {
+            str(status): _answer(one, status, schemas) for status in (one.status, *one.details.also)
+        },
     }
     if one.body is not None:
         content = {"schema": schemas.of(one.body)}
-        if one.wire.example is not None:
-            content["example"] = dict(one.wire.example)
+        if one.details.example is not None:
+            content["example"] = dict(one.details.example)
         operation["requestBody"] = {"required": True, "content": {JSON: content}}
     if one.signed:
         anything: Json = {kind: {"schema": {}} for kind in (JSON, "application/x-www-form-urlencoded")}
         operation["requestBody"] = {"required": True, "content": anything}
     for status, told in errors(one).items():
-        if status in one.wire.also:
+        if status in one.details.also:
             continue
         operation["responses"][str(status)] = {
             "description": told,
@@ -181,14 +184,14 @@ def _answer(one: HttpRoute, status: int, schemas: _Schemas) -> Json:
     for kind in one.gives if status != HTTPStatus.NO_CONTENT else ():
         if kind is web.StreamResponse:
             content[EVENTS] = {}
-        elif kind is web.Response and one.wire.media:
-            content[one.wire.media] = {"schema": {"type": "string"}}
+        elif kind is web.Response and one.details.media:
+            content[one.details.media] = {"schema": {"type": "string"}}
         elif _is_response(kind):
             continue  # the same answer with headers or a status of its own
         else:
             content[JSON] = {"schema": schemas.of(kind)}
     phrase = HTTPStatus(status).phrase
-    return {"description": phrase, "content": content, "headers": _headers(one.wire.returns)}
+    return {"description": phrase, "content": content, "headers": _headers(one.details.returns)}
 
 
 def _headers(names: Iterable[str]) -> Json:
