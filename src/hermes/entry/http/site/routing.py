@@ -71,56 +71,34 @@ def route(
     *,
     scope: KeyScope | None = KeyScope.CHAT,
     status: int = 200,
-    signed: bool = False,
     details: RouteDetails = PLAIN,
 ) -> Callable[[Answer], Answer]:
     """Declare an endpoint of the API."""
-
-    def declare(answer: Answer) -> Answer:
-        hints = get_type_hints(answer)
-        ROUTES.append(
-            HttpRoute(
-                method=method,
-                path=path,
-                summary=summary,
-                answer=answer,
-                scope=scope,
-                body=hints.get("body"),
-                query=_parameters(answer),
-                gives=_members(hints["return"]),
-                status=status,
-                signed=signed,
-                details=details,
-            )
-        )
-        return answer
-
-    return declare
+    return _declaring(
+        ROUTES, method=method, path=path, summary=summary, scope=scope, status=status, details=details
+    )
 
 
 def signed_route(method: str, path: str, summary: str, *, status: int = 200) -> Callable[[Answer], Answer]:
     """As `route`, for requests with a signature that the resource checks."""
-    return route(method, path, summary, scope=None, status=status, signed=True, details=SIGNED)
+    facts = {"method": method, "path": path, "summary": summary, "status": status}
+    return _declaring(ROUTES, scope=None, signed=True, details=SIGNED, **facts)
 
 
 def local_route(method: str, path: str, summary: str) -> Callable[[Answer], Answer]:
     """As `route`, on the owner's socket alone; a POST takes its parameters as the fields of its body."""
+    spreads = method == "POST"
+    return _declaring(
+        LOCAL_ROUTES, method=method, path=path, summary=summary, scope=KeyScope.ADMIN, spreads=spreads
+    )
 
+
+def _declaring(routes: list[HttpRoute], *, spreads: bool = False, **facts: Any) -> Callable[[Answer], Answer]:
     def declare(answer: Answer) -> Answer:
-        parameters, posts = _parameters(answer), method == "POST"
-        LOCAL_ROUTES.append(
-            HttpRoute(
-                method=method,
-                path=path,
-                summary=summary,
-                answer=answer,
-                scope=KeyScope.ADMIN,
-                body=parameters if posts else None,
-                query=None if posts else parameters,
-                gives=_members(get_type_hints(answer)["return"]),
-                spreads=posts,
-            )
-        )
+        hints, parameters = get_type_hints(answer), _parameters(answer)
+        body, query = (parameters, None) if spreads else (hints.get("body"), parameters)
+        gives = _members(hints["return"])
+        routes.append(HttpRoute(answer=answer, body=body, query=query, gives=gives, spreads=spreads, **facts))
         return answer
 
     return declare
