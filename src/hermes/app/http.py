@@ -112,24 +112,24 @@ class AppHttp:
         return self._loaded.settings.platforms.get(PLATFORM, _NONE)
 
     def _find(self, variable: str) -> str:
-        found = self._loaded.find(PLATFORM, variable)
-        return "" if found is None else found.reveal().strip()
+        secret = self._loaded.find(PLATFORM, variable)
+        return "" if secret is None else secret.reveal().strip()
 
     @property
     def _is_wide(self) -> bool:
         return not is_loopback(self.options().host)
 
     def options(self) -> HttpOptions:
-        known = HttpOptions()
+        default = HttpOptions()
         extra = self._block.extra
         return HttpOptions(
-            host=self._find("API_SERVER_HOST") or known.host,
-            port=_number("API_SERVER_PORT", self._find("API_SERVER_PORT"), known.port),
+            host=self._find("API_SERVER_HOST") or default.host,
+            port=_number("API_SERVER_PORT", self._find("API_SERVER_PORT"), default.port),
             origins=_words(self._find("API_SERVER_CORS_ORIGINS")),
             hosts=_words(extra.get("allowed_hosts", "")),
             model_name=self._find("API_SERVER_MODEL_NAME"),
-            max_open=_number("max_concurrent_runs", extra.get("max_concurrent_runs", ""), known.max_open),
-            max_body=_number("max_body_bytes", extra.get("max_body_bytes", ""), known.max_body),
+            max_open=_number("max_concurrent_runs", extra.get("max_concurrent_runs", ""), default.max_open),
+            max_body=_number("max_body_bytes", extra.get("max_body_bytes", ""), default.max_body),
             private_images=extra.get("allow_private_images", "").lower() == "true",
             finish_when_gone=extra.get("on_disconnect", "stop") == "finish",
         )

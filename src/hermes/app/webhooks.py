@@ -62,11 +62,11 @@ class AppWebhooks:
             return None
         for problem in problems(self.static):
             log.warning("webhook.broken_route %s", problem)
-        known = WebhookOptions()
+        default = WebhookOptions()
         options = WebhookOptions(
-            rate=self._number("WEBHOOK_RATE_LIMIT", known.rate),
-            max_body=self._number("WEBHOOK_MAX_BODY_BYTES", known.max_body),
-            script_seconds=self._number("WEBHOOK_SCRIPT_TIMEOUT_SECONDS", known.script_seconds),
+            rate=self._number("WEBHOOK_RATE_LIMIT", default.rate),
+            max_body=self._number("WEBHOOK_MAX_BODY_BYTES", default.max_body),
+            script_seconds=self._number("WEBHOOK_SCRIPT_TIMEOUT_SECONDS", default.script_seconds),
         )
         return Webhooks(
             options=options,
@@ -86,8 +86,8 @@ class AppWebhooks:
         return frozenset(line for raw in text.splitlines() if (line := raw.strip()))
 
     def _find(self, variable: str) -> str:
-        found = self._loaded.find(PLATFORM, variable)
-        return "" if found is None else found.reveal().strip()
+        secret = self._loaded.find(PLATFORM, variable)
+        return "" if secret is None else secret.reveal().strip()
 
     def _number(self, variable: str, default: int) -> int:
         text = self._find(variable)

@@ -198,17 +198,17 @@ class _ChatAnswer:
 
 
 def _answer(entries: Sequence[Entry], calls: list[ChatToolCall], pending: TurnQuestion | None) -> _ChatAnswer:
-    said = [entry.record for entry in entries if isinstance(entry.record, ModelSaid)]
+    replies = [entry.record for entry in entries if isinstance(entry.record, ModelSaid)]
     if pending is not None:
         text = question_text(pending.question) if pending.question.kind in _CLARIFY else pending.question.text
         return _ChatAnswer(message=AnswerMessage(content=text), reason="stop", details=_waiting(pending))
     if calls:
-        message = AnswerMessage(content=(said[-1].text if said else "") or None, tool_calls=calls)
+        message = AnswerMessage(content=(replies[-1].text if replies else "") or None, tool_calls=calls)
         return _ChatAnswer(message=message, reason="tool_calls")
     last = entries[-1].record if entries else None
     if isinstance(last, Failed | Stopped):
-        return _cut_short(last, answer_text(entries, footer=False) or (said[-1].text if said else ""))
-    cut = bool(said) and said[-1].ending is Ending.LENGTH
+        return _cut_short(last, answer_text(entries, footer=False) or (replies[-1].text if replies else ""))
+    cut = bool(replies) and replies[-1].ending is Ending.LENGTH
     return _ChatAnswer(
         message=AnswerMessage(content=answer_text(entries)), reason="length" if cut else "stop"
     )

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from html import escape
@@ -143,7 +143,7 @@ def _type(name: str, schema: Json) -> Iterator[str]:
     yield "</article>\n"
 
 
-def _table(head: Iterable[str], rows: list[tuple[str, ...]]) -> Iterator[str]:
+def _table(head: Iterable[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Nothing where there are no rows; cells are plain text with code and types marked."""
     if rows:
         yield "<table><thead><tr>" + "".join(f"<th>{cell}</th>" for cell in head) + "</tr></thead>\n<tbody>"

@@ -62,7 +62,7 @@ def process_numbers() -> dict[str, float]:
             numbers["resident"] = float(int(file.read().split()[1]) * resource.getpagesize())
         numbers["files"] = float(len(os.listdir("/proc/self/fd")))
     except OSError:
-        pass  # no /proc here: the peak stands for the size, and the number of files is not told
+        pass  # no /proc here: the peak stands for the size, and the number of files is left out
     numbers["most_files"] = float(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     return numbers
 
@@ -90,7 +90,7 @@ def _number(value: float) -> str:
     return str(int(value)) if value == int(value) else repr(float(value))
 
 
-# --- what is told --------------------------------------------------------------------------------------
+# --- the numbers ---------------------------------------------------------------------------------------
 
 
 def _process(numbers: Mapping[str, float]) -> Iterator[str]:
@@ -108,8 +108,8 @@ def _gateway(site: Site, facts: Mapping[str, Any]) -> Iterator[str]:
     running = float(facts.get("gateway_state") == "running")
     ended = [({"end": end}, count) for end, count in sorted(tally.ended.items())]
     up = [
-        ({"platform": name}, float(told.get("state") == "connected"))
-        for name, told in sorted(facts.get("platforms", {}).items())
+        ({"platform": name}, float(host.get("state") == "connected"))
+        for name, host in sorted(facts.get("platforms", {}).items())
     ]
     yield family("hermes_info", "gauge", "The version that runs.", [({"version": site.version or "0"}, 1)])
     yield family("hermes_uptime_seconds", "gauge", "Since the gateway started.", uptime)

@@ -9,10 +9,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from hermes.control.doors.continuing import ContinueTurn
+from hermes.control.doors.continuing import ContinuedTurn, ContinueTurn
 from hermes.control.sessions.submission import id_for
 from hermes.domain.errors import Unreachable
 from hermes.domain.ids import AgentId
+from hermes.domain.ports.store import Tx
 from hermes.domain.turn import CLIENT_GONE, Turn
 from hermes.entry.http.ask.addressee import AgentChoice
 from hermes.entry.http.ask.messages import ConversationInput
@@ -39,30 +40,30 @@ async def continue_turn(
     """Go on with a turn that waits for what this request brings: the results of the client's tools, or words
     that answer its question. None if nothing waits for it."""
     place = session_target(call, options)
-    own = place.own
     results = conversation.asked
-    if own and not results:
+    if place.own and not results:
         return None
     request = await idempotent_request(call, options)
-    going = ContinueTurn(
+    bringing = ContinueTurn(
         agent=choice.agent,
         source=call.source(place.session or "-"),
         mine=call.owns,
         now=call.site.clock.now(),
         request=request,
     )
-    gateway = call.gateway
-    if conversation.results:
-        found = await finish_shielded(gateway.go_on(choice.agent, lambda tx: going.with_results(tx, results)))
-        if found is None and not own:
+
+    def bring(tx: Tx) -> ContinuedTurn | None:
+        if conversation.results:
+            return bringing.with_results(tx, results)
+        return bringing.with_words(tx, place.session, conversation.text)
+
+    continued = await finish_shielded(call.gateway.go_on(choice.agent, bring))
+    if continued is None:
+        if conversation.results and not place.own:
             raise ApiError(409, "tool_call_not_pending", "Nothing in this session waits for these results.")
-    else:
-        found = await finish_shielded(
-            gateway.go_on(choice.agent, lambda tx: going.with_words(tx, place.session, conversation.text))
-        )
-    if found is None:
         return None
-    return AnsweringTurn(turn=replace(found.turn, ephemeral=own and request is None), after=found.after)
+    turn = replace(continued.turn, ephemeral=place.own and request is None)
+    return AnsweringTurn(turn=turn, after=continued.after)
 
 
 def run_name(turn: Turn) -> str:

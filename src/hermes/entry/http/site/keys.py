@@ -1,4 +1,4 @@
-"""Who may use the HTTP door: keys with a name, scopes and the agents each may see.
+"""The keys of the API: each has a name, scopes, and the agents it may see.
 
 A key is compared in constant time, and a right one always passes. Whoever tries many different wrong keys is
 guessing, and further wrong ones from there are put off for a while; one wrong key over and over is a program
@@ -75,16 +75,16 @@ class Keyring:
         if authorization[: len(_BEARER)].lower() != _BEARER:
             raise _no_key("No key was sent. Send it as: Authorization: Bearer <key>")
         digest = sha256(authorization[len(_BEARER) :].strip().encode("utf-8", "replace")).digest()
-        found: Principal | None = None
-        for known, principal in self._keys:
+        sender: Principal | None = None
+        for own, principal in self._keys:
             # Every key is compared, so that the time tells nothing.
-            if hmac.compare_digest(known, digest):
-                found = principal
-        if found is None:
+            if hmac.compare_digest(own, digest):
+                sender = principal
+        if sender is None:
             self._put_off(peer)
             self._count(peer, digest)
             raise _no_key("The key is wrong. The right one is API_SERVER_KEY in the home's .env file.")
-        return found
+        return sender
 
     def _put_off(self, peer: str) -> None:
         locked = self._guesses.get(peer)

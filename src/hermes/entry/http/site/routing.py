@@ -81,8 +81,16 @@ def route(
 
 def signed_route(method: str, path: str, summary: str, *, status: int = 200) -> Callable[[Answer], Answer]:
     """As `route`, for requests with a signature that the resource checks."""
-    facts = {"method": method, "path": path, "summary": summary, "status": status}
-    return _declaring(ROUTES, scope=None, signed=True, details=SIGNED, **facts)
+    return _declaring(
+        ROUTES,
+        method=method,
+        path=path,
+        summary=summary,
+        scope=None,
+        status=status,
+        signed=True,
+        details=SIGNED,
+    )
 
 
 def local_route(method: str, path: str, summary: str) -> Callable[[Answer], Answer]:

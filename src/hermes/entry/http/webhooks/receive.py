@@ -221,9 +221,9 @@ async def _is_known(call: HttpCall, event: WebhookEvent) -> bool:
     """Before the script runs, so that a repeat starts nothing; the commit decides once more."""
     owner, keys = event.owner, event.delivery.keys
     for agent in call.site.agents if event.agent is None else (event.agent,):
-        known = await call.gateway.read(agent, lambda tx: find_request(tx, owner, keys))
+        request = await call.gateway.read(agent, lambda tx: find_request(tx, owner, keys))
         # What was sent to another agent by name is an event of its own.
-        if known is not None and (agent in (event.agent, call.default) or known.facts == ROUTED):
+        if request is not None and (agent in (event.agent, call.default) or request.facts == ROUTED):
             return True
     return False
 
@@ -243,10 +243,10 @@ async def _target(call: HttpCall, route: WebhookRoute, facts: EventFacts) -> Add
 
 
 async def _find(call: HttpCall, place: NamedTarget) -> Address:
-    found = await call.gateway.courier.resolve(place.target)
-    if len(found) != 1:
+    chats = await call.gateway.courier.resolve(place.target)
+    if len(chats) != 1:
         raise BadRoute(f"{one_line(place.target, 80)} is not one chat.")
-    return replace(found[0], thread=place.thread) if place.thread else found[0]
+    return replace(chats[0], thread=place.thread) if place.thread else chats[0]
 
 
 def _source(event: WebhookEvent) -> Source:
