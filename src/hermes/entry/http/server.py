@@ -21,7 +21,14 @@ from hermes.domain.ids import AgentId
 from hermes.entry.http.api.resources import load_resources
 from hermes.entry.http.site.admission import NOBODY, Admission
 from hermes.entry.http.site.call import HttpCall, Site, as_json, decode_query, validation_error
-from hermes.entry.http.site.errors import ApiError, as_api_error, bad_request, not_found, router_error
+from hermes.entry.http.site.errors import (
+    ApiError,
+    as_api_error,
+    bad_request,
+    not_found,
+    router_error,
+    too_large,
+)
 from hermes.entry.http.site.headers import PAGES_MAY_SEND
 from hermes.entry.http.site.keys import Keyring, Principal
 from hermes.entry.http.site.owner_socket import bind_socket
@@ -173,7 +180,7 @@ def _by_path(routes: Sequence[HttpRoute]) -> dict[str, list[HttpRoute]]:
 
 async def _read_body(request: web.Request, decoder: msgspec.json.Decoder[Any], limit: int) -> Any:
     if request.content_length is not None and request.content_length > limit:
-        raise _too_large(limit)
+        raise too_large(limit)
     kind = request.content_type
     if kind != "application/json" and not kind.endswith("+json"):
         raise ApiError(
@@ -182,7 +189,7 @@ async def _read_body(request: web.Request, decoder: msgspec.json.Decoder[Any], l
     try:
         data = await request.read()
     except web.HTTPRequestEntityTooLarge as error:
-        raise _too_large(limit) from error
+        raise too_large(limit) from error
     try:
         return decoder.decode(data)
     except msgspec.ValidationError as error:
@@ -191,10 +198,6 @@ async def _read_body(request: web.Request, decoder: msgspec.json.Decoder[Any], l
         raise bad_request(f"The body is not JSON: {error}.", code="invalid_json") from error
     except RecursionError as error:
         raise bad_request("The body is nested too deeply.", code="invalid_json") from error
-
-
-def _too_large(limit: int) -> ApiError:
-    return ApiError(413, "body_too_large", f"The body is larger than {limit:,} bytes.")
 
 
 def _middleware(traffic: Traffic) -> Any:

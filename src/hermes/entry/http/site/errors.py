@@ -79,6 +79,10 @@ def bad_request(message: str, *, param: str | None = None, code: str = "invalid_
     return ApiError(400, code, message, param=param)
 
 
+def too_large(limit: int) -> ApiError:
+    return ApiError(413, "body_too_large", f"The body is larger than {limit:,} bytes.")
+
+
 def not_found(what: str, name: str, code: str) -> ApiError:
     return ApiError(404, code, f"There is no {what} “{name[:80]}”.")
 

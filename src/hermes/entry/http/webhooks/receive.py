@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import logging
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
@@ -32,6 +31,7 @@ from hermes.domain.text import one_line
 from hermes.domain.turn import Cause, Guidance, ReplyPlace, Turn, TurnAction, TurnInput
 from hermes.entry.http.site.call import HttpCall, as_json
 from hermes.entry.http.site.errors import ApiError
+from hermes.entry.http.site.key_strength import is_loopback
 from hermes.entry.http.site.routing import signed_route
 from hermes.entry.http.webhooks.delivery import WebhookDelivery, event_name, identify
 from hermes.entry.http.webhooks.filters import EventFacts
@@ -117,7 +117,7 @@ async def _receive(call: HttpCall, agent: AgentId | None) -> web.Response:
     if hooks is None:
         raise ApiError(404, "unknown_route", "Webhooks are switched off.")
     route = await hooks.find(call.part("route"))
-    body = await read_body(call.request, hooks.options.max_body)
+    body = await read_body(call.request, hooks.max_body)
     headers = Headers(call.request.headers.items())
     now = call.site.clock.now().timestamp()
     proof = _prove(call.request, route, headers, body, now)
@@ -154,15 +154,8 @@ def is_local(request: web.Request) -> bool:
     if isinstance(here, str):
         return True  # the owner's socket
     name = urlsplit(f"//{request.host}").hostname or ""
-    peers = (here[0] if here else "", request.remote or "", "127.0.0.1" if name == "localhost" else name)
-    return "Origin" not in request.headers and all(map(_is_loopback, peers))
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return False
+    peers = (here[0] if here else "", request.remote or "", name)
+    return "Origin" not in request.headers and all(map(is_loopback, peers))
 
 
 # --- from an event to a turn ---

@@ -35,22 +35,15 @@ class EventIgnored(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WebhookOptions:
-    """What an operator may say of all webhooks."""
-
-    rate: int = 30
-    """Events a minute, for each route."""
-    max_body: int = 1_048_576
-    script_seconds: int = 30
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Webhooks:
-    options: WebhookOptions
+    """What all webhooks of a gateway share."""
+
     routes: RouteTable
     read_lines: ReadLines
     run_script: RunScript
     rates: RateLimiter
+    max_body: int
+    script_seconds: int
     warned: set[str] = field(default_factory=set)
     storing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -84,7 +77,7 @@ class Webhooks:
             return facts
         given = json.dumps(facts.payload, ensure_ascii=False).encode("utf-8", "replace")
         try:
-            code, printed = await self.run_script(route.script, given, self.options.script_seconds)
+            code, printed = await self.run_script(route.script, given, self.script_seconds)
         except UserError as error:
             log.warning("webhook.script_failed route=%s: %s", route.name, error)
             raise EventIgnored("script") from error
