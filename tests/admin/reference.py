@@ -312,9 +312,9 @@ def _events(union: Any) -> str:
 
 def http_page() -> str:
     """The page `docs/reference/http.md`."""
-    from hermes.entry.http.api.openapi import errors, shown_path, tags
+    from hermes.entry.http.api.openapi import errors, shown_path, tag_of, tags
     from hermes.entry.http.api.resources import load_resources
-    from hermes.entry.http.site.call import ROUTES
+    from hermes.entry.http.site.routing import ROUTES
 
     load_resources()
     parts = [
@@ -327,13 +327,13 @@ def http_page() -> str:
         rows = [
             (
                 f"`{one.method} {shown_path(one)}`",
-                one.told,
+                one.summary,
                 "signature" if one.signed else f"`{one.scope}`" if one.scope else "open",
-                ", ".join(f"`{name}`" for name in one.wire.headers),
-                " ".join(map(str, [one.status, *one.wire.also, *errors(one)])),
+                ", ".join(f"`{name}`" for name in one.details.headers),
+                " ".join(map(str, [one.status, *one.details.also, *errors(one)])),
             )
             for one in ROUTES
-            if one.tag == tag
+            if tag_of(one) == tag
         ]
         parts += [f"\n## {tag}\n\n{told}\n\n"]
         parts += [_rows(("Endpoint", "What it does", "Scope", "Headers", "Statuses"), rows)]

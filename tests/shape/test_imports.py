@@ -129,6 +129,11 @@ def _plantings() -> list[Planting]:
         _siblings("platform-siblings", "entry/platforms"),
         _siblings("format-siblings", "agent/models/formats"),
         Planting(
+            contract="http-rooms",
+            files={"entry/http/site/planted.py": "import hermes.entry.http.ask.submitting\n"},
+            finds=frozenset({("hermes.entry.http.site", "hermes.entry.http.ask")}),
+        ),
+        Planting(
             contract="execution-rooms",
             files={"execution/hooks/planted.py": "import hermes.execution.local.backend\n"},
             finds=frozenset({("hermes.execution.hooks", "hermes.execution.local")}),

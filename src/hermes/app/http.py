@@ -1,4 +1,4 @@
-"""The HTTP door of a gateway: its options and keys from the settings, its server, and the owner's socket.
+"""The HTTP server of a gateway: its options and keys from the settings, its port, and the owner's socket.
 
 The server is used when it was asked for or has a key. Without a key it is given a strong one, written to the
 home's `.env`; with a weak one it is left closed and says why: the agent behind it runs commands."""
@@ -10,7 +10,6 @@ import ipaddress
 import logging
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +19,9 @@ from hermes.domain.ids import AgentId
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import ApiKey, PlatformSettings
 from hermes.entry.host import HostState
-from hermes.entry.http.site.admission import ALL_SCOPES, HttpKey, Keyring, KeyScope, Principal
 from hermes.entry.http.site.call import PLATFORM, HttpOptions, Site
 from hermes.entry.http.site.key_strength import LEAST_CHARS, WIDE_BITS, bits_of, is_guessable, is_loopback
+from hermes.entry.http.site.keys import ALL_SCOPES, HttpKey, Keyring, KeyScope, Principal
 from hermes.entry.http.webhooks.receive import PLATFORM as WEBHOOKS
 from hermes.state.settings.loader import SECRETS_FILE, LoadedSettings
 from hermes.state.settings.names import platform_variable
@@ -62,31 +61,31 @@ class AppHttp:
             return block.enabled
         return bool(self._find(KEY)) or bool(block.keys)
 
-    async def open(self, door: Site) -> None:
+    async def open(self, site: Site) -> None:
         """The owner's socket always, the port if it is wanted. What is wrong with the port stops nothing
         else."""
         from hermes.entry.http.server import HttpServer
 
-        self._server = HttpServer(replace(door, webhooks=self._webhooks.make(door.clock)))
+        self._server = HttpServer(site, self._webhooks.make(site.clock))
         try:
             await self._server.open_socket(self._home, self._loaded.variables)
         except UserError as error:
             # Without it nobody can attach to this gateway; everything else works.
             log.error("http.no_socket why=%s", error)
         if self.is_wanted:
-            await self._open_port(door)
+            await self._open_port(site)
         if await asyncio.to_thread(self._webhooks.wants_port, bool(self.address)):
             await self._open_webhooks()
 
-    async def _open_port(self, door: Site) -> None:
+    async def _open_port(self, site: Site) -> None:
         try:
             keys = await asyncio.to_thread(self._keys)
-            port = await self._server.open_port(Keyring(keys, door.clock.monotonic))
+            port = await self._server.open_port(Keyring(keys, site.clock.monotonic))
         except UserError as error:
             log.error("http.closed why=%s", error)
             self._tell(PLATFORM, HostState.PARKED, str(error))
             return
-        self.address = f"http://{_host(door.options.host)}:{port}"
+        self.address = f"http://{_host(site.options.host)}:{port}"
         self._tell(PLATFORM, HostState.CONNECTED, self.address)
 
     async def _open_webhooks(self) -> None:
@@ -113,24 +112,24 @@ class AppHttp:
         return self._loaded.settings.platforms.get(PLATFORM, _NONE)
 
     def _find(self, variable: str) -> str:
-        found = self._loaded.find(PLATFORM, variable)
-        return "" if found is None else found.reveal().strip()
+        secret = self._loaded.find(PLATFORM, variable)
+        return "" if secret is None else secret.reveal().strip()
 
     @property
     def _is_wide(self) -> bool:
         return not is_loopback(self.options().host)
 
     def options(self) -> HttpOptions:
-        known = HttpOptions()
+        default = HttpOptions()
         extra = self._block.extra
         return HttpOptions(
-            host=self._find("API_SERVER_HOST") or known.host,
-            port=_number("API_SERVER_PORT", self._find("API_SERVER_PORT"), known.port),
+            host=self._find("API_SERVER_HOST") or default.host,
+            port=_number("API_SERVER_PORT", self._find("API_SERVER_PORT"), default.port),
             origins=_words(self._find("API_SERVER_CORS_ORIGINS")),
             hosts=_words(extra.get("allowed_hosts", "")),
             model_name=self._find("API_SERVER_MODEL_NAME"),
-            max_open=_number("max_concurrent_runs", extra.get("max_concurrent_runs", ""), known.max_open),
-            max_body=_number("max_body_bytes", extra.get("max_body_bytes", ""), known.max_body),
+            max_open=_number("max_concurrent_runs", extra.get("max_concurrent_runs", ""), default.max_open),
+            max_body=_number("max_body_bytes", extra.get("max_body_bytes", ""), default.max_body),
             private_images=extra.get("allow_private_images", "").lower() == "true",
             finish_when_gone=extra.get("on_disconnect", "stop") == "finish",
         )
@@ -159,16 +158,16 @@ class AppHttp:
             keys.insert(0, HttpKey(secret=Secret(own), principal=Principal(name=DEFAULT_KEY)))
         return keys
 
-    def _named_key(self, name: str, said: ApiKey) -> HttpKey:
-        secret = said.key or Secret(self._find(platform_variable(PLATFORM, f"keys_{name}_key")))
+    def _named_key(self, name: str, settings: ApiKey) -> HttpKey:
+        secret = settings.key or Secret(self._find(platform_variable(PLATFORM, f"keys_{name}_key")))
         check_key(f"platforms.{PLATFORM}.keys.{name}", secret.reveal(), wide=self._is_wide)
         if name in _TAKEN:
             raise UserError(f"“{name}” is not a valid key name.", hint="Give it another name.")
         principal = Principal(
             name=name,
             # What stands for a list that could not be read names no scope and no agent.
-            scopes=frozenset(KeyScope(scope) for scope in said.scopes if scope in ALL_SCOPES),
-            agents=None if said.agents is None else frozenset(map(AgentId, said.agents)),
+            scopes=frozenset(KeyScope(scope) for scope in settings.scopes if scope in ALL_SCOPES),
+            agents=None if settings.agents is None else frozenset(map(AgentId, settings.agents)),
         )
         return HttpKey(secret=secret, principal=principal)
 

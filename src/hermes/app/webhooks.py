@@ -11,7 +11,7 @@ from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.entry.http.webhooks.receive import PLATFORM
 from hermes.entry.http.webhooks.routes import RouteTable, WebhookRoute, problems, read_routes
-from hermes.entry.http.webhooks.stages import RateLimiter, WebhookOptions, Webhooks
+from hermes.entry.http.webhooks.stages import RateLimiter, Webhooks
 from hermes.execution.scripts import Scripts
 from hermes.state.files.subscriptions import WebhookSubscriptions
 from hermes.state.settings.loader import LoadedSettings
@@ -19,6 +19,10 @@ from hermes.state.settings.loader import LoadedSettings
 log = logging.getLogger("hermes.app")
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8644
+DEFAULT_RATE = 30
+"""Events a minute, for each route."""
+DEFAULT_MAX_BODY = 1_048_576
+DEFAULT_SCRIPT_SECONDS = 30
 _MOST_LINES = 1 << 20
 _NONE = PlatformSettings()
 
@@ -62,18 +66,14 @@ class AppWebhooks:
             return None
         for problem in problems(self.static):
             log.warning("webhook.broken_route %s", problem)
-        known = WebhookOptions()
-        options = WebhookOptions(
-            rate=self._number("WEBHOOK_RATE_LIMIT", known.rate),
-            max_body=self._number("WEBHOOK_MAX_BODY_BYTES", known.max_body),
-            script_seconds=self._number("WEBHOOK_SCRIPT_TIMEOUT_SECONDS", known.script_seconds),
-        )
+        rate = self._number("WEBHOOK_RATE_LIMIT", DEFAULT_RATE)
         return Webhooks(
-            options=options,
             routes=RouteTable(self.static, self._subscriptions.read, shared_secret(self._loaded)),
             read_lines=self._lines,
             run_script=self._run,
-            rates=RateLimiter(options.rate, clock.monotonic),
+            rates=RateLimiter(rate, clock.monotonic),
+            max_body=self._number("WEBHOOK_MAX_BODY_BYTES", DEFAULT_MAX_BODY),
+            script_seconds=self._number("WEBHOOK_SCRIPT_TIMEOUT_SECONDS", DEFAULT_SCRIPT_SECONDS),
         )
 
     async def _run(self, name: str, data: bytes, timeout: float) -> tuple[int | None, bytes]:
@@ -86,8 +86,8 @@ class AppWebhooks:
         return frozenset(line for raw in text.splitlines() if (line := raw.strip()))
 
     def _find(self, variable: str) -> str:
-        found = self._loaded.find(PLATFORM, variable)
-        return "" if found is None else found.reveal().strip()
+        secret = self._loaded.find(PLATFORM, variable)
+        return "" if secret is None else secret.reveal().strip()
 
     def _number(self, variable: str, default: int) -> int:
         text = self._find(variable)

@@ -71,10 +71,10 @@ class OperatorDesk:
         """What a query finds with each agent, or with one alone."""
         if only is not None and only not in self.agents:
             raise NotFound(f"There is no agent “{one_line(only, 80)}”.")
-        found: list[T] = []
+        collected: list[T] = []
         for agent in self.agents if only is None else [AgentId(only)]:
-            found += await self.of(agent).read(query)
-        return found
+            collected += await self.of(agent).read(query)
+        return collected
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,16 +83,18 @@ class Operation:
 
     method: str
     path: str
-    told: str
+    summary: str
     perform: Perform
 
 
 OPERATIONS: dict[Perform, Operation] = {}
 
 
-def operation(method: str, path: str, told: str) -> Callable[[Performed], Performed]:
+def operation(method: str, path: str, summary: str) -> Callable[[Performed], Performed]:
     def declare(perform: Performed) -> Performed:
-        OPERATIONS[perform] = Operation(method=method, path=f"/control/{path}", told=told, perform=perform)
+        OPERATIONS[perform] = Operation(
+            method=method, path=f"/control/{path}", summary=summary, perform=perform
+        )
         return perform
 
     return declare
@@ -110,8 +112,8 @@ class SessionAnswer(msgspec.Struct, kw_only=True):
 
 @operation("GET", "sessions", "The sessions, the latest first.")
 async def list_sessions(desk: OperatorDesk, agent: str | None = None, limit: int = 20) -> list[Session]:
-    found = await desk.collect(lambda tx: tx.sessions.find("", limit), agent)
-    return sorted(found, key=lambda session: session.updated_at, reverse=True)[:limit]
+    sessions = await desk.collect(lambda tx: tx.sessions.find("", limit), agent)
+    return sorted(sessions, key=lambda session: session.updated_at, reverse=True)[:limit]
 
 
 @operation("GET", "search", "What was said, in all sessions.")
@@ -165,8 +167,8 @@ async def send(desk: OperatorDesk, target: str, text: str, key: str) -> list[Add
 
 @operation("GET", "places", "The home channels and the chats that are known.")
 async def places(desk: OperatorDesk) -> PlacesAnswer:
-    known = await desk.courier.known(desk.default)
-    return PlacesAnswer(homes=dict(known.homes), channels=list(known.channels))
+    places = await desk.courier.known(desk.default)
+    return PlacesAnswer(homes=dict(places.homes), channels=list(places.channels))
 
 
 @operation("GET", "outbox", "The messages that are on their way or were given up.")
@@ -236,8 +238,8 @@ async def save_job(
     """The job of this id or name is changed; without one a job is made, for this agent or the one that it
     is routed to."""
     if job is not None:
-        jobs, known = await _find_job(desk, job)
-        return job_facts(await jobs.update(known.id, wish), jobs.zone)
+        jobs, changed = await _find_job(desk, job)
+        return job_facts(await jobs.update(changed.id, wish), jobs.zone)
     whose = AgentId(agent) or await desk.route(job_source(wish.name), wish.prompt or "")
     if whose not in desk.agents:
         raise UserError(f"There is no agent “{one_line(whose, 60)}”.")
@@ -247,9 +249,9 @@ async def save_job(
 
 @operation("POST", "jobs/act", "Pause, resume, run or remove a job.")
 async def act_on_job(desk: OperatorDesk, job: str, act: JobAct) -> dict[str, Any]:
-    jobs, known = await _find_job(desk, job)
+    jobs, target = await _find_job(desk, job)
     acts = {"pause": jobs.pause, "resume": jobs.resume, "run": jobs.run, "remove": jobs.remove}
-    return job_facts(await acts[act](known.id), jobs.zone)
+    return job_facts(await acts[act](target.id), jobs.zone)
 
 
 @operation("GET", "runs", "What became of the runs, the newest first.")
@@ -258,8 +260,8 @@ async def list_runs(desk: OperatorDesk, job: str = "", limit: int = 20) -> list[
     only = (await _find_job(desk, job))[1] if job else None
     desks = map(desk.jobs, desk.agents if only is None else [only.agent])
     ident = "" if only is None else only.id
-    found = [run_facts(run, one.zone) for one in desks for run in await one.runs(ident, limit)]
-    return sorted(found, key=lambda run: str(run["due"]), reverse=True)[:limit]
+    runs = [run_facts(run, jobs.zone) for jobs in desks for run in await jobs.runs(ident, limit)]
+    return sorted(runs, key=lambda run: str(run["due"]), reverse=True)[:limit]
 
 
 async def _find_job(desk: OperatorDesk, word: str) -> tuple[JobDesk, Job]:
@@ -284,8 +286,8 @@ async def revoke_grant(desk: OperatorDesk, grant: str) -> bool:
 
 @operation("GET", "handoffs", "Conversations that were handed over, or are on their way.")
 async def list_handoffs(desk: OperatorDesk, limit: int = 50) -> list[Handoff]:
-    found = await desk.collect(lambda tx: tx.handoffs.latest(None, limit))
-    return sorted(found, key=lambda one: one.created_at, reverse=True)[:limit]
+    handoffs = await desk.collect(lambda tx: tx.handoffs.latest(None, limit))
+    return sorted(handoffs, key=lambda handoff: handoff.created_at, reverse=True)[:limit]
 
 
 @operation("POST", "handoffs", "Try a hand-off again, or let it be.")

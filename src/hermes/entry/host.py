@@ -79,7 +79,7 @@ class AdapterHost:
         self._gateway = gateway
         self._clock = clock
         self._report = report
-        self._told: tuple[HostState, str] | None = None
+        self._reported: tuple[HostState, str] | None = None
         self._platform: Platform | None = None
         self._failures = 0
         self._began = 0.0
@@ -187,8 +187,8 @@ class AdapterHost:
         if self._clock.monotonic() - self._began >= HEALTHY_SECONDS:
             self._failures = 0
         self._failures += 1
-        told = error.after if isinstance(error, Unreachable) else None
-        seconds = told if told is not None else back_off(self._failures)
+        after = error.after if isinstance(error, Unreachable) else None
+        seconds = after if after is not None else back_off(self._failures)
         why = self._account.worded(str(error))
         log.info("host.retry account=%s after=%.1f why=%s", self._account.name, seconds, why)
         self._tell(HostState.RETRYING, f"{why}; trying again in {seconds:.0f} s")
@@ -201,16 +201,16 @@ class AdapterHost:
         except (HermesError, TimeoutError) as error:
             # It runs out by itself.
             log.info("host.lease_left account=%s why=%s", self._account.name, error)
-        if self._told is None or self._told[0] is not HostState.PARKED:
+        if self._reported is None or self._reported[0] is not HostState.PARKED:
             self._tell(HostState.STOPPED)
 
     def _tell_connected(self) -> None:
-        told = self._platform.notice() if isinstance(self._platform, Notices) else ""
-        self._tell(HostState.CONNECTED, self._account.worded(told))
+        notice = self._platform.notice() if isinstance(self._platform, Notices) else ""
+        self._tell(HostState.CONNECTED, self._account.worded(notice))
 
     def _tell(self, state: HostState, why: str = "") -> None:
-        if self._told != (state, why):
-            before, self._told = self._told, (state, why)
+        if self._reported != (state, why):
+            before, self._reported = self._reported, (state, why)
             if state is HostState.CONNECTED and (before is None or before[0] is not state):
                 log.info("host.connected account=%s", self._account.name)
             self._report(self._account.name, state, why)

@@ -22,7 +22,8 @@ from hermes.domain.ids import QuestionId, SessionId, TurnId
 from hermes.domain.rows import OpenWork
 from hermes.domain.turn import Turn
 from hermes.entry.desk import OPERATIONS, OperatorDesk, Perform
-from hermes.entry.http.site.call import HttpCall, Site, local_route
+from hermes.entry.http.site.call import HttpCall
+from hermes.entry.http.site.routing import local_route
 from hermes.entry.terminal.door import (
     EmbeddedDoor,
     ResumedSession,
@@ -38,58 +39,58 @@ from hermes.stream.wire.sse import encode_event
 
 @local_route("POST", "/control/enter", "Come in to a conversation.")
 async def enter(call: HttpCall, wish: SessionChoice) -> ResumedSession:
-    return await find_session_to_resume(call.door.gateway, local_caller(), wish)
+    return await find_session_to_resume(call.gateway, local_caller(), wish)
 
 
 @local_route("POST", "/control/say", "Say something; with the same key it is said once.")
 async def say(
     call: HttpCall, text: str, key: str, session: str | None = None, model: str | None = None
 ) -> Turn:
-    return await _door(call, session, model).say(text, key)
+    return await _terminal(call, session, model).say(text, key)
 
 
 @local_route("POST", "/control/command", "Run a slash command.")
 async def command(
     call: HttpCall, text: str, session: str | None = None, model: str | None = None
 ) -> CallerReply:
-    return await _door(call, session, model).command(text)
+    return await _terminal(call, session, model).command(text)
 
 
 @local_route("POST", "/control/answer", "Answer a question of a turn.")
 async def answer(call: HttpCall, question: str, verdict: Verdict, text: str = "") -> AnswerResult:
-    return await _door(call).answer(QuestionId(question), verdict, text)
+    return await _terminal(call).answer(QuestionId(question), verdict, text)
 
 
 @local_route("POST", "/control/stop", "Stop a turn; whether there was something to stop.")
 async def stop(call: HttpCall, turn: str) -> bool:
-    return await _door(call).stop(TurnId(turn))
+    return await _terminal(call).stop(TurnId(turn))
 
 
 @local_route("GET", "/control/turns/{turn}/events", "Watch a turn from a record on.")
 async def watch(call: HttpCall, after: int = 0) -> web.StreamResponse:
     agent, turn = await call.turn(TurnId(call.part("turn")), NotFound("There is no such run (any more)."))
-    seen = call.watch(agent, turn.id, after=after)
-    stream = await call.door.streams.send(call.request, seen, _seen, headers={})
-    # A stream that was cut off has no end: who watches comes back for the rest.
+    feed = call.watch(agent, turn.id, after=after)
+    stream = await call.site.streams.send(call.request, feed, _encode_item, headers={})
+    # A stream that was cut off has no end: its watcher comes back for the rest.
     await stream.write(encode_event("{}", name=END))
     return stream.response
 
 
-def _seen(seen: FeedItem) -> bytes:
-    return encode_event(encode_seen(seen).decode(), name=SEEN)
+def _encode_item(item: FeedItem) -> bytes:
+    return encode_event(encode_seen(item).decode(), name=SEEN)
 
 
 @local_route("GET", "/control/events", "Hear of turns that nobody said, and that the gateway is there.")
 async def listen(call: HttpCall) -> web.StreamResponse:
-    facts = {"pid": os.getpid(), "version": call.door.version, **call.door.facts()}
+    facts = {"pid": os.getpid(), "version": call.site.version, **call.site.facts()}
     hello = encode_event(encode(facts).decode(), name=HELLO)
-    stream = await call.door.streams.send(call.request, _woken(call), _turn, headers={}, first=hello)
+    stream = await call.site.streams.send(call.request, _woken(call), _encode_turn, headers={}, first=hello)
     return stream.response
 
 
 async def _woken(call: HttpCall) -> AsyncGenerator[Turn]:
     turns: asyncio.Queue[Turn] = asyncio.Queue()
-    leave = call.door.gateway.listen(turns.put_nowait)
+    leave = call.gateway.listen(turns.put_nowait)
     try:
         while True:
             yield await turns.get()
@@ -97,14 +98,14 @@ async def _woken(call: HttpCall) -> AsyncGenerator[Turn]:
         leave()
 
 
-def _turn(turn: Turn) -> bytes:
+def _encode_turn(turn: Turn) -> bytes:
     return encode_event(encode(turn).decode(), name=TURN)
 
 
-def _door(call: HttpCall, session: str | None = None, model: str | None = None) -> EmbeddedDoor:
+def _terminal(call: HttpCall, session: str | None = None, model: str | None = None) -> EmbeddedDoor:
     """Where a terminal is: in a session, or about to begin one for a model."""
     inside = None if session is None else SessionId(session)
-    return EmbeddedDoor(call.door.gateway, local_caller(), inside, model)
+    return EmbeddedDoor(call.gateway, local_caller(), inside, model)
 
 
 # --- the operator's commands -------------------------------------------------------------------------
@@ -112,28 +113,28 @@ def _door(call: HttpCall, session: str | None = None, model: str | None = None) 
 
 @local_route("GET", "/control/status", "How the gateway is now; `facts` is what it says of itself.")
 async def status(call: HttpCall) -> dict[str, Any]:
-    facts = dict(call.door.facts())
+    facts = dict(call.site.facts())
     try:
-        work = await call.door.gateway.open_work()
+        work = await call.gateway.open_work()
     except HermesError as error:
         work = OpenWork(turns={}, outbox={}, inbox=0, questions=0)
         facts["store_trouble"] = facts["store_trouble"] or str(error)
     return {
         "pid": os.getpid(),
-        "version": call.door.version,
+        "version": call.site.version,
         "facts": facts,
-        "open_streams": len(call.door.streams),
+        "open_streams": len(call.site.streams),
         "inbox": work.inbox,
         "turns": work.turns,
         "outbox": work.outbox,
     }
 
 
-def _desk(door: Site) -> OperatorDesk:
-    gateway = door.gateway
+def _desk(call: HttpCall) -> OperatorDesk:
+    gateway = call.gateway
     return OperatorDesk(
-        agents=list(door.agents),
-        default=door.default,
+        agents=list(call.site.agents),
+        default=call.default,
         route=gateway.route,
         courier=gateway.courier,
         jobs=gateway.jobs,
@@ -146,10 +147,10 @@ def _desk(door: Site) -> OperatorDesk:
 def _serve(perform: Perform) -> Perform:
     @wraps(perform)
     async def serve(call: HttpCall, **given: Any) -> Any:
-        return await perform(_desk(call.door), **given)
+        return await perform(_desk(call), **given)
 
     return serve
 
 
-for one in OPERATIONS.values():
-    local_route(one.method, one.path, one.told)(_serve(one.perform))
+for operation in OPERATIONS.values():
+    local_route(operation.method, operation.path, operation.summary)(_serve(operation.perform))

@@ -6,9 +6,10 @@ from __future__ import annotations
 import msgspec
 
 from hermes.domain.tool import Effect
-from hermes.entry.http.api.models import default_name
-from hermes.entry.http.site.admission import KeyScope
-from hermes.entry.http.site.call import ROUTES, HttpCall, route
+from hermes.entry.http.ask.addressee import default_name
+from hermes.entry.http.site.call import HttpCall
+from hermes.entry.http.site.keys import KeyScope
+from hermes.entry.http.site.routing import ROUTES, route
 
 _FEATURES = {
     "chat_completions": "/v1/chat/completions",
@@ -50,7 +51,7 @@ class ToolsetList(msgspec.Struct, kw_only=True):
 
 
 class ApiLimits(msgspec.Struct, kw_only=True):
-    """What the door takes at most."""
+    """The limits of the API server."""
 
     max_body_bytes: int
     max_concurrent_runs: int
@@ -79,16 +80,17 @@ class ApiCapabilities(msgspec.Struct, kw_only=True):
 
 @route("GET", "/v1/capabilities", "What this gateway can do over HTTP.")
 async def read_capabilities(call: HttpCall) -> ApiCapabilities:
-    options = call.door.options
-    paths = {one.path for one in ROUTES}
+    options = call.site.options
+    paths = {route.path for route in ROUTES}
     return ApiCapabilities(
-        version=call.door.version,
-        model=default_name(call.door),
+        version=call.site.version,
+        model=default_name(call.site),
         features={name: path in paths for name, path in _FEATURES.items()},
         limits=ApiLimits(max_body_bytes=options.max_body, max_concurrent_runs=options.max_open),
         scopes=sorted(scope for scope in KeyScope if call.principal.may(scope)),
         endpoints=[
-            ApiEndpoint(method=one.method, path=one.path, summary=one.told, scope=one.scope) for one in ROUTES
+            ApiEndpoint(method=route.method, path=route.path, summary=route.summary, scope=route.scope)
+            for route in ROUTES
         ],
     )
 
@@ -96,9 +98,9 @@ async def read_capabilities(call: HttpCall) -> ApiCapabilities:
 @route("GET", "/v1/toolsets", "What the agents can do by themselves.")
 async def list_toolsets(call: HttpCall) -> ToolsetList:
     sets: dict[tuple[str, str], Toolset] = {}
-    for agent, facts in call.door.agents.items():
-        for tool in facts.tools if call.principal.sees(agent) else ():
-            found = sets.setdefault((agent, tool.toolset), Toolset(name=tool.toolset, agent=agent, tools=[]))
-            told = ToolFacts(name=tool.name, description=tool.description, effect=tool.effect)
-            found.tools.append(told)
+    for agent, known in call.site.agents.items():
+        for tool in known.tools if call.principal.sees(agent) else ():
+            toolset = Toolset(name=tool.toolset, agent=agent, tools=[])
+            facts = ToolFacts(name=tool.name, description=tool.description, effect=tool.effect)
+            sets.setdefault((agent, tool.toolset), toolset).tools.append(facts)
     return ToolsetList(data=list(sets.values()))

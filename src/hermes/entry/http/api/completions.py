@@ -6,7 +6,6 @@ in it. A client that goes away stops what it began, unless it can come back to i
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,24 +17,24 @@ from hermes.control.sessions.submission import id_for
 from hermes.domain.event import Asked, Ending, Entry, Failed, ModelSaid, QuestionKind, Stopped, usage_of
 from hermes.domain.ids import client_call_id
 from hermes.domain.text import one_line
-from hermes.entry.http.api.models import AgentChoice
-from hermes.entry.http.ask.addressee import RoutingHints, find_addressee
+from hermes.entry.http.ask.addressee import AgentChoice, RoutingHints, find_addressee
 from hermes.entry.http.ask.client_tools import ToolOffer, read_tools
-from hermes.entry.http.ask.messages import ChatMessage, ChatToolCall, FunctionCall, read_messages
-from hermes.entry.http.ask.questions import RUN_PREFIX, PendingQuestion, TurnQuestion
-from hermes.entry.http.ask.submitting import (
-    ASKS,
+from hermes.entry.http.ask.continuing import (
     AnsweringTurn,
-    TurnOptions,
-    ask,
     continue_turn,
+    run_name,
     turn_headers,
     while_connected,
 )
-from hermes.entry.http.ask.watching import PEOPLE, TurnWatch
-from hermes.entry.http.site.call import HttpCall, as_json, route
+from hermes.entry.http.ask.messages import ChatMessage, ChatToolCall, FunctionCall, read_messages
+from hermes.entry.http.ask.options import ASKS, TurnOptions
+from hermes.entry.http.ask.questions import PendingQuestion, TurnQuestion
+from hermes.entry.http.ask.submitting import ask
+from hermes.entry.http.ask.watching import PEOPLE, TurnWatch, read_entries
+from hermes.entry.http.site.call import HttpCall, as_json
 from hermes.entry.http.site.errors import ApiError, bad_request
 from hermes.entry.http.site.headers import COMPLETED, ERROR, PARTIAL
+from hermes.entry.http.site.routing import route
 from hermes.stream.faces.chat_chunks import ChatChunks
 from hermes.stream.fold.answer import answer_text
 from hermes.stream.fold.questions import asked_of_client, question_text
@@ -118,103 +117,99 @@ class ChatCompletion(msgspec.Struct, kw_only=True, omit_defaults=False):
     "POST",
     "/v1/chat/completions",
     "Say something to an agent, as to a model.",
-    wire=replace(ASKS, example=EXAMPLE),
+    details=replace(ASKS, example=EXAMPLE),
 )
 async def complete(call: HttpCall, body: ChatRequest) -> ChatCompletion | web.StreamResponse:
     if body.n not in (None, 1):
         raise bad_request("An agent gives one answer: n must be 1.", param="n")
-    said = replace(read_messages(body.messages), tools=read_tools(body.tools, body.tool_choice))
-    picked = await find_addressee(call, body.model, RoutingHints(text=said.text, results=said.asked))
-    wish = TurnOptions(prefix=PREFIX)
-    going = await continue_turn(call, picked, said, wish)
-    if going is None:
-        going = AnsweringTurn(turn=(await ask(call, picked, said, wish)).turn)
-    async with while_connected(call, picked.agent, going.turn):
+    conversation = replace(read_messages(body.messages), tools=read_tools(body.tools, body.tool_choice))
+    hints = RoutingHints(text=conversation.text, results=conversation.asked)
+    choice = await find_addressee(call, body.model, hints)
+    options = TurnOptions(prefix=PREFIX)
+    answering = await continue_turn(call, choice, conversation, options)
+    if answering is None:
+        answering = AnsweringTurn(turn=(await ask(call, choice, conversation, options)).turn)
+    async with while_connected(call, choice.agent, answering.turn):
         if body.stream:
             apart = body.stream_options is not None and body.stream_options.include_usage
-            return await _stream(call, picked, going, usage_apart=apart)
-        return await _whole(call, picked, going)
+            return await _stream(call, choice, answering, usage_apart=apart)
+        return await _whole(call, choice, answering)
 
 
 async def _stream(
-    call: HttpCall, picked: AgentChoice, going: AnsweringTurn, *, usage_apart: bool
+    call: HttpCall, choice: AgentChoice, answering: AnsweringTurn, *, usage_apart: bool
 ) -> web.StreamResponse:
-    turn = going.turn
-    about = {"run_id": id_for(RUN_PREFIX, turn.id), "session_id": turn.session}
+    turn = answering.turn
     chunks = ChatChunks(
         id=id_for(PREFIX, turn.id),
-        model=picked.name,
+        model=choice.name,
         created=int(turn.created_at.timestamp()),
-        after=going.after,
-        about=about,
+        after=answering.after,
+        about={"run_id": run_name(turn), "session_id": turn.session},
         usage_apart=usage_apart,
     )
-    # What asks for a decision is told beside the answer, which then goes on; a question in words is the
-    # answer, and what is said to it is another request.
-    watching = TurnWatch(call=call, agent=picked.agent, going=going, stops_at=_CLARIFY)
-    stream = await call.door.streams.send(
+    # A decision is asked for beside the answer, which then goes on; a question in words is the answer, and
+    # the reply to it is another request.
+    watch = TurnWatch(call=call, agent=choice.agent, answering=answering, stops_at=_CLARIFY)
+    stream = await call.site.streams.send(
         call.request,
-        watching.seen(),
+        watch.feed(),
         chunks.see,
         headers=turn_headers(call, turn),
         first=chunks.start(),
         ended=lambda: chunks.ended,
     )
-    trouble = None if watching.pending is None else msgspec.to_builtins(_waits(watching.pending))
+    trouble = None if watch.pending is None else msgspec.to_builtins(_waiting(watch.pending))
     await stream.write(chunks.end("stop", trouble=trouble))
     return stream.response
 
 
-async def _whole(call: HttpCall, picked: AgentChoice, going: AnsweringTurn) -> web.Response:
-    watching = TurnWatch(call=call, agent=picked.agent, going=going, stops_at=PEOPLE, live=False)
-    entries: list[Entry] = []
-    calls: list[ChatToolCall] = []
-    async with contextlib.aclosing(watching.seen()) as feed:
-        async for seen in feed:
-            if not isinstance(seen, Entry):
-                continue
-            entries.append(seen)
-            if seen.seq > going.after and isinstance(seen.record, Asked):
-                calls = _calls(entries)
-            if calls:
-                break
-    new = [entry for entry in entries if entry.seq > going.after]
-    told = _told(new, calls, watching.pending)
-    headers = {**turn_headers(call, going.turn), **_headers(told.rest)}
-    if told.rest is not None and told.message.content == "":
-        raise ApiError(
-            502, "agent_incomplete", str(told.rest.error) or "The turn was stopped.", headers=headers
+async def _whole(call: HttpCall, choice: AgentChoice, answering: AnsweringTurn) -> web.Response:
+    def asks_client(entries: list[Entry]) -> bool:
+        last = entries[-1]
+        return (
+            last.seq > answering.after and isinstance(last.record, Asked) and bool(asked_of_client(entries))
         )
-    answer = ChatCompletion(
-        id=id_for(PREFIX, going.turn.id),
-        created=int(going.turn.created_at.timestamp()),
-        model=picked.name,
-        choices=[ChatChoice(message=told.message, finish_reason=told.reason)],
+
+    watch = TurnWatch(call=call, agent=choice.agent, answering=answering, stops_at=PEOPLE, live=False)
+    entries = await read_entries(watch.feed(), asks_client)
+    calls = _calls(entries) if entries and asks_client(entries) else []
+    new = [entry for entry in entries if entry.seq > answering.after]
+    answer = _answer(new, calls, watch.pending)
+    headers = {**turn_headers(call, answering.turn), **_headers(answer.details)}
+    if answer.details is not None and answer.message.content == "":
+        why = str(answer.details.error) or "The turn was stopped."
+        raise ApiError(502, "agent_incomplete", why, headers=headers)
+    completion = ChatCompletion(
+        id=id_for(PREFIX, answering.turn.id),
+        created=int(answering.turn.created_at.timestamp()),
+        model=choice.name,
+        choices=[ChatChoice(message=answer.message, finish_reason=answer.reason)],
         usage=_usage(new),
-        hermes=msgspec.UNSET if told.rest is None else told.rest,
+        hermes=msgspec.UNSET if answer.details is None else answer.details,
     )
-    return as_json(answer, headers=headers)
+    return as_json(completion, headers=headers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ChatAnswer:
     message: AnswerMessage
     reason: str
-    rest: CompletionDetails | None = None
+    details: CompletionDetails | None = None
 
 
-def _told(entries: Sequence[Entry], calls: list[ChatToolCall], pending: TurnQuestion | None) -> _ChatAnswer:
-    said = [entry.record for entry in entries if isinstance(entry.record, ModelSaid)]
+def _answer(entries: Sequence[Entry], calls: list[ChatToolCall], pending: TurnQuestion | None) -> _ChatAnswer:
+    replies = [entry.record for entry in entries if isinstance(entry.record, ModelSaid)]
     if pending is not None:
         text = question_text(pending.question) if pending.question.kind in _CLARIFY else pending.question.text
-        return _ChatAnswer(message=AnswerMessage(content=text), reason="stop", rest=_waits(pending))
+        return _ChatAnswer(message=AnswerMessage(content=text), reason="stop", details=_waiting(pending))
     if calls:
-        message = AnswerMessage(content=(said[-1].text if said else "") or None, tool_calls=calls)
+        message = AnswerMessage(content=(replies[-1].text if replies else "") or None, tool_calls=calls)
         return _ChatAnswer(message=message, reason="tool_calls")
     last = entries[-1].record if entries else None
     if isinstance(last, Failed | Stopped):
-        return _cut_short(last, answer_text(entries, footer=False) or (said[-1].text if said else ""))
-    cut = bool(said) and said[-1].ending is Ending.LENGTH
+        return _cut_short(last, answer_text(entries, footer=False) or (replies[-1].text if replies else ""))
+    cut = bool(replies) and replies[-1].ending is Ending.LENGTH
     return _ChatAnswer(
         message=AnswerMessage(content=answer_text(entries)), reason="length" if cut else "stop"
     )
@@ -222,18 +217,20 @@ def _told(entries: Sequence[Entry], calls: list[ChatToolCall], pending: TurnQues
 
 def _cut_short(last: Failed | Stopped, text: str) -> _ChatAnswer:
     failed = isinstance(last, Failed)
-    rest = CompletionDetails(
+    details = CompletionDetails(
         partial=bool(text),
         failed=failed,
         error=last.reason,
         error_code="agent_failed" if failed else "agent_stopped",
     )
-    return _ChatAnswer(message=AnswerMessage(content=text), reason="error" if failed else "stop", rest=rest)
+    return _ChatAnswer(
+        message=AnswerMessage(content=text), reason="error" if failed else "stop", details=details
+    )
 
 
-def _waits(found: TurnQuestion) -> CompletionDetails:
-    run = id_for(RUN_PREFIX, found.turn.id)
-    return CompletionDetails(pending=found.pending, run_id=run, session_id=found.turn.session)
+def _waiting(asked: TurnQuestion) -> CompletionDetails:
+    run = run_name(asked.turn)
+    return CompletionDetails(pending=asked.pending, run_id=run, session_id=asked.turn.session)
 
 
 def _calls(entries: Sequence[Entry]) -> list[ChatToolCall]:
@@ -251,11 +248,11 @@ def _usage(entries: Sequence[Entry]) -> ChatUsage:
     return ChatUsage(prompt_tokens=used.prompt, completion_tokens=used.completion, total_tokens=used.total)
 
 
-def _headers(rest: CompletionDetails | None) -> Mapping[str, str]:
+def _headers(details: CompletionDetails | None) -> Mapping[str, str]:
     """That an answer is not whole, for those who read no bodies."""
-    if rest is None:
+    if details is None:
         return {}
-    headers = {COMPLETED: "false", PARTIAL: str(rest.partial is True).lower()}
-    if rest.error is not msgspec.UNSET:
-        headers[ERROR] = one_line(rest.error, 200).encode("ascii", "replace").decode()
+    headers = {COMPLETED: "false", PARTIAL: str(details.partial is True).lower()}
+    if details.error is not msgspec.UNSET:
+        headers[ERROR] = one_line(details.error, 200).encode("ascii", "replace").decode()
     return headers

@@ -11,8 +11,9 @@ from aiohttp import web
 
 from hermes.domain.errors import HermesError
 from hermes.domain.rows import OpenWork
-from hermes.entry.http.site.admission import KeyScope
-from hermes.entry.http.site.call import PLATFORM, HttpCall, RouteDetails, as_json, route
+from hermes.entry.http.site.call import PLATFORM, HttpCall, as_json
+from hermes.entry.http.site.keys import KeyScope
+from hermes.entry.http.site.routing import RouteDetails, route
 
 LEAST_FREE = 64 * 1024 * 1024
 """Bytes on the home's disk below which the gateway is not ready: what it accepts it must be able to store."""
@@ -103,12 +104,12 @@ class DetailedHealth(msgspec.Struct, kw_only=True):
 
 @route("GET", "/health", "Whether the gateway answers.", scope=None)
 async def health(call: HttpCall) -> Health:
-    return Health(platform=PLATFORM, version=call.door.version)
+    return Health(platform=PLATFORM, version=call.site.version)
 
 
 @route("GET", "/v1/health", "The same, where clients with a base address look for it.", scope=None)
 async def health_of_v1(call: HttpCall) -> Health:
-    return Health(platform=PLATFORM, version=call.door.version)
+    return Health(platform=PLATFORM, version=call.site.version)
 
 
 @route(
@@ -116,12 +117,12 @@ async def health_of_v1(call: HttpCall) -> Health:
     "/health/detailed",
     "How each part of the gateway is.",
     scope=KeyScope.ADMIN,
-    wire=RouteDetails(also=(503,)),
+    details=RouteDetails(also=(503,)),
 )
 async def detailed(call: HttpCall) -> DetailedHealth | web.Response:
-    facts = await asyncio.to_thread(call.door.facts)
+    facts = await asyncio.to_thread(call.site.facts)
     work, trouble = await _look_at_store(call, str(facts.get("store_trouble", "")))
-    now = call.door.clock.now()
+    now = call.site.clock.now()
     checks = run_checks(facts, work, trouble)
     ready = all(check.ok for check in checks.values())
     busy = 0 if work is None else work.turns.get("running", 0)
@@ -129,7 +130,7 @@ async def detailed(call: HttpCall) -> DetailedHealth | web.Response:
     answer = DetailedHealth(
         status="ok" if ready else "unavailable",
         platform=PLATFORM,
-        version=call.door.version,
+        version=call.site.version,
         ready=ready,
         checks=checks,
         gateway_state=state,
@@ -138,11 +139,11 @@ async def detailed(call: HttpCall) -> DetailedHealth | web.Response:
         active_agents=busy,
         agents=sorted(call.agents),
         model=str(facts.get("model", "")),
-        platforms={name: PlatformHealth(**told) for name, told in facts.get("platforms", {}).items()},
-        chores=[ChoreHealth(**told) for told in facts.get("chores", [])],
-        loops=[LoopHealth(**told) for told in facts.get("loops", [])],
+        platforms={name: PlatformHealth(**host) for name, host in facts.get("platforms", {}).items()},
+        chores=[ChoreHealth(**chore) for chore in facts.get("chores", [])],
+        loops=[LoopHealth(**loop) for loop in facts.get("loops", [])],
         queues=None if work is None else _queues(work),
-        open_streams=len(call.door.streams),
+        open_streams=len(call.site.streams),
         uptime_seconds=max(0.0, round(now.timestamp() - float(facts.get("started_at", 0)), 3)),
         updated_at=now.isoformat(),
         pid=int(facts.get("pid", 0)),
@@ -154,7 +155,7 @@ async def _look_at_store(call: HttpCall, trouble: str) -> tuple[OpenWork | None,
     """What is open, and what is wrong with the store that was asked for it."""
     try:
         async with asyncio.timeout(_PATIENCE):
-            return await call.door.gateway.open_work(), trouble
+            return await call.gateway.open_work(), trouble
     except TimeoutError:
         return None, f"no answer within {_PATIENCE:g} s"
     except HermesError as error:

@@ -19,15 +19,16 @@ from hermes.control.people.routing import job_source
 from hermes.domain.ids import AgentId, JobId
 from hermes.domain.job import Job, JobState
 from hermes.entry.http.ask.addressee import route_call
-from hermes.entry.http.site.admission import KeyScope
-from hermes.entry.http.site.call import HttpCall, RouteDetails, route
+from hermes.entry.http.site.call import HttpCall
 from hermes.entry.http.site.errors import ApiError, bad_request, not_found
+from hermes.entry.http.site.keys import KeyScope
+from hermes.entry.http.site.routing import RouteDetails, route
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_NAME)]
 Prompt = Annotated[str, msgspec.Meta(max_length=LONGEST_PROMPT)]
 _ID = re.compile(r"[0-9a-f]{12}")
 _CALLED = {"times": "repeat", "toolsets": "enabled_toolsets"}
-"""What clients call what a job's wish calls otherwise."""
+"""Fields of a job's spec that clients call otherwise."""
 
 MAKES = RouteDetails(
     example={"name": "Mail", "schedule": "0 9 * * MON-FRI", "prompt": "What is new in the mail?"}
@@ -158,9 +159,9 @@ async def list_jobs(call: HttpCall, include_disabled: bool = False) -> JobList:
     return JobList(jobs=shown)
 
 
-@route("POST", "/api/jobs", "Make a job.", wire=MAKES)
+@route("POST", "/api/jobs", "Make a job.", details=MAKES)
 async def make_job(call: HttpCall, body: NewJob) -> JobResponse:
-    wish, maker = _wish(call, body, body.skills), call.source("jobs")
+    spec, maker = _spec(call, body, body.skills), call.source("jobs")
     if body.agent:
         agent = AgentId(body.agent)
     else:
@@ -168,7 +169,7 @@ async def make_job(call: HttpCall, body: NewJob) -> JobResponse:
     if agent not in call.agents:
         raise bad_request(f"There is no agent “{agent[:80]}”.", param="agent")
     desk = _desk(call, agent)
-    return JobResponse(job=_facts(desk, await desk.create(wish, maker)))
+    return JobResponse(job=_facts(desk, await desk.create(spec, maker)))
 
 
 @route("GET", "/api/jobs/{id}", "One job.")
@@ -177,12 +178,12 @@ async def read_job(call: HttpCall) -> JobResponse:
     return JobResponse(job=_facts(desk, job))
 
 
-@route("PATCH", "/api/jobs/{id}", "Change a job.", wire=CHANGES)
+@route("PATCH", "/api/jobs/{id}", "Change a job.", details=CHANGES)
 async def change_job(call: HttpCall, body: JobChange) -> JobResponse:
     desk, job = await _find(call)
-    wish = _wish(call, body, body.skills if body.skill is None else [body.skill])
-    if wish != JobSpec():
-        job = await desk.update(job.id, wish)
+    spec = _spec(call, body, body.skills if body.skill is None else [body.skill])
+    if spec != JobSpec():
+        job = await desk.update(job.id, spec)
     if body.enabled is False and job.state is JobState.SCHEDULED:
         job = await desk.pause(job.id)
     elif body.enabled and job.state is JobState.PAUSED:
@@ -223,7 +224,7 @@ async def list_runs(call: HttpCall, limit: Annotated[int, msgspec.Meta(ge=1, le=
 
 
 def _desk(call: HttpCall, agent: AgentId) -> JobDesk:
-    return replace(call.door.gateway.jobs(agent), sees=lambda job: call.may_see(job.origin))
+    return replace(call.gateway.jobs(agent), sees=lambda job: call.may_see(job.origin))
 
 
 def _desks(call: HttpCall) -> list[JobDesk]:
@@ -235,9 +236,9 @@ async def _find(call: HttpCall) -> tuple[JobDesk, Job]:
     if not _ID.fullmatch(ident):
         raise bad_request("The id of a job is 12 hexadecimal digits.", param="id")
     for desk in _desks(call):
-        found = await desk.get(JobId(ident))
-        if found is not None:
-            return desk, found
+        job = await desk.get(JobId(ident))
+        if job is not None:
+            return desk, job
     raise not_found("job", ident, "job_not_found")
 
 
@@ -245,15 +246,15 @@ def _facts(desk: JobDesk, job: Job) -> JobFacts:
     return msgspec.convert(job_facts(job, desk.zone), JobFacts)
 
 
-def _wish(call: HttpCall, body: NewJob | JobChange, skills: Sequence[str] | None) -> JobSpec:
+def _spec(call: HttpCall, body: NewJob | JobChange, skills: Sequence[str] | None) -> JobSpec:
     if (body.script or body.workdir or body.no_agent) and not call.principal.may(KeyScope.ADMIN):
         raise ApiError(403, "scope_missing", "Scripts and folders of jobs need a key with the scope admin.")
     if _elsewhere(body.deliver or "") and not call.principal.may(KeyScope.SESSIONS):
         raise ApiError(
             403, "scope_missing", "A job that writes to chats (deliver) needs a key with the scope sessions."
         )
-    said = {one.name: getattr(body, _CALLED.get(one.name, one.name)) for one in fields(JobSpec)}
-    return JobSpec(**{**said, "skills": skills})
+    values = {field.name: getattr(body, _CALLED.get(field.name, field.name)) for field in fields(JobSpec)}
+    return JobSpec(**{**values, "skills": skills})
 
 
 def _elsewhere(deliver: str) -> bool:

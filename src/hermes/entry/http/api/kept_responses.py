@@ -1,4 +1,4 @@
-"""Responses as they are kept: the terms they were asked on, and the turn whose records are the answer."""
+"""Responses as they are stored: the terms they were asked on, and the turn whose records are the answer."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from hermes.domain.ids import AgentId, CallId, client_call_id
 from hermes.domain.ports.store import Tx
 from hermes.domain.turn import EarlierMessage, Request, Speaker, Turn, TurnState
 from hermes.entry.http.api.response_inputs import KeptItem, as_items
-from hermes.entry.http.ask.questions import RUN_PREFIX
-from hermes.entry.http.site.admission import KeyScope
+from hermes.entry.http.ask.continuing import run_name
 from hermes.entry.http.site.call import HttpCall
 from hermes.entry.http.site.errors import not_found
+from hermes.entry.http.site.keys import KeyScope
 from hermes.stream.faces.response_shape import ConversationName, FunctionTool, ResponseObject
 from hermes.stream.faces.responses import ResponseFold, parts_before
 
@@ -59,8 +59,7 @@ class StoredResponse:
         facts["previous_response_id"] = terms.previous_response_id or before
         facts["conversation"] = None if named is None else ConversationName(id=named)
         blank = ResponseObject(id=self.name, created_at=self.created_at, **facts)
-        run = id_for(RUN_PREFIX, self.turn.id)
-        return ResponseFold(blank, run=run, session=self.turn.session, part=self.part)
+        return ResponseFold(blank, run=run_name(self.turn), session=self.turn.session, part=self.part)
 
 
 async def find_response(call: HttpCall, name: str) -> StoredResponse:
@@ -75,10 +74,10 @@ async def find_response(call: HttpCall, name: str) -> StoredResponse:
         return (request, turn) if mine else None
 
     agent, (request, turn) = await call.find(look, not_found("response", name, "response_not_found"))
-    return as_kept(agent, SubmittedTurn(turn=turn, request=request), read_terms(request))
+    return as_stored(agent, SubmittedTurn(turn=turn, request=request), read_terms(request))
 
 
-def as_kept(agent: AgentId, submitted: SubmittedTurn, terms: ResponseTerms) -> StoredResponse:
+def as_stored(agent: AgentId, submitted: SubmittedTurn, terms: ResponseTerms) -> StoredResponse:
     turn, request = submitted.turn, submitted.request
     name = part_name(PREFIX, turn, submitted.part) if request is None else request.id
     made = turn.created_at if request is None else request.created_at
@@ -97,25 +96,25 @@ def read_terms(request: Request) -> ResponseTerms:
     return msgspec.json.decode(request.facts, type=ResponseTerms)
 
 
-async def restarted_after(call: HttpCall, kept: StoredResponse) -> int:
+async def restarted_after(call: HttpCall, stored: StoredResponse) -> int:
     """The last record from before the turn was started again."""
 
     def look(tx: Tx) -> int:
-        turn = tx.turns.get(kept.turn.id)
-        entries = tx.journal.of_turn(kept.turn.id)
+        turn = tx.turns.get(stored.turn.id)
+        entries = tx.journal.of_turn(stored.turn.id)
         return entries[-1].seq - turn.progress if turn is not None and turn.attempt > 1 and entries else 0
 
-    return await call.door.gateway.read(kept.agent, look)
+    return await call.gateway.read(stored.agent, look)
 
 
-async def read_now(call: HttpCall, kept: StoredResponse) -> ResponseObject:
+async def read_now(call: HttpCall, stored: StoredResponse) -> ResponseObject:
     """The response as far as it has come."""
 
     def look(tx: Tx) -> tuple[Turn | None, list[Entry]]:
-        return tx.turns.get(kept.turn.id), tx.journal.of_turn(kept.turn.id)
+        return tx.turns.get(stored.turn.id), tx.journal.of_turn(stored.turn.id)
 
-    turn, entries = await call.door.gateway.read(kept.agent, look)
-    fold = kept.fold()
+    turn, entries = await call.gateway.read(stored.agent, look)
+    fold = stored.fold()
     for entry in entries:
         fold.see(entry)
     response = fold.response()
@@ -124,19 +123,19 @@ async def read_now(call: HttpCall, kept: StoredResponse) -> ResponseObject:
     return response
 
 
-def input_items(tx: Tx, kept: StoredResponse) -> list[KeptItem]:
+def input_items(tx: Tx, stored: StoredResponse) -> list[KeptItem]:
     """What a response was asked with: words, or the results of the client's functions."""
-    name = kept.name.removeprefix(PREFIX)
-    if kept.part == 1:
-        given = kept.turn.input
+    name = stored.name.removeprefix(PREFIX)
+    if stored.part == 1:
+        given = stored.turn.input
         now = EarlierMessage(by=Speaker.USER, text=given.text, attachments=given.attachments)
         return as_items([*given.guidance.history, now], name)
-    entries = tx.journal.of_turn(kept.turn.id)
+    entries = tx.journal.of_turn(stored.turn.id)
     results = [
         EarlierMessage(by=Speaker.TOOL, text=question.answer, call=CallId(client_call_id(question.id)))
-        for question in tx.questions.of_turn(kept.turn.id)
+        for question in tx.questions.of_turn(stored.turn.id)
         if question.kind is QuestionKind.CLIENT_TOOL
         and question.verdict is Verdict.REPLY
-        and parts_before(entries, question.id) == kept.part - 1
+        and parts_before(entries, question.id) == stored.part - 1
     ]
     return as_items(results, name)

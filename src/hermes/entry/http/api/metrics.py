@@ -15,8 +15,9 @@ from aiohttp import web
 
 from hermes.domain.rows import OpenWork, OutState
 from hermes.domain.turn import TurnState
-from hermes.entry.http.site.admission import KeyScope
-from hermes.entry.http.site.call import HttpCall, RouteDetails, Site, route
+from hermes.entry.http.site.call import HttpCall, Site
+from hermes.entry.http.site.keys import KeyScope
+from hermes.entry.http.site.routing import RouteDetails, route
 from hermes.entry.http.site.traffic import BOUNDS, Traffic
 
 MEDIA = "text/plain"
@@ -24,6 +25,8 @@ _OPEN_TURNS = [state.value for state in TurnState if state.open]
 _OPEN_OUTBOX = [state.value for state in OutState if state.open]
 Sample = tuple[Mapping[str, str], float]
 """Labels and a value; the label without a name is the end of the family's name."""
+Family = tuple[str, str, str, float | Iterable[Sample]]
+"""Name, kind, description, and one value or several with labels."""
 
 
 @route(
@@ -31,22 +34,22 @@ Sample = tuple[Mapping[str, str], float]
     "/metrics",
     "Numbers for Prometheus.",
     scope=KeyScope.ADMIN,
-    wire=RouteDetails(media=MEDIA, refuses=(503,)),
+    details=RouteDetails(media=MEDIA, refuses=(503,)),
 )
 async def read_metrics(call: HttpCall) -> web.Response:
-    work = await call.door.gateway.open_work()
+    work = await call.gateway.open_work()
     facts, process = await asyncio.gather(
-        asyncio.to_thread(call.door.facts), asyncio.to_thread(process_numbers)
+        asyncio.to_thread(call.site.facts), asyncio.to_thread(process_numbers)
     )
-    page = [
+    families = [
         *_process(process),
-        *_gateway(call.door, facts),
+        *_gateway(call.site, facts),
         *_work(work),
         *_store(facts),
-        *_traffic(call.door.traffic),
+        *_traffic(call.site.traffic),
     ]
     return web.Response(
-        body="".join(page).encode(),
+        body="".join(family(*each) for each in families).encode(),
         headers={"Content-Type": f"{MEDIA}; version=0.0.4; charset=utf-8", "Cache-Control": "no-store"},
     )
 
@@ -61,7 +64,7 @@ def process_numbers() -> dict[str, float]:
             numbers["resident"] = float(int(file.read().split()[1]) * resource.getpagesize())
         numbers["files"] = float(len(os.listdir("/proc/self/fd")))
     except OSError:
-        pass  # no /proc here: the peak stands for the size, and the number of files is not told
+        pass  # no /proc here: the peak stands for the size, and the number of files is left out
     numbers["most_files"] = float(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     return numbers
 
@@ -69,11 +72,11 @@ def process_numbers() -> dict[str, float]:
 # --- the format --------------------------------------------------------------------------------------
 
 
-def family(name: str, kind: str, told: str, value: float | Iterable[Sample]) -> str:
+def family(name: str, kind: str, about: str, value: float | Iterable[Sample]) -> str:
     """One value, or several with labels."""
     samples = [({}, value)] if isinstance(value, int | float) else value
     lines = [f"{name}{_labels(labels)} {_number(value)}\n" for labels, value in samples]
-    return f"# HELP {name} {told}\n# TYPE {name} {kind}\n" + "".join(lines)
+    return f"# HELP {name} {about}\n# TYPE {name} {kind}\n" + "".join(lines)
 
 
 def _labels(labels: Mapping[str, str]) -> str:
@@ -89,73 +92,70 @@ def _number(value: float) -> str:
     return str(int(value)) if value == int(value) else repr(float(value))
 
 
-# --- what is told --------------------------------------------------------------------------------------
+# --- the numbers ---------------------------------------------------------------------------------------
 
 
-def _process(numbers: Mapping[str, float]) -> Iterator[str]:
-    yield family("process_cpu_seconds_total", "counter", "CPU time of the gateway's process.", numbers["cpu"])
-    yield family("process_resident_memory_bytes", "gauge", "Resident memory.", numbers["resident"])
+def _process(numbers: Mapping[str, float]) -> Iterator[Family]:
+    yield "process_cpu_seconds_total", "counter", "CPU time of the gateway's process.", numbers["cpu"]
+    yield "process_resident_memory_bytes", "gauge", "Resident memory.", numbers["resident"]
     if "files" in numbers:
-        yield family("process_open_fds", "gauge", "Open files and sockets.", numbers["files"])
-    most = numbers["most_files"]
-    yield family("process_max_fds", "gauge", "How many files and sockets may be open.", most)
+        yield "process_open_fds", "gauge", "Open files and sockets.", numbers["files"]
+    yield "process_max_fds", "gauge", "How many files and sockets may be open.", numbers["most_files"]
 
 
-def _gateway(door: Site, facts: Mapping[str, Any]) -> Iterator[str]:
-    tally = door.gateway.tally
-    uptime = max(0.0, door.clock.now().timestamp() - float(facts.get("started_at", 0)))
+def _gateway(site: Site, facts: Mapping[str, Any]) -> Iterator[Family]:
+    tally = site.gateway.tally
+    uptime = max(0.0, site.clock.now().timestamp() - float(facts.get("started_at", 0)))
     running = float(facts.get("gateway_state") == "running")
     ended = [({"end": end}, count) for end, count in sorted(tally.ended.items())]
     up = [
-        ({"platform": name}, float(told.get("state") == "connected"))
-        for name, told in sorted(facts.get("platforms", {}).items())
+        ({"platform": name}, float(host.get("state") == "connected"))
+        for name, host in sorted(facts.get("platforms", {}).items())
     ]
-    yield family("hermes_info", "gauge", "The version that runs.", [({"version": door.version or "0"}, 1)])
-    yield family("hermes_uptime_seconds", "gauge", "Since the gateway started.", uptime)
-    yield family("hermes_running", "gauge", "1 while new work is taken, 0 while draining.", running)
-    yield family("hermes_http_open_streams", "gauge", "Event streams open now.", len(door.streams))
-    yield family("hermes_feeds", "gauge", "Turns that run or are watched now.", len(door.gateway.feeds))
-    yield family("hermes_turns_total", "counter", "Turns that ended since the start, by how.", ended)
-    given_up = tally.undeliverable
-    yield family("hermes_undeliverable_total", "counter", "Messages given up since the start.", given_up)
-    yield family("hermes_platform_up", "gauge", "Whether a platform account is connected.", up)
+    yield "hermes_info", "gauge", "The version that runs.", [({"version": site.version or "0"}, 1)]
+    yield "hermes_uptime_seconds", "gauge", "Since the gateway started.", uptime
+    yield "hermes_running", "gauge", "1 while new work is taken, 0 while draining.", running
+    yield "hermes_http_open_streams", "gauge", "Event streams open now.", len(site.streams)
+    yield "hermes_feeds", "gauge", "Turns that run or are watched now.", len(site.gateway.feeds)
+    yield "hermes_turns_total", "counter", "Turns that ended since the start, by how.", ended
+    yield "hermes_undeliverable_total", "counter", "Messages given up since the start.", tally.undeliverable
+    yield "hermes_platform_up", "gauge", "Whether a platform account is connected.", up
 
 
-def _work(work: OpenWork) -> Iterator[str]:
+def _work(work: OpenWork) -> Iterator[Family]:
     turns = [({"state": state}, work.turns.get(state, 0)) for state in _OPEN_TURNS]
     outbox = [({"state": state}, work.outbox.get(state, 0)) for state in _OPEN_OUTBOX]
-    yield family("hermes_turns_open", "gauge", "Turns that have not ended, by state.", turns)
-    yield family("hermes_outbox_open", "gauge", "Messages on their way, by state.", outbox)
-    yield family("hermes_inbox_pending", "gauge", "Accepted and not looked at yet.", work.inbox)
-    yield family("hermes_questions_open", "gauge", "Questions without an answer.", work.questions)
+    yield "hermes_turns_open", "gauge", "Turns that have not ended, by state.", turns
+    yield "hermes_outbox_open", "gauge", "Messages on their way, by state.", outbox
+    yield "hermes_inbox_pending", "gauge", "Accepted and not looked at yet.", work.inbox
+    yield "hermes_questions_open", "gauge", "Questions without an answer.", work.questions
 
 
-def _store(facts: Mapping[str, Any]) -> Iterator[str]:
-    yield family(
+def _store(facts: Mapping[str, Any]) -> Iterator[Family]:
+    seconds, commits = facts.get("store_seconds", 0.0), facts.get("store_commits", 0)
+    about = "Time of a commit with the units in it, up to the disk."
+    yield (
         "hermes_store_commit_seconds",
         "summary",
-        "Time of a commit with the units in it, up to the disk.",
-        [
-            ({"": "_sum"}, facts.get("store_seconds", 0.0)),
-            ({"": "_count"}, facts.get("store_commits", 0)),
-        ],
+        about,
+        [({"": "_sum"}, seconds), ({"": "_count"}, commits)],
     )
-    yield family("hermes_store_units_total", "counter", "Units of work stored.", facts.get("store_units", 0))
+    yield "hermes_store_units_total", "counter", "Units of work stored.", facts.get("store_units", 0)
     trouble = float(bool(facts.get("store_trouble")))
-    yield family("hermes_store_trouble", "gauge", "1 while the store cannot do its work.", trouble)
+    yield "hermes_store_trouble", "gauge", "1 while the store cannot do its work.", trouble
     free = float(facts.get("disk_free_bytes", 0))
-    yield family("hermes_disk_free_bytes", "gauge", "Free on the disk of the home.", free)
+    yield "hermes_disk_free_bytes", "gauge", "Free on the disk of the home.", free
 
 
-def _traffic(traffic: Traffic) -> Iterator[str]:
+def _traffic(traffic: Traffic) -> Iterator[Family]:
     requests = [
         ({"method": method, "route": path, "status": status}, count)
         for (method, path, status), count in sorted(traffic.requests.items())
     ]
-    told = "Requests answered, by route and class of status."
-    yield family("hermes_http_requests_total", "counter", told, requests)
-    told = "From a request to the end of its answer; a stream lasts as long as its turn."
-    yield family("hermes_http_request_seconds", "histogram", told, _histogram(traffic))
+    about = "Requests answered, by route and class of status."
+    yield "hermes_http_requests_total", "counter", about, requests
+    about = "From a request to the end of its answer; a stream lasts as long as its turn."
+    yield "hermes_http_request_seconds", "histogram", about, _histogram(traffic)
 
 
 def _histogram(traffic: Traffic) -> Iterator[Sample]:

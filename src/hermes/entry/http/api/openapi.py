@@ -1,5 +1,5 @@
-"""`/openapi.json`: what the door understands and answers, made from the table of routes and from the very
-types that decode requests and encode answers. It tells no secret, so it is open to everybody."""
+"""`/openapi.json`: what the API takes and answers, made from the table of routes and from the very types that
+decode requests and encode answers. It holds no secret, so it is open to everybody."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from hermes.entry.http.api.resources import RESOURCES
-from hermes.entry.http.site.call import LONGEST_NAME, ROUTES, HttpCall, HttpRoute, route
+from hermes.entry.http.api.resources import RESOURCES, resource_name
+from hermes.entry.http.site.call import LONGEST_NAME, HttpCall
 from hermes.entry.http.site.errors import ErrorBody
 from hermes.entry.http.site.headers import (
     CHAT_ID,
@@ -26,6 +26,7 @@ from hermes.entry.http.site.headers import (
     THREAD_ID,
     USER_ID,
 )
+from hermes.entry.http.site.routing import ROUTES, HttpRoute, route
 
 Json = dict[str, Any]
 JSON, EVENTS = "application/json", "text/event-stream"
@@ -49,6 +50,7 @@ HEADERS: Mapping[str, tuple[str, Json]] = {
     "Retry-After": ("Seconds after which it is worth trying again.", {"type": "string"}),
     "WWW-Authenticate": ("How a key is sent.", {"type": "string"}),
 }
+_RESPONSES = (web.Response, web.StreamResponse)
 _ERROR_HEADERS = {401: ("WWW-Authenticate",), 429: ("Retry-After",), 503: ("Retry-After",)}
 _ERRORS = {
     400: "Something in the request is wrong; the message says what and where.",
@@ -68,7 +70,7 @@ _ERRORS = {
 
 @route("GET", "/openapi.json", "This document.", scope=None)
 async def read_document(call: HttpCall) -> dict[str, Any]:
-    return document(call.door.version)
+    return document(call.site.version)
 
 
 @cache
@@ -76,8 +78,8 @@ def document(version: str) -> Json:
     """The document of every route there is; resources register theirs before the first request."""
     schemas = _Schemas(ROUTES)
     paths: dict[str, Json] = {}
-    for one in ROUTES:
-        paths.setdefault(shown_path(one), {})[one.method.lower()] = _operation(one, schemas)
+    for endpoint in ROUTES:
+        paths.setdefault(shown_path(endpoint), {})[endpoint.method.lower()] = _operation(endpoint, schemas)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -89,7 +91,7 @@ def document(version: str) -> Json:
         },
         "servers": [{"url": "/"}],
         "security": [{"key": []}],
-        "tags": [{"name": tag, "description": told} for tag, told in tags(ROUTES).items()],
+        "tags": [{"name": tag, "description": about} for tag, about in tags(ROUTES).items()],
         "paths": dict(sorted(paths.items())),
         "components": {
             "schemas": schemas.components,
@@ -100,91 +102,93 @@ def document(version: str) -> Json:
 
 def tags(routes: Iterable[HttpRoute]) -> dict[str, str]:
     """Each tag with what its module says of itself, in the order of the resources."""
-    found = {}
-    for one in sorted(routes, key=_order):
-        told = sys.modules[one.answer.__module__].__doc__ or ""
-        found[one.tag] = _line(told.split("\n\n")[0])
-    return found
+    modules = {tag_of(endpoint): endpoint.answer.__module__ for endpoint in routes}
+    return {
+        tag: _line((sys.modules[modules[tag]].__doc__ or "").split("\n\n")[0])
+        for tag in RESOURCES
+        if tag in modules
+    }
 
 
-def _order(one: HttpRoute) -> int:
-    return [name.split(".")[0] for name in RESOURCES].index(one.tag)
+def tag_of(endpoint: HttpRoute) -> str:
+    return resource_name(endpoint.answer.__module__)
 
 
-def shown_path(one: HttpRoute) -> str:
-    return _PART.sub(r"{\1}", one.path)
+def shown_path(endpoint: HttpRoute) -> str:
+    return _PART.sub(r"{\1}", endpoint.path)
 
 
-def errors(one: HttpRoute) -> dict[int, str]:
+def errors(endpoint: HttpRoute) -> dict[int, str]:
     """The statuses an endpoint may refuse with, each with its reason."""
-    statuses = {400, 403, 500, *one.wire.refuses}
-    if one.scope is not None:
+    statuses = {400, 403, 500, *endpoint.details.refuses}
+    if endpoint.scope is not None:
         statuses |= {401, 429, 503}
-    if one.body is not None:
+    if endpoint.body is not None:
         statuses |= {404, 413, 415}
-    if _PART.search(one.path):
+    if _PART.search(endpoint.path):
         statuses.add(404)
     return {status: _ERRORS[status] for status in sorted(statuses)}
 
 
-def parameters(one: HttpRoute, fields: Mapping[str, Json]) -> list[Json]:
-    """Where, by which name and of which shape an endpoint takes something beside its body."""
-    said: list[Json] = [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-        for name in _PART.findall(one.path)
-    ]
-    said += [
-        {"name": name, "in": "query", "required": False, "schema": schema} for name, schema in fields.items()
-    ]
-    for name in one.wire.headers:
-        told, schema = HEADERS[name]
-        said.append({"name": name, "in": "header", "required": False, "description": told, "schema": schema})
-    return said
-
-
-def _operation(one: HttpRoute, schemas: _Schemas) -> Json:
-    scope = "" if one.scope is None else f" Needs a key with the scope `{one.scope}`."
+def _operation(endpoint: HttpRoute, schemas: _Schemas) -> Json:
+    scope = "" if endpoint.scope is None else f" Needs a key with the scope `{endpoint.scope}`."
+    details = endpoint.details
     operation: Json = {
-        "operationId": f"{one.tag}_{one.answer.__name__}",
-        "summary": one.told,
-        "description": _line(f"{one.told} {one.answer.__doc__ or ''}") + scope,
-        "tags": [one.tag],
-        "security": [] if one.scope is None else [{"key": []}],
-        "parameters": parameters(one, schemas.fields(one.query)),
-        "responses": {str(status): _answer(one, status, schemas) for status in (one.status, *one.wire.also)},
+        "operationId": f"{tag_of(endpoint)}_{endpoint.answer.__name__}",
+        "summary": endpoint.summary,
+        "description": _line(f"{endpoint.summary} {endpoint.answer.__doc__ or ''}") + scope,
+        "tags": [tag_of(endpoint)],
+        "security": [] if endpoint.scope is None else [{"key": []}],
+        "parameters": _parameters(endpoint),
+        "responses": {
+            str(status): _answer(endpoint, status, schemas) for status in (endpoint.status, *details.also)
+        },
     }
-    if one.body is not None:
-        content = {"schema": schemas.of(one.body)}
-        if one.wire.example is not None:
-            content["example"] = dict(one.wire.example)
+    if endpoint.body is not None:
+        content = {"schema": schemas.of(endpoint.body)}
+        if details.example is not None:
+            content["example"] = dict(details.example)
         operation["requestBody"] = {"required": True, "content": {JSON: content}}
-    if one.signed:
+    if endpoint.signed:
         anything: Json = {kind: {"schema": {}} for kind in (JSON, "application/x-www-form-urlencoded")}
         operation["requestBody"] = {"required": True, "content": anything}
-    for status, told in errors(one).items():
-        if status in one.wire.also:
-            continue
-        operation["responses"][str(status)] = {
-            "description": told,
-            "content": {JSON: {"schema": schemas.of(ErrorBody)}},
-            "headers": _headers(_ERROR_HEADERS.get(status, ())),
-        }
+    for status, why in errors(endpoint).items():
+        if status not in details.also:
+            operation["responses"][str(status)] = {
+                "description": why,
+                "content": {JSON: {"schema": schemas.of(ErrorBody)}},
+                "headers": _headers(_ERROR_HEADERS.get(status, ())),
+            }
     return operation
 
 
-def _answer(one: HttpRoute, status: int, schemas: _Schemas) -> Json:
+def _parameters(endpoint: HttpRoute) -> list[Json]:
+    """What an endpoint takes beside its body: parts of the path, fields of the query, headers."""
+    text = {"type": "string", "minLength": 1}
+    path = [_parameter("path", name, text, required=True) for name in _PART.findall(endpoint.path)]
+    query = [_parameter("query", name, schema) for name, schema in _query_fields(endpoint).items()]
+    headers = [
+        {**_parameter("header", name, HEADERS[name][1]), "description": HEADERS[name][0]}
+        for name in endpoint.details.headers
+    ]
+    return [*path, *query, *headers]
+
+
+def _parameter(place: str, name: str, schema: Json, *, required: bool = False) -> Json:
+    return {"name": name, "in": place, "required": required, "schema": schema}
+
+
+def _answer(endpoint: HttpRoute, status: int, schemas: _Schemas) -> Json:
     content: Json = {}
-    for kind in one.gives if status != HTTPStatus.NO_CONTENT else ():
+    for kind in endpoint.gives if status != HTTPStatus.NO_CONTENT else ():
         if kind is web.StreamResponse:
             content[EVENTS] = {}
-        elif kind is web.Response and one.wire.media:
-            content[one.wire.media] = {"schema": {"type": "string"}}
-        elif _is_response(kind):
-            continue  # the same answer with headers or a status of its own
-        else:
+        elif kind is web.Response and endpoint.details.media:
+            content[endpoint.details.media] = {"schema": {"type": "string"}}
+        elif kind is not web.Response:  # which is the same answer with headers or a status of its own
             content[JSON] = {"schema": schemas.of(kind)}
     phrase = HTTPStatus(status).phrase
-    return {"description": phrase, "content": content, "headers": _headers(one.wire.returns)}
+    return {"description": phrase, "content": content, "headers": _headers(endpoint.details.returns)}
 
 
 def _headers(names: Iterable[str]) -> Json:
@@ -195,42 +199,31 @@ class _Schemas:
     """The shapes of all types that routes take and give."""
 
     def __init__(self, routes: Sequence[HttpRoute]) -> None:
-        taken = [kind for one in routes for kind in (one.body, one.query) if kind is not None]
-        given = [kind for one in routes for kind in one.gives if not _is_response(kind)] + [ErrorBody]
-        asked, told = set(_structs(taken)), list(_structs(given))
-        kinds = list(dict.fromkeys([*taken, *given, *told]))
+        bodies = [endpoint.body for endpoint in routes if endpoint.body is not None]
+        given = [kind for endpoint in routes for kind in endpoint.gives if kind not in _RESPONSES]
+        taken, answers = set(_structs(bodies)), list(_structs([*given, ErrorBody]))
+        kinds = list(dict.fromkeys([*bodies, *given, *answers]))
         schemas, self.components = msgspec.json.schema_components(kinds, ref_template=_REFS)
         self._schemas = dict(zip(kinds, schemas, strict=True))
         for schema in self.components.values():
             schema["description"] = _line(schema.get("description", "")) or schema["title"]
-        for struct in told:
-            if struct not in asked:
-                self._component(struct)["required"] = list(_always_there(struct))
-        self._queries = {
-            one.query: self.components.pop(_name_of(self.of(one.query)))["properties"]
-            for one in routes
-            if one.query is not None
-        }
+        for struct in answers:
+            if struct not in taken:
+                name = self.of(struct)["$ref"].rsplit("/", 1)[-1]
+                self.components[name]["required"] = list(_always_there(struct))
 
     def of(self, kind: Any) -> Json:
         schema: Json = self._schemas[kind]
         return schema
 
-    def fields(self, query: Any) -> Mapping[str, Json]:
-        """The fields of a query, each with its shape."""
-        return {} if query is None else self._queries[query]
 
-    def _component(self, struct: Any) -> Json:
-        found: Json = self.components[_name_of(self.of(struct))]
-        return found
-
-
-def _name_of(schema: Json) -> str:
-    return str(schema["$ref"]).rsplit("/", 1)[-1]
-
-
-def _is_response(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, web.StreamResponse)
+def _query_fields(endpoint: HttpRoute) -> Mapping[str, Json]:
+    """The fields of a query, each with its shape."""
+    if endpoint.query is None:
+        return {}
+    [schema] = msgspec.json.schema_components([endpoint.query])[1].values()
+    fields: Mapping[str, Json] = schema["properties"]
+    return fields
 
 
 def _structs(kinds: Iterable[Any]) -> Iterator[type[msgspec.Struct]]:

@@ -17,7 +17,8 @@ from hermes.entry.http.ask.questions import (
     answer_question,
     find_question,
 )
-from hermes.entry.http.site.call import HttpCall, RouteDetails, route
+from hermes.entry.http.site.call import HttpCall
+from hermes.entry.http.site.routing import RouteDetails, route
 
 MOST = 200
 
@@ -35,24 +36,24 @@ async def list_questions(
     call: HttpCall, limit: Annotated[int, msgspec.Meta(ge=1, le=MOST)] = 50, session_id: str | None = None
 ) -> QuestionList:
     wanted = None if session_id is None else SessionId(session_id)
-    found: list[TurnQuestion] = []
+    waiting: list[TurnQuestion] = []
     for agent in call.agents:
         # One more than wanted, to know if there are.
-        found += await call.door.gateway.read(agent, partial(_look, call, agent, wanted, limit + 1))
-    return QuestionList(data=[one.state for one in found[:limit]], has_more=len(found) > limit)
+        waiting += await call.gateway.read(agent, partial(_look, call, agent, wanted, limit + 1))
+    return QuestionList(data=[each.state for each in waiting[:limit]], has_more=len(waiting) > limit)
 
 
 def _look(call: HttpCall, agent: AgentId, wanted: SessionId | None, most: int, tx: Tx) -> list[TurnQuestion]:
     """The open questions of one agent that a client may see."""
-    found: list[TurnQuestion] = []
+    waiting: list[TurnQuestion] = []
     for question in tx.questions.open_of(wanted):
         turn = tx.turns.get(question.turn)
         if turn is not None and call.may_see(turn.source):
             entries = tx.journal.of_turn(turn.id)
-            found.append(TurnQuestion(agent=agent, question=question, turn=turn, entries=entries))
-        if len(found) >= most:
+            waiting.append(TurnQuestion(agent=agent, question=question, turn=turn, entries=entries))
+        if len(waiting) >= most:
             break
-    return found
+    return waiting
 
 
 @route("GET", "/v1/questions/{question}", "One question, open or not, and what became of it.")
@@ -64,7 +65,7 @@ async def read_question(call: HttpCall) -> QuestionState:
     "POST",
     "/v1/questions/{question}",
     "Answer a question.",
-    wire=RouteDetails(refuses=(409,), example={"choice": "once"}),
+    details=RouteDetails(refuses=(409,), example={"choice": "once"}),
 )
 async def give_answer(call: HttpCall, body: QuestionAnswer) -> QuestionState:
     return await answer_question(call, await find_question(call, call.part("question")), body)

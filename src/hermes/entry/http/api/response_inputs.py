@@ -78,23 +78,23 @@ def read_input(
 ) -> ConversationInput:
     """What is said now is what the user said last; everything before it is history. If `cut`, only the last
     of it."""
-    told: list[EarlierMessage] = []
+    messages: list[EarlierMessage] = []
     instructions: list[str] = []
     if history:
         before = read_history(history)
         instructions += [before.instructions] if before.instructions else []
-        told += before.history
+        messages += before.history
     if isinstance(given, str):
-        told.append(EarlierMessage(by=Speaker.USER, text=given))
+        messages.append(EarlierMessage(by=Speaker.USER, text=given))
     else:
         if not given:
             raise bad_request("The input is empty.", param="input")
         if len(given) > MOST_ITEMS:
             raise bad_request(f"More than {MOST_ITEMS} items.", param="input")
         for place, item in enumerate(given):
-            _read_item(item, f"input[{place}]", instructions, told)
-    said = _now(told, "\n\n".join(instructions))
-    return replace(said, history=said.history[-MOST_KEPT:]) if cut else said
+            _read_item(item, f"input[{place}]", instructions, messages)
+    conversation = _now(messages, "\n\n".join(instructions))
+    return replace(conversation, history=conversation.history[-MOST_KEPT:]) if cut else conversation
 
 
 def read_history(messages: Sequence[ChatMessage]) -> ConversationInput:
@@ -104,24 +104,24 @@ def read_history(messages: Sequence[ChatMessage]) -> ConversationInput:
     return read_messages([*messages, ChatMessage(role="user", content="-")])
 
 
-def _read_item(item: InputItem, at: str, instructions: list[str], told: list[EarlierMessage]) -> None:
+def _read_item(item: InputItem, at: str, instructions: list[str], history: list[EarlierMessage]) -> None:
     match item.type:
         case "message":
-            read_message(ChatMessage(role=item.role or "", content=item.content), at, instructions, told)
+            read_message(ChatMessage(role=item.role or "", content=item.content), at, instructions, history)
         case "function_call":
             if not item.call_id or not item.name:
                 raise bad_request("A function_call needs its call_id and name.", param=at)
             call = ToolCall(id=CallId(item.call_id), name=item.name, arguments=item.arguments)
-            if told and told[-1].by is Speaker.AGENT:
-                last = told.pop()
-                told.append(EarlierMessage(by=Speaker.AGENT, text=last.text, calls=(*last.calls, call)))
+            if history and history[-1].by is Speaker.AGENT:
+                last = history.pop()
+                history.append(EarlierMessage(by=Speaker.AGENT, text=last.text, calls=(*last.calls, call)))
             else:
-                told.append(EarlierMessage(by=Speaker.AGENT, calls=(call,)))
+                history.append(EarlierMessage(by=Speaker.AGENT, calls=(call,)))
         case "function_call_output":
             if not item.call_id:
                 raise bad_request("A function_call_output needs its call_id.", param=f"{at}.call_id")
             text, _ = read_parts(item.output, at)
-            told.append(EarlierMessage(by=Speaker.TOOL, text=text, call=CallId(item.call_id)))
+            history.append(EarlierMessage(by=Speaker.TOOL, text=text, call=CallId(item.call_id)))
         case other if other in _UNHEARD:
             pass
         case other:
@@ -132,21 +132,23 @@ def _read_item(item: InputItem, at: str, instructions: list[str], told: list[Ear
             )
 
 
-def _now(told: Sequence[EarlierMessage], instructions: str) -> ConversationInput:
-    start = len(told)
-    speaker = told[-1].by if told else Speaker.AGENT
+def _now(history: Sequence[EarlierMessage], instructions: str) -> ConversationInput:
+    start = len(history)
+    speaker = history[-1].by if history else Speaker.AGENT
     if speaker is Speaker.AGENT:
         raise bad_request(
             "The input must end with a message of the user, or a function_call_output.", param="input"
         )
-    while start and told[start - 1].by is speaker:
+    while start and history[start - 1].by is speaker:
         start -= 1
-    now, before = told[start:], tuple(told[:start])
+    now, before = history[start:], tuple(history[:start])
     if speaker is Speaker.TOOL:
-        results = tuple(FunctionResult(call=one.call or "", text=one.text) for one in now)
-        return ConversationInput(instructions=instructions, history=tuple(told), text=GO_ON, results=results)
-    images = tuple(image for one in now for image in one.attachments)
-    words = "\n\n".join(one.text for one in now if one.text)
+        results = tuple(FunctionResult(call=message.call or "", text=message.text) for message in now)
+        return ConversationInput(
+            instructions=instructions, history=tuple(history), text=GO_ON, results=results
+        )
+    images = tuple(image for message in now for image in message.attachments)
+    words = "\n\n".join(message.text for message in now if message.text)
     if not words.strip() and not images:
         raise bad_request("The input says nothing.", param="input")
     return ConversationInput(instructions=instructions, history=before, text=words, images=images)
@@ -166,18 +168,20 @@ def read_functions(given: Sequence[ClientToolSpec]) -> list[FunctionTool]:
     ]
 
 
-def as_items(told: Sequence[EarlierMessage], name: str) -> list[KeptItem]:
+def as_items(messages: Sequence[EarlierMessage], name: str) -> list[KeptItem]:
     """Earlier messages, each as the item that it came as; `name` makes their ids."""
     items: list[KeptItem] = []
-    for one in told:
+    for message in messages:
         ident = f"{name}_in{len(items)}"
-        if one.by is Speaker.TOOL:
-            items.append(FunctionResultItem(id=f"fco_{ident}", call_id=one.call or "", output=one.text))
+        if message.by is Speaker.TOOL:
+            items.append(
+                FunctionResultItem(id=f"fco_{ident}", call_id=message.call or "", output=message.text)
+            )
             continue
-        if one.text or one.attachments:
-            role = "user" if one.by is Speaker.USER else "assistant"
-            items.append(InputMessage(id=f"msg_{ident}", role=role, content=_content(one)))
-        for call in one.calls:
+        if message.text or message.attachments:
+            role = "user" if message.by is Speaker.USER else "assistant"
+            items.append(InputMessage(id=f"msg_{ident}", role=role, content=_content(message)))
+        for call in message.calls:
             ident = f"fc_{name}_in{len(items)}"
             items.append(
                 FunctionCallItem(id=ident, call_id=call.id, name=call.name, arguments=call.arguments)
@@ -185,11 +189,11 @@ def as_items(told: Sequence[EarlierMessage], name: str) -> list[KeptItem]:
     return items
 
 
-def _content(one: EarlierMessage) -> list[InputText | InputImage | OutputText]:
-    if one.by is Speaker.AGENT:
-        return [OutputText(text=one.text)]
-    words: list[InputText | InputImage | OutputText] = [InputText(text=one.text)] if one.text else []
-    return [*words, *(InputImage(image_url=_address(image)) for image in one.attachments)]
+def _content(message: EarlierMessage) -> list[InputText | InputImage | OutputText]:
+    if message.by is Speaker.AGENT:
+        return [OutputText(text=message.text)]
+    words: list[InputText | InputImage | OutputText] = [InputText(text=message.text)] if message.text else []
+    return [*words, *(InputImage(image_url=_address(image)) for image in message.attachments)]
 
 
 def _address(image: Attachment) -> str | None:

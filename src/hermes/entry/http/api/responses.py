@@ -26,14 +26,13 @@ from hermes.entry.http.api.kept_responses import (
     PREFIX,
     ResponseTerms,
     StoredResponse,
-    as_kept,
+    as_stored,
     find_response,
     input_items,
     read_now,
     read_terms,
     restarted_after,
 )
-from hermes.entry.http.api.models import AgentChoice, pick_agent
 from hermes.entry.http.api.response_inputs import (
     ClientToolSpec,
     InputItem,
@@ -41,22 +40,17 @@ from hermes.entry.http.api.response_inputs import (
     read_functions,
     read_input,
 )
-from hermes.entry.http.ask.addressee import RoutingHints, find_addressee
+from hermes.entry.http.ask.addressee import AgentChoice, RoutingHints, find_addressee, pick_agent
 from hermes.entry.http.ask.client_tools import check_choice, read_offers
+from hermes.entry.http.ask.continuing import finish_shielded, turn_headers, while_connected
 from hermes.entry.http.ask.messages import ChatMessage, ConversationInput
-from hermes.entry.http.ask.questions import finish_shielded
-from hermes.entry.http.ask.submitting import (
-    ASKS,
-    FORGET_AFTER,
-    TurnOptions,
-    ask,
-    idempotent_request,
-    turn_headers,
-    while_connected,
-)
-from hermes.entry.http.site.call import LONGEST_NAME, HttpCall, as_json, route
+from hermes.entry.http.ask.options import ASKS, FORGET_AFTER, TurnOptions, idempotent_request
+from hermes.entry.http.ask.submitting import ask
+from hermes.entry.http.ask.watching import read_entries
+from hermes.entry.http.site.call import LONGEST_NAME, HttpCall, as_json
 from hermes.entry.http.site.errors import ApiError, bad_request
 from hermes.entry.http.site.headers import IDEMPOTENCY
+from hermes.entry.http.site.routing import route
 from hermes.stream.faces.response_events import ResponseEvents
 from hermes.stream.faces.response_shape import ConversationName, ResponseObject
 
@@ -112,41 +106,44 @@ class ResponseDeleted(msgspec.Struct, kw_only=True):
     "POST",
     "/v1/responses",
     "Say something to an agent, and get a response that can be gone on from.",
-    wire=replace(ASKS, refuses=(404, 409, 422), example=EXAMPLE),
+    details=replace(ASKS, refuses=(404, 409, 422), example=EXAMPLE),
 )
 async def respond(call: HttpCall, body: ResponseRequest) -> ResponseObject | web.StreamResponse:
     _check(body)
     before = (
         None if body.previous_response_id is None else await find_response(call, body.previous_response_id)
     )
-    said = read_input(body.input, body.conversation_history or (), cut=body.truncation == "auto")
+    conversation = read_input(body.input, body.conversation_history or (), cut=body.truncation == "auto")
     chain = _conversation_name(body)
-    picked = await _pick(call, body, before, said)
-    terms = await _terms(call, body, picked, chain, before)
-    said = _with_terms(said, terms)
-    submitted = await _bring(call, picked.agent, said, terms, before) if said.results else None
+    choice = await _pick(call, body, before, conversation)
+    terms = await _terms(call, body, choice, chain, before)
+    tools = read_offers(terms.tools)
+    conversation = replace(
+        conversation.instructed(terms.instructions), tools=() if terms.tool_choice == "none" else tools
+    )
+    submitted = (
+        await _bring(call, choice.agent, conversation, terms, before) if conversation.results else None
+    )
     if submitted is None:
-        await _check_nothing_is_owed(call, picked.agent, chain, before)
-        wish = TurnOptions(
+        await _check_nothing_is_owed(call, choice.agent, chain, before)
+        options = TurnOptions(
             prefix=PREFIX,
             lasting=terms.store,
             named=terms.store,
             after=None if before is None else before.turn.id,
-            session=None if chain is None else _session_of(call, picked.agent, chain),
+            session=None if chain is None else _session_of(call, choice.agent, chain),
             conversation=chain if terms.store else None,
             facts=msgspec.json.encode(terms).decode(),
-            keep=call.door.gateway.keeps if terms.store else FORGET_AFTER,
+            keep=call.gateway.keeps if terms.store else FORGET_AFTER,
         )
-        submitted = await ask(call, picked, said, wish)
-    kept = as_kept(picked.agent, submitted, terms)
+        submitted = await ask(call, choice, conversation, options)
+    stored = as_stored(choice.agent, submitted, terms)
     hangs = not terms.store and call.name_header(IDEMPOTENCY) is None
-    turn = replace(kept.turn, ephemeral=hangs)
-    async with while_connected(call, kept.agent, turn):
+    async with while_connected(call, stored.agent, replace(stored.turn, ephemeral=hangs)):
         if body.stream:
-            return await _stream(call, kept, None)
-        if terms.background:
-            return _headed(call, kept, await read_now(call, kept))
-        return _headed(call, kept, await _whole(call, kept))
+            return await _stream(call, stored, None)
+        response = await (read_now if terms.background else _whole)(call, stored)
+        return as_json(response, headers=turn_headers(call, stored.turn))
 
 
 def _check(body: ResponseRequest) -> None:
@@ -157,7 +154,7 @@ def _check(body: ResponseRequest) -> None:
     chained = body.previous_response_id is not None or body.conversation is not None
     if body.conversation_history and chained:
         raise bad_request(
-            "conversation_history is for a conversation that is not kept here: leave it out, or"
+            "conversation_history is for a conversation that is not stored here: leave it out, or"
             " previous_response_id and conversation.",
             param="conversation_history",
         )
@@ -176,7 +173,7 @@ def _check(body: ResponseRequest) -> None:
 
 
 async def _pick(
-    call: HttpCall, body: ResponseRequest, before: StoredResponse | None, said: ConversationInput
+    call: HttpCall, body: ResponseRequest, before: StoredResponse | None, conversation: ConversationInput
 ) -> AgentChoice:
     if before is None:
         chain = _conversation_name(body)
@@ -184,12 +181,12 @@ async def _pick(
         def session(agent: AgentId) -> str | None:
             return None if chain is None else _session_of(call, agent, chain)
 
-        asking = RoutingHints(text=said.text, session=session, results=said.asked)
-        return await find_addressee(call, body.model, asking)
-    picked = pick_agent(call, before.terms.model if body.model is None else body.model)
-    if picked.named and body.model is not None and picked.agent != before.agent:
+        hints = RoutingHints(text=conversation.text, session=session, results=conversation.asked)
+        return await find_addressee(call, body.model, hints)
+    choice = pick_agent(call, before.terms.model if body.model is None else body.model)
+    if choice.named and body.model is not None and choice.agent != before.agent:
         raise bad_request("The previous response is another agent's.", param="model")
-    return replace(picked, agent=before.agent)
+    return replace(choice, agent=before.agent)
 
 
 def _conversation_name(body: ResponseRequest) -> str | None:
@@ -202,14 +199,14 @@ def _conversation_name(body: ResponseRequest) -> str | None:
 
 def _session_of(call: HttpCall, agent: AgentId, conversation: str) -> str:
     """A conversation is a session that its name leads to, for each key its own."""
-    told = "\n".join((call.principal.name, agent, conversation))
-    return f"conv_{sha256(told.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
+    parts = "\n".join((call.principal.name, agent, conversation))
+    return f"conv_{sha256(parts.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
 
 
 async def _terms(
     call: HttpCall,
     body: ResponseRequest,
-    picked: AgentChoice,
+    choice: AgentChoice,
     chain: str | None,
     before: StoredResponse | None,
 ) -> ResponseTerms:
@@ -218,10 +215,10 @@ async def _terms(
         instructions = before.terms.instructions
     elif instructions is None and chain is not None:
         owner = call.principal.name
-        latest = await call.door.gateway.read(picked.agent, lambda tx: tx.requests.latest(owner, chain))
+        latest = await call.gateway.read(choice.agent, lambda tx: tx.requests.latest(owner, chain))
         instructions = None if latest is None else read_terms(latest).instructions
     return ResponseTerms(
-        model=picked.name,
+        model=choice.name,
         instructions=instructions,
         metadata=body.metadata or {},
         tools=read_functions(body.tools or ()),
@@ -236,25 +233,19 @@ async def _terms(
     )
 
 
-def _with_terms(said: ConversationInput, terms: ResponseTerms) -> ConversationInput:
-    words = [part for part in (terms.instructions, said.instructions) if part]
-    tools = read_offers(terms.tools)
-    return replace(said, instructions="\n\n".join(words), tools=() if terms.tool_choice == "none" else tools)
-
-
 # --- results of the client's functions -------------------------------------------------------------
 
 
 async def _bring(
     call: HttpCall,
     agent: AgentId,
-    said: ConversationInput,
+    conversation: ConversationInput,
     terms: ResponseTerms,
     before: StoredResponse | None,
 ) -> SubmittedTurn | None:
     """Go on with the turn that asked for these results; None if it was another program's model that did."""
     results: dict[QuestionId, str] = {}
-    for result in said.results:
+    for result in conversation.results:
         question = question_of_call(result.call)
         if question is not None and await _was_asked(call, agent, question):
             results[question] = result.text
@@ -262,17 +253,17 @@ async def _bring(
             raise bad_request(f"No call {result.call[:80]} was made there.", param="input")
     if not results:
         return None
-    wish = TurnOptions(
+    options = TurnOptions(
         prefix=PREFIX,
         named=terms.store,
         conversation=terms.conversation,
         facts=msgspec.json.encode(terms).decode(),
     )
     bringing = TakeToolResults(
-        results=results, now=call.door.clock.now(), request=await idempotent_request(call, wish)
+        results=results, now=call.site.clock.now(), request=await idempotent_request(call, options)
     )
     try:
-        return await finish_shielded(call.door.gateway.go_on(agent, bringing.unit))
+        return await finish_shielded(call.gateway.go_on(agent, bringing.unit))
     except TurnUnfinished:
         if before is not None or terms.conversation is not None:
             raise
@@ -284,10 +275,10 @@ async def _was_asked(call: HttpCall, agent: AgentId, question: QuestionId) -> bo
     """Whether this client was asked this."""
 
     def look(tx: Tx) -> Turn | None:
-        found = tx.questions.get(question)
-        return None if found is None else tx.turns.get(found.turn)
+        asked = tx.questions.get(question)
+        return None if asked is None else tx.turns.get(asked.turn)
 
-    turn = await call.door.gateway.read(agent, look)
+    turn = await call.gateway.read(agent, look)
     return turn is not None and call.owns(turn.source)
 
 
@@ -305,7 +296,7 @@ async def _check_nothing_is_owed(
         owed = [] if turn is None else calls_open(tx, turn)
         return client_call_id(owed[0].id) if owed else None
 
-    owed = await call.door.gateway.read(agent, look) if chain or before else None
+    owed = await call.gateway.read(agent, look) if chain or before else None
     if owed is not None:
         raise bad_request(f"There is no result for the call {owed}. Send it first.", param="input")
 
@@ -313,58 +304,50 @@ async def _check_nothing_is_owed(
 # --- telling ---------------------------------------------------------------------------------------
 
 
-async def _stream(call: HttpCall, kept: StoredResponse, after: int | None) -> web.StreamResponse:
-    events = ResponseEvents(kept.fold(), after=after)
-    stream = await call.door.streams.send(
+async def _stream(call: HttpCall, stored: StoredResponse, after: int | None) -> web.StreamResponse:
+    events = ResponseEvents(stored.fold(), after=after)
+    stream = await call.site.streams.send(
         call.request,
-        call.watch(kept.agent, kept.turn.id) if after is None else _seen_again(call, kept, events),
+        call.watch(stored.agent, stored.turn.id) if after is None else _resumed(call, stored, events),
         events.see,
-        headers=turn_headers(call, kept.turn),
+        headers=turn_headers(call, stored.turn),
         first=events.start(),
         ended=lambda: events.ended,
     )
     return stream.response
 
 
-async def _seen_again(
-    call: HttpCall, kept: StoredResponse, events: ResponseEvents
+async def _resumed(
+    call: HttpCall, stored: StoredResponse, events: ResponseEvents
 ) -> AsyncGenerator[FeedItem]:
     """For a client that comes back: what may have been lost is looked up once something is seen, for right
     after a crash the turn has yet to be started again."""
-    known = False
-    async with contextlib.aclosing(call.watch(kept.agent, kept.turn.id)) as feed:
-        async for seen in feed:
-            if not known:
-                events.since, known = await restarted_after(call, kept), True
-            yield seen
+    looked_up = False
+    async with contextlib.aclosing(call.watch(stored.agent, stored.turn.id)) as feed:
+        async for item in feed:
+            if not looked_up:
+                events.since, looked_up = await restarted_after(call, stored), True
+            yield item
 
 
-async def _whole(call: HttpCall, kept: StoredResponse) -> ResponseObject:
+async def _whole(call: HttpCall, stored: StoredResponse) -> ResponseObject:
     """The response when it has come to its end, or waits for somebody."""
-    fold = kept.fold()
-    async for seen in call.door.gateway.watch(kept.agent, kept.turn.id, live=False):
-        if isinstance(seen, Entry):
-            fold.see(seen)
-            if fold.done or fold.waits:
-                break
+    fold = stored.fold()
+
+    def is_settled(entries: list[Entry]) -> bool:
+        fold.see(entries[-1])
+        return fold.done or fold.waits
+
+    await read_entries(call.watch(stored.agent, stored.turn.id, live=False), is_settled)
     return fold.response()
 
 
-async def _stop(call: HttpCall, kept: StoredResponse) -> bool:
+async def _stop(call: HttpCall, stored: StoredResponse) -> bool:
     """Stop the turn, if it is this response that it works on now."""
-    now = await read_now(call, kept)
+    now = await read_now(call, stored)
     if now.status not in ("queued", "in_progress") and now.hermes is msgspec.UNSET:
         return False
-    return await finish_shielded(call.door.gateway.stop_turn(kept.agent, kept.turn.id, CANCELLED))
-
-
-async def _ended(call: HttpCall, kept: StoredResponse) -> None:
-    async for _ in call.door.gateway.watch(kept.agent, kept.turn.id, live=False):
-        pass
-
-
-def _headed(call: HttpCall, kept: StoredResponse, response: ResponseObject) -> web.Response:
-    return as_json(response, headers=turn_headers(call, kept.turn))
+    return await finish_shielded(call.gateway.stop_turn(stored.agent, stored.turn.id, CANCELLED))
 
 
 # --- coming back -----------------------------------------------------------------------------------
@@ -377,28 +360,28 @@ async def read_response(
     call: HttpCall, stream: bool = False, starting_after: Annotated[int, msgspec.Meta(ge=0)] | None = None
 ) -> ResponseObject | web.StreamResponse:
     """`starting_after` is the number of the last event that the client has."""
-    kept = await find_response(call, call.part("response_id"))
+    stored = await find_response(call, call.part("response_id"))
     if stream:
-        return await _stream(call, kept, starting_after)
-    return await read_now(call, kept)
+        return await _stream(call, stored, starting_after)
+    return await read_now(call, stored)
 
 
 @route("DELETE", "/v1/responses/{response_id}", "Forget a response, and stop it if it still runs.")
 async def delete_response(call: HttpCall) -> ResponseDeleted:
-    kept = await find_response(call, call.part("response_id"))
-    await _stop(call, kept)
-    await call.door.gateway.write(kept.agent, lambda tx: tx.requests.remove(kept.name))
-    return ResponseDeleted(id=kept.name)
+    stored = await find_response(call, call.part("response_id"))
+    await _stop(call, stored)
+    await call.gateway.write(stored.agent, lambda tx: tx.requests.remove(stored.name))
+    return ResponseDeleted(id=stored.name)
 
 
 @route("POST", "/v1/responses/{response_id}/cancel", "Stop a response; one that has ended is only shown.")
 async def cancel_response(call: HttpCall) -> ResponseObject:
-    kept = await find_response(call, call.part("response_id"))
-    if await _stop(call, kept):
+    stored = await find_response(call, call.part("response_id"))
+    if await _stop(call, stored):
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CANCEL_SECONDS):
-                await _ended(call, kept)
-    return await read_now(call, kept)
+                await read_entries(call.watch(stored.agent, stored.turn.id, live=False))
+    return await read_now(call, stored)
 
 
 @route("GET", "/v1/responses/{response_id}/input_items", "What a response was asked with, item by item.")
@@ -408,8 +391,8 @@ async def list_input_items(
     after: str | None = None,
     order: Literal["asc", "desc"] = "desc",
 ) -> InputItemList:
-    kept = await find_response(call, call.part("response_id"))
-    items = await call.door.gateway.read(kept.agent, lambda tx: input_items(tx, kept))
+    stored = await find_response(call, call.part("response_id"))
+    items = await call.gateway.read(stored.agent, lambda tx: input_items(tx, stored))
     if order == "desc":
         items.reverse()
     if after is not None:

@@ -4,35 +4,34 @@ it can watch it from any record on, as often as they like, and what it is now is
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Annotated
 
 import msgspec
 from aiohttp import web
 
 from hermes.control.doors.api_runs import ApiRunStatus, RunView, answering_turn, read_run, recent_runs
-from hermes.control.sessions.submission import id_for, turn_named
+from hermes.control.sessions.submission import turn_named
 from hermes.domain.event import Entry, QuestionKind, usage_of
 from hermes.domain.ids import AgentId, TurnId
 from hermes.domain.ports.store import Tx
 from hermes.domain.turn import Turn
-from hermes.entry.http.api.models import default_name
-from hermes.entry.http.ask.addressee import RoutingHints, find_addressee
+from hermes.entry.http.ask.addressee import RoutingHints, agent_name, find_addressee
+from hermes.entry.http.ask.continuing import RUN_PREFIX, finish_shielded, run_name, turn_headers
 from hermes.entry.http.ask.messages import ChatMessage, ConversationInput, read_messages
+from hermes.entry.http.ask.options import ASKS, TurnOptions
 from hermes.entry.http.ask.questions import (
     DECISIONS,
-    RUN_PREFIX,
     PendingQuestion,
     QuestionAnswer,
     TurnQuestion,
     answer_question,
-    finish_shielded,
     read_answer,
 )
-from hermes.entry.http.ask.submitting import ASKS, TurnOptions, ask, turn_headers
-from hermes.entry.http.site.call import HttpCall, RouteDetails, route
+from hermes.entry.http.ask.submitting import ask
+from hermes.entry.http.site.call import HttpCall
 from hermes.entry.http.site.errors import ApiError, bad_request, not_found
 from hermes.entry.http.site.headers import LAST_EVENT
+from hermes.entry.http.site.routing import RouteDetails, route
 from hermes.stream.faces.run_events import RunEvents, last_event
 from hermes.stream.fold.answer import answer_text
 
@@ -144,39 +143,38 @@ class RunStopped(msgspec.Struct, kw_only=True):
     status: ApiRunStatus
 
 
-@route("POST", "/v1/runs", "Begin a run; it goes on without its client.", status=202, wire=BEGINS)
+@route("POST", "/v1/runs", "Begin a run; it goes on without its client.", status=202, details=BEGINS)
 async def start(call: HttpCall, body: RunRequest) -> RunStarted:
-    said = _read(body)
+    conversation = _read(body)
     after = None if body.previous_response_id is None else _previous(body.previous_response_id)
-    asking = RoutingHints(text=said.text, session=lambda agent: body.session_id, after=after)
-    picked = await find_addressee(call, body.model, asking)
-    facts = msgspec.json.encode({"model": picked.name}).decode()
-    wish = TurnOptions(
+    hints = RoutingHints(text=conversation.text, session=lambda agent: body.session_id, after=after)
+    choice = await find_addressee(call, body.model, hints)
+    options = TurnOptions(
         prefix=RUN_PREFIX,
         lasting=True,
         named=True,
         after=after,
         session=body.session_id,
-        facts=facts,
+        facts=msgspec.json.encode({"model": choice.name}).decode(),
     )
-    turn = (await ask(call, picked, said, wish)).turn
+    turn = (await ask(call, choice, conversation, options)).turn
     return RunStarted(
-        run_id=id_for(RUN_PREFIX, turn.id),
+        run_id=run_name(turn),
         session_id=turn.session,
         created_at=turn.created_at.timestamp(),
-        model=picked.name,
+        model=choice.name,
     )
 
 
 @route("GET", "/v1/runs", "The runs that this key asked for lately.")
 async def list_runs(call: HttpCall, limit: Annotated[int, msgspec.Meta(ge=1, le=100)] = 20) -> RunList:
-    gateway, name = call.door.gateway, call.principal.name
-    found: list[tuple[AgentId, Turn]] = []
+    gateway, name = call.gateway, call.principal.name
+    runs: list[tuple[AgentId, Turn]] = []
     for agent in call.agents:
         recent = await gateway.read(agent, lambda tx: recent_runs(tx, name, RUN_PREFIX, limit))
-        found += [(agent, turn) for _, turn in recent]
-    found.sort(key=lambda one: one[1].created_at, reverse=True)
-    return RunList(data=[await _shown(call, agent, turn) for agent, turn in found[:limit]])
+        runs += [(agent, turn) for _, turn in recent]
+    runs.sort(key=lambda run: run[1].created_at, reverse=True)
+    return RunList(data=[await _shown(call, agent, turn) for agent, turn in runs[:limit]])
 
 
 @route("GET", "/v1/runs/{run_id}", "A run as it is now.")
@@ -189,7 +187,7 @@ async def read(call: HttpCall) -> RunObject:
     "GET",
     "/v1/runs/{run_id}/events",
     "A run as it happens, from its beginning or from an event on.",
-    wire=RouteDetails(headers=(LAST_EVENT,), returns=ASKS.returns, also=(204,)),
+    details=RouteDetails(headers=(LAST_EVENT,), returns=ASKS.returns, also=(204,)),
 )
 async def watch(
     call: HttpCall, after: Annotated[int, msgspec.Meta(ge=0)] | None = None
@@ -200,9 +198,9 @@ async def watch(
     if seen >= 0 and await _is_over(call, agent, turn, seen):
         # A client that asks again and again has everything: this tells it to stop asking.
         return web.Response(status=204)
-    clock = call.door.clock
-    events = RunEvents(id_for(RUN_PREFIX, turn.id), now=lambda: clock.now().timestamp(), after=seen)
-    stream = await call.door.streams.send(
+    clock = call.site.clock
+    events = RunEvents(run_name(turn), now=lambda: clock.now().timestamp(), after=seen)
+    stream = await call.site.streams.send(
         call.request,
         call.watch(agent, turn.id),
         events.see,
@@ -212,7 +210,7 @@ async def watch(
     return stream.response
 
 
-@route("POST", "/v1/runs/{run_id}/approval", "Allow or deny what a run asks for.", wire=ANSWERS)
+@route("POST", "/v1/runs/{run_id}/approval", "Allow or deny what a run asks for.", details=ANSWERS)
 async def approve(call: HttpCall, body: ApprovalRequest) -> ApprovalResponse:
     given = QuestionAnswer(choice=body.choice)
     meant = await _meant(call, DECISIONS, body.question_id)
@@ -225,7 +223,7 @@ async def approve(call: HttpCall, body: ApprovalRequest) -> ApprovalResponse:
     "POST",
     "/v1/runs/{run_id}/clarify",
     "Answer what a run wants to know.",
-    wire=RouteDetails(refuses=(409,), example={"text": "The blue one."}),
+    details=RouteDetails(refuses=(409,), example={"text": "The blue one."}),
 )
 async def clarify(call: HttpCall, body: ClarifyRequest) -> ClarifyResponse:
     if (body.text is None) == (body.choice is None):
@@ -238,8 +236,8 @@ async def clarify(call: HttpCall, body: ClarifyRequest) -> ClarifyResponse:
 @route("POST", "/v1/runs/{run_id}/stop", "Stop a run.")
 async def stop(call: HttpCall) -> RunStopped:
     agent, asked = await _find(call)
-    turn = await call.door.gateway.read(agent, lambda tx: answering_turn(tx, asked))
-    await finish_shielded(call.door.gateway.stop_turn(agent, turn.id, STOPPED))
+    turn = await call.gateway.read(agent, lambda tx: answering_turn(tx, asked))
+    await finish_shielded(call.gateway.stop_turn(agent, turn.id, STOPPED))
     view = await _view(call, agent, asked)
     return RunStopped(run_id=call.part("run_id"), status=view.status)
 
@@ -248,27 +246,28 @@ async def _meant(call: HttpCall, kinds: tuple[QuestionKind, ...], wanted: str | 
     """The questions that an answer is for: the named one, else those that are open, the oldest first."""
     agent, turn = await _find(call)
     view = await _view(call, agent, turn)
-    found = [
-        one
-        for one in _questions(agent, view)
-        if one.question.id == wanted or (wanted is None and one.question.open and one.question.kind in kinds)
+    meant = [
+        each
+        for each in _questions(agent, view)
+        if each.question.id == wanted
+        or (wanted is None and each.question.open and each.question.kind in kinds)
     ]
-    if wanted is not None and found and found[0].question.kind not in kinds:
-        how = "clarify" if found[0].question.kind is QuestionKind.CLARIFY else "approval"
+    if wanted is not None and meant and meant[0].question.kind not in kinds:
+        how = "clarify" if meant[0].question.kind is QuestionKind.CLARIFY else "approval"
         raise bad_request(f"This question is answered with POST …/{how}.", param="question_id")
-    if not found and not view.turn.state.open:
+    if not meant and not view.turn.state.open:
         raise ApiError(409, "approval_not_active", "The run is over; nothing waits for an answer.")
-    if not found:
+    if not meant:
         raise ApiError(409, "approval_not_pending", "The run waits for no such answer now.")
-    return found
+    return meant
 
 
 async def _answer(call: HttpCall, meant: Sequence[TurnQuestion], given: QuestionAnswer) -> int:
     """How many questions were closed; an error that tells the true state if none was."""
     closed, late = 0, None
-    for found in meant:
+    for question in meant:
         try:
-            await answer_question(call, found, given)
+            await answer_question(call, question, given)
             closed += 1
         except ApiError as error:
             if error.status != 409:
@@ -283,14 +282,13 @@ async def _answer(call: HttpCall, meant: Sequence[TurnQuestion], given: Question
 
 
 def _read(body: RunRequest) -> ConversationInput:
-    said = [ChatMessage(role="user", content=body.input)] if isinstance(body.input, str) else body.input
-    if not said:
+    now = [ChatMessage(role="user", content=body.input)] if isinstance(body.input, str) else body.input
+    if not now:
         raise bad_request("There is no input.", param="input")
-    told = read_messages([*body.conversation_history, *said])
-    if told.results or not (told.text.strip() or told.images):
+    conversation = read_messages([*body.conversation_history, *now])
+    if conversation.results or not (conversation.text.strip() or conversation.images):
         raise bad_request("The input says nothing.", param="input")
-    instructions = "\n\n".join(part for part in (body.instructions, told.instructions) if part)
-    return replace(told, instructions=instructions)
+    return conversation.instructed(body.instructions)
 
 
 def _previous(name: str) -> TurnId:
@@ -318,9 +316,9 @@ async def _find(call: HttpCall) -> tuple[AgentId, Turn]:
 async def _view(call: HttpCall, agent: AgentId, asked: Turn) -> RunView:
     def view(tx: Tx) -> RunView:
         now = tx.turns.get(asked.id) or asked
-        return read_run(tx, now, id_for(RUN_PREFIX, asked.id))
+        return read_run(tx, now, run_name(asked))
 
-    return await call.door.gateway.read(agent, view)
+    return await call.gateway.read(agent, view)
 
 
 async def _is_over(call: HttpCall, agent: AgentId, turn: Turn, after: int) -> bool:
@@ -331,17 +329,16 @@ async def _is_over(call: HttpCall, agent: AgentId, turn: Turn, after: int) -> bo
 async def _shown(call: HttpCall, agent: AgentId, turn: Turn) -> RunObject:
     view = await _view(call, agent, turn)
     facts = {} if view.request is None else msgspec.json.decode(view.request.facts, type=dict[str, object])
-    own_name = default_name(call.door) if agent == call.door.default else agent
     over = not view.turn.state.open
     return RunObject(
-        run_id=id_for(RUN_PREFIX, turn.id),
+        run_id=run_name(turn),
         status=view.status,
         created_at=view.asked.created_at.timestamp(),
         updated_at=view.updated_at.timestamp(),
         session_id=view.turn.session,
-        model=str(facts.get("model") or own_name),
+        model=str(facts.get("model") or agent_name(call, agent)),
         last_event=last_event(view.entries),
-        questions=[one.pending for one in _questions(agent, view) if one.question.open],
+        questions=[each.pending for each in _questions(agent, view) if each.question.open],
         output=answer_text(view.entries, footer=False) if over else msgspec.UNSET,
         usage=TokenUsage.by(view.entries),
         error=msgspec.UNSET if view.error is None else view.error,
@@ -357,9 +354,9 @@ def _questions(agent: AgentId, view: RunView) -> list[TurnQuestion]:
 
 def _last_seen(call: HttpCall, after: int | None) -> int:
     """The number of the last record that a client has seen; -1 for one that has seen nothing."""
-    told = call.request.headers.get(LAST_EVENT, "").strip()
-    if told:
-        if not (told.isascii() and told.isdigit() and len(told) < 16):
+    sent = call.request.headers.get(LAST_EVENT, "").strip()
+    if sent:
+        if not (sent.isascii() and sent.isdigit() and len(sent) < 16):
             raise bad_request(f"{LAST_EVENT} is the id of an event of this run.", param=LAST_EVENT)
-        return int(told)
+        return int(sent)
     return -1 if after is None else after

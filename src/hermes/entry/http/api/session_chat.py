@@ -3,26 +3,27 @@ stream. What was begun goes on when the client leaves: it is a run, and can be c
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
 
 import msgspec
 from aiohttp import web
 
-from hermes.control.sessions.submission import id_for
 from hermes.domain.event import Entry, Failed, Stopped
 from hermes.domain.ids import AgentId
 from hermes.domain.session import Session
 from hermes.domain.turn import Turn
-from hermes.entry.http.api.models import AgentChoice, default_name
 from hermes.entry.http.api.runs import TokenUsage
 from hermes.entry.http.api.sessions import find_session
+from hermes.entry.http.ask.addressee import AgentChoice, agent_name
+from hermes.entry.http.ask.continuing import RUN_PREFIX, AnsweringTurn, run_name, turn_headers
 from hermes.entry.http.ask.messages import ContentPart, ConversationInput, read_parts
-from hermes.entry.http.ask.questions import RUN_PREFIX, PendingQuestion, open_questions
-from hermes.entry.http.ask.submitting import ASKS, AnsweringTurn, TurnOptions, ask, turn_headers
-from hermes.entry.http.ask.watching import PEOPLE, TurnWatch
-from hermes.entry.http.site.call import HttpCall, RouteDetails, route
+from hermes.entry.http.ask.options import ASKS, TurnOptions
+from hermes.entry.http.ask.questions import PendingQuestion, open_questions
+from hermes.entry.http.ask.submitting import ask
+from hermes.entry.http.ask.watching import PEOPLE, TurnWatch, read_entries
+from hermes.entry.http.site.call import HttpCall
 from hermes.entry.http.site.errors import ApiError, bad_request
+from hermes.entry.http.site.routing import RouteDetails, route
 from hermes.stream.faces.session_events import SessionEvents
 from hermes.stream.fold.answer import answer_text
 
@@ -77,32 +78,31 @@ class _SessionTurn:
     "POST",
     "/api/sessions/{session_id}/chat",
     "Say something in a conversation and hear the answer.",
-    wire=SAYS,
+    details=SAYS,
 )
 async def chat(call: HttpCall, body: SessionChatRequest) -> SessionChat:
     asked = await _say(call, body)
-    going = AnsweringTurn(turn=asked.turn)
-    watching = TurnWatch(call=call, agent=asked.agent, going=going, stops_at=PEOPLE, live=False)
-    async with contextlib.aclosing(watching.seen()) as feed:
-        entries = [seen async for seen in feed if isinstance(seen, Entry)]
-    waiting = await open_questions(call, asked.agent, asked.turn) if watching.pending else []
-    return _answer(asked, entries, [one.pending for one in waiting])
+    answering = AnsweringTurn(turn=asked.turn)
+    watch = TurnWatch(call=call, agent=asked.agent, answering=answering, stops_at=PEOPLE, live=False)
+    entries = await read_entries(watch.feed())
+    waiting = await open_questions(call, asked.agent, asked.turn) if watch.pending else []
+    return _answer(asked, entries, [question.pending for question in waiting])
 
 
 @route(
     "POST",
     "/api/sessions/{session_id}/chat/stream",
     "Say something in a conversation and follow the answer.",
-    wire=SAYS,
+    details=SAYS,
 )
 async def chat_stream(call: HttpCall, body: SessionChatRequest) -> web.StreamResponse:
-    asked, clock = await _say(call, body), call.door.clock
+    asked, clock = await _say(call, body), call.site.clock
     events = SessionEvents(
         session=asked.session.id,
-        run=id_for(RUN_PREFIX, asked.turn.id),
+        run=run_name(asked.turn),
         now=lambda: clock.now().timestamp(),
     )
-    stream = await call.door.streams.send(
+    stream = await call.site.streams.send(
         call.request,
         call.watch(asked.agent, asked.turn.id),
         events.see,
@@ -122,27 +122,27 @@ async def _say(call: HttpCall, body: SessionChatRequest) -> _SessionTurn:
         raise bad_request("The message says nothing.", param="message")
     agent, session = await find_session(call)
     instructions = body.instructions if body.system_message is None else body.system_message
-    said = ConversationInput(instructions=instructions or "", text=words, images=images)
-    name = default_name(call.door) if agent == call.door.default else agent
-    wish = TurnOptions(prefix=RUN_PREFIX, lasting=True, session=session.id)
-    turn = (await ask(call, AgentChoice(agent=agent, name=name), said, wish)).turn
+    conversation = ConversationInput(instructions=instructions or "", text=words, images=images)
+    choice = AgentChoice(agent=agent, name=agent_name(call, agent))
+    options = TurnOptions(prefix=RUN_PREFIX, lasting=True, session=session.id)
+    turn = (await ask(call, choice, conversation, options)).turn
     return _SessionTurn(agent=agent, session=session, turn=turn, words=words)
 
 
 def _answer(asked: _SessionTurn, entries: list[Entry], pending: list[PendingQuestion]) -> SessionChat:
     text = answer_text(entries, footer=False)
     last = entries[-1].record if entries else None
-    trouble: SessionChatDetails | msgspec.UnsetType = msgspec.UNSET
+    details: SessionChatDetails | msgspec.UnsetType = msgspec.UNSET
     if pending:
-        trouble = SessionChatDetails(questions=pending)
+        details = SessionChatDetails(questions=pending)
     elif isinstance(last, Failed | Stopped):
         if not text:
             raise ApiError(502, "agent_incomplete", last.reason or "The turn was stopped.")
-        trouble = SessionChatDetails(error=last.reason)
+        details = SessionChatDetails(error=last.reason)
     return SessionChat(
         session_id=asked.session.id,
-        run_id=id_for(RUN_PREFIX, asked.turn.id),
+        run_id=run_name(asked.turn),
         message=AssistantMessage(content=text),
         usage=TokenUsage.by(entries),
-        hermes=trouble,
+        hermes=details,
     )

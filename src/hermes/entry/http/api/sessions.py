@@ -28,10 +28,11 @@ from hermes.domain.ports.store import Tx
 from hermes.domain.session import Session, SessionFilter, begin_session, session_key
 from hermes.domain.transcript import visible
 from hermes.entry.http.ask.addressee import RoutingHints, find_addressee
+from hermes.entry.http.ask.continuing import RUN_PREFIX, finish_shielded
 from hermes.entry.http.ask.messages import ChatToolCall
-from hermes.entry.http.ask.questions import RUN_PREFIX, finish_shielded
-from hermes.entry.http.site.call import HttpCall, RouteDetails, route, session_name
+from hermes.entry.http.site.call import HttpCall, session_name
 from hermes.entry.http.site.errors import bad_request, not_found
+from hermes.entry.http.site.routing import RouteDetails, route
 
 Title = Annotated[str, msgspec.Meta(max_length=LONGEST_TITLE)]
 
@@ -132,27 +133,27 @@ async def list_sessions(
     """`source` is the platform a session was begun on; `q` looks for names and for what was said."""
     among = SessionFilter(owner=call.owner, platform=source, children=include_children)
     most = offset + limit + 1
-    found: list[FoundSession] = []
+    hits: list[FoundSession] = []
     for agent in call.agents:
         if q.strip():
-            found += await call.door.gateway.read(agent, lambda tx: search_sessions(tx, q, most, among))
+            hits += await call.gateway.read(agent, lambda tx: search_sessions(tx, q, most, among))
         else:
-            listed = await call.door.gateway.read(agent, lambda tx: tx.sessions.find("", most, among))
-            found += [FoundSession(session=session) for session in listed]
+            listed = await call.gateway.read(agent, lambda tx: tx.sessions.find("", most, among))
+            hits += [FoundSession(session=session) for session in listed]
     if not q.strip():
-        found.sort(key=lambda one: one.session.updated_at, reverse=True)
-    page = found[offset:][:limit]
+        hits.sort(key=lambda hit: hit.session.updated_at, reverse=True)
+    page = hits[offset:][:limit]
     return SessionList(
-        data=[session_facts(one) for one in page],
+        data=[session_facts(hit) for hit in page],
         limit=limit,
         offset=offset,
-        has_more=len(found) > offset + limit,
+        has_more=len(hits) > offset + limit,
     )
 
 
-@route("POST", "/api/sessions", "Begin a conversation.", status=201, wire=BEGINS)
+@route("POST", "/api/sessions", "Begin a conversation.", status=201, details=BEGINS)
 async def create(call: HttpCall, body: NewSession) -> SessionFacts:
-    now = call.door.clock.now()
+    now = call.site.clock.now()
     ident = SessionId(f"api_{new_session_id(now)}") if body.id is None else session_name(body.id)
     picked = await find_addressee(call, body.model, RoutingHints(text="", session=lambda agent: ident))
     source = call.source(ident)
@@ -163,7 +164,7 @@ async def create(call: HttpCall, body: NewSession) -> SessionFacts:
         model=picked.model or None,
         system_prompt=body.system_prompt or None,
     )
-    begun = await call.door.gateway.write(picked.agent, lambda tx: begin_titled(tx, session))
+    begun = await call.gateway.write(picked.agent, lambda tx: begin_titled(tx, session))
     return session_facts(FoundSession(session=begun))
 
 
@@ -177,7 +178,7 @@ async def read(call: HttpCall) -> SessionFacts:
     "PATCH",
     "/api/sessions/{session_id}",
     "Change a conversation's title, or say that it has ended.",
-    wire=CHANGES,
+    details=CHANGES,
 )
 async def change(call: HttpCall, body: SessionChange) -> SessionFacts:
     changes: dict[Literal["title", "ended"], str | None] = {}
@@ -189,14 +190,14 @@ async def change(call: HttpCall, body: SessionChange) -> SessionFacts:
         raise bad_request("There is nothing to change: send title or end_reason.")
     agent, session = await find_session(call)
     owner = call.owner
-    changed = await call.door.gateway.write(agent, lambda tx: change_session(tx, session.id, owner, changes))
+    changed = await call.gateway.write(agent, lambda tx: change_session(tx, session.id, owner, changes))
     return session_facts(FoundSession(session=changed))
 
 
 @route("DELETE", "/api/sessions/{session_id}", "Delete a conversation for good, stopping what goes on in it.")
 async def delete(call: HttpCall) -> SessionDeleted:
     agent, session = await find_session(call)
-    await finish_shielded(call.door.gateway.delete_session(agent, session.id))
+    await finish_shielded(call.gateway.delete_session(agent, session.id))
     return SessionDeleted(id=session.id)
 
 
@@ -208,8 +209,8 @@ async def delete(call: HttpCall) -> SessionDeleted:
 )
 async def fork(call: HttpCall) -> SessionFacts:
     agent, session = await find_session(call)
-    now, owner = call.door.clock.now(), call.owner
-    branch = await call.door.gateway.write(agent, lambda tx: branch_session(tx, session.id, owner, now))
+    now, owner = call.site.clock.now(), call.owner
+    branch = await call.gateway.write(agent, lambda tx: branch_session(tx, session.id, owner, now))
     return session_facts(FoundSession(session=branch))
 
 
@@ -217,9 +218,9 @@ async def fork(call: HttpCall) -> SessionFacts:
 async def messages(call: HttpCall) -> MessageList:
     agent, session = await find_session(call)
     owner = call.owner
-    _, entries = await call.door.gateway.read(agent, lambda tx: read_transcript(tx, session.id, owner))
-    said = [message for entry in visible(entries) if (message := _message(entry)) is not None]
-    return MessageList(session_id=session.id, data=said)
+    _, entries = await call.gateway.read(agent, lambda tx: read_transcript(tx, session.id, owner))
+    shown = [message for entry in visible(entries) if (message := _message(entry)) is not None]
+    return MessageList(session_id=session.id, data=shown)
 
 
 # --- finding and showing ---
@@ -237,8 +238,8 @@ async def find_session(call: HttpCall) -> tuple[AgentId, Session]:
     return await call.find(look, not_found("session", wanted, "session_not_found"))
 
 
-def session_facts(found: FoundSession) -> SessionFacts:
-    session, hit = found.session, found.hit
+def session_facts(listed: FoundSession) -> SessionFacts:
+    session, hit = listed.session, listed.hit
     match: SessionMatch | msgspec.UnsetType = msgspec.UNSET
     if hit is not None:
         match = SessionMatch(record=hit.seq, at=hit.at.timestamp(), who=hit.who, excerpt=hit.excerpt)
@@ -258,8 +259,8 @@ def session_facts(found: FoundSession) -> SessionFacts:
 
 
 def _message(entry: Entry) -> SessionMessage | None:
-    told: dict[str, Any] | None = as_message(entry.record)
-    if told is None:
+    message: dict[str, Any] | None = as_message(entry.record)
+    if message is None:
         return None
     place = {"id": entry.seq, "timestamp": entry.at.timestamp(), "run_id": id_for(RUN_PREFIX, entry.turn)}
-    return msgspec.convert({**told, **place}, SessionMessage)
+    return msgspec.convert({**message, **place}, SessionMessage)

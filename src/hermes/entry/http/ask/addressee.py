@@ -1,5 +1,5 @@
-"""Which agent a request goes to: the one it names, the one that has what it goes on with, or else the one
-that routes, the `select_agent` hook and the default give it, as for a chat. A key never reaches an agent that
+"""Which agent a request goes to: the one it names, the one that has what it continues, or else the one that
+the routes, the `select_agent` hook and the default give it, as for a chat. A key never reaches an agent that
 it may not see: what is routed there is refused."""
 
 from __future__ import annotations
@@ -11,16 +11,28 @@ from hermes.control.sessions.submission import find_request
 from hermes.domain.address import Source
 from hermes.domain.ids import AgentId, QuestionId, SessionId, TurnId
 from hermes.domain.ports.store import Tx
-from hermes.entry.http.api.models import AgentChoice, no_such_model, pick_agent
-from hermes.entry.http.site.call import HttpCall, session_name
+from hermes.entry.http.site.call import HttpCall, Site, session_name
 from hermes.entry.http.site.errors import ApiError
 from hermes.entry.http.site.headers import IDEMPOTENCY, SESSION_ID
+
+OWN_NAME = "hermes-agent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentChoice:
+    """Who answers: the agent, the name the client used for it, and another model if it asked for one. Unless
+    the agent was `named`, it is the default one as long as nothing else decides."""
+
+    agent: AgentId
+    name: str
+    model: str = ""
+    named: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutingHints:
-    """What is known of a request before its agent is: its words, and what it may go on with, by which an
-    agent is found again. `session` is the session it names, which may have another name with each agent."""
+    """What is known of a request before its agent is: its words, and what it may continue, by which an agent
+    is found again. `session` is the session it names, which may have another name with each agent."""
 
     text: str
     session: Callable[[AgentId], str | None] = lambda agent: None
@@ -28,48 +40,102 @@ class RoutingHints:
     results: Collection[QuestionId] = ()
 
 
-async def find_addressee(call: HttpCall, wanted: str | None, asking: RoutingHints) -> AgentChoice:
+async def find_addressee(call: HttpCall, model: str | None, hints: RoutingHints) -> AgentChoice:
     """Who answers a request with this `model`."""
-    picked = pick_agent(call, wanted)
-    if picked.named:
-        return picked
-    agent = picked.agent
-    if len(call.door.agents) > 1 and not call.door.named:
+    choice = pick_agent(call, model)
+    if choice.named:
+        return choice
+    agent = choice.agent
+    if len(call.site.agents) > 1 and call.profile is None:
         header = call.name_header(SESSION_ID)
-        source = call.source(asking.session(agent) or header or "-")
-        agent = await _known_to(call, asking, header) or await route_call(call, source, asking.text)
+        source = call.source(hints.session(agent) or header or "-")
+        agent = await _continued_agent(call, hints, header) or await route_call(call, source, hints.text)
     if not call.principal.sees(agent):
-        raise no_such_model(call, picked.name)
-    return replace(picked, agent=agent)
+        raise no_such_model(call, choice.name)
+    return replace(choice, agent=agent)
+
+
+def pick_agent(call: HttpCall, model: str | None) -> AgentChoice:
+    """What a request's `model` means: an agent, or a model, which names no agent."""
+    site, name = call.site, model or ""
+    if name in {"", default_name(site), OWN_NAME, site.agents[call.default].model}:
+        return AgentChoice(agent=call.default, name=name or default_name(site), named=False)
+    if name in site.aliases:
+        return AgentChoice(agent=call.default, name=name, model=name, named=False)
+    agent = AgentId(name)
+    if agent in site.agents and call.principal.sees(agent):
+        return AgentChoice(agent=agent, name=name)
+    raise no_such_model(call, name)
+
+
+def default_name(site: Site) -> str:
+    return site.options.model_name or OWN_NAME
+
+
+def agent_name(call: HttpCall, agent: AgentId) -> str:
+    """The `model` by which clients call an agent."""
+    return default_name(call.site) if agent == call.default else agent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferedModel:
+    """A name that a request's `model` may have, and the model behind it; an alias has a parent."""
+
+    name: str
+    root: str
+    parent: str | None = None
+
+
+def offered_models(call: HttpCall) -> list[OfferedModel]:
+    """The default agent first, with the aliases, then the others that the key may see."""
+    site, default = call.site, default_name(call.site)
+    offered: list[OfferedModel] = []
+    for agent in call.agents:
+        model = site.agents[agent].model
+        if agent == call.default:
+            aliases = site.aliases.items()
+            offered[:0] = [
+                OfferedModel(name=default, root=model or default),
+                *(OfferedModel(name=alias, root=root, parent=default) for alias, root in aliases),
+            ]
+        if agent != default:
+            offered.append(OfferedModel(name=agent, root=model or agent))
+    return offered
+
+
+def no_such_model(call: HttpCall, name: str) -> ApiError:
+    names = ", ".join(model.name for model in offered_models(call))
+    why = f"There is no model “{name[:80]}” here. There are: {names}."
+    return ApiError(404, "model_not_found", why, param="model")
 
 
 async def route_call(call: HttpCall, source: Source, text: str, maker: Source | None = None) -> AgentId:
     """The agent that this is routed to."""
-    if call.door.named:
-        return call.door.default
-    agent = await call.door.gateway.route(source, text, maker)
-    if agent != call.door.default and not call.principal.sees(agent):
+    if call.profile is not None:
+        return call.profile
+    agent = await call.gateway.route(source, text, maker)
+    if agent != call.default and not call.principal.sees(agent):
         raise ApiError(403, "agent_not_allowed", "This is routed to an agent that the key may not use.")
     return agent
 
 
-async def _known_to(call: HttpCall, asking: RoutingHints, header: str | None) -> AgentId | None:
-    """The agent that has what the request repeats or goes on with."""
+async def _continued_agent(call: HttpCall, hints: RoutingHints, header: str | None) -> AgentId | None:
+    """The agent that has what the request repeats or continues."""
     key, owner = call.name_header(IDEMPOTENCY), call.principal.name
     for agent in call.agents:
-        named = asking.session(agent) or header
+        named = hints.session(agent) or header
         session = None if named is None else session_name(named)
-        if not (key or session or asking.after or asking.results):
+        if not (key or session or hints.after or hints.results):
             return None
 
         def knows(tx: Tx, session: SessionId | None = session) -> bool:
             return (
                 (key is not None and find_request(tx, owner, (key,)) is not None)
                 or (session is not None and tx.sessions.get(session) is not None)
-                or (asking.after is not None and tx.turns.get(asking.after) is not None)
-                or any(tx.questions.get(question) for question in asking.results)
+                or (hints.after is not None and tx.turns.get(hints.after) is not None)
+                or any(tx.questions.get(question) for question in hints.results)
             )
 
-        if await call.door.gateway.read(agent, knows):
+        if await call.gateway.read(agent, knows):
             return agent
     return None

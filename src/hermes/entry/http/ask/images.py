@@ -30,27 +30,28 @@ _OPENINGS = {
 _SAME = {"image/jpg": "image/jpeg"}
 
 
-async def keep_pictures(call: HttpCall, agent: AgentId, said: ConversationInput) -> ConversationInput:
+async def keep_pictures(call: HttpCall, agent: AgentId, conversation: ConversationInput) -> ConversationInput:
     """The same conversation with its pictures stored."""
     history = [
-        replace(earlier, attachments=await _kept(call, agent, earlier.attachments))
-        for earlier in said.history
+        replace(earlier, attachments=await _keep(call, agent, earlier.attachments))
+        for earlier in conversation.history
     ]
-    return replace(said, history=tuple(history), images=await _kept(call, agent, said.images))
+    images = await _keep(call, agent, conversation.images)
+    return replace(conversation, history=tuple(history), images=images)
 
 
-async def _kept(call: HttpCall, agent: AgentId, images: Sequence[Attachment]) -> tuple[Attachment, ...]:
+async def _keep(call: HttpCall, agent: AgentId, images: Sequence[Attachment]) -> tuple[Attachment, ...]:
     kept: list[Attachment] = []
     for image in images:
         if not image.ref.startswith("data:"):
-            if not call.door.options.private_images and leads_inside(image.ref):
+            if not call.site.options.private_images and leads_inside(image.ref):
                 raise _wrong("A picture's address may not lead into a private network; send it as data.")
             kept.append(image)
             continue
         # A large picture takes milliseconds to decode, which nobody else's stream should wait for.
         read = asyncio.to_thread(read_picture, image.ref) if len(image.ref) > _LARGE else None
         mime, data = read_picture(image.ref) if read is None else await read
-        kept.append(await call.door.gateway.keep_media(agent, data, mime))
+        kept.append(await call.gateway.keep_media(agent, data, mime))
     return tuple(kept)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -79,8 +79,13 @@ class ConversationInput:
     @property
     def asked(self) -> dict[QuestionId, str]:
         """The results that were asked for by a turn of ours."""
-        found = ((question_of_call(result.call), result.text) for result in self.results)
-        return {question: text for question, text in found if question is not None}
+        asked = ((question_of_call(result.call), result.text) for result in self.results)
+        return {question: text for question, text in asked if question is not None}
+
+    def instructed(self, instructions: str | None) -> ConversationInput:
+        """The same with these instructions before its own."""
+        parts = [part for part in (instructions, self.instructions) if part]
+        return replace(self, instructions="\n\n".join(parts))
 
 
 def read_messages(messages: Sequence[ChatMessage]) -> ConversationInput:
@@ -89,48 +94,50 @@ def read_messages(messages: Sequence[ChatMessage]) -> ConversationInput:
     if len(messages) > MOST_ITEMS:
         raise bad_request(f"More than {MOST_ITEMS} messages.", param="messages")
     instructions: list[str] = []
-    told: list[EarlierMessage] = []
+    history: list[EarlierMessage] = []
     for place, message in enumerate(messages):
-        read_message(message, f"messages[{place}]", instructions, told)
-    if not told:
+        read_message(message, f"messages[{place}]", instructions, history)
+    if not history:
         raise bad_request("There is no message of the user.", param="messages")
-    return conversation("\n\n".join(part for part in instructions if part), told)
+    return as_conversation("\n\n".join(part for part in instructions if part), history)
 
 
-def conversation(instructions: str, told: Sequence[EarlierMessage]) -> ConversationInput:
+def as_conversation(instructions: str, messages: Sequence[EarlierMessage]) -> ConversationInput:
     """What was said last is said now; everything before it is history."""
-    last = told[-1]
+    last = messages[-1]
     if last.by is Speaker.USER:
         return ConversationInput(
-            instructions=instructions, history=tuple(told[:-1]), text=last.text, images=last.attachments
+            instructions=instructions, history=tuple(messages[:-1]), text=last.text, images=last.attachments
         )
     if last.by is Speaker.AGENT:
         raise bad_request("The last message must be the user's, or a tool's result.", param="messages")
-    start = len(told)
-    while start and told[start - 1].by is Speaker.TOOL:
+    start = len(messages)
+    while start and messages[start - 1].by is Speaker.TOOL:
         start -= 1
-    results = tuple(FunctionResult(call=one.call or "", text=one.text) for one in told[start:])
-    return ConversationInput(instructions=instructions, history=tuple(told), results=results)
+    results = tuple(FunctionResult(call=result.call or "", text=result.text) for result in messages[start:])
+    return ConversationInput(instructions=instructions, history=tuple(messages), results=results)
 
 
-def read_message(message: ChatMessage, at: str, instructions: list[str], told: list[EarlierMessage]) -> None:
-    """Add a message to where it belongs: the instructions, or what was told."""
+def read_message(
+    message: ChatMessage, at: str, instructions: list[str], history: list[EarlierMessage]
+) -> None:
+    """Add a message to where it belongs: the instructions or the history."""
     text, images = read_parts(message.content, at)
     match message.role:
         case "system" | "developer":
             instructions.append(text)
         case "user":
-            told.append(EarlierMessage(by=Speaker.USER, text=text, attachments=images))
+            history.append(EarlierMessage(by=Speaker.USER, text=text, attachments=images))
         case "assistant":
             calls = tuple(
                 ToolCall(id=CallId(made.id), name=made.function.name, arguments=made.function.arguments)
                 for made in message.tool_calls or ()
             )
-            told.append(EarlierMessage(by=Speaker.AGENT, text=text, calls=calls))
+            history.append(EarlierMessage(by=Speaker.AGENT, text=text, calls=calls))
         case "tool" | "function":
             if not message.tool_call_id:
                 raise bad_request("A tool's message needs its tool_call_id.", param=f"{at}.tool_call_id")
-            told.append(EarlierMessage(by=Speaker.TOOL, text=text, call=CallId(message.tool_call_id)))
+            history.append(EarlierMessage(by=Speaker.TOOL, text=text, call=CallId(message.tool_call_id)))
         case other:
             raise bad_request(f"“{other[:40]}” is not a role.", param=f"{at}.role")
 

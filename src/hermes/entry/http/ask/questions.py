@@ -6,27 +6,24 @@ name of the person who was asked."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
 
 import msgspec
 
-from hermes.control.sessions.submission import NotFound, id_for
+from hermes.control.sessions.submission import NotFound
 from hermes.control.turn.questions import read_reply, read_word
 from hermes.domain.event import Entry, ModelSaid, QuestionKind, Verdict
 from hermes.domain.ids import AgentId, QuestionId, client_call_id
 from hermes.domain.ports.store import Tx
 from hermes.domain.turn import Answer, Question, Turn
+from hermes.entry.http.ask.continuing import finish_shielded, run_name
 from hermes.entry.http.site.call import HttpCall
 from hermes.entry.http.site.errors import ApiError, bad_request
 from hermes.stream.fold.questions import choices, command_text
 
-RUN_PREFIX = "run_"
 DECISIONS = (QuestionKind.APPROVAL, QuestionKind.CONFIRM)
 """Questions that are answered by one of a few words."""
-T = TypeVar("T")
 _ALSO = {"allow": Verdict.ONCE, "approved": Verdict.ONCE, "denied": Verdict.DENY}
 
 
@@ -84,15 +81,15 @@ class TurnQuestion:
 
     @property
     def state(self) -> QuestionState:
-        asked, known = self.question, self.pending
+        asked, pending = self.question, self.pending
         own = asked.kind is QuestionKind.CLIENT_TOOL
         return QuestionState(
-            **{name: getattr(known, name) for name in known.__struct_fields__},
+            **{name: getattr(pending, name) for name in pending.__struct_fields__},
             status=_status(asked),
             choice=None if asked.verdict is None else asked.verdict.value,
             answer=asked.answer or None,
             call_id=client_call_id(asked.id) if own else None,
-            run_id=id_for(RUN_PREFIX, self.turn.id),
+            run_id=run_name(self.turn),
             session_id=asked.session,
         )
 
@@ -107,8 +104,9 @@ async def find_question(call: HttpCall, name: str) -> TurnQuestion:
             return None
         return question, turn, tx.journal.of_turn(turn.id)
 
-    agent, found = await call.find(look, NotFound("There is no such question (any more)."))
-    return TurnQuestion(agent=agent, question=found[0], turn=found[1], entries=found[2])
+    missing = NotFound("There is no such question (any more).")
+    agent, (question, turn, entries) = await call.find(look, missing)
+    return TurnQuestion(agent=agent, question=question, turn=turn, entries=entries)
 
 
 async def open_questions(call: HttpCall, agent: AgentId, turn: Turn) -> list[TurnQuestion]:
@@ -122,19 +120,19 @@ async def open_questions(call: HttpCall, agent: AgentId, turn: Turn) -> list[Tur
             if question.open
         ]
 
-    return await call.door.gateway.read(agent, look)
+    return await call.gateway.read(agent, look)
 
 
-async def answer_question(call: HttpCall, found: TurnQuestion, given: QuestionAnswer) -> QuestionState:
-    """Close a question with this answer; who comes too late is told what became of it."""
-    question, turn = found.question, found.turn
+async def answer_question(call: HttpCall, asked: TurnQuestion, given: QuestionAnswer) -> QuestionState:
+    """Close a question with this answer; a late answer is refused with what became of the question."""
+    question, turn = asked.question, asked.turn
     if not call.owns(turn.source) or turn.source is None:
         raise ApiError(
             403, "not_asked", "Only who was asked may answer this: the key the run was begun with."
         )
     verdict, text = read_answer(question, given)
     answer = Answer(question=question.id, verdict=verdict, text=text, by=turn.source.person)
-    outcome = await finish_shielded(call.door.gateway.answer(found.agent, answer))
+    outcome = await finish_shielded(call.gateway.answer(asked.agent, answer))
     now = await find_question(call, question.id)
     if not outcome.closed:
         raise ApiError(409, "question_closed", f"{outcome.text} ({_status(now.question)})")
@@ -155,27 +153,12 @@ def read_answer(question: Question, given: QuestionAnswer) -> tuple[Verdict, str
     return Verdict.REPLY, read_reply(question, text)
 
 
-async def finish_shielded(
-    work: Coroutine[Any, Any, T], left: Callable[[T], Awaitable[None]] | None = None
-) -> T:
-    """A change goes to its end even if the client goes away meanwhile: who must be woken by it is woken.
-    What came of it is then given to `left`."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait((task,))
-        if left is not None and task.exception() is None:
-            await left(task.result())
-        raise
-
-
 def _action(asked: Question, entries: Sequence[Entry]) -> str:
     calls = (call for entry in entries if isinstance(entry.record, ModelSaid) for call in entry.record.calls)
     # A model may use an id again: the last call with it that was made before this question is meant, and a
     # turn waits at its end.
-    found = [call for call in calls if call.id == asked.call]
-    return command_text(found[-1].arguments) if found else asked.text
+    meant = [call for call in calls if call.id == asked.call]
+    return command_text(meant[-1].arguments) if meant else asked.text
 
 
 def _status(question: Question) -> str:

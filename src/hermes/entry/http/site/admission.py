@@ -1,116 +1,133 @@
-"""Who may use the HTTP door: keys with a name, scopes and the agents each may see.
+"""Who is let in: the checks that come before any endpoint.
 
-A key is compared in constant time, and a right one always passes. Whoever tries many different wrong keys is
-guessing, and further wrong ones from there are put off for a while; one wrong key over and over is a program
-with an old key, and is only told so."""
+On a port: the place that the request claims to be sent to (Host, Origin), its key, and what the key may do.
+The owner's socket needs no key; a process that was started for a hook, a script or an agent may do there what
+`domain.process_rank` allows it, and no more."""
 
 from __future__ import annotations
 
-import hmac
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
-from hashlib import sha256
+import asyncio
+import ipaddress
+import logging
+import os
+import socket
+from dataclasses import dataclass
+from functools import cache
+from urllib.parse import urlsplit
 
-from hermes.domain.ids import AgentId
-from hermes.domain.settings.declaring import Secret
+from aiohttp import web
+
+from hermes.domain.process_rank import RIGHTS, Rank
+from hermes.entry.http.site.call import HttpOptions
 from hermes.entry.http.site.errors import ApiError
+from hermes.entry.http.site.headers import PAGES_MAY_READ
+from hermes.entry.http.site.key_strength import is_loopback
+from hermes.entry.http.site.keys import Keyring, KeyScope, Principal
+from hermes.entry.http.site.peers import peer_rank, peer_user
 
-GUESSES = 10
-LOCKED_SECONDS = 300.0
-_PEERS = 1024
-_BEARER = "bearer "
-
-
-class KeyScope(StrEnum):
-    """What a key may do: talk and come back to what it said, see and change every session, run the place."""
-
-    CHAT = "chat"
-    SESSIONS = "sessions"
-    ADMIN = "admin"
-
-
-ALL_SCOPES = frozenset(KeyScope)
+log = logging.getLogger("hermes.http")
+OWNER = Principal(name="owner")
+NOBODY = Principal(name="nobody", scopes=frozenset(), agents=frozenset())
+_LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+_ROOT = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Principal:
-    """Who asks. No agents named means every agent."""
+class Admission:
+    """One way in, a port or the owner's socket."""
 
-    name: str
-    scopes: frozenset[KeyScope] = ALL_SCOPES
-    agents: frozenset[AgentId] | None = None
+    options: HttpOptions
+    keys: Keyring | None = None
+    """None on the owner's socket."""
 
-    def may(self, scope: KeyScope) -> bool:
-        return scope in self.scopes or KeyScope.ADMIN in self.scopes
+    async def admit(self, request: web.Request, scope: KeyScope | None) -> Principal:
+        if self.keys is None:
+            return await self._owner(request)
+        self._check_host(request)
+        self._check_origin(request)
+        if scope is None:
+            return NOBODY
+        principal = self.keys.check(request.headers.get("Authorization", ""), request.remote or "")
+        if not principal.may(scope):
+            raise ApiError(403, "not_allowed", f"The key “{principal.name}” may not do this ({scope}).")
+        return principal
 
-    def sees(self, agent: AgentId) -> bool:
-        return self.agents is None or agent in self.agents
+    async def _owner(self, request: web.Request) -> Principal:
+        if request.transport is None:
+            raise ConnectionResetError
+        # A copy: when a connection ends meanwhile, its number may be given to another one.
+        number = os.dup(request.transport.get_extra_info("socket").fileno())
+        with socket.socket(fileno=number) as peer:
+            user = peer_user(peer)
+            if user is not None and user not in (os.getuid(), _ROOT):
+                raise ApiError(403, "not_the_owner", "This socket is for the owner of the home alone.")
+            rank = await asyncio.to_thread(peer_rank, peer)
+        if rank is not Rank.OWNER:
+            _check_right(request, rank)
+        return OWNER
 
+    def _check_host(self, request: web.Request) -> None:
+        options, name = self.options, _host_name(request.host)
+        if name in _LOOPBACK or name == options.host or not {name, "*"}.isdisjoint(options.hosts):
+            return
+        # A web page cannot have an IP address for its name, so a request to one was not misled here.
+        if not is_loopback(options.host) and (_is_address(name) or name in _machine_names()):
+            return
+        why = "This server does not answer to that name (Host header). allowed_hosts may name further ones."
+        raise ApiError(403, "host_not_allowed", why)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpKey:
-    secret: Secret
-    principal: Principal
-
-
-@dataclass(slots=True)
-class _Guesses:
-    """Different wrong keys from one place, and until when further ones are put off."""
-
-    tried: set[bytes] = field(default_factory=set)
-    since: float = 0.0
-    locked_until: float = 0.0
-
-
-class Keyring:
-    def __init__(self, keys: Sequence[HttpKey], now: Callable[[], float]) -> None:
-        self._keys = [(sha256(key.secret.reveal().encode()).digest(), key.principal) for key in keys]
-        self._now = now
-        self._guesses: OrderedDict[str, _Guesses] = OrderedDict()
-
-    def check(self, authorization: str, peer: str) -> Principal:
-        """Who sends this header, or an error for them."""
-        if authorization[: len(_BEARER)].lower() != _BEARER:
-            raise _no_key("No key was sent. Send it as: Authorization: Bearer <key>")
-        digest = sha256(authorization[len(_BEARER) :].strip().encode("utf-8", "replace")).digest()
-        found: Principal | None = None
-        for known, principal in self._keys:
-            # Every key is compared, so that the time tells nothing.
-            if hmac.compare_digest(known, digest):
-                found = principal
-        if found is None:
-            self._put_off(peer)
-            self._count(peer, digest)
-            raise _no_key("The key is wrong. The right one is API_SERVER_KEY in the home's .env file.")
-        return found
-
-    def _put_off(self, peer: str) -> None:
-        locked = self._guesses.get(peer)
-        if locked is not None and locked.locked_until > self._now():
-            seconds = int(locked.locked_until - self._now()) + 1
+    def _check_origin(self, request: web.Request) -> None:
+        origin = request.headers.get("Origin")
+        if origin is not None and not self._allows(origin):
             raise ApiError(
-                429,
-                "too_many_wrong_keys",
-                f"Too many wrong keys from your address. The right one works; others wait for {seconds} s.",
-                headers={"Retry-After": str(seconds)},
+                403, "origin_not_allowed", "Pages of this origin may not ask here (API_SERVER_CORS_ORIGINS)."
             )
 
-    def _count(self, peer: str, digest: bytes) -> None:
-        now = self._now()
-        guesses = self._guesses.setdefault(peer, _Guesses(since=now))
-        self._guesses.move_to_end(peer)
-        if now - guesses.since > LOCKED_SECONDS:
-            guesses.tried.clear()
-            guesses.since = now
-        guesses.tried.add(digest)
-        if len(guesses.tried) >= GUESSES:
-            guesses.locked_until = now + LOCKED_SECONDS
-            guesses.tried.clear()
-        while len(self._guesses) > _PEERS:
-            self._guesses.popitem(last=False)
+    def _allows(self, origin: str) -> bool:
+        return "*" in self.options.origins or origin in self.options.origins
+
+    def cors_headers(self, request: web.Request) -> dict[str, str]:
+        """What lets a page of an allowed origin read the answer."""
+        origin = request.headers.get("Origin")
+        if origin is None or self.keys is None or not self._allows(origin):
+            return {}
+        return {
+            "Access-Control-Allow-Origin": origin,
+            "Access-Control-Expose-Headers": ", ".join(PAGES_MAY_READ),
+            "Vary": "Origin",
+        }
 
 
-def _no_key(message: str) -> ApiError:
-    return ApiError(401, "invalid_api_key", message, headers={"WWW-Authenticate": "Bearer"})
+def _check_right(request: web.Request, rank: Rank | None) -> None:
+    """A process that was started for somebody else may do little, an unknown one nothing."""
+    resource = request.match_info.route.resource
+    wanted = f"{request.method} {'' if resource is None else resource.canonical}"
+    if rank is not None and wanted in RIGHTS[rank].routes:
+        return
+    log.warning("http.not_the_owner rank=%s wanted=%s", "unknown" if rank is None else rank.name, wanted)
+    if rank is None:
+        why = "It cannot be determined which process asks, so it is not taken for the owner."
+    else:
+        why = f"{rank.label.capitalize()} may not do this: it does not speak for the owner. {rank.remedy}"
+    raise ApiError(403, "not_the_owner", why)
+
+
+def _host_name(host: str) -> str:
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+@cache
+def _machine_names() -> frozenset[str]:
+    name = socket.gethostname().lower()
+    return frozenset({name, f"{name.partition('.')[0]}.local"})

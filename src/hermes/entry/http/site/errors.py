@@ -1,4 +1,4 @@
-"""What goes wrong at the HTTP door, as the OpenAI API tells it: `{"error": {message, type, param, code}}`."""
+"""Errors in the shape of the OpenAI API, `{"error": {message, type, param, code}}`, with their statuses."""
 
 from __future__ import annotations
 
@@ -7,7 +7,26 @@ from collections.abc import Mapping
 import msgspec
 from aiohttp import web
 
+from hermes.control.doors.continuing import AnswerExpected
+from hermes.control.sessions.submission import KeyConflict, NameTaken, NotFound, TurnUnfinished
+from hermes.domain.errors import HermesError, Unreachable, UserError
+
 _encode = msgspec.json.Encoder().encode
+_STATUSES: Mapping[type[HermesError], tuple[int, str]] = {
+    NotFound: (404, "not_found"),
+    NameTaken: (409, "session_exists"),
+    AnswerExpected: (409, "question_open"),
+    KeyConflict: (422, "idempotency_key_reused"),
+    TurnUnfinished: (409, "still_running"),
+    UserError: (400, "invalid_request"),
+}
+"""The first that an error is an instance of counts."""
+_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    429: "rate_limit_error",
+}
 
 
 class ErrorFacts(msgspec.Struct, kw_only=True):
@@ -46,9 +65,8 @@ class ApiError(Exception):
 
     @property
     def body(self) -> bytes:
-        facts = ErrorFacts(
-            message=self.message, type=error_type(self.status), param=self.param, code=self.code
-        )
+        kind = _TYPES.get(self.status) or ("server_error" if self.status >= 500 else "invalid_request_error")
+        facts = ErrorFacts(message=self.message, type=kind, param=self.param, code=self.code)
         return _encode(ErrorBody(error=facts))
 
     def response(self) -> web.Response:
@@ -57,23 +75,37 @@ class ApiError(Exception):
         )
 
 
-def error_type(status: int) -> str:
-    match status:
-        case 401:
-            return "authentication_error"
-        case 403:
-            return "permission_error"
-        case 404:
-            return "not_found_error"
-        case 429:
-            return "rate_limit_error"
-        case _:
-            return "server_error" if status >= 500 else "invalid_request_error"
-
-
 def bad_request(message: str, *, param: str | None = None, code: str = "invalid_request") -> ApiError:
     return ApiError(400, code, message, param=param)
 
 
+def too_large(limit: int) -> ApiError:
+    return ApiError(413, "body_too_large", f"The body is larger than {limit:,} bytes.")
+
+
 def not_found(what: str, name: str, code: str) -> ApiError:
     return ApiError(404, code, f"There is no {what} “{name[:80]}”.")
+
+
+def as_api_error(error: ApiError | HermesError) -> ApiError:
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, Unreachable):
+        after = str(int(error.after or 1))
+        return ApiError(503, "unavailable", f"Not now: {error}.", headers={"Retry-After": after})
+    for kind, (status, code) in _STATUSES.items():
+        if isinstance(error, kind):
+            return ApiError(status, code, str(error))
+    return ApiError(500, "internal_error", f"{error}.")
+
+
+def router_error(error: web.HTTPException) -> ApiError:
+    """What aiohttp itself refuses."""
+    match error.status:
+        case 404:
+            return ApiError(404, "unknown_url", "There is nothing at this address. See /docs.")
+        case 405:
+            allow = error.headers.get("Allow", "")
+            return ApiError(405, "method_not_allowed", f"Only {allow} here.", headers={"Allow": allow})
+        case _:
+            return ApiError(error.status, "bad_http", error.reason)

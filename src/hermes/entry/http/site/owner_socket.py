@@ -33,11 +33,11 @@ def socket_path(home: Path, runtime: Path) -> Path:
 def socket_places(home: Path, variables: Mapping[str, str]) -> Iterator[Path]:
     """Where the socket may be, the first choice first: a gateway that a service started may know another
     runtime folder than a shell does."""
-    known: set[Path] = set()
+    tried: set[Path] = set()
     for runtime in _runtime_folders(variables):
         path = socket_path(home, runtime)
-        if path not in known and len(os.fsencode(path)) <= MOST_BYTES:
-            known.add(path)
+        if path not in tried and len(os.fsencode(path)) <= MOST_BYTES:
+            tried.add(path)
             yield path
 
 

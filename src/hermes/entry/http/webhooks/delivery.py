@@ -32,8 +32,8 @@ class WebhookDelivery:
 
 def event_name(headers: Headers, payload: Any) -> str:
     inside = payload if isinstance(payload, dict) else {}
-    told = [headers.get(name) for name in _EVENT_HEADERS] + [inside.get("event_type"), inside.get("type")]
-    for name in told:
+    names = [headers.get(name) for name in _EVENT_HEADERS] + [inside.get("event_type"), inside.get("type")]
+    for name in names:
         if isinstance(name, str) and (clean := one_line(name, _MOST_NAME)):
             return clean
     return UNKNOWN_EVENT
@@ -41,22 +41,22 @@ def event_name(headers: Headers, payload: Any) -> str:
 
 def identify(headers: Headers, body: bytes, proof: VerifiedSignature, now: float) -> WebhookDelivery:
     digest = hashlib.sha256(body).hexdigest()
-    told = _told_id(headers, proof)
-    keys = [] if told is None else [f"id:{told}:{digest}"]
+    sent = _sender_id(headers, proof)
+    keys = [] if sent is None else [f"id:{sent}:{digest}"]
     if proof.timestamp is not None and proof.id is None:
         keys.append(f"at:{proof.timestamp}:{digest}")
-    ident = told or f"{int(now * 1000)}-{digest[:8]}"
+    ident = sent or f"{int(now * 1000)}-{digest[:8]}"
     if not keys:
         hour = int(now // _HOUR)
         keys = [f"hour:{number}:{digest}" for number in (hour, hour - 1)]
     return WebhookDelivery(id=ident, keys=tuple(keys))
 
 
-def _told_id(headers: Headers, proof: VerifiedSignature) -> str | None:
+def _sender_id(headers: Headers, proof: VerifiedSignature) -> str | None:
     """The sender's id, printable and of a length that keys can have."""
-    told = proof.id or next(filter(None, map(headers.get, _ID_HEADERS)), None)
-    if told is None:
+    sent = proof.id or next(filter(None, map(headers.get, _ID_HEADERS)), None)
+    if sent is None:
         return None
-    if len(told) <= _MOST_ID and told.isprintable() and showable(told) == told:
-        return told
-    return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    if len(sent) <= _MOST_ID and sent.isprintable() and showable(sent) == sent:
+        return sent
+    return hashlib.sha256(sent.encode("utf-8", "surrogatepass")).hexdigest()[:32]

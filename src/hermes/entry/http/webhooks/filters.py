@@ -44,17 +44,17 @@ class EventFacts:
         if path == "event":
             return self.event
         if path.startswith("headers."):
-            value = self.headers.get(path.removeprefix("headers."))
-            return ABSENT if value is None else value
-        found = self.payload
+            header = self.headers.get(path.removeprefix("headers."))
+            return ABSENT if header is None else header
+        value = self.payload
         for part in path.split("."):
-            if isinstance(found, dict) and part in found:
-                found = found[part]
-            elif isinstance(found, list) and part.isascii() and part.isdigit() and int(part) < len(found):
-                found = found[int(part)]
+            if isinstance(value, dict) and part in value:
+                value = value[part]
+            elif isinstance(value, list) and part.isascii() and part.isdigit() and int(part) < len(value):
+                value = value[int(part)]
             else:
                 return ABSENT
-        return found
+        return value
 
 
 Filter = Callable[[EventFacts, ReadLines], bool]
@@ -67,13 +67,13 @@ class _Undecided(Exception):
 # --- the tests ---
 
 
-def same(found: Any, wanted: Any) -> bool:
+def same(actual: Any, wanted: Any) -> bool:
     """Equal values; a text equals whatever is spelled so, for headers and quoted settings are texts."""
-    if isinstance(found, str) != isinstance(wanted, str):
-        return spell(found) == spell(wanted)
-    if isinstance(found, bool) != isinstance(wanted, bool):
+    if isinstance(actual, str) != isinstance(wanted, str):
+        return spell(actual) == spell(wanted)
+    if isinstance(actual, bool) != isinstance(wanted, bool):
         return False
-    return bool(found == wanted)
+    return bool(actual == wanted)
 
 
 def spell(value: Any) -> str:
@@ -81,35 +81,35 @@ def spell(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _contains(found: Any, wanted: Any) -> bool:
-    if isinstance(found, str | dict):
-        return spell(wanted) in found
-    return isinstance(found, list) and any(same(one, wanted) for one in found)
+def _contains(actual: Any, wanted: Any) -> bool:
+    if isinstance(actual, str | dict):
+        return spell(wanted) in actual
+    return isinstance(actual, list) and any(same(item, wanted) for item in actual)
 
 
-def _in_file(found: Any, name: str, read_lines: ReadLines) -> bool:
+def _in_file(actual: Any, name: str, read_lines: ReadLines) -> bool:
     try:
-        return spell(found) in read_lines(name)
+        return spell(actual) in read_lines(name)
     except (OSError, ValueError) as error:
         raise _Undecided(f"in_file cannot be read: {type(error).__name__}") from error
 
 
-def _fits(found: Any, pattern: Any) -> bool:
+def _fits(actual: Any, pattern: Any) -> bool:
     try:
-        return finds(pattern, spell(found)[:_MOST_TEXT])
+        return finds(pattern, spell(actual)[:_MOST_TEXT])
     except TimeoutError as error:
         raise _Undecided("the pattern takes too long") from error
 
 
 _TESTS: Mapping[str, Callable[[Any, Any, ReadLines], bool]] = {
-    "exists": lambda found, wanted, _: (found is not ABSENT) == wanted,
-    "missing": lambda found, wanted, _: (found is ABSENT) == wanted,
-    "equals": lambda found, wanted, _: found is not ABSENT and same(found, wanted),
-    "not_equals": lambda found, wanted, _: found is ABSENT or not same(found, wanted),
-    "contains": lambda found, wanted, _: found is not ABSENT and _contains(found, wanted),
-    "in": lambda found, wanted, _: found is not ABSENT and any(same(found, one) for one in wanted),
-    "in_file": lambda found, name, read: found is not ABSENT and _in_file(found, name, read),
-    "regex": lambda found, pattern, _: found is not ABSENT and _fits(found, pattern),
+    "exists": lambda actual, wanted, _: (actual is not ABSENT) == wanted,
+    "missing": lambda actual, wanted, _: (actual is ABSENT) == wanted,
+    "equals": lambda actual, wanted, _: actual is not ABSENT and same(actual, wanted),
+    "not_equals": lambda actual, wanted, _: actual is ABSENT or not same(actual, wanted),
+    "contains": lambda actual, wanted, _: actual is not ABSENT and _contains(actual, wanted),
+    "in": lambda actual, wanted, _: actual is not ABSENT and any(same(actual, item) for item in wanted),
+    "in_file": lambda actual, name, read: actual is not ABSENT and _in_file(actual, name, read),
+    "regex": lambda actual, pattern, _: actual is not ABSENT and _fits(actual, pattern),
 }
 
 
@@ -140,8 +140,8 @@ class _Reading:
         if "field" in tree:
             return self.leaf(tree, path)
         if len(tree) != 1 or (word := next(iter(tree))) not in ("all", "any", "not"):
-            told = ", ".join(map(str, tree))
-            raise BadFilter(f"{path} must hold one of all, any, not, or a field with a test, not {told}.")
+            keys = ", ".join(map(str, tree))
+            raise BadFilter(f"{path} must hold one of all, any, not, or a field with a test, not {keys}.")
         below = f"{path}.{word}"
         if word == "not":
             part = self.any(tree[word], below, depth + 1)
@@ -154,7 +154,7 @@ class _Reading:
     def several(self, tree: Any, path: str, depth: int) -> list[Filter]:
         if not isinstance(tree, list) or not tree:
             raise BadFilter(f"{path} must be a list of at least one filter.")
-        return [self.any(one, f"{path}[{place}]", depth + 1) for place, one in enumerate(tree)]
+        return [self.any(part, f"{path}[{place}]", depth + 1) for place, part in enumerate(tree)]
 
     def leaf(self, tree: Mapping[str, Any], path: str) -> Filter:
         field = tree["field"]

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs
 
 from aiohttp import web
 
-from hermes.entry.http.site.errors import ApiError, bad_request
+from hermes.entry.http.site.errors import ApiError, bad_request, too_large
 
 MOST_DEPTH = 64
 _MOST_FIELDS = 1000
@@ -17,12 +17,12 @@ _FORM = "application/x-www-form-urlencoded"
 
 async def read_body(request: web.Request, limit: int) -> bytes:
     if request.content_length is not None and request.content_length > limit:
-        raise _too_large(limit)
+        raise too_large(limit)
     body = bytearray()
     async for piece in request.content.iter_any():
         body += piece
         if len(body) > limit:
-            raise _too_large(limit)
+            raise too_large(limit)
     return bytes(body)
 
 
@@ -75,10 +75,6 @@ def is_deeper(value: Any, depth: int) -> bool:
 
 def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
-
-
-def _too_large(limit: int) -> ApiError:
-    return ApiError(413, "body_too_large", f"The body is larger than {limit:,} bytes.")
 
 
 def _too_deep() -> ApiError:

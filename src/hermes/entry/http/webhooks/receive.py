@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import logging
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
@@ -30,8 +29,10 @@ from hermes.domain.ids import AgentId, TurnId
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.text import one_line
 from hermes.domain.turn import Cause, Guidance, ReplyPlace, Turn, TurnAction, TurnInput
-from hermes.entry.http.site.call import HttpCall, as_json, signed_route
+from hermes.entry.http.site.call import HttpCall, as_json
 from hermes.entry.http.site.errors import ApiError
+from hermes.entry.http.site.key_strength import is_loopback
+from hermes.entry.http.site.routing import signed_route
 from hermes.entry.http.webhooks.delivery import WebhookDelivery, event_name, identify
 from hermes.entry.http.webhooks.filters import EventFacts
 from hermes.entry.http.webhooks.payload import read_body, read_payload
@@ -44,7 +45,7 @@ from hermes.entry.http.webhooks.signatures import (
     VerifiedSignature,
     verify,
 )
-from hermes.entry.http.webhooks.stages import EventIgnored, Webhooks, render
+from hermes.entry.http.webhooks.stages import WEBHOOKS, EventIgnored, Webhooks, render
 
 log = logging.getLogger("hermes.webhooks")
 PLATFORM = "webhook"
@@ -80,9 +81,9 @@ class WebhookEvent:
     def owner(self) -> str:
         return f"webhook:{self.route.name}"
 
-    def answer(self, status: int, told: str, **more: str) -> web.Response:
+    def answer(self, status: int, outcome: str, **more: str) -> web.Response:
         body = WebhookAnswer(
-            status=told,
+            status=outcome,
             route=self.route.name,
             event=self.facts.event,
             delivery_id=self.delivery.id,
@@ -90,7 +91,7 @@ class WebhookEvent:
         )
         log.info(
             "webhook.%s route=%s event=%s delivery=%s",
-            told,
+            outcome,
             self.route.name,
             self.facts.event,
             self.delivery.id,
@@ -106,19 +107,19 @@ async def receive(call: HttpCall) -> WebhookAnswer | web.Response:
 @signed_route("POST", "/p/{agent}/webhooks/{route}", "Hand an event to a route, for this agent.", status=202)
 async def receive_for(call: HttpCall) -> WebhookAnswer | web.Response:
     agent = AgentId(call.part("agent"))
-    if agent not in call.door.agents:
+    if agent not in call.site.agents:
         raise ApiError(404, "unknown_agent", "There is no agent of this name.")
     return await _receive(call, agent)
 
 
 async def _receive(call: HttpCall, agent: AgentId | None) -> web.Response:
-    hooks = call.door.webhooks
+    hooks = call.request.app[WEBHOOKS]
     if hooks is None:
         raise ApiError(404, "unknown_route", "Webhooks are switched off.")
     route = await hooks.find(call.part("route"))
-    body = await read_body(call.request, hooks.options.max_body)
+    body = await read_body(call.request, hooks.max_body)
     headers = Headers(call.request.headers.items())
-    now = call.door.clock.now().timestamp()
+    now = call.site.clock.now().timestamp()
     proof = _prove(call.request, route, headers, body, now)
     if proof.scheme is SignatureScheme.GENERIC_V1:
         hooks.warn_once(route.name)
@@ -153,15 +154,8 @@ def is_local(request: web.Request) -> bool:
     if isinstance(here, str):
         return True  # the owner's socket
     name = urlsplit(f"//{request.host}").hostname or ""
-    peers = (here[0] if here else "", request.remote or "", "127.0.0.1" if name == "localhost" else name)
-    return "Origin" not in request.headers and all(map(_is_loopback, peers))
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return False
+    peers = (here[0] if here else "", request.remote or "", name)
+    return "Origin" not in request.headers and all(map(is_loopback, peers))
 
 
 # --- from an event to a turn ---
@@ -175,7 +169,7 @@ async def _take(call: HttpCall, hooks: Webhooks, event: WebhookEvent) -> web.Res
     to = await _target(call, event.route, facts)
     source, text = _source(event), render(event.route, facts)
     words = Submission(
-        agent=event.agent or await call.door.gateway.route(source, text),
+        agent=event.agent or await call.gateway.route(source, text),
         source=source,
         input=TurnInput(
             text=text,
@@ -205,12 +199,12 @@ async def _submit(
 ) -> SubmittedTurn | None:
     """Store the words; None if they were stored before. A repeat may be given to another agent by a hook, and
     an agent's store knows only its own: then one event after the other is looked for and stored."""
-    several = event.agent is None and len(call.door.agents) > 1
+    several = event.agent is None and len(call.site.agents) > 1
     async with hooks.storing if several else contextlib.nullcontext():
         if several and await _is_known(call, event):
             return None
         try:
-            submitted = await call.door.gateway.ask(words)
+            submitted = await call.gateway.ask(words)
         except KeyConflict:  # it is known, and its session was deleted since
             return None
     return submitted if submitted.fresh else None
@@ -219,10 +213,10 @@ async def _submit(
 async def _is_known(call: HttpCall, event: WebhookEvent) -> bool:
     """Before the script runs, so that a repeat starts nothing; the commit decides once more."""
     owner, keys = event.owner, event.delivery.keys
-    for agent in call.door.agents if event.agent is None else (event.agent,):
-        known = await call.door.gateway.read(agent, lambda tx: find_request(tx, owner, keys))
+    for agent in call.site.agents if event.agent is None else (event.agent,):
+        request = await call.gateway.read(agent, lambda tx: find_request(tx, owner, keys))
         # What was sent to another agent by name is an event of its own.
-        if known is not None and (agent in (event.agent, call.door.default) or known.facts == ROUTED):
+        if request is not None and (agent in (event.agent, call.default) or request.facts == ROUTED):
             return True
     return False
 
@@ -235,17 +229,17 @@ async def _target(call: HttpCall, route: WebhookRoute, facts: EventFacts) -> Add
     except (BadRoute, UserError) as error:
         log.warning("webhook.no_target route=%s: %s", route.name, error)
         raise ApiError(502, "no_target", "There is no chat that this event could go to.") from error
-    if to is not None and not call.door.gateway.knows(to):
+    if to is not None and not call.gateway.knows(to):
         log.warning("webhook.no_target route=%s: there is no platform %s", route.name, to.platform)
         raise ApiError(502, "no_target", "The platform that this route delivers to is not there.")
     return to
 
 
 async def _find(call: HttpCall, place: NamedTarget) -> Address:
-    found = await call.door.gateway.courier.resolve(place.target)
-    if len(found) != 1:
+    chats = await call.gateway.courier.resolve(place.target)
+    if len(chats) != 1:
         raise BadRoute(f"{one_line(place.target, 80)} is not one chat.")
-    return replace(found[0], thread=place.thread) if place.thread else found[0]
+    return replace(chats[0], thread=place.thread) if place.thread else chats[0]
 
 
 def _source(event: WebhookEvent) -> Source:
@@ -259,7 +253,7 @@ def _source(event: WebhookEvent) -> Source:
 async def _delivered(call: HttpCall, event: WebhookEvent, turn: Turn, to: Address) -> web.Response:
     """Tell the sender whether it is there; what takes longer than it should wait for is on its way."""
     state = OutState.DUE
-    if call.door.gateway.reaches(to):
+    if call.gateway.reaches(to):
         state = await _settled(call, turn.agent, turn.id)
     if state is OutState.DEAD:
         raise ApiError(502, "not_delivered", f"{to.platform} did not take the message.")
@@ -273,7 +267,7 @@ async def _settled(call: HttpCall, agent: AgentId, turn: TurnId) -> OutState:
     try:
         async with asyncio.timeout(_DELIVERY_SECONDS):
             while True:
-                rows = await call.door.gateway.read(agent, lambda tx: tx.outbox.of_turn(turn))
+                rows = await call.gateway.read(agent, lambda tx: tx.outbox.of_turn(turn))
                 if rows and (state := _state(rows)) is not OutState.ATTEMPTING:
                     return state
                 await asyncio.sleep(_LOOK_SECONDS)

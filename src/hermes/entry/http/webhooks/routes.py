@@ -72,7 +72,7 @@ def read_routes(tree: Any, fallback: Secret) -> dict[str, WebhookRoute]:
         return {
             "": WebhookRoute(name="", enabled=False, problem="routes must be a mapping of names to routes.")
         }
-    return {str(name): _route(str(name), told, fallback) for name, told in tree.items()}
+    return {str(name): _route(str(name), facts, fallback) for name, facts in tree.items()}
 
 
 def problems(routes: Mapping[str, WebhookRoute]) -> Iterator[str]:
@@ -100,8 +100,8 @@ def _read(name: str, tree: Any, fallback: Secret) -> WebhookRoute:
     secret = Secret(secret) if isinstance(secret, str) else secret
     if not isinstance(secret, Secret) or not secret.reveal().strip():
         raise BadRoute("it has no secret, and there is no secret for all.")
-    said = {key: read(key, tree[key]) for key, read in _READERS.items() if key in tree}
-    route = WebhookRoute(name=name, secret=secret, **said)
+    values = {key: read(key, tree[key]) for key, read in _READERS.items() if key in tree}
+    route = WebhookRoute(name=name, secret=secret, **values)
     _check_delivery(route)
     return route
 

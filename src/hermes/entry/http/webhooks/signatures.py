@@ -89,14 +89,14 @@ class _Signed:
 
 def verify(headers: Headers, body: bytes, secret: Secret, *, now: float, loopback: bool) -> VerifiedSignature:
     """Who signed this; `BadSignature` if nobody did. `loopback`: only this machine can reach the port."""
-    known = secret.reveal()
-    if not known.strip():
+    key = secret.reveal()
+    if not key.strip():
         raise BadSignature("the route has no secret")
-    if known == NO_AUTH:
+    if key == NO_AUTH:
         if not loopback:
             raise BadSignature("a route without authentication is open on loopback only")
         return VerifiedSignature(scheme=SignatureScheme.NONE)
-    asked = _Signed(headers=headers, body=body, secret=known, now=now)
+    asked = _Signed(headers=headers, body=body, secret=key, now=now)
     for names, check in _SCHEMES:
         if any(name in headers for name in names):
             return check(asked)

@@ -13,6 +13,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from aiohttp import web
+
 from hermes.domain.errors import UserError
 from hermes.entry.http.site.errors import ApiError
 from hermes.entry.http.webhooks.filters import EventFacts, ReadLines, passes
@@ -33,22 +35,15 @@ class EventIgnored(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WebhookOptions:
-    """What an operator may say of all webhooks."""
-
-    rate: int = 30
-    """Events a minute, for each route."""
-    max_body: int = 1_048_576
-    script_seconds: int = 30
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Webhooks:
-    options: WebhookOptions
+    """What all webhooks of a gateway share."""
+
     routes: RouteTable
     read_lines: ReadLines
     run_script: RunScript
     rates: RateLimiter
+    max_body: int
+    script_seconds: int
     warned: set[str] = field(default_factory=set)
     storing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -82,26 +77,26 @@ class Webhooks:
             return facts
         given = json.dumps(facts.payload, ensure_ascii=False).encode("utf-8", "replace")
         try:
-            code, output = await self.run_script(route.script, given, self.options.script_seconds)
+            code, printed = await self.run_script(route.script, given, self.script_seconds)
         except UserError as error:
             log.warning("webhook.script_failed route=%s: %s", route.name, error)
             raise EventIgnored("script") from error
-        said = output.decode("utf-8", "replace").strip()
+        output = printed.decode("utf-8", "replace").strip()
         if code != 0:
             log.warning("webhook.script_failed route=%s code=%s", route.name, code)
             raise EventIgnored("script")
-        if said in ("", _SILENT):
+        if output in ("", _SILENT):
             raise EventIgnored("script")
-        return replace(facts, payload=_said_by_script(said))
+        return replace(facts, payload=_script_payload(output))
 
 
-def _said_by_script(said: str) -> Any:
+def _script_payload(output: str) -> Any:
     """JSON takes the payload's place; other words are its `output`."""
     try:
-        payload = json.loads(said)
+        payload = json.loads(output)
     except (ValueError, RecursionError):
-        return {"output": said}
-    return {"output": said} if is_deeper(payload, MOST_DEPTH) else payload
+        return {"output": output}
+    return {"output": output} if is_deeper(payload, MOST_DEPTH) else payload
 
 
 def render(route: WebhookRoute, facts: EventFacts) -> str:
@@ -109,6 +104,10 @@ def render(route: WebhookRoute, facts: EventFacts) -> str:
     if route.deliver_only:
         return plain_text(route.prompt, facts)
     return words_for(route.prompt, facts, route=route.name, mark=secrets.token_hex(8))
+
+
+WEBHOOKS: web.AppKey[Webhooks | None] = web.AppKey("webhooks")
+"""Where the server keeps them for `receive`; None where webhooks are switched off."""
 
 
 class RateLimiter:

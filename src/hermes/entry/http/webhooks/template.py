@@ -57,12 +57,12 @@ def _value(name: str, facts: EventFacts) -> str | None:
         return raw(facts.payload)
     if name == "event_type":
         return facts.event
-    found = facts.find(name)
-    if found is ABSENT:
+    value = facts.find(name)
+    if value is ABSENT:
         return None
-    if isinstance(found, dict | list):
-        return _cut(_json(found), MOST_OBJECT)
-    return found if isinstance(found, str) else _json(found)
+    if isinstance(value, dict | list):
+        return _cut(_json(value), MOST_OBJECT)
+    return value if isinstance(value, str) else _json(value)
 
 
 def _fenced(text: str, mark: str) -> str:
