@@ -340,5 +340,5 @@ async def test_hermes_send_by_a_script(folder: Path) -> None:
     (home / FOLDER / "one.sh").write_text(f"{start} send -l; {start} config set approvals.mode off; true")
     async with ApiWorld(home=home):
         end = await Scripts(home, os.environ).run("one.sh", b"", 60)
-    assert end.code == 0 and b"No chat is known yet" in end.output
+    assert end.code == 0 and b"No chats yet" in end.output
     assert b"A script of the home may not do this: hermes config set" in end.complaint
