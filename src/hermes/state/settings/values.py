@@ -6,7 +6,7 @@ import math
 import re
 import types
 import typing
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from enum import StrEnum
 from functools import cache
 from typing import Any
@@ -75,7 +75,8 @@ def _knob(item: Field[Any], hint: Any) -> SettingSpec | None:
     if is_dataclass(kind):
         return None
     default = item.default if item.default_factory is MISSING else item.default_factory()
-    return SettingSpec(name=item.name, kind=kind, many=many, default=default, about=about)
+    env = tuple(variable.replace("*", item.name.upper()) for variable in about.env)
+    return SettingSpec(name=item.name, kind=kind, many=many, default=default, about=replace(about, env=env))
 
 
 def expected(knob: SettingSpec) -> str:
