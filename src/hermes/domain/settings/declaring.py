@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
@@ -52,8 +53,8 @@ class SettingDoc:
     doc: str
     env: Names = ()
     choices: Names = ()
-    least: float | None = None
-    most: float | None = None
+    least: float = -math.inf
+    most: float = math.inf
     form: str = ""
     instead: Any = None
     empty_denies: bool = False
