@@ -48,7 +48,8 @@ class SettingDoc:
     """What a setting means, which variables set it, and which values it takes.
 
     `form` names a further check: `url`, `timezone` or `patterns`. Where the default allows more than other
-    values do, a wrong value counts as `instead`; with `empty_denies`, so does a list set to be empty."""
+    values do, a wrong value counts as `instead`; with `empty_denies`, so does a list set to be empty.
+    Where an empty value is a mistake, `if_empty` says what follows from it."""
 
     doc: str
     env: Names = ()
@@ -58,6 +59,7 @@ class SettingDoc:
     form: str = ""
     instead: Any = None
     empty_denies: bool = False
+    if_empty: str = ""
 
 
 def setting(default: T, doc: str, *, env: str = "", **rules: Any) -> T:

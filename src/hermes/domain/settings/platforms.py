@@ -8,6 +8,8 @@ from typing import Any
 
 from hermes.domain.settings.declaring import EVERY_ONE, NONE_LISTED, Names, Secret, setting
 
+_RIGHTS: dict[str, Any] = {"instead": NONE_LISTED, "if_empty": "so the key has no rights"}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiKey:
@@ -15,9 +17,9 @@ class ApiKey:
 
     key: Secret = setting(Secret(""), "The key itself.")
     scopes: Names = setting(
-        ("chat", "sessions"), "What it may do.", choices=("chat", "sessions", "admin"), instead=NONE_LISTED
+        ("chat", "sessions"), "What it may do.", choices=("chat", "sessions", "admin"), **_RIGHTS
     )
-    agents: Names | None = setting(None, "The only agents it sees; left out = all.", instead=NONE_LISTED)
+    agents: Names | None = setting(None, "The only agents it sees; left out = all.", **_RIGHTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,10 +9,11 @@ import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from hermes.domain.address import SINGLE, Address, SourceKind
 from hermes.domain.ids import MAIN_AGENT, AgentId
-from hermes.domain.settings.declaring import EVERY_ONE, Names, Secret, setting
+from hermes.domain.settings.declaring import EVERY_ONE, Names, Secret, SettingDoc, setting
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.turn import BusyMode
 
@@ -212,19 +213,23 @@ class HostedAgent:
     disabled_toolsets: Names = setting((), "Toolsets it does not have.")
 
 
+def _must_be(doc: str, **rules: Any) -> str | None:
+    return setting(None, doc, if_empty="so the route does not count", **rules)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteMatch:
     """Exact strings that must all hold; what is not given matches everything."""
 
-    platform: str | None = setting(None, "The platform's name.")
-    account: str | None = setting(None, "The account, where a platform has several.")
-    kind: str | None = setting(None, "The sort of place.", choices=tuple(kind.value for kind in SourceKind))
-    chat_id: str | None = setting(None, "The chat.")
-    thread_id: str | None = setting(None, "The thread or topic in it.")
-    user_id: str | None = setting(None, "The person.")
-    user_id_alt: str | None = setting(None, "The person's other, lasting id.")
-    guild_id: str | None = setting(None, "The server or workspace.")
-    parent_chat_id: str | None = setting(None, "The channel a thread belongs to.")
+    platform: str | None = _must_be("The platform's name.")
+    account: str | None = _must_be("The account, where a platform has several.")
+    kind: str | None = _must_be("The sort of place.", choices=tuple(kind.value for kind in SourceKind))
+    chat_id: str | None = _must_be("The chat.")
+    thread_id: str | None = _must_be("The thread or topic in it.")
+    user_id: str | None = _must_be("The person.")
+    user_id_alt: str | None = _must_be("The person's other, lasting id.")
+    guild_id: str | None = _must_be("The server or workspace.")
+    parent_chat_id: str | None = _must_be("The channel a thread belongs to.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,7 +237,7 @@ class Route:
     """What comes from there and names no agent goes to this one; routes are tried in their order."""
 
     match: RouteMatch
-    agent: AgentId
+    agent: AgentId = field(metadata={"about": SettingDoc(doc="The agent that answers.")})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

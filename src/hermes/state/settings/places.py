@@ -68,8 +68,10 @@ def _move(pairs: dict[str, Pair], name: str, section: str, findings: SettingsFin
 
 
 def not_a_section(path: str, node: YamlNode, findings: SettingsFindings) -> None:
-    """Report what stands where settings below a name should stand; an empty or reported node is fine."""
+    """Report what stands where settings below a name should stand; empty is fine, and what is unreadable was
+    reported already."""
     if isinstance(node, YamlScalar) and (node.empty or node.unreadable):
+        findings.count += node.unreadable
         return
     kind = "a single value" if isinstance(node, YamlScalar) else "a list"
     findings.problem(

@@ -9,7 +9,7 @@ from dataclasses import is_dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hermes.domain.address import SourceKind, account_problem
-from hermes.domain.ids import MAIN_AGENT, AgentId
+from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.settings.declaring import NONE_LISTED, Secret
 from hermes.domain.settings.platforms import ApiKey, PlatformSettings
 from hermes.domain.settings.settings import (
@@ -19,7 +19,6 @@ from hermes.domain.settings.settings import (
     QuickCommand,
     ResetSettings,
     Route,
-    RouteMatch,
     Settings,
     is_name,
 )
@@ -71,9 +70,10 @@ _DENY = "approvals.deny"
 """A list of which nothing may get lost: `5` or an empty item in it was meant to be a command."""
 
 
-def _is_blank(node: YamlNode) -> bool:
+def _is_blank(node: YamlNode, *, strict: bool = True) -> bool:
+    """Whether nothing is said: nothing at all, or also an empty text or list if it is `strict`."""
     if isinstance(node, YamlScalar):
-        return node.empty or not (node.text.strip() or node.unreadable)
+        return node.empty or (strict and not (node.text.strip() or node.unreadable))
     return isinstance(node, YamlList) and not node.items
 
 
@@ -179,6 +179,9 @@ class SettingsReader:
 
     def section(self, kind: type[S], node: YamlNode, path: str) -> S:
         """A settings class from the mapping that stands for it."""
+        return kind(**self.fields(kind, node, path))
+
+    def fields(self, kind: type, node: YamlNode, path: str) -> dict[str, Any]:
         values: dict[str, Any] = {}
         own = specs(kind)
         for name, line, child in self.pairs(node, path):
@@ -186,7 +189,7 @@ class SettingsReader:
                 values[name] = self.read(own[name], child, f"{path}.{name}")
             else:
                 self.unknown(f"{path}.{name}", line, list(own))
-        return kind(**values)
+        return values
 
     def table(self, kind: type, node: YamlNode, path: str) -> dict[str, Any]:
         """Sections under names of their own; those that do not count are left out."""
@@ -282,17 +285,9 @@ class SettingsReader:
         if isinstance(node, YamlScalar) and not node.empty:
             node = YamlMapping(pairs={"key": (line, node)}, line=line)
         made = self.section(ApiKey, node, path)
-        limits = node.pairs if isinstance(node, YamlMapping) else {}
-        for limit, value in (("scopes", made.scopes), ("agents", made.agents)):
-            if limit in limits and (value == () or _is_blank(limits[limit][1])):
-                self.findings.problem(
-                    limits[limit][0],
-                    f"{path}.{limit} is empty, so the key has no rights.",
-                    "Name what it may, or remove the line.",
-                )
         for agent in made.agents or ():
             if made.agents != NONE_LISTED:
-                self.is_agent(f"{path}.agents", limits["agents"][0], agent)
+                self.is_agent(f"{path}.agents", self.lines[f"{path}.agents"], agent)
         wrong = self.findings.count > before
         return name, replace(made, scopes=NONE_LISTED, agents=NONE_LISTED) if wrong else made
 
@@ -309,43 +304,18 @@ class SettingsReader:
     def route(self, node: YamlNode, path: str) -> Route | None:
         """A route with a mistake in it would match more than was meant, so it does not count at all."""
         before = self.findings.count
-        if isinstance(node, YamlScalar) and node.unreadable:
-            return None
+        values = self.fields(Route, node, path)
         pairs = node.pairs if isinstance(node, YamlMapping) else {}
-        for key, (line, _) in pairs.items():
-            if key not in ("match", "agent"):
-                self.unknown(f"{path}.{key}", line, ["match", "agent"])
-        (_, match), (line, agent) = pairs.get("match", (0, None)), pairs.get("agent", (0, None))
-        name = self.text(agent, f"{path}.agent") if isinstance(agent, YamlScalar) and not agent.empty else ""
-        if name is None or (isinstance(match, YamlScalar) and match.unreadable):
-            return None
-        if not name or not isinstance(match, YamlMapping):
-            lacks = f"has no {'match' if name else 'agent'}"
-            if not isinstance(node, YamlMapping):
-                lacks = "must hold match and agent"
-            self.findings.problem(node.line, f"{path} {lacks}.", "Write {match: {…}, agent: …}.")
-            return None
-        if not self.is_agent(f"{path}.agent", line, name):
-            return None
-        found = self.route_match(match, f"{path}.match")
-        return Route(match=found, agent=AgentId(name)) if found and self.findings.count == before else None
-
-    def route_match(self, node: YamlMapping, path: str) -> RouteMatch | None:
-        pairs = dict(node.pairs)
-        for name, (line, child) in node.pairs.items():
-            if not isinstance(child, YamlScalar):
-                continue
-            if child.empty and name in knobs(RouteMatch):
-                self.findings.problem(
-                    line, f"{path}.{name} is empty.", "Give it a value, or remove the line."
-                )
-            elif name == "kind" and child.text == "dm":  # an older name
-                pairs[name] = (line, YamlScalar(text="private", line=child.line))
-        match = self.section(RouteMatch, YamlMapping(pairs=pairs, line=node.line), path)
-        if match.platform and match.platform not in self.platforms:
-            self.no_such_platform(pairs["platform"][0], match.platform)
-        # What could not be read was reported before, and must not match everything.
-        return None if None in (getattr(match, name, "") for name in pairs) else match
+        lacks = [name for name in ("match", "agent") if name not in pairs or _is_blank(pairs[name][1])]
+        if isinstance(values.get("agent"), str):
+            self.is_agent(f"{path}.agent", pairs["agent"][0], values["agent"])
+        if self.findings.count == before and lacks:
+            remedy = "Write {match: {…}, agent: …}."
+            self.findings.problem(node.line, f"{path} has no {lacks[-1]}.", remedy)
+        platform = values["match"].platform if "match" in values else None
+        if platform is not None and platform not in self.platforms:
+            self.no_such_platform(self.lines[f"{path}.match.platform"], platform)
+        return Route(**values) if self.findings.count == before else None
 
     def no_such_platform(self, line: int, name: str) -> None:
         platform, at, account = name.partition("@")
@@ -372,6 +342,7 @@ class SettingsReader:
         if not isinstance(node, YamlMapping) and not (isinstance(node, YamlScalar) and node.empty):
             not_a_section(path, node, self.findings)
             return name, PlatformSettings(enabled=False)
+        own, known = knobs(PlatformSettings), PLATFORM_KEYS | ({"keys"} if name == API_SERVER else set())
         values: dict[str, Any] = {"extra": {}, "secrets": {}, "trees": {}}
         for key, at_line, child in self.pairs(node, path):
             if key == "extra":
@@ -379,18 +350,11 @@ class SettingsReader:
                     self.platform_key(values, name, inner, grandchild, under_extra=True)
             elif key == "home_channel" and isinstance(child, YamlMapping):
                 values |= self.home_channel(child, f"{path}.{key}")
-            elif self.is_slip_of_field(name, key):
-                self.unknown(f"{path}.{key}", at_line, list(knobs(PlatformSettings)))
+            elif key not in known and field_of(name, key) not in own and nearest(key, list(own)):
+                self.unknown(f"{path}.{key}", at_line, list(own))
             else:
                 self.platform_key(values, name, key, child)
         return name, PlatformSettings(**values)
-
-    def is_slip_of_field(self, platform: str, key: str) -> bool:
-        """Whether a key of a block is neither a field nor the platform's own, but resembles a field."""
-        own = knobs(PlatformSettings)
-        if field_of(platform, key) in own or (key == "keys" and platform == API_SERVER):
-            return False
-        return key not in PLATFORM_KEYS and bool(nearest(key, list(own)))
 
     def platform_key(
         self, values: dict[str, Any], platform: str, name: str, node: YamlNode, *, under_extra: bool = False
@@ -488,7 +452,12 @@ class SettingsReader:
         """The value of one field; the default where nothing or something wrong is said."""
         self.lines[path] = node.line
         try:
-            return self.checked_value(knob, node, path)
+            value = self.checked_value(knob, node, path)
+            if knob.about.if_empty and (value == () or _is_blank(node, strict=knob.many)):
+                message = f"{path} is empty, {knob.about.if_empty}."
+                self.findings.problem(node.line, message, "Give it a value, or remove the line.")
+                return fallback(knob)
+            return value
         except WrongValue as error:
             written = "a list" if isinstance(node, YamlList) else "a mapping"
             if isinstance(node, YamlScalar):
@@ -524,6 +493,7 @@ class SettingsReader:
     def text(self, node: YamlScalar, path: str) -> str | None:
         """The scalar's text with its `${NAME}`s filled in; nothing if one is not set."""
         if node.unreadable:
+            self.findings.count += 1  # reported already
             return None
         text, missing = self.filled(node.text)
         if missing:

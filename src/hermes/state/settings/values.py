@@ -183,6 +183,7 @@ def checked(knob: SettingSpec, written: tuple[str, ...]) -> tuple[str, ...]:
 
 def _choose(knob: SettingSpec, choices: tuple[str, ...], text: str) -> str:
     lowered = {choice.lower(): choice for choice in choices}
+    text = "private" if text == "dm" and "private" in choices else text  # an older name
     if text.lower() in lowered:
         return lowered[text.lower()]
     raise WrongValue(knob, meant=nearest(text, list(choices)))
