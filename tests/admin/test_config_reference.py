@@ -32,7 +32,7 @@ def test_every_field_says_what_it_means() -> None:
     for section in (Settings, HostedAgent, RouteMatch, PlatformSettings, *sections(Settings).values()):
         for item in fields(section):
             if item.name not in sections(Settings) and item.name not in ("extra", "secrets", "trees"):
-                assert item.metadata.get("doc"), f"{section.__name__}.{item.name}"
+                assert item.metadata["about"].doc, f"{section.__name__}.{item.name}"
 
 
 @pytest.mark.parametrize(

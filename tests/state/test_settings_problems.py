@@ -77,7 +77,7 @@ CASES = {
     "a route for no platform": ("routes:\n  - match: {platform: telegran}\n    agent: main", 2, "“telegram”"),
     "a route for no kind": ("routes:\n  - match: {kind: grupp}\n    agent: main", 2, "“group”"),
     "routes that are no list": ("routes:\n  match: {}", 2, "must be a list"),
-    "a route that is a text": ("routes: [main]", 1, "match and agent"),
+    "a route that is a text": ("routes: [main]", 1, "Below routes[0] must stand"),
     "a wrong platform block": ("telegram: on", 1, "not a single value"),
     "a wrong enabled": ("telegram:\n  enabled: fasle", 2, "counts as false"),
     "a placeholder": ("telegram:\n  token: <your token>", 2, "placeholder"),

@@ -1,14 +1,17 @@
-"""What settings are made of: secrets that do not print, and what is said beside each field."""
+"""How a setting is declared, with its default and its documentation; and secrets, which do not print."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+import math
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
 
+T = TypeVar("T")
+Names = tuple[str, ...]
 NONE_LISTED = ("(none)",)
-"""Counts for a list that cannot be read, where an empty one would allow everybody: nobody is called so."""
+"""Replaces an unreadable list where an empty one would allow everybody: nobody has this name."""
 EVERY_ONE = ("*",)
-"""Counts for a list of exceptions that cannot be read: everything is one."""
+"""Replaces an unreadable list of exceptions: everything is one."""
 
 
 class Secret:
@@ -42,34 +45,30 @@ class Secret:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingDoc:
-    """What is said beside a field: its meaning, its variables, and what it may hold."""
+    """What a setting means, which variables set it, and which values it takes.
+
+    `form` names a further check: `url`, `timezone` or `patterns`. Where the default allows more than other
+    values do, a wrong value counts as `instead`; with `empty_denies`, so does a list set to be empty.
+    Where an empty value is a mistake, `if_empty` says what follows from it."""
 
     doc: str
-    env: tuple[str, ...] = ()
-    choices: tuple[str, ...] = ()
-    least: float | None = None
-    most: float | None = None
+    env: Names = ()
+    choices: Names = ()
+    least: float = -math.inf
+    most: float = math.inf
     form: str = ""
     instead: Any = None
     empty_denies: bool = False
+    if_empty: str = ""
 
 
-def about(
-    doc: str,
-    *,
-    env: tuple[str, ...] = (),
-    choices: tuple[str, ...] = (),
-    least: float | None = None,
-    most: float | None = None,
-    form: str = "",
-) -> dict[str, Any]:
-    """Metadata of one field. `form` names a further check: `url`, `timezone` or `patterns`."""
-    told = SettingDoc(doc=doc, env=env, choices=choices, least=least, most=most, form=form)
-    return {"about": told, "doc": doc, "env": env}
-
-
-def closed(instead: Any, metadata: dict[str, Any], *, empty_denies: bool = False) -> dict[str, Any]:
-    """The same for a field whose default allows more than others: a wrong value counts as `instead`, and with
-    `empty_denies` so does a list that is written and empty."""
-    told = replace(metadata["about"], instead=instead, empty_denies=empty_denies)
-    return {**metadata, "about": told}
+def setting(default: T, doc: str, *, env: str = "", **rules: Any) -> T:
+    """A dataclass field that is a setting. `env` lists its variables: `<P>` is the platform's prefix, `*` the
+    field's own name in capitals. `rules` are further fields of `SettingDoc`."""
+    about = SettingDoc(doc=doc, env=tuple(env.split()), **rules)
+    if default == {}:
+        made: Any = field(default_factory=dict, metadata={"about": about})
+    else:
+        made = field(default=default, metadata={"about": about})
+    # Typed as its default, so that the type checker holds it against the annotation.
+    return cast(T, made)

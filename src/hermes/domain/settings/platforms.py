@@ -6,21 +6,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from hermes.domain.settings.declaring import EVERY_ONE, NONE_LISTED, Secret, about, closed
+from hermes.domain.settings.declaring import EVERY_ONE, NONE_LISTED, Names, Secret, setting
+
+_RIGHTS: dict[str, Any] = {"instead": NONE_LISTED, "if_empty": "so the key has no rights"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiKey:
     """A further key of the HTTP API. One with a mistake in it has no rights at all."""
 
-    key: Secret = field(default_factory=lambda: Secret(""), metadata=about("The key itself."))
-    scopes: tuple[str, ...] = field(
-        default=("chat", "sessions"),
-        metadata=closed(NONE_LISTED, about("What it may do.", choices=("chat", "sessions", "admin"))),
+    key: Secret = setting(Secret(""), "The key itself.")
+    scopes: Names = setting(
+        ("chat", "sessions"), "What it may do.", choices=("chat", "sessions", "admin"), **_RIGHTS
     )
-    agents: tuple[str, ...] | None = field(
-        default=None, metadata=closed(NONE_LISTED, about("The only agents it sees; left out = all."))
-    )
+    agents: Names | None = setting(None, "The only agents it sees; left out = all.", **_RIGHTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,239 +30,130 @@ class PlatformSettings:
     nested as it was written, with secrets as `Secret`s and what could not be read as nothing; `keys` are
     those of the HTTP API."""
 
-    enabled: bool | None = field(
-        default=None,
-        metadata=about(
-            "Whether it is used; empty = as soon as its credentials are set.", env=("<P>_ENABLED",)
-        ),
+    enabled: bool | None = setting(
+        None, "Whether it is used; empty = as soon as its credentials are set.", env="<P>_*"
     )
-    home_channel: str = field(
-        default="",
-        metadata=about("The chat for reports and for jobs without an address.", env=("<P>_HOME_CHANNEL",)),
+    home_channel: str = setting("", "The chat for reports and for jobs without an address.", env="<P>_*")
+    home_thread: str = setting("", "The thread in that chat.", env="<P>_HOME_CHANNEL_THREAD_ID")
+    allowed_users: Names = setting((), "Who may write; `*` = everybody.", env="<P>_*")
+    allow_all_users: bool = setting(False, "Everybody may write.", env="<P>_*")
+    allowed_roles: Names = setting((), "Whoever has one of these roles may write.", env="<P>_*")
+    allow_bots: str = setting(
+        "none",
+        "Whether other bots are answered: never, when they mention it, or always.",
+        env="<P>_*",
+        choices=("none", "mentions", "all"),
     )
-    home_thread: str = field(
-        default="", metadata=about("The thread in that chat.", env=("<P>_HOME_CHANNEL_THREAD_ID",))
+    dm_policy: str = setting(
+        "",
+        "Private chats: `pairing` and `allowlist` say what strangers get, `disabled` answers nobody, "
+        "`open` needs `allow_all_users` as well.",
+        env="<P>_*",
+        choices=("", "pairing", "allowlist", "open", "disabled"),
+        instead="disabled",
     )
-    allowed_users: tuple[str, ...] = field(
-        default=(), metadata=about("Who may write; `*` = everybody.", env=("<P>_ALLOWED_USERS",))
+    unauthorized_dm_behavior: str = setting(
+        "",
+        "What a stranger in a private chat gets: a pairing code, or nothing; empty = as for all platforms.",
+        choices=("", "pair", "ignore"),
+        instead="ignore",
     )
-    allow_all_users: bool = field(
-        default=False, metadata=about("Everybody may write.", env=("<P>_ALLOW_ALL_USERS",))
+    group_policy: str = setting(
+        "",
+        "Groups: `allowlist` answers only the chats and people of the group lists, `disabled` "
+        "nowhere, `open` needs `allow_all_users` as well.",
+        env="<P>_*",
+        choices=("", "allowlist", "open", "disabled"),
+        instead="disabled",
     )
-    allowed_roles: tuple[str, ...] = field(
-        default=(), metadata=about("Whoever has one of these roles may write.", env=("<P>_ALLOWED_ROLES",))
+    group_allowed_users: Names = setting((), "Who may write in groups, beside `allowed_users`.", env="<P>_*")
+    group_allowed_chats: Names = setting((), "Groups in which everybody may write.", env="<P>_*")
+    allowed_chats: Names = setting(
+        (),
+        "The only groups, channels or rooms it answers in; empty = all.",
+        env="<P>_* <P>_ALLOWED_CHANNELS <P>_ALLOWED_ROOMS <P>_ALLOWED_GROUPS",
+        instead=NONE_LISTED,
     )
-    allow_bots: str = field(
-        default="none",
-        metadata=about(
-            "Whether other bots are answered: never, when they mention it, or always.",
-            env=("<P>_ALLOW_BOTS",),
-            choices=("none", "mentions", "all"),
-        ),
+    allowed_topics: Names = setting(
+        (),
+        "The only topics or threads it answers in; what is in none counts as `1`; empty = all.",
+        env="<P>_*",
+        instead=NONE_LISTED,
     )
-    dm_policy: str = field(
-        default="",
-        metadata=closed(
-            "disabled",
-            about(
-                "Private chats: `pairing` and `allowlist` say what strangers get, `disabled` answers nobody, "
-                "`open` needs `allow_all_users` as well.",
-                env=("<P>_DM_POLICY",),
-                choices=("", "pairing", "allowlist", "open", "disabled"),
-            ),
-        ),
+    ignored_channels: Names = setting(
+        (),
+        "Chats, topics and threads it never answers in.",
+        env="<P>_* <P>_IGNORED_THREADS",
+        instead=EVERY_ONE,
     )
-    unauthorized_dm_behavior: str = field(
-        default="",
-        metadata=closed(
-            "ignore",
-            about(
-                "What a stranger in a private chat gets: a pairing code, or nothing; empty = as for all "
-                "platforms.",
-                choices=("", "pair", "ignore"),
-            ),
-        ),
+    guest_mode: bool = setting(
+        False,
+        "Answer who mentions it, and may write, also in groups that `allowed_chats` does not name.",
+        env="<P>_*",
     )
-    group_policy: str = field(
-        default="",
-        metadata=closed(
-            "disabled",
-            about(
-                "Groups: `allowlist` answers only the chats and people of the group lists, `disabled` "
-                "nowhere, `open` needs `allow_all_users` as well.",
-                env=("<P>_GROUP_POLICY",),
-                choices=("", "allowlist", "open", "disabled"),
-            ),
-        ),
+    exclusive_bot_mentions: bool = setting(
+        True,
+        "In groups it leaves messages alone that call another bot by name and not it.",
+        env="<P>_*",
+        instead=True,
     )
-    group_allowed_users: tuple[str, ...] = field(
-        default=(),
-        metadata=about("Who may write in groups, beside `allowed_users`.", env=("<P>_GROUP_ALLOWED_USERS",)),
+    reactions: bool | None = setting(
+        None,
+        "The message that is worked on bears 👀, then ✅ or ❌; empty = as the platform does.",
+        env="<P>_*",
     )
-    group_allowed_chats: tuple[str, ...] = field(
-        default=(),
-        metadata=about("Groups in which everybody may write.", env=("<P>_GROUP_ALLOWED_CHATS",)),
+    require_mention: bool | None = setting(
+        None,
+        "In groups it answers only who mentions it or replies to it; empty = as the platform does.",
+        env="<P>_*",
+        instead=True,
     )
-    allowed_chats: tuple[str, ...] = field(
-        default=(),
-        metadata=closed(
-            NONE_LISTED,
-            about(
-                "The only groups, channels or rooms it answers in; empty = all.",
-                env=(
-                    "<P>_ALLOWED_CHATS",
-                    "<P>_ALLOWED_CHANNELS",
-                    "<P>_ALLOWED_ROOMS",
-                    "<P>_ALLOWED_GROUPS",
-                ),
-            ),
-        ),
+    thread_require_mention: bool = setting(
+        False, "The same in threads it already takes part in.", env="<P>_* <P>_STRICT_MENTION", instead=True
     )
-    allowed_topics: tuple[str, ...] = field(
-        default=(),
-        metadata=closed(
-            NONE_LISTED,
-            about(
-                "The only topics or threads it answers in; what is in none counts as `1`; empty = all.",
-                env=("<P>_ALLOWED_TOPICS",),
-            ),
-        ),
+    free_response_channels: Names = setting(
+        (),
+        "Groups, channels or topics where no mention is needed.",
+        env="<P>_* <P>_FREE_RESPONSE_CHATS <P>_FREE_RESPONSE_ROOMS <P>_FREE_RESPONSE_TOPICS",
     )
-    ignored_channels: tuple[str, ...] = field(
-        default=(),
-        metadata=closed(
-            EVERY_ONE,
-            about(
-                "Chats, topics and threads it never answers in.",
-                env=("<P>_IGNORED_CHANNELS", "<P>_IGNORED_THREADS"),
-            ),
-        ),
+    mention_patterns: Names = setting(
+        (), "Regular expressions that count as a mention.", env="<P>_*", form="patterns"
     )
-    guest_mode: bool = field(
-        default=False,
-        metadata=about(
-            "Answer who mentions it, and may write, also in groups that `allowed_chats` does not name.",
-            env=("<P>_GUEST_MODE",),
-        ),
+    observe_unmentioned_group_messages: bool = setting(
+        True,
+        "Keep what people who may write say in groups without speaking to it, and tell the model of "
+        "it with the next message that does.",
+        env="<P>_* <P>_HISTORY_BACKFILL",
+        instead=False,
     )
-    exclusive_bot_mentions: bool = field(
-        default=True,
-        metadata=closed(
-            True,
-            about(
-                "In groups it leaves messages alone that call another bot by name and not it.",
-                env=("<P>_EXCLUSIVE_BOT_MENTIONS",),
-            ),
-        ),
+    history_backfill_limit: int = setting(
+        50, "How many such messages of a chat are kept.", env="<P>_*", least=0, most=500
     )
-    reactions: bool | None = field(
-        default=None,
-        metadata=about(
-            "The message that is worked on bears 👀, then ✅ or ❌; empty = as the platform does.",
-            env=("<P>_REACTIONS",),
-        ),
+    allow_admin_from: Names = setting(
+        (),
+        "Who may use every command in private chats; empty = who may in groups, or everybody.",
+        env="<P>_*",
+        instead=NONE_LISTED,
     )
-    require_mention: bool | None = field(
-        default=None,
-        metadata=closed(
-            True,
-            about(
-                "In groups it answers only who mentions it or replies to it; empty = as the platform does.",
-                env=("<P>_REQUIRE_MENTION",),
-            ),
-        ),
+    user_allowed_commands: Names = setting(
+        (),
+        "What others may use there beside /help and /whoami; empty = what they may in groups.",
+        env="<P>_*",
+        instead=NONE_LISTED,
     )
-    thread_require_mention: bool = field(
-        default=False,
-        metadata=closed(
-            True,
-            about(
-                "The same in threads it already takes part in.",
-                env=("<P>_THREAD_REQUIRE_MENTION", "<P>_STRICT_MENTION"),
-            ),
-        ),
+    group_allow_admin_from: Names = setting(
+        (),
+        "Who may use every command in groups; empty = who may in private chats, or everybody.",
+        env="<P>_*",
+        instead=NONE_LISTED,
     )
-    free_response_channels: tuple[str, ...] = field(
-        default=(),
-        metadata=about(
-            "Groups, channels or topics where no mention is needed.",
-            env=(
-                "<P>_FREE_RESPONSE_CHANNELS",
-                "<P>_FREE_RESPONSE_CHATS",
-                "<P>_FREE_RESPONSE_ROOMS",
-                "<P>_FREE_RESPONSE_TOPICS",
-            ),
-        ),
+    group_user_allowed_commands: Names = setting(
+        (), "What others may use there beside /help and /whoami.", env="<P>_*"
     )
-    mention_patterns: tuple[str, ...] = field(
-        default=(),
-        metadata=about(
-            "Regular expressions that count as a mention.", env=("<P>_MENTION_PATTERNS",), form="patterns"
-        ),
-    )
-    observe_unmentioned_group_messages: bool = field(
-        default=True,
-        metadata=closed(
-            False,
-            about(
-                "Keep what people who may write say in groups without speaking to it, and tell the model of "
-                "it with the next message that does.",
-                env=("<P>_OBSERVE_UNMENTIONED_GROUP_MESSAGES", "<P>_HISTORY_BACKFILL"),
-            ),
-        ),
-    )
-    history_backfill_limit: int = field(
-        default=50,
-        metadata=about(
-            "How many such messages of a chat are kept.",
-            env=("<P>_HISTORY_BACKFILL_LIMIT",),
-            least=0,
-            most=500,
-        ),
-    )
-    allow_admin_from: tuple[str, ...] = field(
-        default=(),
-        metadata=closed(
-            NONE_LISTED,
-            about(
-                "Who may use every command in private chats; empty = who may in groups, or everybody.",
-                env=("<P>_ALLOW_ADMIN_FROM",),
-            ),
-        ),
-    )
-    user_allowed_commands: tuple[str, ...] = field(
-        default=(),
-        metadata=closed(
-            NONE_LISTED,
-            about(
-                "What others may use there beside /help and /whoami; empty = what they may in groups.",
-                env=("<P>_USER_ALLOWED_COMMANDS",),
-            ),
-        ),
-    )
-    group_allow_admin_from: tuple[str, ...] = field(
-        default=(),
-        metadata=closed(
-            NONE_LISTED,
-            about(
-                "Who may use every command in groups; empty = who may in private chats, or everybody.",
-                env=("<P>_GROUP_ALLOW_ADMIN_FROM",),
-            ),
-        ),
-    )
-    group_user_allowed_commands: tuple[str, ...] = field(
-        default=(),
-        metadata=about(
-            "What others may use there beside /help and /whoami.", env=("<P>_GROUP_USER_ALLOWED_COMMANDS",)
-        ),
-    )
-    gateway_restart_notification: bool = field(
-        default=True,
-        metadata=about("Tell chats that a stop or a restart holds up their answer, and that it is back."),
+    gateway_restart_notification: bool = setting(
+        True, "Tell chats that a stop or a restart holds up their answer, and that it is back."
     )
     extra: dict[str, str] = field(default_factory=dict)
     secrets: dict[str, Secret] = field(default_factory=dict)
     trees: dict[str, Any] = field(default_factory=dict)
-    keys: dict[str, ApiKey] = field(
-        default_factory=dict, metadata=about("Further keys of the HTTP API, by name.")
-    )
+    keys: dict[str, ApiKey] = setting({}, "Further keys of the HTTP API, by name.")

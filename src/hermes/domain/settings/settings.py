@@ -1,7 +1,7 @@
 """The settings everybody reads, typed and with their defaults. The loader is in `state.settings`.
 
-Every field is one key of `config.yaml`; `hermes config check` and the reference page are made from
-these classes and from what `about` says beside each field, so a key that is not here is unknown."""
+Every field is one key of `config.yaml`. `hermes config check` and the reference page are made from these
+classes, so a key that is not here is unknown."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from hermes.domain.address import SINGLE, Address, SourceKind
 from hermes.domain.ids import MAIN_AGENT, AgentId
-from hermes.domain.settings.declaring import EVERY_ONE, Secret, about, closed
+from hermes.domain.settings.declaring import EVERY_ONE, Names, Secret, SettingDoc, setting
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.turn import BusyMode
 
@@ -30,31 +31,20 @@ def is_name(text: str) -> bool:
 class ModelSettings:
     """Which model answers. `model: some/name` is short for `model: {default: some/name}`."""
 
-    default: str = field(
-        default="",
-        metadata=about("The model's name.", env=("HERMES_MODEL", "HERMES_INFERENCE_MODEL")),
+    default: str = setting("", "The model's name.", env="HERMES_MODEL HERMES_INFERENCE_MODEL")
+    provider: str = setting(
+        "auto",
+        "Who serves it; `auto` follows the keys and the address that are set.",
+        env="HERMES_INFERENCE_PROVIDER",
     )
-    provider: str = field(
-        default="auto",
-        metadata=about(
-            "Who serves it; `auto` follows the keys and the address that are set.",
-            env=("HERMES_INFERENCE_PROVIDER",),
-        ),
+    base_url: str = setting("", "Address of an OpenAI-compatible API.", env="OPENAI_BASE_URL", form="url")
+    api_key: Secret = setting(
+        Secret(""),
+        "The key for it; a named provider reads `<PROVIDER>_API_KEY` instead.",
+        env="OPENAI_API_KEY OPENROUTER_API_KEY",
     )
-    base_url: str = field(
-        default="",
-        metadata=about("Address of an OpenAI-compatible API.", env=("OPENAI_BASE_URL",), form="url"),
-    )
-    api_key: Secret = field(
-        default_factory=lambda: Secret(""),
-        metadata=about(
-            "The key for it; a named provider reads `<PROVIDER>_API_KEY` instead.",
-            env=("OPENAI_API_KEY", "OPENROUTER_API_KEY"),
-        ),
-    )
-    max_tokens: int | None = field(
-        default=None,
-        metadata=about("Tokens it may write per call; the provider's own limit if empty.", least=1),
+    max_tokens: int | None = setting(
+        None, "Tokens it may write per call; the provider's own limit if empty.", least=1
     )
 
 
@@ -62,46 +52,31 @@ class ModelSettings:
 class AgentSettings:
     """How the agent works."""
 
-    max_turns: int = field(
-        default=60,
-        metadata=about(
-            "Model calls in one turn before it must answer.", env=("HERMES_MAX_ITERATIONS",), least=1
-        ),
+    max_turns: int = setting(
+        60, "Model calls in one turn before it must answer.", env="HERMES_MAX_ITERATIONS", least=1
     )
-    api_max_retries: int = field(
-        default=3, metadata=about("How often a failed model call is tried again.", least=0)
+    api_max_retries: int = setting(3, "How often a failed model call is tried again.", least=0)
+    clarify_timeout: float = setting(3600.0, "Seconds a question to the person stays open.", least=0)
+    gateway_timeout: float = setting(
+        1800.0,
+        "Seconds without any sign of life of the model or a tool before a turn is given up; 0 = never.",
+        least=0,
     )
-    clarify_timeout: float = field(
-        default=3600.0, metadata=about("Seconds a question to the person stays open.", least=0)
+    restart_drain_timeout: float = setting(
+        10.0,
+        "Seconds that running turns get at a stop or a restart to come to rest; what is unfinished goes "
+        "on after the next start.",
+        env="HERMES_RESTART_DRAIN_TIMEOUT",
+        least=0,
+        most=3600,
     )
-    gateway_timeout: float = field(
-        default=1800.0,
-        metadata=about(
-            "Seconds without any sign of life of the model or a tool before a turn is given up; 0 = never.",
-            least=0,
-        ),
-    )
-    restart_drain_timeout: float = field(
-        default=10.0,
-        metadata=about(
-            "Seconds that running turns get at a stop or a restart to come to rest; what is unfinished goes "
-            "on after the next start.",
-            env=("HERMES_RESTART_DRAIN_TIMEOUT",),
-            least=0,
-            most=3600,
-        ),
-    )
-    disabled_toolsets: tuple[str, ...] = field(
-        default=(), metadata=closed(EVERY_ONE, about("Toolsets that no agent has; `*` = every one."))
-    )
-    system_prompt: str = field(default="", metadata=about("Text added to the system prompt."))
-    image_input_mode: str = field(
-        default="auto",
-        metadata=about(
-            "Images of chats: shown to the model (`auto`, `native`), or only named to it (`text`, for one "
-            "that cannot see).",
-            choices=("auto", "native", "text"),
-        ),
+    disabled_toolsets: Names = setting((), "Toolsets that no agent has; `*` = every one.", instead=EVERY_ONE)
+    system_prompt: str = setting("", "Text added to the system prompt.")
+    image_input_mode: str = setting(
+        "auto",
+        "Images of chats: shown to the model (`auto`, `native`), or only named to it (`text`, for one "
+        "that cannot see).",
+        choices=("auto", "native", "text"),
     )
 
 
@@ -109,35 +84,22 @@ class AgentSettings:
 class ApprovalSettings:
     """Who decides about dangerous actions, and for how long it may take."""
 
-    mode: str = field(
-        default="manual",
-        metadata=about(
-            "Who decides: a person, a model first, or nobody (everything is allowed).",
-            choices=("manual", "smart", "off"),
-        ),
+    mode: str = setting(
+        "manual",
+        "Who decides: a person, a model first, or nobody (everything is allowed).",
+        choices=("manual", "smart", "off"),
     )
-    deny: tuple[str, ...] = field(
-        default=(),
-        metadata=closed(
-            EVERY_ONE,
-            about("Commands that are never run, with `*` and `?` for anything, like `git push*`."),
-        ),
+    deny: Names = setting(
+        (), "Commands that are never run, with `*` and `?` for anything, like `git push*`.", instead=EVERY_ONE
     )
-    timeout: float = field(
-        default=3600.0,
-        metadata=about(
-            "Seconds a request for approval, or for the result of a client's tool, stays open.", least=0
-        ),
+    timeout: float = setting(
+        3600.0, "Seconds a request for approval, or for the result of a client's tool, stays open.", least=0
     )
-    destructive_slash_confirm: bool = field(
-        default=False,
-        metadata=closed(True, about("Ask before `/new` and `/undo` leave something behind.")),
+    destructive_slash_confirm: bool = setting(
+        False, "Ask before `/new` and `/undo` leave something behind.", instead=True
     )
-    cron_mode: str = field(
-        default="deny",
-        metadata=about(
-            "What a job gets that would have to ask, with nobody there.", choices=("deny", "approve")
-        ),
+    cron_mode: str = setting(
+        "deny", "What a job gets that would have to ask, with nobody there.", choices=("deny", "approve")
     )
 
 
@@ -145,36 +107,24 @@ class ApprovalSettings:
 class CronSettings:
     """How jobs run and what people get of them."""
 
-    wrap_response: bool = field(
-        default=True, metadata=about("Tell above and below an answer which job it is from.")
+    wrap_response: bool = setting(True, "Tell above and below an answer which job it is from.")
+    mirror_delivery: bool = setting(
+        False,
+        "Note what a job sends to the chat it was made in also in that chat's session, so that an answer "
+        "to it is understood; `attach_to_session` does it for one job.",
     )
-    mirror_delivery: bool = field(
-        default=False,
-        metadata=about(
-            "Note what a job sends to the chat it was made in also in that chat's session, so that an answer "
-            "to it is understood; `attach_to_session` does it for one job."
-        ),
+    output_retention: int = setting(50, "How many outputs of a job are kept as files.", least=1)
+    max_parallel_jobs: int = setting(
+        0, "Runs at the same time; 0 = as many as are due.", env="HERMES_CRON_MAX_PARALLEL", least=0
     )
-    output_retention: int = field(
-        default=50, metadata=about("How many outputs of a job are kept as files.", least=1)
+    timeout: float = setting(
+        600.0,
+        "Seconds without a step after which a run is stopped; 0 = never.",
+        env="HERMES_CRON_TIMEOUT",
+        least=0,
     )
-    max_parallel_jobs: int = field(
-        default=0,
-        metadata=about(
-            "Runs at the same time; 0 = as many as are due.", env=("HERMES_CRON_MAX_PARALLEL",), least=0
-        ),
-    )
-    timeout: float = field(
-        default=600.0,
-        metadata=about(
-            "Seconds without a step after which a run is stopped; 0 = never.",
-            env=("HERMES_CRON_TIMEOUT",),
-            least=0,
-        ),
-    )
-    script_timeout: float = field(
-        default=3600.0,
-        metadata=about("Seconds a job's script may take.", env=("HERMES_CRON_SCRIPT_TIMEOUT",), least=1),
+    script_timeout: float = setting(
+        3600.0, "Seconds a job's script may take.", env="HERMES_CRON_SCRIPT_TIMEOUT", least=1
     )
 
 
@@ -182,88 +132,68 @@ class CronSettings:
 class DisplaySettings:
     """What people see while the agent works."""
 
-    busy_input_mode: BusyMode = field(
-        default=BusyMode.INTERRUPT,
-        metadata=about("What a message does while the agent works.", env=("HERMES_GATEWAY_BUSY_INPUT_MODE",)),
+    busy_input_mode: BusyMode = setting(
+        BusyMode.INTERRUPT, "What a message does while the agent works.", env="HERMES_GATEWAY_BUSY_INPUT_MODE"
     )
-    tool_progress: str = field(
-        default="all",
-        metadata=about(
-            "What is shown of tools at work: nothing, each change of tool, each call, or each call with its "
-            "arguments. A terminal shows each call, or nothing.",
-            choices=("off", "new", "all", "verbose"),
-        ),
+    tool_progress: str = setting(
+        "all",
+        "What is shown of tools at work: nothing, each change of tool, each call, or each call with its "
+        "arguments. A terminal shows each call, or nothing.",
+        choices=("off", "new", "all", "verbose"),
     )
-    show_reasoning: bool = field(
-        default=False, metadata=about("Show in the terminal what the model thinks before it answers.")
-    )
+    show_reasoning: bool = setting(False, "Show in the terminal what the model thinks before it answers.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamingSettings:
     """How an answer grows in a chat that can edit messages."""
 
-    enabled: bool = field(default=True, metadata=about("Show the answer while it is being written."))
-    transport: str = field(
-        default="edit",
-        metadata=about(
-            "How: `edit` lets a message grow; `draft` and `auto` show a preview of the platform's own where "
-            "it has one (private chats of Telegram) and else edit; `off` shows nothing. Also `mode`.",
-            choices=("auto", "edit", "draft", "off"),
-        ),
+    enabled: bool = setting(True, "Show the answer while it is being written.")
+    transport: str = setting(
+        "edit",
+        "How: `edit` lets a message grow; `draft` and `auto` show a preview of the platform's own where "
+        "it has one (private chats of Telegram) and else edit; `off` shows nothing. Also `mode`.",
+        choices=("auto", "edit", "draft", "off"),
     )
-    edit_interval: float = field(default=0.8, metadata=about("Least seconds between two edits.", least=0))
-    buffer_threshold: int = field(default=24, metadata=about("Least new characters for an edit.", least=1))
-    cursor: str = field(default=" ▉", metadata=about("Shown at the end of an unfinished answer."))
+    edit_interval: float = setting(0.8, "Least seconds between two edits.", least=0)
+    buffer_threshold: int = setting(24, "Least new characters for an edit.", least=1)
+    cursor: str = setting(" ▉", "Shown at the end of an unfinished answer.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewaySettings:
     """The gateway's own limits."""
 
-    gather_seconds: float = field(
-        default=1.0, metadata=about("How long the pieces of one message are waited for.", least=0, most=60)
+    gather_seconds: float = setting(
+        1.0, "How long the pieces of one message are waited for.", least=0, most=60
     )
-    max_running: int = field(default=256, metadata=about("Turns that run at the same time.", least=1))
-    max_message_chars: int = field(
-        default=1_000_000, metadata=about("The longest message that is taken.", least=1)
+    max_running: int = setting(256, "Turns that run at the same time.", least=1)
+    max_message_chars: int = setting(1_000_000, "The longest message that is taken.", least=1)
+    outbox_hours: float = setting(24.0, "How long an undeliverable answer is tried again.", least=0)
+    dedupe_days: int = setting(30, "How long a delivery is remembered, so that it counts once.", least=1)
+    media_delivery_allow_dirs: Names = setting(
+        (),
+        "Folders besides the agent's workspace that files may be sent from.",
+        env="HERMES_MEDIA_ALLOW_DIRS",
     )
-    outbox_hours: float = field(
-        default=24.0, metadata=about("How long an undeliverable answer is tried again.", least=0)
+    max_inbound_media_bytes: int = setting(
+        134_217_728, "The largest file that is taken from a message.", least=0
     )
-    dedupe_days: int = field(
-        default=30, metadata=about("How long a delivery is remembered, so that it counts once.", least=1)
+    message_timestamps: bool = setting(
+        True, "Tell the model when a message of a chat was written, in the zone of `timezone`."
     )
-    media_delivery_allow_dirs: tuple[str, ...] = field(
-        default=(),
-        metadata=about(
-            "Folders besides the agent's workspace that files may be sent from.",
-            env=("HERMES_MEDIA_ALLOW_DIRS",),
-        ),
+    stuck_seconds: float = setting(
+        60.0,
+        "Seconds without any turn of the event loop after which the process ends, to be started again; "
+        "0 = never.",
+        least=0,
     )
-    max_inbound_media_bytes: int = field(
-        default=134_217_728, metadata=about("The largest file that is taken from a message.", least=0)
-    )
-    message_timestamps: bool = field(
-        default=True,
-        metadata=about("Tell the model when a message of a chat was written, in the zone of `timezone`."),
-    )
-    stuck_seconds: float = field(
-        default=60.0,
-        metadata=about(
-            "Seconds without any turn of the event loop after which the process ends, to be started again; "
-            "0 = never.",
-            least=0,
-        ),
-    )
-    cache_mb: int = field(default=32, metadata=about("Memory for warm sessions.", least=1))
-    reserve_mb: int = field(
-        default=32,
-        metadata=about(
-            "Disk space kept aside for running turns when the disk is full; 0 for none.",
-            env=("HERMES_RESERVE_MB",),
-            least=0,
-        ),
+    cache_mb: int = setting(32, "Memory for warm sessions.", least=1)
+    reserve_mb: int = setting(
+        32,
+        "Disk space kept aside for running turns when the disk is full; 0 for none.",
+        env="HERMES_RESERVE_MB",
+        least=0,
     )
 
 
@@ -271,37 +201,35 @@ class GatewaySettings:
 class HostedAgent:
     """An agent that this gateway hosts beside `main`."""
 
-    model: str = field(default="", metadata=about("Its model; empty = the gateway's."))
-    provider: str = field(default="", metadata=about("Its provider; empty = the gateway's."))
-    home_dir: str = field(
-        default="", metadata=about("Its folder; empty = `agents/<id>` in the home, relative = from the home.")
+    model: str = setting("", "Its model; empty = the gateway's.")
+    provider: str = setting("", "Its provider; empty = the gateway's.")
+    home_dir: str = setting("", "Its folder; empty = `agents/<id>` in the home, relative = from the home.")
+    enabled_toolsets: Names = setting(
+        (),
+        "The only toolsets it has; not set = all, written and empty = none.",
+        instead=("none",),
+        empty_denies=True,
     )
-    enabled_toolsets: tuple[str, ...] = field(
-        default=(),
-        metadata=closed(
-            ("none",),
-            about("The only toolsets it has; not set = all, written and empty = none."),
-            empty_denies=True,
-        ),
-    )
-    disabled_toolsets: tuple[str, ...] = field(default=(), metadata=about("Toolsets it does not have."))
+    disabled_toolsets: Names = setting((), "Toolsets it does not have.")
+
+
+def _must_be(doc: str, **rules: Any) -> str | None:
+    return setting(None, doc, if_empty="so the route does not count", **rules)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteMatch:
     """Exact strings that must all hold; what is not given matches everything."""
 
-    platform: str | None = field(default=None, metadata=about("The platform's name."))
-    account: str | None = field(default=None, metadata=about("The account, where a platform has several."))
-    kind: str | None = field(
-        default=None, metadata=about("The sort of place.", choices=tuple(kind.value for kind in SourceKind))
-    )
-    chat_id: str | None = field(default=None, metadata=about("The chat."))
-    thread_id: str | None = field(default=None, metadata=about("The thread or topic in it."))
-    user_id: str | None = field(default=None, metadata=about("The person."))
-    user_id_alt: str | None = field(default=None, metadata=about("The person's other, lasting id."))
-    guild_id: str | None = field(default=None, metadata=about("The server or workspace."))
-    parent_chat_id: str | None = field(default=None, metadata=about("The channel a thread belongs to."))
+    platform: str | None = _must_be("The platform's name.")
+    account: str | None = _must_be("The account, where a platform has several.")
+    kind: str | None = _must_be("The sort of place.", choices=tuple(kind.value for kind in SourceKind))
+    chat_id: str | None = _must_be("The chat.")
+    thread_id: str | None = _must_be("The thread or topic in it.")
+    user_id: str | None = _must_be("The person.")
+    user_id_alt: str | None = _must_be("The person's other, lasting id.")
+    guild_id: str | None = _must_be("The server or workspace.")
+    parent_chat_id: str | None = _must_be("The channel a thread belongs to.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,18 +237,15 @@ class Route:
     """What comes from there and names no agent goes to this one; routes are tried in their order."""
 
     match: RouteMatch
-    agent: AgentId
+    agent: AgentId = field(metadata={"about": SettingDoc(doc="The agent that answers.")})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggingSettings:
     """What is written to the log."""
 
-    level: str = field(
-        default="INFO",
-        metadata=about(
-            "The least important line that is kept.", choices=("DEBUG", "INFO", "WARNING", "ERROR")
-        ),
+    level: str = setting(
+        "INFO", "The least important line that is kept.", choices=("DEBUG", "INFO", "WARNING", "ERROR")
     )
 
 
@@ -328,9 +253,8 @@ class LoggingSettings:
 class SessionSettings:
     """What is kept of sessions beside the database."""
 
-    write_json: bool = field(
-        default=True,
-        metadata=about("Keep each session as `sessions/<id>.jsonl`, one message in OpenAI format a line."),
+    write_json: bool = setting(
+        True, "Keep each session as `sessions/<id>.jsonl`, one message in OpenAI format a line."
     )
 
 
@@ -347,21 +271,15 @@ class ResetMode(StrEnum):
 class ResetSettings:
     """When the next message of a chat begins a new session by itself."""
 
-    mode: ResetMode = field(
-        default=ResetMode.NONE,
-        metadata=about("Never, after a pause, once a day, or whichever of the two comes first."),
+    mode: ResetMode = setting(
+        ResetMode.NONE, "Never, after a pause, once a day, or whichever of the two comes first."
     )
-    idle_minutes: int = field(default=1440, metadata=about("The pause.", least=1))
-    at_hour: int = field(
-        default=4, metadata=about("The hour of the day, in the time zone of the settings.", least=0, most=23)
-    )
-    notify: bool = field(default=True, metadata=about("Tell the person that a new session began."))
-    notify_exclude_platforms: tuple[str, ...] = field(
-        default=("api_server", "webhook"), metadata=about("Platforms where nobody is told.")
-    )
-    bg_process_max_age_hours: float = field(
-        default=24.0,
-        metadata=about("A session with a running background process goes on, up to this age of it.", least=0),
+    idle_minutes: int = setting(1440, "The pause.", least=1)
+    at_hour: int = setting(4, "The hour of the day, in the time zone of the settings.", least=0, most=23)
+    notify: bool = setting(True, "Tell the person that a new session began.")
+    notify_exclude_platforms: Names = setting(("api_server", "webhook"), "Platforms where nobody is told.")
+    bg_process_max_age_hours: float = setting(
+        24.0, "A session with a running background process goes on, up to this age of it.", least=0
     )
 
 
@@ -370,11 +288,9 @@ class QuickCommand:
     """A slash command of your own: another command under a new name, or a shell command that is run where the
     agent runs its own, with the same approvals."""
 
-    type: str = field(
-        default="", metadata=about("What it is: a shell command or another name.", choices=("exec", "alias"))
-    )
-    command: str = field(default="", metadata=about("For `exec`: the shell command; it has 30 seconds."))
-    target: str = field(default="", metadata=about("For `alias`: the slash command, with its arguments."))
+    type: str = setting("", "What it is: a shell command or another name.", choices=("exec", "alias"))
+    command: str = setting("", "For `exec`: the shell command; it has 30 seconds.")
+    target: str = setting("", "For `alias`: the slash command, with its arguments.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -391,73 +307,45 @@ class Settings:
     sessions: SessionSettings = field(default_factory=SessionSettings)
     logging: LoggingSettings = field(default_factory=LoggingSettings)
     session_reset: ResetSettings = field(default_factory=ResetSettings)
-    reset_by_type: dict[str, ResetSettings] = field(
-        default_factory=dict, metadata=about("The same for one sort of place (`private`, `group` …).")
+    reset_by_type: dict[str, ResetSettings] = setting(
+        {}, "The same for one sort of place (`private`, `group` …)."
     )
-    reset_by_platform: dict[str, ResetSettings] = field(
-        default_factory=dict,
-        metadata=about("The same for one platform or account; it beats the sort of place."),
+    reset_by_platform: dict[str, ResetSettings] = setting(
+        {}, "The same for one platform or account; it beats the sort of place."
     )
-    quick_commands: dict[str, QuickCommand] = field(
-        default_factory=dict, metadata=about("Slash commands of your own, by name.")
+    quick_commands: dict[str, QuickCommand] = setting({}, "Slash commands of your own, by name.")
+    group_sessions_per_user: bool = setting(True, "In groups each member has a session of their own.")
+    thread_sessions_per_user: bool = setting(False, "In threads each member has a session of their own.")
+    toolsets: Names = setting(
+        (),
+        "The only toolsets that agents have; not set, `all` or `hermes-cli` = every one, "
+        "written and empty = none.",
+        instead=("none",),
+        empty_denies=True,
     )
-    group_sessions_per_user: bool = field(
-        default=True, metadata=about("In groups each member has a session of their own.")
+    timezone: str = setting(
+        "", "Like `Europe/Berlin`; empty = the machine's.", env="HERMES_TIMEZONE", form="timezone"
     )
-    thread_sessions_per_user: bool = field(
-        default=False, metadata=about("In threads each member has a session of their own.")
+    default_agent: AgentId = setting(MAIN_AGENT, "The agent for whatever names none and no route matches.")
+    agents: dict[str, HostedAgent] = setting({}, "The agents this gateway hosts beside `main`, by id.")
+    routes: tuple[Route, ...] = setting(
+        (), "Which chats, API clients, webhooks and jobs go to which agent; the first match counts."
     )
-    toolsets: tuple[str, ...] = field(
-        default=(),
-        metadata=closed(
-            ("none",),
-            about(
-                "The only toolsets that agents have; not set, `all` or `hermes-cli` = every one, "
-                "written and empty = none."
-            ),
-            empty_denies=True,
-        ),
+    platforms: dict[str, PlatformSettings] = setting(
+        {}, "What is said about each platform, by its name; further accounts are `name@account`."
     )
-    timezone: str = field(
-        default="",
-        metadata=about(
-            "Like `Europe/Berlin`; empty = the machine's.", env=("HERMES_TIMEZONE",), form="timezone"
-        ),
+    allowed_users: Names = setting(
+        (), "Who may write on every platform; `*` = everybody.", env="GATEWAY_ALLOWED_USERS"
     )
-    default_agent: AgentId = field(
-        default=MAIN_AGENT, metadata=about("The agent for whatever names none and no route matches.")
+    allow_all_users: bool = setting(
+        False, "Everybody may write on every platform.", env="GATEWAY_ALLOW_ALL_USERS"
     )
-    agents: dict[str, HostedAgent] = field(
-        default_factory=dict, metadata=about("The agents this gateway hosts beside `main`, by id.")
-    )
-    routes: tuple[Route, ...] = field(
-        default=(),
-        metadata=about(
-            "Which chats, API clients, webhooks and jobs go to which agent; the first match counts."
-        ),
-    )
-    platforms: dict[str, PlatformSettings] = field(
-        default_factory=dict,
-        metadata=about("What is said about each platform, by its name; further accounts are `name@account`."),
-    )
-    allowed_users: tuple[str, ...] = field(
-        default=(),
-        metadata=about("Who may write on every platform; `*` = everybody.", env=("GATEWAY_ALLOWED_USERS",)),
-    )
-    allow_all_users: bool = field(
-        default=False,
-        metadata=about("Everybody may write on every platform.", env=("GATEWAY_ALLOW_ALL_USERS",)),
-    )
-    unauthorized_dm_behavior: str = field(
-        default="pair",
-        metadata=closed(
-            "ignore",
-            about(
-                "What a stranger in a private chat gets: a pairing code (unless there is a list of who may "
-                "write), or nothing.",
-                choices=("pair", "ignore"),
-            ),
-        ),
+    unauthorized_dm_behavior: str = setting(
+        "pair",
+        "What a stranger in a private chat gets: a pairing code (unless there is a list of who may "
+        "write), or nothing.",
+        choices=("pair", "ignore"),
+        instead="ignore",
     )
 
     def block(self, place: Address) -> PlatformSettings:

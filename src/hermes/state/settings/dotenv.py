@@ -31,7 +31,7 @@ class DotenvEntry:
     exported: bool = False
 
 
-def parse_dotenv(file: TextFile, found: SettingsFindings) -> list[DotenvEntry]:
+def parse_dotenv(file: TextFile, findings: SettingsFindings) -> list[DotenvEntry]:
     """The variables in their order; a line that cannot be understood is a problem and is passed over."""
     lines = file.text.split("\n")
     entries: list[DotenvEntry] = []
@@ -43,19 +43,19 @@ def parse_dotenv(file: TextFile, found: SettingsFindings) -> list[DotenvEntry]:
             continue
         if number in file.damaged and UNREADABLE in line:
             continue
-        entry = _entry(lines, number, found)
+        entry = _entry(lines, number, findings)
         if entry is not None:
             entries.append(entry)
             number = entry.last
     return entries
 
 
-def _entry(lines: list[str], number: int, found: SettingsFindings) -> DotenvEntry | None:
+def _entry(lines: list[str], number: int, findings: SettingsFindings) -> DotenvEntry | None:
     line = lines[number - 1]
     start = _START.match(line)
     if start is None:
         # The line itself may be a secret that lost its name, so it is not shown.
-        found.problem(number, "This line is not `NAME=value`.", "Write it so, or put # before it.")
+        findings.problem(number, "This line is not `NAME=value`.", "Write it so, or put # before it.")
         return None
     name, rest = start[2], line[start.end() :]
     exported = start[1] is not None
@@ -69,12 +69,12 @@ def _entry(lines: list[str], number: int, found: SettingsFindings) -> DotenvEntr
         whole = "\n".join([rest, *lines[number : number + MOST_LINES]])
         quoted = form.match(whole)
     if quoted is None:
-        found.problem(number, f"The quote after {one_line(name)}= is never closed.", "Close it.")
+        findings.problem(number, f"The quote after {one_line(name)}= is never closed.", "Close it.")
         return None
     last = number + quoted[0].count("\n")
     after = whole[quoted.end() :].split("\n", 1)[0].strip()
     if after and not after.startswith("#"):
-        found.problem(
+        findings.problem(
             number,
             f"Something stands after the closing quote of {one_line(name)}.",
             "Put the whole value in one pair of quotes.",

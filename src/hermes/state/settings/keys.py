@@ -71,19 +71,12 @@ def find_key(key: str, provider: str = "auto", also: Collection[str] = ()) -> Se
     parts = _own_place(key.split("."))
     if parts[0] == "platforms" and len(parts) > 2:
         return _platform_key(key, parts)
-    if parts[0] in TABLES and parts[0] != "agents" and len(parts) == 3:
-        own, name = knobs(TABLES[parts[0]]), parts[2]
-    elif parts[0] == "agents" and len(parts) == 3:
-        if not is_name(parts[1]):
-            raise UserError(f"An agent cannot be called “{one_line(parts[1])}”.", hint=f"Use {NAME_RULE}.")
-        own, name = knobs(HostedAgent), parts[2]
-    elif len(parts) == 2 and parts[0] in sections(Settings):
-        own, name = knobs(sections(Settings)[parts[0]]), parts[1]
-    elif len(parts) == 1:
-        own, name = knobs(Settings), parts[0]
-    else:
-        own, name = {}, parts[-1]
-    knob = own.get(name)
+    tables = sections(Settings, dict)
+    kind = {1: Settings, 2: sections(Settings).get(parts[0]), 3: tables.get(parts[0])}.get(len(parts))
+    if kind is HostedAgent and not is_name(parts[1]):
+        raise UserError(f"An agent cannot be called “{one_line(parts[1])}”.", hint=f"Use {NAME_RULE}.")
+    own = knobs(kind) if kind else {}
+    knob = own.get(parts[-1])
     if knob is None:
         raise _refused(key, parts, list(own))
     if knob.kind is Secret:
@@ -96,7 +89,7 @@ def _refused(key: str, parts: list[str], siblings: list[str]) -> UserError:
         return UserError(
             f"“{one_line(key)}” is known, but not used yet.", hint="Setting it would do nothing."
         )
-    if len(parts) == 1 and (parts[0] in ("routes", "platforms", *TABLES) or parts[0] in sections(Settings)):
+    if len(parts) == 1 and (parts[0] in TABLES or parts[0] in sections(Settings)):
         return UserError(f"“{key}” holds several values.", hint="Set them one by one, or edit config.yaml.")
     if len(parts) == 1:
         siblings = [*siblings, *sections(Settings), *knobs(GatewaySettings), *PLATFORMS]

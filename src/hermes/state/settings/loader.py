@@ -36,9 +36,9 @@ from hermes.state.settings.names import (
 )
 from hermes.state.settings.narrowing import stop_at_limits, stop_at_variable
 from hermes.state.settings.places import arrange
-from hermes.state.settings.reader import SettingsReader, fallback, looks_like_placeholder, password_in
+from hermes.state.settings.reader import SettingsReader, looks_like_placeholder, password_in
 from hermes.state.settings.secrets import Secrets
-from hermes.state.settings.values import SettingSpec, WrongValue, convert, knobs, sections, shown
+from hermes.state.settings.values import SettingSpec, WrongValue, convert, fallback, knobs, sections
 from hermes.state.settings.yaml_tree import read_yaml
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class _Variable:
     """A variable with its place, so that what is wrong with it can be told."""
 
     value: str
-    found: SettingsFindings
+    findings: SettingsFindings
     line: int | None = None
 
 
@@ -217,12 +217,12 @@ def _variables(
         elif entry.value:
             if secret:
                 hidden.append(entry.value)
-            variables[entry.name] = _Variable(value=entry.value, found=in_file, line=entry.first)
+            variables[entry.name] = _Variable(value=entry.value, findings=in_file, line=entry.first)
     for name, value in environ.items():
         if value:
-            variables[name] = _Variable(value=value, found=in_environment)
+            variables[name] = _Variable(value=value, findings=in_environment)
     for name, held in variables.items():
-        stop_at_variable(name, held.value, held.line, held.found)
+        stop_at_variable(name, held.value, held.line, held.findings)
     return variables, hidden
 
 
@@ -254,7 +254,7 @@ def _told_accounts(variables: Mapping[str, _Variable], platforms: frozenset[str]
         try:
             platform, account = named_account(name, platforms)
         except UserError as error:
-            held.found.problem(held.line, error.message, error.hint)
+            held.findings.problem(held.line, error.message, error.hint)
         else:
             if platform:
                 found.add(spell_platform(platform, account))
@@ -282,13 +282,9 @@ def _from_variable(knob: SettingSpec, name: str, variable: _Variable) -> Any:
     try:
         return convert(knob, variable.value)
     except WrongValue as error:
-        instead = fallback(knob)
-        variable.found.problem(
-            variable.line,
-            f"{name} must be {error.expected}, not “{one_line(variable.value, 40)}”.",
-            f"Did you mean “{error.meant}”?" if error.meant else f"For now it counts as {shown(instead)}.",
-        )
-        return instead
+        message = f"{name} must be {error.expected}, not “{one_line(variable.value, 40)}”."
+        variable.findings.problem(variable.line, message, error.remedy)
+        return fallback(knob)
 
 
 def _with_key(model: ModelSettings, variables: Mapping[str, _Variable]) -> ModelSettings:

@@ -65,23 +65,23 @@ VARIABLES: Mapping[str, UnsupportedLimit] = {
 }
 
 
-def stop_at_limits(root: Tree, found: SettingsFindings) -> None:
+def stop_at_limits(root: Tree, findings: SettingsFindings) -> None:
     """Report every setting of the table that would not hold: at top level, under `gateway`, for an agent or
     for a platform."""
     for prefix, tree in _places(root):
         own = OF_ONE.get(prefix.partition(".")[0], {})
         for name, narrowing in (*NARROWING.items(), *own.items()):
-            _check(tree, prefix, name.split("."), narrowing, found)
+            _check(tree, prefix, name.split("."), narrowing, findings)
         security = tree.get("security")
         for name in security.pairs if isinstance(security, Tree) else ():
             if name not in SECURITY_KNOWN:
-                _check(tree, prefix, ["security", name], _SECURITY, found)
+                _check(tree, prefix, ["security", name], _SECURITY, findings)
 
 
-def stop_at_variable(name: str, value: str, line: int | None, found: SettingsFindings) -> None:
+def stop_at_variable(name: str, value: str, line: int | None, findings: SettingsFindings) -> None:
     narrowing = VARIABLES.get(name)
     if narrowing is not None and value.strip().lower() not in narrowing.harmless:
-        _tell(name, line, narrowing, found)
+        _tell(name, line, narrowing, findings)
 
 
 def _places(root: Tree) -> Iterator[tuple[str, Tree]]:
@@ -97,7 +97,7 @@ def _places(root: Tree) -> Iterator[tuple[str, Tree]]:
 
 
 def _check(
-    tree: Tree, prefix: str, parts: list[str], narrowing: UnsupportedLimit, found: SettingsFindings
+    tree: Tree, prefix: str, parts: list[str], narrowing: UnsupportedLimit, findings: SettingsFindings
 ) -> None:
     """Report the setting, also under a misspelled name, and what stands in place of its section."""
     for name, (line, node) in tree.pairs.items():
@@ -105,11 +105,11 @@ def _check(
             continue
         if len(parts) == 1:
             if _narrows(node, narrowing.harmless):
-                _tell(prefix + name, line, narrowing, found)
+                _tell(prefix + name, line, narrowing, findings)
         elif isinstance(node, Tree):
-            _check(node, f"{prefix}{name}.", parts[1:], narrowing, found)
+            _check(node, f"{prefix}{name}.", parts[1:], narrowing, findings)
         elif _narrows(node, frozenset({""})):
-            _tell(prefix + name, line, _NO_SECTION, found)
+            _tell(prefix + name, line, _NO_SECTION, findings)
 
 
 def _narrows(node: YamlNode, harmless: frozenset[str]) -> bool:
@@ -119,7 +119,7 @@ def _narrows(node: YamlNode, harmless: frozenset[str]) -> bool:
     return any(_narrows(child, harmless) for child in below)
 
 
-def _tell(name: str, line: int | None, narrowing: UnsupportedLimit, found: SettingsFindings) -> None:
+def _tell(name: str, line: int | None, narrowing: UnsupportedLimit, findings: SettingsFindings) -> None:
     message = f"“{one_line(name)}” is a limit that does not hold here: {narrowing.why}."
-    if not any(stop.line == line and stop.message == message for stop in found.stops):
-        found.stop(line, message, REMOVE)
+    if not any(stop.line == line and stop.message == message for stop in findings.stops):
+        findings.stop(line, message, REMOVE)

@@ -5,37 +5,36 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hermes.domain.address import SourceKind, account_problem
 from hermes.domain.ids import MAIN_AGENT
-from hermes.domain.settings.declaring import Secret
-from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.settings.declaring import NONE_LISTED, Secret
+from hermes.domain.settings.platforms import ApiKey, PlatformSettings
 from hermes.domain.settings.settings import (
     NAME_RULE,
     GatewaySettings,
     HostedAgent,
     QuickCommand,
     ResetSettings,
+    Route,
     Settings,
     is_name,
 )
 from hermes.domain.text import one_line
 from hermes.state.settings.findings import SettingsFindings, nearest
-from hermes.state.settings.http_keys import API_SERVER, read_api_keys
 from hermes.state.settings.names import LATER, PLATFORM_KEYS, is_key_like, is_later, own_key
 from hermes.state.settings.places import not_a_section
-from hermes.state.settings.routes import read_routes
 from hermes.state.settings.values import (
     SettingSpec,
     WrongValue,
     checked,
     convert,
-    expected,
+    fallback,
     knobs,
     sections,
-    shown,
+    specs,
     typed,
 )
 from hermes.state.settings.yaml_tree import YamlList, YamlMapping, YamlNode, YamlScalar
@@ -45,13 +44,9 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound="DataclassInstance")
 NO_TOOLSET = "none"
-TABLES: dict[str, type] = {
-    "agents": HostedAgent,
-    "quick_commands": QuickCommand,
-    "reset_by_type": ResetSettings,
-    "reset_by_platform": ResetSettings,
-}
-"""Settings that hold any number of sections, each under a name of its own."""
+API_SERVER = "api_server"
+TABLES = ("agents", "platforms", "quick_commands", "reset_by_type", "reset_by_platform", "routes")
+"""Settings that hold any number of sections, in the order of reading: others name agents."""
 _LIMITS = frozenset(
     knob.name
     for section in (Settings, PlatformSettings, *sections(Settings).values())
@@ -75,8 +70,17 @@ _DENY = "approvals.deny"
 """A list of which nothing may get lost: `5` or an empty item in it was meant to be a command."""
 
 
-def _is_text(item: YamlScalar) -> bool:
-    return item.unreadable or (isinstance(typed(item, item.text), str) and bool(item.text.strip()))
+def _is_blank(node: YamlNode, *, strict: bool = True) -> bool:
+    """Whether nothing is said: nothing at all, or also an empty text or list if it is `strict`."""
+    if isinstance(node, YamlScalar):
+        return node.empty or (strict and not (node.text.strip() or node.unreadable))
+    return isinstance(node, YamlList) and not node.items
+
+
+def _is_text(item: YamlScalar, path: str) -> bool:
+    if path != _DENY or item.unreadable:
+        return True
+    return isinstance(typed(item, item.text), str) and bool(item.text.strip())
 
 
 def password_in(value: str) -> str:
@@ -90,19 +94,12 @@ def looks_like_placeholder(value: str) -> bool:
     return _PLACEHOLDER.fullmatch(value.strip()) is not None
 
 
-def fallback(knob: SettingSpec) -> Any:
-    """What counts instead of a wrong value: the default, but a wrong `enabled` does not enable."""
-    if knob.about.instead is not None:
-        return knob.about.instead
-    return False if knob.kind is bool and knob.default is None else knob.default
-
-
 def known_keys() -> list[str]:
     """Every dotted key with a fixed name."""
     keys = list(knobs(Settings))
     for name, section in sections(Settings).items():
         keys += [f"{name}.{knob}" for knob in knobs(section)]
-    return [*keys, "routes", "platforms", *TABLES]
+    return [*keys, *TABLES]
 
 
 def field_of(platform: str, key: str) -> str:
@@ -132,71 +129,320 @@ def suggestion(path: str, siblings: list[str]) -> str:
 
 
 class SettingsReader:
-    """Reads one file; `variable` answers `${NAME}`, `platforms` are the names that may have a block."""
+    """Reads one file; `variable` answers `${NAME}`, `platforms` are the names that may have a block.
+
+    One walk, led by the types of the settings classes: `read` reads whatever a field holds. What is checked
+    beyond that in the entries of a table is in the methods that `_entry` names."""
 
     def __init__(
-        self, found: SettingsFindings, platforms: frozenset[str], variable: Callable[[str], str | None]
+        self, findings: SettingsFindings, platforms: frozenset[str], variable: Callable[[str], str | None]
     ) -> None:
-        self.found = found
+        self.findings = findings
         self.platforms = platforms
         self.variable = variable
         self.secrets: dict[str, str] = {}
-        self.agent_names: tuple[str, ...] = ()
+        self.agents: dict[str, HostedAgent] = {}
         self.lines: dict[str, int] = {}
         """Where each value stands."""
+        self._entry: dict[type, Callable[[str, int, YamlNode, str], tuple[str, Any] | None]] = {
+            HostedAgent: self.agent,
+            PlatformSettings: self.platform,
+            ApiKey: self.api_key,
+            QuickCommand: self.quick_command,
+            ResetSettings: self.reset,
+        }
 
     def settings(self, root: YamlMapping) -> Settings:
         values: dict[str, Any] = {}
-        own, inner = knobs(Settings), sections(Settings)
-        for name, (line, node) in root.pairs.items():
+        own, order = specs(Settings), ("", *TABLES)
+        siblings = [*knobs(Settings), *sections(Settings), *knobs(GatewaySettings), *self.platforms]
+        siblings += [key for key in LATER if "." not in key]
+        for name in sorted(root.pairs, key=lambda name: order.index(name if name in TABLES else "")):
+            line, node = root.pairs[name]
             if name in own:
-                values[name] = self.value(own[name], node, name)
-            elif name in inner:
-                values[name] = self.section(inner[name], node, name)
-            elif name not in ("routes", "platforms", *TABLES):
-                known = [*own, *inner, *knobs(GatewaySettings), *self.platforms]
-                self.unknown(name, line, [*known, *(key for key in LATER if "." not in key)])
-        agents = self.agents(root.get("agents"))
-        self.agent_names = (MAIN_AGENT, *agents)
-        values["platforms"] = self.blocks(root.get("platforms"))
-        values["agents"] = agents
-        values["quick_commands"] = self.quick_commands(root.get("quick_commands"))
-        values["reset_by_type"] = self.resets(root.get("reset_by_type"), "reset_by_type")
-        values["reset_by_platform"] = self.resets(root.get("reset_by_platform"), "reset_by_platform")
-        values["routes"] = tuple(read_routes(self, root.get("routes"), agents))
-        chosen = values.get("default_agent", MAIN_AGENT)
-        if chosen not in (MAIN_AGENT, *agents):
-            self.no_such_agent("default_agent", root.pairs["default_agent"][0], chosen, list(agents))
-            values["default_agent"] = MAIN_AGENT
+                values[name] = self.read(own[name], node, name)
+            else:
+                self.unknown(name, line, siblings)
+        if "default_agent" in values:
+            line = root.pairs["default_agent"][0]
+            if not self.is_agent("default_agent", line, values["default_agent"]):
+                del values["default_agent"]
         return Settings(**values)
+
+    def read(self, spec: SettingSpec, node: YamlNode, path: str) -> Any:
+        """What one field holds."""
+        if not is_dataclass(spec.kind):
+            return self.value(spec, node, path)
+        if spec.holder is tuple:
+            return self.routes(node, path)
+        return self.table(spec.kind, node, path) if spec.holder else self.section(spec.kind, node, path)
 
     def section(self, kind: type[S], node: YamlNode, path: str) -> S:
         """A settings class from the mapping that stands for it."""
+        return kind(**self.fields(kind, node, path))
+
+    def fields(self, kind: type, node: YamlNode, path: str) -> dict[str, Any]:
         values: dict[str, Any] = {}
-        own = knobs(kind)
+        own = specs(kind)
         for name, line, child in self.pairs(node, path):
             if name in own:
-                values[name] = self.value(own[name], child, f"{path}.{name}")
+                values[name] = self.read(own[name], child, f"{path}.{name}")
             else:
                 self.unknown(f"{path}.{name}", line, list(own))
-        return kind(**values)
+        return values
 
-    def pairs(self, node: YamlNode | None, path: str) -> Iterator[tuple[str, int, YamlNode]]:
+    def table(self, kind: type, node: YamlNode, path: str) -> dict[str, Any]:
+        """Sections under names of their own; those that do not count are left out."""
+        entry = self._entry[kind]
+        entries = [entry(name, line, child, f"{path}.{name}") for name, line, child in self.pairs(node, path)]
+        return dict(filter(None, entries))
+
+    def pairs(self, node: YamlNode, path: str) -> Iterator[tuple[str, int, YamlNode]]:
         if isinstance(node, YamlMapping):
             for name, (line, child) in node.pairs.items():
                 yield name, line, child
-        elif node is not None:
-            not_a_section(path, node, self.found)
+        else:
+            not_a_section(path, node, self.findings)
+
+    # --- what the entries of each table hold beyond their fields
+
+    def agent(self, name: str, line: int, node: YamlNode, path: str) -> tuple[str, HostedAgent] | None:
+        if not is_name(name):
+            self.findings.problem(
+                line, f"An agent cannot be called “{one_line(name)}”.", f"Use {NAME_RULE}; some are reserved."
+            )
+            return None
+        before = self.findings.count
+        agent = self.section(HostedAgent, node, path)
+        toolsets = isinstance(node, YamlMapping) and any("toolset" in key for key in node.pairs)
+        if toolsets and self.findings.count > before:
+            # "All toolsets" is the default; a list that cannot be read must not give an agent more.
+            agent = replace(agent, enabled_toolsets=(NO_TOOLSET,))
+        sharing = [other for other, known in self.agents.items() if known.home_dir == agent.home_dir]
+        if agent.home_dir and name == MAIN_AGENT:
+            self.findings.problem(line, "The agent main lives in the home itself.", "Remove its home_dir.")
+        elif agent.home_dir and sharing:
+            self.findings.problem(
+                line,
+                f"The agents {sharing[0]} and {name} share one home_dir.",
+                "Give each a folder of its own.",
+            )
+        self.agents[name] = agent
+        return name, agent
+
+    def is_agent(self, path: str, line: int, name: str) -> bool:
+        """Whether it is the name of an agent; if not, a problem."""
+        if name in (MAIN_AGENT, *self.agents):
+            return True
+        meant = nearest(name, [*self.agents, MAIN_AGENT])
+        self.findings.problem(
+            line,
+            f"{path} names the agent “{one_line(name)}”, which is not declared.",
+            f"Did you mean “{meant}”?" if meant else "Declare it under `agents:`.",
+        )
+        return False
+
+    def quick_command(
+        self, name: str, line: int, node: YamlNode, path: str
+    ) -> tuple[str, QuickCommand] | None:
+        """A command with a mistake in it does not count at all."""
+        before = self.findings.count
+        made = self.section(QuickCommand, node, path)
+        own = name.lower().replace("_", "-")
+        if self.findings.count > before:
+            return None
+        if {"exec": made.command, "alias": made.target}.get(made.type) and is_name(own):
+            return own, made
+        self.findings.problem(
+            line,
+            f"{one_line(path)} is no command.",
+            "Write {type: exec, command: …} or {type: alias, target: /…} under a plain name.",
+        )
+        return None
+
+    def reset(self, name: str, line: int, node: YamlNode, path: str) -> tuple[str, ResetSettings] | None:
+        by_type = path.startswith("reset_by_type.")
+        known = [kind.value for kind in SourceKind] if by_type else sorted(self.platforms)
+        own = _OLDER_KINDS.get(name, name)
+        platform, at, account = own.partition("@")
+        if platform not in known or (at and by_type):
+            self.unknown(path, line, known)
+        elif not (at and self.is_wrong_account(line, platform, account)):
+            return own, self.section(ResetSettings, node, path)
+        return None
+
+    def is_wrong_account(self, line: int, platform: str, account: str) -> bool:
+        """Whether no account can be called so, which is a problem."""
+        problem = account_problem(platform, account)
+        if problem is not None:
+            self.findings.problem(line, problem.message, problem.hint)
+        return problem is not None
+
+    def api_key(self, name: str, line: int, node: YamlNode, path: str) -> tuple[str, ApiKey]:
+        """`name: secret`, or `name: {key: …, scopes: …, agents: …}`. Its rights are a limit: whatever is
+        empty, unknown or unreadable leaves the key without any, never with the default ones."""
+        before = self.findings.count
+        if isinstance(node, YamlScalar) and not node.empty:
+            node = YamlMapping(pairs={"key": (line, node)}, line=line)
+        made = self.section(ApiKey, node, path)
+        for agent in made.agents or ():
+            if made.agents != NONE_LISTED:
+                self.is_agent(f"{path}.agents", self.lines[f"{path}.agents"], agent)
+        wrong = self.findings.count > before
+        return name, replace(made, scopes=NONE_LISTED, agents=NONE_LISTED) if wrong else made
+
+    # --- routes
+
+    def routes(self, node: YamlNode, path: str) -> tuple[Route, ...]:
+        if isinstance(node, YamlList):
+            read = [self.route(item, f"{path}[{number}]") for number, item in enumerate(node.items)]
+            return tuple(filter(None, read))
+        if not (isinstance(node, YamlScalar) and (node.empty or node.unreadable)):
+            self.findings.problem(node.line, "routes must be a list.", "Begin each route with “- match:”.")
+        return ()
+
+    def route(self, node: YamlNode, path: str) -> Route | None:
+        """A route with a mistake in it would match more than was meant, so it does not count at all."""
+        before = self.findings.count
+        values = self.fields(Route, node, path)
+        pairs = node.pairs if isinstance(node, YamlMapping) else {}
+        lacks = [name for name in ("match", "agent") if name not in pairs or _is_blank(pairs[name][1])]
+        if isinstance(values.get("agent"), str):
+            self.is_agent(f"{path}.agent", pairs["agent"][0], values["agent"])
+        if self.findings.count == before and lacks:
+            remedy = "Write {match: {…}, agent: …}."
+            self.findings.problem(node.line, f"{path} has no {lacks[-1]}.", remedy)
+        platform = values["match"].platform if "match" in values else None
+        if platform is not None and platform not in self.platforms:
+            self.no_such_platform(self.lines[f"{path}.match.platform"], platform)
+        return Route(**values) if self.findings.count == before else None
+
+    def no_such_platform(self, line: int, name: str) -> None:
+        platform, at, account = name.partition("@")
+        meant = nearest(platform, sorted(self.platforms))
+        remedy = f"Did you mean “{meant}{at}{account}”?" if meant else ""
+        if platform in self.platforms:
+            remedy = f"Write platform: {platform}, and account: {account} beside it."
+        self.findings.problem(
+            line,
+            f"There is no platform “{one_line(name)}”.",
+            remedy or "Install the plugin that offers it, or remove it.",
+        )
+
+    # --- platforms
+
+    def platform(
+        self, name: str, line: int, node: YamlNode, path: str
+    ) -> tuple[str, PlatformSettings] | None:
+        platform, at, account = name.partition("@")
+        if platform not in self.platforms:
+            self.no_such_platform(line, name)
+        elif at and self.is_wrong_account(line, platform, account):
+            return None
+        if not isinstance(node, YamlMapping) and not (isinstance(node, YamlScalar) and node.empty):
+            not_a_section(path, node, self.findings)
+            return name, PlatformSettings(enabled=False)
+        own, known = knobs(PlatformSettings), PLATFORM_KEYS | ({"keys"} if name == API_SERVER else set())
+        values: dict[str, Any] = {"extra": {}, "secrets": {}, "trees": {}}
+        for key, at_line, child in self.pairs(node, path):
+            if key == "extra":
+                for inner, _, grandchild in self.pairs(child, f"{path}.extra"):
+                    self.platform_key(values, name, inner, grandchild, under_extra=True)
+            elif key == "home_channel" and isinstance(child, YamlMapping):
+                values |= self.home_channel(child, f"{path}.{key}")
+            elif key not in known and field_of(name, key) not in own and nearest(key, list(own)):
+                self.unknown(f"{path}.{key}", at_line, list(own))
+            else:
+                self.platform_key(values, name, key, child)
+        return name, PlatformSettings(**values)
+
+    def platform_key(
+        self, values: dict[str, Any], platform: str, name: str, node: YamlNode, *, under_extra: bool = False
+    ) -> None:
+        """One key of a block. Under `extra:` a name that every platform has means the same, but does not
+        replace what stands in the block itself."""
+        path, meant = f"platforms.{platform}.{name}", field_of(platform, name)
+        if name == "keys" and platform == API_SERVER:
+            keys = self.table(ApiKey, node, path)
+            values["keys"] = values.get("keys", keys) if under_extra else keys
+        elif meant not in knobs(PlatformSettings):
+            tree = self.own_key(values, name, node, path, name)
+            if not isinstance(node, YamlScalar):
+                values["trees"][name] = tree
+            if name == "model_routes" and isinstance(node, YamlMapping):
+                self.check_model_routes(node, path)
+        else:
+            knob = knobs(PlatformSettings)[meant]
+            value = self.value(knob, node, path)
+            if under_extra:
+                values.setdefault(meant, value)
+            else:
+                # A list under its older name adds to the one that stands beside it.
+                values[meant] = (*values.get(meant, ()), *value) if knob.many else value
+
+    def home_channel(self, node: YamlMapping, path: str) -> dict[str, str]:
+        """`home_channel` as a mapping; the existing product writes `platform` and `name` into it, too."""
+        place: dict[str, str] = {}
+        fields = {"chat_id": "home_channel", "thread_id": "home_thread"}
+        for name, line, child in self.pairs(node, path):
+            if name in fields:
+                knob = knobs(PlatformSettings)[fields[name]]
+                place[knob.name] = self.value(knob, child, f"{path}.{name}")
+            elif name not in ("platform", "name"):
+                self.unknown(f"{path}.{name}", line, [*fields, "platform", "name"])
+        return place
+
+    def check_model_routes(self, node: YamlMapping, path: str) -> None:
+        """A name for a model leads to one."""
+        for alias, (line, route) in node.pairs.items():
+            model = route.get("model") if isinstance(route, YamlMapping) else None
+            if not isinstance(model, YamlScalar) or model.empty:
+                remedy = "Write {model: <name>}, or remove it."
+                self.findings.problem(line, f"{path}.{one_line(alias)} names no model.", remedy)
+
+    def own_key(self, values: dict[str, Any], name: str, node: YamlNode, path: str, last: str) -> Any:
+        """Keep a platform's own key as text or as a secret, flattened; the result is the same as a tree.
+        `last` is the last part of its name that is not a number."""
+        if isinstance(node, YamlMapping):
+            return {
+                key: self.own_key(values, f"{name}.{key}", child, f"{path}.{key}", key)
+                for key, (_, child) in node.pairs.items()
+            }
+        if isinstance(node, YamlList) and not all(isinstance(item, YamlScalar) for item in node.items):
+            return [
+                self.own_key(values, f"{name}.{number}", child, f"{path}.{number}", last)
+                for number, child in enumerate(node.items)
+            ]
+        if isinstance(node, YamlList):
+            items = [item for item in self.texts(node, path) or () if item]
+            values["extra"][name] = ("\n" if any("," in item for item in items) else ",").join(items)
+            return [self.leaf(item, last) for item in node.items if isinstance(item, YamlScalar)]
+        if not node.empty and (text := self.text(node, path)) is not None:
+            if is_key_like(name) or password_in(text):
+                values["secrets"][name] = self.kept(path, node, Secret(text))
+            else:
+                values["extra"][name] = text
+        return self.leaf(node, last)
+
+    def leaf(self, node: YamlScalar, name: str) -> Any:
+        """A scalar of a tree with its type. What is wrong with it has been reported."""
+        text, missing = self.filled(node.text)
+        wrong = node.unreadable or bool(missing)
+        if is_key_like(name) or password_in(text):
+            return Secret("" if wrong or node.empty or looks_like_placeholder(text) else text)
+        return None if wrong else typed(node, text)
+
+    # --- values
 
     def unknown(self, path: str, line: int, siblings: list[str]) -> None:
         label = one_line(path)
-        if any(stop.line == line or f"“{label}." in stop.message for stop in self.found.stops):
+        if any(stop.line == line or f"“{label}." in stop.message for stop in self.findings.stops):
             return
         if is_later(path):
-            self.found.note(line, f"“{label}” is known, but not used yet.")
+            self.findings.note(line, f"“{label}” is known, but not used yet.")
             return
-        meant = "" if self.found.full else suggestion(path, siblings)
-        (self.found.stop if is_lost_limit(path, meant) else self.found.problem)(
+        meant = "" if self.findings.full else suggestion(path, siblings)
+        (self.findings.stop if is_lost_limit(path, meant) else self.findings.problem)(
             line,
             f"“{label}” is not a known setting.",
             f"Did you mean “{meant}”?" if meant else "Remove it.",
@@ -206,48 +452,52 @@ class SettingsReader:
         """The value of one field; the default where nothing or something wrong is said."""
         self.lines[path] = node.line
         try:
-            if isinstance(node, YamlList) and knob.many:
-                items = self.texts(node, path)
-                return fallback(knob) if items is None else checked(knob, items)
-            if not isinstance(node, YamlScalar):
-                kind = "a list" if isinstance(node, YamlList) else "a mapping"
-                return self.wrong(knob, path, node.line, kind, WrongValue(expected(knob)))
-            if node.empty:
-                return fallback(knob) if knob.about.empty_denies else knob.default
-            if path == _DENY and not isinstance(typed(node, node.text), str):
-                raise WrongValue(expected(knob))
-            text = self.text(node, path)
-            if text is None:
+            value = self.checked_value(knob, node, path)
+            if knob.about.if_empty and (value == () or _is_blank(node, strict=knob.many)):
+                message = f"{path} is empty, {knob.about.if_empty}."
+                self.findings.problem(node.line, message, "Give it a value, or remove the line.")
                 return fallback(knob)
-            if not text and knob.kind is not str:
-                return knob.default
-            return self.kept(path, node, convert(knob, text))
+            return value
         except WrongValue as error:
-            said = "this"
-            if isinstance(node, YamlScalar) and knob.kind is not Secret:
-                said = f"“{one_line(node.text, 40)}”"
-            return self.wrong(knob, path, node.line, said, error)
+            written = "a list" if isinstance(node, YamlList) else "a mapping"
+            if isinstance(node, YamlScalar):
+                written = f"“{one_line(node.text, 40)}”"
+            if knob.many if isinstance(node, YamlList) else knob.kind is Secret:
+                written = "this"
+            message = f"{path} must be {error.expected}, not {written}."
+            if path == _DENY:
+                self.findings.stop(node.line, message, "Write each command as a text in quotes.")
+            else:
+                self.findings.problem(node.line, message, error.remedy)
+            return fallback(knob)
 
-    def wrong(self, knob: SettingSpec, path: str, line: int, said: str, error: WrongValue) -> Any:
-        instead = fallback(knob)
-        message = f"{path} must be {error.expected}, not {said}."
-        if path == _DENY:
-            self.found.stop(line, message, "Write each command as a text in quotes.")
-            return instead
-        self.found.problem(
-            line,
-            message,
-            f"Did you mean “{error.meant}”?" if error.meant else f"For now it counts as {shown(instead)}.",
-        )
-        return instead
+    def checked_value(self, knob: SettingSpec, node: YamlNode, path: str) -> Any:
+        if isinstance(node, YamlList) and knob.many:
+            if not all(isinstance(item, YamlScalar) and _is_text(item, path) for item in node.items):
+                raise WrongValue(knob)
+            texts = self.texts(node, path)
+            return fallback(knob) if texts is None else checked(knob, texts)
+        if not isinstance(node, YamlScalar):
+            raise WrongValue(knob)
+        if node.empty:
+            return fallback(knob) if knob.about.empty_denies else knob.default
+        if node.text and not _is_text(node, path):
+            raise WrongValue(knob)
+        text = self.text(node, path)
+        if text is None:
+            return fallback(knob)
+        if not text and knob.kind is not str:
+            return knob.default
+        return self.kept(path, node, convert(knob, text))
 
     def text(self, node: YamlScalar, path: str) -> str | None:
         """The scalar's text with its `${NAME}`s filled in; nothing if one is not set."""
         if node.unreadable:
+            self.findings.count += 1  # reported already
             return None
         text, missing = self.filled(node.text)
         if missing:
-            self.found.problem(
+            self.findings.problem(
                 node.line,
                 f"{path} refers to ${{{missing[0]}}}, which is not set.",
                 f"Set {missing[0]} in .env or in the environment.",
@@ -271,12 +521,10 @@ class SettingsReader:
         return _REFERENCE.sub(fill, text), missing
 
     def texts(self, node: YamlList, path: str) -> tuple[str, ...] | None:
-        """A list of texts; one wrong item makes the whole list wrong, so that no half list counts."""
+        """A list of texts; nothing if one cannot be read, so that no half list counts."""
         items: list[str] = []
         for item in node.items:
-            if not isinstance(item, YamlScalar) or (path == _DENY and not _is_text(item)):
-                raise WrongValue("a list of texts")
-            text = self.text(item, path)
+            text = self.text(item, path) if isinstance(item, YamlScalar) else None
             if text is None:
                 return None
             items.append(text.strip())
@@ -287,209 +535,11 @@ class SettingsReader:
         if not isinstance(value, Secret) or not value:
             return value
         if looks_like_placeholder(value.reveal()):
-            self.found.problem(node.line, f"{path} is still a placeholder.", "Put in the real value.")
+            self.findings.problem(node.line, f"{path} is still a placeholder.", "Put in the real value.")
             return Secret("")
         self.secrets[path] = value.reveal()
         if "${" not in node.text:
-            self.found.note(
+            self.findings.note(
                 node.line, f"{path} is a secret.", f"It is safer in .env: hermes config set {path} …"
             )
         return value
-
-    def agents(self, node: YamlNode | None) -> dict[str, HostedAgent]:
-        agents: dict[str, HostedAgent] = {}
-        homes: dict[str, str] = {}
-        for name, line, child in self.pairs(node, "agents"):
-            if not is_name(name):
-                self.found.problem(
-                    line,
-                    f"An agent cannot be called “{one_line(name)}”.",
-                    f"Use {NAME_RULE}; some are reserved.",
-                )
-                continue
-            agent = self.agent(child, f"agents.{name}")
-            if agent.home_dir and name == MAIN_AGENT:
-                self.found.problem(line, "The agent main lives in the home itself.", "Remove its home_dir.")
-            elif agent.home_dir and agent.home_dir in homes:
-                self.found.problem(
-                    line,
-                    f"The agents {homes[agent.home_dir]} and {name} share one home_dir.",
-                    "Give each a folder of its own.",
-                )
-            homes.setdefault(agent.home_dir, name)
-            agents[name] = agent
-        return agents
-
-    def agent(self, node: YamlNode, path: str) -> HostedAgent:
-        before = self.found.count
-        agent = self.section(HostedAgent, node, path)
-        toolsets = isinstance(node, YamlMapping) and any("toolset" in name for name in node.pairs)
-        # "All toolsets" is the default; a list that cannot be read must not give an agent more.
-        return (
-            replace(agent, enabled_toolsets=(NO_TOOLSET,))
-            if toolsets and self.found.count > before
-            else agent
-        )
-
-    def resets(self, node: YamlNode | None, path: str) -> dict[str, ResetSettings]:
-        known = [kind.value for kind in SourceKind] if path == "reset_by_type" else sorted(self.platforms)
-        resets: dict[str, ResetSettings] = {}
-        for name, line, child in self.pairs(node, path):
-            own = _OLDER_KINDS.get(name, name)
-            platform, at, account = own.partition("@")
-            problem = account_problem(platform, account) if at else None
-            if platform not in known or (at and path == "reset_by_type"):
-                self.unknown(f"{path}.{name}", line, known)
-            elif problem is not None:
-                self.found.problem(line, problem.message, problem.hint)
-            else:
-                resets[own] = self.section(ResetSettings, child, f"{path}.{name}")
-        return resets
-
-    def quick_commands(self, node: YamlNode | None) -> dict[str, QuickCommand]:
-        """A command with a mistake in it does not count at all."""
-        commands: dict[str, QuickCommand] = {}
-        for name, line, child in self.pairs(node, "quick_commands"):
-            before, path = self.found.count, f"quick_commands.{name}"
-            made = self.section(QuickCommand, child, path)
-            own = name.lower().replace("_", "-")
-            missing = {"exec": not made.command, "alias": not made.target}.get(made.type, True)
-            if self.found.count > before:
-                continue
-            if missing or not is_name(own):
-                self.found.problem(
-                    line,
-                    f"{one_line(path)} is no command.",
-                    "Write {type: exec, command: …} or {type: alias, target: /…} under a plain name.",
-                )
-                continue
-            commands[own] = made
-        return commands
-
-    def no_such_agent(self, path: str, line: int, name: str, agents: list[str]) -> None:
-        meant = nearest(name, [*agents, MAIN_AGENT])
-        self.found.problem(
-            line,
-            f"{path} names the agent “{one_line(name)}”, which is not declared.",
-            f"Did you mean “{meant}”?" if meant else "Declare it under `agents:`.",
-        )
-
-    def no_such_platform(self, line: int, name: str) -> None:
-        platform, at, account = name.partition("@")
-        meant = nearest(platform, sorted(self.platforms))
-        remedy = f"Did you mean “{meant}{at}{account}”?" if meant else ""
-        if platform in self.platforms:
-            remedy = f"Write platform: {platform}, and account: {account} beside it."
-        self.found.problem(
-            line,
-            f"There is no platform “{one_line(name)}”.",
-            remedy or "Install the plugin that offers it, or remove it.",
-        )
-
-    def blocks(self, node: YamlNode | None) -> dict[str, PlatformSettings]:
-        blocks: dict[str, PlatformSettings] = {}
-        for name, line, child in self.pairs(node, "platforms"):
-            platform, at, account = name.partition("@")
-            problem = account_problem(platform, account) if at else None
-            if platform not in self.platforms:
-                self.no_such_platform(line, name)
-            elif problem is not None:
-                self.found.problem(line, problem.message, problem.hint)
-                continue
-            blocks[name] = self.block(child, name)
-        return blocks
-
-    def block(self, node: YamlNode, platform: str) -> PlatformSettings:
-        path = f"platforms.{platform}"
-        if not isinstance(node, YamlMapping) and not (isinstance(node, YamlScalar) and node.empty):
-            not_a_section(path, node, self.found)
-            return PlatformSettings(enabled=False)
-        own = knobs(PlatformSettings)
-        values: dict[str, Any] = {"extra": {}, "secrets": {}, "trees": {}}
-        for name, line, child in self.pairs(node, path):
-            key = f"{path}.{name}"
-            if name == "home_channel" and isinstance(child, YamlMapping):
-                values |= self.home_channel(child, key)
-            elif (meant := field_of(platform, name)) in own:
-                said = self.value(own[meant], child, key)
-                # A list under its older name adds to the one that stands beside it.
-                values[meant] = (*values.get(meant, ()), *said) if own[meant].many else said
-            elif name == "keys" and platform == API_SERVER:
-                values["keys"] = read_api_keys(self, child, key)
-            elif name == "extra":
-                self.keep_extras(values, child, platform)
-            elif name not in PLATFORM_KEYS and nearest(name, list(own)):
-                self.unknown(key, line, list(own))
-            else:
-                self.keep_own(values, name, child, key)
-        return PlatformSettings(**values)
-
-    def keep_extras(self, values: dict[str, Any], node: YamlNode, platform: str) -> None:
-        """What stands under `extra:`; a name that every platform has means the same there."""
-        own = knobs(PlatformSettings)
-        for name, _, child in self.pairs(node, f"platforms.{platform}.extra"):
-            path, meant = f"platforms.{platform}.{name}", field_of(platform, name)
-            if meant in own:
-                values.setdefault(meant, self.value(own[meant], child, path))
-            elif name == "keys" and platform == API_SERVER:
-                values.setdefault("keys", read_api_keys(self, child, path))
-            else:
-                self.keep_own(values, name, child, path)
-
-    def home_channel(self, node: YamlMapping, path: str) -> dict[str, str]:
-        place: dict[str, str] = {}
-        fields = {"chat_id": "home_channel", "thread_id": "home_thread", "platform": "", "name": ""}
-        for name, line, child in self.pairs(node, path):
-            if name not in fields:
-                self.unknown(f"{path}.{name}", line, list(fields))
-            elif fields[name]:
-                place[fields[name]] = self.value(
-                    knobs(PlatformSettings)[fields[name]], child, f"{path}.{name}"
-                )
-        return place
-
-    def keep_own(self, values: dict[str, Any], name: str, node: YamlNode, path: str) -> None:
-        """A platform's own key; one that holds more than a value is kept as a tree as well."""
-        self.keep_extra(values, name, node, path)
-        if not isinstance(node, YamlScalar):
-            values["trees"][name] = self.tree(node, name)
-        if name == "model_routes" and isinstance(node, YamlMapping):
-            self.check_model_routes(node, path)
-
-    def check_model_routes(self, node: YamlMapping, path: str) -> None:
-        """A name for a model leads to one."""
-        for alias, (line, said) in node.pairs.items():
-            model = said.get("model") if isinstance(said, YamlMapping) else None
-            if not isinstance(model, YamlScalar) or model.empty:
-                remedy = "Write {model: <name>}, or remove it."
-                self.found.problem(line, f"{path}.{one_line(alias)} names no model.", remedy)
-
-    def tree(self, node: YamlNode, name: str) -> Any:
-        """A node as it was written, with its types. Whatever is wrong in it was reported by `keep_extra`."""
-        if isinstance(node, YamlMapping):
-            return {inner: self.tree(child, inner) for inner, (_, child) in node.pairs.items()}
-        if isinstance(node, YamlList):
-            return [self.tree(item, name) for item in node.items]
-        text, missing = self.filled(node.text)
-        wrong = node.unreadable or bool(missing)
-        if is_key_like(name) or password_in(text):
-            return Secret("" if wrong or node.empty or looks_like_placeholder(text) else text)
-        return None if wrong else typed(node, text)
-
-    def keep_extra(self, values: dict[str, Any], name: str, node: YamlNode, path: str) -> None:
-        """A platform's own key: a secret by its name, or text; collections are flattened."""
-        if isinstance(node, YamlMapping):
-            for inner, _, child in self.pairs(node, path):
-                self.keep_extra(values, f"{name}.{inner}", child, f"{path}.{inner}")
-        elif isinstance(node, YamlList):
-            if all(isinstance(item, YamlScalar) for item in node.items):
-                items = [item for item in self.texts(node, path) or () if item]
-                values["extra"][name] = ("\n" if any("," in item for item in items) else ",").join(items)
-                return
-            for number, child in enumerate(node.items):
-                self.keep_extra(values, f"{name}.{number}", child, f"{path}.{number}")
-        elif not node.empty and (text := self.text(node, path)) is not None:
-            if is_key_like(name) or password_in(text):
-                values["secrets"][name] = self.kept(path, node, Secret(text))
-            else:
-                values["extra"][name] = text

@@ -6,7 +6,7 @@ import math
 import re
 import types
 import typing
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from dataclasses import Field, dataclass, fields, is_dataclass, replace
 from enum import StrEnum
 from functools import cache
 from typing import Any
@@ -19,63 +19,83 @@ from hermes.state.settings.yaml_tree import YamlScalar
 
 _WHOLE = re.compile(r"[+-]?[0-9][0-9_]{0,17}")
 _NUMBER = re.compile(r"[+-]?(?:[0-9][0-9_]{0,17}(?:\.[0-9]{0,17})?|\.[0-9]{1,17})(?:[eE][+-]?[0-9]{1,3})?")
-_WORDS = {"true": True, "yes": True, "on": True, "1": True} | {
-    "false": False,
-    "no": False,
-    "off": False,
-    "0": False,
+_WORDS = dict.fromkeys(("true", "yes", "on", "1"), True) | dict.fromkeys(("false", "no", "off", "0"), False)
+_FORMS = {
+    "url": "an address that begins with http:// or https://",
+    "timezone": "a time zone that this machine knows",
+    "patterns": "a list of regular expressions",
 }
-
-
-class WrongValue(Exception):
-    """The text is not what the field may hold; `expected` completes "must be …"."""
-
-    def __init__(self, expected: str, meant: str = "") -> None:
-        super().__init__(expected)
-        self.expected = expected
-        self.meant = meant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingSpec:
-    """One field of a settings class that holds a value, not a further section."""
+    """One field of a settings class. It holds a value, or sections of the class `kind`: one, or several in
+    the `holder`, a dict or a tuple."""
 
     name: str
     kind: type
-    many: bool
+    holder: type | None
     default: Any
     about: SettingDoc
+
+    @property
+    def many(self) -> bool:
+        return self.holder is tuple
+
+
+@cache
+def specs(section: type) -> dict[str, SettingSpec]:
+    """Everything that a settings class holds, by name."""
+    hints = typing.get_type_hints(section)
+    read = [(item, hints[item.name]) for item in fields(section)]
+    return {
+        item.name: _spec(item, hint) for item, hint in read if "about" in item.metadata or is_dataclass(hint)
+    }
 
 
 @cache
 def knobs(section: type) -> dict[str, SettingSpec]:
     """The values of a settings class, by name."""
-    hints = typing.get_type_hints(section)
-    found = [_knob(item, hints[item.name]) for item in fields(section)]
-    return {knob.name: knob for knob in found if knob is not None}
+    return {name: spec for name, spec in specs(section).items() if not is_dataclass(spec.kind)}
 
 
 @cache
-def sections(section: type) -> dict[str, type]:
-    """The settings classes inside a settings class, by the name of their field."""
-    hints = typing.get_type_hints(section)
-    return {item.name: hints[item.name] for item in fields(section) if is_dataclass(hints[item.name])}
+def sections(section: type, holder: type | None = None) -> dict[str, type]:
+    """The settings classes inside a settings class, by the name of their field; with `dict`, those of which
+    it holds any number, each under a name of its own."""
+    found = specs(section).items()
+    return {name: spec.kind for name, spec in found if is_dataclass(spec.kind) and spec.holder is holder}
 
 
-def _knob(item: Field[Any], hint: Any) -> SettingSpec | None:
-    about = item.metadata.get("about")
-    if not isinstance(about, SettingDoc) or typing.get_origin(hint) is dict:
-        return None
+def _spec(item: Field[Any], hint: Any) -> SettingSpec:
     if isinstance(hint, types.UnionType):
         hint = typing.get_args(hint)[0]
-    many = typing.get_origin(hint) is tuple
-    if many:
-        hint = typing.get_args(hint)[0]
+    holder = typing.get_origin(hint)
+    if holder is not None:
+        hint = typing.get_args(hint)[1 if holder is dict else 0]
+    about = item.metadata.get("about", SettingDoc(doc=""))
+    about = replace(about, env=tuple(variable.replace("*", item.name.upper()) for variable in about.env))
     kind = getattr(hint, "__supertype__", hint)
-    if is_dataclass(kind):
-        return None
-    default = item.default if item.default_factory is MISSING else item.default_factory()
-    return SettingSpec(name=item.name, kind=kind, many=many, default=default, about=about)
+    return SettingSpec(name=item.name, kind=kind, holder=holder, default=item.default, about=about)
+
+
+class WrongValue(Exception):
+    """Not what the setting takes: `expected` completes "must be …", `meant` is a choice that resembles it."""
+
+    def __init__(self, knob: SettingSpec, meant: str = "", why: str = "") -> None:
+        self.expected = expected(knob) + (f" that can be used ({why})" if why else "")
+        self.meant = meant
+        self.remedy = (
+            f"Did you mean “{meant}”?" if meant else f"For now it counts as {shown(fallback(knob))}."
+        )
+        super().__init__(self.expected)
+
+
+def fallback(knob: SettingSpec) -> Any:
+    """What counts instead of a wrong value: the default, but a wrong `enabled` does not enable."""
+    if knob.about.instead is not None:
+        return knob.about.instead
+    return False if knob.kind is bool and knob.default is None else knob.default
 
 
 def expected(knob: SettingSpec) -> str:
@@ -83,18 +103,15 @@ def expected(knob: SettingSpec) -> str:
     choices = _choices(knob)
     if choices:
         return ("a list of " if knob.many else "one of ") + ", ".join(filter(None, choices))
-    if knob.many:
-        return "a list of regular expressions" if knob.about.form else "a list of texts"
     if knob.about.form:
-        return {
-            "url": "an address that begins with http:// or https://",
-            "timezone": "a time zone that this machine knows",
-        }[knob.about.form]
+        return _FORMS[knob.about.form]
+    if knob.many:
+        return "a list of texts"
     word = {bool: "true or false", int: "a whole number", float: "a number"}.get(knob.kind, "a text")
     least, most = knob.about.least, knob.about.most
-    if least is not None and most is not None:
+    if math.isfinite(least) and math.isfinite(most):
         return f"{word} from {least:g} to {most:g}"
-    return word if least is None else f"{word} of at least {least:g}"
+    return f"{word} of at least {least:g}" if math.isfinite(least) else word
 
 
 def _choices(knob: SettingSpec) -> tuple[str, ...]:
@@ -105,23 +122,39 @@ def _choices(knob: SettingSpec) -> tuple[str, ...]:
 
 def convert(knob: SettingSpec, text: str) -> Any:
     """The value that the text stands for; a list is written with commas."""
+    bare = text.strip()
     if knob.many:
-        inner = text.strip().removeprefix("[").removesuffix("]")
+        inner = bare.removeprefix("[").removesuffix("]")
         items = (item.strip().strip("\"'").strip() for item in inner.split(","))
         return checked(knob, tuple(items) if inner.strip() else ())
-    if knob.kind is Secret:
-        return Secret(text.strip())
     if choices := _choices(knob):
-        return knob.kind(_choose(knob, choices, text.strip()))
+        return knob.kind(_choose(knob, choices, bare))
+    if knob.kind is str and not (knob.about.form and bare):
+        return text
+    try:
+        return _converted(knob, bare)
+    except (KeyError, ValueError, OSError) as error:
+        raise WrongValue(knob) from error
+
+
+def _converted(knob: SettingSpec, text: str) -> Any:
+    if knob.kind is Secret:
+        return Secret(text)
     if knob.kind is bool:
-        if (word := text.strip().lower()) not in _WORDS:
-            raise WrongValue(expected(knob))
-        return _WORDS[word]
+        return _WORDS[text.lower()]
     if knob.kind in (int, float):
-        return _number(knob, text.strip())
-    if knob.about.form and text.strip():
-        _check_form(knob, text.strip())
-        return text.strip()
+        form = _WHOLE if knob.kind is int else _NUMBER
+        value = knob.kind(text.replace("_", ""))
+        in_range = knob.about.least <= value <= knob.about.most and math.isfinite(value)
+        if not form.fullmatch(text) or "__" in text or text.endswith("_") or not in_range:
+            raise ValueError(text)
+        return value
+    if knob.about.form == "url" and not re.fullmatch(r"https?://[^\s/]\S*", text):
+        raise ValueError(text)
+    if knob.about.form == "timezone":
+        from zoneinfo import ZoneInfo
+
+        ZoneInfo(text)
     return text
 
 
@@ -130,7 +163,7 @@ def checked(knob: SettingSpec, written: tuple[str, ...]) -> tuple[str, ...]:
     allows everything, `[""]` must not."""
     items = tuple(item for item in written if item)
     if written and not items:
-        raise WrongValue(expected(knob))
+        raise WrongValue(knob)
     if not items and knob.about.empty_denies:
         return tuple(knob.about.instead)
     if knob.about.choices:
@@ -140,44 +173,20 @@ def checked(knob: SettingSpec, written: tuple[str, ...]) -> tuple[str, ...]:
 
         for item in items:
             if why := why_too_large(item):
-                raise WrongValue(f"{expected(knob)} that can be used ({why})")
+                raise WrongValue(knob, why=why)
             try:
                 regex.compile(plain_braces(item))
             except (regex.error, RecursionError, OverflowError) as error:
-                raise WrongValue(expected(knob)) from error
+                raise WrongValue(knob) from error
     return items
 
 
 def _choose(knob: SettingSpec, choices: tuple[str, ...], text: str) -> str:
     lowered = {choice.lower(): choice for choice in choices}
+    text = "private" if text == "dm" and "private" in choices else text  # an older name
     if text.lower() in lowered:
         return lowered[text.lower()]
-    raise WrongValue(expected(knob), meant=nearest(text, list(choices)))
-
-
-def _number(knob: SettingSpec, text: str) -> int | float:
-    form = _WHOLE if knob.kind is int else _NUMBER
-    if not form.fullmatch(text) or "__" in text or text.endswith("_"):
-        raise WrongValue(expected(knob))
-    value: int | float = knob.kind(text.replace("_", ""))
-    least, most = knob.about.least, knob.about.most
-    low, high = -math.inf if least is None else least, math.inf if most is None else most
-    if not math.isfinite(value) or not low <= value <= high:
-        raise WrongValue(expected(knob))
-    return value
-
-
-def _check_form(knob: SettingSpec, text: str) -> None:
-    if knob.about.form == "url":
-        if not re.fullmatch(r"https?://[^\s/]\S*", text):
-            raise WrongValue(expected(knob))
-        return
-    from zoneinfo import ZoneInfo
-
-    try:
-        ZoneInfo(text)
-    except (KeyError, ValueError, OSError) as error:
-        raise WrongValue(expected(knob)) from error
+    raise WrongValue(knob, meant=nearest(text, list(choices)))
 
 
 def typed(node: YamlScalar, text: str) -> str | int | float | bool | None:

@@ -25,7 +25,7 @@ from hermes.state.settings.narrowing import stop_at_limits, stop_at_variable
 from hermes.state.settings.places import ALSO_UNDER_GATEWAY, arrange
 from hermes.state.settings.reader import looks_like_placeholder
 from hermes.state.settings.values import WrongValue, convert
-from hermes.state.settings.yaml_tree import YamlMapping, YamlNode, YamlScalar, read_yaml
+from hermes.state.settings.yaml_tree import YamlMapping, YamlScalar, read_yaml
 
 if TYPE_CHECKING:
     from ruamel.yaml import YAML
@@ -80,32 +80,28 @@ def _remove_unknown(home: Path, name: str) -> SettingChange | None:
 
 def _check_limit(dotted_key: str, value: str) -> None:
     """A `UserError` if the gateway would not start with this setting."""
-    found = SettingsFindings(CONFIG_FILE)
-    tree: YamlNode = YamlScalar(text=value, line=1)
-    for name in reversed(dotted_key.split(".")):
-        tree = YamlMapping(pairs={name: (1, tree)}, line=1)
-    assert isinstance(tree, YamlMapping)
-    stop_at_limits(arrange(tree, PLATFORMS, found), found)
-    stop_at_variable(dotted_key, value, None, found)
-    if found.stops:
-        raise UserError(
-            found.stops[0].message, hint="The gateway would not start with it; nothing was changed."
-        )
+    findings = SettingsFindings(CONFIG_FILE)
+    name, *parents = reversed(dotted_key.split("."))
+    tree = YamlMapping(pairs={name: (1, YamlScalar(text=value, line=1))}, line=1)
+    for parent in parents:
+        tree = YamlMapping(pairs={parent: (1, tree)}, line=1)
+    stop_at_limits(arrange(tree, PLATFORMS, findings), findings)
+    stop_at_variable(dotted_key, value, None, findings)
+    if findings.stops:
+        hint = "The gateway would not start with it; nothing was changed."
+        raise UserError(findings.stops[0].message, hint=hint)
 
 
-def _sound(path: Path) -> TextFile:
-    file, found = _readable(path), SettingsFindings(str(path))
-    read_yaml(file, found)
-    if found.problems:
-        raise UserError(str(found.problems[0]), hint="Mend this first; nothing was changed.")
-    return file
-
-
-def _readable(path: Path) -> TextFile:
-    found = SettingsFindings(str(path))
-    file = read_text(path, found)
-    if found.problems:
-        raise UserError(str(found.problems[0]), hint="Nothing was changed.")
+def _readable(path: Path, *, yaml: bool = False) -> TextFile:
+    """The file's text; a `UserError` if it cannot be read, or is to be YAML and is broken."""
+    findings = SettingsFindings(str(path))
+    file = read_text(path, findings)
+    hint = "Nothing was changed."
+    if yaml and not findings.problems:
+        read_yaml(file, findings)
+        hint = "Fix this first; nothing was changed."
+    if findings.problems:
+        raise UserError(str(findings.problems[0]), hint=hint)
     return file
 
 
@@ -113,12 +109,12 @@ def _write_variable(path: Path, key: SettingKey, value: str) -> SettingChange:
     if looks_like_placeholder(value):
         raise UserError(f"{key.variable} would be a placeholder.", hint="Give the real value.")
     text = with_variable(_readable(path).text, key.variable, value)
-    found = SettingsFindings(str(path))
+    findings = SettingsFindings(str(path))
     try:
-        entries = parse_dotenv(decode(text.encode("utf-8"), found), SettingsFindings(str(path)))
+        entries = parse_dotenv(decode(text.encode("utf-8"), findings), SettingsFindings(str(path)))
     except UnicodeEncodeError:
         entries = []
-    if found.problems or not any(item.name == key.variable and item.value == value for item in entries):
+    if findings.problems or (key.variable, value) not in [(item.name, item.value) for item in entries]:
         raise UserError(f"{key.variable} cannot hold control characters.", hint="Nothing was changed.")
     replace_text(path, text, 0o600)
     return SettingChange(file=path, name=key.variable, secret=True)
@@ -141,24 +137,22 @@ def _write_yaml(path: Path, dotted_key: str, key: SettingKey, value_text: str) -
             f"{dotted_key} must be {error.expected}, not “{one_line(value_text, 40)}”.",
             hint=f"Did you mean “{error.meant}”?" if error.meant else "",
         ) from error
-    file = _sound(path)
+    file = _readable(path, yaml=True)
     text = _changed(file.text, key.path, _plain(value), path)
     _, problems_before = check_text(file.text)
     settings, problems = check_text(text)
-    meant = value if key.knob else _spelled(value)
-    if value_at(settings, ".".join(key.path)) != meant or len(problems) > len(problems_before):
-        reason = (
-            str(problems[-1])
-            if len(problems) > len(problems_before)
-            else "it would not be read back the same."
-        )
+    reason = ""
+    if len(problems) > len(problems_before):
+        reason = str(problems[-1])
+    elif value_at(settings, ".".join(key.path)) != (value if key.knob else _spelled(value)):
+        reason = "it would not be read back the same."
+    if reason:
         raise UserError(f"{dotted_key} cannot be set so: {reason}", hint="Nothing was changed.")
-    replace_text(path, text, 0o600 if file.mode is None else file.mode)
-    return SettingChange(file=path, name=".".join(key.path), secret=False)
+    return _replaced(path, file, text, key)
 
 
 def _remove_yaml(path: Path, dotted_key: str, key: SettingKey) -> SettingChange | None:
-    file = _sound(path)
+    file = _readable(path, yaml=True)
     data = _loaded(_round_trip(file.text), file.text, path)
     place = () if data is None else _place(data, key.path)
     if not place or not _has(data, place):
@@ -168,6 +162,10 @@ def _remove_yaml(path: Path, dotted_key: str, key: SettingKey) -> SettingChange 
     left = _loaded(_round_trip(text), text, path)
     if left != _pruned(data, place):
         raise UserError(f"{dotted_key} cannot be taken out of {path}.", hint="Edit the file.")
+    return _replaced(path, file, text, key)
+
+
+def _replaced(path: Path, file: TextFile, text: str, key: SettingKey) -> SettingChange:
     replace_text(path, text, 0o600 if file.mode is None else file.mode)
     return SettingChange(file=path, name=".".join(key.path), secret=False)
 
@@ -176,7 +174,7 @@ def _pruned(data: Any, place: tuple[str, ...]) -> Any:
     """What is to be left of the settings, if they are read anew."""
     name, *rest = place
     inner = _pruned(data[name], tuple(rest)) if rest else None
-    left = {one: value for one, value in data.items() if one != name} | ({name: inner} if inner else {})
+    left = {key: value for key, value in data.items() if key != name} | ({name: inner} if inner else {})
     return left or None
 
 
@@ -241,7 +239,7 @@ def _changed(text: str, path: tuple[str, ...], value: Any, file: Path) -> str:
         inner = target.get(name)
         if not isinstance(inner, dict):
             if inner is not None and place[:-1] != ("model",):
-                raise UserError(f"{file}: {name} holds a value, not settings.", hint="Mend this first.")
+                raise UserError(f"{file}: {name} holds a value, not settings.", hint="Fix this first.")
             inner = CommentedMap({} if inner is None else {"default": inner})
             target[name] = inner
         target = inner

@@ -6,7 +6,6 @@ Depth and the size of expanded aliases are bounded."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -43,108 +42,87 @@ class YamlScalar:
 class YamlList:
     items: list[YamlNode]
     line: int
-    height: int = 1
+
+    def children(self) -> list[YamlNode]:
+        return self.items
 
 
 @dataclass(slots=True)
 class YamlMapping:
     pairs: dict[str, tuple[int, YamlNode]]
     line: int
-    height: int = 1
 
     def get(self, name: str) -> YamlNode | None:
         pair = self.pairs.get(name)
         return pair[1] if pair else None
+
+    def children(self) -> list[YamlNode]:
+        return [child for _, child in self.pairs.values()]
 
 
 YamlNode = YamlScalar | YamlList | YamlMapping
 
 
 def _height(node: YamlNode) -> int:
-    return 0 if isinstance(node, YamlScalar) else node.height
+    return 0 if isinstance(node, YamlScalar) else 1 + max(map(_height, node.children()), default=0)
 
 
 class _BrokenYaml(Exception):
-    """The text is not YAML from here on."""
-
-    def __init__(self, line: int, message: str, hint: str) -> None:
-        super().__init__(message)
-        self.line = line
-        self.message = message
-        self.hint = hint
+    """The text is not YAML from this line on. Its arguments are those of `SettingsFindings.problem`."""
 
 
-def read_yaml(file: TextFile, found: SettingsFindings) -> YamlMapping:
+def read_yaml(file: TextFile, findings: SettingsFindings) -> YamlMapping:
     """The file's top level; everything wrong with its form becomes a problem."""
-    known = len(found.problems)
-    try:
-        return _top(_Composer(found, file.damaged).compose(file.text, 0), found)
-    except _BrokenYaml as whole:
-        del found.problems[known:]
-        root = _read_blocks(file, found)
-        if len(found.problems) == known:
-            found.problem(whole.line, whole.message, whole.hint)
-        return root
-
-
-def _top(node: YamlNode | None, found: SettingsFindings) -> YamlMapping:
-    if isinstance(node, YamlMapping):
-        return node
-    if node is not None and not (isinstance(node, YamlScalar) and (node.empty or node.unreadable)):
-        found.problem(node.line, "Here must stand settings.", "Write them as `name: value`, one per line.")
-    return YamlMapping(pairs={}, line=1)
-
-
-def _read_blocks(file: TextFile, found: SettingsFindings) -> YamlMapping:
+    before = len(findings.problems)
     root = YamlMapping(pairs={}, line=1)
-    composer = _Composer(found, file.damaged)
-    for offset, block in _blocks(file.text):
-        try:
-            part = _top(composer.compose(block, offset), found)
-        except _BrokenYaml as broken:
-            found.problem(broken.line, broken.message, broken.hint)
-            if found.full:
-                break
-            continue
-        for name, (line, node) in part.pairs.items():
-            _put(root.pairs, name, line, node, found)
+    try:
+        _Composer(findings, file.damaged).add_to(root, file.text, 0)
+    except _BrokenYaml as broken:
+        del findings.problems[before:]
+        root.pairs.clear()
+        _read_blocks(file, root, findings)
+        if len(findings.problems) == before:
+            findings.problem(*broken.args)
     return root
 
 
-def _blocks(text: str) -> Iterator[tuple[int, str]]:
-    """The text cut before each top-level key, each piece with the number of lines before it."""
-    lines = text.split("\n")
-    starts = [number for number, line in enumerate(lines) if _BLOCK_START.match(line)]
-    if not starts or starts[0] > 0:
-        starts.insert(0, 0)
+def _read_blocks(file: TextFile, root: YamlMapping, findings: SettingsFindings) -> None:
+    """Read each top-level key by itself, so that one broken place does not spoil the others."""
+    composer = _Composer(findings, file.damaged)
+    lines = file.text.split("\n")
+    starts = [number for number, line in enumerate(lines) if number == 0 or _BLOCK_START.match(line)]
     for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
-        yield start, "\n".join(lines[start:end]) + "\n"
-
-
-def _put(
-    pairs: dict[str, tuple[int, YamlNode]], name: str, line: int, node: YamlNode, found: SettingsFindings
-) -> None:
-    if name in pairs:
-        found.problem(
-            line,
-            f"“{one_line(name)}” stands twice, here and in line {pairs[name][0]}.",
-            "Keep one of the two.",
-        )
-    pairs[name] = (line, node)
+        try:
+            composer.add_to(root, "\n".join(lines[start:end]) + "\n", start)
+        except _BrokenYaml as broken:
+            findings.problem(*broken.args)
+            if findings.full:
+                break
 
 
 @dataclass(slots=True)
 class _Composer:
     """Turns the parser's events into nodes. PyYAML's own composer recurses without bounds."""
 
-    found: SettingsFindings
+    findings: SettingsFindings
     damaged: frozenset[int]
     offset: int = 0
     nodes: int = 0
     anchors: dict[str, tuple[YamlNode, int]] = field(default_factory=dict)
     loader: Any = None
 
-    def compose(self, text: str, offset: int) -> YamlNode | None:
+    def add_to(self, root: YamlMapping, text: str, offset: int) -> None:
+        """Put the pairs of a text into `root`; `offset` is the number of lines before it in the file."""
+        node = self._compose(text, offset)
+        if isinstance(node, YamlMapping):
+            for name, (line, child) in node.pairs.items():
+                self._put(root.pairs, name, line, child)
+        elif node is not None and not (isinstance(node, YamlScalar) and (node.empty or node.unreadable)):
+            self.findings.problem(
+                node.line, "Here must stand settings.", "Write them as `name: value`, one per line."
+            )
+
+    def _compose(self, text: str, offset: int) -> YamlNode | None:
         import yaml
 
         self.offset = offset
@@ -158,7 +136,7 @@ class _Composer:
                 self._next()
                 event = self._next()
                 if isinstance(event, yaml.DocumentStartEvent):
-                    self._problem(
+                    self._unreadable(
                         event, "A second document begins here and is not read.", "Remove the line “---”."
                     )
         except yaml.MarkedYAMLError as error:
@@ -169,100 +147,78 @@ class _Composer:
             raise _BrokenYaml(line, "This is not valid YAML.", "Put the value in quotes.") from error
         return root
 
-    def _next(self) -> yaml.Event:
-        event: yaml.Event = self.loader.get_event()
-        return event
+    def _next(self) -> Any:
+        return self.loader.get_event()
 
-    def _line(self, event: yaml.Event) -> int:
+    def _line(self, event: Any) -> int:
         return self.offset + (event.start_mark.line if event.start_mark else 0) + 1
 
-    def _problem(self, event: yaml.Event, message: str, hint: str) -> YamlScalar:
-        line = self._line(event)
-        self.found.problem(line, message, hint)
-        return YamlScalar(text="", line=line, unreadable=True)
+    def _unreadable(self, event: Any, message: str, hint: str) -> YamlScalar:
+        self.findings.problem(self._line(event), message, hint)
+        return YamlScalar(text="", line=self._line(event), unreadable=True)
 
-    def _node(self, event: yaml.Event, depth: int) -> YamlNode:
+    def _node(self, event: Any, depth: int) -> YamlNode:
         import yaml
 
         self.nodes += 1
+        before = self.nodes
         if isinstance(event, yaml.AliasEvent):
             return self._alias(event, depth)
         if isinstance(event, yaml.ScalarEvent):
             node: YamlNode = self._scalar(event)
-            self._remember(event, node, 1)
-            return node
-        if depth >= MOST_DEPTH:
+        elif depth >= MOST_DEPTH:
             # PyYAML's scanner takes quadratic time in the depth, so not even skipping may go on here.
             raise _BrokenYaml(
                 self._line(event), f"This is nested deeper than {MOST_DEPTH} levels.", "Write it flatter."
             )
-        before = self.nodes
-        if isinstance(event, yaml.SequenceStartEvent):
-            node = self._listing(event, depth)
+        elif isinstance(event, yaml.SequenceStartEvent):
+            node = YamlList(items=[], line=self._line(event))
+            while not isinstance(item := self._next(), yaml.SequenceEndEvent):
+                node.items.append(self._node(item, depth + 1))
         else:
             node = self._mapping(event, depth)
-        self._remember(event, node, self.nodes - before + 1)
-        tag = getattr(event, "tag", None)
-        return node if tag is None or tag in _TREE_TAGS else self._foreign_tag(event)
+        if event.anchor is not None:
+            self.anchors[event.anchor] = (node, self.nodes - before + 1)
+        known = _PLAIN_TAGS if isinstance(event, yaml.ScalarEvent) else _TREE_TAGS
+        if event.tag is None or event.tag in known or (isinstance(node, YamlScalar) and node.unreadable):
+            return node
+        tag = one_line(event.tag.replace("tag:yaml.org,2002:", "!!"))
+        return self._unreadable(event, f"The tag “{tag}” has no meaning here.", "Write the value without it.")
 
-    def _remember(self, event: yaml.Event, node: YamlNode, size: int) -> None:
-        anchor = getattr(event, "anchor", None)
-        if anchor is not None:
-            self.anchors[anchor] = (node, size)
-
-    def _alias(self, event: yaml.Event, depth: int) -> YamlNode:
-        anchor = str(getattr(event, "anchor", ""))
-        known = self.anchors.get(anchor)
-        if known is None:
-            return self._problem(
+    def _alias(self, event: Any, depth: int) -> YamlNode:
+        anchor = str(event.anchor)
+        if anchor not in self.anchors:
+            return self._unreadable(
                 event, f"“*{one_line(anchor)}” refers to nothing above.", "Define it before."
             )
-        node, size = known
-        if depth + _height(node) > MOST_DEPTH:
-            return self._problem(
-                event, f"This alias nests deeper than {MOST_DEPTH} levels.", "Write it flatter."
-            )
-        self.nodes += size
-        if self.nodes > MOST_NODES:
+        node, size = self.anchors[anchor]
+        if self.nodes + size > MOST_NODES:
             # Each further alias would say the same; one line of an alias bomb is enough.
-            silent = self.nodes - size > MOST_NODES
-            self.nodes = MOST_NODES + 1
+            silent, self.nodes = self.nodes > MOST_NODES, MOST_NODES + 1
             if silent:
                 return YamlScalar(text="", line=self._line(event), unreadable=True)
-            return self._problem(
+            return self._unreadable(
                 event, "The aliases expand to more than this file may hold.", "Write the values out."
+            )
+        self.nodes += size
+        if depth + _height(node) > MOST_DEPTH:
+            return self._unreadable(
+                event, f"This alias nests deeper than {MOST_DEPTH} levels.", "Write it flatter."
             )
         return node
 
-    def _scalar(self, event: yaml.ScalarEvent) -> YamlScalar:
-        text = str(event.value)
-        line = self._line(event)
-        if UNREADABLE in text and self._touches_damage(event):
-            return YamlScalar(text="", line=line, unreadable=True)
-        if storable(text) != text:
-            return self._problem(event, "This value holds a character that no text can hold.", "Remove it.")
-        if event.tag is not None and event.tag not in _PLAIN_TAGS:
-            return self._foreign_tag(event)
-        return YamlScalar(text=text, line=line, plain=event.style is None and event.tag is None)
-
-    def _touches_damage(self, event: yaml.Event) -> bool:
+    def _scalar(self, event: Any) -> YamlScalar:
+        text, first = str(event.value), self._line(event)
         last = self.offset + (event.end_mark.line if event.end_mark else 0) + 1
-        return any(number in self.damaged for number in range(self._line(event), last + 1))
+        if UNREADABLE in text and not self.damaged.isdisjoint(range(first, last + 1)):
+            return YamlScalar(text="", line=first, unreadable=True)
+        if storable(text) != text:
+            return self._unreadable(
+                event, "This value holds a character that no text can hold.", "Remove it."
+            )
+        return YamlScalar(text=text, line=first, plain=event.style is None and event.tag is None)
 
-    def _foreign_tag(self, event: yaml.Event) -> YamlScalar:
-        tag = one_line(str(getattr(event, "tag", "")).replace("tag:yaml.org,2002:", "!!"))
-        return self._problem(event, f"The tag “{tag}” has no meaning here.", "Write the value without it.")
-
-    def _listing(self, event: yaml.Event, depth: int) -> YamlList:
-        import yaml
-
-        items: list[YamlNode] = []
-        while not isinstance(item := self._next(), yaml.SequenceEndEvent):
-            items.append(self._node(item, depth + 1))
-        height = 1 + max(map(_height, items), default=0)
-        return YamlList(items=items, line=self._line(event), height=height)
-
-    def _mapping(self, event: yaml.Event, depth: int) -> YamlMapping:
+    def _mapping(self, event: Any, depth: int) -> YamlMapping:
         import yaml
 
         own: dict[str, tuple[int, YamlNode]] = {}
@@ -271,20 +227,28 @@ class _Composer:
             name = self._node(key, depth + 1)
             value = self._node(self._next(), depth + 1)
             if not isinstance(name, YamlScalar):
-                self._problem(key, "A name must be a plain text.", "Write `name: value`.")
+                self._unreadable(key, "A name must be a plain text.", "Write `name: value`.")
             elif name.empty or not (name.text or name.unreadable):
-                self._problem(key, "A name is missing before the colon.", "Write `name: value`.")
+                self._unreadable(key, "A name is missing before the colon.", "Write `name: value`.")
             elif name.plain and name.text == "<<":
                 merged.extend(value.items if isinstance(value, YamlList) else [value])
             elif not name.unreadable:
-                _put(own, name.text, name.line, value, self.found)
+                self._put(own, name.text, name.line, value)
         for node in merged:
             if isinstance(node, YamlMapping):
                 own = {**node.pairs, **own}
             elif not (isinstance(node, YamlScalar) and node.unreadable):
-                self.found.problem(node.line, "“<<” can only take in a mapping.", "Name one with “*”.")
-        height = 1 + max((_height(node) for _, node in own.values()), default=0)
-        return YamlMapping(pairs=own, line=self._line(event), height=height)
+                self.findings.problem(node.line, "“<<” can only take in a mapping.", "Name one with “*”.")
+        return YamlMapping(pairs=own, line=self._line(event))
+
+    def _put(self, pairs: dict[str, tuple[int, YamlNode]], name: str, line: int, node: YamlNode) -> None:
+        if name in pairs:
+            self.findings.problem(
+                line,
+                f"“{one_line(name)}” stands twice, here and in line {pairs[name][0]}.",
+                "Keep one of the two.",
+            )
+        pairs[name] = (line, node)
 
     def _explained(self, error: yaml.MarkedYAMLError) -> _BrokenYaml:
         said = f"{error.context or ''} {error.problem or ''}"
