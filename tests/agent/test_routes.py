@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hermes.agent.models.routes import ModelRoute, RoutedProvider
+from hermes.agent.models.registry import ModelRoute, RoutedProvider
 from hermes.app.app import App, AppOverrides
 from hermes.control.sessions.submission import Submission
 from hermes.domain.address import Address, Source, SourceKind

@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from hermes import plugins
-from hermes.agent.context.images import ImageAttachingProvider
 from hermes.agent.models.choose import NO_PROBE, ModelChoice
-from hermes.agent.models.registry import Models
-from hermes.agent.models.routes import ModelRoute, RoutedProvider
+from hermes.agent.models.images import ImageAttachingProvider
+from hermes.agent.models.registry import ModelRoute, Models, RoutedProvider
 from hermes.agent.run.loop import AgentLoop, LoopLimits
 from hermes.agent.tools import Workbench
 from hermes.app.accounts import AccountFactory, rename_webhook_account

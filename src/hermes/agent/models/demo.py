@@ -5,13 +5,15 @@ goes on as it would have. Streaming is the provider's (`providers/demo.py`)."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from hermes.domain.event import Entry, ModelSaid, ToolFinished, UserSaid
+from hermes.domain.event import Ending, Entry, ModelSaid, TextDelta, ToolFinished, Usage, UserSaid
 from hermes.domain.ids import CallId
+from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest
 from hermes.domain.tool import ToolCall
 
 FOOTER = (
@@ -276,3 +278,45 @@ def _block(text: str) -> str:
     longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}\n{_cut(text).rstrip()}\n{fence}"
+
+
+NAME = "demo"
+WORD_SECONDS = 0.02
+_SLOWER = 4
+_MOST_PIECES = 60
+_WORD = re.compile(r"\s*\S+\s*|\s+")
+
+
+class DemoProvider:
+    """The provider port. `delay` is the time of a word; long answers come in larger pieces."""
+
+    def __init__(self, delay: float = WORD_SECONDS) -> None:
+        self._delay = delay
+
+    async def call(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
+        reply = demo_reply(request.entries, {tool.name for tool in request.tools})
+        left = reply.text.removeprefix(request.said)
+        pause = self._delay * (_SLOWER if reply.slow else 1)
+        for piece in _pieces(reply, left):
+            yield TextDelta(text=piece)
+            await asyncio.sleep(pause)
+        usage = Usage(prompt=_count_words(request), completion=len(left.split()))
+        ending = Ending.CALLS if reply.calls else Ending.STOP
+        yield ModelEnd(calls=reply.calls, ending=ending, usage=usage, model=NAME)
+
+
+def _pieces(reply: DemoReply, text: str) -> Iterator[str]:
+    """Words, or handfuls of them; the footer is said at once."""
+    body = text.removesuffix(FOOTER)
+    words = _WORD.findall(body)
+    at_once = 1 if reply.slow else -(-len(words) // _MOST_PIECES) or 1
+    for place in range(0, len(words), at_once):
+        yield "".join(words[place : place + at_once])
+    if text[len(body) :]:
+        yield text[len(body) :]
+
+
+def _count_words(request: ModelRequest) -> int:
+    texts = [getattr(entry.record, "text", "") for entry in request.entries]
+    texts += [request.system, *(earlier.text for earlier in request.history)]
+    return sum(len(text.split()) for text in texts)
