@@ -1,4 +1,5 @@
-"""Which of an agent's tools one turn has, and what becomes of approvals where nobody can be asked."""
+"""The tools of one turn: which of the agent's tools it has, which the client brought, and which calls need no
+approval because nobody can be asked or because the person named the chat that is written to."""
 
 from __future__ import annotations
 
@@ -9,9 +10,7 @@ from dataclasses import dataclass, replace
 from hermes.agent.call_repair import is_cut_short, read_arguments
 from hermes.domain.address import SourceKind
 from hermes.domain.errors import UserError
-from hermes.domain.event import (
-    UserSaid,
-)
+from hermes.domain.event import UserSaid
 from hermes.domain.grants import NO_STANDING, StandingGrants
 from hermes.domain.ports.agent import Run
 from hermes.domain.text import one_line
@@ -20,6 +19,9 @@ from hermes.domain.turn import ClientTool, Guidance
 
 APPROVE = "approve"
 NOBODY = "Not done: it would have to be allowed first, and nobody is there to be asked."
+CUT_SHORT = "The arguments of {name} break off before their end. Send the call again, or in smaller steps."
+NOT_JSON = "The arguments of {name} are not one JSON object. Send the call again with arguments that are."
+TOO_MANY = "Not run: {most} calls are the most in one reply. Send it again if it is still needed."
 NO_ANSWER = "Nobody is there to be asked. Decide yourself, or say at the end what you would have to know."
 
 
@@ -62,15 +64,6 @@ def _unattended(run: Run, tool: Tool, approve: bool) -> Tool:
         return await tool.run(context, arguments)
 
     return replace(tool, approval=Approval.NEVER, run=unasked)
-
-
-CUT_SHORT = "The arguments of {name} break off before their end. Send the call again, or in smaller steps."
-
-
-NOT_JSON = "The arguments of {name} are not one JSON object. Send the call again with arguments that are."
-
-
-TOO_MANY = "Not run: {most} calls are the most in one reply. Send it again if it is still needed."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +110,10 @@ def _client_tool(tool: ClientTool) -> Tool:
     return Tool(name=tool.name, description=tool.description, parameters=parameters, run=run)
 
 
+# --- chats that the person named ---
+
+# A person's own words may name the chats that a call writes to. Then nobody has to be asked. Words that
+# others said, that came along as context, or that are the gateway's do not count.
 _OPENING = r"(\[{<\"'«„“‘`*"
 _CLOSING = r".;:!?)\]}>\"'»”’`*…"
 _OURS = "["
