@@ -19,7 +19,7 @@ from hermes.domain.errors import Unreachable, UserError
 from hermes.domain.ports.world import Command, CommandResult, ProcessView
 from hermes.execution.local.files import LocalFiles
 from hermes.execution.local.processes import BackgroundProcess, ProcessTable, new_process_id
-from hermes.execution.local.shells import ShellState, ShellStates, read_dump
+from hermes.execution.local.shell_states import ShellState, ShellStates, read_dump
 from hermes.execution.local.spawner import CommandConnection, CommandEnd, CommandLimits, Spawner, SpawnRequest
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from hermes.execution.local.output_buffer import OutputCapture
+from hermes.execution.local.output_capture import OutputCapture
 from hermes.execution.process_tree import become_reaper, descendants, send_signal
 
 _STDIN_FD = 248
