@@ -81,7 +81,7 @@ class LocalBackend:
         else:
             line.close()
         return CommandResult(
-            output=_told(end),
+            output=_output_text(end),
             code=int(end.facts["code"]),
             cut=bool(end.facts["cut"]),
             saved=str(end.facts["file"]),
@@ -179,7 +179,7 @@ def build_environment(environ: Mapping[str, str], passthrough: tuple[str, ...] =
     return env | {name: environ[name] for name in passthrough if name in environ}
 
 
-def _told(end: CommandEnd) -> str:
+def _output_text(end: CommandEnd) -> str:
     head, tail = end.head.decode("utf-8", "replace"), end.tail.decode("utf-8", "replace")
     text = head + tail
     if end.facts["cut"]:
