@@ -18,8 +18,7 @@ import pytest
 
 import hermes
 from hermes import AIAgent
-from hermes.agent.models.demo.provider import DemoProvider
-from hermes.agent.models.demo.rules import FOOTER
+from hermes.agent.models.demo import FOOTER, DemoProvider
 from hermes.domain.errors import UserError
 from hermes.domain.event import Usage
 from hermes.testing.model import ScriptedModel, say

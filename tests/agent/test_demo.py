@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from hermes.agent.models.demo.provider import DemoProvider
-from hermes.agent.models.demo.rules import FOOTER, demo_reply
+from hermes.agent.models.demo import FOOTER, DemoProvider, demo_reply
 from hermes.domain.event import Entry, ModelSaid, Record, TextDelta, ToolFinished, UserSaid
 from hermes.domain.ids import CallId, TurnId
 from hermes.domain.ports.agent import ModelEnd, ModelRequest

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from hermes.agent.models.demo.provider import DemoProvider
-from hermes.agent.models.demo.rules import FOOTER
+from hermes.agent.models.demo import FOOTER, DemoProvider
 from hermes.app.agents import AppOverrides
 from hermes.app.app import App
 from hermes.app.tools import Toolsets

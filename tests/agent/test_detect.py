@@ -20,7 +20,7 @@ from hermes.agent.models.choose import (
     stand_in,
     with_endpoint,
 )
-from hermes.agent.models.demo.provider import DemoProvider
+from hermes.agent.models.demo import DemoProvider
 from hermes.agent.models.registry import Models
 from hermes.domain.errors import UserError
 from hermes.domain.event import TextDelta

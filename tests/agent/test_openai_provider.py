@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from hermes.agent.models.client import Deadlines, ModelClient
-from hermes.agent.models.formats.chat_completions.provider import ModelEndpoint, OpenAIProvider, make
+from hermes.agent.models.formats.chat_completions.provider import ModelEndpoint, OpenAIProvider
 from hermes.domain.errors import Refused, Unreachable
 from hermes.domain.settings.declaring import Secret
-from hermes.domain.settings.settings import ModelSettings
 from hermes.testing.model_script import FAULTS, Reply
 from hermes.testing.model_server import FakeModelServer
 from hermes.testing.provider_suite import CHECKS, KEY, LONG, ask, hear, patience
@@ -45,8 +44,8 @@ async def test_without_streaming_the_same_is_heard() -> None:
 async def test_providers_share_one_client() -> None:
     async with FakeModelServer() as server:
         client = ModelClient()
-        settings = ModelSettings(base_url=server.base_url)
-        one, other = make(settings, client), make(settings, client)
+        endpoint = ModelEndpoint(base_url=server.base_url)
+        one, other = OpenAIProvider(endpoint, client), OpenAIProvider(endpoint, client)
         assert (await hear(one, ask("a"))).text == "a"
         session = client.session()
         assert (await hear(other, ask("b"))).text == "b"

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from hermes.agent.context import images as pictures
-from hermes.agent.context.images import ImageAttachingProvider
+from hermes.agent.models import images as pictures
 from hermes.agent.models.faults import ImagesRefused
 from hermes.agent.models.formats.chat_completions.provider import ModelEndpoint, OpenAIProvider
+from hermes.agent.models.images import ImageAttachingProvider
 from hermes.domain.errors import Refused, UserError
 from hermes.domain.event import Entry, ModelSaid, UserSaid
 from hermes.domain.message import Attachment, MediaKind

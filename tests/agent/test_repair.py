@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.agent.run.repair import is_cut_short, read_arguments, repair_arguments, repair_calls, repair_name
+from hermes.agent.call_repair import is_cut_short, read_arguments, repair_arguments, repair_calls, repair_name
 from hermes.domain.ids import CallId
 from hermes.domain.tool import ToolCall
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hermes.agent.models.routes import ModelRoute, RoutedProvider
+from hermes.agent.models.registry import ModelRoute, RoutedProvider
 from hermes.app.agents import AppOverrides
 from hermes.app.app import App
 from hermes.control.sessions.submission import Submission

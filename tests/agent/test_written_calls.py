@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from hermes.agent.call_repair import may_be_written_call, written_call
 from hermes.agent.models.formats.chat_completions.reply import ReplyAssembler, ReplyBody
-from hermes.agent.run.repair import may_be_written_call, written_call
 from hermes.domain.event import Ending, TextDelta
 
 TOOLS = ["read_file", "write_file", "terminal"]

@@ -155,8 +155,8 @@ async def test_a_killed_keeper_takes_its_command_along(make: Make, tmp_path: Pat
 GATEWAY = """
 import asyncio, os, sys
 from pathlib import Path
-from hermes.domain.ports import Command
-from hermes.execution.backends.local import LocalBackend, LocalOptions
+from hermes.domain.ports.world import Command
+from hermes.execution.local.backend import LocalBackend, LocalOptions
 
 async def main(folder):
     backend = LocalBackend(home=folder / "home", environ=os.environ, options=LocalOptions(workspace=folder))

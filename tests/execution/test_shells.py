@@ -10,7 +10,7 @@ import pytest
 
 from hermes.domain.ports.world import Command
 from hermes.execution.local.backend import LocalBackend, LocalOptions
-from hermes.execution.local.shells import ShellState, ShellStates, read_dump, read_exports
+from hermes.execution.local.shell_states import ShellState, ShellStates, read_dump, read_exports
 
 
 def listing(*commands: str) -> str:
@@ -83,7 +83,7 @@ async def test_code_in_the_file_of_a_session_does_not_run(tmp_path: Path) -> Non
 
 def test_a_file_of_somebody_else_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ShellStates(tmp_path, start="/").put("s", ShellState(cwd="/usr", exports='export A="1"\n'))
-    monkeypatch.setattr("hermes.execution.local.shells.os.geteuid", lambda: 12345)
+    monkeypatch.setattr("hermes.execution.local.shell_states.os.geteuid", lambda: 12345)
     assert ShellStates(tmp_path, start="/").get("s") == ShellState(cwd="/")
 
 

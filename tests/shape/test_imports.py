@@ -127,6 +127,11 @@ def _plantings() -> list[Planting]:
             ),
         ),
         _siblings("platform-siblings", "entry/platforms"),
+        Planting(
+            contract="agent-rooms",
+            files={"agent/models/planted.py": "import hermes.agent.run.loop\n"},
+            finds=frozenset({("hermes.agent.models", "hermes.agent.run")}),
+        ),
         _siblings("format-siblings", "agent/models/formats"),
         Planting(
             contract="http-rooms",

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from hermes.agent.context.fold import Role, messages
-from hermes.agent.context.images import ImageAttachingProvider
+from hermes.agent.models.images import ImageAttachingProvider
 from hermes.agent.run.loop import AgentLoop, LoopLimits
 from hermes.control.commands.registry import GatewayInfo
 from hermes.control.gateway import Gateway

@@ -2,11 +2,9 @@
 
 This is help for people, not a boundary: the boundary is the sandbox a command runs in."""
 
-from hermes.agent.danger.inputs import judge_input
-from hermes.agent.danger.judge import digest, judge_command
+from hermes.agent.danger.judge import digest, judge_command, judge_input
 from hermes.agent.danger.paths import CommandScope, is_free_workspace, read_fault, write_fault
-from hermes.agent.danger.rules import RULES
-from hermes.agent.danger.verdict import DangerFinding, DangerVerdict
+from hermes.agent.danger.rules import RULES, DangerFinding, DangerVerdict
 
 __all__ = [
     "RULES",

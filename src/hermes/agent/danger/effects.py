@@ -6,14 +6,210 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hermes.agent.danger import names, remote, scripts
+from hermes.agent.danger import code, names
 from hermes.agent.danger.paths import delete_fault, holds_home
 from hermes.agent.danger.shell.expand import UNKNOWN, to_plain
 
 if TYPE_CHECKING:
     from hermes.agent.danger.judge import ShellCall
+
+_CODE_KEYS = re.compile(
+    r"(alias\..*|core\.(sshcommand|fsmonitor|hookspath|pager|editor|askpass|gitproxy)|credential\..*helper"
+    r"|diff\..*|difftool\..*|merge\..*|filter\..*|pager\..*|gpg\..*program|protocol\..*|sequence\.editor|uploadpack\..*)"
+    r"(=.*)?",
+    re.IGNORECASE,
+)
+_LOCAL = re.compile(r"(https?://)?(localhost|127\.[\d.]+|\[::1\]|0\.0\.0\.0)([:/].*)?")
+_METADATA = re.compile(
+    r"169\.254\.169\.254|metadata\.google|100\.100\.100\.200|fd00:ec2|2852039166|0xa9fea9fe"
+)
+
+
+def _git(call: ShellCall) -> None:
+    args = list(call.plain_args)
+    while args and args[0].startswith("-"):
+        option = args.pop(0)
+        if (
+            option in ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env")
+            and args
+        ):
+            value = args.pop(0)
+            if option in ("-c", "--config-env") and _CODE_KEYS.fullmatch(value):
+                call.find("git.code")
+    if not args:
+        return
+    verb, rest = args[0], args[1:]
+    if UNKNOWN in verb:
+        call.find("run.unknown")
+    given = _Git(
+        options="".join(arg[1:] for arg in rest if re.fullmatch(r"-[A-Za-z]+", arg)),
+        words=[arg for arg in rest if not arg.startswith("-")],
+        flags={arg.partition("=")[0] for arg in rest if arg.startswith("--")},
+    )
+    faults = _FAULTS[verb](given) if verb in _FAULTS else {}
+    for rule in (rule for rule, found in faults.items() if found):
+        call.find(rule)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Git:
+    """The words behind a git verb, sorted."""
+
+    options: str
+    words: list[str]
+    flags: set[str]
+
+    @property
+    def first(self) -> str:
+        return self.words[0] if self.words else ""
+
+    @property
+    def whole(self) -> bool:
+        return any(word in (".", "*", ":/", "./") for word in self.words)
+
+    def has(self, letter: str, *flags: str) -> bool:
+        return (bool(letter) and letter in self.options) or not self.flags.isdisjoint(flags)
+
+
+def _push(given: _Git) -> dict[str, bool]:
+    forced = given.has("f", "--force", "--force-with-lease", "--force-if-includes", "--mirror")
+    removed = given.has("d", "--delete", "--prune") or any(word[:1] in ("+", ":") for word in given.words[1:])
+    address = any(re.match(r"\w+://|[\w.-]+@[\w.-]+:", word) for word in given.words)
+    return {"git.force": forced or removed, "git.push": address}
+
+
+def _config(given: _Git) -> dict[str, bool]:
+    reading = given.has("l", "--get", "--list", "--get-all", "--get-regexp") or len(given.words) < 2
+    wide = given.has("", "--global", "--system") and given.first not in ("user.name", "user.email")
+    code = _CODE_KEYS.fullmatch(given.first) is not None
+    return {"git.code": code and not reading, "write.startup": wide and not reading}
+
+
+def _fetch(given: _Git) -> dict[str, bool]:
+    foreign = any(word.startswith(("ext::", "fd::")) for word in given.words)
+    return {"git.code": foreign or given.has("u", "--upload-pack", "--config")}
+
+
+_VERBS: dict[str, Callable[[_Git], dict[str, bool]]] = {
+    # What may lose work that is not committed, or that exists only here.
+    "reset": lambda given: {"git.discard": given.has("", "--hard", "--merge", "--keep")},
+    "clean": lambda given: {"git.discard": given.has("f", "--force") and not given.has("n", "--dry-run")},
+    "branch": lambda given: {"git.discard": given.has("D") or {"--force", "--delete"} <= given.flags},
+    "checkout": lambda given: {"git.discard": given.whole or given.has("f", "--force")},
+    "restore": lambda given: {"git.discard": given.whole and not given.has("S", "--staged")},
+    "switch": lambda given: {"git.discard": given.has("f", "--discard-changes", "--force")},
+    "stash": lambda given: {"git.discard": given.first in ("drop", "clear")},
+    "worktree submodule": lambda given: {
+        "git.discard": given.has("f", "--force"),
+        "git.code": given.first == "foreach",
+    },
+    "rm": lambda given: {"delete.everything": given.whole or (given.has("r") and given.has("f"))},
+    # What may lose or send away what is committed, or run something else.
+    "push": _push,
+    "filter-branch filter-repo replace fast-import prune": lambda given: {"git.rewrite": True},
+    "reflog": lambda given: {"git.rewrite": given.first in ("expire", "delete")},
+    "gc": lambda given: {"git.rewrite": given.has("", "--prune")},
+    "update-ref symbolic-ref": lambda given: {"git.rewrite": given.has("d", "--delete")},
+    "rebase": lambda given: {"git.rewrite": given.has("", "--root"), "git.code": given.has("x", "--exec")},
+    "config": _config,
+    "bisect": lambda given: {"git.code": given.first == "run"},
+    "clone fetch pull ls-remote": _fetch,
+}
+_FAULTS = names.by_name(_VERBS)
+
+
+def _web(call: ShellCall) -> None:
+    """curl, wget: what leaves with the request."""
+    args = call.plain_args
+    addresses = [arg for arg in args if re.match(r"(\w+://|[\w-]+(\.[\w-]+)+(/|$|:))", arg)]
+    local = bool(addresses) and all(_LOCAL.fullmatch(address) for address in addresses)
+    if any(_METADATA.search(arg) for arg in args):
+        call.find("net.metadata")
+    if any(re.match("--(abstract-)?unix-socket", arg) for arg in args):
+        call.find("net.socket")
+    for i, arg in enumerate(args):
+        option, glued, value = arg.partition("=")
+        value = value if glued else args[i + 1] if i + 1 < len(args) else ""
+        if _sends_file(call.name, option, value, arg) and not local:
+            call.find("net.upload")
+        if option in ("-K", "--config") or (call.name == "wget" and option in ("--use-askpass", "-e")):
+            call.find("run.unknown")
+    if any(UNKNOWN in arg for arg in call.args) and not local:
+        sending = any(
+            arg.startswith(("-d", "--data", "-F", "--form", "--post-data", "-H", "--header")) for arg in args
+        )
+        if sending or any(UNKNOWN in address for address in addresses):
+            call.find("net.upload")
+
+
+_SENDING = names.names("-F --form -d --data --data-binary --data-raw --data-urlencode --json")
+
+
+def _sends_file(name: str, option: str, value: str, arg: str) -> bool:
+    if name == "curl":
+        if option in ("-T", "--upload-file") or re.fullmatch(r"-\w*T", option):
+            return True
+        if option in _SENDING:
+            named = re.match(r"@|.*(=@|=<)", value, re.DOTALL) is not None
+            return "@" in value and (named or option == "-F")
+        return re.match(r"-[dF]@|-F\w+=@", arg) is not None
+    return option in ("--post-file", "--body-file")
+
+
+def _raw_connection(call: ShellCall) -> None:
+    args = call.args
+    if call.name in ("nc", "ncat", "netcat"):
+        options = "".join(arg[1:] for arg in args if re.fullmatch(r"-[A-Za-z]+", arg))
+        if "z" not in options or call.feed is not None or {"e", "c", "l", "U"} & set(options):
+            call.find("net.socket")
+    elif call.name == "openssl":
+        if args[:1] == ["s_client"] and call.feed is not None and call.feed.text is None:
+            call.find("net.socket")
+    else:
+        call.find("net.socket")
+
+
+_ELSEWHERE = re.compile(r"([\w.-]+@)?[\w.-]+::?[^\\]|rsync://|\w[\w.-]+:|.*:\Z", re.DOTALL)
+
+
+def _copy_away(call: ShellCall) -> None:
+    there = [_ELSEWHERE.match(to_plain(word)) is not None for word in call.words]
+    if there and (there[-1] or call.name in ("sftp", "ftp", "tftp")):
+        call.find("net.upload")
+    if any(
+        arg in ("-e", "--rsh") or arg.startswith(("-oProxyCommand", "--rsync-path", "--rsh="))
+        for arg in call.args
+    ):
+        call.find("run.unknown")
+    if call.name == "rsync" and any(arg.startswith("--delete") for arg in call.args):
+        call.find("delete.unknown")
+
+
+def ssh(call: ShellCall) -> None:
+    if set(call.args) & {"-V", "-G", "-Q"}:
+        return
+    call.find("run.remote")
+    for arg, next_ in call.walk("-b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w"):
+        if not arg.startswith("-"):
+            call.read(call.args[next_:])
+            return
+
+
+def _containers(call: ShellCall) -> None:
+    words = call.words
+    if call.name in ("docker", "podman", "nerdctl") and words[:1] and words[0] in names.CONTAINER_KINDS:
+        words = words[1:]
+    if words and words[0] not in names.CONTAINER_READING:
+        call.find("container")
+
+
+def _add_key(call: ShellCall) -> None:
+    if call.args and call.args[0] not in ("-l", "-L"):
+        call.find("write.ssh")
+
 
 JUNK = re.compile(
     r"(\*?\.(pyc|pyo|tmp|log|bak|swp|swo|o|obj|orig|rej|class|DS_Store)|\*~|__pycache__|\.DS_Store"
@@ -30,7 +226,7 @@ def find_effects(call: ShellCall) -> None:
         find(call)
 
 
-def breaks_by_words(rule: str, when: str = "", unless: str = "") -> Find:
+def breaks(rule: str, when: str = "", unless: str = "") -> Find:
     """Breaks a rule by its words alone: one of them is like `when`, and none like `unless`."""
     wanted, excused = re.compile(when, re.DOTALL), re.compile(unless, re.DOTALL)
 
@@ -44,12 +240,28 @@ def breaks_by_words(rule: str, when: str = "", unless: str = "") -> Find:
     return find
 
 
+def _bundle(letters: str) -> str:
+    """Short options, alone or bundled, with one of these letters among them."""
+    return f"-[A-Za-z0-9]*[{letters}][A-Za-z0-9]*"
+
+
+def begins_like(rule: str, beginning: str) -> Find:
+    """Breaks a rule if its words that are not options begin like this."""
+    pattern = re.compile(beginning)
+
+    def find(call: ShellCall) -> None:
+        if pattern.match(" ".join(map(to_plain, call.words))):
+            call.find(rule)
+
+    return find
+
+
 def writes(options: str) -> Find:
     """Writes whatever it has to what stands behind one of these options."""
 
     def find(call: ShellCall) -> None:
-        for option, target in zip(call.args, call.args[1:], strict=False):
-            if option in options.split() and target != "-":
+        for target in call.values_of(*options.split()):
+            if target != "-":
                 call.judge.check_write(target)
                 _fills(call, target)
 
@@ -117,9 +329,7 @@ def _write_last(call: ShellCall) -> None:
     """cp, mv, ln, install …: the last operand is written; mv also removes the others."""
     operands = _operands(call)
     named = [arg.partition("=")[2] for arg in call.args if arg.startswith("--target-directory=")]
-    for i, arg in enumerate(call.args[:-1]):
-        if arg == "-t":
-            named.append(call.args[i + 1])
+    named += call.values_of("-t")
     whole = re.search("[rRa]", _options(call)) or {"--recursive", "--archive"} & set(call.args)
     for target in named or operands[-1:]:
         call.judge.check_write(target)
@@ -154,13 +364,10 @@ def _modes(call: ShellCall) -> None:
 
 
 def _download_target(call: ShellCall) -> None:
-    for i, arg in enumerate(call.args[:-1]):
-        if arg in ("-o", "-O", "--output", "--output-document", "-P", "--directory-prefix") and not (
-            call.name == "curl" and arg == "-O"
-        ):
-            target = call.args[i + 1]
-            if target != "-":
-                call.judge.check_write(target)
+    options = names.DOWNLOAD_TARGETS - ({"-O"} if call.name == "curl" else set())
+    for target in call.values_of(*options):
+        if target != "-":
+            call.judge.check_write(target)
     remote_name = (call.name == "curl" and re.search("O", _options(call))) or call.name == "wget"
     if remote_name:
         for arg in _operands(call):
@@ -172,18 +379,8 @@ def _download_target(call: ShellCall) -> None:
 
 
 def _packages(call: ShellCall) -> None:
-    words = _operands(call)
-    verb = words[0] if words else ""
-    options = _options(call)
-    if call.name in ("dpkg", "rpm"):
-        if re.search("[irPeUF]" if call.name == "dpkg" else "[ieUF]", options) and "q" not in options:
-            call.find("package.change")
-    elif call.name == "pacman":
-        if re.search("[SRU]", options) and not re.search("s|i", options):
-            call.find("package.change")
-    elif verb and verb not in names.PACKAGE_READING and "--version" not in call.args:
-        call.find("package.change")
-    elif call.name in ("nix-env", "emerge", "xbps-install") and call.args:
+    verb = next(iter(_operands(call)), "")
+    if verb and verb not in names.PACKAGE_READING and "--version" not in call.args:
         call.find("package.change")
 
 
@@ -216,12 +413,7 @@ def _services(call: ShellCall) -> None:
 
 
 def _system(call: ShellCall) -> None:
-    if call.name in names.SYSTEM_REPORTERS:
-        if set(call.plain_args) & names.SYSTEM_CHANGING or any(
-            re.match(r"[\w.]+=", arg) for arg in call.args
-        ):
-            call.find("system.change")
-    elif not call.args or not set(call.args) <= names.SYSTEM_READING:
+    if not call.args or not set(call.args) <= names.SYSTEM_READING:
         call.find("system.change")
 
 
@@ -267,12 +459,10 @@ def _processes(call: ShellCall) -> None:
 
 def _web_server(call: ShellCall) -> None:
     """Shares a folder with whoever can reach this machine: its own workspace is fine."""
-    for option, value in zip(call.args, call.args[1:], strict=False):
-        if option in ("-d", "--directory"):
-            path = call.judge.path(value)
-            ground = call.judge.place.ground
-            if path is None or not ground or not (path + "/").startswith(ground + "/"):
-                call.find("net.upload")
+    ground = call.judge.place.ground
+    for path in map(call.judge.path, call.values_of("-d", "--directory")):
+        if path is None or not ground or not (path + "/").startswith(ground + "/"):
+            call.find("net.upload")
 
 
 def _copy_blocks(call: ShellCall) -> None:
@@ -295,111 +485,144 @@ _ROWS: Rows = (
     ),
     ("ps", _processes),
     ("rm unlink rmdir shred wipe srm", _delete),
-    ("shred wipe srm", breaks_by_words("delete.unknown")),
+    ("shred wipe srm", breaks("delete.unknown")),
     ("cp mv ln install rsync scp", _write_last),
     ("tee touch truncate mkdir sponge", _write_all),
-    ("sed gsed", scripts.sed),
+    ("sed gsed", code.sed),
     ("dd", _copy_blocks),
-    (_RIGHTS, breaks_by_words("rights.recursive", r"-[A-Za-z0-9]*R[A-Za-z0-9]*|--recursive")),
-    ("chown chgrp chattr setfacl", breaks_by_words("rights.owner")),
+    (_RIGHTS, breaks("rights.recursive", _bundle("R") + "|--recursive")),
+    ("chown chgrp chattr setfacl", breaks("rights.owner")),
     ("chmod", _modes),
     (
         "fdisk sfdisk cfdisk gdisk sgdisk parted wipefs blkdiscard mke2fs mkfs badblocks format diskpart"
         " hdparm",
-        breaks_by_words("disk.format", unless="-l|--list|-h|--help|--version|print"),
+        breaks("disk.format", unless="-l|--list|-h|--help|--version|print"),
     ),
     (
         "mount umount losetup swapon swapoff cryptsetup lvremove vgremove pvremove lvcreate zpool zfs mdadm"
         " dmsetup fsck diskutil",
-        breaks_by_words("disk.change", r"(?!(-l|-a|-j|status|list|-V|--version)$).*"),
+        breaks("disk.change", r"(?!(-l|-a|-j|status|list|-V|--version)$).*"),
     ),
     ("curl wget", _download_target),
     (
         _UNPACKING,
-        breaks_by_words("run.unknown", "(--to-command|--checkpoint-action|--use-compress-program|-I).*"),
+        breaks("run.unknown", "(--to-command|--checkpoint-action|--use-compress-program|-I).*"),
     ),
     (_UNPACKING, writes("-C --directory -d")),
-    (_UNPACKING, breaks_by_words("write.system", "-P|--absolute-names")),
+    (_UNPACKING, breaks("write.system", "-P|--absolute-names")),
     (
         "pip pip3 pipx npm yarn pnpm gem cargo uv cpan cpanm composer conda mamba go poetry",
         _language_packages,
     ),
     (
-        "apt apt-get aptitude dpkg yum dnf rpm zypper pacman apk brew snap flatpak port emerge nix-env pkg"
-        " xbps-install choco winget scoop",
+        "apt apt-get aptitude yum dnf zypper apk brew snap flatpak port pkg choco winget scoop",
         _packages,
     ),
+    ("dpkg", breaks("package.change", _bundle("irPeUF"), unless=_bundle("q"))),
+    ("rpm", breaks("package.change", _bundle("ieUF"), unless=_bundle("q"))),
+    ("pacman", breaks("package.change", _bundle("SRU"), unless=_bundle("si"))),
+    ("nix-env emerge xbps-install", breaks("package.change", ".*")),
     (
         "systemctl service launchctl rc-service supervisorctl initctl sc rc-update update-rc.d chkconfig pm2",
         _services,
     ),
-    ("shutdown reboot halt poweroff", breaks_by_words("power", unless="--help|-c|--version")),
-    ("init telinit", breaks_by_words("power", "[016sS]")),
+    ("shutdown reboot halt poweroff", breaks("power", unless="--help|-c|--version")),
+    ("init telinit", breaks("power", "[016sS]")),
     (
         "useradd userdel usermod groupadd groupdel adduser deluser passwd chpasswd visudo vipw chsh iptables"
-        " ip6tables nft ufw firewall-cmd sysctl insmod rmmod modprobe ip ifconfig route nmcli hostname"
-        " hostnamectl timedatectl setenforce update-alternatives ldconfig grub-install update-grub efibootmgr"
-        " loginctl networksetup scutil csrutil spctl defaults setcap kexec depmod",
+        " ip6tables nft firewall-cmd insmod rmmod modprobe setenforce update-alternatives ldconfig"
+        " grub-install update-grub efibootmgr networksetup scutil csrutil spctl setcap kexec depmod",
         _system,
     ),
-    ("crontab at batch atrm systemd-run", breaks_by_words("write.schedule", unless="-l|-V")),
+    (
+        "ip ifconfig route nmcli sysctl hostname hostnamectl timedatectl loginctl ufw defaults",
+        breaks("system.change", names.SYSTEM_CHANGING),
+    ),
+    ("crontab at batch atrm systemd-run", breaks("write.schedule", unless="-l|-V")),
     ("kill killall pkill skill killall5", _kill),
     (
         "psql mysql mariadb sqlite3 mongo mongosh redis-cli dropdb dropuser mysqladmin clickhouse-client"
         " cqlsh sqlcmd duckdb",
-        scripts.sql,
+        code.sql,
     ),
-    ("history", breaks_by_words("history.erase", "-[A-Za-z0-9]*[cdw][A-Za-z0-9]*")),
-    ("journalctl", breaks_by_words("history.erase", "--(vacuum|rotate|flush).*")),
-    ("dmesg", breaks_by_words("history.erase", "-C|-c|--clear")),
-    ("wevtutil", breaks_by_words("history.erase")),
-    ("gpg", breaks_by_words("read.secret", ".*--export-secret.*")),
-    ("security", breaks_by_words("read.secret", "(find|dump|export).*")),
-    ("secret-tool kwallet-query bw op vault pass", breaks_by_words("read.secret", ".+")),
+    ("history", breaks("history.erase", _bundle("cdw"))),
+    ("journalctl", breaks("history.erase", "--(vacuum|rotate|flush).*")),
+    ("dmesg", breaks("history.erase", "-C|-c|--clear")),
+    ("wevtutil", breaks("history.erase")),
+    ("gpg", breaks("read.secret", ".*--export-secret.*")),
+    ("security", breaks("read.secret", "(find|dump|export).*")),
+    ("secret-tool kwallet-query bw op vault pass", breaks("read.secret", ".+")),
     ("hermes", _agent),
     ("python-http.server", _web_server),
     (
         "vim vi nvim ex emacs ed less man",
-        breaks_by_words("run.unknown", r"\+?:?!.*|.*(:!|system\(|:r!|call\s+system).*"),
+        breaks("run.unknown", r"\+?:?!.*|.*(:!|system\(|:r!|call\s+system).*"),
     ),
-    ("vim vi nvim view ex emacs", scripts.editor),
-    ("gdb lldb", scripts.debugger),
-    (
-        "strace ltrace perf py-spy rbspy",
-        breaks_by_words("process.control", r"-[A-Za-z]*p\d*|--(attach|pid).*"),
-    ),
-    ("gcore reptyr jattach", breaks_by_words("process.control", ".+")),
-    ("prlimit ulimit", scripts.limits),
+    ("vim vi nvim view ex emacs", code.editor),
+    ("gdb lldb", code.debugger),
+    ("strace ltrace perf py-spy rbspy", breaks("process.control", r"-[A-Za-z]*p\d*|--(attach|pid).*")),
+    ("gcore reptyr jattach", breaks("process.control", ".+")),
+    ("prlimit ulimit", code.limits),
     (
         "bwrap proot nsjail schedtool chpst softlimit start-stop-daemon daemonize xterm rr",
-        breaks_by_words("run.unknown"),
+        breaks("run.unknown"),
     ),
-    ("man", breaks_by_words("run.unknown", "-[PH].*|--(pager|html).*")),
-    ("zip", breaks_by_words("run.unknown", "-TT.*|--unzip-command.*")),
-    ("enable", breaks_by_words("run.code", "-[a-z]*f.*")),
-    ("hash", breaks_by_words("run.unknown", "-[a-z]*p.*")),
-    ("bind", breaks_by_words("run.unknown", "-[a-z]*[xf].*")),
-    ("fc", breaks_by_words("run.unknown", unless="-[a-z]*l[a-z]*")),
+    ("man", breaks("run.unknown", "-[PH].*|--(pager|html).*")),
+    ("zip", breaks("run.unknown", "-TT.*|--unzip-command.*")),
+    ("enable", breaks("run.code", "-[a-z]*f.*")),
+    ("hash", breaks("run.unknown", "-[a-z]*p.*")),
+    ("bind", breaks("run.unknown", "-[a-z]*[xf].*")),
+    ("fc", breaks("run.unknown", unless="-[a-z]*l[a-z]*")),
     (
         "tmux screen dtach abduco zellij",
-        breaks_by_words("run.unknown", unless="-?-?(ls|list.*|has.*|kill.*|capture.*|version)|-V|-v|--help"),
+        breaks("run.unknown", unless="-?-?(ls|list.*|has.*|kill.*|capture.*|version)|-V|-v|--help"),
     ),
-    ("mail mailx sendmail mutt swaks", breaks_by_words("net.upload")),
-    ("nmap tcpdump ngrok cloudflared bore chisel frpc", breaks_by_words("net.socket")),
+    ("mail mailx sendmail mutt swaks", breaks("net.upload")),
+    ("nmap tcpdump ngrok cloudflared bore chisel frpc", breaks("net.socket")),
     # Name look-ups and pings carry data out in the names.
-    ("dig nslookup host ping", breaks_by_words("net.upload", f".*{UNKNOWN}.*")),
-    ("ssh-copy-id", breaks_by_words("write.ssh")),
+    ("dig nslookup host ping", breaks("net.upload", f".*{UNKNOWN}.*")),
+    ("ssh-copy-id", breaks("write.ssh")),
     ("ssh-keygen", writes("-f")),
-    *remote.ROWS,
+    ("git", _git),
+    ("curl wget", _web),
+    ("nc ncat netcat socat telnet openssl", _raw_connection),
+    ("scp rsync sftp ftp tftp", _copy_away),
+    ("docker podman nerdctl docker-compose lxc ctr", _containers),
+    (
+        "kubectl helm oc",
+        begins_like(
+            "cluster",
+            r"(delete|apply|create|replace|patch|drain|cordon|scale|edit|exec|rollout (restart|undo)|cp|run"
+            r"|uninstall|upgrade|install|set|taint|label|annotate)\b",
+        ),
+    ),
+    ("kubectl helm oc", begins_like("read.secret", r"get secrets?|config view")),
+    (
+        "terraform tofu pulumi",
+        begins_like("cluster", r"(apply|destroy|import|taint|state (rm|mv|push)|up)\b"),
+    ),
+    ("ansible ansible-playbook", breaks("cluster")),
+    (
+        "aws gcloud az gsutil rclone s3cmd b2 mc doctl flyctl heroku",
+        begins_like(
+            "cluster",
+            r"(?s).*\b(rm|rb|delete\S*|terminate\S*|destroy|put\S*|cp|mv|sync|copy|move|upload|create\S*|update\S*"
+            r"|run\S*|deploy|purge|set\S*|attach\S*|get-secret\S*|get-session-token|print-access-token)\b",
+        ),
+    ),
+    (
+        "gh glab",
+        begins_like(
+            "cluster",
+            r"gist create|release (upload|delete)|repo (delete|edit)|secret|auth token|ssh-key|gpg-key"
+            r"|workflow run|api .*(DELETE|PUT|POST|PATCH)",
+        ),
+    ),
+    ("ssh-add", _add_key),
 )
 
 
-def _by_name(rows: Rows) -> dict[str, list[Find]]:
-    table: dict[str, list[Find]] = {}
-    for row, find in rows:
-        for name in row.split():
-            table.setdefault(name, []).append(find)
-    return table
-
-
-_TABLE = _by_name(_ROWS)
+_TABLE: dict[str, list[Find]] = {}
+for _programs, _find in _ROWS:
+    for _name in _programs.split():
+        _TABLE.setdefault(_name, []).append(_find)

@@ -16,20 +16,23 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import pairwise
 
 from hermes.agent.danger import programs
-from hermes.agent.danger.loops import calls_itself, is_endless, starts_aside
 from hermes.agent.danger.names import (
     COMMAND_VARIABLES,
     EVALUATORS,
     LISTERS,
     PRELOADS,
+    SHELLS,
     SILENT,
     TERMINALS,
+    names,
     program_name,
 )
 from hermes.agent.danger.paths import CommandScope, holds_home, named_in, read_fault, resolve, write_fault
-from hermes.agent.danger.printed import printed, source_of
+from hermes.agent.danger.programs import printed, source_of
+from hermes.agent.danger.rules import RULES, DangerFinding, DangerVerdict
 from hermes.agent.danger.shell.expand import UNKNOWN, Expander, Variables, has_glob, to_plain
 from hermes.agent.danger.shell.reader import read_shell
 from hermes.agent.danger.shell.syntax import (
@@ -47,8 +50,8 @@ from hermes.agent.danger.shell.syntax import (
     UnreadableCommand,
     Var,
     Word,
+    plain,
 )
-from hermes.agent.danger.verdict import DangerFinding, DangerVerdict
 
 _DEEPEST = 12
 _LONGEST_SHOWN = 120
@@ -88,6 +91,19 @@ class ShellCall:
     @property
     def plain_args(self) -> list[str]:
         return [to_plain(arg) for arg in self.args]
+
+    @property
+    def words(self) -> list[str]:
+        """The arguments that are not options."""
+        return [arg for arg in self.args if not arg.startswith("-")]
+
+    def values_of(self, *options: str) -> list[str]:
+        """The words that follow one of these options."""
+        return [value for option, value in pairwise(self.args) if option in options]
+
+    def read(self, words: Iterable[str]) -> None:
+        """Judge these words as a command line that this program runs."""
+        self.judge.read(" ".join(map(to_plain, words)))
 
     def walk(self, valued: str) -> Iterator[tuple[str, int]]:
         """Each word with the place of the one behind it; the values of these options are passed over."""
@@ -497,3 +513,69 @@ def digest(command: str, cwd: str) -> str:
     """Of the exact command in its folder: what a person's word is bound to."""
     exact = json.dumps([command, cwd], ensure_ascii=True)
     return "command:" + hashlib.sha256(exact.encode()).hexdigest()
+
+
+def starts_aside(node: ShellNode) -> bool:
+    if isinstance(node, Background):
+        return True
+    if isinstance(node, ConditionalCommand):
+        return starts_aside(node.node)
+    return isinstance(node, CompoundCommand) and any(
+        starts_aside(inner) for body in node.bodies for inner in body
+    )
+
+
+def is_endless(condition: tuple[ShellNode, ...]) -> bool:
+    if len(condition) != 1 or not isinstance(condition[0], SimpleCommand) or not condition[0].words:
+        return False
+    return plain(condition[0].words[0]) in ("true", ":", "1", "sleep")
+
+
+def calls_itself(name: str, node: ShellNode, *, aside: bool = False) -> bool:
+    """Whether a function runs itself more than once at a time."""
+    match node:
+        case SimpleCommand(words=words):
+            return aside and bool(words) and plain(words[0]) == name
+        case Pipeline(nodes=nodes):
+            return any(calls_itself(name, one, aside=True) for one in nodes)
+        case ConditionalCommand(node=inner):
+            return calls_itself(name, inner, aside=aside)
+        case Background(node=inner):
+            return calls_itself(name, inner, aside=True)
+        case CompoundCommand(bodies=bodies):
+            return any(calls_itself(name, one, aside=aside) for body in bodies for one in body)
+        case ShellFunction():
+            return False
+
+
+_LASTING = names("cd pushd popd alias exec hash enable set shopt history fc bind complete trap")
+_BESIDES = SHELLS | SILENT | names("env exec nice nohup setsid stdbuf timeout command ulimit umask set")
+"""What may run beside a shell in a command: none of it takes the lines that are meant for the shell."""
+_UNFINISHED = re.compile(r"\\\Z|<<|(^|[\s;&|(])![^\s=(]|^\^")
+"""What goes on in the next line, or brings back an earlier one."""
+_HALF_A_COMMAND = re.compile(r"[$`(\[]")
+_KEYS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]")
+_ANSWER = re.compile(r"|y|n|yes|no|ok|q|quit|exit|\?|help|\d{1,4}", re.IGNORECASE)
+
+
+def judge_input(text: str, command: str, place: CommandScope) -> DangerVerdict:
+    """What a person should know before this line is sent to what the command has started there."""
+    if _KEYS.search(text):
+        return DangerVerdict(findings=(DangerFinding(rule="text.keys", what=""),))
+    line = follow(text, place, None)
+    for finding in follow(text, place, place.cwd).findings:
+        line.find(finding.rule, finding.what)
+    program = follow(command, place, place.cwd)
+    if program.readers and program.readers <= SHELLS and program.ran <= _BESIDES:
+        if _lasts(line) or _UNFINISHED.search(text.rstrip("\n")):
+            line.find("run.later", "")
+        return DangerVerdict(findings=tuple(line.findings))
+    never = [finding for finding in line.findings if RULES[finding.rule].never]
+    asked = [] if _ANSWER.fullmatch(text.strip()) else [DangerFinding(rule="run.input", what="")]
+    return DangerVerdict(findings=(*never, *asked))
+
+
+def _lasts(line: CommandJudge) -> bool:
+    """Whether later lines mean something else: another program takes them, or they find half a command."""
+    stored = (value for values in line.variables.values.values() for value in values)
+    return bool(line.readers or line.ran & _LASTING) or any(map(_HALF_A_COMMAND.search, stored))

@@ -1,12 +1,23 @@
-"""Names of programs, options and variables that the judging functions know."""
+"""The tables of program names, options and variables.
+
+A key of a table lists all programs that the row is about."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import TypeVar
+
+_Row = TypeVar("_Row")
 
 
 def names(text: str) -> frozenset[str]:
     return frozenset(text.split())
+
+
+def by_name(rows: Mapping[str, _Row]) -> dict[str, _Row]:
+    """The rows by each of the names that their keys list."""
+    return {name: row for listed, row in rows.items() for name in listed.split()}
 
 
 SHELLS = names("sh bash dash zsh ksh ash fish csh tcsh rbash mksh")
@@ -16,84 +27,56 @@ DECODERS = names(
     base64 base32 basenc xxd openssl gpg uudecode rev tr gunzip zcat gzip bzip2 xz unxz od hexdump uncompress
     """
 )
-# Interpreters, with the options behind which their code stands.
-LANGUAGES = {
-    "perl": names("-e -E"),
-    "ruby": names("-e"),
-    "node": names("-e --eval -p --print"),
-    "nodejs": names("-e --eval -p --print"),
-    "php": names("-r"),
-    "lua": names("-e"),
-    "deno": names("eval"),
-    "bun": names("-e --eval"),
-    "osascript": names("-e"),
-    "Rscript": names("-e"),
-    "tclsh": names(""),
-    "guile": names("-c"),
-    "pwsh": names("-c -Command -EncodedCommand -e"),
-    "R": names("-e"),
-    "julia": names("-e -E --eval --print"),
-    "ghci": names("-e"),
-    "irb": names(""),
-    "pry": names("-e"),
-    "octave": names("--eval"),
-    "elixir": names("-e --eval"),
-    "iex": names("-e --eval"),
-    "erl": names("-eval"),
-    "scala": names("-e"),
-    "groovy": names("-e"),
-    "groovysh": names("-e"),
-    "jshell": names(""),
-    "clojure": names("-e --eval"),
-    "racket": names("-e --eval"),
-    "sbcl": names("--eval"),
-    "ocaml": names("-e"),
-    "swipl": names("-g -t"),
-    "gnuplot": names("-e"),
-    "raku": names("-e"),
-    "luajit": names("-e"),
-    "wish": names(""),
-    "expect": names("-c"),
-    "tsx": names("-e --eval"),
-    "ts-node": names("-e --eval"),
-}
+# Interpreters, with the options that are followed by code.
+LANGUAGES = by_name(
+    {
+        "ruby lua luajit R Rscript osascript ghci pry scala groovy groovysh ocaml gnuplot raku": "-e",
+        "perl": "-e -E",
+        "bun elixir iex clojure racket tsx ts-node": "-e --eval",
+        "node nodejs": "-e --eval -p --print",
+        "julia": "-e -E --eval --print",
+        "octave sbcl": "--eval",
+        "erl": "-eval",
+        "deno": "eval",
+        "guile expect": "-c",
+        "pwsh": "-c -Command -EncodedCommand -e",
+        "php": "-r",
+        "swipl": "-g -t",
+        "tclsh irb jshell wish": "",
+    }
+)
 # Programs that run the command behind their options, with the options that take a value.
-WRAPPERS = {
-    **dict.fromkeys(
-        names(
-            "nohup setsid command builtin entr unbuffer busybox toybox firejail rlwrap dbus-run-session"
-            " poetry pipenv uv pipx coverage setarch linux32 linux64 i386 x86_64 catchsegv eatmydata tini"
-            " dumb-init faketime dbus-launch fakechroot heaptrack uftrace"
-            " torsocks valgrind ssh-agent systemd-inhibit systemd-cat"
-        ),
-        names(""),
-    ),
-    "time": names("-o -f"),
-    "exec": names("-a"),
-    "nice": names("-n --adjustment"),
-    "ionice": names("-c -n -p -P -u --class --classdata --pid --pgid --uid"),
-    "stdbuf": names("-i -o -e --input --output --error"),
-    "chrt": names("-T -P -D --sched-runtime --sched-period --sched-deadline"),
-    "taskset": names(""),
-    "choom": names("-n -p --adjust --pid"),
-    "prlimit": names("-p -o --pid --output"),
-    "runcon": names("-t -u -r -l --type --user --role --range"),
-    "numactl": names("-N -m -C -i -p -w --cpunodebind --membind --physcpubind --interleave --preferred"),
-    "cgexec": names("-g"),
-    "cpulimit": names("-l -p -e -c --limit --pid --exe --cpu"),
-    "perf": names("-e -o -p -F -C -r -t --event --output --pid --freq --repeat"),
-    "ld.so": names(
-        "--library-path --preload --audit --argv0 --inhibit-rpath --inhibit-cache --glibc-hwcaps-prepend"
-    ),
-    "caffeinate": names("-t -w"),
-    "strace": names("-o -e -p -s -E -P -u -a -b -I -O -S -X"),
-    "ltrace": names("-o -e -p -s -l -n -u -a -A -D -F -w -x"),
-    "proxychains": names("-f"),
-    "xvfb-run": names("-s -n"),
-    "fakeroot": names("-s -i"),
-    "npx": names("-p --package -c"),
-    "uvx": names("-p --python --from --with"),
-}
+WRAPPERS = by_name(
+    {
+        "nohup setsid command builtin entr unbuffer busybox toybox firejail rlwrap dbus-run-session poetry"
+        " pipenv uv pipx coverage setarch linux32 linux64 i386 x86_64 catchsegv eatmydata tini dumb-init"
+        " faketime dbus-launch fakechroot heaptrack uftrace torsocks valgrind ssh-agent systemd-inhibit"
+        " systemd-cat taskset": "",
+        "time": "-o -f",
+        "exec": "-a",
+        "nice": "-n --adjustment",
+        "ionice": "-c -n -p -P -u --class --classdata --pid --pgid --uid",
+        "stdbuf": "-i -o -e --input --output --error",
+        "chrt": "-T -P -D --sched-runtime --sched-period --sched-deadline",
+        "choom": "-n -p --adjust --pid",
+        "prlimit": "-p -o --pid --output",
+        "runcon": "-t -u -r -l --type --user --role --range",
+        "numactl": "-N -m -C -i -p -w --cpunodebind --membind --physcpubind --interleave --preferred",
+        "cgexec": "-g",
+        "cpulimit": "-l -p -e -c --limit --pid --exe --cpu",
+        "perf": "-e -o -p -F -C -r -t --event --output --pid --freq --repeat",
+        "ld.so": "--library-path --preload --audit --argv0 --inhibit-rpath --inhibit-cache"
+        " --glibc-hwcaps-prepend",
+        "caffeinate": "-t -w",
+        "strace": "-o -e -p -s -E -P -u -a -b -I -O -S -X",
+        "ltrace": "-o -e -p -s -l -n -u -a -A -D -F -w -x",
+        "proxychains": "-f",
+        "xvfb-run": "-s -n",
+        "fakeroot": "-s -i",
+        "npx": "-p --package -c",
+        "uvx": "-p --python --from --with",
+    }
+)
 # What stands between the options of a wrapper and its command.
 PRECEDED = {
     "taskset": r".*",
@@ -106,27 +89,27 @@ PRECEDED = {
 _LOADER = re.compile(r"ld(-(linux|musl).*)?\.so(\.\d+)?")
 # Programs with a terminal of their own: keys, not lines, reach what runs in them.
 TERMINALS = names("script tmux screen expect unbuffer rlwrap dtach abduco zellij")
-# Programs that take commands from their input, with the words that make them do something else.
-_SAYS_ONLY = r"--?(version|help)|-V"
-COMMANDERS = {
-    "psql": r"-[A-Za-z]*[cfl].*|--(command|file|list).*",
-    "mysql mariadb": r"-[A-Za-z]*e.*|--execute.*",
-    "sqlite3 duckdb": r"",
-    "mongo mongosh": r"--(eval|file).*|.*\.js",
-    "redis-cli": r"[A-Za-z]+",
-    "clickhouse-client": r"-q|--query.*",
-    "cqlsh": r"-[ef].*|--(execute|file).*",
-    "sqlcmd": r"-[Qi].*",
-    "gdb": r"--?batch(-silent)?",
-    "lldb": r"-b|--batch",
-    "vim vi nvim view ex ed red emacs nano": r"",
-    "bc dc m4 newgrp ftp sftp lftp tftp telnet smbclient parallel virsh bluetoothctl": r"",
-    "python-pdb python-code python-IPython python-asyncio python-sqlite3": r"",
-}
+# Programs that take commands from their input, with the words (besides --help) that stop them from that.
+_STOPS_READING = by_name(
+    {
+        "psql": r"-[A-Za-z]*[cfl].*|--(command|file|list).*",
+        "mysql mariadb": r"-[A-Za-z]*e.*|--execute.*",
+        "sqlite3 duckdb": r"",
+        "mongo mongosh": r"--(eval|file).*|.*\.js",
+        "redis-cli": r"[A-Za-z]+",
+        "clickhouse-client": r"-q|--query.*",
+        "cqlsh": r"-[ef].*|--(execute|file).*",
+        "sqlcmd": r"-[Qi].*",
+        "gdb": r"--?batch(-silent)?",
+        "lldb": r"-b|--batch",
+        "vim vi nvim view ex ed red emacs nano": r"",
+        "bc dc m4 newgrp ftp sftp lftp tftp telnet smbclient parallel virsh bluetoothctl": r"",
+        "python-pdb python-code python-IPython python-asyncio python-sqlite3": r"",
+    }
+)
 READS_COMMANDS = {
-    name: f"{_SAYS_ONLY}|{ending}" if ending else _SAYS_ONLY
-    for listed, ending in COMMANDERS.items()
-    for name in listed.split()
+    name: re.compile(rf"--?(version|help)|-V{words and '|'}{words}", re.DOTALL)
+    for name, words in _STOPS_READING.items()
 }
 # Of these, the ones that can start programs by what they read.
 ESCAPING = names("gdb lldb vim vi nvim view ex ed red emacs dc m4 ftp sftp lftp tftp smbclient newgrp virsh")
@@ -194,16 +177,12 @@ SERVICE_READING = names(
 )
 POWER_VERBS = names("poweroff reboot halt kexec suspend hibernate rescue")
 SYSTEM_READING = names("-l -L --list list show status -S -a --help --version -n -nL -v")
-# Programs that mostly report; only these words make them change something.
-SYSTEM_REPORTERS = names(
-    "ip ifconfig route nmcli sysctl hostname hostnamectl timedatectl loginctl ufw date defaults"
+# The words that make programs change something which mostly report.
+SYSTEM_CHANGING = (
+    r"set|add|del|delete|flush|down|up|-w|change|replace|-s|--set|enable|disable|allow|deny|reset|set-hostname"
+    r"|set-time|write|-p|kill-session|terminate-user|-f|connection|reload|[\w.]+=.*"
 )
-SYSTEM_CHANGING = names(
-    """
-    set add del delete flush down up -w change replace -s --set enable disable allow deny reset set-hostname
-    set-time write -p kill-session terminate-user -f connection reload
-    """
-)
+DOWNLOAD_TARGETS = names("-o -O --output --output-document -P --directory-prefix")
 CONTAINER_READING = names(
     """
     ps images logs inspect version info stats top port diff history search events ls list build config context

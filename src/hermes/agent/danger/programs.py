@@ -5,14 +5,16 @@ What a program does by itself is judged in `effects`."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import dropwhile, islice, pairwise, takewhile
 from typing import TYPE_CHECKING
 
-from hermes.agent.danger import code, effects, remote, scripts
+from hermes.agent.danger import code, effects
 from hermes.agent.danger.names import (
     CHANGERS,
     DECLARES,
+    DECODERS,
+    DOWNLOADS,
     ESCAPING,
     LANGUAGES,
     PRECEDED,
@@ -24,11 +26,12 @@ from hermes.agent.danger.names import (
     SHELLS,
     SILENT,
     WRAPPERS,
+    by_name,
     names,
 )
 from hermes.agent.danger.paths import holds_home
-from hermes.agent.danger.printed import printed
 from hermes.agent.danger.shell.expand import UNKNOWN, to_plain
+from hermes.agent.danger.shell.words import unescaped
 
 if TYPE_CHECKING:
     from hermes.agent.danger.judge import ShellCall
@@ -51,10 +54,9 @@ def look(call: ShellCall) -> None:
     for known in (_shell, _language, _wrapper, _builtin):
         if known(call):
             break
-    ending = READS_COMMANDS.get(name)
-    if ending is not None and not any(re.fullmatch(ending, arg, re.DOTALL) for arg in call.args):
+    if name in READS_COMMANDS and not any(map(READS_COMMANDS[name].fullmatch, call.args)):
         if name in ESCAPING:
-            scripts.fed_commands(call)
+            code.fed_commands(call)
         elif call.feed is None and name not in ("sqlite3", "duckdb"):
             call.judge.readers.add(name)
     if name in ROOT:
@@ -139,7 +141,7 @@ def _language(call: ShellCall) -> bool:
         return False
     if call.name in ("osascript", "pwsh") and call.args:
         call.find("run.code")
-    flags = ["-c"] if python else sorted(LANGUAGES[call.name])
+    flags = ["-c"] if python else sorted(LANGUAGES[call.name].split())
     if any(map((_STAYS_PYTHON if python else _STAYS.get(call.name, _STAYS_OTHER)).fullmatch, call.args)):
         call.judge.readers.add(call.name)
     for arg, next_ in call.walk("-W -X -r --require -I -M"):
@@ -194,7 +196,7 @@ def _judge_code(call: ShellCall, text: str) -> None:
             for path in call.args:
                 if not path.startswith("-") and path != text:
                     call.judge.check_write(path)
-        scripts.check_strings(call, text)
+        code.check_strings(call, text)
         harmless = code.is_harmless_python if _PYTHON.fullmatch(call.name) else code.is_harmless_code
         if not harmless(text):
             call.find("run.code")
@@ -215,7 +217,7 @@ def _awk(call: ShellCall) -> bool:
         known = UNKNOWN not in program or "'" in call.shown
         if known and not code.is_harmless_awk(to_plain(program)):
             call.find("run.code")
-        scripts.check_strings(call, to_plain(program))
+        code.check_strings(call, to_plain(program))
     return True
 
 
@@ -224,13 +226,8 @@ def _awk(call: ShellCall) -> bool:
 
 def _wrapper(call: ShellCall) -> bool:
     name, args = call.name, list(call.args)
-    special: dict[str, Callable[[ShellCall], None]] = {
-        "env": _env, "timeout": _timeout, "xargs": _xargs, "parallel": _xargs, "find": _find, "fd": _find,
-        "flock": _flock, "watch": _watch, "script": _script_command, "ssh": remote.ssh, "chroot": _root,
-        "unshare": _root, "nsenter": _root, "make": _make, "sg": _sg, "capsh": _capsh, "hyperfine": _commands,
-    }  # fmt: skip
-    if name in special:
-        special[name](call)
+    if name in _OWN_SYNTAX:
+        _OWN_SYNTAX[name](call)
         return True
     if name not in WRAPPERS:
         return False
@@ -244,7 +241,7 @@ def _wrapper(call: ShellCall) -> bool:
         return True
     if name == "ld.so" and any(arg.startswith(("--preload", "--audit", "--library-path")) for arg in args):
         call.find("run.environment")
-    _run_rest(call, args, WRAPPERS[name], PRECEDED.get(name, ""))
+    _run_rest(call, args, names(WRAPPERS[name]), PRECEDED.get(name, ""))
     return True
 
 
@@ -352,11 +349,7 @@ def _xargs(call: ShellCall) -> None:
 
 def _find(call: ShellCall) -> None:
     args = call.args
-    starts: list[str] = []
-    for arg in args:
-        if arg.startswith(("-", "(", "!")):
-            break
-        starts.append(arg)
+    starts = list(takewhile(lambda arg: not arg.startswith(("-", "(", "!")), args))
     sought = [to_plain(args[i + 1]) for i, arg in enumerate(args[:-1]) if arg in ("-name", "-iname", "-path")]
     junk = bool(sought) and all(effects.JUNK.fullmatch(name) for name in sought)
     for i, arg in enumerate(args):
@@ -394,8 +387,7 @@ def _flock(call: ShellCall) -> None:
 
 
 def _watch(call: ShellCall) -> None:
-    command = _behind_options(call.args, names("-n --interval"))
-    call.judge.read(" ".join(to_plain(arg) for arg in command))
+    call.read(_behind_options(call.args, names("-n --interval")))
 
 
 def _script_command(call: ShellCall) -> None:
@@ -416,13 +408,31 @@ def _root(call: ShellCall) -> None:
     call.find("root")
     args = list(call.args)
     if call.name in ("su", "runuser") or call.name == "chroot":
-        for i, arg in enumerate(args[:-1]):
-            if arg in ("-c", "--command"):
-                call.judge.read(to_plain(args[i + 1]))
+        for command in call.values_of("-c", "--command"):
+            call.read([command])
         if call.name != "chroot":
             return
         args = args[1:]
     _run_rest(call, list(dropwhile(re.compile(r"[A-Za-z_]\w*=").match, args)), ROOT_VALUES)
+
+
+_OWN_SYNTAX = by_name(
+    {
+        "env": _env,
+        "timeout": _timeout,
+        "xargs parallel": _xargs,
+        "find fd": _find,
+        "flock": _flock,
+        "watch": _watch,
+        "script": _script_command,
+        "ssh": effects.ssh,
+        "chroot unshare nsenter": _root,
+        "make": _make,
+        "sg": _sg,
+        "capsh": _capsh,
+        "hyperfine": _commands,
+    }
+)
 
 
 def _builtin(call: ShellCall) -> bool:
@@ -443,7 +453,7 @@ def _builtin(call: ShellCall) -> bool:
             elif option == "-W":
                 call.judge.read(f": {to_plain(value)}")
     elif name == "history" and args[:1] == ["-s"]:
-        call.judge.read(" ".join(map(to_plain, args[1:])))
+        call.read(args[1:])
     elif name == "alias":
         for arg in args:
             if "=" in arg:
@@ -469,8 +479,8 @@ def _builtin(call: ShellCall) -> bool:
             call.judge.variables.values.pop(arg, None)
             if paths:
                 call.judge.variables.values[arg] = (UNKNOWN * 2,)
-        if name in ("mapfile", "readarray") and "-C" in args[:-1]:
-            call.judge.read(to_plain(args[args.index("-C") + 1]))
+        for command in call.values_of("-C")[:1] if name in ("mapfile", "readarray") else ():
+            call.read([command])
         fed = (
             call.feed.text
             if call.feed is not None and name == "read" and len(args) == 1 + ("-r" in args)
@@ -484,3 +494,46 @@ def _builtin(call: ShellCall) -> bool:
     else:
         return False
     return True
+
+
+def printed(fields: list[str], fed: str | None, cwd: str | None) -> str | None:
+    """What a command prints, for the few whose output follows from their words."""
+    if not fields:
+        return None
+    name, args = fields[0].rpartition("/")[2], [to_plain(field) for field in fields[1:]]
+    if name == "echo":
+        escaped = any(re.fullmatch(r"-\w*e\w*", arg) for arg in args[:1])
+        while args and re.fullmatch(r"-[neE]+", args[0]):
+            args = args[1:]
+        text = " ".join(args)
+        return unescaped(text) if escaped else text
+    if name == "printf" and args:
+        return _formatted(args[0], args[1:])
+    if name == "cat" and (not args or args == ["-"]):
+        return fed
+    if name == "pwd" and cwd is not None:
+        return cwd
+    if name in ("which", "command", "basename") and args and not args[-1].startswith("-"):
+        return args[-1].rpartition("/")[2]
+    return None
+
+
+def _formatted(pattern: str, args: list[str]) -> str | None:
+    text = unescaped(pattern)
+    if "%" not in text:
+        return text
+    words = iter(args)
+    return re.sub(r"%[-0-9.]*([sbdcxq%])", lambda match: "%" if match[1] == "%" else next(words, ""), text)
+
+
+def source_of(fields: list[str]) -> str:
+    """Where the output of a command comes from, if that matters to who runs it."""
+    if not fields:
+        return ""
+    name = fields[0].rpartition("/")[2]
+    while name in ("sudo", "command", "env", "timeout", "nohup") and len(fields) > 1:
+        fields = fields[1:]
+        name = fields[0].rpartition("/")[2]
+    if name in DOWNLOADS:
+        return "download"
+    return "decoder" if name in DECODERS else ""

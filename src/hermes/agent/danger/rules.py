@@ -1,4 +1,4 @@
-"""The rules by which a command is asked for: an id and the reason a person is given."""
+"""The rules a command can break, each with the reason a person is given, and the verdict on one command."""
 
 from __future__ import annotations
 
@@ -75,3 +75,37 @@ RULES: dict[str, DangerRule] = {
     "text.keys": DangerRule("contains control characters, which a terminal takes for keys", never=True),
     "text.unreadable": DangerRule("cannot be read as a command line"),
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DangerFinding:
+    """A rule that a command breaks, and the words that break it."""
+
+    rule: str
+    what: str
+
+    @property
+    def line(self) -> str:
+        return f"{RULES[self.rule].reason}: {self.what}" if self.what else RULES[self.rule].reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DangerVerdict:
+    """Empty findings = nothing to ask."""
+
+    findings: tuple[DangerFinding, ...] = ()
+
+    @property
+    def asks(self) -> bool:
+        return bool(self.findings)
+
+    @property
+    def never(self) -> bool:
+        return any(RULES[finding.rule].never for finding in self.findings)
+
+    @property
+    def reasons(self) -> str:
+        """One line per rule, the gravest first."""
+        ranked = sorted(self.findings, key=lambda finding: not RULES[finding.rule].never)
+        lines = dict.fromkeys(finding.line for finding in ranked)
+        return "; ".join(list(lines)[:4])

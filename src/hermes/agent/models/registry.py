@@ -5,7 +5,7 @@ What a choice does not need is not loaded: the HTTP client comes with the first 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hermes.agent.models.choose import (
@@ -21,8 +21,7 @@ from hermes.agent.models.choose import (
     is_settled,
     is_unnamed,
 )
-from hermes.agent.models.demo.provider import DemoProvider
-from hermes.agent.models.routes import ModelRoute
+from hermes.agent.models.demo import DemoProvider
 from hermes.domain.errors import Unreachable, UserError
 from hermes.domain.ids import AgentId
 from hermes.domain.ports.agent import ModelPiece, ModelRequest, Provider
@@ -30,6 +29,29 @@ from hermes.domain.settings.settings import ModelSettings
 
 if TYPE_CHECKING:
     from hermes.agent.models.client import ModelClient
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRoute:
+    """Who serves a name, and what the model is called there."""
+
+    provider: Provider
+    model: str
+
+
+class RoutedProvider:
+    """The provider of one agent; a model that is none of the names is its own."""
+
+    def __init__(self, provider: Provider, routes: Mapping[str, ModelRoute]) -> None:
+        self._provider = provider
+        self._routes = routes
+
+    def call(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
+        route = self._routes.get(request.model)
+        if route is None:
+            return self._provider.call(request)
+        return route.provider.call(replace(request, model=route.model))
+
 
 _LIST_SECONDS = 10.0
 MakeProvider = Callable[[ModelSettings], Provider]

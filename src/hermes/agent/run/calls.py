@@ -11,12 +11,12 @@ others are settled, and the client's answers are their results.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
 
-from hermes.agent.run.handover import DeltaQueue
-from hermes.agent.run.named_chats import are_chats_named
-from hermes.agent.run.repair import is_cut_short, read_arguments
+from hermes.agent.call_repair import read_arguments
+from hermes.agent.run.delta_queue import DeltaQueue
+from hermes.agent.run.toolbox import Toolbox, are_chats_named
 from hermes.domain.errors import HermesError, UserError
 from hermes.domain.event import (
     AgentEvent,
@@ -29,14 +29,12 @@ from hermes.domain.event import (
     ToolStarted,
     Verdict,
 )
-from hermes.domain.grants import NO_STANDING, StandingGrants
 from hermes.domain.ids import SessionId, new_question_id
 from hermes.domain.ports.agent import Run
 from hermes.domain.session import speaker_of
 from hermes.domain.text import one_line, storable
 from hermes.domain.tool import Approval, ApprovalPrompt, Effect, Tool, ToolCall, ToolContext, ToolResult
 from hermes.domain.transcript import CallState, TurnView, session_grants
-from hermes.domain.turn import ClientTool
 
 UNKNOWN_OUTCOME = (
     "Interrupted: this call was started and its outcome is unknown. It was not repeated. "
@@ -44,58 +42,11 @@ UNKNOWN_OUTCOME = (
 )
 NO_RESULT = "The client gave no result for this call."
 NO_ANSWER = "Nobody answered. Silence is not consent: do not go on as if it had been allowed."
-CUT_SHORT = "The arguments of {name} break off before their end. Send the call again, or in smaller steps."
-NOT_JSON = "The arguments of {name} are not one JSON object. Send the call again with arguments that are."
-TOO_MANY = "Not run: {most} calls are the most in one reply. Send it again if it is still needed."
 NOT_ALLOWED = (
     "Not done: it would not be what was allowed, since the shell now stands elsewhere. "
     "Send it again with the full path or a workdir, so that it can be asked for."
 )
 CALLS_AT_ONCE = 8
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Toolbox:
-    """The tools a run may use, those of them that are the client's, how many calls of a reply are run, and
-    what may be done without asking."""
-
-    tools: Mapping[str, Tool]
-    most_calls: int = 64
-    client: frozenset[str] = frozenset()
-    standing: StandingGrants = NO_STANDING
-
-    async def for_calls(self, run: Run, calls: Iterable[ToolCall]) -> Toolbox:
-        """With what is allowed by now, if one of the calls may have to be asked for."""
-        tools = (self.tools.get(call.name) for call in calls)
-        if all(tool is None or tool.approval is Approval.NEVER for tool in tools):
-            return self
-        return replace(self, standing=await run.standing())
-
-    def beside(self, brought: Sequence[ClientTool]) -> Toolbox:
-        """With a client's tools too. One that is called as an own tool stands in its place for this turn: it
-        was asked for by name, and both under one name would leave the model no choice."""
-        if not brought:
-            return self
-        tools = {**self.tools, **{tool.name: _client_tool(tool) for tool in brought}}
-        return replace(self, tools=tools, client=frozenset(tool.name for tool in brought))
-
-    def fault(self, call: ToolCall, place: int) -> str:
-        """Why a call cannot run at all, told to the model; empty if it can."""
-        if call.name not in self.tools:
-            known = ", ".join(sorted(self.tools)) or "none"
-            return f"There is no tool “{one_line(call.name)}”. There are: {known}."
-        if read_arguments(call.arguments) is None:
-            words = CUT_SHORT if is_cut_short(call.arguments) else NOT_JSON
-            return words.format(name=call.name)
-        return TOO_MANY.format(most=self.most_calls) if place >= self.most_calls else ""
-
-
-def _client_tool(tool: ClientTool) -> Tool:
-    async def run(context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
-        raise UserError(f"{tool.name} is the client's and is not run here.")
-
-    parameters = read_arguments(tool.parameters) or {}
-    return Tool(name=tool.name, description=tool.description, parameters=parameters, run=run)
 
 
 async def call_steps(run: Run, said: ModelSaid, bench: Toolbox) -> tuple[Record, ...]:

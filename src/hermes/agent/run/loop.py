@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from hermes.agent.call_repair import repair_calls
 from hermes.agent.context.fold import CONTINUE
-from hermes.agent.run.calls import CallRunner, Toolbox, call_steps, close_lost_calls
+from hermes.agent.run.calls import CallRunner, call_steps, close_lost_calls
 from hermes.agent.run.progress import TurnProgress, read_progress
-from hermes.agent.run.repair import repair_calls
 from hermes.agent.run.speech import ReplyStream, RetryBackoff
-from hermes.agent.run.toolbox import allowed_tools
+from hermes.agent.run.toolbox import Toolbox, allowed_tools
 from hermes.domain.clock import Clock
 from hermes.domain.event import AgentEvent, Ending, Entry, Failed, Finished, ModelSaid, Record, UserSaid
 from hermes.domain.ports.agent import ModelRequest, Provider, Run

@@ -11,7 +11,7 @@ import random
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 
-from hermes.agent.run.handover import DeltaQueue
+from hermes.agent.run.delta_queue import DeltaQueue
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.event import Ending, Live, ModelSaid, Retrying, TextDelta, ThoughtDelta

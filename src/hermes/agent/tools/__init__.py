@@ -1,7 +1,12 @@
-"""The tools of the agent: each module registers its own when it is imported."""
+"""The tools of the agent: each module registers its own when it is imported.
 
-from hermes.agent.tools import clarify_todo as talk
-from hermes.agent.tools import files, history, jobs, messaging, patch, terminal
+The order of the imports is the order of the tools in every request to a model, and on the reference page."""
+
+# isort: off
+from hermes.agent.tools import files, history, jobs, messaging, patch
+from hermes.agent.tools import clarify_todo, terminal
+# isort: on
+
 from hermes.agent.tools.reference import tools_page
 from hermes.agent.tools.registry import (
     ABSENT,
@@ -21,13 +26,13 @@ __all__ = [
     "TOOLS",
     "ToolInvocation",
     "Workbench",
+    "clarify_todo",
     "default_tools",
     "files",
     "history",
     "jobs",
     "messaging",
     "patch",
-    "talk",
     "terminal",
     "tool",
     "tools_page",

@@ -19,7 +19,7 @@ from hermes.domain.errors import Unreachable, UserError
 from hermes.domain.ports.world import Command, CommandResult, ProcessView
 from hermes.execution.local.files import LocalFiles
 from hermes.execution.local.processes import BackgroundProcess, ProcessTable, new_process_id
-from hermes.execution.local.shells import ShellState, ShellStates, read_dump
+from hermes.execution.local.shell_states import ShellState, ShellStates, read_dump
 from hermes.execution.local.spawner import CommandConnection, CommandEnd, CommandLimits, Spawner, SpawnRequest
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -81,7 +81,7 @@ class LocalBackend:
         else:
             line.close()
         return CommandResult(
-            output=_told(end),
+            output=_output_text(end),
             code=int(end.facts["code"]),
             cut=bool(end.facts["cut"]),
             saved=str(end.facts["file"]),
@@ -179,7 +179,7 @@ def build_environment(environ: Mapping[str, str], passthrough: tuple[str, ...] =
     return env | {name: environ[name] for name in passthrough if name in environ}
 
 
-def _told(end: CommandEnd) -> str:
+def _output_text(end: CommandEnd) -> str:
     head, tail = end.head.decode("utf-8", "replace"), end.tail.decode("utf-8", "replace")
     text = head + tail
     if end.facts["cut"]:

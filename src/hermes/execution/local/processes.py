@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from hermes.domain.errors import UserError
 from hermes.domain.ports.world import ProcessView
+from hermes.execution.local import frames
 from hermes.execution.local.spawner import CommandConnection, CommandEnd
 
 _MOST_RUNNING = 64
@@ -133,7 +134,7 @@ class ProcessTable:
     async def kill(self, session: str, process: str) -> ProcessView:
         found = self._get(session, process)
         if found.stopped is None:
-            found.line.send(b"k", b"0.3")
+            found.line.send(frames.KILL, b"0.3")
             try:
                 async with asyncio.timeout(_ANSWER_SECONDS + 1):
                     await found.over.wait()
@@ -145,14 +146,14 @@ class ProcessTable:
         found = self._get(session, process)
         if found.stopped is not None:
             raise UserError(f"{process} has ended (exit code {found.code}).")
-        found.line.send(b"w", data)
+        found.line.send(frames.WRITE, data)
         if close:
-            found.line.send(b"c")
+            found.line.send(frames.CLOSE_STDIN)
 
     async def close(self) -> None:
         for process in self._processes.values():
             if process.stopped is None:
-                process.line.send(b"k", b"0")
+                process.line.send(frames.KILL, b"0")
         if self._watchers:
             _, left = await asyncio.wait(self._watchers, timeout=_ANSWER_SECONDS + 1)
             for watcher in left:
@@ -163,7 +164,7 @@ class ProcessTable:
             return
         answer = asyncio.get_running_loop().create_future()
         process.answers.append(answer)
-        process.line.send(b"p")
+        process.line.send(frames.POLL)
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
                 await answer

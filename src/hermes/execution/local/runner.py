@@ -17,7 +17,7 @@ import sys
 from typing import NoReturn
 
 from hermes.domain.process_mark import AGENT, step_down
-from hermes.execution.local.command_keeper import CommandSupervisor
+from hermes.execution.local.command_supervisor import CommandSupervisor
 from hermes.execution.process_tree import become_reaper, children_of, send_signal
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes.domain.errors import Unreachable, UserError
+from hermes.execution.local import frames
 
 _START = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); "
@@ -84,7 +85,7 @@ class CommandConnection:
         except asyncio.CancelledError:
             self.close()
             raise
-        return frame is not None and frame[0] == b"a"
+        return frame is not None and frame[0] == frames.ACCEPTED
 
     async def hear_end(self, output: Callable[[bytes], None]) -> CommandEnd | None:
         """Listen until the command has ended; None if its keeper died."""
@@ -94,13 +95,13 @@ class CommandConnection:
             if frame is None:
                 return None
             letter, payload = frame
-            if letter == b"o":
+            if letter == frames.LIVE_OUTPUT:
                 output(payload)
-            elif letter == b"p":
-                self.polled(parts.pop(b"u", b""), int(json.loads(payload)["dropped"]))
-            elif letter == b"x":
-                head, tail = parts.get(b"h", b""), parts.get(b"t", b"")
-                unread, state = parts.get(b"u", b""), parts.get(b"s", b"")
+            elif letter == frames.POLL:
+                self.polled(parts.pop(frames.UNREAD, b""), int(json.loads(payload)["dropped"]))
+            elif letter == frames.ENDED:
+                head, tail = parts.get(frames.HEAD, b""), parts.get(frames.TAIL, b"")
+                unread, state = parts.get(frames.UNREAD, b""), parts.get(frames.SHELL_STATE, b"")
                 return CommandEnd(facts=json.loads(payload), head=head, tail=tail, unread=unread, state=state)
             else:
                 parts[letter] = payload
@@ -110,18 +111,18 @@ class CommandConnection:
         unread = b""
         while (frame := await self._receive()) is not None:
             letter, payload = frame
-            if letter == b"u":
+            if letter == frames.UNREAD:
                 unread = payload
-            elif letter == b"p":
+            elif letter == frames.POLL:
                 self.polled(unread, int(json.loads(payload)["dropped"]))
 
     def send(self, letter: bytes, payload: bytes = b"") -> None:
         if not self.writer.is_closing():
-            self.writer.write(struct.pack(">I", len(payload) + 1) + letter + payload)
+            self.writer.write(frames.pack_frame(letter, payload))
 
     async def end(self) -> None:
         """Kill everything the command started, and wait until it is gone."""
-        self.send(b"k", b"0")
+        self.send(frames.KILL, b"0")
         try:
             async with asyncio.timeout(_END_SECONDS):
                 while await self._receive() is not None:
@@ -181,7 +182,7 @@ class Spawner:
         ours.setblocking(False)
         reader, writer = await asyncio.open_unix_connection(sock=ours)
         line = CommandConnection(reader, writer)
-        line.send(b"r", json.dumps(self._told(request)).encode())
+        line.send(frames.REQUEST, json.dumps(self._request_fields(request)).encode())
         return line
 
     async def close(self) -> None:
@@ -195,7 +196,7 @@ class Spawner:
         if runner is not None:
             await asyncio.to_thread(_see_off, runner)
 
-    def _told(self, request: SpawnRequest) -> dict[str, object]:
+    def _request_fields(self, request: SpawnRequest) -> dict[str, object]:
         limits = self._limits
         return {
             "command": request.command,

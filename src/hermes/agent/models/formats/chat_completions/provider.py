@@ -19,9 +19,7 @@ from hermes.agent.models.formats.chat_completions.request import encode_request
 from hermes.domain.errors import Refused, Unreachable
 from hermes.domain.ports.agent import ModelPiece, ModelRequest
 from hermes.domain.settings.declaring import Secret
-from hermes.domain.settings.settings import ModelSettings
 
-OPENAI_URL = "https://api.openai.com/v1"
 _LAST_WORDS = 3.0
 
 
@@ -40,7 +38,7 @@ class ModelEndpoint:
     """Where the model is and how to speak to it. `extra` goes into every request's body. `written_calls`: it
     may write a call as text instead of making it, and that counts."""
 
-    base_url: str = OPENAI_URL
+    base_url: str
     key: Secret = field(default_factory=lambda: Secret(""))
     headers: Mapping[str, str] = field(default_factory=dict)
     max_tokens: int | None = None
@@ -97,8 +95,8 @@ class OpenAIProvider:
         except Unreachable:
             body = b""
         secret = self._endpoint.key.reveal()
-        told = read_error(answer.status, answer.headers, body, secret=secret)
-        raise error_for(told, model=request.model, place=self._place)
+        fault = read_error(answer.status, answer.headers, body, secret=secret)
+        raise error_for(fault, model=request.model, place=self._place)
 
     def _callable(self, request: ModelRequest) -> list[str]:
         """The tools that may be called in writing. A reply that is continued began as words, and stays so."""
@@ -155,11 +153,3 @@ async def _last_words(answer: ModelHttpResponse) -> bytes:
         return await answer.read()
     except (Unreachable, Refused):
         return b""
-
-
-def make(settings: ModelSettings, client: ModelClient | None = None) -> OpenAIProvider:
-    """A provider as the settings describe it."""
-    endpoint = ModelEndpoint(
-        base_url=settings.base_url or OPENAI_URL, key=settings.api_key, max_tokens=settings.max_tokens
-    )
-    return OpenAIProvider(endpoint, client)

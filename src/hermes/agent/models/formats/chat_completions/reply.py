@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
+from hermes.agent.call_repair import may_be_written_call, written_call
 from hermes.agent.models.faults import FILTERED, error_for, read_error_object
-from hermes.agent.run.repair import may_be_written_call, written_call
 from hermes.domain.errors import Refused, Unreachable
 from hermes.domain.event import Ending, TextDelta, ThoughtDelta, Usage
 from hermes.domain.ids import CallId

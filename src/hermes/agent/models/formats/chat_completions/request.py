@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
+from hermes.agent.call_repair import read_arguments
 from hermes.agent.context.fold import (
     ContextFold,
     ModelMessage,
@@ -24,7 +25,6 @@ from hermes.agent.context.fold import (
     recalled,
     with_ending,
 )
-from hermes.agent.run.repair import read_arguments
 from hermes.domain.event import Entry
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.text import storable

@@ -19,7 +19,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from hermes.execution.local.output_buffer import OutputCapture
+from hermes.execution.local import frames
+from hermes.execution.local.output_capture import OutputCapture
 from hermes.execution.process_tree import become_reaper, descendants, send_signal
 
 _STDIN_FD = 248
@@ -55,14 +56,14 @@ class CommandSupervisor:
     """Owner of one command, from its start until nothing of it is left."""
 
     def __init__(self, shell: str) -> None:
-        self._path = shell
+        self._shell_path = shell
         self._wake, self._waker = socket.socketpair()
         self._wake.setblocking(False)
         self._waker.setblocking(False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
         become_reaper()
-        self._code: int | None = None
+        self._exit_code: int | None = None
         self._childless = False
         self._linger_until = 0.0
         self._start_shell()
@@ -72,27 +73,27 @@ class CommandSupervisor:
         self._link = link
         request: dict[str, Any] = json.loads(self._receive()[1])
         self._grace = float(request["grace"])
-        self._tape = OutputCapture(request)
+        self._output = OutputCapture(request)
         self._live: bool = request["live"]
-        self._told_at = 0.0
-        self._words = bytearray()
-        self._shut = False
+        self._live_sent_at = 0.0
+        self._stdin_data = bytearray()
+        self._stdin_ends = False
         self._timed_out = False
-        self._told = False
+        self._end_sent = False
         timeout = request["timeout"]
         self._deadline: float = time.monotonic() + timeout if timeout else float("inf")
         self._reap()
-        if self._code is not None:
-            self._code, self._childless = None, False
+        if self._exit_code is not None:
+            self._exit_code, self._childless = None, False
             self._start_shell()
-        folder, self._gone = _nearest(request["cwd"])
+        folder, self._missing_folder = _nearest(request["cwd"])
         script = "".join(f"{part}\0" for part in (request["state"], folder, request["command"]))
-        os.pwrite(self._script, script.encode("utf-8", "surrogateescape"), 0)
-        self._send((b"a", b""))
-        os.write(self._go, b"piped\n" if request["stdin"] else b"plain\n")
+        os.pwrite(self._script_fd, script.encode("utf-8", "surrogateescape"), 0)
+        self._send((frames.ACCEPTED, b""))
+        os.write(self._go_fd, b"piped\n" if request["stdin"] else b"plain\n")
         if not request["stdin"]:
             self._close_stdin()
-        for fd in (self._go, self._script):
+        for fd in (self._go_fd, self._script_fd):
             os.close(fd)
 
     def live(self, ring: Callable[[], None] | None) -> None:
@@ -100,47 +101,47 @@ class CommandSupervisor:
         poll = select.poll()
         poll.register(self._link, select.POLLIN)
         poll.register(self._wake, select.POLLIN)
-        poll.register(self._out, select.POLLIN)
+        poll.register(self._output_fd, select.POLLIN)
         ring_at = time.monotonic() + _RING_SECONDS
-        while not (self._told and self._childless):
-            if self._words and self._stdin is not None:
-                poll.register(self._stdin, select.POLLOUT)
+        while not (self._end_sent and self._childless):
+            if self._stdin_data and self._stdin_fd is not None:
+                poll.register(self._stdin_fd, select.POLLOUT)
             ready = {fd for fd, _ in poll.poll(self._patience() if ring is None else _RING_SECONDS * 1000)}
-            if self._out in ready and not self._drain(1):
-                poll.unregister(self._out)
+            if self._output_fd in ready and not self._drain(1):
+                poll.unregister(self._output_fd)
             if self._wake.fileno() in ready:
                 self._reap()
             if self._link.fileno() in ready:
                 self._obey()
-            if self._stdin is not None and self._stdin in ready:
-                poll.unregister(self._stdin)
+            if self._stdin_fd is not None and self._stdin_fd in ready:
+                poll.unregister(self._stdin_fd)
                 self._feed()
             if time.monotonic() >= self._deadline and not self._timed_out:
                 self._timed_out = True
                 self._end_tree(self._grace)
             self._tell_live()
             self._tell_end()
-            if ring is not None and (self._told or time.monotonic() >= ring_at):
+            if ring is not None and (self._end_sent or time.monotonic() >= ring_at):
                 ring()
                 ring = None
 
     # --- starting ---
 
     def _start_shell(self) -> None:
-        self._script = _scratch()
-        self._state = _scratch()
-        self._out, out = os.pipe()
-        os.set_blocking(self._out, False)
+        self._script_fd = _scratch()
+        self._state_fd = _scratch()
+        self._output_fd, out = os.pipe()
+        os.set_blocking(self._output_fd, False)
         stdin, writer = os.pipe()
         os.set_blocking(writer, False)
-        self._stdin: int | None = writer
-        go, self._go = os.pipe()
+        self._stdin_fd: int | None = writer
+        go, self._go_fd = os.pipe()
         null = os.open(os.devnull, os.O_RDONLY)
         places = {0: null, 1: out, 2: out}
-        places |= {_STDIN_FD: stdin, _GO_FD: go, _SCRIPT_FD: self._script, _STATE_FD: self._state}
+        places |= {_STDIN_FD: stdin, _GO_FD: go, _SCRIPT_FD: self._script_fd, _STATE_FD: self._state_fd}
         os.umask(0o022)
-        self._shell = os.posix_spawn(
-            self._path,
+        self._shell_pid = os.posix_spawn(
+            self._shell_path,
             ["bash", "--norc", "--noprofile", "-c", _BOOT],
             {},
             file_actions=[(os.POSIX_SPAWN_DUP2, ours, theirs) for theirs, ours in places.items()],
@@ -156,9 +157,9 @@ class CommandSupervisor:
         """Milliseconds until something has to be done without being woken."""
         now = time.monotonic()
         until = 3600.0 if self._timed_out else min(self._deadline - now, 3600.0)
-        if self._live and self._tape.unread:
-            until = min(until, self._told_at + _LIVE_SECONDS - now)
-        if self._linger_until and not self._told:
+        if self._live and self._output.unread:
+            until = min(until, self._live_sent_at + _LIVE_SECONDS - now)
+        if self._linger_until and not self._end_sent:
             until = min(until, self._linger_until - now)
         return max(until, 0.0) * 1000 + 1
 
@@ -166,12 +167,12 @@ class CommandSupervisor:
         """Take what the command has written; false at its end."""
         for _ in range(reads):
             try:
-                data = os.read(self._out, _CHUNK)
+                data = os.read(self._output_fd, _CHUNK)
             except BlockingIOError:
                 return True
             if not data:
                 return False
-            self._tape.add(data)
+            self._output.add(data)
         return True
 
     def _reap(self) -> None:
@@ -182,8 +183,8 @@ class CommandSupervisor:
                 pid, status = os.waitpid(-1, os.WNOHANG)
                 if pid == 0:
                     break
-                if pid == self._shell:
-                    self._code = os.waitstatus_to_exitcode(status)
+                if pid == self._shell_pid:
+                    self._exit_code = os.waitstatus_to_exitcode(status)
                     self._linger_until = time.monotonic() + _LINGER
         except ChildProcessError:
             self._childless = True
@@ -215,84 +216,85 @@ class CommandSupervisor:
         except (EOFError, OSError):
             self._end_tree(0.0)
             os._exit(0)
-        if letter == b"k":
+        if letter == frames.KILL:
             self._end_tree(float(payload))
-        elif letter == b"p":
-            answer = json.dumps({"dropped": self._tape.dropped}).encode()
-            self._send((b"u", self._take_unread()), (b"p", answer))
-        elif letter == b"w" and self._stdin is not None:
-            self._words += payload[: _STDIN_BYTES - len(self._words)]
-        elif letter == b"c":
-            self._shut = True
-            if not self._words:
+        elif letter == frames.POLL:
+            answer = json.dumps({"dropped": self._output.dropped}).encode()
+            self._send((frames.UNREAD, self._take_unread()), (frames.POLL, answer))
+        elif letter == frames.WRITE and self._stdin_fd is not None:
+            self._stdin_data += payload[: _STDIN_BYTES - len(self._stdin_data)]
+        elif letter == frames.CLOSE_STDIN:
+            self._stdin_ends = True
+            if not self._stdin_data:
                 self._close_stdin()
 
     def _feed(self) -> None:
-        if self._stdin is None:
+        if self._stdin_fd is None:
             return
         try:
-            del self._words[: os.write(self._stdin, self._words)]
+            del self._stdin_data[: os.write(self._stdin_fd, self._stdin_data)]
         except BlockingIOError:
             return
         except OSError:
-            self._words.clear()
-            self._shut = True
-        if self._shut and not self._words:
+            self._stdin_data.clear()
+            self._stdin_ends = True
+        if self._stdin_ends and not self._stdin_data:
             self._close_stdin()
 
     def _close_stdin(self) -> None:
-        if self._stdin is not None:
-            os.close(self._stdin)
-            self._stdin = None
+        if self._stdin_fd is not None:
+            os.close(self._stdin_fd)
+            self._stdin_fd = None
 
     def _take_unread(self) -> bytes:
-        data = bytes(self._tape.unread)
-        self._tape.unread.clear()
+        data = bytes(self._output.unread)
+        self._output.unread.clear()
         return data
 
     def _tell_live(self) -> None:
         """What came since the last look, at most so much, and never waiting for the gateway to take it."""
         now = time.monotonic()
-        if not self._live or not self._tape.unread or now < self._told_at + _LIVE_SECONDS:
+        if not self._live or not self._output.unread or now < self._live_sent_at + _LIVE_SECONDS:
             return
-        self._told_at = now
+        self._live_sent_at = now
         data = self._take_unread()[-_LIVE_BYTES:]
-        frame = _frame(b"o", data)
+        frame = frames.pack_frame(frames.LIVE_OUTPUT, data)
         with contextlib.suppress(OSError):
             if select.select((), (self._link,), (), 0)[1]:
                 self._link.sendall(frame)
 
     def _tell_end(self) -> None:
         """Once, when the shell is gone; what it left behind gets a moment to go as well."""
-        if self._told or self._code is None:
+        code = self._exit_code
+        if self._end_sent or code is None:
             return
         if not self._childless and time.monotonic() < self._linger_until:
             return
-        self._told = True
+        self._end_sent = True
         with contextlib.suppress(OSError):
             self._drain(64)
-        self._tape.finish()
-        letter = b"o" if self._live else b"u"
+        self._output.finish()
+        letter = frames.LIVE_OUTPUT if self._live else frames.UNREAD
         unread = self._take_unread()[-_LIVE_BYTES if self._live else 0 :]
         self._live = False
-        parts = {letter: unread, b"h": self._tape.head, b"t": bytes(self._tape.tail)}
-        parts[b"s"] = os.pread(self._state, 1 << 20, 0)
+        parts = {letter: unread, frames.HEAD: self._output.head, frames.TAIL: bytes(self._output.tail)}
+        parts[frames.SHELL_STATE] = os.pread(self._state_fd, 1 << 20, 0)
         end = {
-            "code": 124 if self._timed_out else self._code if self._code >= 0 else 128 - self._code,
+            "code": 124 if self._timed_out else code if code >= 0 else 128 - code,
             "timed_out": self._timed_out,
-            "cut": self._tape.cut,
-            "file": self._tape.path,
-            "saved": self._tape.saved,
+            "cut": self._output.cut,
+            "file": self._output.path,
+            "saved": self._output.saved,
             "left": not self._childless,
-            "gone": self._gone,
-            "dropped": self._tape.dropped,
+            "gone": self._missing_folder,
+            "dropped": self._output.dropped,
         }
-        parts[b"x"] = json.dumps(end).encode()
+        parts[frames.ENDED] = json.dumps(end).encode()
         self._send(*parts.items())
 
-    def _send(self, *frames: tuple[bytes, bytes]) -> None:
+    def _send(self, *parts: tuple[bytes, bytes]) -> None:
         try:
-            self._link.sendall(b"".join(_frame(letter, payload) for letter, payload in frames))
+            self._link.sendall(b"".join(frames.pack_frame(letter, payload) for letter, payload in parts))
         except OSError:
             self._end_tree(0.0)
             os._exit(0)
@@ -307,10 +309,6 @@ class CommandSupervisor:
         if len(data) < count:
             raise EOFError
         return data
-
-
-def _frame(letter: bytes, payload: bytes) -> bytes:
-    return struct.pack(">I", len(payload) + 1) + letter + payload
 
 
 def _scratch() -> int:

@@ -1,17 +1,19 @@
-"""The rules of the offline demo model: what it says and which tools it calls, from the transcript alone.
+"""The offline demo model: what it says and which tools it calls, from the transcript alone.
 
 No AI, no memory, no chance: the same transcript gives the same reply, so a turn that was cut off by a crash
-goes on as it would have. Streaming is the provider's (`providers/demo.py`)."""
+goes on as it would have. It needs no key and no network; its words take the same path as a real model's."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from hermes.domain.event import Entry, ModelSaid, ToolFinished, UserSaid
+from hermes.domain.event import Ending, Entry, ModelSaid, TextDelta, ToolFinished, Usage, UserSaid
 from hermes.domain.ids import CallId
+from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest
 from hermes.domain.tool import ToolCall
 
 FOOTER = (
@@ -51,6 +53,13 @@ class _DemoCalls:
     arguments: tuple[Mapping[str, object], ...]
 
 
+Wish = _DemoCalls | DemoReply
+
+
+def _ask_tool(tool: str, **arguments: object) -> _DemoCalls:
+    return _DemoCalls(tool=tool, arguments=(arguments,))
+
+
 def demo_reply(entries: Sequence[Entry], tools: Collection[str]) -> DemoReply:
     """The next reply to a visible transcript, with these tools at hand."""
     place = next((at for at in range(len(entries) - 1, -1, -1) if _is_words(entries[at])), None)
@@ -62,12 +71,11 @@ def demo_reply(entries: Sequence[Entry], tools: Collection[str]) -> DemoReply:
     if results:
         return _final("\n\n".join(_told(call, result) for call, result in results))
     words = said.text.strip()
-    for rule in _RULES:
-        wish = rule(words)
-        if isinstance(wish, DemoReply):
-            return wish
-        if wish is not None:
-            return _call(wish, entries[place].seq, tools)
+    for phrase, answer in _RULES:
+        match = phrase.match(words)
+        if match:
+            wish = answer(match)
+            return wish if isinstance(wish, DemoReply) else _call(wish, entries[place].seq, tools)
     return _final(
         f"I am Hermes' offline demo model. I only know a few phrases, and this was none of them.\n\n{HELP}"
     )
@@ -107,122 +115,80 @@ _ANNOUNCED = {
 }
 
 
-def _help(words: str) -> DemoReply | None:
-    if re.fullmatch(r"(help|hi|hello|hey|what can you do|who are you)\W*", words, re.IGNORECASE):
-        return _final(f"Hello, I am Hermes' offline demo model. {HELP}")
-    return None
+_FILE = r"(?:(?:a|the)\s+)?(?:file\s+)?[`\"']?(?P<path>[^\s`\"':]+)[`\"']?"
 
 
-def _run(words: str) -> _DemoCalls | None:
-    match = re.match(r"(?:(?:run|execute)\s*:|run\s|\$\s)\s*(.+)", words, re.IGNORECASE | re.DOTALL)
-    return _DemoCalls(tool="terminal", arguments=({"command": match[1].strip()},)) if match else None
+def _list(match: re.Match[str]) -> Wish:
+    return _ask_tool("read_file", path=match[1] or ".")
 
 
-_FILE = r"(?:(?:a|the)\s+)?(?:file\s+)?[`\"']?([^\s`\"':]+)[`\"']?"
-_WRITE = (
-    re.compile(rf"(?:write|create|save)\s+{_FILE}\s*(?::|\bwith\b)\s*(?P<text>.+)", re.I | re.S),
-    re.compile(rf"(?:write|save)\s+(?P<text>.+?)\s+(?:in)?to\s+{_FILE}", re.I | re.S),
-)
-
-
-def _write(words: str) -> _DemoCalls | None:
-    for pattern in _WRITE:
-        match = pattern.fullmatch(words)
-        if match:
-            text = match["text"].strip()
-            path = next(group for group in match.groups() if group is not None and group != match["text"])
-            return _DemoCalls(tool="write_file", arguments=({"path": path, "content": f"{text}\n"},))
-    return None
-
-
-def _list(words: str) -> _DemoCalls | None:
-    match = re.fullmatch(
-        r"(?:ls|list(?:\s+(?:the\s+|all\s+)?files)?|what\s+is\s+here|what's\s+here)(?:\s+(?:in\s+)?(\S+?))?\W*",
-        words,
-        re.IGNORECASE,
-    )
-    return _DemoCalls(tool="read_file", arguments=({"path": match[1] or "."},)) if match else None
-
-
-def _read(words: str) -> _DemoCalls | None:
-    match = re.fullmatch(
-        r"(?:read|show|open|cat)\s+(?:me\s+)?(?:the\s+)?(?:file\s+)?(.+)", words, re.I | re.S
-    )
-    if not match:
-        return None
+def _read(match: re.Match[str]) -> Wish:
     paths = [name.strip("`\"' ") for name in re.split(r",\s*|\s+and\s+", match[1])]
     return _DemoCalls(
         tool="read_file", arguments=tuple({"path": path} for path in paths[:_MOST_READ] if path)
     )
 
 
-_HISTORY = re.compile(
-    r"(?:search\s+(?:(?:the|my|our)\s+)?history(?:\s+for)?"
-    r"|what\s+(?:did|have)\s+(?:I|you|we)\s+(?:say|said|tell\s+you|told\s+you)\s+about)"
-    r"[\s:]+(?:the\s+|my\s+)?(.+)",
-    re.IGNORECASE | re.DOTALL,
-)
-
-
-def _history(words: str) -> _DemoCalls | None:
-    match = _HISTORY.match(words)
-    return (
-        _DemoCalls(tool="session_search", arguments=({"query": match[1].rstrip("?!. ")},)) if match else None
-    )
-
-
-def _find(words: str) -> _DemoCalls | None:
-    match = re.fullmatch(r"(?:find|search|grep)\s+(?:for\s+)?(.+)", words, re.IGNORECASE | re.DOTALL)
-    if not match:
-        return None
+def _find(match: re.Match[str]) -> Wish:
     wanted = match[1].strip("`\"' ")
     if re.fullmatch(r"[\w./-]*[*?][\w.*?/-]*", wanted):
-        return _DemoCalls(tool="search_files", arguments=({"pattern": wanted, "target": "files"},))
-    return _DemoCalls(tool="search_files", arguments=({"pattern": re.escape(wanted)},))
+        return _ask_tool("search_files", pattern=wanted, target="files")
+    return _ask_tool("search_files", pattern=re.escape(wanted))
 
 
-def _ask(words: str) -> _DemoCalls | None:
-    if not re.match(r"(?:ask\s+me|choose|let\s+me\s+choose)\b", words, re.IGNORECASE):
-        return None
-    question = "Which one do you like best?"
-    return _DemoCalls(
-        tool="clarify", arguments=({"question": question, "options": ["red", "green", "blue"]},)
-    )
-
-
-def _todo(words: str) -> _DemoCalls | None:
-    match = re.match(r"(?:todo|plan)\s*(?:list)?\s*:?\s*(.*)", words, re.IGNORECASE | re.DOTALL)
-    if not match:
-        return None
+def _todo(match: re.Match[str]) -> Wish:
     steps = [step.strip(" -*\t") for step in re.split(r"[,;\n]", match[1])]
     steps = [step for step in steps if step] or ["look around", "do the work", "check it"]
     items = [
         {"text": step, "status": "in_progress" if place == 0 else "pending"}
         for place, step in enumerate(steps[:20])
     ]
-    return _DemoCalls(tool="todo", arguments=({"items": items},))
+    return _ask_tool("todo", items=items)
 
 
-def _count(words: str) -> DemoReply | None:
-    match = re.match(r"count(?:\s+(?:up\s+)?to)?\s+(\d{1,9})\b", words, re.IGNORECASE)
-    if not match:
-        return None
+def _count(match: re.Match[str]) -> Wish:
     last = min(max(int(match[1]), 1), _MOST_COUNTED)
     return _final(" ".join(map(str, range(1, last + 1))), slow=True)
 
 
-_RULES: tuple[Callable[[str], _DemoCalls | DemoReply | None], ...] = (
-    _help,
-    _run,
-    _count,
-    _write,
-    _list,
-    _history,
-    _read,
-    _find,
-    _ask,
-    _todo,
+def _write(match: re.Match[str]) -> Wish:
+    return _ask_tool("write_file", path=match["path"], content=f"{match['text'].strip()}\n")
+
+
+_PHRASES: tuple[tuple[str, Callable[[re.Match[str]], Wish]], ...] = (
+    (
+        r"(help|hi|hello|hey|what can you do|who are you)\W*\Z",
+        lambda match: _final(f"Hello, I am Hermes' offline demo model. {HELP}"),
+    ),
+    (
+        r"(?:(?:run|execute)\s*:|run\s|\$\s)\s*(.+)",
+        lambda match: _ask_tool("terminal", command=match[1].strip()),
+    ),
+    (r"count(?:\s+(?:up\s+)?to)?\s+(\d{1,9})\b", _count),
+    (rf"(?:write|create|save)\s+{_FILE}\s*(?::|\bwith\b)\s*(?P<text>.+)\Z", _write),
+    (rf"(?:write|save)\s+(?P<text>.+?)\s+(?:in)?to\s+{_FILE}\Z", _write),
+    (
+        r"(?:ls|list(?:\s+(?:the\s+|all\s+)?files)?|what\s+is\s+here|what's\s+here)(?:\s+(?:in\s+)?(\S+?))?\W*\Z",
+        _list,
+    ),
+    (
+        r"(?:search\s+(?:(?:the|my|our)\s+)?history(?:\s+for)?"
+        r"|what\s+(?:did|have)\s+(?:I|you|we)\s+(?:say|said|tell\s+you|told\s+you)\s+about)"
+        r"[\s:]+(?:the\s+|my\s+)?(.+)",
+        lambda match: _ask_tool("session_search", query=match[1].rstrip("?!. ")),
+    ),
+    (r"(?:read|show|open|cat)\s+(?:me\s+)?(?:the\s+)?(?:file\s+)?(.+)\Z", _read),
+    (r"(?:find|search|grep)\s+(?:for\s+)?(.+)\Z", _find),
+    (
+        r"(?:ask\s+me|choose|let\s+me\s+choose)\b",
+        lambda match: _ask_tool(
+            "clarify", question="Which one do you like best?", options=["red", "green", "blue"]
+        ),
+    ),
+    (r"(?:todo|plan)\s*(?:list)?\s*:?\s*(.*)", _todo),
 )
+"""What the beginning of a message asks for; the first phrase that fits counts."""
+_RULES = [(re.compile(phrase, re.IGNORECASE | re.DOTALL), answer) for phrase, answer in _PHRASES]
 
 
 # --- what came of it -------------------------------------------------------------------------------
@@ -276,3 +242,45 @@ def _block(text: str) -> str:
     longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}\n{_cut(text).rstrip()}\n{fence}"
+
+
+NAME = "demo"
+WORD_SECONDS = 0.02
+_SLOWER = 4
+_MOST_PIECES = 60
+_WORD = re.compile(r"\s*\S+\s*|\s+")
+
+
+class DemoProvider:
+    """The provider port. `delay` is the time of a word; long answers come in larger pieces."""
+
+    def __init__(self, delay: float = WORD_SECONDS) -> None:
+        self._delay = delay
+
+    async def call(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
+        reply = demo_reply(request.entries, {tool.name for tool in request.tools})
+        left = reply.text.removeprefix(request.said)
+        pause = self._delay * (_SLOWER if reply.slow else 1)
+        for piece in _pieces(reply, left):
+            yield TextDelta(text=piece)
+            await asyncio.sleep(pause)
+        usage = Usage(prompt=_count_words(request), completion=len(left.split()))
+        ending = Ending.CALLS if reply.calls else Ending.STOP
+        yield ModelEnd(calls=reply.calls, ending=ending, usage=usage, model=NAME)
+
+
+def _pieces(reply: DemoReply, text: str) -> Iterator[str]:
+    """Words, or handfuls of them; the footer is said at once."""
+    body = text.removesuffix(FOOTER)
+    words = _WORD.findall(body)
+    at_once = 1 if reply.slow else -(-len(words) // _MOST_PIECES) or 1
+    for place in range(0, len(words), at_once):
+        yield "".join(words[place : place + at_once])
+    if text[len(body) :]:
+        yield text[len(body) :]
+
+
+def _count_words(request: ModelRequest) -> int:
+    texts = [getattr(entry.record, "text", "") for entry in request.entries]
+    texts += [request.system, *(earlier.text for earlier in request.history)]
+    return sum(len(text.split()) for text in texts)

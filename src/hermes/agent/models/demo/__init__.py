@@ -1,1 +1,0 @@
-"""The offline demo model: no key, no network, no AI."""
