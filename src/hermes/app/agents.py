@@ -11,10 +11,9 @@ from functools import partial
 from pathlib import Path
 
 from hermes import plugins
-from hermes.agent.models.images import ImageAttachingProvider
 from hermes.agent.models.choose import NO_PROBE, ModelChoice
-from hermes.agent.models.registry import Models
-from hermes.agent.models.registry import ModelRoute, RoutedProvider
+from hermes.agent.models.images import ImageAttachingProvider
+from hermes.agent.models.registry import ModelRoute, Models, RoutedProvider
 from hermes.agent.run.loop import AgentLoop, LoopLimits
 from hermes.agent.tools import Workbench
 from hermes.app.homes import MEDIA, WORKSPACE, closed_homes, homes_for, is_wide, user_home
