@@ -17,9 +17,9 @@ import pytest
 from hermes.control.handoff.carriers import HandoffWorker
 from hermes.control.inbound.row_retries import GIVEN_UP, NOT_TAKEN
 from hermes.control.jobs.editing import JobSpec
+from hermes.control.outbound.answers import REPEAT_MARK
 from hermes.control.sessions.submission import SessionTarget, Submission
 from hermes.control.turn.abandoned import UNREADABLE
-from hermes.control.turn.ending import REPEAT_MARK
 from hermes.control.workers import MOST_FAILURES, pause_after
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.errors import Refused, Unreachable

@@ -37,6 +37,7 @@ from hermes.control.inbound.intake import Intake, IntakeContext
 from hermes.control.jobs.editing import JobDesk, is_own
 from hermes.control.jobs.targets import named_targets
 from hermes.control.jobs.ticker import Cron
+from hermes.control.outbound.answers import AnswerWriter
 from hermes.control.outbound.lanes import Delivery
 from hermes.control.outbound.paused_accounts import PausedAccounts
 from hermes.control.outbound.restart_notices import begin_life, tell_unfinished
@@ -50,7 +51,6 @@ from hermes.control.tally import GatewayCounters
 from hermes.control.turn.abandoned import BrokenTurns
 from hermes.control.turn.actor import ActorContext, SessionActor
 from hermes.control.turn.chat_context import place_prompt
-from hermes.control.turn.ending import AnswerWriter
 from hermes.control.turn.inbound_files import AttachmentFetcher
 from hermes.control.turn.questions import AnswerResult, QuestionExpiry, answer, settled_of
 from hermes.control.turn.session_cache import WarmSession, WarmSessions
