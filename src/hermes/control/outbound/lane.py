@@ -20,6 +20,7 @@ from hermes.control.hooks.dispatch import Hooks
 from hermes.control.hooks.gates import rule_message
 from hermes.control.outbound.answers import PARTS_PER_SEGMENT, REPEAT_MARK
 from hermes.control.outbound.draft import SEND_SECONDS, Draft
+from hermes.control.outbound.message_parts import for_adapter
 from hermes.control.outbound.question_messages import closed_body
 from hermes.control.workers import pause_after
 from hermes.domain.address import Address
@@ -31,8 +32,6 @@ from hermes.domain.ports.store import Store, Tx
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line
-from hermes.stream.text.markdown import parse
-from hermes.stream.text.print import print_markdown
 
 log = logging.getLogger("hermes.lane")
 _FIRST_DELAY = 1.0
@@ -252,7 +251,7 @@ class Lane:
             # The receipt stays with the message that was sent: what was asked is found by it.
             over = None if head.replaced is None else head.replaced.receipt
             if over is not None and isinstance(platform, Edits):
-                await platform.edit(over, printed(body, platform))
+                await platform.edit(over, for_adapter(body, platform.capabilities))
             return None
         if repeats:
             body = _marked(body)
@@ -260,7 +259,7 @@ class Lane:
         said_there = False
         if shown is not None and isinstance(platform, Edits):
             try:
-                await platform.edit(shown, printed(body, platform))
+                await platform.edit(shown, for_adapter(body, platform.capabilities))
                 return shown
             except Refused:
                 # The draft is gone (deleted, too old): the final goes out as a message of its own.
@@ -274,14 +273,18 @@ class Lane:
             if not repeats and (said_there or not (searched or self._keyed(platform, row))):
                 body = _marked(body)
         try:
-            return await platform.send(self._to, printed(body, platform), key=row.key, reply_to=row.reply_to)
+            return await platform.send(
+                self._to, for_adapter(body, platform.capabilities), key=row.key, reply_to=row.reply_to
+            )
         except Refused as error:
             if not (body.attachments and row.body.text):
                 raise
             # The files cannot go, the words under them can.
             log.warning("lane.words_alone to=%s key=%s why=%s", self._to, row.key, error)
             words = Body(text=f"{body.text}\n\n{_NOT_SENT.format(why=one_line(str(error), 120))}")
-            return await platform.send(self._to, printed(words, platform), key=row.key, reply_to=row.reply_to)
+            return await platform.send(
+                self._to, for_adapter(words, platform.capabilities), key=row.key, reply_to=row.reply_to
+            )
 
     async def _find(self, platform: Platform, key: str) -> tuple[bool, Receipt | None]:
         """Whether the chat's history could be searched, and the message with this key."""
@@ -392,10 +395,6 @@ class Lane:
             await asyncio.sleep(0)
             return
         await wait_for_ring(self._bell, self._world.clock, seconds, "lane")
-
-
-def printed(body: Body, platform: Platform) -> Body:
-    return body.with_text(print_markdown(parse(body.text), platform.capabilities.flavour))
 
 
 def _marked(body: Body) -> Body:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from hermes.control.outbound.answers import cut_body
+from hermes.control.outbound.message_parts import outbox_rows
 from hermes.control.outbound.targets import Aliases, KnownTargets, known_targets, resolve_targets, spellings
 from hermes.control.outbound.topics import lane_of, real_place
 from hermes.domain.address import Address
@@ -22,7 +23,6 @@ from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, SessionId, TurnId, new_turn_id
 from hermes.domain.message import Body
 from hermes.domain.ports.store import Store, Tx
-from hermes.domain.rows import OutboxRow
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import storable
 from hermes.domain.turn import BusyMode, Cause, Turn, TurnAction, TurnInput
@@ -88,8 +88,8 @@ class PostMessage:
 
     def _write(self, tx: Tx, key: str, to: Address) -> None:
         bodies = cut_body(self.letter.body, self.capabilities(to), captioned=True)
-        for part, body in enumerate(bodies):
-            tx.outbox.add(OutboxRow(key=f"{key}:{part}", to=to, body=body, created_at=self.now))
+        for row in outbox_rows(bodies, key=key, to=to, now=self.now):
+            tx.outbox.add(row)
 
 
 def mirror(tx: Tx, to: Address, text: str, now: datetime) -> SessionId | None:
