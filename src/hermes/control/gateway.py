@@ -40,6 +40,7 @@ from hermes.control.jobs.targets import named_targets
 from hermes.control.jobs.ticker import Cron
 from hermes.control.outbound.accounts import PausedAccounts, PlatformAccounts
 from hermes.control.outbound.answers import AnswerWriter
+from hermes.control.outbound.context import OutboundContext
 from hermes.control.outbound.delivery import Delivery
 from hermes.control.outbound.restart_notices import UnfinishedNotices, begin_life
 from hermes.control.outbound.sending import MessageSender
@@ -58,6 +59,7 @@ from hermes.control.turn.session_cache import WarmSession, WarmSessions
 from hermes.control.wiring import GatewayParts, WakeSignals
 from hermes.control.workers import FailurePolicy, Workers
 from hermes.domain.address import Address, Source
+from hermes.domain.capabilities import MenuEntry, MenuLimits
 from hermes.domain.errors import UserError
 from hermes.domain.event import Entry, FeedItem
 from hermes.domain.ids import AgentId, DeliveryId, QuestionId, SessionId, TurnId
@@ -85,21 +87,16 @@ class Gateway:
         self._warm = WarmSessions(parts.settings.gateway.cache_mb * _MEGABYTE)
         self._accounts = PlatformAccounts(parts.capabilities, parts.accounts)
         self.capabilities, self.knows = self._accounts.capabilities, self._accounts.knows
-        self._delivery = Delivery(
-            self._accounts,
-            store=parts.store,
-            loops=parts.loops,
-            settings=parts.settings,
-            tally=self.tally,
-            hooks=parts.hooks,
-            menu=lambda platform, limits: menu_entries(platform, parts.settings, limits),
+        context = OutboundContext(
+            store=parts.store, clock=parts.clock, settings=parts.settings, hooks=parts.hooks
         )
+        self._delivery = Delivery(self._accounts, context, parts.loops, self.tally, self._menu)
         self._outcomes = AnswerWriter(
             settings=parts.settings,
             clock=parts.clock,
             capabilities=self.capabilities,
             ring_lane=self._delivery.lanes.ring,
-            begin=self._delivery.display.begin,
+            begin=self._delivery.begin,
         )
         self._actors: Workers[ActorKey] = Workers(
             start=self._actor,
@@ -443,6 +440,9 @@ class Gateway:
         self.tally.see(entries)
         self._parts.committed(agent, session, entries)
         self.cron.heard(agent, session, entries)
+
+    def _menu(self, platform: str, limits: MenuLimits) -> Sequence[MenuEntry]:
+        return menu_entries(platform, self._parts.settings, limits)
 
     def _runtime(self, agent: AgentId) -> Runtime:
         runtime = self._parts.runtimes.get(agent)

@@ -10,44 +10,49 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from hermes.control.bell import wait_for_ring
-from hermes.control.hooks.dispatch import Hooks
+from hermes.control.outbound.context import OutboundContext
 from hermes.control.outbound.draft import Draft
 from hermes.control.outbound.notices import report_undelivered
-from hermes.control.outbound.row_sender import NextRow, RowSender
+from hermes.control.outbound.row_sender import Attempt, RowSender
 from hermes.control.workers import pause_after
 from hermes.domain.address import Address
-from hermes.domain.clock import Clock
 from hermes.domain.errors import Unreachable
 from hermes.domain.ports.platform import Platform
-from hermes.domain.ports.store import Store, Tx
+from hermes.domain.ports.store import Tx
 from hermes.domain.rows import OutboxRow, OutState
-from hermes.domain.settings.settings import Settings
 
 log = logging.getLogger("hermes.lane")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaneContext:
-    """What all lanes share."""
+class _Step:
+    """What the lane does next: make an attempt, or wait for so many seconds if there are any."""
 
-    store: Store
-    clock: Clock
-    settings: Settings
-    platform: Callable[[str], Platform | None]
-    given_up: Callable[[Address | None], None]
-    """Called once a row is given up, with the chat where the operator reads of it."""
-    hooks: Hooks = field(default_factory=Hooks)
+    attempt: Attempt | None = None
+    seconds: float = 0.0
+    reported: Address | None = None
+    """Where the operator reads that the row before was given up."""
 
 
 class Lane:
-    def __init__(self, to: Address, context: LaneContext) -> None:
+    """`platform` is that of the chat's account while it is up; `given_up` is called once a row is given up,
+    with the chat where the operator reads of it."""
+
+    def __init__(
+        self,
+        to: Address,
+        context: OutboundContext,
+        platform: Callable[[], Platform | None],
+        given_up: Callable[[Address | None], None],
+    ) -> None:
         self._to = to
         self._context = context
-        self._sender = RowSender(to=to, clock=context.clock, settings=context.settings, hooks=context.hooks)
+        self._platform = platform
+        self._given_up = given_up
         self._drafts: list[Draft] = []
         self._bell = asyncio.Event()
         self._due = True
@@ -79,20 +84,21 @@ class Lane:
         try:
             while True:
                 self._bell.clear()
-                platform = self._context.platform(self._to.credential)
+                platform = self._platform()
                 if platform is None:
                     return
-                following = NextRow()
+                step = _Step()
                 if self._due or self._unsaved is not None:
-                    following = await self._advance(platform)
-                if following.row is not None:
-                    self._unsaved = await self._sender.send(platform, following)
+                    step = await self._advance(platform)
+                if step.attempt is not None:
+                    sender = RowSender(attempt=step.attempt, platform=platform, context=self._context)
+                    self._unsaved = await sender.send()
                     for draft in self._drafts:
                         draft.settle(self._unsaved)
                 elif self._due:
                     # Something was finished meanwhile: it comes before what others begin to say.
                     continue
-                elif self._leaving or not await self._idle(platform, following.seconds):
+                elif self._leaving or not await self._idle(platform, step.seconds):
                     return
         finally:
             for draft in self._drafts:
@@ -103,14 +109,14 @@ class Lane:
 
     # --- finals ---
 
-    async def _advance(self, platform: Platform) -> NextRow:
+    async def _advance(self, platform: Platform) -> _Step:
         """Store how the last row ended and take the next one. That the last one was sent is known here alone,
         so it is kept until it is stored."""
         self._due, self._taking = False, True
         failures = 0
         while True:
             try:
-                following = await self._context.store.write(self._next(platform))
+                step = await self._context.store.write(self._next(platform))
             except Unreachable as error:
                 if self._unsaved is None or self._leaving:
                     raise
@@ -118,15 +124,15 @@ class Lane:
                 log.warning("lane.not_stored to=%s key=%s why=%s", self._to, self._unsaved.key, error)
                 await self._context.clock.sleep(pause_after(failures))
                 continue
-            self._count_dead(following.reported)
+            self._count_dead(step.reported)
             self._unsaved, self._taking = None, False
-            return following
+            return step
 
-    def _next(self, platform: Platform) -> Callable[[Tx], NextRow]:
+    def _next(self, platform: Platform) -> Callable[[Tx], _Step]:
         """One unit: store how the last row ended, and mark the next one as being attempted."""
         now = self._context.clock.now()
 
-        def attempt(tx: Tx) -> NextRow:
+        def attempt(tx: Tx) -> _Step:
             reported = self._settle(tx)
             return replace(self._take(tx, now, edits=platform.capabilities.edits), reported=reported)
 
@@ -141,12 +147,12 @@ class Lane:
             return None
         return report_undelivered(tx, self._unsaved, self._context.settings, self._context.clock.now())
 
-    def _take(self, tx: Tx, now: datetime, *, edits: bool) -> NextRow:
+    def _take(self, tx: Tx, now: datetime, *, edits: bool) -> _Step:
         row = tx.outbox.head(self._to)
         if row is None:
-            return NextRow()
+            return _Step()
         if row.next_at is not None and row.next_at > now:
-            return NextRow(seconds=(row.next_at - now).total_seconds())
+            return _Step(seconds=(row.next_at - now).total_seconds())
         doubtful = row.state is not OutState.DUE
         # Set before the commit: whoever leaves cannot tell whether that came about.
         self._marked = None if doubtful else row.key
@@ -154,7 +160,7 @@ class Lane:
         replaced = None if row.body.replaces is None else tx.post.get(row.body.replaces)
         row = replace(row, state=OutState.ATTEMPTING, attempts=row.attempts + 1, next_at=None)
         tx.outbox.save(row)
-        return NextRow(row=row, doubtful=doubtful, siblings=siblings, replaced=replaced)
+        return _Step(attempt=Attempt(row=row, doubtful=doubtful, siblings=siblings, replaced=replaced))
 
     def _leave(self, tx: Tx) -> Address | None:
         """One unit for a lane that leaves in the middle: how the last row ended. The next one may be marked
@@ -168,7 +174,7 @@ class Lane:
 
     def _count_dead(self, reported: Address | None) -> None:
         if self._unsaved is not None and self._unsaved.state is OutState.DEAD:
-            self._context.given_up(reported)
+            self._given_up(reported)
 
     # --- drafts ---
 

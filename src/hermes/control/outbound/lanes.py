@@ -1,46 +1,29 @@
-"""The lanes of all chats: one is started when its chat has something to send, if its account is up."""
+"""The lanes of all chats. A lane is started when its chat has something to send and its account is up."""
 
 from __future__ import annotations
 
 import asyncio
 
-from hermes.control.hooks.dispatch import Hooks
 from hermes.control.outbound.accounts import PlatformAccounts
+from hermes.control.outbound.context import OutboundContext
 from hermes.control.outbound.draft import Draft
-from hermes.control.outbound.lane import Lane, LaneContext
+from hermes.control.outbound.lane import Lane
 from hermes.control.tally import GatewayCounters
 from hermes.control.workers import Supervisor, Workers
 from hermes.domain.address import Address
-from hermes.domain.ports.store import Store
-from hermes.domain.settings.settings import Settings
 
 _LANES = 512
 
 
 class Lanes:
     def __init__(
-        self,
-        accounts: PlatformAccounts,
-        *,
-        store: Store,
-        loops: Supervisor,
-        settings: Settings,
-        tally: GatewayCounters,
-        hooks: Hooks,
+        self, accounts: PlatformAccounts, context: OutboundContext, loops: Supervisor, tally: GatewayCounters
     ) -> None:
         self._accounts = accounts
-        self._store = store
+        self._context = context
         self._tally = tally
-        context = LaneContext(
-            store=store,
-            clock=loops.clock,
-            settings=settings,
-            platform=accounts.platform,
-            given_up=self._given_up,
-            hooks=hooks,
-        )
         self._lanes: Workers[Address] = Workers(
-            start=lambda to: Lane(to, context), page=self._page, places=_LANES, name="lane", loops=loops
+            start=self._lane, page=self._page, places=_LANES, name="lane", loops=loops
         )
 
     def ring(self, to: Address) -> None:
@@ -49,7 +32,7 @@ class Lanes:
             self._lanes.ring(to)
 
     def search(self) -> None:
-        """Look for chats with something to send: an account came up."""
+        """An account came up: look for chats with something to send."""
         self._lanes.search()
 
     def follow(self, to: Address, draft: Draft) -> None:
@@ -66,6 +49,9 @@ class Lanes:
     async def close(self, grace: float, hurry: asyncio.Event) -> None:
         await self._lanes.close(grace, hurry)
 
+    def _lane(self, to: Address) -> Lane:
+        return Lane(to, self._context, lambda: self._accounts.platform(to.credential), self._given_up)
+
     async def _page(self, after: int, limit: int) -> list[tuple[int, Address]]:
         rows: list[tuple[int, Address]] = []
         for account in self._accounts.up:
@@ -73,7 +59,7 @@ class Lanes:
         return sorted(rows, key=lambda row: row[0])[:limit]
 
     async def _waiting(self, account: str, after: int, limit: int) -> list[tuple[int, Address]]:
-        return await self._store.read(lambda tx: tx.outbox.waiting(account, after, limit))
+        return await self._context.store.read(lambda tx: tx.outbox.waiting(account, after, limit))
 
     def _given_up(self, reported: Address | None) -> None:
         self._tally.undeliverable += 1
