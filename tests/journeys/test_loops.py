@@ -17,9 +17,9 @@ import pytest
 from hermes.control.handoff.carriers import HandoffWorker
 from hermes.control.inbound.row_retries import GIVEN_UP, NOT_TAKEN
 from hermes.control.jobs.editing import JobSpec
+from hermes.control.outbound.answers import REPEAT_MARK
 from hermes.control.sessions.submission import SessionTarget, Submission
 from hermes.control.turn.abandoned import UNREADABLE
-from hermes.control.turn.ending import REPEAT_MARK
 from hermes.control.workers import MOST_FAILURES, pause_after
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.errors import Refused, Unreachable
@@ -87,7 +87,7 @@ async def test_what_earlier_lives_left_is_found_though_the_first_look_breaks(tmp
         chat.world.write("one")
         await chat.until(lambda: len(chat.model.requests) == 1)
         await chat.abandon()
-    between.before("Gateway._due", ERRORS[0]).before("Delivery._waiting", ERRORS[0])
+    between.before("Gateway._due", ERRORS[0]).before("Lanes._waiting", ERRORS[0])
     async with quick(tmp_path, between, world=chat.world, kind="plain") as chat:
         await chat.until_seen("You said: one")
         assert between.acted() and broke(chat, "session refill") == 1 and broke(chat, "lane refill") == 1

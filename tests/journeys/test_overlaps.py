@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from hermes.control.outbound.answers import REPEAT_MARK
 from hermes.control.sessions.submission import SessionTarget, Submission
-from hermes.control.turn.ending import REPEAT_MARK
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.errors import Unreachable
 from hermes.domain.event import Entry, FeedItem, Reset, TextDelta

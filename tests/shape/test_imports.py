@@ -148,6 +148,16 @@ def _plantings() -> list[Planting]:
             files={"stream/fold/planted.py": "import hermes.stream.faces.console\n"},
             finds=frozenset({("hermes.stream.fold", "hermes.stream.faces")}),
         ),
+        Planting(
+            contract="outbound",
+            files={"control/outbound/planted.py": "import hermes.control.commands.menu\n"},
+            finds=frozenset({("hermes.control.outbound", "hermes.control.commands")}),
+        ),
+        Planting(
+            contract="outbound-order",
+            files={"control/outbound/message_parts.py": "import hermes.control.outbound.lane\n"},
+            finds=frozenset({("hermes.control.outbound.message_parts", "hermes.control.outbound.lane")}),
+        ),
         *(
             Planting(
                 contract="database",

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import TypeVar
 
 from hermes.control.chores import Chores, forgetting, tidying
+from hermes.control.commands.menu import menu_entries
 from hermes.control.commands.registry import GatewayInfo
 from hermes.control.doors.caller import (
     Caller,
@@ -37,9 +38,11 @@ from hermes.control.inbound.intake import Intake, IntakeContext
 from hermes.control.jobs.editing import JobDesk, is_own
 from hermes.control.jobs.targets import named_targets
 from hermes.control.jobs.ticker import Cron
-from hermes.control.outbound.lanes import Delivery
-from hermes.control.outbound.paused_accounts import PausedAccounts
-from hermes.control.outbound.restart_notices import begin_life, tell_unfinished
+from hermes.control.outbound.accounts import PausedAccounts, PlatformAccounts
+from hermes.control.outbound.answers import AnswerWriter
+from hermes.control.outbound.context import OutboundContext
+from hermes.control.outbound.delivery import Delivery
+from hermes.control.outbound.restart_notices import UnfinishedNotices, begin_life
 from hermes.control.outbound.sending import MessageSender
 from hermes.control.people.routing import route
 from hermes.control.runtime import Runtime
@@ -50,14 +53,13 @@ from hermes.control.tally import GatewayCounters
 from hermes.control.turn.abandoned import BrokenTurns
 from hermes.control.turn.actor import ActorContext, SessionActor
 from hermes.control.turn.chat_context import place_prompt
-from hermes.control.turn.ending import AnswerWriter
 from hermes.control.turn.inbound_files import AttachmentFetcher
 from hermes.control.turn.questions import AnswerResult, QuestionExpiry, answer, settled_of
 from hermes.control.turn.session_cache import WarmSession, WarmSessions
 from hermes.control.wiring import GatewayParts, WakeSignals
 from hermes.control.workers import FailurePolicy, Workers
-from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source
-from hermes.domain.capabilities import Capabilities
+from hermes.domain.address import Address, Source
+from hermes.domain.capabilities import MenuEntry, MenuLimits
 from hermes.domain.errors import UserError
 from hermes.domain.event import Entry, FeedItem
 from hermes.domain.ids import AgentId, DeliveryId, QuestionId, SessionId, TurnId
@@ -83,18 +85,17 @@ class Gateway:
         self.feeds = Feeds()
         self.tally = GatewayCounters()
         self._warm = WarmSessions(parts.settings.gateway.cache_mb * _MEGABYTE)
-        self._delivery = Delivery(
-            store=parts.store,
-            loops=parts.loops,
-            settings=parts.settings,
-            tally=self.tally,
-            hooks=parts.hooks,
+        self._accounts = PlatformAccounts(parts.capabilities, parts.accounts)
+        self.capabilities, self.knows = self._accounts.capabilities, self._accounts.knows
+        context = OutboundContext(
+            store=parts.store, clock=parts.clock, settings=parts.settings, hooks=parts.hooks
         )
+        self._delivery = Delivery(self._accounts, context, parts.loops, self.tally, self._menu)
         self._outcomes = AnswerWriter(
             settings=parts.settings,
             clock=parts.clock,
             capabilities=self.capabilities,
-            ring_lane=self._delivery.ring,
+            ring_lane=self._delivery.lanes.ring,
             begin=self._delivery.begin,
         )
         self._actors: Workers[ActorKey] = Workers(
@@ -116,18 +117,18 @@ class Gateway:
             store=parts.store,
             clock=parts.clock,
             settings=parts.settings,
-            accounts=self._accounts,
+            accounts=lambda: self._accounts.names,
             aliases=parts.channel_names,
             capabilities=self.capabilities,
-            ring=self._delivery.ring,
+            ring=self._delivery.lanes.ring,
             wake=self._ring_known,
         )
-        self.sends = self._delivery.sends
+        self.sends = self._delivery.lanes.sends
         self.resting = PausedAccounts(parts.store)
         self._job_targets = named_targets(parts.channel_names, parts.accounts or ())
-        bells = WakeSignals(session=self._ring_known, lane=self._delivery.ring)
+        bells = WakeSignals(session=self._ring_known, lane=self._delivery.lanes.ring)
         self.cron = Cron(parts, bells, self._outcomes, self._job_targets)
-        self.handoffs = HandoffWorker(parts, bells, self._delivery.platform)
+        self.handoffs = HandoffWorker(parts, bells, self._accounts.platform)
         forget, tidy = forgetting(parts.store, parts.clock, self.keeps), tidying(parts.runtimes, parts.clock)
         self.chores = Chores(parts.clock, [forget, self.sessions_expiry.chore, tidy, *parts.chores])
         self._around: ActorContext | None = None
@@ -155,7 +156,7 @@ class Gateway:
             epoch=boot.epoch,
             committed=self._committed,
             fetching=AttachmentFetcher(
-                platform=self._delivery.platform, clock=parts.clock, settings=parts.settings
+                platform=self._accounts.platform, clock=parts.clock, settings=parts.settings
             ),
             place=partial(place_prompt, self.capabilities),
             hooks=parts.hooks,
@@ -175,7 +176,7 @@ class Gateway:
             runtimes=parts.runtimes,
             capabilities=self.capabilities,
             ring_session=self._ring_session,
-            ring_lane=self._delivery.ring,
+            ring_lane=self._delivery.lanes.ring,
             end_turn=self._giving_up().end_unreadable,
             ring_jobs=self._commanded,
             restart=parts.restart,
@@ -207,8 +208,16 @@ class Gateway:
         await self.handoffs.close()
         busy = self._actors.keys
         await self._actors.close(grace, self._hurry)
-        for to in await tell_unfinished(self._parts, busy, self._epoch, restarts=restarts):
-            self._delivery.ring(to)
+        parts = self._parts
+        notices = UnfinishedNotices(
+            store=parts.store,
+            settings=parts.settings,
+            epoch=self._epoch,
+            now=parts.clock.now(),
+            restarts=restarts,
+        )
+        for to in await notices.send(busy):
+            self._delivery.lanes.ring(to)
         await self.cron.close()
         await self._delivery.close(grace, self._hurry)
         now = self._parts.clock.now()
@@ -242,26 +251,11 @@ class Gateway:
         self._actors.search()  # turns may wait for files of this account
 
     def detach(self, account: str) -> None:
-        self._delivery.detach(account)
-
-    def capabilities(self, to: Address) -> Capabilities:
-        """What can be done there: as the account says itself while it is up, for servers differ."""
-        up = self._delivery.platform(to.credential)
-        told = self._parts.capabilities.get(to.platform) if up is None else up.capabilities
-        return told or _NO_ABILITIES
-
-    def knows(self, to: Address) -> bool:
-        """Whether there is such a platform at all, and such an account of it."""
-        named = to.account != DEFAULT_ACCOUNT
-        return to.platform in self._parts.capabilities and (not named or to.credential in self._accounts())
+        self._accounts.detach(account)
 
     def reaches(self, to: Address) -> bool:
         """Whether its account is up now; if not, what is sent there waits."""
-        return to.credential in self._delivery.accounts
-
-    def _accounts(self) -> Collection[str]:
-        said = self._parts.accounts
-        return {*(self._parts.capabilities if said is None else said), *self._delivery.accounts}
+        return to.credential in self._accounts.up
 
     # --- doors that know who and whom ---
 
@@ -309,7 +303,7 @@ class Gateway:
 
     def deliver(self, to: Address) -> None:
         """Something was put into the outbox for this chat."""
-        self._delivery.ring(to)
+        self._delivery.lanes.ring(to)
 
     async def command(self, caller: Caller, text: str) -> CallerReply:
         """A slash command of a door that shows the reply itself and watches the turn it may have made."""
@@ -437,8 +431,8 @@ class Gateway:
         return replace(
             self._parts.around,
             models=self._parts.aliases,
-            accounts=self._accounts(),
-            is_up=lambda account: account in self._delivery.accounts,
+            accounts=self._accounts.names,
+            is_up=lambda account: account in self._accounts.up,
             targets=self._job_targets,
         )
 
@@ -446,6 +440,9 @@ class Gateway:
         self.tally.see(entries)
         self._parts.committed(agent, session, entries)
         self.cron.heard(agent, session, entries)
+
+    def _menu(self, platform: str, limits: MenuLimits) -> Sequence[MenuEntry]:
+        return menu_entries(platform, self._parts.settings, limits)
 
     def _runtime(self, agent: AgentId) -> Runtime:
         runtime = self._parts.runtimes.get(agent)
@@ -492,6 +489,3 @@ class Gateway:
     async def _due(self, after: int, limit: int) -> list[tuple[int, ActorKey]]:
         due = await self._parts.store.read(lambda tx: tx.recovery.due(after, limit))
         return [(row.n, (row.agent, row.session)) for row in due if row.agent in self._parts.runtimes]
-
-
-_NO_ABILITIES = Capabilities()

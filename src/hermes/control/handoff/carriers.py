@@ -16,7 +16,7 @@ from functools import partial
 
 from hermes.control.bell import wait_for_ring
 from hermes.control.doors.caller import UNUSED
-from hermes.control.outbound.outbox_admin import notify
+from hermes.control.outbound.notices import notify
 from hermes.control.outbound.targets import home_channels
 from hermes.control.outbound.topics import real_place
 from hermes.control.people.routing import route

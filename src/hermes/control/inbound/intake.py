@@ -28,7 +28,6 @@ from hermes.control.hooks.gates import CommandCase, CommandRuling, RulingNeeded,
 from hermes.control.inbound.chat_moved import move_chat, words_on_settings
 from hermes.control.inbound.edits import (
     GONE,
-    TURN,
     WITH_ITS_MESSAGE,
     amended,
     edits_of,
@@ -38,6 +37,7 @@ from hermes.control.inbound.edits import (
 )
 from hermes.control.inbound.message_pieces import join_pieces, unfinished_piece
 from hermes.control.inbound.row_retries import RowRetries, end_unreadable
+from hermes.control.outbound.message_parts import cut_text, outbox_rows
 from hermes.control.outbound.targets import seen_channel
 from hermes.control.people.access import AccessDecision, AccessOutcome, AccessRequest, Refusals, decide
 from hermes.control.people.operator_patterns import is_named
@@ -53,13 +53,13 @@ from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock
 from hermes.domain.event import QuestionKind
 from hermes.domain.ids import AgentId, SessionId, new_turn_id
-from hermes.domain.message import Body, Inbound, InboundKind
+from hermes.domain.message import Inbound, InboundKind
 from hermes.domain.ports.store import Store, Tx
-from hermes.domain.rows import InboxRow, OutboxRow, UnreadableRow, UnreadableTurn
+from hermes.domain.rows import InboxRow, UnreadableRow, UnreadableTurn
 from hermes.domain.session import Isolation, Session, SessionKey, begin_session, session_key
 from hermes.domain.settings.settings import ResetMode, Settings
 from hermes.domain.turn import BusyMode, Cause, ReplyPlace, Turn, TurnInput
-from hermes.stream.text.split import split
+from hermes.stream.wire.socket import TURN
 
 _PAGE = 256
 _AHEAD = 1024
@@ -481,14 +481,9 @@ class TakeInbound:
             return taken
         able = self.world.capabilities(self.inbound.source.address)
         text = spell_commands(text, able.command_prefix)
-        for place, piece in enumerate(split(text, limit=able.max_text, unit=able.unit, flavour=able.flavour)):
-            tx.outbox.add(
-                OutboxRow(
-                    key=f"reply:{self.row.n}:{place}",
-                    to=self.inbound.source.address,
-                    body=Body(text=piece.text, fleeting=fleeting),
-                    created_at=self.world.clock.now(),
-                    reply_to=self.inbound.ref if place == 0 else None,
-                )
-            )
+        bodies = (replace(body, fleeting=fleeting) for body in cut_text(text, able))
+        to, now = self.inbound.source.address, self.world.clock.now()
+        key = f"reply:{self.row.n}"
+        for row in outbox_rows(bodies, key=key, to=to, now=now, reply_to=self.inbound.ref):
+            tx.outbox.add(row)
         return replace(taken, replied=True)

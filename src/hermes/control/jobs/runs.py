@@ -13,11 +13,11 @@ from datetime import datetime, timedelta, tzinfo
 from hermes.control.jobs.schedule import Schedule, grace, read_schedule
 from hermes.control.jobs.targets import ResolveTargets, resolve_targets
 from hermes.control.jobs.wording import JobOutput, prompt_words, run_result, title, wakes
+from hermes.control.outbound.answers import AnswerWriter
 from hermes.control.outbound.sending import mirror
 from hermes.control.outbound.topics import lane_of, real_place
 from hermes.control.people.routing import JOBS
 from hermes.control.sessions.administration import stop_turn
-from hermes.control.turn.ending import AnswerWriter
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.errors import UserError
 from hermes.domain.ids import JobId, SessionId, new_turn_id

@@ -33,7 +33,7 @@ from hermes.control.jobs.runs import (
 )
 from hermes.control.jobs.targets import ResolveTargets
 from hermes.control.jobs.wording import INTERRUPTED, output_name, output_text
-from hermes.control.turn.ending import AnswerWriter
+from hermes.control.outbound.answers import AnswerWriter
 from hermes.control.wiring import GatewayParts, WakeSignals
 from hermes.control.workers import do_each, take_each
 from hermes.domain.clock import zone_named

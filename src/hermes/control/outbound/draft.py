@@ -17,7 +17,7 @@ from typing import TypeVar
 from zlib import crc32
 
 from hermes.control.feed import Feed
-from hermes.control.turn.ending import PARTS_PER_SEGMENT
+from hermes.control.outbound.answers import PARTS_PER_SEGMENT
 from hermes.control.workers import report_death
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, Refused, Unreachable
@@ -30,12 +30,11 @@ from hermes.domain.turn import Turn
 from hermes.stream.fold.draft_pace import DraftPace, draft_text
 from hermes.stream.fold.tool_lines import ProgressLevel
 from hermes.stream.fold.turn_fold import Fold
-from hermes.stream.text.markdown import parse
-from hermes.stream.text.print import print_markdown
 from hermes.stream.text.split import MessagePart, split
 
 log = logging.getLogger("hermes.draft")
 T = TypeVar("T")
+_REMOVED = "⏹"
 SEND_SECONDS = 60.0
 """How long a platform may take over a message."""
 
@@ -160,7 +159,7 @@ class Draft:
         for place, piece in enumerate(pieces):
             number = self._segment * PARTS_PER_SEGMENT + place
             part = self._parts.get(number)
-            body = Body(text=print_markdown(parse(piece.text), able.flavour))
+            body = Body(text=piece.printed)
             if part is None:
                 self._parts[number] = await self._post(platform, number, piece.text, body)
             elif part.text != body.text and part.row.receipt is not None and isinstance(platform, Edits):
@@ -172,7 +171,7 @@ class Draft:
         if not pieces or not isinstance(platform, Previews):
             return False
         place = f"{self._turn.id}:{self._segment}:{len(pieces)}"
-        body = Body(text=print_markdown(parse(pieces[-1].text), platform.capabilities.flavour))
+        body = Body(text=pieces[-1].printed)
         try:
             await _in_time(platform.preview(self._reply.to, crc32(place.encode()), body))
         except Refused as error:
@@ -233,12 +232,17 @@ class Draft:
             if part.row.receipt is None:
                 continue
             try:
-                if isinstance(platform, Deletes):
-                    await _in_time(platform.delete(part.row.receipt))
-                elif isinstance(platform, Edits):
-                    await _in_time(platform.edit(part.row.receipt, Body(text="⏹")))
+                await remove_message(platform, part.row.receipt)
             except HermesError as error:
                 log.info("draft.stays turn=%s why=%s", self._turn.id, error)
+
+
+async def remove_message(platform: Platform, receipt: Receipt, instead: str = "") -> None:
+    """Delete a message, or edit it to say something `instead`, or next to nothing where it stays."""
+    if isinstance(platform, Deletes) and not instead:
+        await _in_time(platform.delete(receipt))
+    elif isinstance(platform, Edits):
+        await _in_time(platform.edit(receipt, Body(text=instead or _REMOVED)))
 
 
 async def _in_time(work: Awaitable[T]) -> T:

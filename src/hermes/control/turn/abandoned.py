@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from hermes.control.feed import Feeds
+from hermes.control.outbound.answers import AnswerWriter
 from hermes.control.runtime import Runtime
 from hermes.control.turn.claim import WENT_WRONG, cut_off, number_records
-from hermes.control.turn.ending import AnswerWriter
 from hermes.control.turn.session_cache import WarmSessions
 from hermes.domain.clock import Clock
 from hermes.domain.event import Entry, Failed

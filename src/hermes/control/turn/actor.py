@@ -22,6 +22,7 @@ from hermes.control.feed import Feed, Feeds
 from hermes.control.hooks.context import tell_turn
 from hermes.control.hooks.dispatch import Hooks
 from hermes.control.hooks.gates import gates_turn, rule_turn
+from hermes.control.outbound.answers import AnswerWriter, closing_words
 from hermes.control.outbound.outgoing_files import collect_files
 from hermes.control.runtime import Runtime
 from hermes.control.turn.claim import (
@@ -35,7 +36,6 @@ from hermes.control.turn.claim import (
     number_records,
     steered,
 )
-from hermes.control.turn.ending import AnswerWriter, closing_words
 from hermes.control.turn.grants import standing_of
 from hermes.control.turn.inbound_files import AttachmentFetcher, write_down
 from hermes.control.turn.quarantine import Quarantine

@@ -9,14 +9,15 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from hermes.control.feed import Feed
+from hermes.control.outbound.message_parts import cut_text, outbox_rows
 from hermes.control.outbound.outgoing_files import fit_files, group_files
-from hermes.control.outbound.question_messages import close_question
+from hermes.control.outbound.question_messages import close_question, question_rows
 from hermes.domain.address import LOCAL_DOOR, Address
-from hermes.domain.capabilities import Capabilities, Grade
+from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock
 from hermes.domain.event import Asked, Entry, Failed, Finished, QuestionKind, Stopped, Verdict
 from hermes.domain.ids import TurnId
-from hermes.domain.message import Body, Button
+from hermes.domain.message import Body
 from hermes.domain.ports.store import Tx
 from hermes.domain.rows import OutboxRow
 from hermes.domain.settings.settings import Settings
@@ -25,12 +26,11 @@ from hermes.domain.turn import CLIENT_GONE, Answer, Question, ReplyPlace, Turn
 from hermes.stream.fold.answer import answer_text
 from hermes.stream.fold.directives import without_directives
 from hermes.stream.fold.draft_pace import is_streamed
-from hermes.stream.fold.questions import choices, for_people, question_text
+from hermes.stream.fold.questions import for_people
 from hermes.stream.fold.silence import is_silence, may_be_silence
 from hermes.stream.fold.tool_lines import ProgressLevel
 from hermes.stream.fold.turn_fold import Fold
-from hermes.stream.text.markdown import literal
-from hermes.stream.text.split import MIN_LIMIT, split
+from hermes.stream.text.split import MIN_LIMIT
 
 STOPPED_HERE = "⏹ (stopped here)"
 REPEAT_MARK = "↻ (this may be a repeat)"
@@ -90,7 +90,7 @@ class AnswerWriter:
             before = entries[: -len(open_now)]
             return replace(
                 self._said_before(turn, before),
-                prompts=tuple(row for asked in open_now for row in self._prompt(turn, asked)),
+                prompts=tuple(row for asked in open_now for row in self._prompts(turn, asked)),
                 questions=tuple(self._question(turn, asked) for asked in open_now),
             )
         asked = [entry for entry in entries if isinstance(entry.record, Asked)]
@@ -126,57 +126,18 @@ class AnswerWriter:
         able = self.capabilities(reply.to)
         # Words that were shown as a draft stay where they are.
         bodies = cut_body(said, able, captioned=not is_streamed(self.settings.streaming, able))
-        now = self.clock.now()
-        first = segment * PARTS_PER_SEGMENT
-        return tuple(
-            OutboxRow(
-                key=f"{turn}:{first + place}",
-                to=reply.to,
-                body=body,
-                created_at=now,
-                turn=turn,
-                part=first + place,
-                reply_to=reply.ref if place == 0 else None,
-            )
-            for place, body in enumerate(bodies)
-        )
+        now, first = self.clock.now(), segment * PARTS_PER_SEGMENT
+        return outbox_rows(bodies, key=turn, to=reply.to, now=now, reply_to=reply.ref, turn=turn, first=first)
 
     def _nothing(self, reply: ReplyPlace, *, turn: TurnId, segment: int) -> OutboxRow:
         """A row that says nothing: with it, what was shown of the turn is removed."""
         part, now = segment * PARTS_PER_SEGMENT, self.clock.now()
         return OutboxRow(key=f"{turn}:{part}", to=reply.to, body=Body(), created_at=now, turn=turn, part=part)
 
-    def _prompt(self, turn: Turn, asked: Asked) -> tuple[OutboxRow, ...]:
+    def _prompts(self, turn: Turn, asked: Asked) -> tuple[OutboxRow, ...]:
         if turn.reply is None or not for_people(asked):
             return ()
-        able = self.capabilities(turn.reply.to)
-        buttons: tuple[Button, ...] = ()
-        approval = asked.kind is QuestionKind.APPROVAL
-        asked = replace(asked, text=literal(asked.text)) if approval else asked
-        text = question_text(asked)
-        if able.buttons is not Grade.NONE:
-            text = asked.text
-            buttons = tuple(
-                Button(label=option, value=f"{asked.question}:{option}") for option in choices(asked)
-            )
-        elif approval:
-            words = f"{able.command_prefix}approve, {able.command_prefix}deny"
-            text = f"{asked.text}\n\nReply yes, session, always or no (or {words})."
-        elif asked.kind is QuestionKind.CONFIRM:
-            text = f"{asked.text}\n\nReply yes or no."
-        pieces = split(text, limit=able.max_text, unit=able.unit, flavour=able.flavour)
-        last = len(pieces) - 1
-        now = self.clock.now()
-        return tuple(
-            OutboxRow(
-                key=f"{asked.question}:{place}",
-                to=turn.reply.to,
-                body=Body(text=piece.text, buttons=buttons if place == last else ()),
-                created_at=now,
-                reply_to=turn.reply.ref if place == 0 else None,
-            )
-            for place, piece in enumerate(pieces)
-        )
+        return question_rows(asked, turn.reply, self.capabilities(turn.reply.to), self.clock.now())
 
     def _question(self, turn: Turn, asked: Asked) -> Question:
         person = None if turn.source is None else turn.source.person
@@ -204,32 +165,19 @@ class AnswerWriter:
         return self.clock.now() + timedelta(seconds=seconds)
 
 
-def cut_to_fit(text: str, able: Capabilities) -> list[str]:
-    """A text in pieces that fit the platform once printed, with room for the mark of a repeat."""
-    limit = max(able.max_text - _MARK_ROOM, able.max_text // 2)
-    if not text.strip():
-        return []
-    return [piece.text for piece in split(text, limit=limit, unit=able.unit, flavour=able.flavour)]
-
-
 def cut_body(said: Body, able: Capabilities, *, captioned: bool) -> list[Body]:
     """What was said as messages of a platform: its text in pieces, and the files in messages of their own, so
     that one that fails or is repeated takes no other along; together only where the platform has albums, and
     `captioned` with the text under the first of them, where it fits there."""
     fitted = fit_files(said, able)
     files = [Body(attachments=group) for group in group_files(fitted.attachments, able)]
-    if (
-        captioned
-        and files
-        and _is_caption(fitted.text, able.media[files[0].attachments[0].kind].caption, able)
-    ):
-        return [files[0].with_text(fitted.text), *files[1:]]
-    return [Body(text=text) for text in cut_to_fit(fitted.text, able)] + files
-
-
-def _is_caption(text: str, most: int, able: Capabilities) -> bool:
-    limit = most - _CAPTION_ROOM
-    return limit >= MIN_LIMIT and len(split(text, limit=limit, unit=able.unit, flavour=able.flavour)) == 1
+    if captioned and files:
+        limit = able.media[files[0].attachments[0].kind].caption - _CAPTION_ROOM
+        caption = cut_text(fitted.text, able, limit) if limit >= MIN_LIMIT else []
+        if len(caption) == 1:
+            return [replace(caption[0], attachments=files[0].attachments), *files[1:]]
+    # Room for the mark of a repeat.
+    return cut_text(fitted.text, able, max(able.max_text - _MARK_ROOM, able.max_text // 2)) + files
 
 
 def _has_draft(tx: Tx, row: OutboxRow) -> bool:
