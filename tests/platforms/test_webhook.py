@@ -119,7 +119,7 @@ def nothing(variable: str) -> Secret | None:
     return None
 
 
-def outfit(settings: PlatformSettings) -> AdapterContext:
+def context(settings: PlatformSettings) -> AdapterContext:
     return AdapterContext(settings=settings, find=nothing)
 
 
@@ -143,7 +143,7 @@ class WebhookBed(Testbed):
         await self._around.__aexit__(None, None, None)
 
     def connect(self) -> WebhookAdapter:
-        return WebhookAdapter(outfit(local(self.stage)))
+        return WebhookAdapter(context(local(self.stage)))
 
     def chats(self, count: int) -> list[Address]:
         raise AssertionError("there is one target")
@@ -186,7 +186,7 @@ async def test_a_webhook_conforms(check: Check, full: bool) -> None:
 
 
 async def test_a_message_is_signed_and_keeps_its_id() -> None:
-    async with receiver() as stage, running(WebhookAdapter(outfit(local(stage)))) as platform:
+    async with receiver() as stage, running(WebhookAdapter(context(local(stage)))) as platform:
         await post(platform)
         await post(platform)
         assert len(set(stage.ids)) == 1 and stage.schemes == {SignatureScheme.SVIX}
@@ -205,12 +205,12 @@ def test_answers_become_errors(status: int) -> None:
 
 
 async def test_a_redirect_is_not_followed_and_nobody_there_is_tried_again() -> None:
-    async with receiver() as stage, running(WebhookAdapter(outfit(local(stage)))) as platform:
+    async with receiver() as stage, running(WebhookAdapter(context(local(stage)))) as platform:
         stage.answers = [web.Response(status=302, headers={"Location": "/in"})]
         with pytest.raises(Refused, match="that is not followed"):
             await post(platform)
         assert stage.bodies == []
-    async with running(WebhookAdapter(outfit(local(stage)))) as platform:
+    async with running(WebhookAdapter(context(local(stage)))) as platform:
         with pytest.raises(Unreachable) as error:
             await post(platform)
         assert not error.value.maybe_done
@@ -234,7 +234,7 @@ class Book(AbstractResolver):
     "host", ["127.0.0.1", "[::1]", "10.0.0.7", "169.254.169.254", "2130706433", "a.example"]
 )
 async def test_a_place_that_is_not_public_has_to_be_allowed(host: str) -> None:
-    async with running(WebhookAdapter(outfit(block(f"https://{host}/in")), Book)) as platform:
+    async with running(WebhookAdapter(context(block(f"https://{host}/in")), Book)) as platform:
         with pytest.raises(Refused, match="not public"):
             await post(platform)
 
@@ -242,7 +242,7 @@ async def test_a_place_that_is_not_public_has_to_be_allowed(host: str) -> None:
 async def test_an_allowed_name_may_lead_to_this_machine() -> None:
     async with receiver() as stage:
         settings = block(f"http://a.example:{stage.port}/in", allow_private=True)
-        async with running(WebhookAdapter(outfit(settings), Book)) as platform:
+        async with running(WebhookAdapter(context(settings), Book)) as platform:
             await post(platform)
         assert stage.seen() == ["hello"]
 
@@ -286,7 +286,7 @@ async def test_what_is_wrong_with_a_target_is_said(entry: dict[str, Any], told: 
     tree = {"my-ops": entry}
     [problem] = target_problems(tree, nothing)
     assert told in problem
-    async with running(WebhookAdapter(outfit(PlatformSettings(trees={"targets": tree})))) as platform:
+    async with running(WebhookAdapter(context(PlatformSettings(trees={"targets": tree})))) as platform:
         with pytest.raises(Refused, match="cannot be used"):
             await post(platform, Address(platform="webhook", chat="my-ops"))
         with pytest.raises(Refused, match="there is no webhook target"):
@@ -321,7 +321,7 @@ def test_targets_in_the_settings_enable_it_and_are_checked(tmp_path: Path) -> No
 async def test_the_outbox_retries_and_reports(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     clock = FakeClock()
-    async with receiver() as stage, running(WebhookAdapter(outfit(local(stage)))) as platform:
+    async with receiver() as stage, running(WebhookAdapter(context(local(stage)))) as platform:
         home = PlatformSettings(allow_all_users=True, home_channel="home")
         settings = open_settings(platforms={"fake": home, "webhook": local(stage)})
         async with Journey(folder=tmp_path, settings=settings, clock=clock) as chat:
@@ -355,7 +355,7 @@ async def test_the_outbox_retries_and_reports(tmp_path: Path, caplog: pytest.Log
 
 async def test_the_session_is_closed_with_the_adapter() -> None:
     async with receiver() as stage:
-        platform = WebhookAdapter(outfit(local(stage)))
+        platform = WebhookAdapter(context(local(stage)))
         async with running(platform):
             await post(platform)
             [session] = platform._sessions.values()

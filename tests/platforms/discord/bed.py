@@ -51,8 +51,8 @@ class DiscordBed(ServedBed):
         return {"DISCORD_BOT_TOKEN": self.server.token, "DISCORD_BASE_URL": self.server.url}
 
     def connect(self) -> DiscordAdapter:
-        outfit = replace(self.outfit(), settings=self.settings, clock=QuickClock())
-        adapter = DiscordAdapter(outfit)
+        context = replace(self.context(), settings=self.settings, clock=QuickClock())
+        adapter = DiscordAdapter(context)
         self.patient(lambda seconds: _wait(adapter, seconds))
         self._meeting = self.server.met + 1
         return adapter

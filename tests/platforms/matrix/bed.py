@@ -60,7 +60,7 @@ class MatrixBed(Testbed):
         return {"MATRIX_HOMESERVER": self.front.url, "MATRIX_ACCESS_TOKEN": self.bot.token}
 
     def connect(self) -> MatrixAdapter:
-        adapter = MatrixAdapter(replace(self.outfit(), welcomes=self._welcomes))
+        adapter = MatrixAdapter(replace(self.context(), welcomes=self._welcomes))
         self.patient(lambda seconds: _wait(adapter, seconds))
         self._mark = self.front.listening
         return adapter

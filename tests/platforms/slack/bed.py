@@ -56,7 +56,7 @@ class SlackBed(ServedBed):
         return {"SLACK_BOT_TOKEN": self.server.token, "SLACK_API_URL": self.server.url}
 
     def connect(self) -> SlackAdapter:
-        adapter = SlackAdapter(self.outfit())
+        adapter = SlackAdapter(self.context())
         self.patient(lambda seconds: setattr(adapter.api, "answer_seconds", seconds))
         run = adapter.run
 

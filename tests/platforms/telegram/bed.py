@@ -52,11 +52,11 @@ class TelegramBed(ServedBed):
         return {"TELEGRAM_BOT_TOKEN": self.server.token, "TELEGRAM_BASE_URL": self.server.url}
 
     def connect(self) -> TelegramAdapter:
-        outfit = self.outfit()
+        context = self.context()
         if self.topics is not None:
             names = self.topics
-            outfit = replace(outfit, find_topic=names.find, name_topic=names.name, keep_topic=names.keep)
-        adapter = TelegramAdapter(outfit)
+            context = replace(context, find_topic=names.find, name_topic=names.name, keep_topic=names.keep)
+        adapter = TelegramAdapter(context)
         self.patient(lambda seconds: setattr(adapter.api, "answer_seconds", seconds))
         return adapter
 

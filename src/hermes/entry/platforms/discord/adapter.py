@@ -71,16 +71,16 @@ _MENTIONS = {"parse": ["users"], "replied_user": True}
 class DiscordAdapter:
     answer_seconds = 30.0
 
-    def __init__(self, outfit: AdapterContext) -> None:
-        self._outfit = outfit
-        self._token = outfit.said(TOKEN).removeprefix("Bot ")
+    def __init__(self, context: AdapterContext) -> None:
+        self._context = context
+        self._token = context.setting(TOKEN).removeprefix("Bot ")
         if not _TOKEN_SHAPE.fullmatch(self._token):
             raise NeedsLogin(
                 f"{TOKEN} is no bot token; one has three parts with dots between (developer portal → Bot)"
             )
-        base = outfit.said("DISCORD_BASE_URL", API)
-        self._rest = DiscordRest(self._token, base, outfit.said("DISCORD_PROXY") or None, outfit.clock)
-        self._me = DiscordIdentity(id="", account=outfit.account)
+        base = context.setting("DISCORD_BASE_URL", API)
+        self._rest = DiscordRest(self._token, base, context.setting("DISCORD_PROXY") or None, context.clock)
+        self._me = DiscordIdentity(id="", account=context.account)
         self._mark = DiscordCursor()
         self._stored = ""
         self._pending: set[str] = set()
@@ -89,13 +89,13 @@ class DiscordAdapter:
         """How long Discord lets no new session begin, if none is left for today."""
         self._scenes = DiscordDirectory(
             self._rest,
-            asks_roles=bool(outfit.settings.allowed_roles),
+            asks_roles=bool(context.settings.allowed_roles),
             # Where only some threads are listed, a new one would not be among them.
-            threads=outfit.said("DISCORD_AUTO_THREAD", "true").lower() not in _NO
-            and not outfit.settings.allowed_topics,
+            threads=context.setting("DISCORD_AUTO_THREAD", "true").lower() not in _NO
+            and not context.settings.allowed_topics,
             flat=(
-                *re.findall(r"[^\s,]+", outfit.said("DISCORD_NO_THREAD_CHANNELS")),
-                *outfit.settings.free_response_channels,
+                *re.findall(r"[^\s,]+", context.setting("DISCORD_NO_THREAD_CHANNELS")),
+                *context.settings.free_response_channels,
             ),
         )
         self._threads = DiscordThreads(self._rest, self._scenes)
@@ -111,7 +111,7 @@ class DiscordAdapter:
         self._rest.answer_seconds = self.answer_seconds
         self._mark = DiscordCursor.read(cursor)
         self._stored = cursor or ""
-        line = DiscordConnection(self._outfit.clock, self.answer_seconds)
+        line = DiscordConnection(self._context.clock, self.answer_seconds)
         try:
             self._me = replace(self._me, id=await self._own_id())
             gateway, now = await self._way()
@@ -152,7 +152,7 @@ class DiscordAdapter:
         try:
             return url, parsedate_to_datetime(told.headers["Date"])
         except (KeyError, ValueError, TypeError):
-            return url, self._outfit.clock.now()
+            return url, self._context.clock.now()
 
     async def _hear(
         self, accept: Accept, line: DiscordConnection, event: DiscordEvent, gateway: str, now: datetime
@@ -191,7 +191,7 @@ class DiscordAdapter:
             # One a connection: who identifies too often loses the token.
             raise Unreachable("Discord ended the session")
         # Discord wants a pause of one to five seconds before the next identify.
-        await self._outfit.clock.sleep(1.0 + 4.0 * random.random())
+        await self._context.clock.sleep(1.0 + 4.0 * random.random())
         await self._identify(line)
 
     async def _identify(self, line: DiscordConnection) -> None:
@@ -318,7 +318,7 @@ class DiscordAdapter:
         """Private chats are not listed for bots. Those of people who may write can be asked for."""
         known = set(self._mark.directs.values())
         wanted = [
-            one for one in self._outfit.settings.allowed_users if is_snowflake(one) and one not in known
+            one for one in self._context.settings.allowed_users if is_snowflake(one) and one not in known
         ]
         for user in wanted[:_ASKED_PEOPLE]:
             try:
@@ -402,7 +402,7 @@ class DiscordAdapter:
 
     async def _file(self, file: Attachment) -> tuple[str, bytes, str]:
         try:
-            data = await self._outfit.open_file(file)
+            data = await self._context.open_file(file)
         except UserError as error:
             raise Refused(str(error)) from error
         mime = file.mime or "application/octet-stream"

@@ -42,7 +42,7 @@ from hermes.entry.platforms.email.manifest import MANIFEST
 from hermes.entry.platforms.email.post import SmtpClient
 from hermes.entry.platforms.email.proof import NO_PROOF, UNPROVED_HINT, read_proof
 from hermes.entry.platforms.email.reports import Bounce
-from hermes.entry.platforms.email.servers import MailServers, drop, is_on, whole_number
+from hermes.entry.platforms.email.servers import MailServers, drop, integer, is_on
 
 log = logging.getLogger("hermes.email")
 T = TypeVar("T")
@@ -82,20 +82,20 @@ class EmailAdapter:
     settle_seconds = 15.0
     """How long a copy of what was sent may take to come back."""
 
-    def __init__(self, outfit: AdapterContext) -> None:
-        self._outfit = outfit
-        self._servers = MailServers(outfit)
+    def __init__(self, context: AdapterContext) -> None:
+        self._context = context
+        self._servers = MailServers(context)
         self._address = self._servers.address
-        self._proof = read_proof(outfit, self._servers.imap_host)
-        self._me = EmailIdentity(address=self._address, account=outfit.account, proof=self._proof)
+        self._proof = read_proof(context, self._servers.imap_host)
+        self._me = EmailIdentity(address=self._address, account=context.account, proof=self._proof)
         self._newest: list[bytes] = []
         """The heads of the mails that a check found."""
         self._unproved = 0
         """Mails that say they are from people who may write, and do not prove it."""
-        self._folder = outfit.said("EMAIL_FOLDER", "INBOX")
-        self._most = whole_number(outfit, "EMAIL_MAX_PER_HOUR", 60)
-        self._copies_itself = is_on(outfit, "EMAIL_SELF_COPY")
-        self._poll = float(whole_number(outfit, "EMAIL_POLL_INTERVAL", 15) or 15)
+        self._folder = context.setting("EMAIL_FOLDER", "INBOX")
+        self._most = integer(context, "EMAIL_MAX_PER_HOUR", 60)
+        self._copies_itself = is_on(context, "EMAIL_SELF_COPY")
+        self._poll = float(integer(context, "EMAIL_POLL_INTERVAL", 15) or 15)
         self._side: ImapConnection | None = None
         self._running = False
         self._alone = asyncio.Lock()
@@ -140,7 +140,7 @@ class EmailAdapter:
     async def _begin(self, imap: ImapConnection, cursor: str | None) -> tuple[_Cursor, list[int]]:
         """Where to go on, and what waits there. Without a cursor what lies in the mailbox is history."""
         folder = await imap.select(self._folder)
-        now = int(self._outfit.clock.now().timestamp())
+        now = int(self._context.clock.now().timestamp())
         parts = (cursor or "").split(":")
         if len(parts) != 3 or not all(part.isascii() and part.isdigit() for part in parts):
             return _Cursor(folder.validity, folder.next_uid - 1, now), []
@@ -189,7 +189,7 @@ class EmailAdapter:
                 log.info("email.left_out uid=%d why=%s", uid, reading.why or "its sender writes too much")
                 await self._count(reading)
         at.uid = max(at.uid, *uids)
-        at.at = int(self._outfit.clock.now().timestamp())
+        at.at = int(self._context.clock.now().timestamp())
         await accept(items, str(at))
         # Unread is what was not taken up.
         if taken or own:
@@ -199,7 +199,7 @@ class EmailAdapter:
 
     async def _count(self, reading: ParsedMail) -> None:
         """Forged or not, somebody wonders why there is no answer; of strangers nobody does."""
-        if not reading.unproved or not await self._outfit.welcomes(self._source(reading.unproved)):
+        if not reading.unproved or not await self._context.welcomes(self._source(reading.unproved)):
             return
         self._unproved += 1
         if self._unproved == 1:
@@ -215,11 +215,11 @@ class EmailAdapter:
         return f"{count} in the name of people who may write left out, for nothing proves it: {UNPROVED_HINT}"
 
     def _source(self, address: str) -> Source:
-        place = Address(platform="email", account=self._outfit.account, chat=address)
+        place = Address(platform="email", account=self._context.account, chat=address)
         return Source(address=place, kind=SourceKind.PRIVATE, user=readable(address), user_alt=address)
 
     async def _read(self, imap: ImapConnection, uid: int, size: int, validity: int) -> ParsedMail | None:
-        now = self._outfit.clock.now()
+        now = self._context.clock.now()
         if size > _THREADED:
             # A copy of our own needs no more than its head.
             head = await imap.fetch(uid, "HEADER", _HEADERS)
@@ -257,14 +257,14 @@ class EmailAdapter:
         self._threads[reading.thread.id] = reading.thread
         _trim(self._threads, reading.thread.id)
         chat = item.source.address.chat
-        self._latest[chat] = (reading.thread.id, self._outfit.clock.now())
+        self._latest[chat] = (reading.thread.id, self._context.clock.now())
         _trim(self._latest, chat)
 
     async def _rest(self, imap: ImapConnection, seconds: float) -> None:
         if "IDLE" in imap.abilities:
             await imap.idle(seconds)
         else:
-            await self._outfit.clock.sleep(self._poll)
+            await self._context.clock.sleep(self._poll)
             await imap.noop()
 
     # --- what goes out ---
@@ -276,7 +276,7 @@ class EmailAdapter:
         files = []
         for file in body.attachments:
             try:
-                files.append((file, await self._outfit.open_file(file)))
+                files.append((file, await self._context.open_file(file)))
             except UserError as error:
                 raise Refused(str(error)) from error
         thread = await self._thread(person, reply_to)
@@ -284,10 +284,10 @@ class EmailAdapter:
             person = thread.reply_to
         letter = OutgoingMail(
             sender=self._address,
-            name=self._outfit.said("EMAIL_NAME", "Hermes"),
+            name=self._context.setting("EMAIL_NAME", "Hermes"),
             to=person,
             key=key,
-            at=self._outfit.clock.now(),
+            at=self._context.clock.now(),
             html=body.text,
             thread=thread,
             files=files,
@@ -300,13 +300,13 @@ class EmailAdapter:
     async def _may_have(self, address: str) -> bool:
         """Whether answers may go there: only if the wish is proved to be the sender's, and to somebody who
         could ask for them. Whoever forges a mail, or sends somebody's again, would get them otherwise."""
-        return bool(self._proof.names) and await self._outfit.welcomes(self._source(address))
+        return bool(self._proof.names) and await self._context.welcomes(self._source(address))
 
     async def _thread(self, chat: str, reply_to: str | None) -> MailThread | None:
         """What the answered mail says; for what is not an answer, the mail that just came from there."""
         if reply_to is None:
             recent, at = self._latest.get(chat, ("", None))
-            if at is None or self._outfit.clock.now() - at > _FRESH:
+            if at is None or self._context.clock.now() - at > _FRESH:
                 return None
             reply_to = recent
         if reply_to in self._threads:

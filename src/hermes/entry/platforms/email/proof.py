@@ -142,15 +142,15 @@ def _fits(name: str, pattern: str) -> bool:
     return name.endswith(pattern[1:]) if pattern.startswith("*") else name == pattern
 
 
-def read_proof(outfit: AdapterContext, imap_host: str) -> SenderPolicy:
+def read_proof(context: AdapterContext, imap_host: str) -> SenderPolicy:
     """As the operator said; what is not said is known of the larger providers."""
-    trusted = outfit.said("EMAIL_TRUST_FROM").lower()
+    trusted = context.setting("EMAIL_TRUST_FROM").lower()
     if trusted not in (*_YES, *_NO):
         raise UserError(f"EMAIL_TRUST_FROM is {one_line(trusted, 20)}: true or false is wanted.")
-    place = outfit.said("EMAIL_AUTHSERV_PLACE").lower()
+    place = context.setting("EMAIL_AUTHSERV_PLACE").lower()
     if place not in ("", "above", "below"):
         raise UserError(f"EMAIL_AUTHSERV_PLACE is {one_line(place, 20)}: above or below is wanted.")
-    names = tuple(word for word in re.split(r"[\s,;]+", outfit.said("EMAIL_AUTHSERV").lower()) if word)
+    names = tuple(word for word in re.split(r"[\s,;]+", context.setting("EMAIL_AUTHSERV").lower()) if word)
     for name in names:
         if name != NAMELESS and (not _NAME.fullmatch(name) or (name.startswith("*") and name.count(".") < 2)):
             raise UserError(

@@ -51,10 +51,10 @@ class GithubResponse:
 
 
 class GithubAdapter:
-    def __init__(self, outfit: AdapterContext) -> None:
-        self._api = outfit.settings.extra.get("api_url", API).rstrip("/")
-        self._token = outfit.find("GITHUB_TOKEN")
-        said = {name: outfit.find(name) for name in _GH_VARIABLES}
+    def __init__(self, context: AdapterContext) -> None:
+        self._api = context.settings.extra.get("api_url", API).rstrip("/")
+        self._token = context.find("GITHUB_TOKEN")
+        said = {name: context.find(name) for name in _GH_VARIABLES}
         self._environ = {name: value.reveal() for name, value in said.items() if value is not None}
         self._session: aiohttp.ClientSession | None = None
 

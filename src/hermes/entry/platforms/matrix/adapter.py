@@ -82,14 +82,16 @@ class MatrixAdapter:
     key_seconds = 300.0
     """How long the key of a message is waited for."""
 
-    def __init__(self, outfit: AdapterContext) -> None:
-        self._outfit = outfit
-        self._client = MatrixClient(outfit.said("MATRIX_HOMESERVER"), outfit.said("MATRIX_PROXY") or None)
-        self._client.token = token_of(outfit)
-        self._mode = outfit.said("MATRIX_ENCRYPTION", "off").lower()
+    def __init__(self, context: AdapterContext) -> None:
+        self._context = context
+        self._client = MatrixClient(
+            context.setting("MATRIX_HOMESERVER"), context.setting("MATRIX_PROXY") or None
+        )
+        self._client.token = token_of(context)
+        self._mode = context.setting("MATRIX_ENCRYPTION", "off").lower()
         if self._mode not in ENCRYPTION:
             raise UserError("MATRIX_ENCRYPTION is neither off, optional nor required.")
-        is_on(outfit, "MATRIX_AUTO_THREAD")
+        is_on(context, "MATRIX_AUTO_THREAD")
         self._me: MatrixIdentity | None = None
         self._crypto: Encryption | None = None
         self._opening = asyncio.Lock()
@@ -99,7 +101,7 @@ class MatrixAdapter:
         self._locked: dict[str, UndecryptedEvent] = {}
         self._held: dict[str, str] = {}
         """The points at which rooms asked us in and locked events came, oldest first."""
-        self._invitations = Invitations(outfit, self._client, self._rooms, self._held)
+        self._invitations = Invitations(context, self._client, self._rooms, self._held)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -229,7 +231,7 @@ class MatrixAdapter:
         return None
 
     def _wait_for(self, room: str, event: dict[str, Any], since: str) -> None:
-        until = self._outfit.clock.monotonic() + self.key_seconds
+        until = self._context.clock.monotonic() + self.key_seconds
         self._locked.setdefault(event["event_id"], UndecryptedEvent(room=room, event=event, until=until))
         self._held.setdefault(event["event_id"], since)
 
@@ -239,7 +241,7 @@ class MatrixAdapter:
         for ref, one in list(self._locked.items()):
             assert self._crypto is not None
             event = self._crypto.decrypt(one.room, one.event)
-            if event is None and self._outfit.clock.monotonic() < one.until:
+            if event is None and self._context.clock.monotonic() < one.until:
                 continue
             try:
                 items += await self._told(one, event, me)
@@ -323,7 +325,7 @@ class MatrixAdapter:
 
     async def _uploaded(self, room: str, file: Attachment) -> dict[str, Any]:
         try:
-            data = await self._outfit.open_file(file)
+            data = await self._context.open_file(file)
         except UserError as error:
             raise Refused(str(error)) from error
         size, mime = len(data), file.mime or "application/octet-stream"
@@ -431,18 +433,18 @@ class MatrixAdapter:
         async with self._opening:
             if self._me is None:
                 self._client.answer_seconds = self.answer_seconds
-                me = await log_in(self._client, self._outfit)
+                me = await log_in(self._client, self._context)
                 if self._mode != "off":
-                    self._crypto = await Encryption.open(self._client, me, self._outfit.folder)
+                    self._crypto = await Encryption.open(self._client, me, self._context.folder)
                 self._me = me
             return self._me
 
     async def check(self) -> Sequence[Finding]:
         self._client.answer_seconds = self.answer_seconds
         try:
-            me = await log_in(self._client, self._outfit)
+            me = await log_in(self._client, self._context)
             told = await self._client.call("GET", "v3/joined_rooms")
-            encryption = await encryption_findings(self._mode, self._client, me, self._outfit.folder)
+            encryption = await encryption_findings(self._mode, self._client, me, self._context.folder)
         finally:
             await self._client.close()
         rooms = told.get("joined_rooms") if isinstance(told, dict) else None

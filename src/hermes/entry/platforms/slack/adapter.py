@@ -20,6 +20,7 @@ from hermes.domain.message import Attachment, Body, Inbound, Receipt
 from hermes.domain.ports.platform import Accept
 from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line
+from hermes.entry.kit.listener import listening
 from hermes.entry.platforms.slack.api import SlackApi, SlackResponse
 from hermes.entry.platforms.slack.convert import (
     SlackIdentity,
@@ -32,7 +33,7 @@ from hermes.entry.platforms.slack.convert import (
     seconds,
     to_inbounds,
 )
-from hermes.entry.platforms.slack.doors import PORT, SlackCallbacks, SlackListener, SlackSocket, open_socket
+from hermes.entry.platforms.slack.doors import PATH, SlackCallbacks, SlackListener, SlackSocket, open_socket
 from hermes.entry.platforms.slack.history import SlackCatchUp, SlackCursor, find_sent
 from hermes.entry.platforms.slack.manifest import MANIFEST
 from hermes.entry.platforms.slack.status import SlackStatus
@@ -50,6 +51,7 @@ from hermes.entry.platforms.slack.wire import (
 log = logging.getLogger("hermes.slack")
 API = "https://slack.com/api"
 _LOOK_SECONDS = 60.0
+_USUAL_PORT = "8446"
 _NAME_SECONDS = 0.5
 _MOST_NAMES = 5000
 _ASIDE_SECONDS, _REST_SECONDS = 29 * 60.0, 20.0
@@ -61,23 +63,25 @@ class SlackAdapter:
     quiet_seconds = 30.0
     """How long the socket may be silent before we tell that it lives."""
 
-    def __init__(self, outfit: AdapterContext) -> None:
-        self._outfit = outfit
-        token = outfit.said("SLACK_BOT_TOKEN")
+    def __init__(self, context: AdapterContext) -> None:
+        self._context = context
+        token = context.setting("SLACK_BOT_TOKEN")
         if token.startswith("xoxe"):
             raise NeedsLogin(ROTATED)
         if not token.startswith("xoxb-") or not token.isascii() or len(token) < 15:
             raise NeedsLogin("SLACK_BOT_TOKEN is no bot token; one begins with xoxb- (OAuth & Permissions)")
-        self._app_token = outfit.said("SLACK_APP_TOKEN")
+        self._app_token = context.setting("SLACK_APP_TOKEN")
         if self._app_token and not (self._app_token.startswith("xapp-") and self._app_token.isascii()):
             raise NeedsLogin("SLACK_APP_TOKEN is no app token; one begins with xapp- (Basic Information)")
-        self._secret = outfit.said("SLACK_SIGNING_SECRET")
+        self._secret = context.setting("SLACK_SIGNING_SECRET")
         if not self._app_token and not self._secret:
             raise NeedsLogin(
                 "Slack needs SLACK_APP_TOKEN (Socket Mode), or SLACK_SIGNING_SECRET (the Events API)"
             )
-        self.api = SlackApi(outfit.said("SLACK_API_URL", API), token, outfit.said("SLACK_PROXY") or None)
-        self._status = SlackStatus(self.api, outfit.clock)
+        self.api = SlackApi(
+            context.setting("SLACK_API_URL", API), token, context.setting("SLACK_PROXY") or None
+        )
+        self._status = SlackStatus(self.api, context.clock)
         self._me: SlackIdentity | None = None
         self._kinds: dict[str, str] = {}
         self._names: dict[str, str] = {}
@@ -115,13 +119,13 @@ class SlackAdapter:
             bot=str(answer.get("bot_id") or ""),
             name=str(answer.get("user") or ""),
             team=str(answer.get("team_id") or ""),
-            account=self._outfit.account,
-            command=self._outfit.said("SLACK_COMMAND", "/hermes"),
-            reply_in_thread=self._outfit.said("SLACK_REPLY_IN_THREAD", "true").lower() not in _NO,
+            account=self._context.account,
+            command=self._context.setting("SLACK_COMMAND", "/hermes"),
+            reply_in_thread=self._context.setting("SLACK_REPLY_IN_THREAD", "true").lower() not in _NO,
             kinds=self._kinds,
             names=self._names,
         )
-        return self._me, told.at or self._outfit.clock.now().timestamp()
+        return self._me, told.at or self._context.clock.now().timestamp()
 
     async def _socket(self, accept: Accept, me: SlackIdentity) -> None:
         async def hear(payload: Any) -> bool:
@@ -134,17 +138,17 @@ class SlackAdapter:
             await self._catch_up(accept, me)
 
         ears = SlackCallbacks(hear=hear, alive=alive, catch_up=catch_up)
-        await SlackSocket(self.api, self._app_token, self._outfit.clock, ears).live(self.quiet_seconds)
+        await SlackSocket(self.api, self._app_token, self._context.clock, ears).live(self.quiet_seconds)
 
     async def _listen(self, accept: Accept, me: SlackIdentity) -> None:
         async def hear(payload: Any) -> bool:
             return await self._hear(accept, me, payload)
 
-        clock = self._outfit.clock
+        clock = self._context.clock
         door = SlackListener(self._secret, clock, hear)
-        host = self._outfit.said("SLACK_WEBHOOK_HOST", "127.0.0.1")
-        runner = await door.open(host, self._outfit.port(PORT, "8446"))
-        try:
+        async with listening(
+            self._context, PATH, door.called, variables="SLACK_WEBHOOK", usual_port=_USUAL_PORT
+        ):
             await self._catch_up(accept, me)
             while True:
                 await accept((), None)
@@ -153,8 +157,6 @@ class SlackAdapter:
                 if door.missed:
                     door.missed = False
                     await self._catch_up(accept, me)
-        finally:
-            await runner.cleanup()
 
     async def _hear(self, accept: Accept, me: SlackIdentity, payload: Any) -> bool:
         """Store what a payload tells; False if it is told to the app in another workspace."""
@@ -167,7 +169,7 @@ class SlackAdapter:
             # It may be an old one; if it is true, the token is refused.
             await self.api.call("auth.test")
         await self._learn(payload)
-        items = to_inbounds(payload, me, self._outfit.clock.now())
+        items = to_inbounds(payload, me, self._context.clock.now())
         for item in items:
             self._status.heard(item.source.address)
             if (url := aside_of(payload)) and item.ref is not None:
@@ -184,11 +186,11 @@ class SlackAdapter:
             await accept((), mark.cursor)
             return
         mark.whole = False
-        async for events in SlackCatchUp(self.api, self._outfit.clock, mark.since).events():
+        async for events in SlackCatchUp(self.api, self._context.clock, mark.since).events():
             items: list[Inbound] = []
             for event in events:
                 await self._learn(event)
-                items += to_inbounds(event, me, self._outfit.clock.now())
+                items += to_inbounds(event, me, self._context.clock.now())
                 mark.saw(moment_of(event))
             if items:
                 await accept(items, None)
@@ -260,7 +262,7 @@ class SlackAdapter:
         the answer goes there, of which just the first piece says that it is one."""
         for name in (reply_to or "", to.chat):
             url, until = self._asides.get(name, ("", 0.0))
-            if self._outfit.clock.monotonic() < until:
+            if self._context.clock.monotonic() < until:
                 self._keep_aside(to.chat, url, _REST_SECONDS)
                 return url
         return ""
@@ -268,7 +270,7 @@ class SlackAdapter:
     def _keep_aside(self, name: str, url: str, seconds: float) -> None:
         if len(self._asides) > _MOST_NAMES:
             self._asides.clear()
-        self._asides[name] = (url, self._outfit.clock.monotonic() + seconds)
+        self._asides[name] = (url, self._context.clock.monotonic() + seconds)
 
     def _receipt(self, to: Address, told: SlackResponse) -> Receipt:
         ts, channel = told.result.get("ts"), told.result.get("channel")
@@ -300,7 +302,7 @@ class SlackAdapter:
     async def _upload(self, file: Attachment, key: str) -> dict[str, str]:
         """Bring a file to Slack, where nobody sees it yet."""
         try:
-            data = await self._outfit.open_file(file)
+            data = await self._context.open_file(file)
         except UserError as error:
             raise Refused(str(error)) from error
         if not data:
@@ -327,7 +329,7 @@ class SlackAdapter:
         """The message in which a file is shown, which comes a little later."""
         for wait in _SHARED_SECONDS:
             if wait:
-                await self._outfit.clock.sleep(wait)
+                await self._context.clock.sleep(wait)
             try:
                 file = (await self.api.call("files.info", file=number)).get("file")
             except Unreachable as error:
@@ -371,7 +373,7 @@ class SlackAdapter:
 
     async def find_sent(self, to: Address, key: str) -> Receipt | None:
         me = self._me or (await self._who())[0]
-        since = self._outfit.clock.now().timestamp() - _FIND_SECONDS
+        since = self._context.clock.now().timestamp() - _FIND_SECONDS
         return await find_sent(self.api, me.user, await self._reached(to), key, since)
 
     async def fetch(self, ref: str, sink: Sink) -> None:
@@ -400,7 +402,7 @@ class SlackAdapter:
                 await open_socket(self.api, self._app_token)
                 found.append(Finding(good=True, text="Socket Mode is on, and the app token opens it."))
             else:
-                port = self._outfit.said(PORT, "8446")
+                port = self._context.setting("SLACK_WEBHOOK_PORT", _USUAL_PORT)
                 found.append(
                     Finding(
                         good=True,

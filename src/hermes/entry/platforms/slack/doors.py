@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
 from collections.abc import Awaitable, Callable
@@ -15,7 +14,6 @@ from urllib.parse import parse_qsl
 import aiohttp
 from aiohttp import web
 
-from hermes.domain.adapter import open_door
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, NeedsLogin, Unreachable
 from hermes.domain.text import trouble_told
@@ -23,8 +21,7 @@ from hermes.entry.platforms.slack.api import SlackApi
 from hermes.entry.platforms.slack.wire import is_signed
 
 log = logging.getLogger("hermes.slack")
-PATH, PORT = "/slack/events", "SLACK_WEBHOOK_PORT"
-_BODY_BYTES = 4 * 1024 * 1024
+PATH = "/slack/events"
 _STEADY_SECONDS = 10.0
 _ENDED = (
     aiohttp.WSMsgType.CLOSE,
@@ -197,17 +194,6 @@ class SlackListener:
         self.missed = False
         """Whether Slack may have given up on something, which it does after a few attempts."""
 
-    async def open(self, host: str, port: int) -> web.AppRunner:
-        app = web.Application(client_max_size=_BODY_BYTES)
-        app.router.add_post(PATH, self.called)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=2.0)
-        await runner.setup()
-        async with contextlib.AsyncExitStack() as closing:
-            closing.push_async_callback(runner.cleanup)
-            await open_door(web.TCPSite(runner, host, port).start(), host, port, PORT)
-            closing.pop_all()
-        return runner
-
     async def called(self, request: web.Request) -> web.Response:
         body = await request.read()
         if not is_signed(self._secret, request.headers, body, self._clock.now()):
@@ -222,10 +208,9 @@ class SlackListener:
             return web.Response()
         try:
             await self._hear(payload)
-        except HermesError as error:
-            log.warning("slack.not_stored why=%s", error)
+        except HermesError:
             self.missed = True
-            return web.Response(status=503)
+            raise
         return web.Response()
 
 

@@ -59,9 +59,9 @@ class PublicResolver(AbstractResolver):
 
 class WebhookAdapter:
     def __init__(
-        self, outfit: AdapterContext, resolver: Callable[[], AbstractResolver] = aiohttp.ThreadedResolver
+        self, context: AdapterContext, resolver: Callable[[], AbstractResolver] = aiohttp.ThreadedResolver
     ) -> None:
-        self._targets = read_targets(outfit.settings.trees.get("targets"), outfit.find)
+        self._targets = read_targets(context.settings.trees.get("targets"), context.find)
         self._resolver = resolver
         self._sessions: dict[bool, aiohttp.ClientSession] = {}
 
