@@ -367,7 +367,7 @@ async def test_whatever_the_gateway_says_the_error_is_ours(full: bool) -> None:
             event = DiscordEvent(name=name, number=5, data=_mutated(copy.deepcopy(told[name]), dice))
             with contextlib.suppress(HermesError):
                 await platform._hear(
-                    inboxes.accept, DiscordConnection(FakeClock()), event, bed.server.gateway_url, NOW
+                    inboxes.accept, DiscordConnection(None, FakeClock()), event, bed.server.gateway_url, NOW
                 )
         await platform._close()
 
