@@ -358,5 +358,6 @@ async def test_the_session_is_closed_with_the_adapter() -> None:
         platform = WebhookAdapter(context(local(stage)))
         async with running(platform):
             await post(platform)
-            [session] = platform._sessions.values()
+            [client] = platform._clients.values()
+            session = client.session
         assert isinstance(session, aiohttp.ClientSession) and session.closed

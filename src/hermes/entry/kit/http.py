@@ -79,7 +79,7 @@ class HttpClient(Generic[A]):
         more = {"proxy": self.proxy, "allow_redirects": False, **more}
         try:
             async with self.session.request(method, url, timeout=limit, **more) as response:
-                return self._answer(response, await self._whole(response))
+                return self._answer(response, await self.read_body(response))
         except (aiohttp.ClientConnectorError, aiohttp.InvalidURL) as error:
             raise self.not_reached(error) from None
         except (aiohttp.ClientError, TimeoutError) as error:
@@ -148,7 +148,7 @@ class HttpClient(Generic[A]):
     def _answer(self, response: aiohttp.ClientResponse, raw: bytes) -> A:
         return self._answers(status=response.status, answer=read_json(raw), headers=response.headers, raw=raw)
 
-    async def _whole(self, response: aiohttp.ClientResponse) -> bytes:
+    async def read_body(self, response: aiohttp.ClientResponse) -> bytes:
         raw = bytearray()
         async for piece in response.content.iter_any():
             raw += piece

@@ -6,6 +6,7 @@ from hashlib import sha256
 
 from hermes.domain.adapter import AdapterContext
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
+from hermes.entry.kit.payload import as_text, dig
 from hermes.entry.platforms.matrix.client import MatrixClient, path
 from hermes.entry.platforms.matrix.sync import MatrixIdentity
 
@@ -31,15 +32,13 @@ async def log_in(client: MatrixClient, context: AdapterContext) -> MatrixIdentit
         client.token = await _token(client, context)
         # The token of a password may expire or be taken back; the next connection logs in again.
         client.renew = lambda: _LOGINS.pop(_key(client, context), None)
-    told = await client.call("GET", "v3/account/whoami")
-    user, device = (told.get(name) if isinstance(told, dict) else None for name in ("user_id", "device_id"))
-    if not isinstance(user, str) or not user.startswith("@"):
+    account = await client.call("GET", "v3/account/whoami")
+    user, device = as_text(dig(account, "user_id")), str(dig(account, "device_id") or "")
+    if not user.startswith("@"):
         raise Unreachable("The homeserver does not say who we are")
     name = await _name(client, user)
     threads = is_on(context, "MATRIX_AUTO_THREAD")
-    return MatrixIdentity(
-        id=user, name=name, device=str(device or ""), account=context.account, threads=threads
-    )
+    return MatrixIdentity(id=user, name=name, device=device, account=context.account, threads=threads)
 
 
 def is_on(context: AdapterContext, variable: str) -> bool:
@@ -51,11 +50,10 @@ def is_on(context: AdapterContext, variable: str) -> bool:
 
 async def _name(client: MatrixClient, user: str) -> str:
     try:
-        told = await client.call("GET", f"v3/profile/{path(user)}/displayname")
+        profile = await client.call("GET", f"v3/profile/{path(user)}/displayname")
     except Refused:
         return ""
-    name = told.get("displayname") if isinstance(told, dict) else None
-    return name if isinstance(name, str) else ""
+    return as_text(dig(profile, "displayname"))
 
 
 def _key(client: MatrixClient, context: AdapterContext) -> str:
@@ -82,8 +80,8 @@ async def _token(client: MatrixClient, context: AdapterContext) -> str:
         raise NeedsLogin(
             f"The homeserver does not take MATRIX_USER_ID and MATRIX_PASSWORD: {error}"
         ) from None
-    token = told.get("access_token") if isinstance(told, dict) else None
-    if not isinstance(token, str) or not token:
+    token = as_text(dig(told, "access_token"))
+    if not token:
         raise Unreachable("The homeserver gives no access token")
     _LOGINS[key] = token
     return token
