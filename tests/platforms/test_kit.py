@@ -16,7 +16,7 @@ from hermes.entry.kit.errors import ErrorRow, FailedCall, error_from, error_rows
 from hermes.entry.kit.http import HttpAnswer, HttpClient
 from hermes.entry.kit.listener import is_secret, listening
 from hermes.entry.kit.payload import Recent, as_dicts, as_size, dig, integer, read_json
-from tests.ports import free_port
+from hermes.testing.ports import free_port
 
 
 async def test_a_listener_that_is_closed_while_it_opens_leaves_no_port_taken() -> None:

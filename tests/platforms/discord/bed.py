@@ -20,10 +20,10 @@ from hermes.entry.platforms.discord.convert import (
 from hermes.entry.platforms.discord.manifest import MANIFEST
 from hermes.testing.clock import QuickClock
 from hermes.testing.platform_suite import Does, Shown, until
+from hermes.testing.served import ServedBed
 from tests.platforms.discord.objects import BOT, FORUM, GENERAL, THREAD
 from tests.platforms.discord.samples import EVENTS
 from tests.platforms.discord.server import Discord, Sent
-from tests.platforms.served import ServedBed
 
 ME = DiscordIdentity(id=BOT["id"])
 SCENE = DiscordContext(

@@ -223,8 +223,8 @@ async def test_dovecot_and_postfix_with_tokens(tmp_path: Path) -> None:
     async with RealBed() as bed:
         office = bed.office
         assert isinstance(office, RealOffice)
-        server = TokenServer()
-        await server.up(office.token_port)
+        server = TokenServer(port=office.token_port)
+        await server.up()
         try:
             bed.said |= {
                 "EMAIL_PASSWORD": "",

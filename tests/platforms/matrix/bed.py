@@ -47,7 +47,7 @@ class MatrixBed(Testbed):
 
     async def open(self) -> None:
         self.bot, self.ann, self.bob = await self.register()
-        self.front = Front(self.bot.homeserver, bot=self.bot.token)
+        self.front = Front(homeserver=self.bot.homeserver, bot=self.bot.token)
         self.front.chaos = lambda: self.chaos()
         self._chats = [await self.ann.room(self.bot, direct=True)]
         self.group = await self.ann.room(self.bob, self.bot, name="Team")

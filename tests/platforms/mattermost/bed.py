@@ -19,10 +19,10 @@ from hermes.entry.platforms.mattermost.convert import (
 )
 from hermes.entry.platforms.mattermost.manifest import MANIFEST
 from hermes.testing.platform_suite import Does, Shown, until
+from hermes.testing.ports import free_port
+from hermes.testing.served import ServedBed
 from tests.platforms.mattermost.samples import EVENTS, PRIVATE, TEAM, new_id
 from tests.platforms.mattermost.server import ANN, BOT, Mattermost
-from tests.platforms.served import ServedBed
-from tests.ports import free_port
 
 ME = MattermostIdentity(id=BOT["id"], username=BOT["username"])
 NOW = datetime(2026, 11, 16, tzinfo=UTC)

@@ -15,11 +15,11 @@ from hermes.entry.platforms.slack.convert import SlackIdentity, to_inbounds
 from hermes.entry.platforms.slack.manifest import MANIFEST
 from hermes.entry.platforms.slack.wire import emoji_told
 from hermes.testing.platform_suite import Does, Shown, until
-from tests.platforms.served import ServedBed
+from hermes.testing.ports import free_port
+from hermes.testing.served import ServedBed
 from tests.platforms.slack.samples import CHANNEL, DM, GROUP, PAYLOADS
 from tests.platforms.slack.samples import ME as BOT
 from tests.platforms.slack.server import Slack
-from tests.ports import free_port
 
 ME = SlackIdentity(
     user=BOT,
