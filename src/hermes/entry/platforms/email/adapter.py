@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -24,6 +24,7 @@ from hermes.domain.message import Body, Inbound, Receipt
 from hermes.domain.ports.platform import Accept
 from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line, size_told
+from hermes.entry.kit.payload import Recent
 from hermes.entry.platforms.email.addresses import canonical, readable
 from hermes.entry.platforms.email.compose import OutgoingMail, compose, message_id
 from hermes.entry.platforms.email.convert import (
@@ -101,10 +102,10 @@ class EmailAdapter:
         self._alone = asyncio.Lock()
         self._post = SmtpClient(self._servers)
         self._awaited: dict[str, asyncio.Event] = {}
-        self._copies: OrderedDict[str, bool] = OrderedDict()
-        self._threads: OrderedDict[str, MailThread] = OrderedDict()
-        self._latest: OrderedDict[str, tuple[str, datetime]] = OrderedDict()
-        self._heard: OrderedDict[str, deque[float]] = OrderedDict()
+        self._copies: Recent[str, bool] = Recent(_REMEMBERED)
+        self._threads: Recent[str, MailThread] = Recent(_REMEMBERED)
+        self._latest: Recent[str, tuple[str, datetime]] = Recent(_REMEMBERED)
+        self._heard: Recent[str, deque[float]] = Recent(_REMEMBERED)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -238,15 +239,15 @@ class EmailAdapter:
         """Two machines that answer each other are stopped here, if nothing else gave them away."""
         if not self._most:
             return True
-        heard = self._heard.setdefault(item.source.user or "", deque())
+        user = item.source.user or ""
+        heard = self._heard[user] = self._heard.get(user) or deque()
         now = item.at.timestamp()
         while heard and now - heard[0] > _HOUR:
             heard.popleft()
         if len(heard) >= self._most:
-            log.warning("email.too_many from=%s an_hour=%d", one_line(item.source.user or ""), self._most)
+            log.warning("email.too_many from=%s an_hour=%d", one_line(user), self._most)
             return False
         heard.append(now)
-        _trim(self._heard, item.source.user or "")
         return True
 
     def _remember(self, reading: ParsedMail) -> None:
@@ -255,10 +256,8 @@ class EmailAdapter:
         if item is None or not reading.thread.id:
             return
         self._threads[reading.thread.id] = reading.thread
-        _trim(self._threads, reading.thread.id)
         chat = item.source.address.chat
         self._latest[chat] = (reading.thread.id, self._context.clock.now())
-        _trim(self._latest, chat)
 
     async def _rest(self, imap: ImapConnection, seconds: float) -> None:
         if "IDLE" in imap.abilities:
@@ -351,7 +350,6 @@ class EmailAdapter:
 
     def _came_back(self, name: str) -> None:
         self._copies[name] = True
-        _trim(self._copies, name)
         if name in self._awaited:
             self._awaited[name].set()
 
@@ -458,9 +456,3 @@ class EmailAdapter:
 def _log_bounce(bounce: Bounce) -> None:
     what = "email.bounced" if bounce.final else "email.delayed"
     log.warning("%s to=%s status=%s id=%s why=%s", what, bounce.to, bounce.status, bounce.id, bounce.why)
-
-
-def _trim(known: OrderedDict[str, T], latest: str) -> None:
-    known.move_to_end(latest)
-    while len(known) > _REMEMBERED:
-        known.popitem(last=False)

@@ -22,6 +22,7 @@ from hermes.domain.adapter import AdapterContext
 from hermes.domain.address import spell_platform
 from hermes.domain.errors import HermesError, NeedsLogin, Unreachable, UserError
 from hermes.domain.text import one_line, showable, trouble_told
+from hermes.entry.kit.payload import dig, read_json
 
 log = logging.getLogger("hermes.email")
 LOCAL = ("localhost", "127.0.0.1", "::1")
@@ -152,11 +153,10 @@ class OAuthTokens:
         if self._context.folder is None:
             return ""
         try:
-            told = json.loads((self._context.folder / _FILE).read_text("utf-8"))
+            kept = read_json((self._context.folder / _FILE).read_text("utf-8"))
         except (OSError, ValueError):
             return ""
-        mine = isinstance(told, dict) and told.get("of") == self._key
-        return str(told.get("refresh_token") or "") if mine else ""
+        return str(dig(kept, "refresh_token") or "") if dig(kept, "of") == self._key else ""
 
     def _keep(self, refresh: str) -> None:
         if self._context.folder is None:
@@ -210,18 +210,16 @@ async def ask(
     except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
         where = one_line(urlsplit(url).netloc, 80)
         raise Unreachable(f"The token server {where} cannot be reached ({trouble_told(error)})") from None
-    try:
-        told = json.loads(raw)
-    except ValueError:
-        told = None
-    if status == 200 and isinstance(told, dict):
-        return told
-    raise _error(context, provider.title, status, told if isinstance(told, dict) else {})
+    reply = read_json(raw)
+    if status == 200 and isinstance(reply, dict):
+        return reply
+    raise _error(context, provider.title, status, reply)
 
 
-def _error(context: AdapterContext, title: str, status: int, told: Mapping[str, Any]) -> HermesError:
-    name = showable(str(told.get("error") or ""))
-    why = one_line(": ".join(filter(None, (name, showable(str(told.get("error_description") or ""))))), 200)
+def _error(context: AdapterContext, title: str, status: int, reply: Any) -> HermesError:
+    name = showable(str(dig(reply, "error") or ""))
+    description = showable(str(dig(reply, "error_description") or ""))
+    why = one_line(": ".join(filter(None, (name, description))), 200)
     if name in ("authorization_pending", "slow_down"):
         return Unreachable("Nobody has decided yet", after=5.0 if name == "slow_down" else 0.0)
     if status >= 500 or status == 429 or not name or name == "temporarily_unavailable":

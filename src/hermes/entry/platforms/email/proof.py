@@ -247,15 +247,15 @@ def _proved(verdict: Sequence[AuthenticationResult], failed: Set[str], sender: s
     return not failed & {*_JUDGES, "compauth"} and any(_shows(one, domain) for one in verdict)
 
 
-def _shows(one: AuthenticationResult, domain: str) -> bool:
+def _shows(judged: AuthenticationResult, domain: str) -> bool:
     """By strict alignment (RFC 7489 §3.1): below many a domain (github.io) anybody may have a name of their
     own, and only whoever judged by DMARC has the list of them."""
-    if one.result != "pass" or one.method not in ("dkim", "spf"):
+    if judged.result != "pass" or judged.method not in ("dkim", "spf"):
         return False
-    if one.method == "dkim":
-        proved = one.about.get("header.d") or one.about.get("header.i", "")
+    if judged.method == "dkim":
+        proved = judged.about.get("header.d") or judged.about.get("header.i", "")
     else:
-        proved = one.about.get("smtp.mailfrom", "")
+        proved = judged.about.get("smtp.mailfrom", "")
     return "." in domain and proved.rpartition("@")[2].strip() == domain
 
 

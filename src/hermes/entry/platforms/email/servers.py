@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import aiosmtplib
 
-from hermes.domain.adapter import AdapterContext, Finding
+from hermes.domain.adapter import AdapterContext, Finding, good, wrong
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.text import one_line, trouble_told
 from hermes.entry.platforms.email.addresses import canonical
@@ -56,11 +56,9 @@ class MailServers:
     async def tried(self, what: str, ask: Callable[[], Awaitable[str]]) -> Finding:
         """What came of a try to use one of the servers, and what may help if it failed."""
         try:
-            return Finding(good=True, text=await ask())
+            return good(await ask())
         except (NeedsLogin, Refused, Unreachable) as error:
-            return Finding(
-                good=False, text=f"{one_line(str(error), 300).rstrip('.')}.", hint=self._remedy(what, error)
-            )
+            return wrong(f"{one_line(str(error), 300).rstrip('.')}.", self._remedy(what, error))
 
     def _remedy(self, what: str, error: HermesError) -> str:
         host, port = f"EMAIL_{what}_HOST", f"EMAIL_{what}_PORT"
@@ -199,10 +197,10 @@ def drop(client: aiosmtplib.SMTP) -> None:
 
 
 def integer(context: AdapterContext, name: str, usual: int) -> int:
-    told = context.setting(name, str(usual))
-    if not (told.isascii() and told.isdigit() and len(told) < 9):
-        raise UserError(f"{name} is {one_line(told, 20)}: a whole number is wanted, like {usual}.")
-    return int(told)
+    text = context.setting(name, str(usual))
+    if not (text.isascii() and text.isdigit() and len(text) < 9):
+        raise UserError(f"{name} is {one_line(text, 20)}: a whole number is wanted, like {usual}.")
+    return int(text)
 
 
 def is_on(context: AdapterContext, name: str) -> bool:

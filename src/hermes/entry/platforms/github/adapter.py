@@ -142,7 +142,7 @@ def _answer_of_gh(code: int, out: str, err: str) -> HttpAnswer:
     raise Unreachable(f"`gh` ended with code {code}", maybe_done=True)
 
 
-def _read(told: HttpAnswer) -> Any:
-    if told.answer is None:
+def _read(response: HttpAnswer) -> Any:
+    if response.answer is None:
         raise Unreachable("GitHub's answer is no JSON", maybe_done=True)
-    return told.answer
+    return response.answer

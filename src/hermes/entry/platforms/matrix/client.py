@@ -156,11 +156,11 @@ class _Unrecognized(Refused):
     """There is no such way on this homeserver, or nothing at its end."""
 
 
-def _no_file(told: HttpAnswer) -> HermesError | None:
-    if told.status == 200:
+def _no_file(response: HttpAnswer) -> HermesError | None:
+    if response.status == 200:
         return None
-    if told.status in (404, 405) and dig(told.answer, "errcode") in (None, "M_UNRECOGNIZED"):
+    if response.status in (404, 405) and dig(response.answer, "errcode") in (None, "M_UNRECOGNIZED"):
         return _Unrecognized("The homeserver does not know this way")
-    if told.status in (401, TOO_FAST) or told.status >= 500:
-        return error_for(told.status, told.answer)
-    return Refused(f"The homeserver does not give the file (HTTP {told.status})")
+    if response.status in (401, TOO_FAST) or response.status >= 500:
+        return error_for(response.status, response.answer)
+    return Refused(f"The homeserver does not give the file (HTTP {response.status})")

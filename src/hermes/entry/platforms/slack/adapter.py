@@ -262,8 +262,8 @@ class SlackAdapter:
     def _keep_aside(self, name: str, url: str, seconds: float) -> None:
         self._asides[name] = (url, self._context.clock.monotonic() + seconds)
 
-    def _receipt(self, to: Address, told: SlackResponse) -> Receipt:
-        ts, channel = told.result.get("ts"), told.result.get("channel")
+    def _receipt(self, to: Address, answer: SlackResponse) -> Receipt:
+        ts, channel = answer.result.get("ts"), answer.result.get("channel")
         if not isinstance(ts, str):
             raise Unreachable("Slack does not say which message it sent", maybe_done=True)
         return Receipt(to=replace(to, chat=channel) if isinstance(channel, str) else to, ref=ts)

@@ -98,11 +98,11 @@ class SlackApi(HttpClient[SlackResponse]):
         """Get a file with the bot's token. Without the right to it Slack shows a page to log in on."""
         self._check_ours(url)
 
-        def refusal(told: SlackResponse) -> HermesError | None:
-            page = told.headers.get("Content-Type", "").partition(";")[0].strip() == "text/html"
-            if 300 <= told.status < 400 or (told.status == 200 and page and not html):
+        def refusal(response: SlackResponse) -> HermesError | None:
+            page = response.headers.get("Content-Type", "").partition(";")[0].strip() == "text/html"
+            if 300 <= response.status < 400 or (response.status == 200 and page and not html):
                 return Refused(_NO_PERMISSION)
-            return self._no_file(told)
+            return self._no_file(response)
 
         await self.download(url, sink, headers={"Authorization": f"Bearer {self._token}"}, refusal=refusal)
 
