@@ -23,9 +23,9 @@ import aiohttp
 from hermes.state.home.homes import DATABASE_FILE
 from hermes.testing.model_script import Call, ModelRequest, Reply, message_text
 from hermes.testing.model_server import FakeModelServer
+from hermes.testing.ports import free_port
 from tests.cli.command import PATIENCE, ROOT, Running, gateway
 from tests.platforms.telegram.server import Sent, Telegram
-from tests.ports import free_port
 
 OWNER, ALICE, BOB, BEE = (
     "vK3qW8-owner-9fTz2Lm7Xc4R",

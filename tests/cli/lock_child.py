@@ -27,7 +27,7 @@ MANIFEST = Manifest(
 
 
 class Witness:
-    def __init__(self, outfit: AdapterContext) -> None:
+    def __init__(self, context: AdapterContext) -> None:
         self.capabilities = MANIFEST.capabilities
 
     async def run(self, accept: Accept, cursor: str | None) -> None:

@@ -18,9 +18,9 @@ import pytest
 from hermes.domain.sse import SseParser
 from hermes.testing.model_script import Call, ModelRequest, Pace, Reply
 from hermes.testing.model_server import FakeModelServer
+from hermes.testing.ports import free_port
 from tests.cli.command import PATIENCE, Running, gateway
 from tests.crash.terminal import new_home, serving
-from tests.ports import free_port
 from tests.sampling import sampled
 
 KEY = "a key that nobody guesses"

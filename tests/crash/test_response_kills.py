@@ -17,9 +17,9 @@ import pytest
 
 from hermes.domain.sse import SseParser
 from hermes.stream.fold.shown_text import SAID_AGAIN
+from hermes.testing.ports import free_port
 from tests import nursery
 from tests.cli.command import PATIENCE, environment, gateway
-from tests.ports import free_port
 
 KEY = "a key that nobody guesses"
 TALE = "one two three four five six seven eight nine ten and that was the tale."

@@ -22,9 +22,9 @@ from hermes.domain.settings.declaring import Secret
 from hermes.entry.http.webhooks.signatures import sign
 from hermes.state.home.homes import DATABASE_FILE
 from hermes.state.store.writer import SqliteStore
+from hermes.testing.ports import free_port
 from tests import nursery
 from tests.cli.command import PATIENCE, environment, gateway, hermes
-from tests.ports import free_port
 
 SECRET = "a secret of senders"
 TALE = "one two three four five six seven eight nine ten and that was the tale."

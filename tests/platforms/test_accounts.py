@@ -151,7 +151,7 @@ async def test_an_adapter_is_made_for_its_account(tmp_path: Path, monkeypatch: p
     assert (plain.account, work.account) == ("default", "work")
     assert (plain.folder, work.folder) == (tmp_path / "platforms/matrix", tmp_path / "platforms/matrix@work")
     assert (plain.settings.allowed_users, work.settings.allowed_users) == ((), ("@a:x",))
-    assert work.said("MATRIX_HOMESERVER") == "https://x.example"
+    assert work.setting("MATRIX_HOMESERVER") == "https://x.example"
 
 
 def test_the_check_tells_of_a_credential_that_two_accounts_have(tmp_path: Path) -> None:

@@ -27,10 +27,10 @@ from hermes.testing.platform_suite import (
     Does,
     Fault,
     Shown,
-    Testbed,
     conform,
 )
-from tests.platforms.fake_github import ISSUE, FakeGithub, fake_github
+from hermes.testing.served import ServedBed
+from tests.platforms.fake_github import ISSUE, FakeGithub
 
 
 def adapter(stage: FakeGithub, token: str = "t0ken") -> GithubAdapter:
@@ -52,7 +52,7 @@ async def never(items: object, cursor: str | None) -> None:
     raise AssertionError("nothing comes in here")
 
 
-class GithubBed(Testbed):
+class GithubBed(ServedBed):
     """One issue, to which an adapter that only sends writes comments."""
 
     manifest = MANIFEST
@@ -61,15 +61,12 @@ class GithubBed(Testbed):
     chat = ISSUE
     exempt = {check.__name__: "nothing comes in here" for check in (*RECEIVING, *WHOLE)}
 
-    async def open(self) -> None:
-        self._around = fake_github()
-        self.stage = await self._around.__aenter__()
-
-    async def close(self) -> None:
-        await self._around.__aexit__(None, None, None)
+    def __init__(self, *, full: bool = False) -> None:
+        super().__init__(full=full)
+        self.server = FakeGithub()
 
     def connect(self) -> GithubAdapter:
-        return adapter(self.stage)
+        return adapter(self.server)
 
     def chats(self, count: int) -> list[Address]:
         raise AssertionError("there is one issue")
@@ -80,14 +77,8 @@ class GithubBed(Testbed):
     def shown(self, chat: Address | None = None) -> list[Shown]:
         return [
             Shown(ref=str(number), chat=ISSUE.chat, text=text)
-            for number, text in enumerate(self.stage.seen(), 1)
+            for number, text in enumerate(self.server.seen(), 1)
         ]
-
-    def fail(self, fault: Fault, *, times: int = 1, done: bool = False, chat: Address | None = None) -> None:
-        self.stage.fail_next(fault)
-
-    def calm(self) -> None:
-        self.stage.fail_next(None)
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
@@ -96,7 +87,7 @@ async def test_github_conforms(check: Check, full: bool) -> None:
 
 
 async def test_a_comment_is_found_again_among_many() -> None:
-    async with fake_github() as stage:
+    async with FakeGithub() as stage:
         platform = adapter(stage)
         for number in range(250):
             stage.bodies.append(f"comment {number}")
@@ -114,7 +105,7 @@ async def test_a_wrong_token_asks_the_operator_and_nobody_there_is_tried_again()
     limited = error_for(403, {"X-RateLimit-Remaining": "0"}, "API rate limit exceeded")
     assert isinstance(limited, Unreachable) and limited.after == 60.0 and not limited.maybe_done
     assert isinstance(error_for(403, {}, "Resource not accessible"), Refused)
-    async with fake_github() as stage:
+    async with FakeGithub() as stage:
         gone = stage.url
     platform = GithubAdapter(
         AdapterContext(settings=PlatformSettings(extra={"api_url": gone}), find=lambda name: Secret("t"))

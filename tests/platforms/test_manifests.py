@@ -77,8 +77,8 @@ def test_paper_imports_no_sdk() -> None:
 class Working:
     """An adapter whose check is told by its token."""
 
-    def __init__(self, outfit: AdapterContext) -> None:
-        self._token = outfit.said("ALPHA_TOKEN")
+    def __init__(self, context: AdapterContext) -> None:
+        self._token = context.setting("ALPHA_TOKEN")
 
     async def check(self) -> list[Finding]:
         if self._token == "revoked-1":

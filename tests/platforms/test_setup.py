@@ -38,8 +38,8 @@ TOKEN = "123456789:AAF-a-token-of-alpha"
 
 
 class Working:
-    def __init__(self, outfit: AdapterContext) -> None:
-        self._token = outfit.said("TELEGRAM_BOT_TOKEN")
+    def __init__(self, context: AdapterContext) -> None:
+        self._token = context.setting("TELEGRAM_BOT_TOKEN")
 
     async def check(self) -> list[Finding]:
         if self._token != TOKEN:

@@ -6,8 +6,9 @@ import asyncio
 import json
 import logging
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -44,67 +45,50 @@ from hermes.testing.platform_suite import (
     Does,
     Fault,
     Shown,
-    Testbed,
     conform,
 )
+from hermes.testing.served import Route, ServedBed, ServedFake
 
 OPS = Address(platform="webhook", chat="ops")
 SECRET = Secret("a-long-secret-of-the-operator")
 
 
-class Receiver:
+@dataclass
+class Receiver(ServedFake):
     """Somebody's server."""
 
     chat = OPS
 
-    def __init__(self) -> None:
-        self.bodies: list[dict[str, Any]] = []
-        self.ids: list[str] = []
-        self.taken: list[str] = []
-        self.schemes: set[SignatureScheme] = set()
-        self.answers: list[web.Response] = []
-        self.port = 0
-        self._fault: Fault | None = None
+    bodies: list[dict[str, Any]] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)
+    taken: list[str] = field(default_factory=list)
+    schemes: set[SignatureScheme] = field(default_factory=set)
+    answers: list[web.Response] = field(default_factory=list)
+
+    def routes(self) -> Iterable[Route]:
+        yield "POST", "/in", self.answer
 
     def seen(self) -> list[str]:
         return [body["data"]["text"] for body in self.bodies]
 
-    def fail_next(self, fault: Fault | None) -> None:
-        self._fault = fault
+    def failed(self, fault: Fault) -> web.Response:
+        gone = fault is Fault.GONE
+        return web.Response(status=410) if gone else web.Response(status=429, headers={"Retry-After": "3"})
 
-    async def answer(self, request: web.Request) -> web.Response:
+    async def answer(self, request: web.Request) -> web.StreamResponse:
         data = await request.read()
         when = float(request.headers["webhook-timestamp"])
         headers = Headers(request.headers.items())
         self.schemes.add(verify(headers, data, SECRET, now=when, loopback=False).scheme)
         self.ids.append(request.headers["webhook-id"])
-        match self._fault:
-            case Fault.GONE:
-                return web.Response(status=410)
-            case Fault.TOO_FAST | Fault.TOO_FAST_ALL:
-                return web.Response(status=429, headers={"Retry-After": "3"})
-            case Fault.BROKEN:
-                return web.Response(status=503)
+        return await self.troubled(request, OPS.chat, lambda: self._take(request, data))
+
+    async def _take(self, request: web.Request, data: bytes) -> web.Response:
         if self.answers:
             return self.answers.pop(0)
         self.bodies.append(json.loads(data))
         self.taken.append(request.headers["webhook-id"])
         return web.Response(status=204)
-
-
-@asynccontextmanager
-async def receiver() -> AsyncIterator[Receiver]:
-    stage = Receiver()
-    app = web.Application()
-    app.router.add_post("/in", stage.answer)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    stage.port = runner.addresses[0][1]
-    try:
-        yield stage
-    finally:
-        await runner.cleanup()
 
 
 def block(url: str, **more: object) -> PlatformSettings:
@@ -119,11 +103,11 @@ def nothing(variable: str) -> Secret | None:
     return None
 
 
-def outfit(settings: PlatformSettings) -> AdapterContext:
+def context(settings: PlatformSettings) -> AdapterContext:
     return AdapterContext(settings=settings, find=nothing)
 
 
-class WebhookBed(Testbed):
+class WebhookBed(ServedBed):
     """Somebody's server, to which an adapter that only sends posts."""
 
     manifest = MANIFEST
@@ -135,15 +119,12 @@ class WebhookBed(Testbed):
         "check_a_key_is_sent_once_where_promised": "who gets it drops what has the same id",
     }
 
-    async def open(self) -> None:
-        self._around = receiver()
-        self.stage = await self._around.__aenter__()
-
-    async def close(self) -> None:
-        await self._around.__aexit__(None, None, None)
+    def __init__(self, *, full: bool = False) -> None:
+        super().__init__(full=full)
+        self.server = Receiver()
 
     def connect(self) -> WebhookAdapter:
-        return WebhookAdapter(outfit(local(self.stage)))
+        return WebhookAdapter(context(local(self.server)))
 
     def chats(self, count: int) -> list[Address]:
         raise AssertionError("there is one target")
@@ -152,14 +133,8 @@ class WebhookBed(Testbed):
         raise AssertionError("nothing comes in here")
 
     def shown(self, chat: Address | None = None) -> list[Shown]:
-        sent = zip(self.stage.taken, self.stage.seen(), strict=True)
+        sent = zip(self.server.taken, self.server.seen(), strict=True)
         return [Shown(ref=ref, chat=OPS.chat, text=text) for ref, text in sent]
-
-    def fail(self, fault: Fault, *, times: int = 1, done: bool = False, chat: Address | None = None) -> None:
-        self.stage.fail_next(fault)
-
-    def calm(self) -> None:
-        self.stage.fail_next(None)
 
 
 @asynccontextmanager
@@ -186,7 +161,7 @@ async def test_a_webhook_conforms(check: Check, full: bool) -> None:
 
 
 async def test_a_message_is_signed_and_keeps_its_id() -> None:
-    async with receiver() as stage, running(WebhookAdapter(outfit(local(stage)))) as platform:
+    async with Receiver() as stage, running(WebhookAdapter(context(local(stage)))) as platform:
         await post(platform)
         await post(platform)
         assert len(set(stage.ids)) == 1 and stage.schemes == {SignatureScheme.SVIX}
@@ -205,12 +180,12 @@ def test_answers_become_errors(status: int) -> None:
 
 
 async def test_a_redirect_is_not_followed_and_nobody_there_is_tried_again() -> None:
-    async with receiver() as stage, running(WebhookAdapter(outfit(local(stage)))) as platform:
+    async with Receiver() as stage, running(WebhookAdapter(context(local(stage)))) as platform:
         stage.answers = [web.Response(status=302, headers={"Location": "/in"})]
         with pytest.raises(Refused, match="that is not followed"):
             await post(platform)
         assert stage.bodies == []
-    async with running(WebhookAdapter(outfit(local(stage)))) as platform:
+    async with running(WebhookAdapter(context(local(stage)))) as platform:
         with pytest.raises(Unreachable) as error:
             await post(platform)
         assert not error.value.maybe_done
@@ -234,15 +209,15 @@ class Book(AbstractResolver):
     "host", ["127.0.0.1", "[::1]", "10.0.0.7", "169.254.169.254", "2130706433", "a.example"]
 )
 async def test_a_place_that_is_not_public_has_to_be_allowed(host: str) -> None:
-    async with running(WebhookAdapter(outfit(block(f"https://{host}/in")), Book)) as platform:
+    async with running(WebhookAdapter(context(block(f"https://{host}/in")), Book)) as platform:
         with pytest.raises(Refused, match="not public"):
             await post(platform)
 
 
 async def test_an_allowed_name_may_lead_to_this_machine() -> None:
-    async with receiver() as stage:
+    async with Receiver() as stage:
         settings = block(f"http://a.example:{stage.port}/in", allow_private=True)
-        async with running(WebhookAdapter(outfit(settings), Book)) as platform:
+        async with running(WebhookAdapter(context(settings), Book)) as platform:
             await post(platform)
         assert stage.seen() == ["hello"]
 
@@ -286,7 +261,7 @@ async def test_what_is_wrong_with_a_target_is_said(entry: dict[str, Any], told: 
     tree = {"my-ops": entry}
     [problem] = target_problems(tree, nothing)
     assert told in problem
-    async with running(WebhookAdapter(outfit(PlatformSettings(trees={"targets": tree})))) as platform:
+    async with running(WebhookAdapter(context(PlatformSettings(trees={"targets": tree})))) as platform:
         with pytest.raises(Refused, match="cannot be used"):
             await post(platform, Address(platform="webhook", chat="my-ops"))
         with pytest.raises(Refused, match="there is no webhook target"):
@@ -321,7 +296,7 @@ def test_targets_in_the_settings_enable_it_and_are_checked(tmp_path: Path) -> No
 async def test_the_outbox_retries_and_reports(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     clock = FakeClock()
-    async with receiver() as stage, running(WebhookAdapter(outfit(local(stage)))) as platform:
+    async with Receiver() as stage, running(WebhookAdapter(context(local(stage)))) as platform:
         home = PlatformSettings(allow_all_users=True, home_channel="home")
         settings = open_settings(platforms={"fake": home, "webhook": local(stage)})
         async with Journey(folder=tmp_path, settings=settings, clock=clock) as chat:
@@ -354,9 +329,10 @@ async def test_the_outbox_retries_and_reports(tmp_path: Path, caplog: pytest.Log
 
 
 async def test_the_session_is_closed_with_the_adapter() -> None:
-    async with receiver() as stage:
-        platform = WebhookAdapter(outfit(local(stage)))
+    async with Receiver() as stage:
+        platform = WebhookAdapter(context(local(stage)))
         async with running(platform):
             await post(platform)
-            [session] = platform._sessions.values()
+            [client] = platform._clients.values()
+            session = client.session
         assert isinstance(session, aiohttp.ClientSession) and session.closed

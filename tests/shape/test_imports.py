@@ -126,6 +126,11 @@ def _plantings() -> list[Planting]:
                 for name in ("control", "stream", "entry.http", "entry.terminal", "entry.planted_door")
             ),
         ),
+        Planting(
+            contract="platform-kit",
+            files={"entry/kit/planted.py": "import hermes.stream\nimport hermes.entry.platforms\n"},
+            finds=frozenset(("hermes.entry.kit", f"hermes.{name}") for name in ("stream", "entry.platforms")),
+        ),
         _siblings("platform-siblings", "entry/platforms"),
         Planting(
             contract="agent-rooms",

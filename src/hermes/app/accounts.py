@@ -183,7 +183,7 @@ def adapter_maker(
                 f"{declared.title} needs {', '.join(missing)}.", hint=f"hermes config set {missing[0]} …"
             )
         adapter = await asyncio.to_thread(plugins.load_adapter, declared.manifest)
-        outfit = AdapterContext(
+        context = AdapterContext(
             settings=declared.block,
             find=declared.find,
             account=declared.account,
@@ -193,8 +193,8 @@ def adapter_maker(
             folder=folder,
         )
         if topics is not None:
-            outfit = replace(outfit, find_topic=topics.find, name_topic=topics.name, keep_topic=topics.keep)
-        return adapter(outfit)
+            context = replace(context, find_topic=topics.find, name_topic=topics.name, keep_topic=topics.keep)
+        return adapter(context)
 
     return make
 

@@ -3,16 +3,13 @@ be asked before anybody uses it: whether its credentials work."""
 
 from __future__ import annotations
 
-import asyncio
-import errno
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source
 from hermes.domain.clock import Clock, SystemClock
-from hermes.domain.errors import Refused, Unreachable, UserError
+from hermes.domain.errors import Refused, UserError
 from hermes.domain.message import Attachment
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
@@ -72,43 +69,35 @@ class AdapterContext:
     name_topic: NameTopic = no_name
     keep_topic: KeepTopic = not_kept
 
-    def said(self, variable: str, default: str = "") -> str:
+    def setting(self, variable: str, default: str = "") -> str:
         """The text of a variable; not for secrets that are kept."""
-        found = self.find(variable)
-        return default if found is None else found.reveal().strip() or default
+        secret = self.find(variable)
+        return default if secret is None else secret.reveal().strip() or default
+
+    def is_off(self, variable: str) -> bool:
+        """Whether a variable that is on by default was turned off."""
+        return self.setting(variable).lower() in ("false", "no", "off", "0")
 
     def port(self, variable: str, usual: str) -> int:
         """The port that a variable names, for an adapter that is called by its platform."""
-        said = self.said(variable, usual)
-        if not (said.isascii() and said.isdigit() and 0 < int(said) < 65536):
-            raise UserError(f"{variable} is {one_line(said, 20)}: a port is wanted, like {usual}.")
-        return int(said)
-
-
-async def open_door(opening: Coroutine[Any, Any, None], host: str, port: int, variable: str) -> None:
-    """Begin to listen, or say why nobody can call us there; `variable` names the port. Whoever is stopped in
-    the middle waits for the end of it: otherwise a port would be taken that nobody closes."""
-    begun = asyncio.ensure_future(opening)
-    try:
-        await asyncio.shield(begun)
-    except OSError as error:
-        raise _no_door(host, port, variable, error) from error
-    finally:
-        if not begun.done():
-            await asyncio.wait((begun,))
-
-
-def _no_door(host: str, port: int, variable: str, error: OSError) -> Unreachable:
-    why = error.strerror or type(error).__name__
-    if error.errno == errno.EADDRINUSE:
-        why = f"another account or program has it; set {variable} to a port of its own"
-    return Unreachable(f"{one_line(host, 60)}:{port} cannot be listened on ({why})")
+        text = self.setting(variable, usual)
+        if not (text.isascii() and text.isdigit() and 0 < int(text) < 65536):
+            raise UserError(f"{variable} is {one_line(text, 20)}: a port is wanted, like {usual}.")
+        return int(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that a check found out: good, or wrong and how to mend it."""
+    """One thing that a check found out: good, or wrong and how to fix it."""
 
     good: bool
     text: str
     hint: str = ""
+
+
+def good(text: str, hint: str = "") -> Finding:
+    return Finding(good=True, text=text, hint=hint)
+
+
+def wrong(text: str, hint: str = "") -> Finding:
+    return Finding(good=False, text=text, hint=hint)

@@ -20,10 +20,10 @@ from hermes.domain.ids import MAIN_AGENT, SessionId
 from hermes.domain.sse import SseParser
 from hermes.state.home.homes import DATABASE_FILE
 from hermes.state.store.writer import SqliteStore
+from hermes.testing.ports import free_port
 from tests import nursery
 from tests.cli.command import ROOT, environment
 from tests.entry.http.talking import CHAT, content, words
-from tests.ports import free_port
 
 CHILD = Path(__file__).with_name("api_child.py")
 KEY = "a key that nobody guesses"

@@ -34,7 +34,7 @@ from hermes.testing.api import ApiWorld, Heard
 from hermes.testing.model import ScriptedModel, last_words
 from hermes.testing.platform import fake_platform
 from hermes.testing.world import World
-from tests.platforms.fake_github import fake_github
+from tests.platforms.fake_github import FakeGithub
 
 SECRET = "the secret of the route"
 CONFIG = """
@@ -542,7 +542,7 @@ async def test_the_answer_becomes_a_comment_on_github(tmp_path: Path) -> None:
         "deliver_extra": {"repo": "{repository.full_name}", "pr_number": "{number}"},
     }
     event = {"title": "Typo", "number": 7, "repository": {"full_name": "me/it"}}
-    async with fake_github() as stage:
+    async with FakeGithub() as stage:
         settings = PlatformSettings(extra={"api_url": stage.url})
         adapter = GithubAdapter(
             AdapterContext(

@@ -20,10 +20,10 @@ from hermes.entry.platforms.discord.convert import (
 from hermes.entry.platforms.discord.manifest import MANIFEST
 from hermes.testing.clock import QuickClock
 from hermes.testing.platform_suite import Does, Shown, until
+from hermes.testing.served import ServedBed
 from tests.platforms.discord.objects import BOT, FORUM, GENERAL, THREAD
 from tests.platforms.discord.samples import EVENTS
 from tests.platforms.discord.server import Discord, Sent
-from tests.platforms.served import ServedBed
 
 ME = DiscordIdentity(id=BOT["id"])
 SCENE = DiscordContext(
@@ -51,8 +51,8 @@ class DiscordBed(ServedBed):
         return {"DISCORD_BOT_TOKEN": self.server.token, "DISCORD_BASE_URL": self.server.url}
 
     def connect(self) -> DiscordAdapter:
-        outfit = replace(self.outfit(), settings=self.settings, clock=QuickClock())
-        adapter = DiscordAdapter(outfit)
+        context = replace(self.context(), settings=self.settings, clock=QuickClock())
+        adapter = DiscordAdapter(context)
         self.patient(lambda seconds: _wait(adapter, seconds))
         self._meeting = self.server.met + 1
         return adapter

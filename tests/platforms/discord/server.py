@@ -11,7 +11,7 @@ import asyncio
 import json
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -20,6 +20,7 @@ import aiohttp
 from aiohttp import web
 
 from hermes.testing.platform_suite import Fault
+from hermes.testing.served import FakeRefusal, Route, ServedFake
 from tests.platforms.discord.objects import (
     APPLICATION,
     BOT,
@@ -30,7 +31,6 @@ from tests.platforms.discord.objects import (
     message_of,
     person,
 )
-from tests.ports import free_port
 
 TOKEN = "MTIzNDU2Nzg5MDEyMzQ1Njc4.GabcdE.the-fake-token-of-a-bot_1234567890abcd"
 EPOCH_MS = 1_420_070_400_000
@@ -41,7 +41,7 @@ MESSAGE_CONTENT = 1 << 15
 NONCE_SECONDS = 180.0
 
 
-class Wrong(Exception):
+class Wrong(FakeRefusal):
     """An error answer."""
 
     def __init__(self, status: int, code: int, message: str, **more: Any) -> None:
@@ -93,11 +93,11 @@ class Wire:
 
 
 @dataclass
-class Discord:
+class Discord(ServedFake):
     """The service. Tests write through `say`, and read `sent`."""
 
+    base_path = "/api/v10"
     token: str = TOKEN
-    url: str = ""
     sent: list[Sent] = field(default_factory=list)
     history: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     channels: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -128,45 +128,19 @@ class Discord:
     silent: bool = False
     """Heartbeats stay unanswered."""
     remaining: dict[str, int] = field(default_factory=dict)
-    chaos: Callable[[], tuple[Fault, bool] | None] = lambda: None
-    _faults: dict[str | None, tuple[Fault, int, bool]] = field(default_factory=dict)
     _nonces: dict[str, tuple[float, str]] = field(default_factory=dict)
     _counter: int = 0
-    _open: set[asyncio.BaseTransport] = field(default_factory=set)
-    _runner: web.AppRunner | None = None
-    _port: int = field(default_factory=free_port)
 
     # --- its life ---
 
-    async def up(self) -> None:
-        app = web.Application(client_max_size=60 * 1024 * 1024)
-        app.router.add_route("GET", "/", self._gateway)
-        app.router.add_route("GET", "/files/{number}/{name}", self._download)
-        app.router.add_route("*", "/api/v10/{path:.*}", self._serve)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.0, handler_cancellation=True)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", self._port).start()
-        self._port = self._runner.addresses[0][1]
-        self.url = f"http://127.0.0.1:{self._port}/api/v10"
-
-    @property
-    def is_up(self) -> bool:
-        return self._runner is not None
+    def routes(self) -> Iterable[Route]:
+        yield "GET", "/", self._gateway
+        yield "GET", "/files/{number}/{name}", self._download
+        yield "*", "/api/v10/{path:.*}", self._serve
 
     @property
     def gateway_url(self) -> str:
-        return f"ws://127.0.0.1:{self._port}"
-
-    async def down(self) -> None:
-        self.cut()
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
-
-    def cut(self) -> None:
-        """Every connection dies."""
-        for transport in tuple(self._open):
-            transport.abort()
+        return f"ws://127.0.0.1:{self.port}"
 
     async def hang_up(self, code: int = 4000) -> None:
         """The gateway closes its connections."""
@@ -268,7 +242,7 @@ class Discord:
     def keep_file(self, data: bytes, name: str, mime: str, **more: Any) -> dict[str, Any]:
         number = self.snowflake()
         self.files[number] = data
-        url = f"http://127.0.0.1:{self._port}/files/{number}/{name}"
+        url = f"http://127.0.0.1:{self.port}/files/{number}/{name}"
         return {
             "id": number,
             "filename": name,
@@ -301,9 +275,6 @@ class Discord:
             pass
 
     async def _gateway(self, request: web.Request) -> web.StreamResponse:
-        assert request.transport is not None
-        transport = request.transport
-        self._open.add(transport)
         socket = web.WebSocketResponse(autoping=True)
         await socket.prepare(request)
         wire = Wire(socket, compressed=request.query.get("compress") == "zlib-stream")
@@ -319,7 +290,6 @@ class Discord:
                 told = json.loads(frame.data)
                 session = await self._answer(wire, told, session)
         finally:
-            self._open.discard(transport)
             if session is not None and session.socket is wire:
                 session.socket = None
                 if self.forgets or socket.close_code in (1000, 1001):
@@ -409,50 +379,26 @@ class Discord:
             if session.socket is not None:
                 await session.socket.send(op, data)
 
-    # --- trouble ---
-
-    def fail(self, fault: Fault, times: int, done: bool, chat: str | None) -> None:
-        self._faults[chat] = (fault, times, done)
-
-    def calm(self) -> None:
-        self._faults.clear()
-
-    def _fault(self, method: str, parts: list[str]) -> tuple[Fault | None, bool]:
-        sends = method in ("POST", "PATCH") and parts[:1] == ["channels"] and parts[2:3] == ["messages"]
-        if not sends:
-            return None, False
-        for where in (parts[1], None):
-            fault, times, done = self._faults.get(where, (None, 0, False))
-            if fault is not None and times:
-                self._faults[where] = (fault, times - 1, done)
-                return fault, done
-        return self.chaos() or (None, False)
-
     # --- the HTTP API ---
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
-        transport = request.transport
-        assert transport is not None
-        self._open.add(transport)
-        try:
-            parts = request.match_info["path"].split("/")
-            asked, files = await _parameters(request)
-            self.calls.append((request.method, request.match_info["path"], asked))
-            if parts[0] != "interactions" and request.headers.get("Authorization") != f"Bot {self.token}":
-                raise Wrong(401, 0, "401: Unauthorized")
-            fault, done = self._fault(request.method, parts)
-            if fault is not None and not done:
-                return await self._go_wrong(fault, request)
+        parts = request.match_info["path"].split("/")
+        asked, files = await _parameters(request)
+        self.calls.append((request.method, request.match_info["path"], asked))
+        if parts[0] != "interactions" and request.headers.get("Authorization") != f"Bot {self.token}":
+            raise Wrong(401, 0, "401: Unauthorized")
+
+        async def act() -> web.StreamResponse:
             status, result = await self._do(request, parts, asked, files)
-            if fault is not None:
-                return await self._go_wrong(fault, request)
             return _said(status, result, self._limits(parts))
-        except Wrong as wrong:
-            headers = wrong.more.pop("headers", {})
-            told = {"message": str(wrong), "code": wrong.code, **wrong.more}
-            return _said(wrong.status, told, headers)
-        finally:
-            self._open.discard(transport)
+
+        sends = request.method in ("POST", "PATCH") and parts[::2][:2] == ["channels", "messages"]
+        return await (self.troubled(request, parts[1], act) if sends else act())
+
+    def refused(self, refusal: Wrong) -> web.Response:
+        headers = refusal.more.pop("headers", {})
+        told = {"message": str(refusal), "code": refusal.code, **refusal.more}
+        return _said(refusal.status, told, headers)
 
     def _limits(self, parts: list[str]) -> dict[str, str]:
         left = self.remaining.get(parts[1] if len(parts) > 1 else "", 4)
@@ -465,7 +411,7 @@ class Discord:
             "X-RateLimit-Bucket": "abcd1234",
         }
 
-    async def _go_wrong(self, fault: Fault, request: web.Request) -> web.StreamResponse:
+    def failed(self, fault: Fault) -> web.Response:
         match fault:
             case Fault.TOO_FAST | Fault.TOO_FAST_ALL:
                 everywhere = fault is Fault.TOO_FAST_ALL
@@ -478,16 +424,7 @@ class Discord:
                 raise Wrong(401, 0, "401: Unauthorized")
             case Fault.GONE:
                 raise Wrong(403, 50007, "Cannot send messages to this user")
-            case Fault.TOO_LONG:
-                raise _invalid("content", "BASE_TYPE_MAX_LENGTH", "Must be 2000 or fewer in length.")
-            case Fault.BROKEN:
-                return web.Response(status=502, text="<html>502</html>", content_type="text/html")
-            case Fault.RESET:
-                assert request.transport is not None
-                request.transport.abort()
-            case Fault.HANG:
-                await asyncio.sleep(3600)
-        return web.Response()
+        raise _invalid("content", "BASE_TYPE_MAX_LENGTH", "Must be 2000 or fewer in length.")
 
     async def _download(self, request: web.Request) -> web.StreamResponse:
         data = self.files.get(request.match_info["number"])

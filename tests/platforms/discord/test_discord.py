@@ -343,7 +343,7 @@ async def test_answered_heartbeats_are_a_sign_of_life() -> None:
     async with DiscordBed() as bed:
         bed.server.beats = 2000.0
         inboxes, platform, clock = Inboxes(), bed.connect(), FakeClock()
-        platform._outfit = replace(platform._outfit, clock=clock)
+        platform._context = replace(platform._context, clock=clock)
         async with running(platform, inboxes.accept, None):
             await until(lambda: bed.server.met > 0 and clock.sleepers > 0, "it never came")
             for _ in range(5):
@@ -367,7 +367,7 @@ async def test_whatever_the_gateway_says_the_error_is_ours(full: bool) -> None:
             event = DiscordEvent(name=name, number=5, data=_mutated(copy.deepcopy(told[name]), dice))
             with contextlib.suppress(HermesError):
                 await platform._hear(
-                    inboxes.accept, DiscordConnection(FakeClock()), event, bed.server.gateway_url, NOW
+                    inboxes.accept, DiscordConnection(None, FakeClock()), event, bed.server.gateway_url, NOW
                 )
         await platform._close()
 
@@ -510,7 +510,7 @@ async def test_a_used_up_limit_is_waited_for() -> None:
     async with DiscordBed() as bed:
         platform = bed.connect()
         async with running(platform, Inboxes().accept, None):
-            clock = platform._outfit.clock
+            clock = platform._context.clock
             bed.server.remaining["501"] = 0
             before = clock.monotonic()
             await platform.send(bed.chat, Body(text="last"), key="k1", reply_to=None)
@@ -523,7 +523,7 @@ async def test_a_limit_of_all_stops_all() -> None:
         platform = bed.connect()
         here, there = bed.chats(2)
         async with running(platform, Inboxes().accept, None):
-            clock = platform._outfit.clock
+            clock = platform._context.clock
             bed.fail(Fault.TOO_FAST_ALL, chat=here)
             before = clock.monotonic()
             with pytest.raises(Unreachable):

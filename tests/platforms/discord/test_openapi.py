@@ -23,11 +23,11 @@ from hermes.domain.message import Attachment, Body, Button, MediaKind
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.entry.platforms.discord.adapter import DiscordAdapter
 from hermes.testing.platform_suite import Does, Inboxes, running, until
+from hermes.testing.ports import free_port
 from tests.foreign.environments import ROOT, node
 from tests.platforms.discord.bed import ForgetfulBed
 from tests.platforms.discord.objects import BOT, FORUM, GENERAL
 from tests.platforms.discord.samples import ROLE
-from tests.ports import free_port
 
 pytestmark = [pytest.mark.server, pytest.mark.xdist_group("foreign")]
 FOREIGN = ROOT / "tests" / "foreign"

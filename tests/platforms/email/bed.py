@@ -81,7 +81,7 @@ class EmailBed(Testbed):
         }
 
     def connect(self) -> EmailAdapter:
-        adapter = _Adapter(self.outfit())
+        adapter = _Adapter(self.context())
         adapter.bed = self
         self.patient(lambda seconds: _wait(adapter, seconds))
         adapter.settle_seconds = self.settle

@@ -25,7 +25,7 @@ from typing import Any
 
 import pytest
 
-from tests.ports import free_port
+from hermes.testing.ports import free_port
 
 ADDRESS = "hermes@example.org"
 PASSWORD = 'p4ss "word" \\ of ours'

@@ -30,7 +30,7 @@ from tests.platforms.email.tokens import CLIENT, SECRET, TokenServer
 REAL = (pytest.mark.server, pytest.mark.root, pytest.mark.xdist_group("mail"))
 
 
-def outfit(server: TokenServer, folder: Path | None = None, **said: str) -> AdapterContext:
+def context(server: TokenServer, folder: Path | None = None, **said: str) -> AdapterContext:
     told = {
         "EMAIL_ADDRESS": ADDRESS,
         "EMAIL_OAUTH_PROVIDER": "microsoft",
@@ -54,7 +54,7 @@ def tokens(made: AdapterContext) -> OAuthTokens:
 
 async def test_a_token_is_used_until_it_ends_or_is_refused() -> None:
     async with TokenServer() as server:
-        made = outfit(server)
+        made = context(server)
         mine = tokens(made)
         assert [await mine.access() for _ in range(3)] == ["access-1"] * 3
         assert await mine.access(refused="access-0") == "access-1"
@@ -71,7 +71,7 @@ async def test_an_exchanged_refresh_token_is_kept_and_preferred_after_a_restart(
     async with TokenServer() as server:
         server.rotates = True
         folder = tmp_path / "email"
-        made = outfit(server, folder)
+        made = context(server, folder)
         assert await tokens(made).access() == "access-1"
         kept = folder / "oauth.json"
         assert stat.S_IMODE(kept.stat().st_mode) == 0o600
@@ -81,7 +81,7 @@ async def test_an_exchanged_refresh_token_is_kept_and_preferred_after_a_restart(
         assert server.asked[-1]["refresh_token"] == "refresh-access-1"
         # The operator logged in anew: what was kept came from another.
         server.refresh = "refresh-new"
-        newer = tokens(outfit(server, folder, EMAIL_OAUTH_REFRESH_TOKEN="refresh-new"))
+        newer = tokens(context(server, folder, EMAIL_OAUTH_REFRESH_TOKEN="refresh-new"))
         assert await newer.access() == "access-3"
         assert server.asked[-1]["refresh_token"] == "refresh-new"
         # A file that cannot be read is none. A kept token that was taken back gives way to the operator's.
@@ -117,7 +117,7 @@ async def test_token_servers_that_refuse(
     async with TokenServer() as server:
         server.answers = [answer]
         with pytest.raises(error, match=words) as told:
-            await tokens(outfit(server)).access()
+            await tokens(context(server)).access()
         assert "\n" not in str(told.value)
         assert SECRET not in str(told.value) and "refresh-1" not in str(told.value)
 
@@ -134,16 +134,16 @@ async def test_token_servers_that_refuse(
 )
 async def test_settings_that_are_wrong(said: dict[str, str], error: type[HermesError], words: str) -> None:
     with pytest.raises(error, match=words):
-        MailServers(outfit(TokenServer(), **{"EMAIL_OAUTH_TOKEN_URL": "http://127.0.0.1:9/token"} | said))
+        MailServers(context(TokenServer(), **{"EMAIL_OAUTH_TOKEN_URL": "http://127.0.0.1:9/token"} | said))
 
 
 async def test_a_token_server_that_is_not_there() -> None:
     with pytest.raises(Unreachable, match=r"127\.0\.0\.1:9 cannot be reached"):
-        await tokens(outfit(TokenServer(), EMAIL_OAUTH_TOKEN_URL="http://127.0.0.1:9/token")).access()
+        await tokens(context(TokenServer(), EMAIL_OAUTH_TOKEN_URL="http://127.0.0.1:9/token")).access()
 
 
 def test_the_servers_of_a_provider_are_known() -> None:
-    servers = MailServers(outfit(TokenServer(), EMAIL_OAUTH_TOKEN_URL="", EMAIL_OAUTH_PROVIDER="Google"))
+    servers = MailServers(context(TokenServer(), EMAIL_OAUTH_TOKEN_URL="", EMAIL_OAUTH_PROVIDER="Google"))
     assert (servers.imap_host, servers.smtp_host) == ("imap.gmail.com", "smtp.gmail.com")
 
 
@@ -223,8 +223,8 @@ async def test_dovecot_and_postfix_with_tokens(tmp_path: Path) -> None:
     async with RealBed() as bed:
         office = bed.office
         assert isinstance(office, RealOffice)
-        server = TokenServer()
-        await server.up(office.token_port)
+        server = TokenServer(port=office.token_port)
+        await server.up()
         try:
             bed.said |= {
                 "EMAIL_PASSWORD": "",

@@ -135,11 +135,11 @@ def test_others_who_got_it_are_named() -> None:
 class _Choosy(EmailAdapter):
     """Made as by a gateway that knows bob."""
 
-    def __init__(self, outfit: AdapterContext) -> None:
+    def __init__(self, context: AdapterContext) -> None:
         async def welcomes(source: Source) -> bool:
             return source.user == "bob@example.com"
 
-        super().__init__(replace(outfit, welcomes=welcomes))
+        super().__init__(replace(context, welcomes=welcomes))
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ async def test_answers_go_where_they_are_wanted_if_that_one_may_ask(
             await until(lambda: len(inboxes.items) == 1, "it never came")
         assert inboxes.items[0].source.user == "ann@example.org"
         # Another life: the mail is looked up.
-        platform = _Choosy(bed.outfit())
+        platform = _Choosy(bed.context())
         receipt = await platform.send(
             bed.chat, Body(text="<p>Yes.</p>"), key="k", reply_to=inboxes.items[0].ref
         )

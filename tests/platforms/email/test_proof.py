@@ -130,7 +130,7 @@ PROVIDERS = {
 """What a mail begins with that lies in a mailbox there."""
 
 
-def outfit(**said: str) -> AdapterContext:
+def context(**said: str) -> AdapterContext:
     return AdapterContext(
         settings=PlatformSettings(), find=lambda name: Secret(said[name]) if name in said else None
     )
@@ -152,7 +152,7 @@ def heard(head: str, proof: SenderPolicy) -> bool:
 
 @pytest.mark.parametrize("host", PROVIDERS)
 def test_a_sender_whom_the_provider_proved_is_heard(host: str) -> None:
-    proof = read_proof(outfit(), host)
+    proof = read_proof(context(), host)
     assert heard(PROVIDERS[host].replace("{dmarc}", "pass"), proof)
     assert not heard(PROVIDERS[host].replace("{dmarc}", "fail"), proof)
 
@@ -166,18 +166,18 @@ def test_a_forged_line_directly_below_counts_for_nothing(host: str, dmarc: str) 
     name = "" if "=" in ours[0].split()[1] else ours[-1].split()[1]
     for forged in (name, "dmarc.icloud.com;" if "icloud" in name else name, "x.omega.yahoo.com;"):
         line = f"Authentication-Results: {forged} dmarc=pass header.from=example.org\n"
-        assert not heard(head + line, read_proof(outfit(), host))
-        assert not heard(head + CAME + line + CAME, read_proof(outfit(), host))
+        assert not heard(head + line, read_proof(context(), host))
+        assert not heard(head + CAME + line + CAME, read_proof(context(), host))
 
 
 def test_gmail_as_it_was_set_up_before_goes_on() -> None:
     head = PROVIDERS["imap.gmail.com"].replace("{dmarc}", "pass")
-    assert heard(head, read_proof(outfit(EMAIL_AUTHSERV="mx.google.com"), "imap.gmail.com"))
-    assert heard(head, read_proof(outfit(EMAIL_AUTHSERV="mx.google.com"), "imap.example.net"))
+    assert heard(head, read_proof(context(EMAIL_AUTHSERV="mx.google.com"), "imap.gmail.com"))
+    assert heard(head, read_proof(context(EMAIL_AUTHSERV="mx.google.com"), "imap.example.net"))
 
 
 def test_a_domain_without_dmarc_is_proved_by_what_dmarc_would_ask_for() -> None:
-    proof, line = read_proof(outfit(), "imap.gmail.com"), "Authentication-Results: mx.google.com; "
+    proof, line = read_proof(context(), "imap.gmail.com"), "Authentication-Results: mx.google.com; "
     assert heard(GMAIL.replace("{dmarc}", ""), proof)
     assert heard(f"{line}spf=softfail smtp.mailfrom=x@example.net; dkim=pass header.d=example.org\n", proof)
     assert not heard(f"{line}spf=fail smtp.mailfrom=example.org; dkim=pass header.d=example.org\n", proof)
@@ -300,13 +300,13 @@ def test_any_line_of_the_server_can_take_a_proof_away(below: bool) -> None:
 
 
 def test_nothing_is_believed_unless_somebody_said_so() -> None:
-    proof = read_proof(outfit(), "imap.example.net")
+    proof = read_proof(context(), "imap.example.net")
     assert not proof.possible and not heard(PASS + CAME, proof) and SenderPolicy() == proof
-    assert heard(CAME, read_proof(outfit(EMAIL_TRUST_FROM="true"), "imap.example.net"))
+    assert heard(CAME, read_proof(context(EMAIL_TRUST_FROM="true"), "imap.example.net"))
 
 
 def test_several_names_and_all_below_one() -> None:
-    proof = read_proof(outfit(EMAIL_AUTHSERV="mx1.example.net, *.mx.example"), "imap.example.net")
+    proof = read_proof(context(EMAIL_AUTHSERV="mx1.example.net, *.mx.example"), "imap.example.net")
     assert proof == SenderPolicy(names=("mx1.example.net", "*.mx.example"))
     line = "Authentication-Results: {}; dmarc=pass header.from=example.org\n" + CAME
     names = ["mx1.example.net", "a.b.mx.example", "mx.example", "evilmx.example", "mx2.example.net"]
@@ -327,7 +327,7 @@ def test_several_names_and_all_below_one() -> None:
     ],
 )
 def test_where_the_servers_part_ends(said: dict[str, str], host: str, below: bool) -> None:
-    assert read_proof(outfit(**said), host).below == below
+    assert read_proof(context(**said), host).below == below
 
 
 @pytest.mark.parametrize(
@@ -343,7 +343,7 @@ def test_where_the_servers_part_ends(said: dict[str, str], host: str, below: boo
 )
 def test_what_cannot_be_read_is_refused(said: dict[str, str]) -> None:
     with pytest.raises(UserError) as caught:
-        read_proof(outfit(**said), "imap.gmail.com")
+        read_proof(context(**said), "imap.gmail.com")
     assert next(iter(said)) in str(caught.value)
 
 
@@ -407,7 +407,7 @@ async def test_who_is_left_out_is_counted_and_told_once(caplog: pytest.LogCaptur
     async with EmailBed() as bed:
         bed.said |= {"EMAIL_TRUST_FROM": "", "EMAIL_AUTHSERV": "mx.example.net"}
         platform = bed.connect()
-        platform._outfit = replace(platform._outfit, welcomes=welcomes)
+        platform._context = replace(platform._context, welcomes=welcomes)
         inboxes = Inboxes()
         async with running(platform, inboxes.accept, None):
             for sender in ("ann@example.org", "spam@example.com", "ann@example.org"):

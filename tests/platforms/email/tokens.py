@@ -3,54 +3,37 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
 from aiohttp import web
 
+from hermes.testing.served import Route, ServedFake
 from tests.platforms.email.offices import ADDRESS
 
 CLIENT, SECRET = "client-1", "hush"
 
 
-class TokenServer:
-    def __init__(self) -> None:
-        self.port = 0
-        self.refresh = "refresh-1"
-        self.rotates = False
-        self.life: Any = 3600
-        self.valid: set[str] = set()
-        """The access tokens that count."""
-        self.asked: list[dict[str, str]] = []
-        self.answers: list[tuple[int, Any]] = []
-        """What is answered instead, first come first served."""
-        self.decided = False
-        self._numbers = itertools.count(1)
+@dataclass
+class TokenServer(ServedFake):
+    refresh: str = "refresh-1"
+    rotates: bool = False
+    life: Any = 3600
+    valid: set[str] = field(default_factory=set)
+    """The access tokens that count."""
+    asked: list[dict[str, str]] = field(default_factory=list)
+    answers: list[tuple[int, Any]] = field(default_factory=list)
+    """What is answered instead, first come first served."""
+    decided: bool = False
+    _numbers: Any = field(default_factory=lambda: itertools.count(1))
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    async def up(self, port: int = 0) -> None:
-        app = web.Application()
-        app.router.add_post("/token", self._token)
-        app.router.add_post("/devicecode", self._device)
-        app.router.add_get("/consent", self._consent)
-        app.router.add_get("/tokeninfo", self._whose)
-        self._runner = web.AppRunner(app)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", port).start()
-        self.port = self._runner.addresses[0][1]
-
-    async def down(self) -> None:
-        await self._runner.cleanup()
-
-    async def __aenter__(self) -> TokenServer:
-        await self.up()
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self.down()
+    def routes(self) -> Iterable[Route]:
+        yield "POST", "/token", self._token
+        yield "POST", "/devicecode", self._device
+        yield "GET", "/consent", self._consent
+        yield "GET", "/tokeninfo", self._whose
 
     def give(self) -> dict[str, Any]:
         token = f"access-{next(self._numbers)}"

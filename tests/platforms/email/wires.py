@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hermes.testing.platform_suite import Fault
-from tests.ports import free_port
+from hermes.testing.ports import free_port
 
 Chaos = Callable[[], tuple[Fault, bool] | None]
 _TO = re.compile(rb"RCPT TO:<([^>]*)>", re.IGNORECASE)

@@ -47,7 +47,7 @@ class MatrixBed(Testbed):
 
     async def open(self) -> None:
         self.bot, self.ann, self.bob = await self.register()
-        self.front = Front(self.bot.homeserver, bot=self.bot.token)
+        self.front = Front(homeserver=self.bot.homeserver, bot=self.bot.token)
         self.front.chaos = lambda: self.chaos()
         self._chats = [await self.ann.room(self.bot, direct=True)]
         self.group = await self.ann.room(self.bob, self.bot, name="Team")
@@ -60,7 +60,7 @@ class MatrixBed(Testbed):
         return {"MATRIX_HOMESERVER": self.front.url, "MATRIX_ACCESS_TOKEN": self.bot.token}
 
     def connect(self) -> MatrixAdapter:
-        adapter = MatrixAdapter(replace(self.outfit(), welcomes=self._welcomes))
+        adapter = MatrixAdapter(replace(self.context(), welcomes=self._welcomes))
         self.patient(lambda seconds: _wait(adapter, seconds))
         self._mark = self.front.listening
         return adapter

@@ -22,11 +22,11 @@ import aiohttp
 from yarl import URL
 
 from hermes.domain.address import Address
+from hermes.testing.ports import free_port
 from tests.foreign.environments import python_of
 from tests.platforms.matrix.bed import MatrixBed
 from tests.platforms.matrix.front import Answer, Asked
 from tests.platforms.matrix.people import Person
-from tests.ports import free_port
 
 PATIENCE = 180.0
 SECRET = "of the tests alone"

@@ -19,10 +19,10 @@ from hermes.entry.platforms.mattermost.convert import (
 )
 from hermes.entry.platforms.mattermost.manifest import MANIFEST
 from hermes.testing.platform_suite import Does, Shown, until
+from hermes.testing.ports import free_port
+from hermes.testing.served import ServedBed
 from tests.platforms.mattermost.samples import EVENTS, PRIVATE, TEAM, new_id
 from tests.platforms.mattermost.server import ANN, BOT, Mattermost
-from tests.platforms.served import ServedBed
-from tests.ports import free_port
 
 ME = MattermostIdentity(id=BOT["id"], username=BOT["username"])
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
@@ -30,14 +30,13 @@ EMOJI = {"eyes": "👀", "+1": "👍"}
 
 
 def known() -> MattermostCache:
-    found = MattermostCache()
-    found.channels = {
-        PRIVATE: MattermostChannel(id=PRIVATE, type="D"),
-        TEAM: MattermostChannel(id=TEAM, type="O", name="Team"),
-    }
-    found.names = {ANN["id"]: "ann"}
-    found.posts = {new_id("post 77"): {"user_id": BOT["id"], "message": "so be it"}, new_id("post 3"): None}
-    return found
+    cache = MattermostCache()
+    cache.channels[PRIVATE] = MattermostChannel(id=PRIVATE, type="D")
+    cache.channels[TEAM] = MattermostChannel(id=TEAM, type="O", name="Team")
+    cache.names[ANN["id"]] = "ann"
+    cache.posts[new_id("post 77")] = {"user_id": BOT["id"], "message": "so be it"}
+    cache.posts[new_id("post 3")] = None
+    return cache
 
 
 class Watched(MattermostAdapter):
@@ -77,7 +76,7 @@ class MattermostBed(ServedBed):
         return {"MATTERMOST_URL": self.server.url, "MATTERMOST_TOKEN": self.server.token}
 
     def connect(self) -> MattermostAdapter:
-        adapter = Watched(self.outfit())
+        adapter = Watched(self.context())
         adapter.bed = self
         self.patient(lambda seconds: setattr(adapter, "answer_seconds", seconds))
         return adapter

@@ -8,13 +8,12 @@ here.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import hashlib
 import itertools
 import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,7 +22,7 @@ import aiohttp
 from aiohttp import web
 
 from hermes.testing.platform_suite import Fault
-from tests.ports import free_port
+from hermes.testing.served import FakeRefusal, Handler, Route, ServedFake
 
 TOKEN = "u3wkfx6m7tyo8ja1gp9dq5rzbh"
 COMMAND_TOKEN = "8w7foap4ufrsfczda8uez51yxo"
@@ -60,7 +59,7 @@ BOT = {
 ANN = {**BOT, "id": new_id("ann"), "username": "ann", "first_name": "Ann", "is_bot": False}
 
 
-class Wrong(Exception):
+class Wrong(FakeRefusal):
     """An error answer."""
 
     def __init__(self, status: int, sort: str, message: str, headers: dict[str, str] | None = None) -> None:
@@ -83,11 +82,10 @@ class Connection:
 
 
 @dataclass
-class Mattermost:
+class Mattermost(ServedFake):
     """The service. Tests write through `say`, and read `sent`."""
 
     token: str = TOKEN
-    url: str = ""
     channels: dict[str, dict[str, Any]] = field(default_factory=dict)
     users: dict[str, dict[str, Any]] = field(
         default_factory=lambda: {one["id"]: one for one in deepcopy([BOT, ANN])}
@@ -111,30 +109,18 @@ class Mattermost:
     """The token was good when the connections were made, and is no longer."""
     deaf: bool = False
     """It takes WebSocket requests and answers none."""
-    chaos: Callable[[], tuple[Fault, bool] | None] = lambda: None
     _pending: dict[str, tuple[str, float]] = field(default_factory=dict)
-    _faults: dict[str | None, tuple[Fault, int, bool]] = field(default_factory=dict)
     _reset: set[tuple[str, bytes]] = field(default_factory=set)
-    _open: set[asyncio.BaseTransport] = field(default_factory=set)
     _numbers: Any = field(default_factory=lambda: itertools.count(1))
     _clock: int = 0
-    _runner: web.AppRunner | None = None
-    _port: int = field(default_factory=free_port)
 
     # --- its life ---
 
-    async def up(self) -> None:
-        app = web.Application(client_max_size=60 * 1024 * 1024)
-        app.router.add_get("/api/v4/websocket", self._websocket)
+    def routes(self) -> Iterable[Route]:
+        yield "GET", "/api/v4/websocket", self._websocket
         for method, path, action in self._routes():
-            app.router.add_route(method, f"/api/v4{path}", self._served(action))
-        app.router.add_route("*", "/{rest:.*}", self._nowhere)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.0, handler_cancellation=True)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", self._port)
-        await site.start()
-        self._port = self._runner.addresses[0][1]
-        self.url = f"http://127.0.0.1:{self._port}"
+            yield method, f"/api/v4{path}", self._served(action)
+        yield "*", "/{rest:.*}", self._nowhere
 
     def _routes(self) -> list[tuple[str, str, Any]]:
         return [
@@ -157,16 +143,8 @@ class Mattermost:
             ("GET", "/files/{id}", self._download),
         ]
 
-    async def down(self) -> None:
-        self.cut()
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
-
     def cut(self) -> None:
-        """Every connection dies."""
-        for transport in tuple(self._open):
-            transport.abort()
+        super().cut()
         self.connections.clear()
 
     # --- people ---
@@ -296,12 +274,7 @@ class Mattermost:
     def tell(self, event: str, data: dict[str, Any], broadcast: dict[str, Any] | None = None) -> None:
         for one in self.connections:
             if one.known:
-                self._later(one.tell(event, data, broadcast))
-
-    def _later(self, work: Any) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks = {*getattr(self, "_tasks", set()), task}
-        task.add_done_callback(lambda done: self._tasks.discard(done))
+                self.start(one.tell(event, data, broadcast))
 
     def _now(self) -> int:
         self._clock = max(self._clock + 1, int(time.time() * 1000))
@@ -350,34 +323,18 @@ class Mattermost:
 
     # --- trouble ---
 
-    def fail(self, fault: Fault, times: int, done: bool, chat: str | None) -> None:
-        self._faults[chat] = (fault, times, done)
+    async def troubled(self, request: web.Request, chat: Any, act: Callable[[], Awaitable[Any]]) -> Any:
+        if (request.path, await request.read()) in self._reset:
+            return await self.fail_at(Fault.RESET, request)
+        return await super().troubled(request, chat, act)
 
-    def calm(self) -> None:
-        self._faults.clear()
+    async def fail_at(self, fault: Fault, request: web.Request) -> web.StreamResponse:
+        if fault is Fault.RESET and request.method == "PUT":
+            # An HTTP library asks once more by itself what may be asked twice.
+            self._reset ^= {(request.path, await request.read())}
+        return await super().fail_at(fault, request)
 
-    def _fault(self, chat: str) -> tuple[Fault | None, bool]:
-        for where in (chat, None):
-            fault, times, done = self._faults.get(where, (None, 0, False))
-            if fault is not None and times:
-                self._faults[where] = (fault, times - 1, done)
-                return fault, done
-        return self.chaos() or (None, False)
-
-    async def _troubled(self, request: web.Request, chat: str, act: Callable[[], Any]) -> Any:
-        again = (request.path, await request.read())
-        if again in self._reset:
-            self._reset.discard(again)
-            fault, done = Fault.RESET, False
-        else:
-            fault, done = self._fault(chat)
-            if fault is Fault.RESET and request.method == "PUT":
-                # An HTTP library asks once more by itself what may be asked twice.
-                self._reset.add(again)
-        if fault is None:
-            return act()
-        if done:
-            act()
+    def failed(self, fault: Fault) -> web.Response:
         match fault:
             case Fault.TOO_FAST:
                 raise Wrong(429, "", "", {"Retry-After": "3", "X-Ratelimit-Reset": "9"})
@@ -387,38 +344,26 @@ class Mattermost:
                 raise EXPIRED
             case Fault.GONE:
                 raise FORBIDDEN
-            case Fault.TOO_LONG:
-                raise too_long()
-            case Fault.RESET:
-                assert request.transport is not None
-                request.transport.abort()
-            case Fault.HANG:
-                await asyncio.sleep(3600)
-        return web.Response(status=502, text="<html>502 Bad Gateway</html>", content_type="text/html")
+        raise too_long()
 
     # --- the interface ---
 
-    def _served(self, action: Callable[[web.Request], Awaitable[Any]]) -> Any:
+    def _served(self, action: Callable[[web.Request], Awaitable[Any]]) -> Handler:
         async def serve(request: web.Request) -> web.StreamResponse:
-            transport = request.transport
-            assert transport is not None
-            self._open.add(transport)
-            try:
-                if request.headers.get("Authorization", "").lower() != f"bearer {self.token}".lower():
-                    raise EXPIRED
-                found = await action(request)
-                if isinstance(found, web.StreamResponse):
-                    return found
-                return answer(found, 201 if request.method == "POST" and action in self._makers() else 200)
-            except Wrong as wrong:
-                if wrong.status == 429:
-                    return web.Response(status=429, text="limit exceeded\n", headers=wrong.headers)
-                told = {"id": wrong.sort, "message": str(wrong), "detailed_error": ""}
-                return answer({**told, "request_id": new_id("r"), "status_code": wrong.status}, wrong.status)
-            finally:
-                self._open.discard(transport)
+            if request.headers.get("Authorization", "").lower() != f"bearer {self.token}".lower():
+                raise EXPIRED
+            found = await action(request)
+            if isinstance(found, web.StreamResponse):
+                return found
+            return answer(found, 201 if request.method == "POST" and action in self._makers() else 200)
 
         return serve
+
+    def refused(self, refusal: Wrong) -> web.Response:
+        if refusal.status == 429:
+            return web.Response(status=429, text="limit exceeded\n", headers=refusal.headers)
+        told = {"id": refusal.sort, "message": str(refusal), "detailed_error": ""}
+        return answer({**told, "request_id": new_id("r"), "status_code": refusal.status}, refusal.status)
 
     def _makers(self) -> tuple[Any, ...]:
         return (self._create, self._upload, self._react)
@@ -487,9 +432,9 @@ class Mattermost:
 
     async def _create(self, request: web.Request) -> Any:
         asked = await self._asked(request)
-        return await self._troubled(request, asked.get("channel_id", ""), lambda: self._post(asked))
+        return await self.troubled(request, asked.get("channel_id", ""), lambda: self._post(asked))
 
-    def _post(self, asked: dict[str, Any]) -> Any:
+    async def _post(self, asked: dict[str, Any]) -> Any:
         pending = asked.get("pending_post_id", "")
         seen, at = self._pending.get(pending, ("", 0.0))
         if pending and seen and time.monotonic() - at < PENDING_SECONDS:
@@ -514,7 +459,7 @@ class Mattermost:
         asked = await self._asked(request)
         post = self._find(request.match_info["id"])
 
-        def patch() -> Any:
+        async def patch() -> Any:
             check_post({**post, **asked}, self.most_runes)
             if post["user_id"] != BOT["id"]:
                 raise FORBIDDEN
@@ -529,7 +474,7 @@ class Mattermost:
             self.tell("post_edited", {"post": told}, {"channel_id": post["channel_id"]})
             return shown(post)
 
-        return await self._troubled(request, post["channel_id"], patch)
+        return await self.troubled(request, post["channel_id"], patch)
 
     async def _delete(self, request: web.Request) -> Any:
         self.delete(self._find(request.match_info["id"]))
@@ -595,9 +540,6 @@ class Mattermost:
     async def _websocket(self, request: web.Request) -> web.StreamResponse:
         socket = web.WebSocketResponse()
         await socket.prepare(request)
-        transport = request.transport
-        assert transport is not None
-        self._open.add(transport)
         one = Connection(socket)
         self.connections.append(one)
         try:
@@ -607,7 +549,6 @@ class Mattermost:
                 if not self.deaf:
                     await self._hear(one, json.loads(message.data))
         finally:
-            self._open.discard(transport)
             with contextlib.suppress(ValueError):
                 self.connections.remove(one)
         return socket

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import socket
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -19,7 +18,6 @@ from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.message import Attachment, Body, Button, Inbound, InboundKind, MediaKind
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
-from hermes.entry.platforms.mattermost import door
 from hermes.entry.platforms.mattermost.adapter import MattermostAdapter, MattermostCursor
 from hermes.entry.platforms.mattermost.convert import as_events, calm, emoji_name, spoken, to_inbounds
 from hermes.entry.platforms.mattermost.rest import error_for
@@ -251,12 +249,12 @@ async def test_slow_storing_is_no_dead_connection(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(MattermostSocket, "pong_seconds", 0.001)
     mute = Mute()
     wire = MattermostSocket(mute, 1.0)  # type: ignore[arg-type]
-    while not wire._events.full():
-        wire._events.put_nowait({"event": "posted"})
+    while not wire.is_full:
+        await wire.put({"event": "posted"})
     pinging = asyncio.create_task(wire._ping())
     await until(lambda: mute.asked >= 3, "it does not ask")
     assert not mute.closed and not pinging.done(), "it gave up"
-    wire._events.get_nowait()
+    await wire.next()
     await pinging
     assert mute.closed
 
@@ -511,7 +509,7 @@ async def test_a_wrong_token_parks_and_is_never_told(caplog: pytest.LogCaptureFi
 async def test_a_token_that_only_the_websocket_refuses() -> None:
     async with MattermostBed() as bed:
         platform = bed.connect()
-        platform._server = replace(platform._server, token="w" * 26)
+        platform._rest.token = "w" * 26
         with pytest.raises(NeedsLogin, match="WebSocket does not take the token"):
             await platform.run(Inboxes().accept, None)
 
@@ -642,25 +640,6 @@ async def test_a_port_that_is_taken() -> None:
             await until(lambda: bed.server.greeted > 0, "nobody came")
             with pytest.raises(Unreachable, match="cannot be listened on"):
                 await bed.connect().run(Inboxes().accept, None)
-
-
-async def test_a_door_that_is_closed_while_it_opens_leaves_no_port_taken() -> None:
-    async with MattermostBed() as bed:
-        port = int(bed.said["MATTERMOST_CALLBACK_PORT"])
-        for steps in range(12):
-            calls = door.MattermostCallbacks(press=None, command=None)  # type: ignore[arg-type]
-
-            async def stay() -> None:
-                async with door.open_listener(bed.outfit(), bed.said["MATTERMOST_CALLBACK_URL"], calls):  # noqa: B023
-                    await asyncio.Event().wait()
-
-            task = asyncio.create_task(stay())
-            for _ in range(steps):
-                await asyncio.sleep(0)
-            task.cancel()
-            await asyncio.wait((task,))
-            with socket.create_server(("127.0.0.1", port)):
-                pass  # nobody else has it
 
 
 async def test_faults_of_one_chat_are_not_anothers() -> None:

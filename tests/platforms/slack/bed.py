@@ -15,11 +15,11 @@ from hermes.entry.platforms.slack.convert import SlackIdentity, to_inbounds
 from hermes.entry.platforms.slack.manifest import MANIFEST
 from hermes.entry.platforms.slack.wire import emoji_told
 from hermes.testing.platform_suite import Does, Shown, until
-from tests.platforms.served import ServedBed
+from hermes.testing.ports import free_port
+from hermes.testing.served import ServedBed
 from tests.platforms.slack.samples import CHANNEL, DM, GROUP, PAYLOADS
 from tests.platforms.slack.samples import ME as BOT
 from tests.platforms.slack.server import Slack
-from tests.ports import free_port
 
 ME = SlackIdentity(
     user=BOT,
@@ -56,7 +56,7 @@ class SlackBed(ServedBed):
         return {"SLACK_BOT_TOKEN": self.server.token, "SLACK_API_URL": self.server.url}
 
     def connect(self) -> SlackAdapter:
-        adapter = SlackAdapter(self.outfit())
+        adapter = SlackAdapter(self.context())
         self.patient(lambda seconds: setattr(adapter.api, "answer_seconds", seconds))
         run = adapter.run
 

@@ -9,6 +9,8 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
+from hermes.testing.served import FakeRefusal
+
 MOST_TEXT, MOST_EDIT = 40_000, 4000
 ALL_SCOPES = (
     "app_mentions:read", "channels:history", "channels:read", "chat:write", "commands", "files:read",
@@ -42,7 +44,7 @@ READ = {
 TYPES = {"im": "im", "mpim": "mpim", "channel": "public_channel", "group": "private_channel"}
 
 
-class Wrong(Exception):
+class Wrong(FakeRefusal):
     """An error answer."""
 
     def __init__(self, error: str, **more: Any) -> None:
@@ -79,7 +81,6 @@ class Methods:
     """Slack may give fewer than were asked for."""
     _last: float = 0.0
     _numbers: Any = field(default_factory=lambda: itertools.count(1))
-    _sending: list[Any] = field(default_factory=list)
 
     def tell(self, event: dict[str, Any]) -> dict[str, Any]:
         raise NotImplementedError

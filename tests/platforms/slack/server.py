@@ -12,7 +12,7 @@ import contextlib
 import itertools
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
@@ -22,8 +22,8 @@ from aiohttp import web
 
 from hermes.entry.platforms.slack.wire import signature
 from hermes.testing.platform_suite import Fault
+from hermes.testing.served import Route, ServedFake
 from tests.platforms.slack.methods import Methods, Wrong
-from tests.ports import free_port
 
 TOKEN = "xoxb-1111111111-2222222222-theFakeBotTokenOfSlack"
 APP_TOKEN = "xapp-1-A0FAKEAPP01-3333333333-theFakeAppToken"
@@ -41,10 +41,10 @@ TRIES = 4
 
 
 @dataclass
-class Slack(Methods):
+class Slack(Methods, ServedFake):
     """The service. Tests write through `say`, and read `messages`."""
 
-    url: str = ""
+    base_path = "/api"
     token: str = TOKEN
     app_token: str = APP_TOKEN
     secret: str = SECRET
@@ -62,49 +62,29 @@ class Slack(Methods):
     greets: bool = True
     socket_mode: bool = True
     calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
-    chaos: Callable[[], tuple[Fault, bool] | None] = lambda: None
     sockets: list[web.WebSocketResponse] = field(default_factory=list)
     _envelopes: dict[str, str] = field(default_factory=dict)
-    _faults: dict[str | None, tuple[Fault, int, bool]] = field(default_factory=dict)
     _queue: list[tuple[str, dict[str, Any], str]] = field(default_factory=list)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
-    _open: set[asyncio.BaseTransport] = field(default_factory=set)
-    _runner: web.AppRunner | None = None
-    _caller: asyncio.Task[None] | None = None
-    _port: int = field(default_factory=free_port)
     _tickets: set[str] = field(default_factory=set)
     _event_numbers: Any = field(default_factory=lambda: itertools.count(1))
 
     # --- its life ---
 
-    async def up(self) -> None:
-        app = web.Application(client_max_size=60 * 1024 * 1024)
-        app.router.add_route("*", "/api/{method}", self._serve)
-        app.router.add_post("/upload/v1/{file}", self._upload)
-        app.router.add_get("/files-pri/{file}/download/{name}", self._download)
-        app.router.add_get("/link", self._link)
-        app.router.add_post("/commands/T0/1/x", self._respond)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.0, handler_cancellation=True)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", self._port).start()
-        self._port = self._runner.addresses[0][1]
-        self.url = f"http://127.0.0.1:{self._port}/api"
-        self._caller = asyncio.create_task(self._call())
+    def routes(self) -> Iterable[Route]:
+        yield "*", "/api/{method}", self._serve
+        yield "POST", "/upload/v1/{file}", self._upload
+        yield "GET", "/files-pri/{file}/download/{name}", self._download
+        yield "GET", "/link", self._link
+        yield "POST", "/commands/T0/1/x", self._respond
 
-    async def down(self) -> None:
-        if self._caller is not None:
-            self._caller.cancel()
-            await asyncio.wait((self._caller,))
-        self.cut()
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
+    async def up(self) -> None:
+        await super().up()
+        self.start(self._call())
 
     def cut(self) -> None:
-        """Every connection dies."""
         self.sockets.clear()
-        for transport in tuple(self._open):
-            transport.abort()
+        super().cut()
 
     # --- what happens is told ---
 
@@ -156,9 +136,7 @@ class Slack(Methods):
             with contextlib.suppress(ConnectionError, RuntimeError):
                 await socket.send_json(told)
 
-        task = asyncio.get_running_loop().create_task(send())
-        self._sending.append(task)
-        task.add_done_callback(self._sending.remove)
+        self.start(send())
 
     def disconnect(self, reason: str) -> None:
         """Slack wants another connection, or none."""
@@ -173,8 +151,6 @@ class Slack(Methods):
         self._tickets.discard(ticket)
         socket = web.WebSocketResponse(heartbeat=10.0)
         await socket.prepare(request)
-        assert request.transport is not None
-        self._open.add(request.transport)
         hello = {
             "type": "hello",
             "num_connections": len(self.sockets) + 1,
@@ -197,7 +173,6 @@ class Slack(Methods):
         finally:
             if socket in self.sockets:
                 self.sockets.remove(socket)
-            self._open.discard(request.transport)
         return socket
 
     async def _call(self) -> None:
@@ -241,25 +216,34 @@ class Slack(Methods):
             "X-Slack-Signature": signature(self.secret, moment, body),
         }
 
-    # --- trouble ---
+    # --- the Web API ---
 
-    def fail(self, fault: Fault, times: int, done: bool, chat: str | None) -> None:
-        self._faults[chat] = (fault, times, done)
+    async def _serve(self, request: web.Request) -> web.StreamResponse:
+        method = request.match_info["method"]
+        asked = await _parameters(request, method)
+        token = request.headers.get("Authorization", "").removeprefix("Bearer ") or asked.pop("token", "")
+        self.calls.append((method, asked))
+        if method == "apps.connections.open":
+            return web.json_response(self._open_link(token))
+        if token != self.token:
+            raise Wrong("invalid_auth" if token else "not_authed")
 
-    def calm(self) -> None:
-        self._faults.clear()
+        async def act() -> web.StreamResponse:
+            return web.json_response({"ok": True, **self.answer(method, asked)}, headers=self._headers())
 
-    def _fault(self, method: str, asked: dict[str, Any]) -> tuple[Fault | None, bool]:
-        if method not in SENDS:
-            return None, False
-        for where in (asked.get("channel") or asked.get("channel_id"), None):
-            fault, times, done = self._faults.get(where, (None, 0, False))
-            if fault is not None and times:
-                self._faults[where] = (fault, times - 1, done)
-                return fault, done
-        return self.chaos() or (None, False)
+        chat = asked.get("channel") or asked.get("channel_id")
+        return await (self.troubled(request, chat, act) if method in SENDS else act())
 
-    async def _go_wrong(self, fault: Fault, request: web.Request) -> web.StreamResponse:
+    def _headers(self) -> dict[str, str]:
+        return {"X-OAuth-Scopes": ",".join(self.scopes), "X-Accepted-OAuth-Scopes": ""}
+
+    def refused(self, refusal: Wrong) -> web.Response:
+        told = {"ok": False, "error": str(refusal), **refusal.more}
+        if str(refusal) == "ratelimited":
+            return web.json_response(told, status=429, headers={"Retry-After": "3"})
+        return web.json_response(told, headers=self._headers())
+
+    def failed(self, fault: Fault) -> web.Response:
         match fault:
             case Fault.TOO_FAST | Fault.TOO_FAST_ALL:
                 raise Wrong("ratelimited")
@@ -267,47 +251,7 @@ class Slack(Methods):
                 raise Wrong("token_revoked")
             case Fault.GONE:
                 raise Wrong("is_archived")
-            case Fault.TOO_LONG:
-                raise Wrong("msg_too_long")
-            case Fault.BROKEN:
-                return web.Response(status=500, text="<html>Server Error</html>", content_type="text/html")
-            case Fault.RESET:
-                assert request.transport is not None
-                request.transport.abort()
-            case Fault.HANG:
-                await asyncio.sleep(3600)
-        return web.Response()
-
-    # --- the Web API ---
-
-    async def _serve(self, request: web.Request) -> web.StreamResponse:
-        transport = request.transport
-        assert transport is not None
-        self._open.add(transport)
-        headers = {"X-OAuth-Scopes": ",".join(self.scopes), "X-Accepted-OAuth-Scopes": ""}
-        try:
-            method = request.match_info["method"]
-            asked = await _parameters(request, method)
-            token = request.headers.get("Authorization", "").removeprefix("Bearer ") or asked.pop("token", "")
-            self.calls.append((method, asked))
-            if method == "apps.connections.open":
-                return web.json_response(self._open_link(token))
-            if token != self.token:
-                raise Wrong("invalid_auth" if token else "not_authed")
-            fault, done = self._fault(method, asked)
-            if fault is not None and not done:
-                return await self._go_wrong(fault, request)
-            result = self.answer(method, asked)
-            if fault is not None:
-                return await self._go_wrong(fault, request)
-            return web.json_response({"ok": True, **result}, headers=headers)
-        except Wrong as wrong:
-            told = {"ok": False, "error": str(wrong), **wrong.more}
-            if str(wrong) == "ratelimited":
-                return web.json_response(told, status=429, headers={"Retry-After": "3"})
-            return web.json_response(told, headers=headers)
-        finally:
-            self._open.discard(transport)
+        raise Wrong("msg_too_long")
 
     def _open_link(self, token: str) -> dict[str, Any]:
         if token != self.app_token:
@@ -317,7 +261,7 @@ class Slack(Methods):
             raise Wrong("forbidden")
         ticket = f"ticket-{next(self._event_numbers)}"
         self._tickets.add(ticket)
-        return {"ok": True, "url": f"ws://127.0.0.1:{self._port}/link?ticket={ticket}&app_id=A0FAKEAPP01"}
+        return {"ok": True, "url": f"ws://127.0.0.1:{self.port}/link?ticket={ticket}&app_id=A0FAKEAPP01"}
 
     async def _upload(self, request: web.Request) -> web.StreamResponse:
         number = request.match_info["file"]

@@ -24,9 +24,9 @@ from hermes.domain.settings.platforms import PlatformSettings
 from hermes.entry.platforms.slack.adapter import SlackAdapter
 from hermes.entry.platforms.slack.convert import SlackIdentity, to_inbounds
 from hermes.entry.platforms.slack.history import SlackCatchUp
+from hermes.testing.ports import free_port
 from tests.foreign.environments import ROOT, node
 from tests.platforms.slack.bed import NOW
-from tests.ports import free_port
 
 pytestmark = [pytest.mark.server, pytest.mark.xdist_group("foreign")]
 SEED = """

@@ -15,10 +15,10 @@ import pytest
 
 from hermes.domain.message import Attachment, Body, Button, MediaKind
 from hermes.testing.platform_suite import Does, Fault, Inboxes, hosted, running, until
+from hermes.testing.ports import free_port
 from tests.foreign.environments import ROOT, python_of
 from tests.platforms.slack.bed import SlackBed
 from tests.platforms.slack.samples import CHANNEL, DM
-from tests.ports import free_port
 
 pytestmark = [pytest.mark.server, pytest.mark.xdist_group("foreign")]
 CLIENT = ROOT / "tests" / "foreign" / "clients" / "slack_bolt_app.py"

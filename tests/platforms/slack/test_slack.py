@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,7 +16,6 @@ from hermes.domain.errors import NeedsLogin, Unreachable
 from hermes.domain.message import Inbound, InboundKind, MediaKind
 from hermes.entry.platforms.slack.adapter import SlackAdapter
 from hermes.entry.platforms.slack.convert import is_elsewhere, to_inbounds
-from hermes.entry.platforms.slack.doors import SlackListener
 from hermes.entry.platforms.slack.history import OVERLAP, WEEK, SlackCursor
 from hermes.testing.clock import FakeClock, QuickClock
 from hermes.testing.platform_suite import (
@@ -35,7 +33,6 @@ from hermes.testing.platform_suite import (
 )
 from tests.platforms.slack.bed import ME, NOW, EventsBed, SlackBed
 from tests.platforms.slack.samples import ANN, CHANNEL, DM, GROUP, PAYLOADS
-from tests.ports import free_port
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
@@ -164,7 +161,7 @@ def test_a_mention_counts_once_though_it_is_told_twice() -> None:
 
 
 def at(platform: SlackAdapter, clock: Any) -> SlackAdapter:
-    platform._outfit = replace(platform._outfit, clock=clock)
+    platform._context = replace(platform._context, clock=clock)
     return platform
 
 
@@ -490,21 +487,6 @@ async def test_what_slack_gave_up_on_is_read_later() -> None:
                 assert told.status == 200
             await clock.advance(61)
             await until(lambda: "never brought" in inboxes.texts, "it is lost")
-
-
-async def test_a_door_that_is_closed_while_it_opens_leaves_no_port_taken() -> None:
-    port = free_port()
-    for steps in range(12):
-        opening = asyncio.create_task(SlackListener("secret", FakeClock(), None).open("127.0.0.1", port))  # type: ignore[arg-type]
-        for _ in range(steps):
-            await asyncio.sleep(0)
-        if not opening.done():
-            opening.cancel()
-        await asyncio.wait((opening,))
-        if not opening.cancelled():
-            await opening.result().cleanup()
-        with socket.create_server(("127.0.0.1", port)):
-            pass  # nobody else has it
 
 
 async def test_a_port_that_is_taken_or_none() -> None:

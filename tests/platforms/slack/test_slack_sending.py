@@ -216,10 +216,10 @@ async def test_files_that_slack_does_not_take() -> None:
         async with running(platform, Inboxes().accept, None):
             with pytest.raises(Refused, match="no files"):
                 await platform.send(bed.chat, Body(attachments=(FILE,)), key="k", reply_to=None)
-            platform._outfit = replace(platform._outfit, open_file=empty)
+            platform._context = replace(platform._context, open_file=empty)
             with pytest.raises(Refused, match="empty"):
                 await platform.send(bed.chat, Body(attachments=(FILE,)), key="k", reply_to=None)
-            platform._outfit = replace(platform._outfit, open_file=picture)
+            platform._context = replace(platform._context, open_file=picture)
             bed.server.scopes = tuple(one for one in bed.server.scopes if one != "files:write")
             with pytest.raises(NeedsLogin, match="files:write"):
                 await platform.send(bed.chat, Body(attachments=(FILE,)), key="k", reply_to=None)

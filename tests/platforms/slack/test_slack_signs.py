@@ -141,7 +141,7 @@ async def test_a_command_where_we_are_not_is_answered_in_private() -> None:
     clock, elsewhere = FakeClock(), Address(platform="slack", chat="C0ELSEWHERE")
     async with SlackBed() as bed:
         platform, inboxes = bed.connect(), Inboxes()
-        platform._outfit = replace(platform._outfit, clock=clock)
+        platform._context = replace(platform._context, clock=clock)
         async with running(platform, inboxes.accept, None):
             await bed.listening()
             bed.server.command(elsewhere.chat, "/hermes", "status")

@@ -13,11 +13,11 @@ from hermes.domain.message import Inbound, MediaKind
 from hermes.entry.platforms.telegram.adapter import TelegramAdapter
 from hermes.entry.platforms.telegram.convert import TelegramIdentity, to_inbounds
 from hermes.entry.platforms.telegram.manifest import MANIFEST
-from hermes.testing.platform_suite import Does, Fault, Shown
-from tests.platforms.served import ServedBed
+from hermes.testing.platform_suite import Does, Shown
+from hermes.testing.ports import free_port
+from hermes.testing.served import ServedBed
 from tests.platforms.telegram.samples import UPDATES
 from tests.platforms.telegram.server import BOT, Sent, Telegram
-from tests.ports import free_port
 
 ME = TelegramIdentity(id=123456789, username="hermes_test_bot")
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
@@ -52,11 +52,11 @@ class TelegramBed(ServedBed):
         return {"TELEGRAM_BOT_TOKEN": self.server.token, "TELEGRAM_BASE_URL": self.server.url}
 
     def connect(self) -> TelegramAdapter:
-        outfit = self.outfit()
+        context = self.context()
         if self.topics is not None:
             names = self.topics
-            outfit = replace(outfit, find_topic=names.find, name_topic=names.name, keep_topic=names.keep)
-        adapter = TelegramAdapter(outfit)
+            context = replace(context, find_topic=names.find, name_topic=names.name, keep_topic=names.keep)
+        adapter = TelegramAdapter(context)
         self.patient(lambda seconds: setattr(adapter.api, "answer_seconds", seconds))
         return adapter
 
@@ -125,10 +125,6 @@ class TelegramBed(ServedBed):
 
     def reactions(self) -> list[str]:
         return self.server.reactions
-
-    def fail(self, fault: Fault, *, times: int = 1, done: bool = False, chat: Address | None = None) -> None:
-        self.hang(fault is Fault.HANG)
-        self.server.fail(fault, times, done, None if chat is None else int(chat.chat))
 
     def samples(self) -> Sequence[Any]:
         return list(UPDATES.values())

@@ -13,7 +13,7 @@ import itertools
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from typing import Any
@@ -22,7 +22,7 @@ import aiohttp
 from aiohttp import web
 
 from hermes.testing.platform_suite import Fault
-from tests.ports import free_port
+from hermes.testing.served import FakeRefusal, Route, ServedFake
 
 TOKEN = "123456789:AAF-the_fake_bot_token_of_35_letters"
 BOT = {
@@ -55,7 +55,7 @@ SENDS = frozenset({"sendmessage", "sendmediagroup", "editmessagetext", *FILES})
 MOST_TEXT, MOST_CAPTION, MOST_DOWN = 4096, 1024, 20 * 1024 * 1024
 
 
-class Wrong(Exception):
+class Wrong(FakeRefusal):
     """An error answer."""
 
     def __init__(self, code: int, description: str, **parameters: Any) -> None:
@@ -77,11 +77,10 @@ class Sent:
 
 
 @dataclass
-class Telegram:
+class Telegram(ServedFake):
     """The service. Tests write through `say`, and read `sent`."""
 
     token: str = TOKEN
-    url: str = ""
     sent: list[Sent] = field(default_factory=list)
     updates: list[dict[str, Any]] = field(default_factory=list)
     chats: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -107,44 +106,20 @@ class Telegram:
     confirmed: int = 0
     delivered: int = 0
     retry_seconds: float = 0.01
-    chaos: Callable[[], tuple[Fault, bool] | None] = lambda: None
-    _faults: dict[int | None, tuple[Fault, int, bool]] = field(default_factory=dict)
     _numbers: Any = field(default_factory=lambda: itertools.count(1000))
     _update_numbers: Any = field(default_factory=lambda: itertools.count(870_000_001))
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _poller: asyncio.Event | None = None
-    _open: set[asyncio.BaseTransport] = field(default_factory=set)
-    _runner: web.AppRunner | None = None
-    _caller: asyncio.Task[None] | None = None
-    _port: int = field(default_factory=free_port)
 
     # --- its life ---
 
+    def routes(self) -> Iterable[Route]:
+        yield "*", "/bot{token}/{method}", self._serve
+        yield "GET", "/file/bot{token}/{path:.*}", self._download
+
     async def up(self) -> None:
-        app = web.Application(client_max_size=60 * 1024 * 1024)
-        app.router.add_route("*", "/bot{token}/{method}", self._serve)
-        app.router.add_route("GET", "/file/bot{token}/{path:.*}", self._download)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.0, handler_cancellation=True)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", self._port)
-        await site.start()
-        self._port = self._runner.addresses[0][1]
-        self.url = f"http://127.0.0.1:{self._port}"
-        self._caller = asyncio.create_task(self._call_webhook())
-
-    async def down(self) -> None:
-        if self._caller is not None:
-            self._caller.cancel()
-            await asyncio.wait((self._caller,))
-        self.cut()
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
-
-    def cut(self) -> None:
-        """Every connection dies."""
-        for transport in tuple(self._open):
-            transport.abort()
+        await super().up()
+        self.start(self._call_webhook())
 
     # --- people ---
 
@@ -210,56 +185,31 @@ class Telegram:
         self.files[number] = data
         return {"file_id": number, "file_unique_id": f"u{len(self.files)}", "file_size": len(data)}
 
-    # --- trouble ---
-
-    def fail(self, fault: Fault, times: int, done: bool, chat: int | None) -> None:
-        self._faults[chat] = (fault, times, done)
-
-    def calm(self) -> None:
-        self._faults.clear()
-
-    def _fault(self, method: str, asked: dict[str, Any]) -> tuple[Fault | None, bool]:
-        if method not in SENDS:
-            return None, False
-        for where in (_number(asked.get("chat_id")), None):
-            fault, times, done = self._faults.get(where, (None, 0, False))
-            if fault is not None and times:
-                self._faults[where] = (fault, times - 1, done)
-                return fault, done
-        return self.chaos() or (None, False)
-
     # --- the interface ---
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
-        transport = request.transport
-        assert transport is not None
-        self._open.add(transport)
-        try:
-            method = request.match_info["method"].lower()
-            if request.match_info["token"] != self.token:
-                code = 401 if re.fullmatch(r"\d+:[\w-]+", request.match_info["token"]) else 404
-                raise Wrong(code, {401: "Unauthorized", 404: "Not Found"}[code])
-            asked = await _parameters(request)
-            self.calls.append((method, asked))
-            fault, done = self._fault(method, asked)
-            if fault is not None and not done:
-                return await self._go_wrong(fault, request)
-            action = getattr(self, f"_m_{method}", None)
+        method = request.match_info["method"].lower()
+        if request.match_info["token"] != self.token:
+            code = 401 if re.fullmatch(r"\d+:[\w-]+", request.match_info["token"]) else 404
+            raise Wrong(code, {401: "Unauthorized", 404: "Not Found"}[code])
+        asked = await _parameters(request)
+        self.calls.append((method, asked))
+        action = getattr(self, f"_m_{method}", None)
+
+        async def act() -> web.StreamResponse:
             if action is None:
                 raise Wrong(404, "Not Found: method not found")
-            result = await action(asked)
-            if fault is not None:
-                return await self._go_wrong(fault, request)
-            return web.json_response({"ok": True, "result": result})
-        except Wrong as wrong:
-            told: dict[str, Any] = {"ok": False, "error_code": wrong.code, "description": str(wrong)}
-            if wrong.parameters:
-                told["parameters"] = wrong.parameters
-            return web.json_response(told, status=wrong.code)
-        finally:
-            self._open.discard(transport)
+            return web.json_response({"ok": True, "result": await action(asked)})
 
-    async def _go_wrong(self, fault: Fault, request: web.Request) -> web.StreamResponse:
+        return await (self.troubled(request, str(asked.get("chat_id")), act) if method in SENDS else act())
+
+    def refused(self, refusal: Wrong) -> web.Response:
+        told: dict[str, Any] = {"ok": False, "error_code": refusal.code, "description": str(refusal)}
+        if refusal.parameters:
+            told["parameters"] = refusal.parameters
+        return web.json_response(told, status=refusal.code)
+
+    def failed(self, fault: Fault) -> web.Response:
         match fault:
             case Fault.TOO_FAST | Fault.TOO_FAST_ALL:
                 raise Wrong(429, "Too Many Requests: retry after 3", retry_after=3)
@@ -267,18 +217,7 @@ class Telegram:
                 raise Wrong(401, "Unauthorized")
             case Fault.GONE:
                 raise Wrong(403, "Forbidden: bot was blocked by the user")
-            case Fault.TOO_LONG:
-                raise Wrong(400, "Bad Request: message is too long")
-            case Fault.BROKEN:
-                return web.Response(
-                    status=502, text="<html><h1>502 Bad Gateway</h1></html>", content_type="text/html"
-                )
-            case Fault.RESET:
-                assert request.transport is not None
-                request.transport.abort()
-            case Fault.HANG:
-                await asyncio.sleep(3600)
-        return web.Response()
+        raise Wrong(400, "Bad Request: message is too long")
 
     async def _download(self, request: web.Request) -> web.StreamResponse:
         data = self.files.get(request.match_info["path"].removeprefix("files/"))

@@ -507,7 +507,7 @@ async def test_an_old_cursor_is_not_trusted() -> None:
         for age, offset in ((0, 870_000_005), (3 * 86_400, None)):
             cursor = f"870000005@{int(clock.now().timestamp()) - age}"
             platform = bed.connect()
-            platform._outfit = replace(platform._outfit, clock=clock)
+            platform._context = replace(platform._context, clock=clock)
             bed.server.calls.clear()
             async with running(platform, inboxes.accept, cursor):
                 await until(lambda: any(name == "getupdates" for name, _ in bed.server.calls), "no poll")

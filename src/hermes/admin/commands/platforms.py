@@ -113,11 +113,11 @@ def _login(command: CliCommand) -> None:
     manifest = declared.manifest
     if not manifest.login:
         raise UserError(f"{declared.title} has no such login.", hint=f"{manifest.docs} says what it needs.")
-    outfit = AdapterContext(settings=declared.block, find=declared.find, account=declared.account)
+    context = AdapterContext(settings=declared.block, find=declared.find, account=declared.account)
     log_in = load_login(manifest)
 
     async def ask() -> Mapping[str, str]:
-        return await log_in(outfit, console.line)
+        return await log_in(context, console.line)
 
     try:
         kept = asyncio.run(ask())

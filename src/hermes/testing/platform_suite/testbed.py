@@ -162,7 +162,7 @@ class Testbed(ABC):
         """What an operator has to say so that a gateway reaches this service."""
         return {}
 
-    def outfit(self) -> AdapterContext:
+    def context(self) -> AdapterContext:
         said = {**self.variables(), **self.said}
         return AdapterContext(
             settings=PlatformSettings(),

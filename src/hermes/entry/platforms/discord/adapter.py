@@ -21,11 +21,13 @@ from urllib.parse import quote
 from hermes.domain.adapter import AdapterContext, Finding
 from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities, MenuEntry
-from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
+from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.message import Attachment, Body, Inbound, MediaKind, Receipt
 from hermes.domain.ports.platform import Accept
 from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line, size_told
+from hermes.entry.kit.files import ANY_MIME, file_name, read_file
+from hermes.entry.kit.payload import as_dicts, as_text, dig
 from hermes.entry.platforms.discord.check import application, findings
 from hermes.entry.platforms.discord.convert import (
     TALKED_IN,
@@ -60,7 +62,6 @@ _COMMAND_SHAPE = re.compile(r"[-_a-z0-9]{1,32}", re.ASCII)
 _HEARD = frozenset(
     f"MESSAGE_{what}" for what in ("CREATE", "UPDATE", "DELETE", "DELETE_BULK", "REACTION_ADD")
 ) | {"INTERACTION_CREATE"}
-_NO = ("false", "no", "off", "0")
 _PAGE = 100
 _ASKED_PEOPLE = 25
 _WAVEFORM = base64.b64encode(bytes(64)).decode()
@@ -71,16 +72,16 @@ _MENTIONS = {"parse": ["users"], "replied_user": True}
 class DiscordAdapter:
     answer_seconds = 30.0
 
-    def __init__(self, outfit: AdapterContext) -> None:
-        self._outfit = outfit
-        self._token = outfit.said(TOKEN).removeprefix("Bot ")
+    def __init__(self, context: AdapterContext) -> None:
+        self._context = context
+        self._token = context.setting(TOKEN).removeprefix("Bot ")
         if not _TOKEN_SHAPE.fullmatch(self._token):
             raise NeedsLogin(
                 f"{TOKEN} is no bot token; one has three parts with dots between (developer portal → Bot)"
             )
-        base = outfit.said("DISCORD_BASE_URL", API)
-        self._rest = DiscordRest(self._token, base, outfit.said("DISCORD_PROXY") or None, outfit.clock)
-        self._me = DiscordIdentity(id="", account=outfit.account)
+        base = context.setting("DISCORD_BASE_URL", API)
+        self._rest = DiscordRest(self._token, base, context.setting("DISCORD_PROXY") or None, context.clock)
+        self._me = DiscordIdentity(id="", account=context.account)
         self._mark = DiscordCursor()
         self._stored = ""
         self._pending: set[str] = set()
@@ -89,13 +90,12 @@ class DiscordAdapter:
         """How long Discord lets no new session begin, if none is left for today."""
         self._scenes = DiscordDirectory(
             self._rest,
-            asks_roles=bool(outfit.settings.allowed_roles),
+            asks_roles=bool(context.settings.allowed_roles),
             # Where only some threads are listed, a new one would not be among them.
-            threads=outfit.said("DISCORD_AUTO_THREAD", "true").lower() not in _NO
-            and not outfit.settings.allowed_topics,
+            threads=not context.is_off("DISCORD_AUTO_THREAD") and not context.settings.allowed_topics,
             flat=(
-                *re.findall(r"[^\s,]+", outfit.said("DISCORD_NO_THREAD_CHANNELS")),
-                *outfit.settings.free_response_channels,
+                *re.findall(r"[^\s,]+", context.setting("DISCORD_NO_THREAD_CHANNELS")),
+                *context.settings.free_response_channels,
             ),
         )
         self._threads = DiscordThreads(self._rest, self._scenes)
@@ -111,48 +111,45 @@ class DiscordAdapter:
         self._rest.answer_seconds = self.answer_seconds
         self._mark = DiscordCursor.read(cursor)
         self._stored = cursor or ""
-        line = DiscordConnection(self._outfit.clock, self.answer_seconds)
         try:
             self._me = replace(self._me, id=await self._own_id())
             gateway, now = await self._way()
             url = own_gateway(self._mark.url, gateway) if self._mark.session else None
-            await line.open(self._rest.http, url or gateway, self._rest.proxy)
-            if url and self._mark.session:
-                await line.resume(self._token, self._mark.session, self._mark.number)
-            else:
-                self._mark.lose()
-                await self._identify(line)
-            async for event in line.events():
-                await self._hear(accept, line, event, gateway, now)
+            async with DiscordConnection.open(self._rest, url or gateway, self._context.clock) as line:
+                if url and self._mark.session:
+                    await line.resume(self._token, self._mark.session, self._mark.number)
+                else:
+                    self._mark.lose()
+                    await self._identify(line)
+                async for event in line.events():
+                    await self._hear(accept, line, event, gateway, now)
         except DiscordSessionEnded:
             self._mark.lose()
             await self._store(accept)
             raise
         finally:
-            await line.close()
             await self._close()
 
     async def _own_id(self) -> str:
-        told = await self._rest.call("GET", "/users/@me")
-        if not isinstance(told, dict) or not is_snowflake(told.get("id")):
+        number = dig(await self._rest.call("GET", "/users/@me"), "id")
+        if not is_snowflake(number):
             raise Unreachable("Discord does not say who the bot is")
-        return str(told["id"])
+        return str(number)
 
     async def _way(self) -> tuple[str, datetime]:
         """Where the gateway is, and what time it is there."""
         told = await self._rest.ask("GET", "/gateway/bot")
-        answer = told.result
-        url = answer.get("url") if isinstance(answer, dict) else None
-        if not isinstance(url, str) or not url.startswith(("wss://", "ws://")):
+        url = as_text(dig(told.result, "url"))
+        if not url.startswith(("wss://", "ws://")):
             raise Unreachable("Discord does not say where its gateway is")
-        limit, self._shut_seconds = answer.get("session_start_limit"), None
-        if isinstance(limit, dict) and limit.get("remaining") == 0:
+        limit, self._shut_seconds = dig(told.result, "session_start_limit"), None
+        if dig(limit, "remaining") == 0:
             after = limit.get("reset_after")
             self._shut_seconds = min(after / 1000, 86_400.0) if isinstance(after, int) else 3600.0
         try:
             return url, parsedate_to_datetime(told.headers["Date"])
         except (KeyError, ValueError, TypeError):
-            return url, self._outfit.clock.now()
+            return url, self._context.clock.now()
 
     async def _hear(
         self, accept: Accept, line: DiscordConnection, event: DiscordEvent, gateway: str, now: datetime
@@ -191,7 +188,7 @@ class DiscordAdapter:
             # One a connection: who identifies too often loses the token.
             raise Unreachable("Discord ended the session")
         # Discord wants a pause of one to five seconds before the next identify.
-        await self._outfit.clock.sleep(1.0 + 4.0 * random.random())
+        await self._context.clock.sleep(1.0 + 4.0 * random.random())
         await self._identify(line)
 
     async def _identify(self, line: DiscordConnection) -> None:
@@ -252,20 +249,19 @@ class DiscordAdapter:
             self._aside(self._answer(data, items[0].text if items else ""))
 
     def _is_ours(self, data: Mapping[str, Any]) -> bool:
-        author = data.get("author")
-        return self._me.id in (data.get("user_id"), author.get("id") if isinstance(author, dict) else None)
+        return self._me.id in (data.get("user_id"), dig(data, "author", "id"))
 
-    async def _answer(self, told: Mapping[str, Any], text: str) -> None:
+    async def _answer(self, interaction: Mapping[str, Any], text: str) -> None:
         """Discord shows a failure if a button or a command is not answered within three seconds. A command is
         confirmed to who gave it alone: its answer comes as a message, whenever it is there."""
-        number, token = told.get("id"), told.get("token")
+        number, token = interaction.get("id"), interaction.get("token")
         if not is_snowflake(number) or not isinstance(token, str):
             return
-        said: dict[str, Any] = {"type": 6}
-        if told.get("type") == 2:
-            said = {"type": 4, "data": {"flags": 64, "content": one_line(f"✓ {text}", 200)}}
+        reply: dict[str, Any] = {"type": 6}
+        if interaction.get("type") == 2:
+            reply = {"type": 4, "data": {"flags": 64, "content": one_line(f"✓ {text}", 200)}}
         try:
-            await self._rest.call("POST", f"/interactions/{number}/{quote(token, safe='')}/callback", said)
+            await self._rest.call("POST", f"/interactions/{number}/{quote(token, safe='')}/callback", reply)
         except HermesError as error:
             log.info("discord.not_answered interaction=%s why=%s", number, error)
 
@@ -274,10 +270,9 @@ class DiscordAdapter:
     async def _see_guild(self, accept: Accept, guild: Any, now: datetime) -> None:
         if not isinstance(guild, dict) or guild.get("unavailable"):
             return
-        told = [guild.get("channels"), guild.get("threads")]
-        known = [one for part in told if isinstance(part, list) for one in part if isinstance(one, dict)]
+        places = as_dicts(guild.get("channels")) + as_dicts(guild.get("threads"))
         inside = {"guild_id": guild.get("id")}
-        channels = [one | inside for one in known if is_snowflake(one.get("id"))]
+        channels = [channel | inside for channel in places if is_snowflake(channel.get("id"))]
         self._scenes.see(channels)
         self._mark.know_guild(guild)
         if not is_snowflake(guild.get("id")) or guild["id"] not in self._pending:
@@ -302,8 +297,8 @@ class DiscordAdapter:
                 log.info("discord.no_history channel=%s why=%s", channel, error)
                 self._mark.threads.pop(channel, None)
                 return
-            news = [one for one in page or () if isinstance(one, dict) and is_snowflake(one.get("id"))]
-            news.sort(key=lambda one: int(one["id"]))
+            news = [message for message in as_dicts(page) if is_snowflake(message.get("id"))]
+            news.sort(key=lambda message: int(message["id"]))
             items: list[Inbound] = []
             for message in news:
                 scene = await self._scenes.of(message, self._me, guild)
@@ -316,18 +311,16 @@ class DiscordAdapter:
 
     async def _find_directs(self) -> None:
         """Private chats are not listed for bots. Those of people who may write can be asked for."""
-        known = set(self._mark.directs.values())
-        wanted = [
-            one for one in self._outfit.settings.allowed_users if is_snowflake(one) and one not in known
-        ]
-        for user in wanted[:_ASKED_PEOPLE]:
+        users = [user for user in self._context.settings.allowed_users if is_snowflake(user)]
+        chatting = set(self._mark.directs.values())
+        for user in [user for user in users if user not in chatting][:_ASKED_PEOPLE]:
             try:
-                told = await self._rest.call("POST", "/users/@me/channels", {"recipient_id": user})
+                chat = await self._rest.call("POST", "/users/@me/channels", {"recipient_id": user})
             except Refused as error:
                 log.info("discord.no_chat user=%s why=%s", user, error)
                 continue
-            if isinstance(told, dict) and is_snowflake(told.get("id")):
-                self._mark.has_direct(told["id"], user)
+            if is_snowflake(dig(chat, "id")):
+                self._mark.has_direct(chat["id"], user)
 
     # --- what goes out ---
 
@@ -345,7 +338,7 @@ class DiscordAdapter:
 
         told, channel = await self._threads.inside(to, post)
         message = told.result
-        if not isinstance(message, dict) or not is_snowflake(message.get("id")):
+        if not is_snowflake(dig(message, "id")):
             raise Unreachable("Discord does not say which message it sent", maybe_done=True)
         ref = message["id"] if channel == channel_id(to) else f"{channel}/{message['id']}"
         return Receipt(to=to, ref=ref)
@@ -401,12 +394,8 @@ class DiscordAdapter:
         return await self._rest.upload(path, told, files)
 
     async def _file(self, file: Attachment) -> tuple[str, bytes, str]:
-        try:
-            data = await self._outfit.open_file(file)
-        except UserError as error:
-            raise Refused(str(error)) from error
-        mime = file.mime or "application/octet-stream"
-        return file.name or f"file.{mime.rpartition('/')[2]}", data, mime
+        data, mime = await read_file(self._context, file), file.mime or ANY_MIME
+        return file_name(replace(file, mime=mime)), data, mime
 
     async def edit(self, receipt: Receipt, body: Body) -> None:
         rows = components(body.buttons, receipt.to.thread if "/" in receipt.ref else None)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from hermes.domain.adapter import Finding
+from hermes.domain.adapter import Finding, good, wrong
 from hermes.domain.errors import Unreachable
 from hermes.domain.text import one_line
+from hermes.entry.kit.payload import as_dict, as_dicts, dig
 from hermes.entry.platforms.discord.convert import is_snowflake
 from hermes.entry.platforms.discord.rest import DiscordRest
 
@@ -28,28 +29,22 @@ _MOST_SERVERS, _SHOWN = 200, 10
 async def findings(rest: DiscordRest) -> list[Finding]:
     me = await rest.call("GET", "/users/@me")
     app = await application(rest)
-    name = one_line(str(me.get("username")), 40) if isinstance(me, dict) else "nobody"
-    found = [Finding(good=True, text=f"Discord knows the bot as {name}.")]
+    name = one_line(str(dig(me, "username") or "nobody"), 40)
+    found = [good(f"Discord knows the bot as {name}.")]
     flags = app.get("flags")
     if not isinstance(flags, int) or not flags & _CONTENT_FLAGS:
-        found.append(
-            Finding(
-                good=False,
-                text="It may not read messages: “Message Content Intent” is off.",
-                hint="Turn it on at discord.com/developers/applications → your application → Bot.",
-            )
-        )
-    servers = await rest.call("GET", "/users/@me/guilds", limit=_MOST_SERVERS)
-    servers = [one for one in servers if isinstance(one, dict)] if isinstance(servers, list) else []
-    lacking = [one for one in map(_lacking, servers) if one is not None]
+        hint = "Turn it on at discord.com/developers/applications → your application → Bot."
+        found.append(wrong("It may not read messages: “Message Content Intent” is off.", hint))
+    servers = as_dicts(await rest.call("GET", "/users/@me/guilds", limit=_MOST_SERVERS))
+    lacking = [finding for finding in map(_lacking, servers) if finding is not None]
     return [*found, _count(len(servers), app["id"]), *lacking[:_SHOWN]]
 
 
 async def application(rest: DiscordRest) -> dict[str, Any]:
     told = await rest.call("GET", "/applications/@me")
-    if not isinstance(told, dict) or not is_snowflake(told.get("id")):
+    if not is_snowflake(dig(told, "id")):
         raise Unreachable("Discord does not say which application the bot belongs to")
-    return told
+    return as_dict(told)
 
 
 def _count(count: int, app: str) -> Finding:
@@ -62,13 +57,10 @@ def _count(count: int, app: str) -> Finding:
 
 def _lacking(server: dict[str, Any]) -> Finding | None:
     """What the bot's roles do not give it on a server; channels may say otherwise."""
-    told = str(server.get("permissions"))
-    has = int(told) if told.isascii() and told.isdigit() and len(told) < 30 else 0
+    bits = str(server.get("permissions"))
+    has = int(bits) if bits.isascii() and bits.isdigit() and len(bits) < 30 else 0
     missing = [] if has & _ADMINISTRATOR else [name for bit, name in _RIGHTS.items() if not has & bit]
     if not missing:
         return None
-    return Finding(
-        good=False,
-        text=f"On “{one_line(str(server.get('name')), 40)}” it lacks rights: {', '.join(missing)}.",
-        hint="Give them to the bot's role: Server Settings → Roles.",
-    )
+    text = f"On “{one_line(str(server.get('name')), 40)}” it lacks rights: {', '.join(missing)}."
+    return wrong(text, "Give them to the bot's role: Server Settings → Roles.")

@@ -25,6 +25,7 @@ from hermes.domain.message import (
     media_kind,
 )
 from hermes.domain.text import one_line, storable
+from hermes.entry.kit.payload import MALFORMED, as_dict, as_size, as_text, name_of
 
 NAME = "discord"
 EPOCH_MS = 1_420_070_400_000
@@ -93,7 +94,7 @@ def to_inbounds(event: Any, me: DiscordIdentity, scene: DiscordContext = _NOWHER
                 _deleted(event["d"], one, me, scene) for one in event["d"]["ids"] if is_snowflake(one)
             )
         found = _converted(event["t"], event["d"], me, scene)
-    except (TypeError, ValueError, KeyError, AttributeError, OverflowError, RecursionError, OSError):
+    except MALFORMED:
         return ()
     return () if found is None else (found,)
 
@@ -141,14 +142,14 @@ def place_of(channel: Any) -> DiscordChannel | None:
     try:
         sort = channel["type"] if isinstance(channel["type"], int) else -1
         return DiscordChannel(
-            name=storable(_text(channel.get("name")))[:100],
+            name=storable(as_text(channel.get("name")))[:100],
             parent=snowflake(channel["parent_id"]) if sort in THREADS else None,
             guild=channel["guild_id"] if is_snowflake(channel.get("guild_id")) else None,
             forum=sort in FORUMS,
             direct=sort in (1, 3),
             opens=sort in OPEN_THREADS,
         )
-    except (TypeError, KeyError, ValueError, AttributeError):
+    except MALFORMED:
         return None
 
 
@@ -166,7 +167,7 @@ def _message(
     attachments = tuple(_attachments(message, channel, number))
     if not (text or attachments):
         return None
-    stamp = _text(message["edited_timestamp"]) if what is InboundKind.EDIT else ""
+    stamp = as_text(message["edited_timestamp"]) if what is InboundKind.EDIT else ""
     begun = None
     if mentioned and scene.threads and message.get("type", 0) == 0 and not text.startswith("/"):
         # The thread will have this message's id, so it need not be there yet: whoever answers begins it.
@@ -184,23 +185,23 @@ def _message(
     )
 
 
-def _deleted(told: Mapping[str, Any], message: Any, me: DiscordIdentity, scene: DiscordContext) -> Inbound:
+def _deleted(event: Mapping[str, Any], message: Any, me: DiscordIdentity, scene: DiscordContext) -> Inbound:
     """By whom, when and whose message it was Discord does not say."""
     number = snowflake(message)
-    return deletion(_source(told, None, me, scene), number, time_of(number))
+    return deletion(_source(event, None, me, scene), number, time_of(number))
 
 
 def _source(
-    told: Mapping[str, Any],
+    event: Mapping[str, Any],
     who: Mapping[str, Any] | None,
     me: DiscordIdentity,
     scene: DiscordContext,
     begun: str | None = None,
 ) -> Source:
     """`begun` is a thread that belongs to the channel in which something happened."""
-    channel = snowflake(told["channel_id"])
-    member = _mapping(told.get("member"))
-    guild = told.get("guild_id") or scene.guild
+    channel = snowflake(event["channel_id"])
+    member = as_dict(event.get("member"))
+    guild = event.get("guild_id") or scene.guild
     place, person = scene.place or DiscordChannel(), who or {}
     names = (member.get("nick"), person.get("global_name"), person.get("username"))
     name = next((one for one in names if isinstance(one, str) and one), "")
@@ -214,32 +215,32 @@ def _source(
         address=Address(platform=NAME, account=me.account, chat=parent or channel, thread=thread),
         kind=kind,
         user=None if who is None else snowflake(person["id"]),
-        user_name=storable(name) or None,
+        user_name=name_of(name),
         chat_name=place.name or None,
         guild=None if guild is None else snowflake(guild),
         parent_chat=parent,
         roles=roles or scene.roles,
-        is_bot=person.get("bot") is True or "webhook_id" in told,
+        is_bot=person.get("bot") is True or "webhook_id" in event,
     )
 
 
 def _words(message: Mapping[str, Any], me: DiscordIdentity, scene: DiscordContext) -> tuple[str, bool]:
     """What was said, people by their names and our own left out at the start, and whether it names us."""
-    text = _text(message.get("content"))
+    text = as_text(message.get("content"))
     people = {one["id"]: one for one in message.get("mentions") or () if is_snowflake(one.get("id"))}
     asked = {one for one in message.get("mention_roles") or () if is_snowflake(one)}
     mentioned = me.id in people or bool(asked & scene.mine)
     start = _CALLED.match(text)
     if start and (start[2] in scene.mine if start[1] == "&" else start[2] == me.id):
         text = text[start.end() :]
-    return storable(_with_names(text, people) or _told(message)), mentioned
+    return storable(_with_names(text, people) or _described(message)), mentioned
 
 
 def _with_names(text: str, people: Mapping[str, Mapping[str, Any]]) -> str:
-    def named(found: re.Match[str]) -> str:
-        person = people.get(found[1])
-        name = _text(person.get("global_name")) or _text(person.get("username")) if person else ""
-        return f"@{one_line(name, 40)}" if name else found[0]
+    def named(mention: re.Match[str]) -> str:
+        person = people.get(mention[1])
+        name = as_text(person.get("global_name")) or as_text(person.get("username")) if person else ""
+        return f"@{one_line(name, 40)}" if name else mention[0]
 
     return _PERSON.sub(named, text) if people else text
 
@@ -248,29 +249,29 @@ def thread_name(message: Any) -> str:
     """What a thread is called that begins with a message: its first words, or its files."""
     try:
         people = {one["id"]: one for one in message.get("mentions") or () if is_snowflake(one.get("id"))}
-        words = _with_names(_CALLED.sub("", _text(message.get("content"))), people)
-        files = [_text(file.get("filename")) for file in files_of(message)]
-    except (TypeError, KeyError, AttributeError):
+        words = _with_names(_CALLED.sub("", as_text(message.get("content"))), people)
+        files = [as_text(file.get("filename")) for file in files_of(message)]
+    except MALFORMED:
         return "…"
     return storable(one_line(words, _TITLE) or one_line(", ".join(files), _TITLE)) or "…"
 
 
-def _told(message: Mapping[str, Any]) -> str:
+def _described(message: Mapping[str, Any]) -> str:
     """What is neither text nor a file, in words."""
     if isinstance(shots := message.get("message_snapshots"), list) and shots:
         forwarded = shots[0]["message"]
-        return f"[Forwarded] {_text(forwarded.get('content'))}".strip()
+        return f"[Forwarded] {as_text(forwarded.get('content'))}".strip()
     if isinstance(poll := message.get("poll"), dict):
         answers = ", ".join(
-            one_line(_text(one["poll_media"].get("text")), 80) for one in poll.get("answers", ())
+            one_line(as_text(one["poll_media"].get("text")), 80) for one in poll.get("answers", ())
         )
-        return f"[Poll: {one_line(_text(poll['question'].get('text')), 200)} ({answers})]"
-    names = [one_line(_text(one.get("name")), 40) for one in message.get("sticker_items") or ()]
+        return f"[Poll: {one_line(as_text(poll['question'].get('text')), 200)} ({answers})]"
+    names = [one_line(as_text(one.get("name")), 40) for one in message.get("sticker_items") or ()]
     if names:
         return f"[Sticker: {', '.join(names)}]"
     # What other programs post often has its words in a box alone.
     boxes = [one for one in message.get("embeds") or () if one.get("type", "rich") == "rich"]
-    words = [_text(one.get(part)).strip() for one in boxes for part in ("title", "description")]
+    words = [as_text(one.get(part)).strip() for one in boxes for part in ("title", "description")]
     return "\n".join(filter(None, words))[:_BOXED]
 
 
@@ -278,16 +279,14 @@ def _attachments(message: Mapping[str, Any], channel: str, number: str) -> Itera
     flags = message.get("flags", 0)
     spoken = isinstance(flags, int) and bool(flags & VOICE_FLAG)
     for file in files_of(message):
-        mime = _text(file.get("content_type")).partition(";")[0].strip().lower()
-        size = file.get("size")
-        known = isinstance(size, int) and not isinstance(size, bool) and 0 <= size < 2**53
+        mime = as_text(file.get("content_type")).partition(";")[0].strip().lower()
         yield Attachment(
             kind=MediaKind.VOICE if spoken else media_kind(mime),
             # The address of a file ends after a day; by these it can be asked for anew.
             ref=f"{channel}/{number}/{snowflake(file['id'])}",
-            name=storable(_text(file.get("filename"))) or None,
-            mime=storable(mime) or None,
-            size=size if known else None,
+            name=name_of(file.get("filename")),
+            mime=name_of(mime),
+            size=as_size(file.get("size")),
         )
 
 
@@ -297,7 +296,7 @@ def files_of(message: Any) -> list[Mapping[str, Any]]:
         forwarded = [one["message"] for one in message.get("message_snapshots") or ()]
         parts = [one.get("attachments") or () for one in (message, *forwarded)]
         return [file for part in parts for file in part if isinstance(file, dict)]
-    except (TypeError, KeyError, AttributeError):
+    except MALFORMED:
         return []
 
 
@@ -310,8 +309,8 @@ def _reply(message: Mapping[str, Any], me: DiscordIdentity) -> ReplyTo | None:
     author = answered.get("author") or {}
     return ReplyTo(
         ref=snowflake(answered["id"]),
-        text=storable(_text(answered.get("content"))),
-        author=storable(_text(author.get("global_name")) or _text(author.get("username"))) or None,
+        text=storable(as_text(answered.get("content"))),
+        author=storable(as_text(author.get("global_name")) or as_text(author.get("username"))) or None,
         mine=author.get("id") == me.id,
     )
 
@@ -319,24 +318,24 @@ def _reply(message: Mapping[str, Any], me: DiscordIdentity) -> ReplyTo | None:
 # --- other happenings ----------------------------------------------------------------------------
 
 
-def _interaction(told: Mapping[str, Any], me: DiscordIdentity) -> Inbound | None:
-    number, sort, data = snowflake(told["id"]), told["type"], told["data"]
-    member = _mapping(told.get("member"))
-    scene = DiscordContext(place=place_of(told.get("channel")))
+def _interaction(event: Mapping[str, Any], me: DiscordIdentity) -> Inbound | None:
+    number, sort, data = snowflake(event["id"]), event["type"], event["data"]
+    member = as_dict(event.get("member"))
+    scene = DiscordContext(place=place_of(event.get("channel")))
     text, button, ref, begun = "", None, None, None
     if sort == _COMPONENT:
-        ref = snowflake(told["message"]["id"])
-        ident = _text(data["custom_id"])
-        button = storable(_value(ident, told["message"]).partition(_INSIDE)[0])
+        ref = snowflake(event["message"]["id"])
+        ident = as_text(data["custom_id"])
+        button = storable(_value(ident, event["message"]).partition(_INSIDE)[0])
         begun = snowflake(ident.partition(_INSIDE)[2]) if _INSIDE in ident else None
     elif sort == _COMMAND and data.get("type", 1) == 1:
-        said = [str(one["value"]) for one in data.get("options") or () if "value" in one]
-        text = storable(" ".join([f"/{_text(data['name'])}", *said]))
+        values = [str(option["value"]) for option in data.get("options") or () if "value" in option]
+        text = storable(" ".join([f"/{as_text(data['name'])}", *values]))
     else:
         return None
     return Inbound(
         delivery=DeliveryId(f"interaction:{number}"),
-        source=_source(told, told.get("user") or member["user"], me, scene, begun),
+        source=_source(event, event.get("user") or member["user"], me, scene, begun),
         at=time_of(number),
         what=InboundKind.MESSAGE if button is None else InboundKind.BUTTON,
         ref=ref,
@@ -345,16 +344,16 @@ def _interaction(told: Mapping[str, Any], me: DiscordIdentity) -> Inbound | None
     )
 
 
-def _reaction(told: Mapping[str, Any], me: DiscordIdentity, scene: DiscordContext) -> Inbound | None:
-    user, number = snowflake(told["user_id"]), snowflake(told["message_id"])
-    emoji = storable(_text(told["emoji"]["name"]))
+def _reaction(event: Mapping[str, Any], me: DiscordIdentity, scene: DiscordContext) -> Inbound | None:
+    user, number = snowflake(event["user_id"]), snowflake(event["message_id"])
+    emoji = storable(as_text(event["emoji"]["name"]))
     if user == me.id or not emoji:
         return None
-    member = _mapping(told.get("member"))
-    person = _mapping(member.get("user"))
+    member = as_dict(event.get("member"))
+    person = as_dict(member.get("user"))
     return Inbound(
-        delivery=DeliveryId(f"reaction:{snowflake(told['channel_id'])}:{number}:{user}:{emoji}"),
-        source=_source(told, {**person, "id": user}, me, scene),
+        delivery=DeliveryId(f"reaction:{snowflake(event['channel_id'])}:{number}:{user}:{emoji}"),
+        source=_source(event, {**person, "id": user}, me, scene),
         # When it was put there nobody tells; the message is older.
         at=time_of(number),
         what=InboundKind.REACTION,
@@ -389,7 +388,7 @@ def _value(data: str, message: Mapping[str, Any]) -> str:
     for row in message["components"]:
         for button in row["components"]:
             if button.get("custom_id") == data:
-                return start + _text(button["label"])
+                return start + as_text(button["label"])
     return data
 
 
@@ -418,14 +417,6 @@ def ogg_seconds(data: bytes) -> float:
 
 
 # --- little things -------------------------------------------------------------------------------
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _time(text: str) -> datetime:

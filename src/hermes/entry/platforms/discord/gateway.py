@@ -18,7 +18,8 @@ import aiohttp
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.text import trouble_told
-from hermes.entry.platforms.discord.rest import TOKEN
+from hermes.entry.kit.socket import SocketFeed
+from hermes.entry.platforms.discord.rest import TOKEN, DiscordRest
 
 KEEP = 4000
 """Closed with this, a session can be taken up again; the usual codes end it."""
@@ -26,7 +27,6 @@ _ASKED = "?v=10&encoding=json&compress=zlib-stream"
 _END = b"\x00\x00\xff\xff"
 _MOST_BYTES = 64 * 1024 * 1024
 _MOST_WAITING = 20_000
-_CONNECT_SECONDS = 30.0
 # GUILDS, GUILD_MESSAGES and their reactions, DIRECT_MESSAGES and theirs, MESSAGE_CONTENT
 INTENTS = 1 << 0 | 1 << 9 | 1 << 10 | 1 << 12 | 1 << 13 | 1 << 15
 _ENDED = frozenset({4003, 4005, 4007, 4009})
@@ -50,26 +50,33 @@ class DiscordEvent:
 BEAT, INVALID = "beat", "invalid"
 
 
-class DiscordConnection:
-    """Open it, identify or resume, take its `events()` until they end with an error, and close it."""
+class DiscordConnection(SocketFeed[DiscordEvent]):
+    """Open it, identify or resume, and take its `events()` until they end with an error."""
 
-    def __init__(self, clock: Clock, connect_seconds: float = _CONNECT_SECONDS) -> None:
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse, clock: Clock) -> None:
+        super().__init__(socket)
         self._clock = clock
-        self._connect_seconds = connect_seconds
-        self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._inflate = zlib.decompressobj()
         self._pieces = bytearray()
-        self._queue: asyncio.Queue[DiscordEvent | HermesError] = asyncio.Queue()
-        self._tasks: list[asyncio.Task[None]] = []
         self._number: int | None = None
         self._answered = True
 
-    async def open(self, http: aiohttp.ClientSession, url: str, proxy: str | None) -> None:
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(cls, rest: DiscordRest, url: str, clock: Clock) -> AsyncIterator[DiscordConnection]:
+        """A connection that has said hello; it is closed at the end."""
+        line = cls(await rest.connect(url.rstrip("/") + "/" + _ASKED, most_bytes=_MOST_BYTES), clock)
         try:
-            async with asyncio.timeout(self._connect_seconds):
-                self._socket = await http.ws_connect(
-                    url.rstrip("/") + "/" + _ASKED, proxy=proxy, max_msg_size=_MOST_BYTES
-                )
+            interval = await line._greeted(rest.answer_seconds)
+            line.start(line._read(), line._beat(interval))
+            yield line
+        finally:
+            await line.close(KEEP)
+
+    async def _greeted(self, seconds: float) -> float:
+        """Every how many seconds Discord wants a heartbeat."""
+        try:
+            async with asyncio.timeout(seconds):
                 hello = await self._next()
             interval = float(hello["d"]["heartbeat_interval"]) / 1000
             if hello["op"] != 10 or not 0 < interval < 3600:
@@ -78,20 +85,7 @@ class DiscordConnection:
             raise Unreachable(f"Discord's gateway cannot be reached ({trouble_told(error)})") from None
         except (KeyError, TypeError, ValueError):
             raise Unreachable("Discord's gateway does not say hello") from None
-        self._tasks = [
-            asyncio.create_task(self._read(), name="discord reader"),
-            asyncio.create_task(self._beat(interval), name="discord heartbeat"),
-        ]
-
-    async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=1.0)
-        if self._socket is not None:
-            with contextlib.suppress(aiohttp.ClientError, TimeoutError, OSError):
-                async with asyncio.timeout(1.0):
-                    await self._socket.close(code=KEEP)
+        return interval
 
     async def identify(self, token: str) -> None:
         self._number = None
@@ -102,31 +96,22 @@ class DiscordConnection:
         self._number = number
         await self._send(6, {"token": token, "session_id": session, "seq": number})
 
-    async def events(self) -> AsyncIterator[DiscordEvent]:
-        while True:
-            found = await self._queue.get()
-            if isinstance(found, HermesError):
-                raise found
-            yield found
-
     # --- the wire ---
 
     async def _send(self, op: int, data: Any) -> None:
-        assert self._socket is not None
         try:
-            await self._socket.send_json({"op": op, "d": data})
+            await self.socket.send_json({"op": op, "d": data})
         except (aiohttp.ClientError, OSError) as error:
             raise Unreachable(f"Discord's gateway is gone ({trouble_told(error)})") from None
 
     async def _next(self) -> Any:
         """The next whole message. One stream is compressed over all of them, each ends with a flush."""
-        assert self._socket is not None
         while True:
-            message = await self._socket.receive()
+            message = await self.socket.receive()
             if message.type is aiohttp.WSMsgType.TEXT:
                 return json.loads(message.data)
             if message.type is not aiohttp.WSMsgType.BINARY:
-                raise close_error(self._socket.close_code)
+                raise close_error(self.socket.close_code)
             self._pieces += message.data
             if len(self._pieces) > _MOST_BYTES:
                 raise Unreachable("Discord's gateway sends too much at once")
@@ -140,28 +125,28 @@ class DiscordConnection:
             while True:
                 await self._hear(await self._next())
         except HermesError as error:
-            self._queue.put_nowait(error)
+            self.end(error)
         except (ValueError, zlib.error, TypeError, KeyError, RecursionError):
-            self._queue.put_nowait(Unreachable("Discord's gateway cannot be understood"))
+            self.end(Unreachable("Discord's gateway cannot be understood"))
         except (aiohttp.ClientError, OSError) as error:
-            self._queue.put_nowait(Unreachable(f"Discord's gateway is gone ({trouble_told(error)})"))
+            self.end(Unreachable(f"Discord's gateway is gone ({trouble_told(error)})"))
 
-    async def _hear(self, told: Mapping[str, Any]) -> None:
-        match told["op"]:
+    async def _hear(self, message: Mapping[str, Any]) -> None:
+        match message["op"]:
             case 0:
-                if self._queue.qsize() > _MOST_WAITING:
+                if self.waiting > _MOST_WAITING:
                     raise Unreachable("more comes from Discord than can be stored")
-                self._number = int(told["s"])
-                self._queue.put_nowait(DiscordEvent(name=str(told["t"]), number=self._number, data=told["d"]))
+                self._number = int(message["s"])
+                await self.put(DiscordEvent(name=str(message["t"]), number=self._number, data=message["d"]))
             case 1:
                 await self._send(1, self._number)
             case 7:
                 raise Unreachable("Discord asked to connect anew")
             case 9:
-                self._queue.put_nowait(DiscordEvent(name=INVALID, data=told["d"] is True))
+                await self.put(DiscordEvent(name=INVALID, data=message["d"] is True))
             case 11:
                 self._answered = True
-                self._queue.put_nowait(DiscordEvent(name=BEAT))
+                await self.put(DiscordEvent(name=BEAT))
 
     async def _beat(self, interval: float) -> None:
         """A heartbeat that is not answered by the next one means a dead connection."""
@@ -171,15 +156,15 @@ class DiscordConnection:
                 self._answered = False
                 await self._send(1, self._number)
                 await self._clock.sleep(interval)
-            self._queue.put_nowait(Unreachable("Discord's gateway does not answer heartbeats"))
+            self.end(Unreachable("Discord's gateway does not answer heartbeats"))
         except Unreachable as error:
-            self._queue.put_nowait(error)
+            self.end(error)
 
 
-def own_gateway(url: Any, known: str) -> str | None:
+def own_gateway(url: Any, home: str) -> str | None:
     """An address to take a session up at, if it is one of Discord's: the token goes there."""
     try:
-        there, here = urlsplit(url), urlsplit(known)
+        there, here = urlsplit(url), urlsplit(home)
         port, host = there.port, there.hostname or ""
     except (TypeError, ValueError, AttributeError):
         return None

@@ -14,6 +14,7 @@ from hermes.domain.capabilities import (
     TextUnit,
 )
 from hermes.domain.message import MediaKind
+from hermes.entry.kit.fields import proxy_field
 
 MEBI = 1024 * 1024
 MAX_FILE = 10 * MEBI
@@ -93,12 +94,7 @@ MANIFEST = Manifest(
             required=False,
             hint="Several with commas between.",
         ),
-        SettingField(
-            env="DISCORD_PROXY",
-            title="An HTTP proxy through which Discord is reached",
-            required=False,
-            hint="For example http://127.0.0.1:3128.",
-        ),
+        proxy_field("DISCORD_PROXY", "Discord"),
         SettingField(
             env="DISCORD_BASE_URL",
             title="Another address of the HTTP API than https://discord.com/api/v10",

@@ -116,5 +116,5 @@ def _remember(places: dict[str, str], channel: str, whose: str) -> None:
         del places[next(iter(places))]
 
 
-def _ids(told: Any) -> dict[str, str]:
-    return {one: other for one, other in told.items() if is_snowflake(one) and is_snowflake(other)}
+def _ids(pairs: Any) -> dict[str, str]:
+    return {key: value for key, value in pairs.items() if is_snowflake(key) and is_snowflake(value)}

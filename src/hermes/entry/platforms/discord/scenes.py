@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hermes.domain.errors import Refused
+from hermes.entry.kit.payload import Recent, as_dicts, dig
 from hermes.entry.platforms.discord.convert import (
     DiscordChannel,
     DiscordContext,
@@ -28,7 +29,8 @@ class DiscordDirectory:
         self._threads = threads
         self.flat = set(flat)
         """The channels where no thread is begun for who mentions us."""
-        self._places: dict[str, DiscordChannel | None] = {}
+        self._places: Recent[str, DiscordChannel | None] = Recent(_MOST_PLACES)
+        """Threads are channels, too, and begin all the time; one that is forgotten is asked for."""
         self._roles: dict[tuple[str, str], tuple[str, ...]] = {}
 
     async def of(
@@ -57,15 +59,12 @@ class DiscordDirectory:
                 self._places[channel] = place_of(await self._rest.read(f"/channels/{channel}"))
             except Refused:
                 self._places[channel] = None
-            # Threads are channels, too, and begin all the time; one that is forgotten is asked for.
-            while len(self._places) > _MOST_PLACES:
-                del self._places[next(iter(self._places))]
         return self._places[channel]
 
     def see(self, channels: Any) -> None:
         """The gateway told of channels."""
-        for channel in channels if isinstance(channels, list) else ():
-            if isinstance(channel, dict) and is_snowflake(channel.get("id")):
+        for channel in as_dicts(channels):
+            if is_snowflake(channel.get("id")):
                 self._places[channel["id"]] = place_of(channel)
 
     async def _authors_roles(self, guild: str, data: Mapping[str, Any]) -> tuple[str, ...]:
@@ -86,5 +85,4 @@ class DiscordDirectory:
             told = await self._rest.read(f"/guilds/{guild}/members/{user}")
         except Refused:
             return ()
-        roles = told.get("roles") if isinstance(told, dict) else None
-        return tuple(one for one in roles or () if is_snowflake(one))
+        return tuple(role for role in dig(told, "roles") or () if is_snowflake(role))

@@ -14,6 +14,7 @@ from typing import Any
 from hermes.domain.address import Address
 from hermes.domain.errors import Refused, Unreachable
 from hermes.domain.text import one_line
+from hermes.entry.kit.payload import dig
 from hermes.entry.platforms.discord.convert import channel_id, is_snowflake, thread_name
 from hermes.entry.platforms.discord.rest import DiscordResponse, DiscordRest
 from hermes.entry.platforms.discord.scenes import DiscordDirectory
@@ -40,7 +41,7 @@ class DiscordThreads:
         asked: dict[str, Any] = {"name": title, "auto_archive_duration": _QUIET_MINUTES}
         asked |= {"message": {"content": title}} if place is not None and place.forum else {"type": 11}
         told = await self._rest.call("POST", f"/channels/{channel}/threads", asked)
-        if not isinstance(told, dict) or not is_snowflake(told.get("id")):
+        if not is_snowflake(dig(told, "id")):
             raise Unreachable("Discord does not say which thread it opened", maybe_done=True)
         self._scenes.see([told])
         return replace(parent, thread=told["id"])
@@ -80,6 +81,7 @@ class DiscordThreads:
         return False
 
 
-def _answered(told: DiscordResponse) -> Any:
+def _answered(response: DiscordResponse) -> Any:
     """What was asked for; None if it is refused, an error of ours if nothing is decided."""
-    return None if told.status >= 300 and isinstance(told.error, Refused) else told.result
+    refused = response.status >= 300 and isinstance(response.error, Refused)
+    return None if refused else response.result

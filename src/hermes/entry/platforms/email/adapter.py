@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -24,6 +24,7 @@ from hermes.domain.message import Body, Inbound, Receipt
 from hermes.domain.ports.platform import Accept
 from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line, size_told
+from hermes.entry.kit.payload import Recent
 from hermes.entry.platforms.email.addresses import canonical, readable
 from hermes.entry.platforms.email.compose import OutgoingMail, compose, message_id
 from hermes.entry.platforms.email.convert import (
@@ -42,7 +43,7 @@ from hermes.entry.platforms.email.manifest import MANIFEST
 from hermes.entry.platforms.email.post import SmtpClient
 from hermes.entry.platforms.email.proof import NO_PROOF, UNPROVED_HINT, read_proof
 from hermes.entry.platforms.email.reports import Bounce
-from hermes.entry.platforms.email.servers import MailServers, drop, is_on, whole_number
+from hermes.entry.platforms.email.servers import MailServers, drop, integer, is_on
 
 log = logging.getLogger("hermes.email")
 T = TypeVar("T")
@@ -82,29 +83,29 @@ class EmailAdapter:
     settle_seconds = 15.0
     """How long a copy of what was sent may take to come back."""
 
-    def __init__(self, outfit: AdapterContext) -> None:
-        self._outfit = outfit
-        self._servers = MailServers(outfit)
+    def __init__(self, context: AdapterContext) -> None:
+        self._context = context
+        self._servers = MailServers(context)
         self._address = self._servers.address
-        self._proof = read_proof(outfit, self._servers.imap_host)
-        self._me = EmailIdentity(address=self._address, account=outfit.account, proof=self._proof)
+        self._proof = read_proof(context, self._servers.imap_host)
+        self._me = EmailIdentity(address=self._address, account=context.account, proof=self._proof)
         self._newest: list[bytes] = []
         """The heads of the mails that a check found."""
         self._unproved = 0
         """Mails that say they are from people who may write, and do not prove it."""
-        self._folder = outfit.said("EMAIL_FOLDER", "INBOX")
-        self._most = whole_number(outfit, "EMAIL_MAX_PER_HOUR", 60)
-        self._copies_itself = is_on(outfit, "EMAIL_SELF_COPY")
-        self._poll = float(whole_number(outfit, "EMAIL_POLL_INTERVAL", 15) or 15)
+        self._folder = context.setting("EMAIL_FOLDER", "INBOX")
+        self._most = integer(context, "EMAIL_MAX_PER_HOUR", 60)
+        self._copies_itself = is_on(context, "EMAIL_SELF_COPY")
+        self._poll = float(integer(context, "EMAIL_POLL_INTERVAL", 15) or 15)
         self._side: ImapConnection | None = None
         self._running = False
         self._alone = asyncio.Lock()
         self._post = SmtpClient(self._servers)
         self._awaited: dict[str, asyncio.Event] = {}
-        self._copies: OrderedDict[str, bool] = OrderedDict()
-        self._threads: OrderedDict[str, MailThread] = OrderedDict()
-        self._latest: OrderedDict[str, tuple[str, datetime]] = OrderedDict()
-        self._heard: OrderedDict[str, deque[float]] = OrderedDict()
+        self._copies: Recent[str, bool] = Recent(_REMEMBERED)
+        self._threads: Recent[str, MailThread] = Recent(_REMEMBERED)
+        self._latest: Recent[str, tuple[str, datetime]] = Recent(_REMEMBERED)
+        self._heard: Recent[str, deque[float]] = Recent(_REMEMBERED)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -140,7 +141,7 @@ class EmailAdapter:
     async def _begin(self, imap: ImapConnection, cursor: str | None) -> tuple[_Cursor, list[int]]:
         """Where to go on, and what waits there. Without a cursor what lies in the mailbox is history."""
         folder = await imap.select(self._folder)
-        now = int(self._outfit.clock.now().timestamp())
+        now = int(self._context.clock.now().timestamp())
         parts = (cursor or "").split(":")
         if len(parts) != 3 or not all(part.isascii() and part.isdigit() for part in parts):
             return _Cursor(folder.validity, folder.next_uid - 1, now), []
@@ -189,7 +190,7 @@ class EmailAdapter:
                 log.info("email.left_out uid=%d why=%s", uid, reading.why or "its sender writes too much")
                 await self._count(reading)
         at.uid = max(at.uid, *uids)
-        at.at = int(self._outfit.clock.now().timestamp())
+        at.at = int(self._context.clock.now().timestamp())
         await accept(items, str(at))
         # Unread is what was not taken up.
         if taken or own:
@@ -199,7 +200,7 @@ class EmailAdapter:
 
     async def _count(self, reading: ParsedMail) -> None:
         """Forged or not, somebody wonders why there is no answer; of strangers nobody does."""
-        if not reading.unproved or not await self._outfit.welcomes(self._source(reading.unproved)):
+        if not reading.unproved or not await self._context.welcomes(self._source(reading.unproved)):
             return
         self._unproved += 1
         if self._unproved == 1:
@@ -215,11 +216,11 @@ class EmailAdapter:
         return f"{count} in the name of people who may write left out, for nothing proves it: {UNPROVED_HINT}"
 
     def _source(self, address: str) -> Source:
-        place = Address(platform="email", account=self._outfit.account, chat=address)
+        place = Address(platform="email", account=self._context.account, chat=address)
         return Source(address=place, kind=SourceKind.PRIVATE, user=readable(address), user_alt=address)
 
     async def _read(self, imap: ImapConnection, uid: int, size: int, validity: int) -> ParsedMail | None:
-        now = self._outfit.clock.now()
+        now = self._context.clock.now()
         if size > _THREADED:
             # A copy of our own needs no more than its head.
             head = await imap.fetch(uid, "HEADER", _HEADERS)
@@ -238,15 +239,15 @@ class EmailAdapter:
         """Two machines that answer each other are stopped here, if nothing else gave them away."""
         if not self._most:
             return True
-        heard = self._heard.setdefault(item.source.user or "", deque())
+        user = item.source.user or ""
+        heard = self._heard[user] = self._heard.get(user) or deque()
         now = item.at.timestamp()
         while heard and now - heard[0] > _HOUR:
             heard.popleft()
         if len(heard) >= self._most:
-            log.warning("email.too_many from=%s an_hour=%d", one_line(item.source.user or ""), self._most)
+            log.warning("email.too_many from=%s an_hour=%d", one_line(user), self._most)
             return False
         heard.append(now)
-        _trim(self._heard, item.source.user or "")
         return True
 
     def _remember(self, reading: ParsedMail) -> None:
@@ -255,16 +256,14 @@ class EmailAdapter:
         if item is None or not reading.thread.id:
             return
         self._threads[reading.thread.id] = reading.thread
-        _trim(self._threads, reading.thread.id)
         chat = item.source.address.chat
-        self._latest[chat] = (reading.thread.id, self._outfit.clock.now())
-        _trim(self._latest, chat)
+        self._latest[chat] = (reading.thread.id, self._context.clock.now())
 
     async def _rest(self, imap: ImapConnection, seconds: float) -> None:
         if "IDLE" in imap.abilities:
             await imap.idle(seconds)
         else:
-            await self._outfit.clock.sleep(self._poll)
+            await self._context.clock.sleep(self._poll)
             await imap.noop()
 
     # --- what goes out ---
@@ -276,7 +275,7 @@ class EmailAdapter:
         files = []
         for file in body.attachments:
             try:
-                files.append((file, await self._outfit.open_file(file)))
+                files.append((file, await self._context.open_file(file)))
             except UserError as error:
                 raise Refused(str(error)) from error
         thread = await self._thread(person, reply_to)
@@ -284,10 +283,10 @@ class EmailAdapter:
             person = thread.reply_to
         letter = OutgoingMail(
             sender=self._address,
-            name=self._outfit.said("EMAIL_NAME", "Hermes"),
+            name=self._context.setting("EMAIL_NAME", "Hermes"),
             to=person,
             key=key,
-            at=self._outfit.clock.now(),
+            at=self._context.clock.now(),
             html=body.text,
             thread=thread,
             files=files,
@@ -300,13 +299,13 @@ class EmailAdapter:
     async def _may_have(self, address: str) -> bool:
         """Whether answers may go there: only if the wish is proved to be the sender's, and to somebody who
         could ask for them. Whoever forges a mail, or sends somebody's again, would get them otherwise."""
-        return bool(self._proof.names) and await self._outfit.welcomes(self._source(address))
+        return bool(self._proof.names) and await self._context.welcomes(self._source(address))
 
     async def _thread(self, chat: str, reply_to: str | None) -> MailThread | None:
         """What the answered mail says; for what is not an answer, the mail that just came from there."""
         if reply_to is None:
             recent, at = self._latest.get(chat, ("", None))
-            if at is None or self._outfit.clock.now() - at > _FRESH:
+            if at is None or self._context.clock.now() - at > _FRESH:
                 return None
             reply_to = recent
         if reply_to in self._threads:
@@ -351,7 +350,6 @@ class EmailAdapter:
 
     def _came_back(self, name: str) -> None:
         self._copies[name] = True
-        _trim(self._copies, name)
         if name in self._awaited:
             self._awaited[name].set()
 
@@ -458,9 +456,3 @@ class EmailAdapter:
 def _log_bounce(bounce: Bounce) -> None:
     what = "email.bounced" if bounce.final else "email.delayed"
     log.warning("%s to=%s status=%s id=%s why=%s", what, bounce.to, bounce.status, bounce.id, bounce.why)
-
-
-def _trim(known: OrderedDict[str, T], latest: str) -> None:
-    known.move_to_end(latest)
-    while len(known) > _REMEMBERED:
-        known.popitem(last=False)

@@ -106,9 +106,9 @@ def _subject(letter: OutgoingMail, text: str) -> str:
     return one_line(first, 78) or "A message"
 
 
-def error_for(code: int, told: object) -> HermesError:
+def error_for(code: int, reply: object) -> HermesError:
     """What a refusal of the SMTP server means for who sent. With an answer like these, nothing was sent."""
-    words = told.decode("utf-8", "replace") if isinstance(told, bytes) else str(told)
+    words = reply.decode("utf-8", "replace") if isinstance(reply, bytes) else str(reply)
     why = one_line(f"{code} {showable(words)}", 180)
     if code in _LOGIN_CODES:
         return NeedsLogin(f"The SMTP server does not take this name and password (EMAIL_PASSWORD): {why}")
@@ -117,5 +117,5 @@ def error_for(code: int, told: object) -> HermesError:
     if code < 500:
         return Unreachable(f"The SMTP server wants us to come back later ({why})", after=TOO_FAST_SECONDS)
     status = re.search(r"\b5\.\d{1,3}\.\d{1,3}\b", words, re.ASCII)
-    told_why = _STATUS.get(status[0] if status else "5.3.4" if code == 552 else "")
-    return Refused(f"{told_why or 'The SMTP server refuses the mail'} ({why})")
+    reason = _STATUS.get(status[0] if status else "5.3.4" if code == 552 else "")
+    return Refused(f"{reason or 'The SMTP server refuses the mail'} ({why})")

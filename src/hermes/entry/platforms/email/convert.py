@@ -221,11 +221,11 @@ def _wished(mail: Mail) -> str:
     return wished[0] if len(wished) == 1 and wished != sender else ""
 
 
-def _others(mail: Mail, known: Sequence[str]) -> list[str]:
+def _others(mail: Mail, without: Sequence[str]) -> list[str]:
     """Who else got it."""
     lines = [_utf8(mail, name) for name in ("To", "Cc")]
     found = [canonical(address) for _, address in getaddresses(lines)]
-    return [readable(one) for one in dict.fromkeys(found) if one and one not in known]
+    return [readable(one) for one in dict.fromkeys(found) if one and one not in without]
 
 
 def _answered(mail: Mail) -> str:

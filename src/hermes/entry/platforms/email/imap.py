@@ -71,8 +71,8 @@ class _Line:
 class _CommandRefused(Exception):
     """The server refused a command."""
 
-    def __init__(self, code: bytes, told: bytes) -> None:
-        super().__init__(one_line(told.decode("utf-8", "replace"), 160))
+    def __init__(self, code: bytes, words: bytes) -> None:
+        super().__init__(one_line(words.decode("utf-8", "replace"), 160))
         self.code = code
 
 

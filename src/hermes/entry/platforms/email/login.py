@@ -21,15 +21,15 @@ _PAGE = b"<!DOCTYPE html><title>Hermes</title><p>That is all. You may close this
 Tell = Callable[[str], None]
 
 
-async def log_in(outfit: AdapterContext, tell: Tell) -> dict[str, str]:
+async def log_in(context: AdapterContext, tell: Tell) -> dict[str, str]:
     """What is to be kept: the refresh token. `tell` says what the person has to do."""
-    provider = provider_of(outfit)
+    provider = provider_of(context)
     if provider is None or not (provider.by_code or provider.consent_url):
         raise UserError(
             "It is not said who lets us in without a password.",
             hint="hermes config set EMAIL_OAUTH_PROVIDER google (or microsoft)",
         )
-    if not outfit.said("EMAIL_OAUTH_CLIENT_ID"):
+    if not context.setting("EMAIL_OAUTH_CLIENT_ID"):
         raise UserError(
             "EMAIL_OAUTH_CLIENT_ID is missing: the id of an application that you register with"
             f" {provider.title}.",
@@ -38,7 +38,7 @@ async def log_in(outfit: AdapterContext, tell: Tell) -> dict[str, str]:
     get = _by_code if provider.by_code else _by_browser
     try:
         async with asyncio.timeout(_PATIENCE):
-            told = await get(outfit, provider, tell)
+            told = await get(context, provider, tell)
     except TimeoutError:
         raise UserError("Nobody has decided in time.", hint="Try again.") from None
     refresh = told.get("refresh_token")
@@ -47,30 +47,32 @@ async def log_in(outfit: AdapterContext, tell: Tell) -> dict[str, str]:
     return {"EMAIL_OAUTH_REFRESH_TOKEN": refresh}
 
 
-async def _by_code(outfit: AdapterContext, provider: OAuthProvider, tell: Tell) -> dict[str, Any]:
-    url, client = token_url(outfit, provider), client_of(outfit)
+async def _by_code(context: AdapterContext, provider: OAuthProvider, tell: Tell) -> dict[str, Any]:
+    url, client = token_url(context, provider), client_of(context)
     begin = f"{url.removesuffix('/token')}/devicecode"
     asked = {"client_id": client["client_id"], "scope": provider.scope}
-    told = await ask(outfit, provider, begin, asked)
+    told = await ask(context, provider, begin, asked)
     device, code, where = (
         str(told.get(name) or "") for name in ("device_code", "user_code", "verification_uri")
     )
     if not (device and code and where):
         raise Unreachable(f"{provider.title} gives no code to type in")
-    tell(f"Open {one_line(showable(where), 200)} in any browser, log in as {outfit.said('EMAIL_ADDRESS')},")
+    tell(
+        f"Open {one_line(showable(where), 200)} in any browser, log in as {context.setting('EMAIL_ADDRESS')},"
+    )
     tell(f"and type in this code: {one_line(showable(code), 40)}")
     interval = told.get("interval")
     seconds = float(interval) if isinstance(interval, int) and 0 <= interval <= 60 else 5.0
     grant = {"grant_type": "urn:ietf:params:oauth:grant-type:device_code", "device_code": device, **client}
     while True:
-        await outfit.clock.sleep(max(seconds, 1.0))
+        await context.clock.sleep(max(seconds, 1.0))
         try:
-            return await ask(outfit, provider, url, grant)
+            return await ask(context, provider, url, grant)
         except Unreachable as error:
             seconds += error.after or 0.0
 
 
-async def _by_browser(outfit: AdapterContext, provider: OAuthProvider, tell: Tell) -> dict[str, Any]:
+async def _by_browser(context: AdapterContext, provider: OAuthProvider, tell: Tell) -> dict[str, Any]:
     state, verifier = secrets.token_urlsafe(24), secrets.token_urlsafe(48)
     came: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
 
@@ -103,7 +105,7 @@ async def _by_browser(outfit: AdapterContext, provider: OAuthProvider, tell: Tel
         back = f"http://127.0.0.1:{port}"
         proof = base64.urlsafe_b64encode(sha256(verifier.encode()).digest()).rstrip(b"=").decode()
         asked = {
-            "client_id": outfit.said("EMAIL_OAUTH_CLIENT_ID"),
+            "client_id": context.setting("EMAIL_OAUTH_CLIENT_ID"),
             "redirect_uri": back,
             "response_type": "code",
             "scope": provider.scope,
@@ -112,7 +114,7 @@ async def _by_browser(outfit: AdapterContext, provider: OAuthProvider, tell: Tel
             "code_challenge_method": "S256",
             "access_type": "offline",
             "prompt": "consent",
-            "login_hint": outfit.said("EMAIL_ADDRESS"),
+            "login_hint": context.setting("EMAIL_ADDRESS"),
         }
         tell("Open this address in a browser on this machine, and say yes:")
         tell(f"{provider.consent_url}?{urlencode(asked)}")
@@ -125,5 +127,5 @@ async def _by_browser(outfit: AdapterContext, provider: OAuthProvider, tell: Tel
             f"{provider.title} did not let us in: {one_line(showable(said.get('error', '?')), 80)}"
         )
     grant = {"grant_type": "authorization_code", "code": said["code"], "redirect_uri": back}
-    grant |= {"code_verifier": verifier} | client_of(outfit)
-    return await ask(outfit, provider, token_url(outfit, provider), grant)
+    grant |= {"code_verifier": verifier} | client_of(context)
+    return await ask(context, provider, token_url(context, provider), grant)

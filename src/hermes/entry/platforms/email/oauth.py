@@ -22,6 +22,7 @@ from hermes.domain.adapter import AdapterContext
 from hermes.domain.address import spell_platform
 from hermes.domain.errors import HermesError, NeedsLogin, Unreachable, UserError
 from hermes.domain.text import one_line, showable, trouble_told
+from hermes.entry.kit.payload import dig, read_json
 
 log = logging.getLogger("hermes.email")
 LOCAL = ("localhost", "127.0.0.1", "::1")
@@ -71,9 +72,9 @@ PROVIDERS = {
 _OTHER = OAuthProvider(title="The token server", imap_host="", smtp_host="", token_url="", scope="")
 
 
-def provider_of(outfit: AdapterContext) -> OAuthProvider | None:
+def provider_of(context: AdapterContext) -> OAuthProvider | None:
     """None where a password is used."""
-    name = outfit.said("EMAIL_OAUTH_PROVIDER").lower()
+    name = context.setting("EMAIL_OAUTH_PROVIDER").lower()
     if name and name not in PROVIDERS:
         raise UserError(
             f"EMAIL_OAUTH_PROVIDER is {one_line(name, 30)}: {' or '.join(PROVIDERS)} is wanted.",
@@ -81,7 +82,7 @@ def provider_of(outfit: AdapterContext) -> OAuthProvider | None:
         )
     if name:
         return PROVIDERS[name]
-    return _OTHER if outfit.said("EMAIL_OAUTH_TOKEN_URL") else None
+    return _OTHER if context.setting("EMAIL_OAUTH_TOKEN_URL") else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +94,17 @@ class _Access:
 class OAuthTokens:
     """The access of one account; its connections share it."""
 
-    def __init__(self, outfit: AdapterContext, provider: OAuthProvider) -> None:
-        self._outfit = outfit
+    def __init__(self, context: AdapterContext, provider: OAuthProvider) -> None:
+        self._context = context
         self._provider = provider
-        self._url = token_url(outfit, provider)
+        self._url = token_url(context, provider)
         self._client, self._given = (
-            outfit.said(f"EMAIL_OAUTH_{what}") for what in ("CLIENT_ID", "REFRESH_TOKEN")
+            context.setting(f"EMAIL_OAUTH_{what}") for what in ("CLIENT_ID", "REFRESH_TOKEN")
         )
         for name, told in (("CLIENT_ID", self._client), ("REFRESH_TOKEN", self._given)):
             if not told:
                 how = (
-                    f"`{login_command(outfit)}` gets it"
+                    f"`{login_command(context)}` gets it"
                     if name == "REFRESH_TOKEN"
                     else "see docs/platforms/email.md"
                 )
@@ -116,7 +117,7 @@ class OAuthTokens:
         """A token that has not ended; another one than was refused."""
         async with self._alone:
             known = self._access
-            if known is None or known.token == refused or known.ends <= self._outfit.clock.now():
+            if known is None or known.token == refused or known.ends <= self._context.clock.now():
                 known = self._access = await self._renew()
             return known.token
 
@@ -131,11 +132,11 @@ class OAuthTokens:
         return await self._exchange(self._given)
 
     async def _exchange(self, refresh: str) -> _Access:
-        asked = {"grant_type": "refresh_token", "refresh_token": refresh, **client_of(self._outfit)}
+        asked = {"grant_type": "refresh_token", "refresh_token": refresh, **client_of(self._context)}
         if self._provider.scope:
             asked["scope"] = self._provider.scope
-        now = self._outfit.clock.now()
-        told = await ask(self._outfit, self._provider, self._url, asked)
+        now = self._context.clock.now()
+        told = await ask(self._context, self._provider, self._url, asked)
         token, following, life = (told.get(name) for name in ("access_token", "refresh_token", "expires_in"))
         if not isinstance(token, str) or not token.isascii() or not token.isprintable():
             raise Unreachable(f"{self._provider.title} answers without an access token")
@@ -149,28 +150,27 @@ class OAuthTokens:
     # --- the refresh token that came in the other's place ---
 
     def _kept(self) -> str:
-        if self._outfit.folder is None:
+        if self._context.folder is None:
             return ""
         try:
-            told = json.loads((self._outfit.folder / _FILE).read_text("utf-8"))
+            kept = read_json((self._context.folder / _FILE).read_text("utf-8"))
         except (OSError, ValueError):
             return ""
-        mine = isinstance(told, dict) and told.get("of") == self._key
-        return str(told.get("refresh_token") or "") if mine else ""
+        return str(dig(kept, "refresh_token") or "") if dig(kept, "of") == self._key else ""
 
     def _keep(self, refresh: str) -> None:
-        if self._outfit.folder is None:
+        if self._context.folder is None:
             return
         try:
             _write_private(
-                self._outfit.folder / _FILE, json.dumps({"of": self._key, "refresh_token": refresh})
+                self._context.folder / _FILE, json.dumps({"of": self._key, "refresh_token": refresh})
             )
         except OSError as error:
             log.warning("email.token_not_kept why=%s", error.strerror)
 
 
-def token_url(outfit: AdapterContext, provider: OAuthProvider) -> str:
-    url = outfit.said("EMAIL_OAUTH_TOKEN_URL", provider.token_url)
+def token_url(context: AdapterContext, provider: OAuthProvider) -> str:
+    url = context.setting("EMAIL_OAUTH_TOKEN_URL", provider.token_url)
     parts = urlsplit(url)
     if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in LOCAL):
         raise UserError(
@@ -179,20 +179,20 @@ def token_url(outfit: AdapterContext, provider: OAuthProvider) -> str:
     return url
 
 
-def client_of(outfit: AdapterContext) -> dict[str, str]:
+def client_of(context: AdapterContext) -> dict[str, str]:
     """Who asks; a client without a secret is a public one."""
-    said = {"client_id": outfit.said("EMAIL_OAUTH_CLIENT_ID")}
-    if secret := outfit.said("EMAIL_OAUTH_CLIENT_SECRET"):
+    said = {"client_id": context.setting("EMAIL_OAUTH_CLIENT_ID")}
+    if secret := context.setting("EMAIL_OAUTH_CLIENT_SECRET"):
         said["client_secret"] = secret
     return said
 
 
-def login_command(outfit: AdapterContext) -> str:
-    return f"hermes platforms login {spell_platform('email', outfit.account)}"
+def login_command(context: AdapterContext) -> str:
+    return f"hermes platforms login {spell_platform('email', context.account)}"
 
 
 async def ask(
-    outfit: AdapterContext, provider: OAuthProvider, url: str, asked: Mapping[str, str]
+    context: AdapterContext, provider: OAuthProvider, url: str, asked: Mapping[str, str]
 ) -> dict[str, Any]:
     """One question to a token server; its refusals as our errors."""
     import aiohttp
@@ -210,18 +210,16 @@ async def ask(
     except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
         where = one_line(urlsplit(url).netloc, 80)
         raise Unreachable(f"The token server {where} cannot be reached ({trouble_told(error)})") from None
-    try:
-        told = json.loads(raw)
-    except ValueError:
-        told = None
-    if status == 200 and isinstance(told, dict):
-        return told
-    raise _error(outfit, provider.title, status, told if isinstance(told, dict) else {})
+    reply = read_json(raw)
+    if status == 200 and isinstance(reply, dict):
+        return reply
+    raise _error(context, provider.title, status, reply)
 
 
-def _error(outfit: AdapterContext, title: str, status: int, told: Mapping[str, Any]) -> HermesError:
-    name = showable(str(told.get("error") or ""))
-    why = one_line(": ".join(filter(None, (name, showable(str(told.get("error_description") or ""))))), 200)
+def _error(context: AdapterContext, title: str, status: int, reply: Any) -> HermesError:
+    name = showable(str(dig(reply, "error") or ""))
+    description = showable(str(dig(reply, "error_description") or ""))
+    why = one_line(": ".join(filter(None, (name, description))), 200)
     if name in ("authorization_pending", "slow_down"):
         return Unreachable("Nobody has decided yet", after=5.0 if name == "slow_down" else 0.0)
     if status >= 500 or status == 429 or not name or name == "temporarily_unavailable":
@@ -233,7 +231,7 @@ def _error(outfit: AdapterContext, title: str, status: int, told: Mapping[str, A
     if name in ("invalid_grant", "interaction_required", "consent_required"):
         return NeedsLogin(
             f"{title} does not take EMAIL_OAUTH_REFRESH_TOKEN any more,"
-            f" `{login_command(outfit)}` gets another ({why})"
+            f" `{login_command(context)}` gets another ({why})"
         )
     return NeedsLogin(f"{title} refuses to give an access token: {why}")
 

@@ -142,15 +142,15 @@ def _fits(name: str, pattern: str) -> bool:
     return name.endswith(pattern[1:]) if pattern.startswith("*") else name == pattern
 
 
-def read_proof(outfit: AdapterContext, imap_host: str) -> SenderPolicy:
+def read_proof(context: AdapterContext, imap_host: str) -> SenderPolicy:
     """As the operator said; what is not said is known of the larger providers."""
-    trusted = outfit.said("EMAIL_TRUST_FROM").lower()
+    trusted = context.setting("EMAIL_TRUST_FROM").lower()
     if trusted not in (*_YES, *_NO):
         raise UserError(f"EMAIL_TRUST_FROM is {one_line(trusted, 20)}: true or false is wanted.")
-    place = outfit.said("EMAIL_AUTHSERV_PLACE").lower()
+    place = context.setting("EMAIL_AUTHSERV_PLACE").lower()
     if place not in ("", "above", "below"):
         raise UserError(f"EMAIL_AUTHSERV_PLACE is {one_line(place, 20)}: above or below is wanted.")
-    names = tuple(word for word in re.split(r"[\s,;]+", outfit.said("EMAIL_AUTHSERV").lower()) if word)
+    names = tuple(word for word in re.split(r"[\s,;]+", context.setting("EMAIL_AUTHSERV").lower()) if word)
     for name in names:
         if name != NAMELESS and (not _NAME.fullmatch(name) or (name.startswith("*") and name.count(".") < 2)):
             raise UserError(
@@ -247,15 +247,15 @@ def _proved(verdict: Sequence[AuthenticationResult], failed: Set[str], sender: s
     return not failed & {*_JUDGES, "compauth"} and any(_shows(one, domain) for one in verdict)
 
 
-def _shows(one: AuthenticationResult, domain: str) -> bool:
+def _shows(judged: AuthenticationResult, domain: str) -> bool:
     """By strict alignment (RFC 7489 §3.1): below many a domain (github.io) anybody may have a name of their
     own, and only whoever judged by DMARC has the list of them."""
-    if one.result != "pass" or one.method not in ("dkim", "spf"):
+    if judged.result != "pass" or judged.method not in ("dkim", "spf"):
         return False
-    if one.method == "dkim":
-        proved = one.about.get("header.d") or one.about.get("header.i", "")
+    if judged.method == "dkim":
+        proved = judged.about.get("header.d") or judged.about.get("header.i", "")
     else:
-        proved = one.about.get("smtp.mailfrom", "")
+        proved = judged.about.get("smtp.mailfrom", "")
     return "." in domain and proved.rpartition("@")[2].strip() == domain
 
 

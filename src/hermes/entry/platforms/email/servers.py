@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import aiosmtplib
 
-from hermes.domain.adapter import AdapterContext, Finding
+from hermes.domain.adapter import AdapterContext, Finding, good, wrong
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.text import one_line, trouble_told
 from hermes.entry.platforms.email.addresses import canonical
@@ -26,27 +26,27 @@ _USUAL = {
 
 
 class MailServers:
-    def __init__(self, outfit: AdapterContext) -> None:
-        self._outfit = outfit
-        self.address = canonical(outfit.said("EMAIL_ADDRESS"))
+    def __init__(self, context: AdapterContext) -> None:
+        self._context = context
+        self.address = canonical(context.setting("EMAIL_ADDRESS"))
         if not self.address:
             raise NeedsLogin("EMAIL_ADDRESS is no address; one looks like hermes@example.org")
-        provider = provider_of(outfit)
+        provider = provider_of(context)
         known = ("", "") if provider is None else (provider.imap_host, provider.smtp_host)
         self.imap_host, self.smtp_host = (
-            outfit.said(f"EMAIL_{what}_HOST", host)
+            context.setting(f"EMAIL_{what}_HOST", host)
             for what, host in zip(("IMAP", "SMTP"), known, strict=True)
         )
         for what, host in (("IMAP", self.imap_host), ("SMTP", self.smtp_host)):
             if not host:
                 raise NeedsLogin(f"EMAIL_{what}_HOST is missing: the name of the {what} server")
-        self._tokens = None if provider is None else OAuthTokens(outfit, provider)
-        self._password = outfit.said("EMAIL_PASSWORD")
+        self._tokens = None if provider is None else OAuthTokens(context, provider)
+        self._password = context.setting("EMAIL_PASSWORD")
         if not self._password and self._tokens is None:
             raise NeedsLogin(
                 "EMAIL_PASSWORD is missing; Microsoft takes none: set EMAIL_OAUTH_PROVIDER=microsoft instead"
             )
-        self._user = outfit.said("EMAIL_USER", self.address)
+        self._user = context.setting("EMAIL_USER", self.address)
         self._tls: ssl.SSLContext | None = None
 
     @property
@@ -56,18 +56,16 @@ class MailServers:
     async def tried(self, what: str, ask: Callable[[], Awaitable[str]]) -> Finding:
         """What came of a try to use one of the servers, and what may help if it failed."""
         try:
-            return Finding(good=True, text=await ask())
+            return good(await ask())
         except (NeedsLogin, Refused, Unreachable) as error:
-            return Finding(
-                good=False, text=f"{one_line(str(error), 300).rstrip('.')}.", hint=self._remedy(what, error)
-            )
+            return wrong(f"{one_line(str(error), 300).rstrip('.')}.", self._remedy(what, error))
 
     def _remedy(self, what: str, error: HermesError) -> str:
         host, port = f"EMAIL_{what}_HOST", f"EMAIL_{what}_PORT"
         if isinstance(error, Refused):
             return "Name a folder that is there: hermes config set EMAIL_FOLDER INBOX"
         if isinstance(error, NeedsLogin) and self._tokens is not None:
-            return f"Let the gateway in anew: {login_command(self._outfit)}"
+            return f"Let the gateway in anew: {login_command(self._context)}"
         if isinstance(error, NeedsLogin):
             return (
                 "Set EMAIL_PASSWORD anew, and EMAIL_USER if the name to log in with is not the address. Where"
@@ -107,13 +105,13 @@ class MailServers:
                 user=self._user,
                 password=self._password,
                 token=token,
-                tls=await self._context(),
+                tls=await self._tls_context(),
                 seconds=seconds,
             )
         )
 
     async def _open_smtp(self, seconds: float, token: str) -> aiosmtplib.SMTP:
-        port, tls = self._port("SMTP", 587), await self._context()
+        port, tls = self._port("SMTP", 587), await self._tls_context()
         client = aiosmtplib.SMTP(
             hostname=self.smtp_host,
             port=port,
@@ -166,14 +164,14 @@ class MailServers:
             raise NeedsLogin(refused_token("SMTP", self._user, f"{error.code} {error.message}")) from None
 
     def _port(self, what: str, usual: int) -> int:
-        port = whole_number(self._outfit, f"EMAIL_{what}_PORT", usual)
+        port = integer(self._context, f"EMAIL_{what}_PORT", usual)
         if not 0 < port < 65536:
             raise UserError(f"EMAIL_{what}_PORT is {port}: a port is wanted, like {usual}.")
         return port
 
-    async def _context(self) -> ssl.SSLContext | None:
+    async def _tls_context(self) -> ssl.SSLContext | None:
         """How connections are encrypted; they are, unless the servers are on this machine."""
-        if not is_on(self._outfit, "EMAIL_TLS"):
+        if not is_on(self._context, "EMAIL_TLS"):
             if any(host not in LOCAL for host in (self.imap_host, self.smtp_host)):
                 raise UserError(
                     "EMAIL_TLS=false is for servers on this machine only: the password would be readable.",
@@ -181,7 +179,7 @@ class MailServers:
                 )
             return None
         if self._tls is None:
-            path = self._outfit.said("EMAIL_CA_FILE") or None
+            path = self._context.setting("EMAIL_CA_FILE") or None
             try:
                 self._tls = await asyncio.to_thread(ssl.create_default_context, cafile=path)
             except (OSError, ValueError) as error:
@@ -198,15 +196,15 @@ def drop(client: aiosmtplib.SMTP) -> None:
     client.close()
 
 
-def whole_number(outfit: AdapterContext, name: str, usual: int) -> int:
-    told = outfit.said(name, str(usual))
-    if not (told.isascii() and told.isdigit() and len(told) < 9):
-        raise UserError(f"{name} is {one_line(told, 20)}: a whole number is wanted, like {usual}.")
-    return int(told)
+def integer(context: AdapterContext, name: str, usual: int) -> int:
+    text = context.setting(name, str(usual))
+    if not (text.isascii() and text.isdigit() and len(text) < 9):
+        raise UserError(f"{name} is {one_line(text, 20)}: a whole number is wanted, like {usual}.")
+    return int(text)
 
 
-def is_on(outfit: AdapterContext, name: str) -> bool:
-    return outfit.said(name, "true").lower() not in ("false", "no", "off", "0")
+def is_on(context: AdapterContext, name: str) -> bool:
+    return context.setting(name, "true").lower() not in ("false", "no", "off", "0")
 
 
 def _as_known(error: BaseException) -> Exception:

@@ -9,11 +9,7 @@ import asyncio
 import contextlib
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
-
-import aiohttp
 
 from hermes.domain.adapter import AdapterContext
 from hermes.domain.address import Address
@@ -21,7 +17,8 @@ from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import NeedsLogin, Unreachable
 from hermes.domain.message import Body, Receipt
 from hermes.domain.ports.platform import Accept
-from hermes.domain.text import trouble_told
+from hermes.entry.kit.http import HttpAnswer, HttpClient
+from hermes.entry.kit.payload import as_dict, read_json
 from hermes.entry.platforms.github.convert import (
     PER_PAGE,
     comments_path,
@@ -41,22 +38,13 @@ _LOGIN_NEEDED = 4
 _GH_VARIABLES = ("PATH", "HOME", "XDG_CONFIG_HOME", "GH_CONFIG_DIR", "GH_HOST")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GithubResponse:
-    """An answer of GitHub's."""
-
-    status: int
-    text: str
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-
 class GithubAdapter:
-    def __init__(self, outfit: AdapterContext) -> None:
-        self._api = outfit.settings.extra.get("api_url", API).rstrip("/")
-        self._token = outfit.find("GITHUB_TOKEN")
-        said = {name: outfit.find(name) for name in _GH_VARIABLES}
-        self._environ = {name: value.reveal() for name, value in said.items() if value is not None}
-        self._session: aiohttp.ClientSession | None = None
+    def __init__(self, context: AdapterContext) -> None:
+        self._api = context.settings.extra.get("api_url", API).rstrip("/")
+        self._token = context.find("GITHUB_TOKEN")
+        variables = {name: context.find(name) for name in _GH_VARIABLES}
+        self._environ = {name: value.reveal() for name, value in variables.items() if value is not None}
+        self._client = HttpClient("GitHub", HttpAnswer)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -67,13 +55,11 @@ class GithubAdapter:
         try:
             await asyncio.Event().wait()
         finally:
-            if self._session is not None:
-                await self._session.close()
-                self._session = None
+            await self._client.close()
 
     async def send(self, to: Address, body: Body, *, key: str, reply_to: str | None) -> Receipt:
-        told = await self._ask("POST", comments_path(to), {"body": marked(body.text, key)})
-        return Receipt(to=to, ref=str(_read(told)["id"]))
+        comment = await self._ask("POST", comments_path(to), {"body": marked(body.text, key)})
+        return Receipt(to=to, ref=str(_read(comment)["id"]))
 
     async def find_sent(self, to: Address, key: str) -> Receipt | None:
         """Looks at the newest comments; they are listed oldest first."""
@@ -81,44 +67,32 @@ class GithubAdapter:
         first = await self._ask("GET", path)
         last = last_page(first.headers.get("Link", ""))
         for page in range(last, max(last - _PAGES, 0), -1):
-            told = first if page == 1 else await self._ask("GET", f"{path}&page={page}")
-            found = find_marked(_read(told), key)
-            if found is not None:
-                return Receipt(to=to, ref=found)
+            comments = first if page == 1 else await self._ask("GET", f"{path}&page={page}")
+            number = find_marked(_read(comments), key)
+            if number is not None:
+                return Receipt(to=to, ref=number)
         return None
 
-    async def _ask(self, method: str, path: str, body: object = None) -> GithubResponse:
+    async def _ask(self, method: str, path: str, body: object = None) -> HttpAnswer:
         told = await (self._rest(method, path, body) if self._token else self._gh(method, path, body))
         if told.status >= 300:
-            raise error_for(told.status, told.headers, _message(told.text))
+            text = told.raw.decode(errors="replace")
+            raise error_for(told.status, told.headers, str(as_dict(told.answer).get("message", text)))
         return told
 
-    # --- the API ---
-
-    async def _rest(self, method: str, path: str, body: object) -> GithubResponse:
+    async def _rest(self, method: str, path: str, body: object) -> HttpAnswer:
         assert self._token is not None
-        if self._session is None:
-            self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_SECONDS))
         headers = {
             "Authorization": f"Bearer {self._token.reveal()}",
             "Accept": "application/vnd.github+json",
             "X-GitHub-Api-Version": "2022-11-28",
             "User-Agent": "hermes-gateway",
         }
-        try:
-            async with self._session.request(
-                method, f"{self._api}/{path}", json=body, headers=headers, allow_redirects=False
-            ) as response:
-                text = await response.text(errors="replace")
-                return GithubResponse(status=response.status, text=text, headers=response.headers)
-        except aiohttp.ClientConnectorError as error:
-            raise Unreachable(f"GitHub cannot be reached ({trouble_told(error)})") from error
-        except (aiohttp.ClientError, TimeoutError) as error:
-            raise Unreachable(f"GitHub did not answer ({trouble_told(error)})", maybe_done=True) from error
+        return await self._client.exchange(method, f"{self._api}/{path}", json=body, headers=headers)
 
     # --- the command ---
 
-    async def _gh(self, method: str, path: str, body: object) -> GithubResponse:
+    async def _gh(self, method: str, path: str, body: object) -> HttpAnswer:
         arguments = ["api", "--include", "--method", method, path]
         given = None if body is None else json.dumps(body).encode()
         if given is not None:
@@ -146,38 +120,29 @@ class GithubAdapter:
                 # Something that it started may hold its output open: that is not waited for.
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(process.wait(), _LAST_WORDS_SECONDS)
-        return _told_by_gh(
+        return _answer_of_gh(
             process.returncode or 0, out.decode(errors="replace"), err.decode(errors="replace")
         )
 
 
-def _told_by_gh(code: int, out: str, err: str) -> GithubResponse:
+def _answer_of_gh(code: int, out: str, err: str) -> HttpAnswer:
     """`gh api --include` prints status line, headers and body; errors also end in `(HTTP 404)`."""
     if code == _LOGIN_NEEDED:
         raise NeedsLogin("`gh` is not logged in: run `gh auth login`, or set GITHUB_TOKEN")
     head, _, text = out.replace("\r\n", "\n").partition("\n\n")
     status, *lines = head.split("\n")
     words = status.split()
-    said = _STATUS.search(err)
+    named = _STATUS.search(err)
     if len(words) > 1 and words[0].startswith("HTTP/") and words[1].isdigit():
         pairs = (line.partition(":") for line in lines)
         headers = {name.strip(): value.strip() for name, _, value in pairs}
-        return GithubResponse(status=int(words[1]), text=text, headers=headers)
-    if said is not None:
-        return GithubResponse(status=int(said[1]), text=err)
+        return HttpAnswer(status=int(words[1]), answer=read_json(text), headers=headers, raw=text.encode())
+    if named is not None:
+        return HttpAnswer(status=int(named[1]), answer=None, raw=err.encode())
     raise Unreachable(f"`gh` ended with code {code}", maybe_done=True)
 
 
-def _read(told: GithubResponse) -> Any:
-    try:
-        return json.loads(told.text)
-    except ValueError as error:
-        raise Unreachable("GitHub's answer is no JSON", maybe_done=True) from error
-
-
-def _message(text: str) -> str:
-    try:
-        told = json.loads(text)
-    except ValueError:
-        return text
-    return str(told.get("message", text)) if isinstance(told, dict) else text
+def _read(response: HttpAnswer) -> Any:
+    if response.answer is None:
+        raise Unreachable("GitHub's answer is no JSON", maybe_done=True)
+    return response.answer

@@ -10,6 +10,7 @@ from typing import Any
 from hermes.domain.address import Address
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.text import one_line
+from hermes.entry.kit.errors import TOO_FAST, ErrorRow, FailedCall, error_from, retry_after
 
 PER_PAGE = 100
 _REPO = re.compile(r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+")
@@ -44,21 +45,21 @@ def last_page(link: str) -> int:
     return int(found[1]) if found else 1
 
 
-def error_for(status: int, headers: Mapping[str, str], told: str) -> HermesError:
-    """What an answer that is no success means for who sent the comment."""
-    why = f"GitHub says {status}: {one_line(told, 120)}"
+_ERRORS = (
+    ErrorRow(NeedsLogin, "{why} (GITHUB_TOKEN)", {401}),
+    ErrorRow(Unreachable, "{why}", {TOO_FAST}, {"limited"}, waits=True),
+    ErrorRow(Unreachable, "{why}", range(500, 1000), maybe_done=True),
+    ErrorRow(Refused, "{why}"),
+)
+
+
+def error_for(status: int, headers: Mapping[str, str], message: str) -> HermesError:
+    """What an answer that is no success means for whoever sent the comment."""
     limited = headers.get("X-RateLimit-Remaining") == "0" or "Retry-After" in headers
-    if status == 401:
-        return NeedsLogin(f"{why} (GITHUB_TOKEN)")
-    if status == 429 or (status == 403 and (limited or "rate limit" in told.lower())):
-        return Unreachable(why, after=_seconds(headers.get("Retry-After")))
-    if status >= 500:
-        return Unreachable(why, maybe_done=True)
-    return Refused(why)
-
-
-def _seconds(told: str | None) -> float:
-    return min(float(told), 3600.0) if told is not None and told.isascii() and told.isdigit() else 60.0
+    code = "limited" if status == 403 and (limited or "rate limit" in message.lower()) else ""
+    why = f"GitHub says {status}: {one_line(message, 120)}"
+    after = min(retry_after(headers) or 60.0, 3600.0)
+    return error_from(_ERRORS, FailedCall(status=status, code=code, why=why, after=after))
 
 
 def _mark(key: str) -> str:

@@ -11,12 +11,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hermes.domain.adapter import AdapterContext, Finding
+from hermes.domain.adapter import AdapterContext, Finding, good
 from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import Refused, Unreachable, UserError
@@ -24,6 +23,8 @@ from hermes.domain.message import Attachment, Body, Inbound, Receipt
 from hermes.domain.ports.platform import Accept
 from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line
+from hermes.entry.kit.files import ANY_MIME, read_file
+from hermes.entry.kit.payload import Recent, as_dicts, as_text, dig
 from hermes.entry.platforms.matrix import contents
 from hermes.entry.platforms.matrix.client import MatrixClient, path
 from hermes.entry.platforms.matrix.convert import (
@@ -82,24 +83,27 @@ class MatrixAdapter:
     key_seconds = 300.0
     """How long the key of a message is waited for."""
 
-    def __init__(self, outfit: AdapterContext) -> None:
-        self._outfit = outfit
-        self._client = MatrixClient(outfit.said("MATRIX_HOMESERVER"), outfit.said("MATRIX_PROXY") or None)
-        self._client.token = token_of(outfit)
-        self._mode = outfit.said("MATRIX_ENCRYPTION", "off").lower()
+    def __init__(self, context: AdapterContext) -> None:
+        self._context = context
+        self._client = MatrixClient(
+            context.setting("MATRIX_HOMESERVER"), context.setting("MATRIX_PROXY") or None
+        )
+        self._client.token = token_of(context)
+        self._mode = context.setting("MATRIX_ENCRYPTION", "off").lower()
         if self._mode not in ENCRYPTION:
             raise UserError("MATRIX_ENCRYPTION is neither off, optional nor required.")
-        is_on(outfit, "MATRIX_AUTO_THREAD")
+        is_on(context, "MATRIX_AUTO_THREAD")
         self._me: MatrixIdentity | None = None
         self._crypto: Encryption | None = None
         self._opening = asyncio.Lock()
         self._rooms = Rooms(self._client, self._decrypted)
-        self._alive: OrderedDict[str, None] = OrderedDict()
-        self._reacted: dict[str, str] = {}
+        self._alive: Recent[str, None] = Recent(_MOST_ALIVE)
+        self._reacted: Recent[str, str] = Recent(_MOST_ALIVE)
+        """Of one that is forgotten the server is asked, should it be taken back after all."""
         self._locked: dict[str, UndecryptedEvent] = {}
         self._held: dict[str, str] = {}
         """The points at which rooms asked us in and locked events came, oldest first."""
-        self._invitations = Invitations(outfit, self._client, self._rooms, self._held)
+        self._invitations = Invitations(context, self._client, self._rooms, self._held)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -210,8 +214,8 @@ class MatrixAdapter:
             if self._mode == "required" and event["type"] != ENCRYPTED and clear["type"] not in _OPEN:
                 log.warning("matrix.not_encrypted event=%s: it is not read", one_line(clear["event_id"]))
                 continue
-            known = await self._rooms.known(room, clear, me)
-            found = to_inbounds(clear, await self._rooms.get(room), me, known)
+            mentioned = await self._rooms.mentioned(room, clear, me)
+            found = to_inbounds(clear, await self._rooms.get(room), me, mentioned)
             items += found
             if not found:
                 log.info("matrix.left_out event=%s type=%s", one_line(clear["event_id"]), clear["type"])
@@ -229,7 +233,7 @@ class MatrixAdapter:
         return None
 
     def _wait_for(self, room: str, event: dict[str, Any], since: str) -> None:
-        until = self._outfit.clock.monotonic() + self.key_seconds
+        until = self._context.clock.monotonic() + self.key_seconds
         self._locked.setdefault(event["event_id"], UndecryptedEvent(room=room, event=event, until=until))
         self._held.setdefault(event["event_id"], since)
 
@@ -239,24 +243,24 @@ class MatrixAdapter:
         for ref, one in list(self._locked.items()):
             assert self._crypto is not None
             event = self._crypto.decrypt(one.room, one.event)
-            if event is None and self._outfit.clock.monotonic() < one.until:
+            if event is None and self._context.clock.monotonic() < one.until:
                 continue
             try:
-                items += await self._told(one, event, me)
+                items += await self._given_up(one, event, me)
             except Refused as error:
                 log.info("matrix.room_closed why=%s", error)
             del self._locked[ref], self._held[ref]
         return items
 
-    async def _told(
-        self, one: UndecryptedEvent, event: dict[str, Any] | None, me: MatrixIdentity
+    async def _given_up(
+        self, waiting: UndecryptedEvent, event: dict[str, Any] | None, me: MatrixIdentity
     ) -> list[Inbound]:
         if event is not None:
-            return await self._converted(one.room, [one.event], me)
-        log.warning("matrix.never_decrypted event=%s", one_line(one.event["event_id"]))
+            return await self._converted(waiting.room, [waiting.event], me)
+        log.warning("matrix.never_decrypted event=%s", one_line(waiting.event["event_id"]))
         content = {"msgtype": "m.text", "body": UNREADABLE}
-        unread = {**one.event, "type": MESSAGE, "content": content}
-        return list(to_inbounds(unread, await self._rooms.get(one.room), me, {}))
+        unread = {**waiting.event, "type": MESSAGE, "content": content}
+        return list(to_inbounds(unread, await self._rooms.get(waiting.room), me, {}))
 
     async def _sealed(self, room: str, sort: str, content: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         """The event as the room wants it: encrypted, where it is."""
@@ -322,16 +326,13 @@ class MatrixAdapter:
         return replace(to, thread=thread), answered
 
     async def _uploaded(self, room: str, file: Attachment) -> dict[str, Any]:
-        try:
-            data = await self._outfit.open_file(file)
-        except UserError as error:
-            raise Refused(str(error)) from error
-        size, mime = len(data), file.mime or "application/octet-stream"
+        data = await read_file(self._context, file)
+        size, mime = len(data), file.mime or ANY_MIME
         if self._crypto is None or not (await self._rooms.get(room)).encrypted:
             url = await self._client.upload(data, file.name or "file", mime)
             return contents.file(file, size, {"url": url})
         data, keys = await self._crypto.lock_file(data)
-        url = await self._client.upload(data, "file", "application/octet-stream")
+        url = await self._client.upload(data, "file", ANY_MIME)
         return contents.file(file, size, {"file": {"url": url, **keys}})
 
     async def _put(self, room: str, sort: str, content: dict[str, Any], txn: str, mark: str = "") -> str:
@@ -340,12 +341,10 @@ class MatrixAdapter:
         if mark:
             content = {**content, contents.SENT: contents.transaction(mark)}
         told = await self._client.call("PUT", f"v3/{path('rooms', room, 'send', sort, txn)}", content)
-        ref = told.get("event_id") if isinstance(told, dict) else None
-        if not isinstance(ref, str) or not ref:
+        ref = as_text(dig(told, "event_id"))
+        if not ref:
             raise Unreachable("The homeserver does not say which event it made", maybe_done=True)
         self._alive[ref] = None
-        while len(self._alive) > _MOST_ALIVE:
-            self._alive.popitem(last=False)
         return ref
 
     async def edit(self, receipt: Receipt, body: Body) -> None:
@@ -388,17 +387,13 @@ class MatrixAdapter:
         if emoji:
             txn = contents.transaction("react", ref, secrets.token_hex(8))
             self._reacted[ref] = await self._put(room, REACTION, _annotation(ref, emoji), txn)
-            if len(self._reacted) > _MOST_ALIVE:
-                # The oldest: the server is asked for it, should it be taken back after all.
-                del self._reacted[next(iter(self._reacted))]
 
     async def _own_reaction(self, room: str, ref: str) -> str | None:
         me = await self._who()
         where = path("rooms", room, "relations", ref, "m.annotation", REACTION)
-        told = await self._client.call("GET", f"v1/{where}")
-        found = told.get("chunk") if isinstance(told, dict) else None
-        mine = [one for one in found or [] if isinstance(one, dict) and one.get("sender") == me.id]
-        return str(mine[0]["event_id"]) if mine and "event_id" in mine[0] else None
+        reactions = as_dicts(dig(await self._client.call("GET", f"v1/{where}"), "chunk"))
+        mine = [as_text(event.get("event_id")) for event in reactions if event.get("sender") == me.id]
+        return (mine[0] or None) if mine else None
 
     async def open_thread(self, parent: Address, name: str) -> Address:
         """A thread begins with a message; this one says what it is about."""
@@ -411,7 +406,7 @@ class MatrixAdapter:
         server, media, secret = file_place(ref)
         await self._who()
         if secret is None:
-            await self._client.download(server, media, sink)
+            await self._client.fetch(server, media, sink)
             return
         if self._crypto is None:
             raise Refused("the file is encrypted, and MATRIX_ENCRYPTION is off")
@@ -422,7 +417,7 @@ class MatrixAdapter:
             if len(data) > _FILE_BYTES:
                 raise Refused("the file is too large to be decrypted")
 
-        await self._client.download(server, media, gather)
+        await self._client.fetch(server, media, gather)
         await sink(await self._crypto.open_file(bytes(data), secret))
 
     # --- who we are ---
@@ -431,26 +426,26 @@ class MatrixAdapter:
         async with self._opening:
             if self._me is None:
                 self._client.answer_seconds = self.answer_seconds
-                me = await log_in(self._client, self._outfit)
+                me = await log_in(self._client, self._context)
                 if self._mode != "off":
-                    self._crypto = await Encryption.open(self._client, me, self._outfit.folder)
+                    self._crypto = await Encryption.open(self._client, me, self._context.folder)
                 self._me = me
             return self._me
 
     async def check(self) -> Sequence[Finding]:
         self._client.answer_seconds = self.answer_seconds
         try:
-            me = await log_in(self._client, self._outfit)
+            me = await log_in(self._client, self._context)
             told = await self._client.call("GET", "v3/joined_rooms")
-            encryption = await encryption_findings(self._mode, self._client, me, self._outfit.folder)
+            encryption = await encryption_findings(self._mode, self._client, me, self._context.folder)
         finally:
             await self._client.close()
-        rooms = told.get("joined_rooms") if isinstance(told, dict) else None
+        rooms = dig(told, "joined_rooms")
         count = len(rooms) if isinstance(rooms, list) else 0
-        found = [Finding(good=True, text=f"The homeserver knows the account as {me.id}, in {count} rooms.")]
+        found = [good(f"The homeserver knows the account as {me.id}, in {count} rooms.")]
         if not count:
             hint = "Invite it to a room, or begin a direct chat with it, while the gateway runs."
-            found.append(Finding(good=True, text="It is in no room yet.", hint=hint))
+            found.append(good("It is in no room yet.", hint))
         return [*found, *encryption]
 
 

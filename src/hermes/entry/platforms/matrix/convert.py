@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 from hermes.domain.address import Address, Source, SourceKind
@@ -14,7 +13,9 @@ from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.ids import DeliveryId
 from hermes.domain.message import Attachment, Inbound, InboundKind, MediaKind, ReplyTo, deletion
 from hermes.domain.text import one_line, storable
-from hermes.entry.platforms.matrix.sync import MatrixIdentity, as_dict, as_text, is_id
+from hermes.entry.kit.errors import ErrorRow, FailedCall, error_from, error_rows, seconds_of
+from hermes.entry.kit.payload import MALFORMED, as_dict, as_size, as_text, dig, moment, name_of
+from hermes.entry.platforms.matrix.sync import MatrixIdentity, is_id
 
 NAME = "matrix"
 MESSAGE, STICKER, REACTION, ENCRYPTED = "m.room.message", "m.sticker", "m.reaction", "m.room.encrypted"
@@ -30,7 +31,6 @@ _FILES = {
     "m.video": MediaKind.VIDEO,
     "m.file": MediaKind.FILE,
 }
-_MALFORMED = (TypeError, ValueError, KeyError, AttributeError, OverflowError, RecursionError, OSError)
 _FALLBACK = re.compile(r"\A(?:> ?[^\n]*\n)+\n?")
 _MXC = re.compile(r"mxc://([A-Za-z0-9.\-:\[\]]{1,255})/([A-Za-z0-9_\-]{1,255})", re.ASCII)
 
@@ -68,25 +68,25 @@ def mentioned_events(event: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def to_inbounds(
-    event: Mapping[str, Any], room: Room, me: MatrixIdentity, known: Mapping[str, Mapping[str, Any]]
+    event: Mapping[str, Any], room: Room, me: MatrixIdentity, events: Mapping[str, Mapping[str, Any]]
 ) -> tuple[Inbound, ...]:
     """What an event of a room means; nothing for one of our own, or of a kind that does not concern us.
-    `known` are the events it mentions, as far as they are to be had."""
+    `events` are those it mentions, as far as they are to be had."""
     try:
         if event["sender"] == me.id or "redacted_because" in as_dict(event.get("unsigned")):
             return ()
         relation = _relation(event)
         if event["type"] == REACTION:
-            found = _reacted(event, relation, room, me, known)
+            found = _reacted(event, relation, room, me, events)
         elif event["type"] == REDACTION:
             found = _deleted(event, room, me)
         elif event["type"] not in (MESSAGE, STICKER):
             found = None
         elif relation.get("rel_type") == "m.replace":
-            found = _edited(event, relation, room, me, known)
+            found = _edited(event, relation, room, me, events)
         else:
-            found = _message(event, as_dict(event["content"]), room, me, known)
-    except _MALFORMED:
+            found = _message(event, as_dict(event["content"]), room, me, events)
+    except MALFORMED:
         return ()
     return () if found is None else (found,)
 
@@ -96,7 +96,7 @@ def _message(
     content: Mapping[str, Any],
     room: Room,
     me: MatrixIdentity,
-    known: Mapping[str, Mapping[str, Any]],
+    events: Mapping[str, Mapping[str, Any]],
 ) -> Inbound | None:
     text, mentioned = _words(content, room, me)
     attachments = tuple(_attachments(event, content))
@@ -106,11 +106,11 @@ def _message(
     return Inbound(
         delivery=DeliveryId(event["event_id"]),
         source=_source(event, room, me, _thread(event, me, begins=mentioned and not room.private)),
-        at=_time(event.get("origin_server_ts")),
+        at=moment(event.get("origin_server_ts"), per_second=1000),
         ref=event["event_id"],
         text=text,
         attachments=attachments,
-        reply_to=_reply(relation, me, room, known),
+        reply_to=_reply(relation, me, room, events),
         mentions_me=mentioned,
     )
 
@@ -120,20 +120,20 @@ def _edited(
     relation: Mapping[str, Any],
     room: Room,
     me: MatrixIdentity,
-    known: Mapping[str, Mapping[str, Any]],
+    events: Mapping[str, Mapping[str, Any]],
 ) -> Inbound | None:
-    before = known.get(as_text(relation.get("event_id")))
+    before = events.get(as_text(relation.get("event_id")))
     # Everybody may send such an event; only the author's counts.
     if before is None or before.get("sender") != event["sender"]:
         return None
-    text, mentioned = _words(as_dict(as_dict(event["content"])["m.new_content"]), room, me)
+    text, mentioned = _words(as_dict(event["content"]["m.new_content"]), room, me)
     if not text:
         return None
     called = not room.private and _words(as_dict(before.get("content")), room, me)[1]
     return Inbound(
         delivery=DeliveryId(event["event_id"]),
         source=_source(event, room, me, _thread(before, me, begins=called)),
-        at=_time(event.get("origin_server_ts")),
+        at=moment(event.get("origin_server_ts"), per_second=1000),
         what=InboundKind.EDIT,
         ref=as_text(relation["event_id"]),
         text=text,
@@ -146,17 +146,17 @@ def _reacted(
     relation: Mapping[str, Any],
     room: Room,
     me: MatrixIdentity,
-    known: Mapping[str, Mapping[str, Any]],
+    events: Mapping[str, Mapping[str, Any]],
 ) -> Inbound | None:
     ref, key = relation.get("event_id"), storable(as_text(relation.get("key")))
     if relation.get("rel_type") != "m.annotation" or not is_id(ref, "$") or not key:
         return None
-    on = known.get(str(ref), {})
+    on = events.get(str(ref), {})
     value = pressed(on, key) if on.get("sender") == me.id else None
     return Inbound(
         delivery=DeliveryId(event["event_id"]),
         source=_source(event, room, me, _thread(on, me)),
-        at=_time(event.get("origin_server_ts")),
+        at=moment(event.get("origin_server_ts"), per_second=1000),
         what=InboundKind.REACTION if value is None else InboundKind.BUTTON,
         ref=str(ref),
         text=key if value is None else "",
@@ -169,20 +169,21 @@ def _deleted(event: Mapping[str, Any], room: Room, me: MatrixIdentity) -> Inboun
     gone = redacted(event)
     if not is_id(gone, "$"):
         return None
-    return deletion(_source(event, room, me, None), gone, _time(event.get("origin_server_ts")))
+    return deletion(
+        _source(event, room, me, None), gone, moment(event.get("origin_server_ts"), per_second=1000)
+    )
 
 
 def redacted(event: Mapping[str, Any]) -> str:
     """The event that a redaction deletes; newer rooms tell it inside."""
-    return as_text(event.get("redacts")) or as_text(as_dict(event.get("content")).get("redacts"))
+    return as_text(event.get("redacts")) or as_text(dig(event, "content", "redacts"))
 
 
 def pressed(event: Mapping[str, Any], key: str) -> str | None:
     """What a reaction with this key to an event of ours stands for, as the event is now."""
     content = as_dict(event.get("content"))
-    latest = as_dict(as_dict(as_dict(event.get("unsigned")).get("m.relations")).get("m.replace"))
-    if latest:
-        content = as_dict(as_dict(latest.get("content")).get("m.new_content"))
+    if latest := as_dict(dig(event, "unsigned", "m.relations", "m.replace")):
+        content = as_dict(dig(latest, "content", "m.new_content"))
     buttons = content.get(BUTTONS)
     plain = [one.replace("\ufe0f", "") for one in KEYS]
     place = plain.index(key.replace("\ufe0f", "")) if key.replace("\ufe0f", "") in plain else len(plain)
@@ -202,17 +203,17 @@ def _thread(event: Mapping[str, Any], me: MatrixIdentity, *, begins: bool = Fals
 
 def _source(event: Mapping[str, Any], room: Room, me: MatrixIdentity, thread: str | None) -> Source:
     kind = SourceKind.PRIVATE if room.private else SourceKind.GROUP if thread is None else SourceKind.THREAD
-    content, chat = event.get("content"), room.first or room.id
+    chat = room.first or room.id
     return Source(
         address=Address(platform=NAME, account=me.account, chat=chat, thread=thread),
         kind=kind,
         user=event["sender"],
-        user_name=storable(room.members.get(event["sender"], "")) or None,
-        chat_name=storable(room.name) or None,
+        user_name=name_of(room.members.get(event["sender"])),
+        chat_name=name_of(room.name),
         # Lists may name the room as it was or as it is.
         parent_chat=room.id if kind is SourceKind.THREAD or chat != room.id else None,
         # Programs speak in notices, and are to answer none.
-        is_bot=isinstance(content, dict) and content.get("msgtype") == "m.notice",
+        is_bot=dig(event, "content", "msgtype") == "m.notice",
     )
 
 
@@ -251,17 +252,15 @@ def _attachments(event: Mapping[str, Any], content: Mapping[str, Any]) -> Iterat
         return
     if kind is MediaKind.AUDIO and (VOICE in content or "org.matrix.msc3245.voice.v2" in content):
         kind = MediaKind.VOICE
-    info, size = as_dict(content.get("info")), as_dict(content.get("info")).get("size")
     ref = file_ref(content)
     if ref is None:
         raise ValueError("a file without an address")
-    known = isinstance(size, int) and not isinstance(size, bool) and 0 <= size < 2**53
     yield Attachment(
         kind=kind,
         ref=ref,
         name=storable(as_text(content.get("filename")) or as_text(content.get("body"))) or None,
-        mime=storable(as_text(info.get("mimetype"))) or None,
-        size=size if known else None,
+        mime=name_of(dig(content, "info", "mimetype")),
+        size=as_size(dig(content, "info", "size")),
     )
 
 
@@ -271,8 +270,8 @@ def file_ref(content: Mapping[str, Any]) -> str | None:
     if not isinstance(file, dict):
         url = as_text(content.get("url"))
         return url if _MXC.fullmatch(url) else None
-    url, key = as_text(file.get("url")), as_text(as_dict(file.get("key")).get("k"))
-    iv, digest = as_text(file.get("iv")), as_text(as_dict(file.get("hashes")).get("sha256"))
+    url, key = as_text(file.get("url")), as_text(dig(file, "key", "k"))
+    iv, digest = as_text(file.get("iv")), as_text(dig(file, "hashes", "sha256"))
     if not _MXC.fullmatch(url) or not all(re.fullmatch(r"[\w+/=-]{16,64}", one) for one in (key, iv, digest)):
         return None
     return "#".join((url, key, iv, digest))
@@ -288,28 +287,28 @@ def file_place(ref: str) -> tuple[str, str, tuple[str, str, str] | None]:
 
 
 def _reply(
-    relation: Mapping[str, Any], me: MatrixIdentity, room: Room, known: Mapping[str, Mapping[str, Any]]
+    relation: Mapping[str, Any], me: MatrixIdentity, room: Room, events: Mapping[str, Mapping[str, Any]]
 ) -> ReplyTo | None:
     ref = _answered(relation)
     if ref is None:
         return None
-    event = known.get(ref, {})
+    event = events.get(ref, {})
     author = as_text(event.get("sender"))
     text, _ = _words(as_dict(event.get("content")), room, me)
     name = room.members.get(author, author)
-    return ReplyTo(ref=ref, text=text, author=storable(name) or None, mine=author == me.id)
+    return ReplyTo(ref=ref, text=text, author=name_of(name), mine=author == me.id)
 
 
 def _answered(relation: Mapping[str, Any]) -> str | None:
     """The event that is answered to; in a thread every event names one, for programs that know no threads."""
     if relation.get("rel_type") == "m.thread" and relation.get("is_falling_back") is True:
         return None
-    answered = as_dict(relation.get("m.in_reply_to")).get("event_id")
+    answered = dig(relation, "m.in_reply_to", "event_id")
     return str(answered) if is_id(answered, "$") else None
 
 
 def _relation(event: Mapping[str, Any]) -> Mapping[str, Any]:
-    return as_dict(as_dict(event.get("content")).get("m.relates_to"))
+    return as_dict(dig(event, "content", "m.relates_to"))
 
 
 # --- errors ---------------------------------------------------------------------------------------
@@ -319,41 +318,51 @@ class NotUnderstood(Refused):
     """The homeserver makes nothing of what was asked: a point that is another's, or long forgotten."""
 
 
+_NO_CODES = frozenset(f"HTTP {status}" for status in range(400, 500)) - {"HTTP 401", "HTTP 413"}
+_ERRORS = error_rows(
+    "The homeserver",
+    ErrorRow(
+        Unreachable, "The homeserver wants us to be slower ({why})", codes={"M_LIMIT_EXCEEDED"}, waits=True
+    ),
+    ErrorRow(
+        NeedsLogin,
+        "The homeserver does not know this access token (any more); set another MATRIX_ACCESS_TOKEN, or"
+        " MATRIX_USER_ID and MATRIX_PASSWORD in its place",
+        codes={"M_UNKNOWN_TOKEN", "M_MISSING_TOKEN", "HTTP 401"},
+    ),
+    ErrorRow(
+        NeedsLogin,
+        "The homeserver does not let this account in ({why})",
+        {401},
+        {"M_USER_DEACTIVATED", "M_USER_LOCKED", "M_USER_SUSPENDED"},
+    ),
+    ErrorRow(Unreachable, "The homeserver has a fault of its own ({why})", range(400), maybe_done=True),
+    # Something before the homeserver, or another address than its own.
+    ErrorRow(
+        Unreachable,
+        "That is no answer of a homeserver's ({why}); is MATRIX_HOMESERVER right?",
+        codes=_NO_CODES,
+    ),
+    ErrorRow(Refused, "The homeserver does not let us do that ({why})", {403}, {"M_FORBIDDEN"}),
+    ErrorRow(Refused, "It is too large for the homeserver ({why})", {413}, {"M_TOO_LARGE"}),
+    ErrorRow(NotUnderstood, "The homeserver refuses it ({why})", {400}),
+)
+
+
 def error_for(status: int, answer: Any, wait: str | None = None) -> HermesError:
-    """What an answer that is no success means for who called; `wait` is its Retry-After."""
-    answer = as_dict(answer)
-    code = as_text(answer.get("errcode"))
-    told = one_line(": ".join(filter(None, (code, as_text(answer.get("error"))))) or f"HTTP {status}", 160)
-    if status == 429 or code == "M_LIMIT_EXCEEDED":
-        return Unreachable(f"The homeserver wants us to be slower ({told})", after=_delay(answer, wait))
-    if code in ("M_UNKNOWN_TOKEN", "M_MISSING_TOKEN") or (status == 401 and not code):
-        return NeedsLogin(
-            "The homeserver does not know this access token (any more); set another MATRIX_ACCESS_TOKEN, or"
-            " MATRIX_USER_ID and MATRIX_PASSWORD in its place"
-        )
-    if code in ("M_USER_DEACTIVATED", "M_USER_LOCKED", "M_USER_SUSPENDED") or status == 401:
-        return NeedsLogin(f"The homeserver does not let this account in ({told})")
-    if status >= 500 or status < 400:
-        return Unreachable(f"The homeserver has a fault of its own ({told})", maybe_done=True)
-    if not code and status != 413:
-        # Something before the homeserver, or another address than its own.
-        return Unreachable(f"That is no answer of a homeserver's ({told}); is MATRIX_HOMESERVER right?")
-    if code == "M_FORBIDDEN" or status == 403:
-        return Refused(f"The homeserver does not let us do that ({told})")
-    if code == "M_TOO_LARGE" or status == 413:
-        return Refused(f"It is too large for the homeserver ({told})")
-    sort = NotUnderstood if status == 400 else Refused
-    return sort(f"The homeserver refuses it ({told})")
+    """What an answer that is no success means for the caller; `wait` is its Retry-After."""
+    code, words = as_text(dig(answer, "errcode")), as_text(dig(answer, "error"))
+    why = one_line(": ".join(filter(None, (code, words))) or f"HTTP {status}", 160)
+    return error_from(
+        _ERRORS,
+        FailedCall(status=status, code=code or f"HTTP {status}", why=why, after=_delay(answer, wait)),
+    )
 
 
-def _delay(answer: Mapping[str, Any], wait: str | None) -> float:
-    told = answer.get("retry_after_ms")
-    if isinstance(told, int | float) and not isinstance(told, bool) and 0 <= told < 86_400_000:
-        return float(told) / 1000
-    return float(wait) if wait is not None and re.fullmatch(r"\d{1,5}", wait, re.ASCII) else 5.0
-
-
-def _time(milliseconds: Any) -> datetime:
-    if isinstance(milliseconds, bool) or not isinstance(milliseconds, int):
-        raise ValueError("not a time of Matrix's")
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+def _delay(answer: Any, wait: str | None) -> float:
+    milliseconds = dig(answer, "retry_after_ms")
+    number = isinstance(milliseconds, int | float) and not isinstance(milliseconds, bool)
+    if number and 0 <= milliseconds < 86_400_000:
+        return float(milliseconds) / 1000
+    seconds = seconds_of(wait)
+    return 5.0 if seconds is None else seconds

@@ -17,11 +17,12 @@ from typing import Any
 
 import aiohttp
 
-from hermes.domain.adapter import Finding
+from hermes.domain.adapter import Finding, good, wrong
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
+from hermes.entry.kit.payload import as_text, dig
 from hermes.entry.platforms.matrix.client import MatrixClient
 from hermes.entry.platforms.matrix.convert import ENCRYPTED, Room
-from hermes.entry.platforms.matrix.sync import MatrixIdentity, as_dict, as_text
+from hermes.entry.platforms.matrix.sync import MatrixIdentity
 
 log = logging.getLogger("hermes.matrix")
 
@@ -36,21 +37,19 @@ async def encryption_findings(
 ) -> list[Finding]:
     """What a look from outside says of encryption, and of the key by which the bot's device is known."""
     if mode == "off":
-        return [Finding(good=True, text="Encrypted rooms are not read (MATRIX_ENCRYPTION is off).")]
+        return [good("Encrypted rooms are not read (MATRIX_ENCRYPTION is off).")]
     if find_spec("nio") is None or find_spec("vodozemac") is None:
-        return [Finding(good=False, text=LACKING, hint=REMEDY)]
-    found = [Finding(good=True, text=f"Encrypted rooms are read and written in (it is {mode}).")]
+        return [wrong(LACKING, REMEDY)]
+    found = [good(f"Encrypted rooms are read and written in (it is {mode}).")]
     ours = None if folder is None else await asyncio.to_thread(_stored_key, folder, me)
     theirs = await _told_key(client, me)
     if ours is not None and theirs in (ours, None):
         hint = f"People trust it by that: in Element as the bot, write /verify {me.device} {ours}"
-        found.append(Finding(good=True, text=f"Its device is {me.device}, with the key {ours}.", hint=hint))
+        found.append(good(f"Its device is {me.device}, with the key {ours}.", hint))
     elif theirs is not None:
-        found.append(Finding(good=False, text=f"{OTHER_KEYS} ({me.device}).", hint=OTHER_LOGIN))
+        found.append(wrong(f"{OTHER_KEYS} ({me.device}).", OTHER_LOGIN))
     else:
-        found.append(
-            Finding(good=True, text=f"Its device is {me.device}; its key is made at the first start.")
-        )
+        found.append(good(f"Its device is {me.device}; its key is made at the first start."))
     return found
 
 
@@ -71,9 +70,7 @@ def _stored_key(folder: Path, me: MatrixIdentity) -> str | None:
 async def _told_key(client: MatrixClient, me: MatrixIdentity) -> str | None:
     """The public key of our device as the homeserver has it, and tells others."""
     told = await client.call("POST", "v3/keys/query", {"device_keys": {me.id: [me.device]}})
-    for step in ("device_keys", me.id, me.device, "keys"):
-        told = as_dict(told).get(step)
-    return as_text(as_dict(told).get(f"ed25519:{me.device}")) or None
+    return as_text(dig(told, "device_keys", me.id, me.device, "keys", f"ed25519:{me.device}")) or None
 
 
 class Encryption:
@@ -140,12 +137,12 @@ class Encryption:
 
     # --- what comes in ---
 
-    async def absorb(self, told: Mapping[str, Any]) -> None:
+    async def absorb(self, sync: Mapping[str, Any]) -> None:
         """Take the keys out of a sync, and do what it asks for, before anything else is made of it."""
         ours = {
-            name: told[name]
+            name: sync[name]
             for name in ("next_batch", "to_device", "device_lists", "device_one_time_keys_count")
-            if name in told
+            if name in sync
         }
         async with self._alone:
             response = self._nio.SyncResponse.from_dict({**ours, "rooms": {}})

@@ -22,12 +22,12 @@ _TRIES = 20
 
 class Invitations:
     def __init__(
-        self, outfit: AdapterContext, client: MatrixClient, rooms: Rooms, held: dict[str, str]
+        self, context: AdapterContext, client: MatrixClient, rooms: Rooms, held: dict[str, str]
     ) -> None:
-        self._rule = outfit.said("MATRIX_INVITES", "allowed").lower()
+        self._rule = context.setting("MATRIX_INVITES", "allowed").lower()
         if self._rule not in _RULES:
             raise UserError("MATRIX_INVITES is neither allowed, everyone nor nobody.")
-        self._welcomes = outfit.welcomes
+        self._welcomes = context.welcomes
         self._client = client
         self._rooms = rooms
         self._held = held

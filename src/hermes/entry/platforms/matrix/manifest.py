@@ -12,6 +12,7 @@ from hermes.domain.capabilities import (
     TextUnit,
 )
 from hermes.domain.message import MediaKind
+from hermes.entry.kit.fields import proxy_field
 
 _MB = 1_000_000
 _KINDS = (MediaKind.IMAGE, MediaKind.VOICE, MediaKind.AUDIO, MediaKind.VIDEO, MediaKind.FILE)
@@ -97,12 +98,7 @@ MANIFEST = Manifest(
             required=False,
             hint="With true each such thread is a conversation of its own.",
         ),
-        SettingField(
-            env="MATRIX_PROXY",
-            title="An HTTP proxy through which the homeserver is reached",
-            required=False,
-            hint="For example http://127.0.0.1:3128.",
-        ),
+        proxy_field("MATRIX_PROXY", "the homeserver"),
     ),
     people="users like @you:example.org",
     person=r"@[^\s:]+:\S+",

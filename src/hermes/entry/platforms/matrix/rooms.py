@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from hermes.domain.errors import Refused, Unreachable
+from hermes.entry.kit.payload import Recent, as_dict, as_text, dig
 from hermes.entry.platforms.matrix.client import MatrixClient, path
 from hermes.entry.platforms.matrix.convert import (
     ENCRYPTED,
@@ -51,10 +51,10 @@ class Rooms:
     def __init__(self, client: MatrixClient, decrypt: Decrypt) -> None:
         self._client = client
         self._decrypt = decrypt
-        self._rooms: OrderedDict[str, Room] = OrderedDict()
+        self._rooms: Recent[str, Room] = Recent(_MOST_ROOMS)
         self._after: dict[str, str] = {}
         self._claims: dict[str, str] = {}
-        self._events: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._events: Recent[str, dict[str, Any]] = Recent(_MOST_EVENTS)
         self._named: dict[str, str] = {}
 
     # --- rooms ---
@@ -62,8 +62,6 @@ class Rooms:
     async def get(self, room: str) -> Room:
         if room not in self._rooms:
             self._rooms[room] = await self._asked(room)
-            while len(self._rooms) > _MOST_ROOMS:
-                self._rooms.popitem(last=False)
         return self._rooms[room]
 
     async def _asked(self, room: str) -> Room:
@@ -73,16 +71,11 @@ class Rooms:
             self._state(room, "m.room.encryption"),
             self._before(room),
         )
-        joined = told.get("joined") if isinstance(told, dict) else None
-        members = {
-            user: str(about.get("display_name") or "") if isinstance(about, dict) else ""
-            for user, about in (joined if isinstance(joined, dict) else {}).items()
-        }
-        name = named.get("name")
+        joined = as_dict(dig(told, "joined"))
         return Room(
             id=room,
-            members=members,
-            name=name if isinstance(name, str) else "",
+            members={user: str(dig(about, "display_name") or "") for user, about in joined.items()},
+            name=as_text(named.get("name")),
             encrypted="algorithm" in encryption,
             before=before,
             first=await self._first(room, before),
@@ -90,10 +83,9 @@ class Rooms:
 
     async def _state(self, room: str, sort: str) -> dict[str, Any]:
         try:
-            told = await self._client.call("GET", f"v3/{path('rooms', room, 'state', sort)}/")
+            return as_dict(await self._client.call("GET", f"v3/{path('rooms', room, 'state', sort)}/"))
         except Refused:
             return {}
-        return told if isinstance(told, dict) else {}
 
     def forget(self, room: str) -> None:
         self._rooms.pop(room, None)
@@ -236,26 +228,24 @@ class Rooms:
         asked = {"dir": "b", "limit": _PAGE, **query}
         for _ in range(most):
             told = await self._client.call("GET", f"v3/{path('rooms', room, 'messages')}", query=asked)
-            page = told.get("chunk") if isinstance(told, dict) else None
+            page = dig(told, "chunk")
             if not isinstance(page, list):
                 raise Unreachable("The homeserver's history cannot be read")
             yield readable(page)
-            end = told.get("end")
-            if not page or not isinstance(end, str) or end == asked.get("from"):
+            end = as_text(told.get("end"))
+            if not page or not end or end == asked.get("from"):
                 return
             asked["from"] = end
 
     def keep(self, event: dict[str, Any]) -> None:
         self._events[event["event_id"]] = event
-        while len(self._events) > _MOST_EVENTS:
-            self._events.popitem(last=False)
 
     def author(self, ref: str | None, me: MatrixIdentity) -> str | None:
         """Who sent an event, if it is among the latest and not our own."""
         sender = self._events.get(ref or "", {}).get("sender")
         return None if sender == me.id else sender
 
-    async def known(
+    async def mentioned(
         self, room: str, event: Mapping[str, Any], me: MatrixIdentity
     ) -> dict[str, Mapping[str, Any]]:
         """The events that this one mentions, as far as they are to be had."""
@@ -284,8 +274,7 @@ class Rooms:
             return None
         if not readable([told]):
             return None
-        unsigned = told.get("unsigned")
-        if isinstance(unsigned, dict) and "redacted_because" in unsigned:
+        if "redacted_because" in as_dict(told.get("unsigned")):
             return None
         clear = await self._decrypt(room, told)
         if clear is not None:
@@ -308,8 +297,8 @@ SYNC_FILTER = json.dumps(
 )
 
 
-def _room_id(told: Any) -> str:
-    room = told.get("room_id") if isinstance(told, dict) else None
-    if not isinstance(room, str) or not room.startswith("!"):
+def _room_id(answer: Any) -> str:
+    room = as_text(dig(answer, "room_id"))
+    if not room.startswith("!"):
         raise Unreachable("The homeserver does not say which room it is", maybe_done=True)
     return room

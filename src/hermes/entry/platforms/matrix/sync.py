@@ -9,6 +9,7 @@ from typing import Any
 
 from hermes.domain.address import DEFAULT_ACCOUNT
 from hermes.domain.text import storable
+from hermes.entry.kit.payload import as_dict, as_dicts, as_text, dig
 
 MEMBER, CREATE, TOMBSTONE = "m.room.member", "m.room.create", "m.room.tombstone"
 
@@ -47,8 +48,8 @@ class Invite:
 
 
 def next_batch(answer: Any) -> str | None:
-    found = answer.get("next_batch") if isinstance(answer, dict) else None
-    return found if isinstance(found, str) and found and storable(found) == found else None
+    batch = as_text(dig(answer, "next_batch"))
+    return batch if batch and storable(batch) == batch else None
 
 
 def news_of(answer: Any) -> list[RoomUpdate]:
@@ -61,8 +62,8 @@ def news_of(answer: Any) -> list[RoomUpdate]:
             RoomUpdate(
                 room=room,
                 events=readable(timeline.get("events")),
-                state=readable(as_dict(told.get("state")).get("events")),
-                before=before if isinstance(before, str) and before else None,
+                state=readable(dig(told, "state", "events")),
+                before=as_text(before) or None,
             )
         )
     return found
@@ -75,7 +76,7 @@ def left_rooms(answer: Any) -> list[str]:
 def invites_of(answer: Any, me: MatrixIdentity) -> list[Invite]:
     found = []
     for room, told in _rooms(answer, "invite"):
-        events = list(_events(as_dict(told.get("invite_state")).get("events")))
+        events = as_dicts(dig(told, "invite_state", "events"))
         before = [predecessor(event.get("content")) for event in events if event.get("type") == CREATE]
         for event in events:
             content = as_dict(event.get("content"))
@@ -99,29 +100,28 @@ def moves_of(answer: Any) -> list[Invite]:
 
 def replacement(tombstone: Any) -> str:
     """The room that a tombstone's content names."""
-    after = as_dict(tombstone).get("replacement_room")
+    after = dig(tombstone, "replacement_room")
     return str(after) if is_id(after, "!") else ""
 
 
 def predecessor(create: Any) -> str:
     """The room that, by the content of its first event, a room takes the place of."""
-    before = as_dict(as_dict(create).get("predecessor")).get("room_id")
+    before = dig(create, "predecessor", "room_id")
     return str(before) if is_id(before, "!") else ""
 
 
 def direct_chats(content: Any) -> dict[str, list[str]]:
     """Our list of direct chats (`m.direct`): a person's rooms."""
-    listed = content if isinstance(content, dict) else {}
     return {
         person: [room for room in rooms if is_id(room, "!")]
-        for person, rooms in listed.items()
+        for person, rooms in as_dict(content).items()
         if is_id(person, "@") and isinstance(rooms, list)
     }
 
 
 def readable(events: Any) -> tuple[dict[str, Any], ...]:
     """Those events that have an id, a kind and a sender."""
-    found = (event for event in _events(events) if as_text(event.get("type")))
+    found = (event for event in as_dicts(events) if as_text(event.get("type")))
     return tuple(one for one in found if is_id(one.get("event_id"), "$") and is_id(one.get("sender"), "@"))
 
 
@@ -137,25 +137,18 @@ def since_joining(events: Sequence[dict[str, Any]], me: MatrixIdentity) -> Seque
 def _is_ours(event: Mapping[str, Any], me: MatrixIdentity, membership: str) -> bool:
     if event.get("type") != MEMBER or event.get("state_key") != me.id:
         return False
-    content, unsigned = as_dict(event.get("content")), as_dict(event.get("unsigned"))
     # A changed name or picture is told as one more join.
-    before = as_dict(unsigned.get("prev_content")).get("membership")
-    return content.get("membership") == membership and before != "join"
+    before = dig(event, "unsigned", "prev_content", "membership")
+    return bool(dig(event, "content", "membership") == membership and before != "join")
 
 
 # --- values ---------------------------------------------------------------------------------------
 
 
 def _rooms(answer: Any, part: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    rooms = as_dict(as_dict(as_dict(answer).get("rooms")).get(part))
-    for room, told in rooms.items():
-        if is_id(room, "!") and isinstance(told, dict):
-            yield room, told
-
-
-def _events(value: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(value, list):
-        yield from (event for event in value if isinstance(event, dict))
+    for room, about in as_dict(dig(answer, "rooms", part)).items():
+        if is_id(room, "!") and isinstance(about, dict):
+            yield room, about
 
 
 def is_id(value: Any, sigil: str) -> bool:
@@ -167,11 +160,3 @@ def is_id(value: Any, sigil: str) -> bool:
         and value.isprintable()
         and storable(value) == value
     )
-
-
-def as_dict(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def as_text(value: Any) -> str:
-    return value if isinstance(value, str) else ""

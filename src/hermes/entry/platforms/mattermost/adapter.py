@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hermes.domain.adapter import AdapterContext, Finding
+from hermes.domain.adapter import AdapterContext, Finding, good, wrong
 from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
@@ -23,7 +23,9 @@ from hermes.domain.message import Attachment, Body, Inbound, Receipt
 from hermes.domain.ports.platform import Accept
 from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line
-from hermes.entry.platforms.mattermost import door
+from hermes.entry.kit.files import file_name, read_file
+from hermes.entry.kit.listener import is_secret
+from hermes.entry.kit.payload import as_dict, as_dicts, as_text, dig
 from hermes.entry.platforms.mattermost.convert import (
     ID,
     KEY,
@@ -44,8 +46,9 @@ from hermes.entry.platforms.mattermost.convert import (
     to_inbounds,
     wanted,
 )
+from hermes.entry.platforms.mattermost.door import open_listener
 from hermes.entry.platforms.mattermost.manifest import MANIFEST, limited
-from hermes.entry.platforms.mattermost.rest import MattermostRest, MattermostServer
+from hermes.entry.platforms.mattermost.rest import MattermostRest
 from hermes.entry.platforms.mattermost.wire import ALIVE, MISSED, MattermostSocket
 
 log = logging.getLogger("hermes.mattermost")
@@ -86,18 +89,17 @@ class MattermostCursor:
 
 
 class MattermostAdapter:
-    def __init__(self, outfit: AdapterContext) -> None:
-        self._outfit = outfit
-        url, token = outfit.said(URL).rstrip("/"), outfit.said(TOKEN)
+    def __init__(self, context: AdapterContext) -> None:
+        self._context = context
+        url, token = context.setting(URL).rstrip("/"), context.setting(TOKEN)
         if not _URL_SHAPE.fullmatch(url):
             raise NeedsLogin(f"{URL} is no address; one looks like https://chat.example.com")
         if not _TOKEN_SHAPE.fullmatch(token):
             raise NeedsLogin(f"{TOKEN} is no access token; one has 26 letters and digits")
-        self._server = MattermostServer(url=url, token=token, proxy=outfit.said("MATTERMOST_PROXY") or None)
-        self._rest = MattermostRest(self._server)
-        self._callback = outfit.said("MATTERMOST_CALLBACK_URL")
+        self._rest = MattermostRest(url, token, context.setting("MATTERMOST_PROXY") or None)
+        self._callback = context.setting("MATTERMOST_CALLBACK_URL")
         self._secret = hmac.new(token.encode(), b"hermes buttons", hashlib.sha256).digest()
-        self._known = MattermostCache()
+        self._cache = MattermostCache()
         self._me: MattermostIdentity | None = None
         self._wire: MattermostSocket | None = None
         self._able = MANIFEST.capabilities
@@ -126,17 +128,14 @@ class MattermostAdapter:
                 newest = max((one.last_post_at for one in await self._channels()), default=0)
                 begun = MattermostCursor(at=newest, begin=newest)
 
-            async def press(told: Any) -> bool:
-                return await self._press(told, accept)
-
-            async def command(told: Mapping[str, str]) -> bool:
-                return await self._command(told, accept)
-
             async with (
-                door.open_listener(
-                    self._outfit, self._callback, door.MattermostCallbacks(press=press, command=command)
+                open_listener(
+                    self._context,
+                    self._callback,
+                    lambda message: self._press(message, accept),
+                    lambda form: self._command(form, accept),
                 ),
-                MattermostSocket.open(self._rest.session, self._server, self.answer_seconds) as wire,
+                MattermostSocket.open(self._rest) as wire,
             ):
                 self._wire = wire
                 await self._live(accept, begun, wire, me)
@@ -146,30 +145,27 @@ class MattermostAdapter:
 
     async def _who(self) -> MattermostIdentity:
         if self._me is None:
-            told = await self._rest.get("/users/me")
-            try:
-                number, name = told["id"], told["username"]
-            except (TypeError, KeyError):
-                number = name = ""
-            if not (isinstance(number, str) and ID.fullmatch(number) and isinstance(name, str) and name):
+            answer = await self._rest.get("/users/me")
+            number, name = as_text(dig(answer, "id")), as_text(dig(answer, "username"))
+            if not (ID.fullmatch(number) and name):
                 raise Unreachable("Mattermost does not say who the bot is: look at MATTERMOST_URL")
-            mode = self._outfit.said("MATTERMOST_REPLY_MODE", "off").lower()
+            mode = self._context.setting("MATTERMOST_REPLY_MODE", "off").lower()
             if mode not in ("off", "thread"):
                 raise UserError(f"MATTERMOST_REPLY_MODE is {one_line(mode, 20)}: thread or off is wanted.")
             self._me = MattermostIdentity(
-                id=number, username=name, account=self._outfit.account, threads=mode == "thread"
+                id=number, username=name, account=self._context.account, threads=mode == "thread"
             )
         return self._me
 
     async def _learn_limit(self) -> None:
         """How long a post may be: servers that were set up long ago take less."""
         try:
-            told = await self._rest.get("/config/client", format="old")
+            config = await self._rest.get("/config/client", format="old")
         except (Refused, Unreachable) as error:
             log.info("mattermost.limit why=%s", error)
             return
-        most = told.get("MaxPostSize") if isinstance(told, dict) else None
-        if isinstance(most, str) and re.fullmatch(r"[1-9]\d{3,5}", most, re.ASCII):
+        most = as_text(dig(config, "MaxPostSize"))
+        if re.fullmatch(r"[1-9]\d{3,5}", most, re.ASCII):
             self._able = limited(MANIFEST.capabilities, int(most))
 
     async def _live(
@@ -187,55 +183,54 @@ class MattermostAdapter:
                 await accept(items, str(here))
 
     async def _items(self, events: Sequence[Any], me: MattermostIdentity) -> list[Inbound]:
-        self._known.trim()
         for event in events:
             await self._learn(event, me)
-        now = self._outfit.clock.now()
-        found = [item for event in events for item in to_inbounds(event, me, self._known, now)]
+        now = self._context.clock.now()
+        found = [item for event in events for item in to_inbounds(event, me, self._cache, now)]
         people = {item.source.user for item in found if item.source.user}
-        nameless = people - self._known.names.keys()
+        nameless = people - self._cache.names.keys()
         if not nameless:
             return found
         await self._learn_names(sorted(nameless))
-        return [item for event in events for item in to_inbounds(event, me, self._known, now)]
+        return [item for event in events for item in to_inbounds(event, me, self._cache, now)]
 
     async def _learn(self, event: Any, me: MattermostIdentity) -> None:
         """Ask for what an event leaves out: what sort of channel it is, and what was answered to."""
         chat, root = wanted(event, me)
-        if chat is not None and chat not in self._known.channels:
+        if chat is not None and chat not in self._cache.channels:
             try:
                 channel = read_channel(await self._rest.get(f"/channels/{chat}"))
             except Refused as error:
                 log.info("mattermost.left_out channel=%s why=%s", chat, error)
                 channel = None
             if channel is not None:
-                self._known.channels[chat] = channel
-        if root is not None and root not in self._known.posts:
+                self._cache.channels[chat] = channel
+        if root is not None and root not in self._cache.posts:
             try:
                 post = await self._rest.get(f"/posts/{root}")
             except Refused:
                 post = None
-            self._known.posts[root] = post if isinstance(post, dict) else None
+            self._cache.posts[root] = post if isinstance(post, dict) else None
 
     async def _learn_names(self, people: Sequence[str]) -> None:
         """Who they are is nice to know; nothing waits for it for long."""
         try:
-            told = await self._rest.post("/users/ids", people[:_PAGE])
+            users = await self._rest.post("/users/ids", people[:_PAGE])
         except HermesError as error:
             log.info("mattermost.names why=%s", error)
             return
         # Who has none is not asked for again.
-        self._known.names |= dict.fromkeys(people, "")
-        for one in told if isinstance(told, list) else ():
-            if isinstance(one, dict) and isinstance(one.get("username"), str):
-                self._known.names[str(one.get("id"))] = one["username"]
+        self._cache.names.update(dict.fromkeys(people, ""))
+        for user in as_dicts(users):
+            if name := as_text(user.get("username")):
+                self._cache.names[str(user.get("id"))] = name
 
     # --- the history ---
 
     async def _channels(self) -> list[MattermostChannel]:
-        told = await self._rest.get("/users/me/channels")
-        found = [channel for one in told if (channel := read_channel(one))] if isinstance(told, list) else []
-        self._known.channels |= {channel.id: channel for channel in found}
+        listed = as_dicts(await self._rest.get("/users/me/channels"))
+        found = [channel for about in listed if (channel := read_channel(about))]
+        self._cache.channels.update({channel.id: channel for channel in found})
         return found
 
     async def _catch_up(
@@ -263,7 +258,7 @@ class MattermostAdapter:
         """With those that were changed since; if they are too many, with the new ones alone."""
         posts, _ = _listed(await self._rest.get(f"/channels/{chat}/posts", since=since))
         if len(posts) < _MOST_SINCE:
-            self._known.posts |= posts
+            self._cache.posts.update(posts)
             return list(posts.values())
         found: dict[str, Any] = {}
         async for page in self._pages(chat, _PAGES, _PAGE):
@@ -284,28 +279,26 @@ class MattermostAdapter:
                 return
             before, size = {"before": order[-1]}, _PAGE
 
-    async def _press(self, told: Any, accept: Accept) -> bool:
+    async def _press(self, message: Any, accept: Accept) -> bool:
         me = await self._who()
-        chat = told.get("channel_id") if isinstance(told, dict) else None
-        item = pressed(told, me, self._known, self._secret, self._outfit.clock.now())
+        item = pressed(message, me, self._cache, self._secret, self._context.clock.now())
         if item is None:
             log.info("mattermost.left_out: a press that is none of ours")
             return False
-        if chat not in self._known.channels:
+        if message.get("channel_id") not in self._cache.channels:
             await self._channels()
-            item = pressed(told, me, self._known, self._secret, self._outfit.clock.now()) or item
+            item = pressed(message, me, self._cache, self._secret, self._context.clock.now()) or item
         await accept((item,), None)
         return True
 
-    async def _command(self, told: Mapping[str, str], accept: Accept) -> bool:
-        given, wanted_token = told.get("token", ""), self._outfit.said(COMMAND)
-        if not wanted_token or not hmac.compare_digest(given.encode(), wanted_token.encode()):
+    async def _command(self, form: Mapping[str, str], accept: Accept) -> bool:
+        if not is_secret(form.get("token", ""), self._context.setting(COMMAND)):
             log.info("mattermost.left_out: a slash command that is none of ours")
             return False
         me = await self._who()
-        if told.get("channel_id") not in self._known.channels:
+        if form.get("channel_id") not in self._cache.channels:
             await self._channels()
-        item = commanded(told, me, self._known, self._outfit.clock.now())
+        item = commanded(form, me, self._cache, self._context.clock.now())
         if item is not None:
             await accept((item,), None)
         return item is not None
@@ -326,18 +319,12 @@ class MattermostAdapter:
         return _receipt(to, await self._rest.post("/posts", post))
 
     async def _upload(self, to: Address, file: Attachment) -> str:
-        try:
-            data = await self._outfit.open_file(file)
-        except UserError as error:
-            raise Refused(str(error)) from error
-        name = file.name or f"file.{(file.mime or 'application/bin').rpartition('/')[2]}"
-        return await self._rest.upload(to.chat, name, data, file.mime)
+        data = await read_file(self._context, file)
+        return await self._rest.upload(to.chat, file_name(file), data, file.mime)
 
     async def edit(self, receipt: Receipt, body: Body) -> None:
         path = f"/posts/{_number(receipt)}/patch"
-        told = await self._rest.put(path, {"message": calm(body.text)})
-        props = told.get("props") if isinstance(told, dict) else None
-        props = dict(props) if isinstance(props, dict) else {}
+        props = dict(as_dict(dig(await self._rest.put(path, {"message": calm(body.text)}), "props")))
         parts = button_parts(body.buttons, receipt.to, self._callback, self._secret)
         if names_of(props.get("attachments")) != names_of(parts):
             props.pop("attachments", None)
@@ -350,8 +337,7 @@ class MattermostAdapter:
         me, wanted_key = await self._who(), key_of(to, key)
         async for page in self._pages(place(to)["channel_id"], _LOOKED_THROUGH, _GLANCE):
             for post in page.values():
-                props = post.get("props")
-                if isinstance(props, dict) and props.get(KEY) == wanted_key and post.get("user_id") == me.id:
+                if dig(post, "props", KEY) == wanted_key and post.get("user_id") == me.id:
                     return _receipt(to, post)
         return None
 
@@ -378,49 +364,48 @@ class MattermostAdapter:
         return replace(parent, thread=_receipt(parent, told).ref)
 
     async def fetch(self, ref: str, sink: Sink) -> None:
-        await self._rest.download(ref, sink)
+        await self._rest.fetch(ref, sink)
 
     # --- a look from outside ---
 
     async def check(self) -> Sequence[Finding]:
         try:
             me = await self._who()
-            found = [Finding(good=True, text=f"Mattermost knows the bot as @{one_line(me.username, 60)}.")]
-            if self._server.url.startswith("http://"):
+            found = [good(f"Mattermost knows the bot as @{one_line(me.username, 60)}.")]
+            if self._rest.url.startswith("http://"):
                 hint = "Set MATTERMOST_URL to the https address, unless the server is on this machine."
                 text = "The address is not encrypted: who is on the way can read the token."
-                found.append(Finding(good=True, text=text, hint=hint))
+                found.append(good(text, hint))
             found.append(_membership(await self._channels()))
-            async with MattermostSocket.open(self._rest.session, self._server, self.answer_seconds):
-                found.append(Finding(good=True, text="Its WebSocket says hello."))
+            async with MattermostSocket.open(self._rest):
+                found.append(good("Its WebSocket says hello."))
         finally:
             await self._rest.close()
         if self._callback:
             text = f"Buttons are shown; Mattermost tells {one_line(self._callback, 120)} of presses."
             hint = "An address in your network has to be in the server's AllowedUntrustedInternalConnections."
-            return [*found, Finding(good=True, text=text, hint=hint)]
+            return [*found, good(text, hint)]
         text = "There are no buttons: questions are answered in words (no MATTERMOST_CALLBACK_URL)."
-        found.append(Finding(good=True, text=text))
-        if self._outfit.said(COMMAND):
+        found.append(good(text))
+        if self._context.setting(COMMAND):
             text = f"{COMMAND} is set, but the slash command cannot reach us."
-            found.append(Finding(good=False, text=text, hint="Set MATTERMOST_CALLBACK_URL as well."))
+            found.append(wrong(text, "Set MATTERMOST_CALLBACK_URL as well."))
         return found
 
 
 def _membership(channels: Sequence[MattermostChannel]) -> Finding:
     shared = sum(1 for one in channels if one.type != "D")
     if shared:
-        return Finding(good=True, text=f"Channels that it is in, beside private chats: {shared}.")
-    return Finding(
-        good=True,
-        text="It is in no channel; people can write to it privately.",
-        hint="Add it to the team first, then to a channel: /invite @its-name.",
+        return good(f"Channels that it is in, beside private chats: {shared}.")
+    return good(
+        "It is in no channel; people can write to it privately.",
+        "Add it to the team first, then to a channel: /invite @its-name.",
     )
 
 
 def _receipt(to: Address, post: Any) -> Receipt:
-    number = post.get("id") if isinstance(post, dict) else None
-    if not isinstance(number, str) or not ID.fullmatch(number):
+    number = as_text(dig(post, "id"))
+    if not ID.fullmatch(number):
         raise Unreachable("Mattermost does not say which message it took", maybe_done=True)
     return Receipt(to=to, ref=number)
 
@@ -431,11 +416,11 @@ def _number(receipt: Receipt) -> str:
     return receipt.ref
 
 
-def _listed(told: Any) -> tuple[dict[str, Any], list[str]]:
+def _listed(answer: Any) -> tuple[dict[str, Any], list[str]]:
     """A list of posts: all that came with it, and the order of those that were asked for."""
     try:
-        posts = {str(number): post for number, post in told["posts"].items() if isinstance(post, dict)}
-        return posts, [number for number in told["order"] if number in posts]
+        posts = {str(number): post for number, post in answer["posts"].items() if isinstance(post, dict)}
+        return posts, [number for number in answer["order"] if number in posts]
     except (TypeError, KeyError, AttributeError) as error:
         raise Unreachable("Mattermost's list of posts cannot be read") from error
 

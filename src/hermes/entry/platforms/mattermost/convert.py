@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source, SourceKind
@@ -26,6 +26,18 @@ from hermes.domain.message import (
     media_kind,
 )
 from hermes.domain.text import one_line, storable
+from hermes.entry.kit.payload import (
+    MALFORMED,
+    Recent,
+    as_dict,
+    as_dicts,
+    as_size,
+    as_text,
+    dig,
+    integer,
+    moment,
+    name_of,
+)
 
 NAME = "mattermost"
 ID = re.compile(r"[a-z0-9]{26}", re.ASCII)
@@ -45,6 +57,7 @@ _EMOJI = {
 _EMOJI_NAMED = {name: emoji for emoji, name in _EMOJI.items()} | {"thumbsup": "👍", "thumbsdown": "👎"}
 _EMOJI_SHAPE = re.compile(r"[a-z0-9_+-]{1,64}", re.ASCII)
 _MOST_QUOTED = 2_000
+_MOST_KEPT = 5_000
 _CODE = re.compile(r"(```.*?(?:```|\Z)|`[^`\n]*`)", re.DOTALL)
 _EVERYBODY = re.compile(r"(?<![\w@])@(?=(?:all|channel|here)(?![\w-]))", re.IGNORECASE | re.ASCII)
 
@@ -69,56 +82,45 @@ class MattermostChannel:
     last_post_at: int = 0
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class MattermostCache:
-    """What was asked of the server and is not told with every event; bounded. A post that is gone is None."""
+    """What was asked of the server and is not told with every event. A post that is gone is None."""
 
-    channels: dict[str, MattermostChannel] = field(default_factory=dict)
-    names: dict[str, str] = field(default_factory=dict)
-    posts: dict[str, Mapping[str, Any] | None] = field(default_factory=dict)
-
-    def trim(self, most: int = 5_000) -> None:
-        held: tuple[dict[str, Any], ...] = (self.channels, self.names, self.posts)
-        for one in held:
-            if len(one) > most:
-                one.clear()
-
-
-_UNREADABLE = (
-    TypeError, ValueError, KeyError, AttributeError, OverflowError, RecursionError, OSError,
-)  # fmt: skip
+    channels: Recent[str, MattermostChannel] = field(default_factory=lambda: Recent(_MOST_KEPT))
+    names: Recent[str, str] = field(default_factory=lambda: Recent(_MOST_KEPT))
+    posts: Recent[str, Mapping[str, Any] | None] = field(default_factory=lambda: Recent(_MOST_KEPT))
 
 
 def to_inbounds(
-    event: Any, me: MattermostIdentity, known: MattermostCache, now: datetime
+    event: Any, me: MattermostIdentity, cache: MattermostCache, now: datetime
 ) -> tuple[Inbound, ...]:
     """What an event means; nothing for one that is none of ours or cannot be read. `now` is when we came into
     a channel or left it, which nobody tells."""
     try:
-        found = _converted(event, me, known, now)
-    except _UNREADABLE:
+        found = _converted(event, me, cache, now)
+    except MALFORMED:
         return ()
     return () if found is None else (found,)
 
 
 def _converted(
-    event: Mapping[str, Any], me: MattermostIdentity, known: MattermostCache, now: datetime
+    event: Mapping[str, Any], me: MattermostIdentity, cache: MattermostCache, now: datetime
 ) -> Inbound | None:
     data, name = event["data"], event["event"]
     if name in ("posted", "post_edited"):
         post = _decoded(data["post"])
         what = InboundKind.MESSAGE if name == "posted" else InboundKind.EDIT
-        return _message(post, _channel(post, data, known), me, known, what)
+        return _message(post, _channel(post, data, cache), me, cache, what)
     if name == "post_deleted":
-        return _deleted(_decoded(data["post"]), me, known)
+        return _deleted(_decoded(data["post"]), me, cache)
     if name == "reaction_added":
-        return _reaction(_decoded(data["reaction"]), event, me, known)
+        return _reaction(_decoded(data["reaction"]), event, me, cache)
     whom = data.get("user_id") or event["broadcast"].get("user_id")
     if name in ("user_added", "user_removed") and whom == me.id:
         chat = _id(event["broadcast"].get("channel_id") or data["channel_id"])
         return Inbound(
             delivery=DeliveryId(f"{name}:{chat}:{int(now.timestamp() * 1000)}"),
-            source=_source(known.channels.get(chat) or MattermostChannel(id=chat, type="O"), me, None, known),
+            source=_source(cache.channels.get(chat) or MattermostChannel(id=chat, type="O"), me, None, cache),
             at=now,
             what=InboundKind.JOINED if name == "user_added" else InboundKind.LEFT,
         )
@@ -126,21 +128,21 @@ def _converted(
 
 
 def wanted(event: Any, me: MattermostIdentity) -> tuple[str | None, str | None]:
-    """The channel and the post that have to be known before an event can be read."""
+    """The channel and the post that have to be cache before an event can be read."""
     try:
         name, data = event["event"], event["data"]
         if name in ("posted", "post_edited"):
             post = _decoded(data["post"])
             if _id(post["user_id"]) == me.id:
                 return None, None
-            told = name == "posted" and data.get("channel_type")
+            with_channel = name == "posted" and data.get("channel_type")
             root = _id(post["root_id"]) if post.get("root_id") else None
-            return None if told else _id(post["channel_id"]), root
+            return None if with_channel else _id(post["channel_id"]), root
         if name == "post_deleted" and (post := _decoded(data["post"]))["user_id"] != me.id:
             return _id(post["channel_id"]), None
         if name == "reaction_added" and _decoded(data["reaction"])["user_id"] != me.id:
             return _id(event["broadcast"]["channel_id"]), None
-    except _UNREADABLE:
+    except MALFORMED:
         pass
     return None, None
 
@@ -150,35 +152,34 @@ def as_events(posts: Sequence[Any], since: int) -> list[dict[str, Any]]:
     found: list[tuple[int, dict[str, Any]]] = []
     for post in posts:
         try:
-            if gone := _int(post.get("delete_at") or 0):
+            if gone := integer(post.get("delete_at") or 0):
                 if gone > since:
                     found.append((gone, {"event": "post_deleted", "data": {"post": post}}))
                 continue
-            made, edited = _int(post["create_at"]), _int(post.get("edit_at") or 0)
+            made, edited = integer(post["create_at"]), integer(post.get("edit_at") or 0)
             if made > since:
                 found.append((made, {"event": "posted", "data": {"post": post}}))
             if edited > since:
                 found.append((edited, {"event": "post_edited", "data": {"post": post}}))
-            for one in (post.get("metadata") or {}).get("reactions") or ():
-                if (at := _int(one["create_at"])) > since:
-                    told = {"event": "reaction_added", "data": {"reaction": one}}
-                    found.append((at, {**told, "broadcast": {"channel_id": post["channel_id"]}}))
-        except _UNREADABLE:
+            for reaction in (post.get("metadata") or {}).get("reactions") or ():
+                if (at := integer(reaction["create_at"])) > since:
+                    event = {"event": "reaction_added", "data": {"reaction": reaction}}
+                    found.append((at, {**event, "broadcast": {"channel_id": post["channel_id"]}}))
+        except MALFORMED:
             continue
-    return [event for _, event in sorted(found, key=lambda one: one[0])]
+    return [event for _, event in sorted(found, key=lambda event: event[0])]
 
 
-def read_channel(told: Any) -> MattermostChannel | None:
+def read_channel(about: Any) -> MattermostChannel | None:
     try:
-        at = told.get("last_post_at") or 0
         return MattermostChannel(
-            id=_id(told["id"]),
-            type=_text(told["type"]),
-            name=storable(_text(told.get("display_name"))),
-            team=_text(told.get("team_id")),
-            last_post_at=_int(at),
+            id=_id(about["id"]),
+            type=as_text(about["type"]),
+            name=storable(as_text(about.get("display_name"))),
+            team=as_text(about.get("team_id")),
+            last_post_at=integer(about.get("last_post_at") or 0),
         )
-    except _UNREADABLE:
+    except MALFORMED:
         return None
 
 
@@ -189,60 +190,59 @@ def _message(
     post: Mapping[str, Any],
     channel: MattermostChannel,
     me: MattermostIdentity,
-    known: MattermostCache,
+    cache: MattermostCache,
     what: InboundKind,
 ) -> Inbound | None:
     number, author = _id(post["id"]), _id(post["user_id"])
-    if author == me.id or _text(post.get("type")) not in _CHATTED or post.get("delete_at"):
+    if author == me.id or as_text(post.get("type")) not in _CHATTED or post.get("delete_at"):
         return None
-    text, mentioned = spoken(_text(post["message"]), me)
+    text, mentioned = spoken(as_text(post["message"]), me)
     attachments = tuple(_attachments(post))
     if not (text or attachments or mentioned):
         return None
-    at = _int(post["create_at"]) if what is InboundKind.MESSAGE else _int(post["edit_at"])
+    at = integer(post["create_at"]) if what is InboundKind.MESSAGE else integer(post["edit_at"])
     root = _id(post["root_id"]) if post.get("root_id") else None
     return Inbound(
         delivery=DeliveryId(f"{what.value}:{number}" + ("" if what is InboundKind.MESSAGE else f":{at}")),
-        source=_source(channel, me, post, known),
+        source=_source(channel, me, post, cache),
         at=_time(at),
         what=what,
         ref=number,
         text=text,
         attachments=attachments,
-        reply_to=None if root is None else _reply(root, me, known),
+        reply_to=None if root is None else _reply(root, me, cache),
         mentions_me=mentioned,
     )
 
 
-def _deleted(post: Mapping[str, Any], me: MattermostIdentity, known: MattermostCache) -> Inbound | None:
+def _deleted(post: Mapping[str, Any], me: MattermostIdentity, cache: MattermostCache) -> Inbound | None:
     """By whom is not always told; whose message it was, always."""
-    number, channel = _id(post["id"]), known.channels[_id(post["channel_id"])]
+    number, channel = _id(post["id"]), cache.channels[_id(post["channel_id"])]
     if _id(post["user_id"]) == me.id:
         return None
-    at = _time(_int(post.get("delete_at") or post["create_at"]))
-    return deletion(_source(channel, me, None, known), number, at)
+    at = _time(integer(post.get("delete_at") or post["create_at"]))
+    return deletion(_source(channel, me, None, cache), number, at)
 
 
 def _source(
-    channel: MattermostChannel, me: MattermostIdentity, post: Mapping[str, Any] | None, known: MattermostCache
+    channel: MattermostChannel, me: MattermostIdentity, post: Mapping[str, Any] | None, cache: MattermostCache
 ) -> Source:
     kind = SourceKind.PRIVATE if channel.type == "D" else SourceKind.GROUP
     thread = author = None
-    props: Any = {}
+    props: dict[str, Any] = {}
     if post is not None:
         author = _id(post["user_id"])
         thread = _id(post["root_id"]) if post.get("root_id") else None
-        props = post.get("props")
+        props = as_dict(post.get("props"))
         if thread is None and me.threads and kind is SourceKind.GROUP:
             thread = _id(post["id"])
     if thread is not None and kind is SourceKind.GROUP:
         kind = SourceKind.THREAD
-    props = props if isinstance(props, dict) else {}
     return Source(
         address=Address(platform=NAME, account=me.account, chat=channel.id, thread=thread),
         kind=kind,
         user=author,
-        user_name=None if author is None else storable(known.names.get(author, "")) or None,
+        user_name=None if author is None else name_of(cache.names.get(author)),
         chat_name=None if kind is SourceKind.PRIVATE else channel.name or None,
         guild=channel.team or None,
         parent_chat=channel.id if kind is SourceKind.THREAD else None,
@@ -250,16 +250,16 @@ def _source(
     )
 
 
-def _channel(post: Mapping[str, Any], data: Mapping[str, Any], known: MattermostCache) -> MattermostChannel:
+def _channel(post: Mapping[str, Any], data: Mapping[str, Any], cache: MattermostCache) -> MattermostChannel:
     number = _id(post["channel_id"])
     if isinstance(data.get("channel_type"), str) and data["channel_type"]:
         return MattermostChannel(
             id=number,
             type=data["channel_type"],
-            name=storable(_text(data.get("channel_display_name"))),
-            team=_text(data.get("team_id")),
+            name=storable(as_text(data.get("channel_display_name"))),
+            team=as_text(data.get("team_id")),
         )
-    return known.channels[number]
+    return cache.channels[number]
 
 
 def spoken(text: str, me: MattermostIdentity) -> tuple[str, bool]:
@@ -275,49 +275,45 @@ def spoken(text: str, me: MattermostIdentity) -> tuple[str, bool]:
 
 
 def _attachments(post: Mapping[str, Any]) -> Iterator[Attachment]:
-    metadata = post.get("metadata")
-    infos = metadata.get("files") if isinstance(metadata, dict) else None
-    told = {one["id"]: one for one in infos or () if isinstance(one, dict) and isinstance(one.get("id"), str)}
+    infos = {as_text(info.get("id")): info for info in as_dicts(dig(post, "metadata", "files"))}
     for number in post.get("file_ids") or ():
-        info = told.get(number, {})
-        mime = _text(info.get("mime_type")).partition(";")[0].strip().lower()
-        size = info.get("size")
-        known = isinstance(size, int) and not isinstance(size, bool) and 0 <= size < 2**53
+        info = infos.get(number, {})
+        mime = as_text(info.get("mime_type")).partition(";")[0].strip().lower()
         yield Attachment(
             kind=MediaKind.VOICE if mime in _SPOKEN else media_kind(mime),
             ref=_id(number),
-            name=storable(_text(info.get("name"))) or None,
-            mime=storable(mime) or None,
-            size=size if known else None,
+            name=name_of(info.get("name")),
+            mime=name_of(mime),
+            size=as_size(info.get("size")),
         )
 
 
-def _reply(root: str, me: MattermostIdentity, known: MattermostCache) -> ReplyTo:
-    post = known.posts.get(root) or {}
-    author = _text(post.get("user_id"))
+def _reply(root: str, me: MattermostIdentity, cache: MattermostCache) -> ReplyTo:
+    post = cache.posts.get(root) or {}
+    author = as_text(post.get("user_id"))
     return ReplyTo(
         ref=root,
-        text=_text(post.get("message"))[:_MOST_QUOTED],
-        author=storable(known.names.get(author, "")) or None,
+        text=as_text(post.get("message"))[:_MOST_QUOTED],
+        author=name_of(cache.names.get(author)),
         mine=author == me.id,
     )
 
 
 def _reaction(
-    told: Mapping[str, Any], event: Mapping[str, Any], me: MattermostIdentity, known: MattermostCache
+    reaction: Mapping[str, Any], event: Mapping[str, Any], me: MattermostIdentity, cache: MattermostCache
 ) -> Inbound | None:
-    post, person, name = _id(told["post_id"]), _id(told["user_id"]), told["emoji_name"]
-    channel = known.channels[_id(event["broadcast"]["channel_id"])]
+    post, person, name = _id(reaction["post_id"]), _id(reaction["user_id"]), reaction["emoji_name"]
+    channel = cache.channels[_id(event["broadcast"]["channel_id"])]
     if person == me.id or not _EMOJI_SHAPE.fullmatch(name):
         return None
-    at = _int(told["create_at"])
+    at = integer(reaction["create_at"])
     return Inbound(
         delivery=DeliveryId(f"reaction:{post}:{person}:{name}:{at}"),
         source=Source(
             address=Address(platform=NAME, account=me.account, chat=channel.id),
             kind=SourceKind.PRIVATE if channel.type == "D" else SourceKind.GROUP,
             user=person,
-            user_name=storable(known.names.get(person, "")) or None,
+            user_name=name_of(cache.names.get(person)),
             chat_name=channel.name or None,
         ),
         at=_time(at),
@@ -339,28 +335,30 @@ def emoji_name(emoji: str) -> str:
 
 
 def pressed(
-    told: Any, me: MattermostIdentity, known: MattermostCache, secret: bytes, now: datetime
+    press: Any, me: MattermostIdentity, cache: MattermostCache, secret: bytes, now: datetime
 ) -> Inbound | None:
     """A pressed button, if it is one of ours: its context holds what only the server and we know."""
     try:
-        chat, value = _id(told["channel_id"]), told["context"]["value"]
-        given = told["context"]["signature"]
+        chat, value = _id(press["channel_id"]), press["context"]["value"]
+        given = press["context"]["signature"]
         if not hmac.compare_digest(given.encode(), signature(secret, chat, value).encode()):
             return None
-        trigger = _text(told.get("trigger_id")) or f"{told['post_id']}:{told['user_id']}:{now.timestamp()}"
-        channel = known.channels.get(chat) or MattermostChannel(id=chat, type="O")
-        root = told["context"].get("thread")
-        post = {"user_id": told["user_id"], "root_id": root, "id": told["post_id"]}
-        known.names[_id(told["user_id"])] = _text(told.get("user_name"))
+        trigger = (
+            as_text(press.get("trigger_id")) or f"{press['post_id']}:{press['user_id']}:{now.timestamp()}"
+        )
+        channel = cache.channels.get(chat) or MattermostChannel(id=chat, type="O")
+        root = press["context"].get("thread")
+        post = {"user_id": press["user_id"], "root_id": root, "id": press["post_id"]}
+        cache.names[_id(press["user_id"])] = as_text(press.get("user_name"))
         return Inbound(
             delivery=DeliveryId(f"button:{hashlib.sha256(trigger.encode()).hexdigest()[:32]}"),
-            source=_source(channel, replace(me, threads=False), post, known),
+            source=_source(channel, replace(me, threads=False), post, cache),
             at=now,
             what=InboundKind.BUTTON,
-            ref=_id(told["post_id"]),
+            ref=_id(press["post_id"]),
             button=storable(value),
         )
-    except _UNREADABLE:
+    except MALFORMED:
         return None
 
 
@@ -398,11 +396,9 @@ def button_parts(buttons: Sequence[Button], to: Address, url: str, secret: bytes
 def names_of(parts: Any) -> list[str]:
     """What the buttons of message attachments say, and the texts beside them."""
     names: list[str] = []
-    for part in parts if isinstance(parts, list) else ():
-        if isinstance(part, dict):
-            actions = part.get("actions")
-            named = [one.get("name") for one in actions or () if isinstance(one, dict)]
-            names += [_text(part.get("text")), *map(_text, named)]
+    for part in as_dicts(parts):
+        labels = [as_text(action.get("name")) for action in as_dicts(part.get("actions"))]
+        names += [as_text(part.get("text")), *labels]
     return [name for name in names if name]
 
 
@@ -410,24 +406,24 @@ def names_of(parts: Any) -> list[str]:
 
 
 def commanded(
-    told: Mapping[str, str], me: MattermostIdentity, known: MattermostCache, now: datetime
+    form: Mapping[str, str], me: MattermostIdentity, cache: MattermostCache, now: datetime
 ) -> Inbound | None:
-    """A slash command that an admin made for us: `/hermes status now` means `/status now`. It may not be told
+    """A slash command that an admin made for us: `/hermes status now` means `/status now`. It may not be form
     in which thread it was given."""
     try:
-        chat, line = _id(told["channel_id"]), told.get("text", "").strip().lstrip("/!")
-        post = {"user_id": told["user_id"], "root_id": told.get("root_id"), "id": ""}
-        known.names[_id(told["user_id"])] = told.get("user_name", "")
-        channel = known.channels.get(chat) or MattermostChannel(id=chat, type="O")
-        trigger = hashlib.sha256(told["trigger_id"].encode()).hexdigest()[:32]
+        chat, line = _id(form["channel_id"]), form.get("text", "").strip().lstrip("/!")
+        post = {"user_id": form["user_id"], "root_id": form.get("root_id"), "id": ""}
+        cache.names[_id(form["user_id"])] = form.get("user_name", "")
+        channel = cache.channels.get(chat) or MattermostChannel(id=chat, type="O")
+        trigger = hashlib.sha256(form["trigger_id"].encode()).hexdigest()[:32]
         return Inbound(
             delivery=DeliveryId(f"command:{trigger}"),
-            source=_source(channel, replace(me, threads=False), post, known),
+            source=_source(channel, replace(me, threads=False), post, cache),
             at=now,
             text=storable(f"/{line or 'help'}"),
             mentions_me=True,
         )
-    except _UNREADABLE:
+    except MALFORMED:
         return None
 
 
@@ -461,10 +457,10 @@ def key_of(to: Address, key: str) -> str:
 
 def _decoded(value: Any) -> Mapping[str, Any]:
     """Posts and reactions are JSON within JSON; those of the history are not."""
-    found = json.loads(value) if isinstance(value, str) else value
-    if not isinstance(found, dict):
+    decoded = json.loads(value) if isinstance(value, str) else value
+    if not isinstance(decoded, dict):
         raise ValueError("not an object")
-    return found
+    return decoded
 
 
 def _id(value: Any) -> str:
@@ -473,18 +469,8 @@ def _id(value: Any) -> str:
     return value
 
 
-def _int(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or abs(value) >= 2**62:
-        raise ValueError("not a number of Mattermost's")
-    return value
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
 def _time(milliseconds: int) -> datetime:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return moment(milliseconds, per_second=1000)
 
 
 def time_of(item: Inbound) -> int:

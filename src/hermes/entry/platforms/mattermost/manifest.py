@@ -15,6 +15,7 @@ from hermes.domain.capabilities import (
     TextUnit,
 )
 from hermes.domain.message import MediaKind
+from hermes.entry.kit.fields import listener_fields, proxy_field
 
 MOST_TEXT = 16_383
 _KINDS = (MediaKind.IMAGE, MediaKind.AUDIO, MediaKind.VIDEO, MediaKind.FILE)
@@ -76,21 +77,12 @@ MANIFEST = Manifest(
             secret=True,
             hint="Integrations → Slash Commands shows it; the command's address is the one for buttons.",
         ),
-        SettingField(
-            env="MATTERMOST_CALLBACK_PORT",
-            title="The port on which presses are awaited (8446)",
-            required=False,
+        *listener_fields(
+            "MATTERMOST_CALLBACK",
+            "8446",
+            "Your reverse proxy forwards the address that Mattermost calls to it.",
         ),
-        SettingField(
-            env="MATTERMOST_CALLBACK_HOST",
-            title="The address of this machine on which presses are awaited (127.0.0.1)",
-            required=False,
-        ),
-        SettingField(
-            env="MATTERMOST_PROXY",
-            title="An HTTP proxy through which Mattermost is reached",
-            required=False,
-        ),
+        proxy_field("MATTERMOST_PROXY", "Mattermost"),
     ),
     people="user ids of 26 letters and digits, not names",
     person=r"[a-z0-9]{26}",

@@ -12,14 +12,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from hermes.domain.adapter import AdapterContext, Finding
+from hermes.domain.adapter import AdapterContext, Finding, good
 from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
-from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
+from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.message import Attachment, Body, Inbound, Receipt
 from hermes.domain.ports.platform import Accept
 from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line
+from hermes.entry.kit.files import ANY_MIME, read_file
+from hermes.entry.kit.listener import listening
+from hermes.entry.kit.payload import Recent, as_dict, as_dicts, as_text, dig
 from hermes.entry.platforms.slack.api import SlackApi, SlackResponse
 from hermes.entry.platforms.slack.convert import (
     SlackIdentity,
@@ -32,7 +35,7 @@ from hermes.entry.platforms.slack.convert import (
     seconds,
     to_inbounds,
 )
-from hermes.entry.platforms.slack.doors import PORT, SlackCallbacks, SlackListener, SlackSocket, open_socket
+from hermes.entry.platforms.slack.doors import PATH, SlackCallbacks, SlackListener, SlackSocket, socket_url
 from hermes.entry.platforms.slack.history import SlackCatchUp, SlackCursor, find_sent
 from hermes.entry.platforms.slack.manifest import MANIFEST
 from hermes.entry.platforms.slack.status import SlackStatus
@@ -42,14 +45,15 @@ from hermes.entry.platforms.slack.wire import (
     blocks,
     check_install,
     emoji_name,
-    file_name,
     scope_findings,
+    shown_name,
     tagged,
 )
 
 log = logging.getLogger("hermes.slack")
 API = "https://slack.com/api"
 _LOOK_SECONDS = 60.0
+_USUAL_PORT = "8446"
 _NAME_SECONDS = 0.5
 _MOST_NAMES = 5000
 _ASIDE_SECONDS, _REST_SECONDS = 29 * 60.0, 20.0
@@ -61,27 +65,29 @@ class SlackAdapter:
     quiet_seconds = 30.0
     """How long the socket may be silent before we tell that it lives."""
 
-    def __init__(self, outfit: AdapterContext) -> None:
-        self._outfit = outfit
-        token = outfit.said("SLACK_BOT_TOKEN")
+    def __init__(self, context: AdapterContext) -> None:
+        self._context = context
+        token = context.setting("SLACK_BOT_TOKEN")
         if token.startswith("xoxe"):
             raise NeedsLogin(ROTATED)
         if not token.startswith("xoxb-") or not token.isascii() or len(token) < 15:
             raise NeedsLogin("SLACK_BOT_TOKEN is no bot token; one begins with xoxb- (OAuth & Permissions)")
-        self._app_token = outfit.said("SLACK_APP_TOKEN")
+        self._app_token = context.setting("SLACK_APP_TOKEN")
         if self._app_token and not (self._app_token.startswith("xapp-") and self._app_token.isascii()):
             raise NeedsLogin("SLACK_APP_TOKEN is no app token; one begins with xapp- (Basic Information)")
-        self._secret = outfit.said("SLACK_SIGNING_SECRET")
+        self._secret = context.setting("SLACK_SIGNING_SECRET")
         if not self._app_token and not self._secret:
             raise NeedsLogin(
                 "Slack needs SLACK_APP_TOKEN (Socket Mode), or SLACK_SIGNING_SECRET (the Events API)"
             )
-        self.api = SlackApi(outfit.said("SLACK_API_URL", API), token, outfit.said("SLACK_PROXY") or None)
-        self._status = SlackStatus(self.api, outfit.clock)
+        self.api = SlackApi(
+            context.setting("SLACK_API_URL", API), token, context.setting("SLACK_PROXY") or None
+        )
+        self._status = SlackStatus(self.api, context.clock)
         self._me: SlackIdentity | None = None
-        self._kinds: dict[str, str] = {}
-        self._names: dict[str, str] = {}
-        self._asides: dict[str, tuple[str, float]] = {}
+        self._kinds: Recent[str, str] = Recent(_MOST_NAMES)
+        self._names: Recent[str, str] = Recent(_MOST_NAMES)
+        self._asides: Recent[str, tuple[str, float]] = Recent(_MOST_NAMES)
         self._mark = SlackCursor(since=0.0, highest=0.0, whole=False)
         self._new = True
 
@@ -107,7 +113,7 @@ class SlackAdapter:
         """Who we are, and what time it is at Slack."""
         told = await self.api.ask("auth.test", {})
         answer = told.result
-        if not isinstance(answer.get("user_id"), str) or not answer["user_id"]:
+        if not as_text(answer.get("user_id")):
             raise Unreachable("Slack does not say who the bot is")
         check_install(answer)
         self._me = SlackIdentity(
@@ -115,36 +121,31 @@ class SlackAdapter:
             bot=str(answer.get("bot_id") or ""),
             name=str(answer.get("user") or ""),
             team=str(answer.get("team_id") or ""),
-            account=self._outfit.account,
-            command=self._outfit.said("SLACK_COMMAND", "/hermes"),
-            reply_in_thread=self._outfit.said("SLACK_REPLY_IN_THREAD", "true").lower() not in _NO,
+            account=self._context.account,
+            command=self._context.setting("SLACK_COMMAND", "/hermes"),
+            reply_in_thread=not self._context.is_off("SLACK_REPLY_IN_THREAD"),
             kinds=self._kinds,
             names=self._names,
         )
-        return self._me, told.at or self._outfit.clock.now().timestamp()
+        return self._me, told.at or self._context.clock.now().timestamp()
 
     async def _socket(self, accept: Accept, me: SlackIdentity) -> None:
-        async def hear(payload: Any) -> bool:
-            return await self._hear(accept, me, payload)
-
         async def alive() -> None:
             await accept((), None)
 
-        async def catch_up() -> None:
-            await self._catch_up(accept, me)
-
-        ears = SlackCallbacks(hear=hear, alive=alive, catch_up=catch_up)
-        await SlackSocket(self.api, self._app_token, self._outfit.clock, ears).live(self.quiet_seconds)
+        ears = SlackCallbacks(
+            hear=lambda payload: self._hear(accept, me, payload),
+            alive=alive,
+            catch_up=lambda: self._catch_up(accept, me),
+        )
+        await SlackSocket(self.api, self._app_token, self._context.clock, ears).live(self.quiet_seconds)
 
     async def _listen(self, accept: Accept, me: SlackIdentity) -> None:
-        async def hear(payload: Any) -> bool:
-            return await self._hear(accept, me, payload)
-
-        clock = self._outfit.clock
-        door = SlackListener(self._secret, clock, hear)
-        host = self._outfit.said("SLACK_WEBHOOK_HOST", "127.0.0.1")
-        runner = await door.open(host, self._outfit.port(PORT, "8446"))
-        try:
+        clock = self._context.clock
+        door = SlackListener(self._secret, clock, lambda payload: self._hear(accept, me, payload))
+        async with listening(
+            self._context, PATH, door.called, variables="SLACK_WEBHOOK", usual_port=_USUAL_PORT
+        ):
             await self._catch_up(accept, me)
             while True:
                 await accept((), None)
@@ -153,8 +154,6 @@ class SlackAdapter:
                 if door.missed:
                     door.missed = False
                     await self._catch_up(accept, me)
-        finally:
-            await runner.cleanup()
 
     async def _hear(self, accept: Accept, me: SlackIdentity, payload: Any) -> bool:
         """Store what a payload tells; False if it is told to the app in another workspace."""
@@ -167,7 +166,7 @@ class SlackAdapter:
             # It may be an old one; if it is true, the token is refused.
             await self.api.call("auth.test")
         await self._learn(payload)
-        items = to_inbounds(payload, me, self._outfit.clock.now())
+        items = to_inbounds(payload, me, self._context.clock.now())
         for item in items:
             self._status.heard(item.source.address)
             if (url := aside_of(payload)) and item.ref is not None:
@@ -184,11 +183,11 @@ class SlackAdapter:
             await accept((), mark.cursor)
             return
         mark.whole = False
-        async for events in SlackCatchUp(self.api, self._outfit.clock, mark.since).events():
+        async for events in SlackCatchUp(self.api, self._context.clock, mark.since).events():
             items: list[Inbound] = []
             for event in events:
                 await self._learn(event)
-                items += to_inbounds(event, me, self._outfit.clock.now())
+                items += to_inbounds(event, me, self._context.clock.now())
                 mark.saw(moment_of(event))
             if items:
                 await accept(items, None)
@@ -201,15 +200,11 @@ class SlackAdapter:
         channel, user, kind = place_of(payload)
         if name := new_name(payload):
             self._names[channel] = name
-        if len(self._names) > _MOST_NAMES:
-            self._names.clear()
-            self._kinds.clear()
         if user and user not in self._names:
             self._names[user] = ""
             person = await self._look_up("users.info", "user", user)
-            profile = person.get("profile")
-            shown = profile.get("display_name") if isinstance(profile, dict) else ""
-            name = _text(shown) or _text(person.get("real_name")) or _text(person.get("name"))
+            names = (dig(person, "profile", "display_name"), person.get("real_name"), person.get("name"))
+            name = next(filter(None, map(as_text, names)), "")
             if user in self._names:
                 self._names[user] = name
         if not channel:
@@ -221,13 +216,12 @@ class SlackAdapter:
             room = await self._look_up("conversations.info", "channel", channel)
             self._kinds[channel] = kind or ("mpim" if room.get("is_mpim") is True else "channel")
             if channel in self._names:
-                self._names[channel] = "" if room.get("is_mpim") is True else _text(room.get("name"))
+                self._names[channel] = "" if room.get("is_mpim") is True else as_text(room.get("name"))
 
     async def _look_up(self, method: str, what: str, number: str) -> dict[str, Any]:
         try:
             async with asyncio.timeout(_NAME_SECONDS):
-                told = (await self.api.call(method, **{what: number})).get(what)
-                return told if isinstance(told, dict) else {}
+                return as_dict((await self.api.call(method, **{what: number})).get(what))
         except (TimeoutError, Unreachable) as error:
             log.info("slack.unnamed method=%s why=%s", method, str(error) or "no answer in time")
             self._names.pop(number, None)
@@ -260,18 +254,16 @@ class SlackAdapter:
         the answer goes there, of which just the first piece says that it is one."""
         for name in (reply_to or "", to.chat):
             url, until = self._asides.get(name, ("", 0.0))
-            if self._outfit.clock.monotonic() < until:
+            if self._context.clock.monotonic() < until:
                 self._keep_aside(to.chat, url, _REST_SECONDS)
                 return url
         return ""
 
     def _keep_aside(self, name: str, url: str, seconds: float) -> None:
-        if len(self._asides) > _MOST_NAMES:
-            self._asides.clear()
-        self._asides[name] = (url, self._outfit.clock.monotonic() + seconds)
+        self._asides[name] = (url, self._context.clock.monotonic() + seconds)
 
-    def _receipt(self, to: Address, told: SlackResponse) -> Receipt:
-        ts, channel = told.result.get("ts"), told.result.get("channel")
+    def _receipt(self, to: Address, answer: SlackResponse) -> Receipt:
+        ts, channel = answer.result.get("ts"), answer.result.get("channel")
         if not isinstance(ts, str):
             raise Unreachable("Slack does not say which message it sent", maybe_done=True)
         return Receipt(to=replace(to, chat=channel) if isinstance(channel, str) else to, ref=ts)
@@ -283,11 +275,10 @@ class SlackAdapter:
             raise Refused(f"{one_line(str(to), 80)} is not a chat: an id is wanted, like slack:C0123456789")
         if chat[0] not in "UW":
             return to
-        told = (await self.api.call("conversations.open", users=chat)).get("channel")
-        found = told.get("id") if isinstance(told, dict) else None
-        if not isinstance(found, str):
+        channel = dig(await self.api.call("conversations.open", users=chat), "channel", "id")
+        if not isinstance(channel, str):
             raise Unreachable("Slack does not say where that person is reached")
-        return replace(to, chat=found)
+        return replace(to, chat=channel)
 
     async def _send_files(self, to: Address, body: Body, key: str) -> Receipt:
         files = [await self._upload(file, key) for file in body.attachments]
@@ -299,18 +290,15 @@ class SlackAdapter:
 
     async def _upload(self, file: Attachment, key: str) -> dict[str, str]:
         """Bring a file to Slack, where nobody sees it yet."""
-        try:
-            data = await self._outfit.open_file(file)
-        except UserError as error:
-            raise Refused(str(error)) from error
+        data = await read_file(self._context, file)
         if not data:
             raise Refused("The file is empty; Slack takes no empty files")
-        name = file_name(file)
+        name = shown_name(file)
         told = await self.api.call("files.getUploadURLExternal", filename=tagged(name, key), length=len(data))
         number, url = told.get("file_id"), told.get("upload_url")
         if not isinstance(number, str) or not isinstance(url, str):
             raise Unreachable("Slack does not say where the file goes")
-        await self.api.upload(url, name, data, file.mime or "application/octet-stream")
+        await self.api.upload(url, name, data, file.mime or ANY_MIME)
         return {"id": number, "title": name}
 
     async def _share(self, to: Address, files: Sequence[dict[str, str]], text: str) -> Receipt:
@@ -327,16 +315,15 @@ class SlackAdapter:
         """The message in which a file is shown, which comes a little later."""
         for wait in _SHARED_SECONDS:
             if wait:
-                await self._outfit.clock.sleep(wait)
+                await self._context.clock.sleep(wait)
             try:
                 file = (await self.api.call("files.info", file=number)).get("file")
             except Unreachable as error:
                 raise Unreachable(str(error), after=error.after, maybe_done=True) from None
-            shares = file.get("shares") if isinstance(file, dict) else None
-            for places in shares.values() if isinstance(shares, dict) else ():
-                found = places.get(to.chat) if isinstance(places, dict) else None
-                if isinstance(found, list) and found and isinstance(found[0].get("ts"), str):
-                    return str(found[0]["ts"])
+            for places in as_dict(dig(file, "shares")).values():
+                for share in as_dicts(dig(places, to.chat))[:1]:
+                    if ts := as_text(share.get("ts")):
+                        return ts
         raise Unreachable("Slack does not say in which message it showed the file", maybe_done=True)
 
     async def edit(self, receipt: Receipt, body: Body) -> None:
@@ -355,9 +342,9 @@ class SlackAdapter:
             raise Refused("A slash command is no message that could bear a reaction")
         place = {"channel": receipt.to.chat, "timestamp": receipt.ref}
         steps = (("reactions.add", emoji, "already_reacted"), ("reactions.remove", instead, "no_reaction"))
-        for method, one, fine in steps:
-            if one:
-                told = await self.api.ask(method, {**place, "name": emoji_name(one)})
+        for method, name, fine in steps:
+            if name:
+                told = await self.api.ask(method, {**place, "name": emoji_name(name)})
                 if not told.says(fine):
                     _ = told.result
 
@@ -371,12 +358,11 @@ class SlackAdapter:
 
     async def find_sent(self, to: Address, key: str) -> Receipt | None:
         me = self._me or (await self._who())[0]
-        since = self._outfit.clock.now().timestamp() - _FIND_SECONDS
+        since = self._context.clock.now().timestamp() - _FIND_SECONDS
         return await find_sent(self.api, me.user, await self._reached(to), key, since)
 
     async def fetch(self, ref: str, sink: Sink) -> None:
-        file = (await self.api.call("files.info", file=ref)).get("file")
-        file = file if isinstance(file, dict) else {}
+        file = as_dict((await self.api.call("files.info", file=ref)).get("file"))
         if file.get("mode") in ("tombstone", "hidden_by_limit"):
             raise Refused("The file was deleted, or Slack does not keep it any longer")
         if file.get("is_external") is True:
@@ -384,7 +370,7 @@ class SlackAdapter:
         url = file.get("url_private_download") or file.get("url_private")
         if not isinstance(url, str):
             raise Refused("Slack does not say where the file is")
-        await self.api.download(url, sink, html=file.get("mimetype") == "text/html")
+        await self.api.fetch(url, sink, html=file.get("mimetype") == "text/html")
 
     # --- a look from outside ---
 
@@ -394,26 +380,19 @@ class SlackAdapter:
             who = told.result
             check_install(who)
             text = f"Slack knows the bot as @{who.get('user')} in {who.get('team')} ({who.get('user_id')})."
-            found = [Finding(good=True, text=one_line(text, 200))]
+            found = [good(one_line(text, 200))]
             found += scope_findings(told.headers.get("X-OAuth-Scopes", ""))
             if self._app_token:
-                await open_socket(self.api, self._app_token)
-                found.append(Finding(good=True, text="Socket Mode is on, and the app token opens it."))
+                await socket_url(self.api, self._app_token)
+                found.append(good("Socket Mode is on, and the app token opens it."))
             else:
-                port = self._outfit.said(PORT, "8446")
-                found.append(
-                    Finding(
-                        good=True,
-                        text=f"Slack's calls are awaited on port {one_line(port, 20)}, at /slack/events.",
-                        hint="Event Subscriptions, Interactivity and the slash command need that address.",
-                    )
-                )
+                port = self._context.setting("SLACK_WEBHOOK_PORT", _USUAL_PORT)
+                text = f"Slack's calls are awaited on port {one_line(port, 20)}, at {PATH}."
+                hint = "Event Subscriptions, Interactivity and the slash command need that address."
+                found.append(good(text, hint))
             return found
         finally:
             await self.api.close()
-
-
-_NO = ("false", "no", "off", "0")
 
 
 def _place(to: Address) -> dict[str, Any]:
@@ -430,7 +409,3 @@ def _blocks(body: Body) -> list[dict[str, Any]]:
 
 def _message(receipt: Receipt) -> dict[str, Any]:
     return {"channel": receipt.to.chat, "ts": receipt.ref}
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""

@@ -14,6 +14,7 @@ from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source, SourceKind
 from hermes.domain.ids import DeliveryId
 from hermes.domain.message import Attachment, Inbound, InboundKind, MediaKind, ReplyTo, deletion, media_kind
 from hermes.domain.text import storable
+from hermes.entry.kit.payload import MALFORMED, as_dict, as_dicts, as_size, as_text, dig, name_of
 from hermes.entry.platforms.slack.wire import emoji_told
 
 NAME = "slack"
@@ -28,16 +29,6 @@ _CLIPS = {"slack_audio": MediaKind.VOICE, "slack_video": MediaKind.VIDEO}
 _TS = re.compile(r"\d{1,11}\.\d{1,9}", re.ASCII)
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _MARKUP = re.compile(r"<([^<>\n]{1,4000})>")
-_UNREADABLE = (
-    TypeError,
-    ValueError,
-    KeyError,
-    AttributeError,
-    IndexError,
-    OverflowError,
-    RecursionError,
-    OSError,
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,52 +52,44 @@ def to_inbounds(payload: Any, me: SlackIdentity, now: datetime) -> tuple[Inbound
     command was given, which nobody tells."""
     try:
         found = _converted(payload, me, now)
-    except _UNREADABLE:
+    except MALFORMED:
         return ()
     return () if found is None else (found,)
 
 
 def place_of(payload: Any) -> tuple[str, str, str]:
     """The channel, the person and the channel's type that a payload tells of, each empty if it does not."""
-    if not isinstance(payload, dict):
-        return "", "", ""
-    event = payload.get("event")
-    told = event if isinstance(event, dict) else payload
-    inner = told.get("message") if told.get("subtype") == "message_changed" else None
-    user = (inner if isinstance(inner, dict) else told).get("user") or told.get("user_id")
+    event = as_dict(dig(payload, "event") or payload)
+    changed = as_dict(event.get("message")) if event.get("subtype") == "message_changed" else {}
+    user = (changed or event).get("user") or event.get("user_id")
     if isinstance(user, dict):
         user = user.get("id")
-    channel, item = told.get("channel"), told.get("item")
+    channel, item = event.get("channel"), event.get("item")
     if isinstance(channel, dict):
         channel = channel.get("id")
     elif channel is None:
-        channel = item.get("channel") if isinstance(item, dict) else told.get("channel_id")
-    kind = told.get("channel_type")
-    return _if_id(channel), _if_id(user), kind if isinstance(kind, str) and kind in KINDS else ""
+        channel = item.get("channel") if isinstance(item, dict) else event.get("channel_id")
+    kind = as_text(event.get("channel_type"))
+    return _if_id(channel), _if_id(user), kind if kind in KINDS else ""
 
 
 def new_name(payload: Any) -> str:
     """What a channel that was renamed is called now; empty if the payload tells of nothing such."""
-    event = payload.get("event") if isinstance(payload, dict) else None
-    if not isinstance(event, dict) or event.get("type") not in ("channel_rename", "group_rename"):
+    if dig(payload, "event", "type") not in ("channel_rename", "group_rename"):
         return ""
-    channel = event.get("channel")
-    return _text(channel.get("name")) if isinstance(channel, dict) and place_of(payload)[0] else ""
+    return as_text(dig(payload, "event", "channel", "name")) if place_of(payload)[0] else ""
 
 
 def aside_of(payload: Any) -> str:
     """The address at which who gave a slash command is answered in private; empty if the payload is none."""
-    return _text(payload.get("response_url")) if isinstance(payload, dict) and "command" in payload else ""
+    return as_text(payload.get("response_url")) if isinstance(payload, dict) and "command" in payload else ""
 
 
 def is_farewell(payload: Any) -> bool:
     """Whether the app was thrown out, or the bot's token taken back."""
-    event = payload.get("event") if isinstance(payload, dict) else None
-    if not isinstance(event, dict):
-        return False
-    tokens = event.get("tokens")
-    revoked = event.get("type") == "tokens_revoked" and isinstance(tokens, dict) and bool(tokens.get("bot"))
-    return event.get("type") == "app_uninstalled" or revoked
+    sort = dig(payload, "event", "type")
+    revoked = sort == "tokens_revoked" and bool(dig(payload, "event", "tokens", "bot"))
+    return sort == "app_uninstalled" or revoked
 
 
 def is_elsewhere(payload: Any, me: SlackIdentity) -> bool:
@@ -115,20 +98,17 @@ def is_elsewhere(payload: Any, me: SlackIdentity) -> bool:
     if not isinstance(payload, dict) or payload.get("is_ext_shared_channel") is True:
         return False
     if payload.get("type") == "block_actions":
-        message = payload.get("message")
-        author = message.get("user") if isinstance(message, dict) else None
+        author = dig(payload, "message", "user")
         return bool(_if_id(author)) and author != me.user
     shown = payload.get("authorizations")
-    first = shown[0] if isinstance(shown, list) and shown else None
-    team = _if_id((first if isinstance(first, dict) else payload).get("team_id"))
+    first = as_dicts(shown[:1] if isinstance(shown, list) else None)
+    team = _if_id((first or [payload])[0].get("team_id"))
     return bool(team and me.team) and team != me.team
 
 
 def moment_of(payload: Any) -> float | None:
     """When an event happened on Slack's clock."""
-    event = payload.get("event") if isinstance(payload, dict) else None
-    at = event.get("event_ts") or event.get("ts") if isinstance(event, dict) else None
-    return seconds(at)
+    return seconds(dig(payload, "event", "event_ts") or dig(payload, "event", "ts"))
 
 
 def seconds(ts: Any) -> float | None:
@@ -161,50 +141,55 @@ def _converted(payload: Any, me: SlackIdentity, now: datetime) -> Inbound | None
 
 
 def _message(
-    event: Mapping[str, Any], said: Mapping[str, Any], me: SlackIdentity, what: InboundKind
+    event: Mapping[str, Any], message: Mapping[str, Any], me: SlackIdentity, what: InboundKind
 ) -> Inbound | None:
-    """`said` is the message, `event` what tells of it and of the channel."""
-    channel, ts = _id(event["channel"]), _ts(said["ts"])
-    if said.get("subtype") not in _SAID or said.get("hidden") is True:
+    """`message` is what was said, `event` what tells of it and of the channel."""
+    channel, ts = _id(event["channel"]), _ts(message["ts"])
+    if message.get("subtype") not in _SAID or message.get("hidden") is True:
         return None
-    user, bot = _if_id(said.get("user")), _if_id(said.get("bot_id"))
+    user, bot = _if_id(message.get("user")), _if_id(message.get("bot_id"))
     if user == me.user or (bot and bot == me.bot) or not (user or bot):
         return None
-    text, mentioned = _words(said, me)
-    attachments = tuple(_attachments(said))
+    text, mentioned = _words(message, me)
+    attachments = tuple(_attachments(message))
     if not text and not attachments:
         return None
-    moment = _ts(said["edited"]["ts"]) if what is InboundKind.EDIT else ts
+    moment = _ts(message["edited"]["ts"]) if what is InboundKind.EDIT else ts
     delivery = f"message:{channel}:{ts}" if what is InboundKind.MESSAGE else f"edit:{channel}:{ts}:{moment}"
-    thread = _thread(said, ts)
+    thread = _thread(message, ts)
     kind = _kind(event, channel, me)
     if thread is None and mentioned and me.reply_in_thread and kind is SourceKind.CHANNEL:
         thread = ts
-    answered = said.get("thread_ts") not in (None, ts) and said.get("parent_user_id") == me.user
+    answered = message.get("thread_ts") not in (None, ts) and message.get("parent_user_id") == me.user
     return Inbound(
         delivery=DeliveryId(delivery),
         source=_source(
-            me, _address(me, channel, thread), kind, user or bot, is_bot=bool(bot), told=said.get("username")
+            me,
+            _address(me, channel, thread),
+            kind,
+            user or bot,
+            is_bot=bool(bot),
+            named=message.get("username"),
         ),
         at=_time(moment),
         what=what,
         ref=ts,
         text=text,
         attachments=attachments,
-        reply_to=ReplyTo(ref=_ts(said["thread_ts"]), mine=True) if answered else None,
+        reply_to=ReplyTo(ref=_ts(message["thread_ts"]), mine=True) if answered else None,
         mentions_me=mentioned,
     )
 
 
 def _edited(event: Mapping[str, Any], me: SlackIdentity) -> Inbound | None:
-    said, before = event["message"], event.get("previous_message")
-    if said.get("subtype") == "tombstone":
+    message, before = event["message"], event.get("previous_message")
+    if message.get("subtype") == "tombstone":
         # What begins a thread that others have written in stays as its headstone.
-        return _deleted(event, said["ts"], me)
+        return _deleted(event, message["ts"], me)
     # A link that got its preview is told as a change too.
-    if isinstance(before, dict) and before.get("text") == said.get("text"):
+    if isinstance(before, dict) and before.get("text") == message.get("text"):
         return None
-    return _message(event, said, me, InboundKind.EDIT)
+    return _message(event, message, me, InboundKind.EDIT)
 
 
 def _deleted(event: Mapping[str, Any], ts: Any, me: SlackIdentity) -> Inbound | None:
@@ -216,14 +201,14 @@ def _deleted(event: Mapping[str, Any], ts: Any, me: SlackIdentity) -> Inbound | 
     return deletion(source, ts, _time(_ts(event.get("event_ts") or event.get("ts") or ts)))
 
 
-def _thread(said: Mapping[str, Any], ts: str) -> str | None:
-    thread = said.get("thread_ts")
+def _thread(message: Mapping[str, Any], ts: str) -> str | None:
+    thread = message.get("thread_ts")
     return None if thread is None or thread == ts else _ts(thread)
 
 
 def _kind(event: Mapping[str, Any], channel: str, me: SlackIdentity) -> SourceKind:
-    told = event.get("channel_type")
-    kind = told if isinstance(told, str) and told in KINDS else me.kinds.get(channel, "")
+    kind = as_text(event.get("channel_type"))
+    kind = kind if kind in KINDS else me.kinds.get(channel, "")
     return KINDS.get(kind) or (SourceKind.PRIVATE if channel.startswith("D") else SourceKind.CHANNEL)
 
 
@@ -234,16 +219,16 @@ def _source(
     user: str,
     *,
     is_bot: bool = False,
-    told: Any = None,
+    named: Any = None,
 ) -> Source:
     inside = kind is not SourceKind.PRIVATE and address.thread is not None
-    name = me.names.get(user) or (told if isinstance(told, str) else "")
+    name = me.names.get(user) or as_text(named)
     return Source(
         address=address,
         kind=SourceKind.THREAD if inside else kind,
         user=user or None,
-        user_name=storable(name) or None,
-        chat_name=storable(me.names.get(address.chat, "")) or None,
+        user_name=name_of(name),
+        chat_name=name_of(me.names.get(address.chat)),
         guild=me.team or None,
         parent_chat=address.chat if inside else None,
         is_bot=is_bot,
@@ -254,10 +239,10 @@ def _address(me: SlackIdentity, channel: str, thread: str | None = None) -> Addr
     return Address(platform=NAME, account=me.account, chat=channel, thread=thread)
 
 
-def _words(said: Mapping[str, Any], me: SlackIdentity) -> tuple[str, bool]:
+def _words(message: Mapping[str, Any], me: SlackIdentity) -> tuple[str, bool]:
     """What was said as people see it, and whether we were mentioned. A mention of us at its beginning is how
     we were called, and left out."""
-    raw = storable(_text(said.get("text"))) or _fallback(said)
+    raw = storable(as_text(message.get("text"))) or _fallback(message)
     own = re.compile(rf"<@{re.escape(me.user)}(\|[^<>]*)?>")
     mentioned = own.search(raw) is not None
     called = own.match(raw.lstrip())
@@ -275,7 +260,7 @@ def unescape_all(text: str) -> str:
     """Slack escapes three characters and no others."""
     if "&" not in text:
         return text
-    return re.sub(r"&(?:amp|lt|gt);", lambda found: unescape(found[0]), text)
+    return re.sub(r"&(?:amp|lt|gt);", lambda escaped: unescape(escaped[0]), text)
 
 
 def _marked(inside: str, me: SlackIdentity) -> str:
@@ -297,31 +282,24 @@ def _marked(inside: str, me: SlackIdentity) -> str:
     return label if label in plain else f"{label} ({target})"
 
 
-def _fallback(said: Mapping[str, Any]) -> str:
+def _fallback(message: Mapping[str, Any]) -> str:
     """The words of a message that has them in its attachments alone, as programs write."""
-    told = said.get("attachments")
-    found = (
-        [_text(one.get("text") or one.get("fallback")) for one in told if isinstance(one, dict)]
-        if (isinstance(told, list))
-        else []
-    )
-    return storable("\n".join(words for words in found if words))
+    parts = as_dicts(message.get("attachments"))
+    words = (as_text(part.get("text") or part.get("fallback")) for part in parts)
+    return storable("\n".join(filter(None, words)))
 
 
-def _attachments(said: Mapping[str, Any]) -> Iterator[Attachment]:
-    files = said.get("files")
-    for file in files if isinstance(files, list) else []:
-        if not isinstance(file, dict) or file.get("mode") in ("tombstone", "hidden_by_limit"):
+def _attachments(message: Mapping[str, Any]) -> Iterator[Attachment]:
+    for file in as_dicts(message.get("files")):
+        if file.get("mode") in ("tombstone", "hidden_by_limit"):
             continue
-        mime, size, sort = _text(file.get("mimetype")), file.get("size"), file.get("subtype")
-        known = isinstance(size, int) and not isinstance(size, bool) and 0 <= size < 2**53
-        clip = _CLIPS.get(sort) if isinstance(sort, str) else None
+        mime = as_text(file.get("mimetype"))
         yield Attachment(
-            kind=clip or media_kind(mime),
+            kind=_CLIPS.get(as_text(file.get("subtype"))) or media_kind(mime),
             ref=_id(file["id"]),
-            name=storable(_text(file.get("name")) or _text(file.get("title"))) or None,
-            mime=storable(mime) or None,
-            size=size if known else None,
+            name=storable(as_text(file.get("name")) or as_text(file.get("title"))) or None,
+            mime=name_of(mime),
+            size=as_size(file.get("size")),
         )
 
 
@@ -331,17 +309,16 @@ def _attachments(said: Mapping[str, Any]) -> Iterator[Attachment]:
 def _pressed(payload: Mapping[str, Any], me: SlackIdentity) -> Inbound | None:
     action, holder = payload["actions"][0], payload["container"]
     channel, ts = _id(payload["channel"]["id"]), _ts(holder["message_ts"])
-    message = payload.get("message")
-    thread = holder.get("thread_ts") or (message.get("thread_ts") if isinstance(message, dict) else None)
+    thread = holder.get("thread_ts") or dig(payload, "message", "thread_ts")
     user, at = _id(payload["user"]["id"]), _ts(action["action_ts"])
-    value = storable(_text(action.get("value")))
+    value = storable(as_text(action.get("value")))
     if not value:
         return None
     thread = None if thread is None or thread == ts else _ts(thread)
     name = payload["user"].get("name") or payload["user"].get("username")
     return Inbound(
         delivery=DeliveryId(f"button:{channel}:{ts}:{user}:{at}"),
-        source=_source(me, _address(me, channel, thread), _kind({}, channel, me), user, told=name),
+        source=_source(me, _address(me, channel, thread), _kind({}, channel, me), user, named=name),
         at=_time(at),
         what=InboundKind.BUTTON,
         ref=ts,
@@ -352,18 +329,18 @@ def _pressed(payload: Mapping[str, Any], me: SlackIdentity) -> Inbound | None:
 def _command(payload: Mapping[str, Any], me: SlackIdentity, now: datetime) -> Inbound | None:
     """`/hermes status now` and `/status now` both mean `/status now`."""
     channel, user = _id(payload["channel_id"]), _id(payload["user_id"])
-    command, rest = _text(payload["command"]), unescape_all(_text(payload.get("text")).strip())
+    command, rest = as_text(payload["command"]), unescape_all(as_text(payload.get("text")).strip())
     if not command.startswith("/") or len(command) < 2:
         return None
     line = f"{command} {rest}".rstrip()
     if command == me.command:
         line = rest if rest.startswith("/") else f"/{rest.removeprefix('!') or 'help'}"
     kind = SourceKind.PRIVATE if payload.get("channel_name") == "directmessage" else _kind({}, channel, me)
-    number = f"command:{storable(_text(payload['trigger_id']) or _raise())}"
+    number = f"command:{storable(as_text(payload['trigger_id']) or _raise())}"
     return Inbound(
         delivery=DeliveryId(number),
         ref=number,
-        source=_source(me, _address(me, channel), kind, user, told=payload.get("user_name")),
+        source=_source(me, _address(me, channel), kind, user, named=payload.get("user_name")),
         at=now,
         text=storable(line),
         mentions_me=True,
@@ -381,7 +358,7 @@ def _reaction(event: Mapping[str, Any], me: SlackIdentity) -> Inbound | None:
         at=_time(at),
         what=InboundKind.REACTION,
         ref=ts,
-        text=emoji_told(storable(_text(event["reaction"]) or _raise())),
+        text=emoji_told(storable(as_text(event["reaction"]) or _raise())),
     )
 
 
@@ -417,10 +394,6 @@ def _ts(value: Any) -> str:
 
 def _time(ts: str) -> datetime:
     return datetime.fromtimestamp(float(ts), UTC)
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
 
 
 def _raise() -> str:

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -15,16 +13,15 @@ from urllib.parse import parse_qsl
 import aiohttp
 from aiohttp import web
 
-from hermes.domain.adapter import open_door
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, NeedsLogin, Unreachable
 from hermes.domain.text import trouble_told
+from hermes.entry.kit.payload import as_dict, read_json
 from hermes.entry.platforms.slack.api import SlackApi
 from hermes.entry.platforms.slack.wire import is_signed
 
 log = logging.getLogger("hermes.slack")
-PATH, PORT = "/slack/events", "SLACK_WEBHOOK_PORT"
-_BODY_BYTES = 4 * 1024 * 1024
+PATH = "/slack/events"
 _STEADY_SECONDS = 10.0
 _ENDED = (
     aiohttp.WSMsgType.CLOSE,
@@ -74,7 +71,7 @@ class SlackSocket:
 
     async def _open(self, quiet_seconds: float) -> tuple[SlackConnection, asyncio.Future[None]]:
         """A connection that has been greeted, and its life."""
-        socket = await self._api.connect(await open_socket(self._api, self._token))
+        socket = await self._api.open_socket(await socket_url(self._api, self._token))
         link = SlackConnection(socket, self._ears, self._api.answer_seconds)
         living = asyncio.ensure_future(link.live(quiet_seconds))
         self._links.add(living)
@@ -145,36 +142,34 @@ class SlackConnection:
     async def _take(self, frame: aiohttp.WSMessage) -> None:
         if frame.type in _ENDED:
             raise Unreachable("Slack closed the connection")
-        told = _read(frame.data) if frame.type is aiohttp.WSMsgType.TEXT else None
-        if not isinstance(told, dict):
-            return
-        match told.get("type"):
+        message = as_dict(read_json(frame.data) if frame.type is aiohttp.WSMsgType.TEXT else None)
+        match message.get("type"):
             case "hello":
                 self.greeted.set()
                 return
             case "disconnect":
-                _check_reason(told.get("reason"))
+                _check_reason(message.get("reason"))
                 self.parting.set()
                 return
-        envelope = told.get("envelope_id")
+        envelope = message.get("envelope_id")
         # What is for somebody else is not acknowledged, so that it is told again, to another connection.
-        if isinstance(envelope, str) and await self._ears.hear(told.get("payload")):
+        if isinstance(envelope, str) and await self._ears.hear(message.get("payload")):
             try:
                 await self._socket.send_json({"envelope_id": envelope})
             except (ConnectionError, RuntimeError, aiohttp.ClientError) as error:
                 raise Unreachable(f"Slack closed the connection ({trouble_told(error)})") from None
 
 
-async def open_socket(api: SlackApi, token: str) -> str:
+async def socket_url(api: SlackApi, token: str) -> str:
     """The address of a new connection; an error that names the app's token where that is wrong."""
     try:
-        told = (await api.ask("apps.connections.open", {}, token=token)).result
+        answer = (await api.ask("apps.connections.open", {}, token=token)).result
     except NeedsLogin as error:
         raise NeedsLogin(
             f"SLACK_APP_TOKEN is not right: a token with connections:write is wanted, and Socket Mode has to"
             f" be on ({error})"
         ) from None
-    url = told.get("url")
+    url = answer.get("url")
     if not isinstance(url, str):
         raise Unreachable("Slack does not say where its socket is")
     return url
@@ -197,17 +192,6 @@ class SlackListener:
         self.missed = False
         """Whether Slack may have given up on something, which it does after a few attempts."""
 
-    async def open(self, host: str, port: int) -> web.AppRunner:
-        app = web.Application(client_max_size=_BODY_BYTES)
-        app.router.add_post(PATH, self.called)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=2.0)
-        await runner.setup()
-        async with contextlib.AsyncExitStack() as closing:
-            closing.push_async_callback(runner.cleanup)
-            await open_door(web.TCPSite(runner, host, port).start(), host, port, PORT)
-            closing.pop_all()
-        return runner
-
     async def called(self, request: web.Request) -> web.Response:
         body = await request.read()
         if not is_signed(self._secret, request.headers, body, self._clock.now()):
@@ -222,27 +206,15 @@ class SlackListener:
             return web.Response()
         try:
             await self._hear(payload)
-        except HermesError as error:
-            log.warning("slack.not_stored why=%s", error)
+        except HermesError:
             self.missed = True
-            return web.Response(status=503)
+            raise
         return web.Response()
 
 
 def _payload(body: bytes, content_type: str) -> dict[str, Any]:
     """Events come as JSON, slash commands as a form, pressed buttons as JSON in a form."""
-    told: Any
-    if content_type == "application/x-www-form-urlencoded":
-        told = dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
-        if "payload" in told:
-            told = _read(told["payload"])
-    else:
-        told = _read(body)
-    return told if isinstance(told, dict) else {}
-
-
-def _read(text: str | bytes) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
+    if content_type != "application/x-www-form-urlencoded":
+        return as_dict(read_json(body))
+    form = dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
+    return as_dict(read_json(form["payload"])) if "payload" in form else form

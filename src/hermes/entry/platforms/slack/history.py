@@ -15,6 +15,7 @@ from hermes.domain.address import Address
 from hermes.domain.clock import Clock
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable
 from hermes.domain.message import Receipt
+from hermes.entry.kit.payload import as_dicts, as_text, dig
 from hermes.entry.platforms.slack.api import SlackApi
 from hermes.entry.platforms.slack.convert import seconds
 from hermes.entry.platforms.slack.wire import is_sent_as
@@ -83,18 +84,17 @@ class SlackCatchUp:
             "users.conversations", "channels", types=types, exclude_archived=True, limit=_PAGE
         ):
             for room in page:
-                number = room.get("id")
-                if isinstance(number, str):
+                if number := as_text(room.get("id")):
                     yield number
 
     async def _of(self, room: str, kind: str) -> list[dict[str, Any]]:
-        said: list[dict[str, Any]] = []
+        messages: list[dict[str, Any]] = []
         threads: list[str] = []
         back = 0
         asked = {"channel": room, "oldest": f"{max(0.0, self._since - WEEK):.6f}", "limit": _PAGE}
         try:
             async for page in self._pages("conversations.history", "messages", **asked):
-                said += page
+                messages += page
                 threads += [str(message.get("ts")) for message in page if self._goes_on(message)]
                 back += not any(self._is_new(message) for message in page)
                 if back >= _MOST_BACK:
@@ -102,11 +102,11 @@ class SlackCatchUp:
             for thread in threads:
                 asked = {"channel": room, "ts": thread, "oldest": f"{self._since:.6f}", "limit": _PAGE}
                 async for page in self._pages("conversations.replies", "messages", **asked):
-                    said += [one for one in page if one.get("ts") != thread]
+                    messages += [reply for reply in page if reply.get("ts") != thread]
         except Refused as error:
             log.info("slack.missed_unread room=%s why=%s", room, error)
-        said.sort(key=lambda message: seconds(message.get("ts")) or 0.0)
-        return [event for message in said for event in self._told(message, room, kind)]
+        messages.sort(key=lambda message: seconds(message.get("ts")) or 0.0)
+        return [event for message in messages for event in self._events_of(message, room, kind)]
 
     def _goes_on(self, message: Mapping[str, Any]) -> bool:
         """Whether there may be something new in the thread below."""
@@ -116,13 +116,12 @@ class SlackCatchUp:
     def _is_new(self, message: Mapping[str, Any]) -> bool:
         return (seconds(message.get("ts")) or 0.0) > self._since
 
-    def _told(self, message: dict[str, Any], room: str, kind: str) -> list[dict[str, Any]]:
+    def _events_of(self, message: dict[str, Any], room: str, kind: str) -> list[dict[str, Any]]:
         place = {"channel": room, "channel_type": kind}
         found = []
         if self._is_new(message):
             found.append({"subtype": None, **message, "type": "message", **place})
-        edited = message.get("edited")
-        moment = seconds(edited.get("ts")) if isinstance(edited, dict) else None
+        moment = seconds(dig(message, "edited", "ts"))
         # What was heard before may have been changed since; what was not is read as it is now.
         known = (seconds(message.get("ts")) or 0.0) <= self._since + OVERLAP
         if known and (moment or 0.0) > self._since:
@@ -172,11 +171,10 @@ async def _pages(
 ) -> AsyncIterator[list[dict[str, Any]]]:
     more: dict[str, Any] = {}
     for _ in range(_MOST_PAGES):
-        told = await ask(method, {**asked, **more})
-        items, further = told.get(name), told.get("response_metadata")
-        yield [one for one in items if isinstance(one, dict)] if isinstance(items, list) else []
-        cursor = further.get("next_cursor") if isinstance(further, dict) else None
-        if not isinstance(cursor, str) or not cursor:
+        answer = await ask(method, {**asked, **more})
+        yield as_dicts(answer.get(name))
+        cursor = as_text(dig(answer, "response_metadata", "next_cursor"))
+        if not cursor:
             return
         more = {"cursor": cursor}
     log.warning("slack.unread method=%s: there is too much of it", method)

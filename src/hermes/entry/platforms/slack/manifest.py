@@ -13,6 +13,7 @@ from hermes.domain.capabilities import (
     TextUnit,
 )
 from hermes.domain.message import MediaKind
+from hermes.entry.kit.fields import listener_fields, proxy_field
 
 # Slack takes a gigabyte; what goes out is held in memory while it is sent.
 _KINDS = (MediaKind.IMAGE, MediaKind.AUDIO, MediaKind.VIDEO, MediaKind.FILE)
@@ -69,16 +70,8 @@ MANIFEST = Manifest(
             hint="Basic Information, App Credentials; only without an app token.",
             unless="SLACK_APP_TOKEN",
         ),
-        SettingField(
-            env="SLACK_WEBHOOK_PORT",
-            title="The port on which Slack's calls are awaited (8446)",
-            required=False,
-            hint="Your reverse proxy forwards the public address to /slack/events on it.",
-        ),
-        SettingField(
-            env="SLACK_WEBHOOK_HOST",
-            title="The address of this machine on which they are awaited (127.0.0.1)",
-            required=False,
+        *listener_fields(
+            "SLACK_WEBHOOK", "8446", "Your reverse proxy forwards the public address to /slack/events on it."
         ),
         SettingField(
             env="SLACK_REPLY_IN_THREAD",
@@ -97,12 +90,7 @@ MANIFEST = Manifest(
             required=False,
             hint="GovSlack: https://slack-gov.com/api.",
         ),
-        SettingField(
-            env="SLACK_PROXY",
-            title="An HTTP proxy through which Slack is reached",
-            required=False,
-            hint="For example http://127.0.0.1:3128.",
-        ),
+        proxy_field("SLACK_PROXY", "Slack"),
     ),
     people="member ids like U0123456789 (a person's profile, ⋮, Copy member ID)",
     person=r"[UW][A-Z0-9]+",

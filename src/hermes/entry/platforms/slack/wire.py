@@ -15,6 +15,9 @@ from hermes.domain.adapter import Finding
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.message import Attachment, Button
 from hermes.domain.text import one_line
+from hermes.entry.kit.errors import ErrorRow, FailedCall, error_from, error_rows, seconds_of
+from hermes.entry.kit.files import file_name
+from hermes.entry.kit.payload import as_dicts, as_text, dig
 
 SIGNED_SECONDS = 300
 SECTION = 3000
@@ -29,6 +32,7 @@ _PRIVATE_FAULTS = frozenset({
     "invalid_auth", "not_authed", "account_inactive", "token_revoked",
     "org_login_required", "not_allowed_token_type", "team_access_not_granted", "two_factor_setup_required",
 })  # fmt: skip
+_NO_CODES = frozenset(f"HTTP {status}" for status in range(200, 600))
 _SLACKS_OWN = frozenset({"internal_error", "fatal_error", "service_unavailable", "request_timeout"})
 _PLACES = {
     "channel_not_found": "it does not know the chat, or the bot is not in it",
@@ -93,37 +97,40 @@ _OPTIONAL = frozenset({
 # --- errors --------------------------------------------------------------------------------------
 
 
+_ERRORS = error_rows(
+    "Slack",
+    ErrorRow(
+        Unreachable, "Slack wants us to be slower ({why})", codes={"ratelimited", "rate_limited"}, waits=True
+    ),
+    ErrorRow(
+        NeedsLogin,
+        "The Slack app lacks the permission {why}: add it under OAuth & Permissions, then install the app"
+        " again",
+        codes={"missing_scope"},
+    ),
+    ErrorRow(NeedsLogin, f"{ROTATED} ({{why}})", codes={"token_expired"}),
+    ErrorRow(
+        NeedsLogin,
+        "Slack does not take the token any more or at all ({why}); install the app again",
+        codes=_PRIVATE_FAULTS,
+    ),
+    ErrorRow(Unreachable, "Slack has a fault of its own ({why})", codes=_SLACKS_OWN, maybe_done=True),
+    *(
+        ErrorRow(Refused, f"Slack refuses it: {what} ({{why}})", codes={code})
+        for code, what in _PLACES.items()
+    ),
+    ErrorRow(Refused, "It is too large for Slack ({why})", codes={"HTTP 413"}),
+    ErrorRow(Unreachable, "What answers in Slack's place is not Slack ({why})", codes=_NO_CODES),
+)
+
+
 def error_for(status: int, answer: Any, wait: str | None) -> HermesError:
-    """What an answer that is no success means for who called; `wait` is its Retry-After."""
-    answer = answer if isinstance(answer, dict) else {}
-    told = answer.get("error")
-    told = one_line(told if isinstance(told, str) and told else f"HTTP {status}", 120)
-    if status == 429 or told in ("ratelimited", "rate_limited"):
-        return Unreachable(f"Slack wants us to be slower ({told})", after=_seconds(wait))
-    if told == "missing_scope":
-        needed = one_line(str(answer.get("needed") or "?"), 80)
-        return NeedsLogin(
-            f"The Slack app lacks the permission {needed}: add it under OAuth & Permissions, then install the"
-            " app again"
-        )
-    if told == "token_expired":
-        return NeedsLogin(f"{ROTATED} ({told})")
-    if told in _PRIVATE_FAULTS:
-        return NeedsLogin(f"Slack does not take the token any more or at all ({told}); install the app again")
-    if status >= 500 or told in _SLACKS_OWN:
-        return Unreachable(f"Slack has a fault of its own ({told})", maybe_done=True)
-    if told == "HTTP 413":
-        return Refused("It is too large for Slack (HTTP 413)")
-    if told.startswith("HTTP "):
-        return Unreachable(f"What answers in Slack's place is not Slack ({told})")
-    if told in _PLACES:
-        return Refused(f"Slack refuses it: {_PLACES[told]} ({told})")
-    return Refused(f"Slack refuses it ({told})")
-
-
-def _seconds(wait: str | None) -> float:
-    plain = wait is not None and wait.isascii() and wait.isdigit() and len(wait) < 6
-    return float(wait) if plain and wait is not None else 5.0
+    """What an answer that is no success means for the caller; `wait` is its Retry-After."""
+    code = one_line(as_text(dig(answer, "error")) or f"HTTP {status}", 120)
+    why = one_line(str(dig(answer, "needed") or "?"), 80) if code == "missing_scope" else code
+    seconds = seconds_of(wait)
+    after = 5.0 if seconds is None else seconds
+    return error_from(_ERRORS, FailedCall(status=status, code=code, why=why, after=after))
 
 
 def check_install(who: Mapping[str, Any]) -> None:
@@ -222,9 +229,8 @@ def tag_of(key: str) -> str:
     return hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()[:10]
 
 
-def file_name(file: Attachment) -> str:
-    name = one_line(file.name or f"file.{(file.mime or 'application/bin').rpartition('/')[2]}", 120)
-    return name.replace("/", "_") or "file"
+def shown_name(file: Attachment) -> str:
+    return one_line(file_name(file), 120).replace("/", "_") or "file"
 
 
 def tagged(name: str, key: str) -> str:
@@ -235,14 +241,10 @@ def tagged(name: str, key: str) -> str:
 
 def is_sent_as(message: Any, key: str) -> bool:
     """Whether a message of ours was sent under this key."""
-    if not isinstance(message, dict):
-        return False
-    metadata, files = message.get("metadata"), message.get("files")
-    payload = metadata.get("event_payload") if isinstance(metadata, dict) else None
-    if isinstance(payload, dict) and payload.get("key") == key:
+    if dig(message, "metadata", "event_payload", "key") == key:
         return True
-    names = [one.get("name") for one in files if isinstance(one, dict)] if isinstance(files, list) else []
-    return any(isinstance(name, str) and f"~{tag_of(key)}" in name for name in names)
+    names = [as_text(file.get("name")) for file in as_dicts(dig(message, "files"))]
+    return any(f"~{tag_of(key)}" in name for name in names)
 
 
 # --- a look from outside -------------------------------------------------------------------------

@@ -9,26 +9,26 @@ something to confirm: after a week without updates Telegram begins to count anew
 from __future__ import annotations
 
 import contextlib
-import hmac
-import json
 import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from html import escape
 from typing import Any
-from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from hermes.domain.adapter import AdapterContext, Finding, open_door
+from hermes.domain.adapter import AdapterContext, Finding, good
 from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities, MenuEntry
-from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
+from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.message import Attachment, Body, Inbound, Receipt
 from hermes.domain.ports.platform import Accept
 from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line
+from hermes.entry.kit.files import file_name, read_file
+from hermes.entry.kit.listener import is_secret, listening
+from hermes.entry.kit.payload import as_text, dig, read_json
 from hermes.entry.platforms.telegram.api import TelegramApi, TelegramResponse
 from hermes.entry.platforms.telegram.compose import (
     AS_FILE,
@@ -39,8 +39,8 @@ from hermes.entry.platforms.telegram.compose import (
     is_album,
     is_topic_name,
     keyboard,
+    marked_up,
     place,
-    said,
     unmarked,
 )
 from hermes.entry.platforms.telegram.convert import (
@@ -57,11 +57,10 @@ from hermes.entry.platforms.telegram.manifest import CAPTION, MANIFEST
 
 log = logging.getLogger("hermes.telegram")
 API = "https://api.telegram.org"
-TOKEN, PORT = "TELEGRAM_BOT_TOKEN", "TELEGRAM_WEBHOOK_PORT"
+TOKEN = "TELEGRAM_BOT_TOKEN"
 SECRET_HEADER = "X-Telegram-Bot-Api-Secret-Token"
 _TOKEN_SHAPE = re.compile(r"\d{1,16}:[A-Za-z0-9_-]{20,128}", re.ASCII)
 _COMMAND_SHAPE = re.compile(r"[a-z0-9_]{1,32}", re.ASCII)
-_UPDATE_BYTES = 4 * 1024 * 1024
 _LOOK_SECONDS = 60.0
 _CURSOR_SECONDS = 2 * 86_400
 _SCOPES = ("all_private_chats", "all_group_chats", "all_chat_administrators")
@@ -74,13 +73,13 @@ _NEAREST = {"✅": "👍", "❌": "👎"}
 class TelegramAdapter:
     poll_seconds = 50
 
-    def __init__(self, outfit: AdapterContext) -> None:
-        self._outfit = outfit
-        token = outfit.said(TOKEN)
+    def __init__(self, context: AdapterContext) -> None:
+        self._context = context
+        token = context.setting(TOKEN)
         if not _TOKEN_SHAPE.fullmatch(token):
             raise NeedsLogin(f"{TOKEN} is no bot token; one looks like 123456:ABC-DEF1234 (from @BotFather)")
         self.api = TelegramApi(
-            outfit.said("TELEGRAM_BASE_URL", API), token, outfit.said("TELEGRAM_PROXY") or None
+            context.setting("TELEGRAM_BASE_URL", API), token, context.setting("TELEGRAM_PROXY") or None
         )
 
     @property
@@ -92,7 +91,7 @@ class TelegramAdapter:
     async def run(self, accept: Accept, cursor: str | None) -> None:
         try:
             me = await self._who()
-            url = self._outfit.said("TELEGRAM_WEBHOOK_URL")
+            url = self._context.setting("TELEGRAM_WEBHOOK_URL")
             if url:
                 await self._listen(accept, me, url)
             else:
@@ -104,7 +103,7 @@ class TelegramAdapter:
         told = await self.api.call("getMe")
         try:
             return TelegramIdentity(
-                id=int(told["id"]), username=str(told["username"]), account=self._outfit.account
+                id=int(told["id"]), username=str(told["username"]), account=self._context.account
             )
         except (TypeError, KeyError, ValueError) as error:
             raise Unreachable("Telegram does not say who the bot is") from error
@@ -135,7 +134,7 @@ class TelegramAdapter:
     def _items(self, updates: Sequence[Any], me: TelegramIdentity) -> list[Inbound]:
         items: list[Inbound] = []
         for update in updates:
-            found = to_inbounds(update, me, self._outfit.clock.now())
+            found = to_inbounds(update, me, self._context.clock.now())
             items += found
             if not found:
                 kinds = sorted(update)[:4] if isinstance(update, dict) else []
@@ -143,44 +142,48 @@ class TelegramAdapter:
         return items
 
     def _cursor(self, offset: int) -> str:
-        return f"{offset}@{int(self._outfit.clock.now().timestamp())}"
+        return f"{offset}@{int(self._context.clock.now().timestamp())}"
 
     def _offset(self, cursor: str | None) -> int | None:
         """Where to go on; nowhere in particular after a long time, when Telegram may count anew."""
         offset, _, at = (cursor or "").partition("@")
         if not (offset.isdigit() and at.isdigit()):
             return None
-        old = self._outfit.clock.now().timestamp() - int(at) > _CURSOR_SECONDS
+        old = self._context.clock.now().timestamp() - int(at) > _CURSOR_SECONDS
         return None if old else int(offset)
 
     def _answer_presses(self, updates: Sequence[Any]) -> None:
         """Telegram shows that a button works until it is told that it was heard."""
         for update in updates:
-            query = update.get("callback_query") if isinstance(update, dict) else None
-            if isinstance(query, dict) and isinstance(query.get("id"), str):
-                self.api.aside("answerCallbackQuery", callback_query_id=query["id"])
-
-    async def take(self, accept: Accept, update: Any, me: TelegramIdentity, offset: int) -> None:
-        """Store one update that Telegram brought."""
-        await accept(self._items([update], me), self._cursor(offset))
-        self._answer_presses([update])
+            if query := as_text(dig(update, "callback_query", "id")):
+                self.api.aside("answerCallbackQuery", callback_query_id=query)
 
     # --- a webhook ---
 
     async def _listen(self, accept: Accept, me: TelegramIdentity, url: str) -> None:
-        secret = self._outfit.said("TELEGRAM_WEBHOOK_SECRET")
+        secret = self._context.setting("TELEGRAM_WEBHOOK_SECRET")
         if not SECRET_SHAPE.fullmatch(secret):
             raise UserError(
                 "A webhook needs TELEGRAM_WEBHOOK_SECRET: 1 to 256 letters, digits, _ and -.",
                 hint="Without one anybody could speak for Telegram.",
             )
-        door = _TelegramListener(self, accept, me, secret)
-        app = web.Application(client_max_size=_UPDATE_BYTES)
-        app.router.add_post(urlsplit(url).path or "/", door.hear)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=2.0)
-        await runner.setup()
-        try:
-            await self._open_door(runner)
+        highest = 0
+
+        async def answer(request: web.Request) -> web.Response:
+            """What Telegram says is stored before it is told so."""
+            nonlocal highest
+            if not is_secret(request.headers.get(SECRET_HEADER, ""), secret):
+                return web.Response(status=403)
+            update = read_json(await request.read())
+            if update is None:
+                log.info("telegram.left_out: a call without an update")
+                return web.Response()
+            highest = max(highest, (update_id(update) or 0) + 1)
+            await accept(self._items([update], me), self._cursor(highest))
+            self._answer_presses([update])
+            return web.Response()
+
+        async with listening(self._context, url, answer, variables="TELEGRAM_WEBHOOK", usual_port="8443"):
             await self.api.call(
                 "setWebhook",
                 url=url,
@@ -193,19 +196,11 @@ class TelegramAdapter:
             while True:
                 await self._look_after(url)
                 await accept((), None)
-                await self._outfit.clock.sleep(_LOOK_SECONDS)
-        finally:
-            await runner.cleanup()
-
-    async def _open_door(self, runner: web.AppRunner) -> None:
-        host = self._outfit.said("TELEGRAM_WEBHOOK_HOST", "127.0.0.1")
-        port = self._outfit.port(PORT, "8443")
-        await open_door(web.TCPSite(runner, host, port).start(), host, port, PORT)
+                await self._context.clock.sleep(_LOOK_SECONDS)
 
     async def _look_after(self, url: str) -> None:
         info = await self.api.call("getWebhookInfo")
-        known = info.get("url") if isinstance(info, dict) else None
-        if known != url:
+        if dig(info, "url") != url:
             raise Unreachable("Somebody else has taken the bot's webhook")
         if trouble := info.get("last_error_message"):
             log.warning(
@@ -219,16 +214,16 @@ class TelegramAdapter:
             try:
                 return await self._send(to, body, reply_to)
             except TopicGone:
-                named = await self._outfit.name_topic(to)
+                named = await self._context.name_topic(to)
                 if named is None or not is_topic_name(named):
                     raise
                 to = named
-        known = await self._outfit.find_topic(to)
+        known = await self._context.find_topic(to)
         if known is not None:
             with contextlib.suppress(TopicGone):
                 return await self._send(known, body, reply_to)
         opened = await self.open_thread(replace(to, thread=None), to.thread or "")
-        await self._outfit.keep_topic(to, opened)
+        await self._context.keep_topic(to, opened)
         return await self._send(opened, body, reply_to)
 
     async def _send(self, to: Address, body: Body, reply_to: str | None) -> Receipt:
@@ -280,11 +275,11 @@ class TelegramAdapter:
         opened: list[Upload] = []
         gone: list[tuple[str, Refused]] = []
         for file in files:
-            name = file.name or f"file.{(file.mime or 'application/bin').rpartition('/')[2]}"
+            name = file_name(file)
             try:
-                data = await self._outfit.open_file(file)
-            except UserError as error:
-                gone.append((name, Refused(str(error))))
+                data = await read_file(self._context, file)
+            except Refused as error:
+                gone.append((name, error))
             else:
                 opened.append(Upload(kind=file.kind, name=name, data=data, mime=file.mime))
         return opened, gone
@@ -292,7 +287,7 @@ class TelegramAdapter:
     async def _send_group(
         self, to: Address, asked: dict[str, Any], text: str, group: Sequence[Upload]
     ) -> tuple[Address, TelegramResponse]:
-        caption = said("caption", text) if text else {}
+        caption = marked_up("caption", text) if text else {}
         if len(group) > 1:
             fields = {f"file{n}": file for n, file in enumerate(group)}
             return await self._put(to, "sendMediaGroup", {**asked, "media": album(fields, caption)}, fields)
@@ -306,7 +301,7 @@ class TelegramAdapter:
         return where, told
 
     async def _say(self, to: Address, asked: Mapping[str, Any], text: str) -> Receipt:
-        where, told = await self._put(to, "sendMessage", {**asked, **said("text", text)})
+        where, told = await self._put(to, "sendMessage", {**asked, **marked_up("text", text)})
         return self._receipt(where, told.result)
 
     async def _put(
@@ -326,14 +321,13 @@ class TelegramAdapter:
 
     def _receipt(self, to: Address, result: Any) -> Receipt:
         """Of an album it is the first of its messages that stands for all."""
-        message = result[0] if isinstance(result, list) and result else result
-        number = message.get("message_id") if isinstance(message, dict) else None
+        number = dig(result[0] if isinstance(result, list) and result else result, "message_id")
         if not isinstance(number, int):
             raise Unreachable("Telegram does not say which message it sent", maybe_done=True)
         return Receipt(to=to, ref=str(number))
 
     async def edit(self, receipt: Receipt, body: Body) -> None:
-        asked = {**_message(receipt), **said("text", body.text)}
+        asked = {**_message(receipt), **marked_up("text", body.text)}
         if body.buttons and (rows := keyboard(body.buttons)):
             asked["reply_markup"] = {"inline_keyboard": rows}
         told = await self.api.ask("editMessageText", asked)
@@ -349,7 +343,7 @@ class TelegramAdapter:
         if not isinstance(chat_number(to), int):
             raise Refused("drafts are for private chats")
         # A draft has to have a number, and not a very large one.
-        asked = {**place(to), **said("text", body.text), "draft_id": number % 2**31 or 1}
+        asked = {**place(to), **marked_up("text", body.text), "draft_id": number % 2**31 or 1}
         told = await self.api.ask("sendMessageDraft", asked)
         if told.says("can't parse entities"):
             told = await self.api.ask("sendMessageDraft", unmarked(asked))
@@ -381,12 +375,12 @@ class TelegramAdapter:
 
     async def fetch(self, ref: str, sink: Sink) -> None:
         told = await self.api.call("getFile", file_id=ref)
-        path = told.get("file_path") if isinstance(told, dict) else None
-        if not isinstance(path, str) or not path:
+        path = as_text(dig(told, "file_path"))
+        if not path:
             raise Refused("Telegram does not say where the file is")
         if path.startswith("/"):
             raise Refused("This Bot API server keeps files to itself (it runs with --local)")
-        await self.api.download(path, sink)
+        await self.api.fetch(path, sink)
 
     # --- a look from outside ---
 
@@ -396,19 +390,13 @@ class TelegramAdapter:
             info = await self.api.call("getWebhookInfo")
         finally:
             await self.api.close()
-        found = [
-            Finding(good=True, text=f"Telegram knows the bot as @{me.get('username')} ({me.get('id')}).")
-        ]
+        found = [good(f"Telegram knows the bot as @{me.get('username')} ({me.get('id')}).")]
         if not me.get("can_read_all_group_messages"):
-            found.append(
-                Finding(
-                    good=True,
-                    text="In groups it hears commands, mentions and replies only (privacy mode).",
-                    hint="To hear everything: /setprivacy at @BotFather, then add it to the group again.",
-                )
-            )
-        url = self._outfit.said("TELEGRAM_WEBHOOK_URL")
-        return [*found, *webhook_findings(url, self._outfit.said("TELEGRAM_WEBHOOK_SECRET"), info)]
+            text = "In groups it hears commands, mentions and replies only (privacy mode)."
+            hint = "To hear everything: /setprivacy at @BotFather, then add it to the group again."
+            found.append(good(text, hint))
+        url = self._context.setting("TELEGRAM_WEBHOOK_URL")
+        return [*found, *webhook_findings(url, self._context.setting("TELEGRAM_WEBHOOK_SECRET"), info)]
 
     async def show_menu(self, entries: Sequence[MenuEntry]) -> None:
         shown = [
@@ -420,35 +408,6 @@ class TelegramAdapter:
         for scope in _SCOPES:
             await self.api.call("deleteMyCommands", scope={"type": scope})
         await self.api.call("setMyCommands", commands=shown)
-
-
-class _TelegramListener:
-    """Where Telegram calls: what it says is stored before it is told so."""
-
-    def __init__(self, adapter: TelegramAdapter, accept: Accept, me: TelegramIdentity, secret: str) -> None:
-        self._adapter = adapter
-        self._accept = accept
-        self._me = me
-        self._secret = secret.encode()
-        self._highest = 0
-
-    async def hear(self, request: web.Request) -> web.Response:
-        given = request.headers.get(SECRET_HEADER, "").encode("utf-8", "replace")
-        if not hmac.compare_digest(given, self._secret):
-            return web.Response(status=403)
-        try:
-            update = json.loads(await request.read())
-        except ValueError:
-            log.info("telegram.left_out: a call without an update")
-            return web.Response()
-        number = update_id(update)
-        self._highest = max(self._highest, (number or 0) + 1)
-        try:
-            await self._adapter.take(self._accept, update, self._me, self._highest)
-        except HermesError as error:
-            log.warning("telegram.not_stored why=%s", error)
-            return web.Response(status=503)
-        return web.Response()
 
 
 def _message(receipt: Receipt) -> dict[str, Any]:

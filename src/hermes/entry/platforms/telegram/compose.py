@@ -70,7 +70,7 @@ def chat_number(to: Address) -> int | str:
 # --- words and files -----------------------------------------------------------------------------
 
 
-def said(name: str, text: str) -> dict[str, Any]:
+def marked_up(name: str, text: str) -> dict[str, Any]:
     """Words in our markup, as the parameter of this name."""
     return {name: text, "parse_mode": "HTML"}
 

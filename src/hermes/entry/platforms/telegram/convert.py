@@ -6,18 +6,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 from zlib import crc32
 
-from hermes.domain.adapter import Finding
+from hermes.domain.adapter import Finding, good, wrong
 from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source, SourceKind
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.ids import DeliveryId
 from hermes.domain.message import Attachment, Inbound, InboundKind, MediaKind, ReplyTo
 from hermes.domain.text import one_line, storable
+from hermes.entry.kit.errors import ErrorRow, FailedCall, error_from, error_rows
+from hermes.entry.kit.payload import MALFORMED, as_size, as_text, dig, integer, moment, name_of
 from hermes.entry.platforms.telegram.compose import LABELLED
-from hermes.entry.platforms.telegram.words import author_of, read_words, told
+from hermes.entry.platforms.telegram.words import author_of, described, read_words
 
 NAME = "telegram"
 KINDS = {
@@ -62,17 +64,14 @@ def to_inbounds(update: Any, me: TelegramIdentity, now: datetime) -> tuple[Inbou
     was pressed, which nobody tells."""
     try:
         found = _converted(update, me, now)
-    except (TypeError, ValueError, KeyError, AttributeError, OverflowError, RecursionError, OSError):
+    except MALFORMED:
         return ()
     return () if found is None else (found,)
 
 
 def update_id(update: Any) -> int | None:
     """The number of an update, by which it is acknowledged."""
-    number = update.get("update_id") if isinstance(update, dict) else None
-    return (
-        number if isinstance(number, int) and not isinstance(number, bool) and 0 <= number < 2**62 else None
-    )
+    return as_size(dig(update, "update_id"))
 
 
 def _converted(update: Any, me: TelegramIdentity, now: datetime) -> Inbound | None:
@@ -94,7 +93,7 @@ def _converted(update: Any, me: TelegramIdentity, now: datetime) -> Inbound | No
 
 
 def _message(message: Mapping[str, Any], me: TelegramIdentity, what: InboundKind) -> Inbound | None:
-    number, chat = _int(message["message_id"]), _int(message["chat"]["id"])
+    number, chat = integer(message["message_id"]), integer(message["chat"]["id"])
     if "migrate_to_chat_id" in message or "migrate_from_chat_id" in message:
         return _moved(message, me)
     words = read_words(message, me.id, me.username)
@@ -104,7 +103,7 @@ def _message(message: Mapping[str, Any], me: TelegramIdentity, what: InboundKind
     if message["chat"]["type"] != "private":
         # A file that is only answered to was shown to others, and not to us.
         attachments += tuple(_answered_files(message, me))
-    at = _time(message.get("edit_date") if what is InboundKind.EDIT else message.get("date"))
+    at = moment(message.get("edit_date") if what is InboundKind.EDIT else message.get("date"))
     edited = f":{int(at.timestamp())}:{crc32(words.text.encode()):08x}" if what is InboundKind.EDIT else ""
     return Inbound(
         delivery=DeliveryId(f"{what.value}:{chat}:{number}{edited}"),
@@ -117,19 +116,19 @@ def _message(message: Mapping[str, Any], me: TelegramIdentity, what: InboundKind
         reply_to=_reply(message, me),
         mentions_me=words.mentions_me,
         mentions_others=words.mentions_others,
-        group=_optional(message.get("media_group_id")),
+        group=name_of(message.get("media_group_id")),
     )
 
 
 def _moved(message: Mapping[str, Any], me: TelegramIdentity) -> Inbound:
     """A group that became a supergroup: both tell of it, each of the other."""
     chat = message["chat"]
-    here, new = _int(chat["id"]), message.get("migrate_to_chat_id")
-    old, new = (here, _int(new)) if new is not None else (_int(message["migrate_from_chat_id"]), here)
+    here, new = integer(chat["id"]), message.get("migrate_to_chat_id")
+    old, new = (here, integer(new)) if new is not None else (integer(message["migrate_from_chat_id"]), here)
     return Inbound(
         delivery=DeliveryId(f"moved:{old}"),
         source=_source({**message, "chat": {**chat, "id": old}}, me),
-        at=_time(message.get("date")),
+        at=moment(message.get("date")),
         what=InboundKind.MOVED,
         text=str(new),
     )
@@ -140,19 +139,19 @@ def _source(message: Mapping[str, Any], me: TelegramIdentity, person: Any = None
     kind = KINDS[chat["type"]]
     thread = None
     if message.get("is_topic_message") is True and message.get("message_thread_id") is not None:
-        thread = str(_int(message["message_thread_id"]))
+        thread = str(integer(message["message_thread_id"]))
     # Who speaks as a group or channel has a number of everybody's in `from`.
     who = person or message.get("sender_chat") or message.get("from") or chat
     if kind is SourceKind.GROUP and thread is not None:
         kind = SourceKind.THREAD
-    name = " ".join(filter(None, (_text(who.get("first_name")), _text(who.get("last_name")))))
+    name = " ".join(filter(None, (as_text(who.get("first_name")), as_text(who.get("last_name")))))
     return Source(
-        address=Address(platform=NAME, account=me.account, chat=str(_int(chat["id"])), thread=thread),
+        address=Address(platform=NAME, account=me.account, chat=str(integer(chat["id"])), thread=thread),
         kind=kind,
-        user=str(_int(who["id"])),
-        user_name=storable(name or _text(who.get("title")) or _text(who.get("username"))) or None,
-        chat_name=storable(_text(chat.get("title"))) or None,
-        parent_chat=str(_int(chat["id"])) if kind is SourceKind.THREAD else None,
+        user=str(integer(who["id"])),
+        user_name=storable(name or as_text(who.get("title")) or as_text(who.get("username"))) or None,
+        chat_name=name_of(chat.get("title")),
+        parent_chat=str(integer(chat["id"])) if kind is SourceKind.THREAD else None,
         is_bot=who.get("is_bot") is True,
     )
 
@@ -160,7 +159,7 @@ def _source(message: Mapping[str, Any], me: TelegramIdentity, person: Any = None
 def _attachments(message: Mapping[str, Any]) -> Iterator[Attachment]:
     photos = message.get("photo")
     if isinstance(photos, list) and photos:
-        largest = max(photos, key=lambda size: _int(size.get("width", 0)) * _int(size.get("height", 0)))
+        largest = max(photos, key=lambda size: integer(size.get("width", 0)) * integer(size.get("height", 0)))
         yield _attachment(MediaKind.IMAGE, largest, "image/jpeg")
     for name, kind in _FILES.items():
         # An animation is told twice, the second time as a document for old programs.
@@ -179,24 +178,21 @@ def _answered_files(message: Mapping[str, Any], me: TelegramIdentity) -> Iterato
 
 
 def _attachment(kind: MediaKind, file: Mapping[str, Any], mime: str | None) -> Attachment:
-    ref = storable(_text(file["file_id"]))
+    ref = storable(as_text(file["file_id"]))
     if not ref:
         raise ValueError("a file without an id")
-    size = file.get("file_size")
-    known = isinstance(size, int) and not isinstance(size, bool) and 0 <= size < 2**53
     return Attachment(
         kind=kind,
         ref=ref,
-        name=storable(_text(file.get("file_name"))) or None,
-        mime=_text(file.get("mime_type")) or mime,
-        size=size if known else None,
+        name=name_of(file.get("file_name")),
+        mime=as_text(file.get("mime_type")) or mime,
+        size=as_size(file.get("file_size")),
     )
 
 
 def _reply(message: Mapping[str, Any], me: TelegramIdentity) -> ReplyTo | None:
     answered, elsewhere = message.get("reply_to_message"), message.get("external_reply")
-    quote = message.get("quote")
-    words = _text(quote.get("text")) if isinstance(quote, dict) else ""
+    words = as_text(dig(message, "quote", "text"))
     if isinstance(elsewhere, dict) and not isinstance(answered, dict):
         # A message of another chat: there is nothing of it here but what was quoted.
         first = storable(author_of(elsewhere.get("origin")))
@@ -205,9 +201,12 @@ def _reply(message: Mapping[str, Any], me: TelegramIdentity) -> ReplyTo | None:
         return None
     author = answered.get("from") or answered.get("sender_chat") or {}
     return ReplyTo(
-        ref=str(_int(answered["message_id"])),
-        text=words or _text(answered.get("text")) or _text(answered.get("caption")) or told(answered),
-        author=storable(_text(author.get("first_name")) or _text(author.get("title"))) or None,
+        ref=str(integer(answered["message_id"])),
+        text=words
+        or as_text(answered.get("text"))
+        or as_text(answered.get("caption"))
+        or described(answered),
+        author=storable(as_text(author.get("first_name")) or as_text(author.get("title"))) or None,
         mine=author.get("id") == me.id,
     )
 
@@ -216,10 +215,10 @@ def _reply(message: Mapping[str, Any], me: TelegramIdentity) -> ReplyTo | None:
 
 
 def _pressed(query: Mapping[str, Any], me: TelegramIdentity, now: datetime) -> Inbound | None:
-    message, data = query["message"], _text(query["data"])
-    number = _int(message["message_id"])
+    message, data = query["message"], as_text(query["data"])
+    number = integer(message["message_id"])
     return Inbound(
-        delivery=DeliveryId(f"button:{storable(_text(query['id']))}"),
+        delivery=DeliveryId(f"button:{storable(as_text(query['id']))}"),
         source=_source(message, me, person=query["from"]),
         at=now,
         what=InboundKind.BUTTON,
@@ -228,17 +227,21 @@ def _pressed(query: Mapping[str, Any], me: TelegramIdentity, now: datetime) -> I
     )
 
 
-def _reaction(told: Mapping[str, Any], me: TelegramIdentity) -> Inbound | None:
-    new = [_text(one.get("emoji")) for one in told["new_reaction"]]
-    old = [_text(one.get("emoji")) for one in told["old_reaction"]]
+def _reaction(news: Mapping[str, Any], me: TelegramIdentity) -> Inbound | None:
+    new = [as_text(one.get("emoji")) for one in news["new_reaction"]]
+    old = [as_text(one.get("emoji")) for one in news["old_reaction"]]
     added = [emoji for emoji in new if emoji and emoji not in old]
     if not added:
         return None
-    chat, number, at = _int(told["chat"]["id"]), _int(told["message_id"]), _time(told.get("date"))
-    person = told.get("user") or told["actor_chat"]
+    chat, number, at = (
+        integer(news["chat"]["id"]),
+        integer(news["message_id"]),
+        moment(news.get("date")),
+    )
+    person = news.get("user") or news["actor_chat"]
     return Inbound(
-        delivery=DeliveryId(f"reaction:{chat}:{number}:{_int(person['id'])}:{int(at.timestamp())}"),
-        source=_source({"chat": told["chat"]}, me, person=person),
+        delivery=DeliveryId(f"reaction:{chat}:{number}:{integer(person['id'])}:{int(at.timestamp())}"),
+        source=_source({"chat": news["chat"]}, me, person=person),
         at=at,
         what=InboundKind.REACTION,
         ref=str(number),
@@ -246,14 +249,14 @@ def _reaction(told: Mapping[str, Any], me: TelegramIdentity) -> Inbound | None:
     )
 
 
-def _membership(told: Mapping[str, Any], me: TelegramIdentity, update: int | None) -> Inbound | None:
-    was, now = (_text(told[f"{when}_chat_member"]["status"]) in _OUTSIDE for when in ("old", "new"))
+def _membership(news: Mapping[str, Any], me: TelegramIdentity, update: int | None) -> Inbound | None:
+    was, now = (as_text(news[f"{when}_chat_member"]["status"]) in _OUTSIDE for when in ("old", "new"))
     if was == now:
         return None
     return Inbound(
         delivery=DeliveryId(f"member:{update}"),
-        source=_source(told, me),
-        at=_time(told.get("date")),
+        source=_source(news, me),
+        at=moment(news.get("date")),
         what=InboundKind.LEFT if now else InboundKind.JOINED,
     )
 
@@ -268,99 +271,81 @@ def _value(data: str, message: Mapping[str, Any]) -> str:
     for row in message["reply_markup"]["inline_keyboard"]:
         for button in row:
             if button.get("callback_data") == data:
-                return begin + _text(button["text"])
+                return begin + as_text(button["text"])
     return data
 
 
 # --- errors --------------------------------------------------------------------------------------
 
 
+_WORDS = ("initiate conversation", "thread not found", "not a forum", "TOPIC_CLOSED", "file is too big")
+"""What a description has in it that tells one refusal from another."""
+_ERRORS = error_rows(
+    "Telegram",
+    ErrorRow(
+        NeedsLogin,
+        "Telegram does not know this bot token; ask @BotFather for the right one (TELEGRAM_BOT_TOKEN)",
+        {401},
+        {"Not Found"},
+    ),
+    ErrorRow(
+        Unreachable,
+        "Another program receives this bot's messages: stop it, or use another bot ({why})",
+        {409},
+    ),
+    ErrorRow(
+        Refused,
+        "That person has to write to the bot first; Telegram wants it so",
+        codes={"initiate conversation"},
+    ),
+    ErrorRow(Refused, "Telegram does not let us write there ({why})", {403}),
+    ErrorRow(TopicGone, "The topic is gone ({why})", codes={"thread not found"}),
+    ErrorRow(
+        Refused,
+        "That chat has no topics; for private chats @BotFather turns them on ({why})",
+        codes={"not a forum"},
+    ),
+    ErrorRow(
+        Refused, "The topic is closed; open it, or make the bot an admin ({why})", codes={"TOPIC_CLOSED"}
+    ),
+    too_large={"file is too big"},
+)
+
+
 def error_for(status: int, answer: Any) -> HermesError:
-    """What an answer that is no success means for who called."""
-    answer = answer if isinstance(answer, dict) else {}
-    told = one_line(_text(answer.get("description")) or f"HTTP {status}", 160)
-    parameters = answer.get("parameters")
-    wait = parameters.get("retry_after") if isinstance(parameters, dict) else None
-    if status == 401 or (status == 404 and told == "Not Found"):
-        return NeedsLogin(
-            "Telegram does not know this bot token; ask @BotFather for the right one (TELEGRAM_BOT_TOKEN)"
-        )
-    if status == 409:
-        return Unreachable(
-            f"Another program receives this bot's messages: stop it, or use another bot ({told})"
-        )
-    if status == 429:
-        seconds = float(wait) if isinstance(wait, int | float) and 0 <= wait < 86_400 else 5.0
-        return Unreachable(f"Telegram wants us to be slower ({told})", after=seconds)
-    if status >= 500:
-        return Unreachable(f"Telegram has a fault of its own ({told})", maybe_done=True)
-    if status == 403 and "initiate conversation" in told:
-        return Refused("That person has to write to the bot first; Telegram wants it so")
-    if status == 403:
-        return Refused(f"Telegram does not let us write there ({told})")
-    if "thread not found" in told:
-        return TopicGone(f"The topic is gone ({told})")
-    if "not a forum" in told:
-        return Refused(f"That chat has no topics; for private chats @BotFather turns them on ({told})")
-    if "TOPIC_CLOSED" in told:
-        return Refused(f"The topic is closed; open it, or make the bot an admin ({told})")
-    if status == 413 or "file is too big" in told:
-        return Refused(f"The file is too large for Telegram ({told})")
-    return Refused(f"Telegram refuses it ({told})")
+    """What an answer that is no success means for the caller."""
+    why = one_line(as_text(dig(answer, "description")) or f"HTTP {status}", 160)
+    code = next((words for words in _WORDS if words in why), why if status == 404 else "")
+    wait = dig(answer, "parameters", "retry_after")
+    after = float(wait) if isinstance(wait, int | float) and 0 <= wait < 86_400 else 5.0
+    return error_from(_ERRORS, FailedCall(status=status, code=code, why=why, after=after))
 
 
 def moved_to(answer: Any) -> int | None:
     """Where a group went that became a supergroup."""
-    parameters = answer.get("parameters") if isinstance(answer, dict) else None
-    number = parameters.get("migrate_to_chat_id") if isinstance(parameters, dict) else None
+    number = dig(answer, "parameters", "migrate_to_chat_id")
     return number if isinstance(number, int) else None
 
 
 def webhook_findings(url: str, secret: str, info: Any) -> list[Finding]:
-    info = info if isinstance(info, dict) else {}
-    known, trouble = info.get("url") or "", info.get("last_error_message")
+    current, trouble = dig(info, "url") or "", dig(info, "last_error_message")
     if not url:
-        text = "It is polled." if not known else "It is polled; the webhook that is set now will be removed."
-        return [Finding(good=True, text=text)]
+        return [
+            good(
+                "It is polled."
+                if not current
+                else "It is polled; the webhook that is set now will be removed."
+            )
+        ]
     found = []
     if not url.startswith("https://"):
-        found.append(
-            Finding(
-                good=False,
-                text="TELEGRAM_WEBHOOK_URL does not begin with https://.",
-                hint="Telegram calls https addresses only, on the ports 443, 80, 88 and 8443.",
-            )
-        )
+        hint = "Telegram calls https addresses only, on the ports 443, 80, 88 and 8443."
+        found.append(wrong("TELEGRAM_WEBHOOK_URL does not begin with https://.", hint))
     if not SECRET_SHAPE.fullmatch(secret):
-        found.append(
-            Finding(
-                good=False,
-                text="TELEGRAM_WEBHOOK_SECRET is missing, or has more in it than letters, digits, _ and -.",
-                hint="hermes config set TELEGRAM_WEBHOOK_SECRET …",
-            )
-        )
-    if known == url and trouble:
+        text = "TELEGRAM_WEBHOOK_SECRET is missing, or has more in it than letters, digits, _ and -."
+        found.append(wrong(text, "hermes config set TELEGRAM_WEBHOOK_SECRET …"))
+    if current == url and trouble:
         waiting = info.get("pending_update_count", 0)
         text = f"Telegram could not call {one_line(url, 120)}: {one_line(str(trouble), 160)}; {waiting} wait."
-        found.append(
-            Finding(good=False, text=text, hint="The gateway must run, behind a proxy with a certificate.")
-        )
-    return found or [Finding(good=True, text=f"Telegram calls {one_line(url, 120)}.")]
-
-
-def _int(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or abs(value) >= 2**62:
-        raise ValueError("not a number of Telegram's")
-    return value
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _optional(value: Any) -> str | None:
-    return storable(value) if isinstance(value, str) and value else None
-
-
-def _time(seconds: Any) -> datetime:
-    return datetime.fromtimestamp(_int(seconds), UTC)
+        found.append(wrong(text, "The gateway must run, behind a proxy with a certificate."))
+    return found or [good(f"Telegram calls {one_line(url, 120)}.")]

@@ -14,6 +14,7 @@ from hermes.domain.capabilities import (
     TextUnit,
 )
 from hermes.domain.message import MediaKind
+from hermes.entry.kit.fields import listener_fields, proxy_field
 
 CAPTION = 1024
 _MB = 1_000_000
@@ -82,29 +83,14 @@ MANIFEST = Manifest(
             secret=True,
             hint="1 to 256 letters, digits, _ and -; needed with a webhook address.",
         ),
-        SettingField(
-            env="TELEGRAM_WEBHOOK_PORT",
-            title="The port on which calls are awaited (8443)",
-            required=False,
-            hint="Your reverse proxy forwards the public address to it.",
-        ),
-        SettingField(
-            env="TELEGRAM_WEBHOOK_HOST",
-            title="The address of this machine on which calls are awaited (127.0.0.1)",
-            required=False,
-        ),
+        *listener_fields("TELEGRAM_WEBHOOK", "8443", "Your reverse proxy forwards the public address to it."),
         SettingField(
             env="TELEGRAM_BASE_URL",
             title="Another Bot API server than https://api.telegram.org",
             required=False,
             hint="For a Bot API server of your own.",
         ),
-        SettingField(
-            env="TELEGRAM_PROXY",
-            title="An HTTP proxy through which Telegram is reached",
-            required=False,
-            hint="For example http://127.0.0.1:3128.",
-        ),
+        proxy_field("TELEGRAM_PROXY", "Telegram"),
     ),
     people="numbers like 501234567. If you do not know yours, leave it empty and write to the bot",
     person=r"\d+",

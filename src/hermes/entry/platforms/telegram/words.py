@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hermes.domain.text import one_line
+from hermes.entry.kit.payload import as_text
 
 _LONGEST_LINK = 2000
 
@@ -35,7 +36,7 @@ class _Entity:
 def read_words(message: Mapping[str, Any], me: int, username: str) -> TelegramText | None:
     """What was said, without our own name at its start; None for a command that is another bot's. What was
     forwarded says so, and is nobody's command."""
-    text = _text(message.get("text")) or _text(message.get("caption"))
+    text = as_text(message.get("text")) or as_text(message.get("caption"))
     raw = text.encode("utf-16-le", "surrogatepass")
     entities = list(_entities(message.get("entities") or message.get("caption_entities")))
     forwarded = isinstance(message.get("forward_origin"), dict)
@@ -59,30 +60,30 @@ def read_words(message: Mapping[str, Any], me: int, username: str) -> TelegramTe
             user = entity.about["user"]
             mine = mine or user["id"] == me
             others = others or (user.get("is_bot") is True and user["id"] != me)
-    text = text or told(message)
+    text = text or described(message)
     if forwarded:
         text = f"[Forwarded from {author_of(message['forward_origin']) or 'somebody'}]\n{text}".rstrip()
     return TelegramText(text=text, mentions_me=mine, mentions_others=others)
 
 
-def _entities(told: Any) -> Iterator[_Entity]:
-    for one in told if isinstance(told, list) else ():
+def _entities(entities: Any) -> Iterator[_Entity]:
+    for one in entities if isinstance(entities, list) else ():
         start, length = one["offset"], one["length"]
         if not (isinstance(start, int) and isinstance(length, int) and start >= 0 and 0 < length < 2**20):
             raise ValueError("an entity without a place")
-        yield _Entity(sort=_text(one.get("type")), start=start, end=start + length, about=one)
+        yield _Entity(sort=as_text(one.get("type")), start=start, end=start + length, about=one)
 
 
 def _marked(raw: bytes, entities: list[_Entity]) -> str:
     """The text with what only its entities tell: where a link leads, what is code."""
-    for entity in sorted(entities, key=lambda one: one.start, reverse=True):
+    for entity in sorted(entities, key=lambda entity: entity.start, reverse=True):
         inner = entity.of(raw)
         if entity.sort == "text_link":
-            inner = f"[{inner}]({one_line(_text(entity.about.get('url')), _LONGEST_LINK)})"
+            inner = f"[{inner}]({one_line(as_text(entity.about.get('url')), _LONGEST_LINK)})"
         elif entity.sort == "pre":
             before = "" if raw[: entity.start * 2].decode("utf-16-le", "replace")[-1:] in ("", "\n") else "\n"
             after = "" if raw[entity.end * 2 :].decode("utf-16-le", "replace")[:1] in ("", "\n") else "\n"
-            language = one_line(_text(entity.about.get("language")), 40)
+            language = one_line(as_text(entity.about.get("language")), 40)
             inner = f"{before}```{language}\n{inner.rstrip()}\n```{after}"
         else:
             continue
@@ -96,12 +97,12 @@ def author_of(origin: Any) -> str:
     if not isinstance(origin, dict):
         return ""
     who = origin.get("sender_user") or origin.get("sender_chat") or origin.get("chat") or {}
-    name = " ".join(filter(None, (_text(who.get("first_name")), _text(who.get("last_name")))))
-    known = name or _text(who.get("title")) or _text(origin.get("sender_user_name"))
-    return _flat(known or _text(who.get("username")))
+    name = " ".join(filter(None, (as_text(who.get("first_name")), as_text(who.get("last_name")))))
+    shown = name or as_text(who.get("title")) or as_text(origin.get("sender_user_name"))
+    return _flat(shown or as_text(who.get("username")))
 
 
-def told(message: Mapping[str, Any]) -> str:
+def described(message: Mapping[str, Any]) -> str:
     """What is neither text nor a file, in words."""
     if isinstance(place := message.get("venue") or message.get("location"), dict):
         spot = place.get("location") or place
@@ -135,8 +136,4 @@ def told(message: Mapping[str, Any]) -> str:
 
 def _flat(value: Any, most: int = 80) -> str:
     """On one line, without what would end a note of ours."""
-    return one_line(_text(value), most).replace("[", "(").replace("]", ")")
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
+    return one_line(as_text(value), most).replace("[", "(").replace("]", ")")

@@ -17,11 +17,11 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from hermes.domain.adapter import AdapterContext
 from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
-from hermes.domain.errors import Refused, Unreachable
+from hermes.domain.errors import HermesError, Refused
 from hermes.domain.hosts import is_public
 from hermes.domain.message import Body, Receipt
 from hermes.domain.ports.platform import Accept
-from hermes.domain.text import trouble_told
+from hermes.entry.kit.http import HttpAnswer, HttpClient
 from hermes.entry.platforms.webhook.convert import (
     WebhookTarget,
     error_for,
@@ -31,8 +31,6 @@ from hermes.entry.platforms.webhook.convert import (
     signed_headers,
 )
 from hermes.entry.platforms.webhook.manifest import MANIFEST
-
-_SECONDS = 30.0
 
 
 class _NotPublic(OSError):
@@ -48,22 +46,42 @@ class PublicResolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        found = await self._inner.resolve(host, port, family)
-        if not all(is_public(one["host"]) for one in found):
+        addresses = await self._inner.resolve(host, port, family)
+        if not all(is_public(address["host"]) for address in addresses):
             raise _NotPublic(f"{host} is not a public address")
-        return found
+        return addresses
 
     async def close(self) -> None:
         await self._inner.close()
 
 
+class _WebhookClient(HttpClient[HttpAnswer]):
+    def __init__(self, target: WebhookTarget, resolver: Callable[[], AbstractResolver]) -> None:
+        def open_session() -> aiohttp.ClientSession:
+            checked = resolver() if target.private else PublicResolver(resolver())
+            return aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(resolver=checked, use_dns_cache=False)
+            )
+
+        super().__init__(f"the webhook “{target.name}”", HttpAnswer, open_session=open_session)
+        self._target = target
+
+    async def read_body(self, response: aiohttp.ClientResponse) -> bytes:
+        return b""  # its status says everything
+
+    def not_reached(self, error: aiohttp.ClientError) -> HermesError:
+        if isinstance(getattr(error, "os_error", None), _NotPublic):
+            return _refusal(self._target)
+        return super().not_reached(error)
+
+
 class WebhookAdapter:
     def __init__(
-        self, outfit: AdapterContext, resolver: Callable[[], AbstractResolver] = aiohttp.ThreadedResolver
+        self, context: AdapterContext, resolver: Callable[[], AbstractResolver] = aiohttp.ThreadedResolver
     ) -> None:
-        self._targets = read_targets(outfit.settings.trees.get("targets"), outfit.find)
+        self._targets = read_targets(context.settings.trees.get("targets"), context.find)
         self._resolver = resolver
-        self._sessions: dict[bool, aiohttp.ClientSession] = {}
+        self._clients: dict[str, _WebhookClient] = {}
 
     @property
     def capabilities(self) -> Capabilities:
@@ -74,9 +92,8 @@ class WebhookAdapter:
         try:
             await asyncio.Event().wait()
         finally:
-            for session in self._sessions.values():
-                await session.close()
-            self._sessions.clear()
+            for client in self._clients.values():
+                await client.close()
 
     async def send(self, to: Address, body: Body, *, key: str, reply_to: str | None) -> Receipt:
         target = self._targets.get(to.chat)
@@ -89,37 +106,12 @@ class WebhookAdapter:
             raise _refusal(target)
         now = time.time()
         data = request_body(target, body.text, key, now)
-        await self._post(target, data, signed_headers(target, data, key, now))
-        return Receipt(to=to, ref=message_id(key))
-
-    async def _post(self, target: WebhookTarget, data: bytes, headers: dict[str, str]) -> None:
-        try:
-            async with self._session(target).post(
-                target.url, data=data, headers=headers, allow_redirects=False
-            ) as response:
-                error = error_for(target, response.status, response.headers)
-        except aiohttp.ClientConnectorError as problem:
-            if isinstance(problem.os_error, _NotPublic):
-                raise _refusal(target) from problem
-            why = f"the webhook “{target.name}” cannot be reached ({trouble_told(problem)})"
-            raise Unreachable(why) from problem
-        except (aiohttp.ClientError, TimeoutError) as problem:
-            why = f"the webhook “{target.name}” did not answer ({trouble_told(problem)})"
-            raise Unreachable(why, maybe_done=True) from problem
-        if error is not None:
+        client = self._clients.setdefault(target.name, _WebhookClient(target, self._resolver))
+        headers = signed_headers(target, data, key, now)
+        answer = await client.exchange("POST", target.url, data=data, headers=headers)
+        if (error := error_for(target, answer.status, answer.headers)) is not None:
             raise error
-
-    def _session(self, target: WebhookTarget) -> aiohttp.ClientSession:
-        known = self._sessions.get(target.private)
-        if known is None:
-            resolver = self._resolver()
-            checked = resolver if target.private else PublicResolver(resolver)
-            connector = aiohttp.TCPConnector(resolver=checked, use_dns_cache=False)
-            timeout = aiohttp.ClientTimeout(total=_SECONDS)
-            known = self._sessions[target.private] = aiohttp.ClientSession(
-                connector=connector, timeout=timeout
-            )
-        return known
+        return Receipt(to=to, ref=message_id(key))
 
 
 def _is_ip(host: str) -> bool:

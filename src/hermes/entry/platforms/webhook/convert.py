@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from hermes.domain.errors import HermesError, Refused, Unreachable
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.text import one_line
+from hermes.entry.kit.errors import retry_after
 
 _KEYS = ("url", "secret", "allow_private")
 _PREFIX = "whsec_"
@@ -43,26 +44,26 @@ def read_targets(tree: Any, find: Callable[[str], Secret | None]) -> dict[str, W
 
 
 def _read(name: str, entry: Any, find: Callable[[str], Secret | None]) -> WebhookTarget:
-    said = entry if isinstance(entry, Mapping) else {"url": entry}
-    url, secret = said.get("url"), said.get("secret")
+    keys = entry if isinstance(entry, Mapping) else {"url": entry}
+    url, secret = keys.get("url"), keys.get("secret")
     if not isinstance(secret, Secret) or not secret.reveal():
         secret = find(variable_of(name)) or Secret("")
     return WebhookTarget(
         name=name,
         url=url if isinstance(url, str) else "",
         secret=secret,
-        private=said.get("allow_private") is True,
-        problem=_problem(name, said, url, secret),
+        private=keys.get("allow_private") is True,
+        problem=_problem(name, keys, url, secret),
     )
 
 
-def _problem(name: str, said: Mapping[str, Any], url: Any, secret: Secret) -> str:
-    unknown = [str(key) for key in said if key not in _KEYS]
+def _problem(name: str, keys: Mapping[str, Any], url: Any, secret: Secret) -> str:
+    unknown = [str(key) for key in keys if key not in _KEYS]
     if unknown:
         return f"it has no key “{one_line(unknown[0], 40)}”; there are {', '.join(_KEYS)}"
     if not isinstance(url, str) or not _is_address(url):
         return "its url must be https://host/path, or http:// for a machine of your own (allow_private)"
-    if url.startswith("http:") and said.get("allow_private") is not True:
+    if url.startswith("http:") and keys.get("allow_private") is not True:
         return "its url is not https; write https, or allow_private: true for a machine of your own"
     if not secret.reveal():
         return f"it has no secret to sign with; set {variable_of(name)}"
@@ -101,12 +102,12 @@ def message_id(key: str) -> str:
 
 
 def request_body(target: WebhookTarget, text: str, key: str, now: float) -> bytes:
-    told = {
+    message = {
         "type": "message",
         "timestamp": datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds"),
         "data": {"id": message_id(key), "target": target.name, "text": text},
     }
-    return json.dumps(told, ensure_ascii=False).encode()
+    return json.dumps(message, ensure_ascii=False).encode()
 
 
 def signed_headers(target: WebhookTarget, body: bytes, key: str, now: float) -> dict[str, str]:
@@ -142,13 +143,10 @@ def error_for(target: WebhookTarget, status: int, headers: Mapping[str, str]) ->
     why = f"the webhook “{target.name}” says {status}"
     if 300 <= status < 400:
         return Refused(f"{why}: it leads somewhere else, and that is not followed")
-    after = _seconds(headers.get("Retry-After"))
+    wait = retry_after(headers)
+    after = None if wait is None else min(wait, _LONGEST_WAIT)
     if status in _LATER:
         return Unreachable(why, after=after)
     if status >= 500:
         return Unreachable(why, after=after, maybe_done=True)
     return Refused(why)
-
-
-def _seconds(told: str | None) -> float | None:
-    return min(float(told), _LONGEST_WAIT) if told and told.isascii() and told.isdigit() else None

@@ -1,0 +1,1 @@
+"""What the platform adapters share: HTTP, errors, listeners, sockets, readers of JSON, files."""

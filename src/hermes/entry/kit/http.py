@@ -1,0 +1,165 @@
+"""The HTTP client of a platform: a session that opens at the first call and never again after the end,
+network faults as our errors, answers as JSON, files in pieces. Redirects are not followed, for they would
+carry the token elsewhere; errors name the kind of trouble and never the address, which may hold a token."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import aiohttp
+
+from hermes.domain.errors import HermesError, Refused, Unreachable
+from hermes.domain.ports.world import Sink
+from hermes.domain.text import trouble_told
+from hermes.entry.kit.errors import retry_after
+from hermes.entry.kit.payload import read_json
+
+_PIECE = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpAnswer:
+    """An answer: `answer` is its JSON, or None."""
+
+    status: int
+    answer: Any
+    headers: Mapping[str, str] = field(default_factory=dict)
+    raw: bytes = b""
+
+
+A = TypeVar("A", bound=HttpAnswer)
+
+
+class HttpClient(Generic[A]):
+    """`service` is what errors call the other side; `answers` is the class of its answers."""
+
+    answer_seconds = 30.0
+    upload_seconds = 55.0
+    """A file takes longer than words; after a minute the outbox gives an attempt up."""
+    most_bytes = 128 * 1024 * 1024
+    gone_statuses: Container[int] = range(300, 500)
+    """With these a file is not to be had, now or later."""
+
+    def __init__(
+        self,
+        service: str,
+        answers: type[A],
+        *,
+        proxy: str | None = None,
+        open_session: Callable[[], aiohttp.ClientSession] = aiohttp.ClientSession,
+    ) -> None:
+        self.service = service
+        self.proxy = proxy
+        self._answers = answers
+        self._open_session = open_session
+        self._session: aiohttp.ClientSession | None = None
+        self._closed = False
+
+    @property
+    def session(self) -> aiohttp.ClientSession:
+        if self._closed:
+            # Who sends while the connection ends would open one that nobody closes.
+            raise self._is_closed()
+        if self._session is None:
+            self._session = self._open_session()
+        return self._session
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def exchange(self, method: str, url: str, *, seconds: float | None = None, **more: Any) -> A:
+        """One request and its whole answer, whatever its status."""
+        limit = aiohttp.ClientTimeout(total=seconds or self.answer_seconds)
+        more = {"proxy": self.proxy, "allow_redirects": False, **more}
+        try:
+            async with self.session.request(method, url, timeout=limit, **more) as response:
+                return self._answer(response, await self.read_body(response))
+        except (aiohttp.ClientConnectorError, aiohttp.InvalidURL) as error:
+            raise self.not_reached(error) from None
+        except (aiohttp.ClientError, TimeoutError) as error:
+            why = f"{self.service} did not answer ({trouble_told(error)})"
+            raise Unreachable(why, maybe_done=True) from None
+        except RuntimeError:
+            if not self._closed:
+                raise
+            # Closed between two steps of ours.
+            raise self._is_closed(maybe_done=True) from None
+
+    @property
+    def upload_limit(self) -> float:
+        return max(self.answer_seconds, self.upload_seconds)
+
+    async def download(
+        self,
+        url: str,
+        sink: Sink,
+        *,
+        headers: Mapping[str, str] | None = None,
+        refusal: Callable[[A], HermesError | None] | None = None,
+    ) -> None:
+        """Put a file into the sink. `refusal` says what is wrong with an answer, None if it is the file."""
+        limit = aiohttp.ClientTimeout(
+            total=None, sock_connect=self.answer_seconds, sock_read=self.answer_seconds
+        )
+        try:
+            async with self.session.get(
+                url, headers=headers, timeout=limit, proxy=self.proxy, allow_redirects=False
+            ) as response:
+                start = b"" if response.status == 200 else await response.content.read(_PIECE)
+                error = (refusal or self._no_file)(self._answer(response, start))
+                if error is not None:
+                    raise error
+                async for piece in response.content.iter_chunked(_PIECE):
+                    await sink(piece)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise Unreachable(f"The file stopped coming ({trouble_told(error)})") from None
+
+    async def connect(
+        self, url: str, *, heartbeat: float | None = None, most_bytes: int = 16 * 1024 * 1024
+    ) -> aiohttp.ClientWebSocketResponse:
+        """A WebSocket; with a heartbeat a dead one is noticed."""
+        try:
+            async with asyncio.timeout(self.answer_seconds):
+                return await self.session.ws_connect(
+                    url,
+                    heartbeat=heartbeat,
+                    proxy=self.proxy,
+                    timeout=aiohttp.ClientWSTimeout(ws_close=1.0),
+                    max_msg_size=most_bytes,
+                )
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Unreachable(
+                f"{self.service}'s WebSocket cannot be reached ({trouble_told(error)})"
+            ) from None
+
+    def not_reached(self, error: aiohttp.ClientError) -> HermesError:
+        """What it means that no connection came about."""
+        return Unreachable(f"{self.service} cannot be reached ({trouble_told(error)})")
+
+    def _is_closed(self, *, maybe_done: bool = False) -> Unreachable:
+        return Unreachable(f"{self.service}: the connection has ended", maybe_done=maybe_done)
+
+    def _answer(self, response: aiohttp.ClientResponse, raw: bytes) -> A:
+        return self._answers(status=response.status, answer=read_json(raw), headers=response.headers, raw=raw)
+
+    async def read_body(self, response: aiohttp.ClientResponse) -> bytes:
+        raw = bytearray()
+        async for piece in response.content.iter_any():
+            raw += piece
+            if len(raw) > self.most_bytes:
+                raise Unreachable(f"{self.service}'s answer is too long", maybe_done=True)
+        return bytes(raw)
+
+    def _no_file(self, answer: A) -> HermesError | None:
+        if answer.status == 200:
+            return None
+        why = f"{self.service} does not give the file (HTTP {answer.status})"
+        if answer.status in self.gone_statuses:
+            return Refused(why)
+        return Unreachable(why, after=retry_after(answer.headers))

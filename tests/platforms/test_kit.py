@@ -1,0 +1,106 @@
+"""What the platforms share, where no vendor's own tests show it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+from aiohttp import web
+
+from hermes.domain.adapter import AdapterContext
+from hermes.domain.errors import NeedsLogin, Refused, Unreachable
+from hermes.domain.settings.declaring import Secret
+from hermes.domain.settings.platforms import PlatformSettings
+from hermes.entry.kit.errors import ErrorRow, FailedCall, error_from, error_rows, seconds_of
+from hermes.entry.kit.http import HttpAnswer, HttpClient
+from hermes.entry.kit.listener import is_secret, listening
+from hermes.entry.kit.payload import Recent, as_dicts, as_size, dig, integer, read_json
+from hermes.testing.ports import free_port
+
+
+async def test_a_listener_that_is_closed_while_it_opens_leaves_no_port_taken() -> None:
+    port = free_port()
+    context = AdapterContext(
+        settings=PlatformSettings(), find=lambda name: Secret(str(port)) if name == "SLACK_PORT" else None
+    )
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response()
+
+    async def hold() -> None:
+        async with listening(context, "/", answer, variables="SLACK", usual_port="1"):
+            await asyncio.Event().wait()
+
+    for steps in range(12):
+        holding = asyncio.create_task(hold())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        holding.cancel()
+        await asyncio.wait((holding,))
+        with socket.create_server(("127.0.0.1", port)):
+            pass  # nobody else has it
+
+
+@pytest.mark.parametrize(
+    ("given", "secret", "same"),
+    [("a", "a", True), ("a", "b", False), ("", "", False), ("ä\udc80", "a", False)],
+)
+def test_secrets(given: str, secret: str, same: bool) -> None:
+    assert is_secret(given, secret) is same
+
+
+async def test_nothing_is_opened_after_the_end() -> None:
+    client = HttpClient("It", HttpAnswer)
+    await client.close()
+    with pytest.raises(Unreachable, match="has ended") as raised:
+        await client.exchange("GET", "http://127.0.0.1/")
+    assert not raised.value.maybe_done
+
+
+ROWS = error_rows("It", ErrorRow(NeedsLogin, "no {code}", {401}, {"token"}), too_large={"big"})
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "error", "words"),
+    [
+        (429, "token", Unreachable, "slower"),
+        (503, "token", Unreachable, "fault of its own"),
+        (401, "", NeedsLogin, "no "),
+        (400, "token", NeedsLogin, "no token"),
+        (413, "", Refused, "too large"),
+        (400, "big", Refused, "too large"),
+        (400, "", Refused, "refuses it (why)"),
+    ],
+)
+def test_error_rows(status: int, code: str, error: type[Exception], words: str) -> None:
+    found = error_from(ROWS, FailedCall(status=status, code=code, why="why", after=7.0))
+    assert type(found) is error and words in str(found)
+    if isinstance(found, Unreachable):
+        assert (found.after, found.maybe_done) == ((7.0, False) if status == 429 else (None, True))
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("7", 7.0), ("0.5", 0.5), (None, None), ("soon", None), ("-1", None), ("123456", None), ("٣", None)],
+)
+def test_seconds(text: str | None, seconds: float | None) -> None:
+    assert seconds_of(text) == seconds
+
+
+def test_readers() -> None:
+    assert read_json("[" * 100_000) is None and read_json(b"\xff") is None
+    assert dig({"a": {"b": 1}}, "a", "b") == 1 and dig({"a": [1]}, "a", "b") is None
+    assert as_dicts([{}, 1, None]) == [{}] and as_dicts({}) == []
+    assert [as_size(value) for value in (0, True, -1, 2**53, "1")] == [0, None, None, None, None]
+    for value in (True, 1.0, "1", 2**62):
+        with pytest.raises(ValueError):
+            integer(value)
+
+
+def test_what_is_recent() -> None:
+    recent: Recent[str, int] = Recent(2)
+    recent.update({"a": 1, "b": 2})
+    recent["a"] = 3
+    recent["c"] = 4
+    assert dict(recent) == {"a": 3, "c": 4}
