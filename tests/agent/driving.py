@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from hermes.agent.run.loop import AgentLoop, LoopLimits
 from hermes.agent.run.speech import RetryBackoff
 from hermes.control.turn.claim import cut_off, number_records
-from hermes.control.turn.run_tasks import RunScope
+from hermes.control.workers import RunScope
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.clock import SystemClock
 from hermes.domain.event import Asked, Entry, Live, Record, Stopped, UserSaid

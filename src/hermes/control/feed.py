@@ -12,9 +12,22 @@ more they are, so that what comes meanwhile is one piece of work for each and no
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 
-from hermes.domain.event import Entry, FeedItem, Live, ModelSaid, Reset, Snapshot, TextDelta
+from hermes.domain.event import (
+    Entry,
+    Failed,
+    FeedItem,
+    Finished,
+    Live,
+    ModelSaid,
+    Record,
+    Reset,
+    Snapshot,
+    Stopped,
+    TextDelta,
+)
 from hermes.domain.ids import TurnId
 
 _A_FEW = 8
@@ -222,3 +235,21 @@ class Feeds:
             feed.driven = False
             if not feed.watchers:
                 del self._feeds[turn]
+
+
+_ENDS: dict[type[Record], str] = {Finished: "finished", Failed: "failed", Stopped: "stopped"}
+
+
+class GatewayCounters:
+    """What this life of the gateway has done so far: for metrics, never for decisions."""
+
+    def __init__(self) -> None:
+        self.ended: Counter[str] = Counter(dict.fromkeys(_ENDS.values(), 0))
+        self.undeliverable = 0
+
+    def see(self, entries: Sequence[Entry]) -> None:
+        """Records were stored."""
+        for entry in entries:
+            end = _ENDS.get(type(entry.record))
+            if end is not None:
+                self.ended[end] += 1

@@ -21,7 +21,7 @@ from hermes.control.doors.continuing import ContinuedTurn
 from hermes.control.doors.slash_commands import CallerReply, CommandContext, give_command
 from hermes.control.doors.submitter import ActorKey, Submitter
 from hermes.control.doors.watching import watch_turn
-from hermes.control.feed import Feeds
+from hermes.control.feed import Feeds, GatewayCounters
 from hermes.control.handoff.requests import handoff_words
 from hermes.control.handoff.worker import HandoffWorker
 from hermes.control.inbound.intake import Intake, IntakeContext
@@ -45,7 +45,6 @@ from hermes.control.sessions.callers import (
 )
 from hermes.control.sessions.expiry import SessionExpiry
 from hermes.control.sessions.submission import Submission, SubmittedTurn, check_size
-from hermes.control.tally import GatewayCounters
 from hermes.control.turn.abandoned import BrokenTurns
 from hermes.control.turn.actor import ActorContext, SessionActor
 from hermes.control.turn.chat_context import place_prompt

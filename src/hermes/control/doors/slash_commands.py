@@ -18,7 +18,7 @@ from hermes.control.commands.registry import (
 from hermes.control.hooks.context import HookNotice, session_began, session_replaced
 from hermes.control.hooks.dispatch import Hooks
 from hermes.control.hooks.gates import CommandCase, CommandRuling, RulingNeeded, find_ruling, rule_command
-from hermes.control.sessions.callers import Caller, begin_for
+from hermes.control.sessions.callers import Caller, begin_for, find_session
 from hermes.domain.errors import UserError
 from hermes.domain.ids import SessionId
 from hermes.domain.ports.store import Store, Tx

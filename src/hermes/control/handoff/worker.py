@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from hermes.control.bell import wait_for_ring
 from hermes.control.handoff.requests import MOST_ATTEMPTS, home_of
 from hermes.control.outbound.outbox_admin import notify
 from hermes.control.outbound.topics import real_place
@@ -22,7 +21,7 @@ from hermes.control.people.routing import route
 from hermes.control.sessions.callers import UNUSED
 from hermes.control.turn.claim import next_session
 from hermes.control.wiring import GatewayParts, WakeSignals
-from hermes.control.workers import pause_after, take_each
+from hermes.control.workers import pause_after, take_each, wait_for_ring
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.capabilities import Grade
 from hermes.domain.channels import Channel

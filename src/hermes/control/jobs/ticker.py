@@ -16,7 +16,6 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from hermes.control.bell import wait_for_ring
 from hermes.control.jobs.editing import JobDesk
 from hermes.control.jobs.runs import (
     JobContext,
@@ -35,7 +34,7 @@ from hermes.control.jobs.targets import ResolveTargets
 from hermes.control.jobs.wording import INTERRUPTED, output_name, output_text
 from hermes.control.turn.ending import AnswerWriter
 from hermes.control.wiring import GatewayParts, WakeSignals
-from hermes.control.workers import do_each, take_each
+from hermes.control.workers import do_each, take_each, wait_for_ring
 from hermes.domain.clock import zone_named
 from hermes.domain.errors import HermesError, UserError
 from hermes.domain.event import Entry, Failed, Finished, Stopped

@@ -15,13 +15,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
-from hermes.control.bell import wait_for_ring
 from hermes.control.hooks.dispatch import Hooks
 from hermes.control.hooks.gates import rule_message
 from hermes.control.outbound.draft import SEND_SECONDS, Draft
 from hermes.control.outbound.question_messages import closed_body
 from hermes.control.turn.ending import PARTS_PER_SEGMENT, REPEAT_MARK
-from hermes.control.workers import pause_after
+from hermes.control.workers import pause_after, wait_for_ring
 from hermes.domain.address import Address
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from hermes.control.feed import Feed
+from hermes.control.feed import Feed, GatewayCounters
 from hermes.control.hooks.dispatch import Hooks
 from hermes.control.outbound.command_menus import Menus
 from hermes.control.outbound.draft import Draft
@@ -14,7 +14,6 @@ from hermes.control.outbound.outgoing_files import name_files
 from hermes.control.outbound.targets import home_channel
 from hermes.control.outbound.topics import lane_of, real_place
 from hermes.control.outbound.typing import ActivityIndicator
-from hermes.control.tally import GatewayCounters
 from hermes.control.workers import Supervisor, Workers
 from hermes.domain.address import Address, SourceKind
 from hermes.domain.hooks import GATE_SEND

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
-from hermes.control.bell import wait_for_ring
 from hermes.control.feed import Feed, Feeds
 from hermes.control.hooks.context import tell_turn
 from hermes.control.hooks.dispatch import Hooks
@@ -39,11 +38,9 @@ from hermes.control.turn.ending import AnswerWriter, closing_words
 from hermes.control.turn.grants import standing_of
 from hermes.control.turn.inbound_files import AttachmentFetcher, write_down
 from hermes.control.turn.quarantine import Quarantine
-from hermes.control.turn.run_tasks import RunScope
 from hermes.control.turn.session_cache import WarmSession, WarmSessions
-from hermes.control.turn.stalled_runs import IdleTimer
 from hermes.control.turn.steering import AbsorbSteering, rule_steering
-from hermes.control.workers import Supervisor
+from hermes.control.workers import IdleTimer, RunScope, Supervisor, wait_for_ring
 from hermes.domain.clock import Clock
 from hermes.domain.errors import Lost
 from hermes.domain.event import Asked, Entry, Failed, Finished, Record, Reset, Stopped
