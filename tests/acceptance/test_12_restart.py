@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.turn.ending import REPEAT_MARK
+from hermes.control.outbound.answers import REPEAT_MARK
 from hermes.domain.settings.settings import DisplaySettings
 from hermes.domain.turn import BusyMode
 from hermes.testing.clock import settle

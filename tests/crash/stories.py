@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hermes.control.turn.ending import REPEAT_MARK
+from hermes.control.outbound.answers import REPEAT_MARK
 from hermes.domain.event import Entry, Failed, Finished, ModelSaid, Stopped, ToolFinished, UserSaid
 from hermes.domain.ids import TurnId
 from hermes.stream.fold.turn_fold import ToolState

@@ -16,8 +16,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hermes.control.outbound.answers import REPEAT_MARK
 from hermes.control.turn.claim import GIVEN_UP
-from hermes.control.turn.ending import REPEAT_MARK
 from hermes.testing.model_script import (
     Call,
     Cut,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.turn.ending import REPEAT_MARK
+from hermes.control.outbound.answers import REPEAT_MARK
 from hermes.domain.event import ToolFinished, UserSaid
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.settings import DisplaySettings

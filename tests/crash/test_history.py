@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from hermes.control.outbound.answers import REPEAT_MARK
 from hermes.control.turn.claim import GIVEN_UP
-from hermes.control.turn.ending import REPEAT_MARK
 from hermes.testing.history import check_history, marked_repeats
 from hermes.testing.world import World
 

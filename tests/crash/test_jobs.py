@@ -10,7 +10,7 @@ import pytest
 
 from hermes.control.jobs.editing import JobSpec
 from hermes.control.jobs.wording import INTERRUPTED
-from hermes.control.turn.ending import REPEAT_MARK
+from hermes.control.outbound.answers import REPEAT_MARK
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.job import JobRun, RunState, ScriptReport

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.turn.ending import REPEAT_MARK
+from hermes.control.outbound.answers import REPEAT_MARK
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.world import World

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hermes.control.turn.ending import REPEAT_MARK
+from hermes.control.outbound.answers import REPEAT_MARK
 from hermes.domain.address import Address
 from hermes.domain.errors import HermesError, Refused
 from hermes.domain.rows import OutState

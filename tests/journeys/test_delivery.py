@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hermes.control.outbound import draft
-from hermes.control.turn.ending import REPEAT_MARK
+from hermes.control.outbound.answers import REPEAT_MARK
 from hermes.domain.address import Address
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.message import Body, Receipt

@@ -17,9 +17,9 @@ import pytest
 from hermes.control.handoff.worker import HandoffWorker
 from hermes.control.inbound.row_retries import GIVEN_UP, NOT_TAKEN
 from hermes.control.jobs.editing import JobSpec
+from hermes.control.outbound.answers import REPEAT_MARK
 from hermes.control.sessions.submission import SessionTarget, Submission
-from hermes.control.turn.abandoned import UNREADABLE
-from hermes.control.turn.ending import REPEAT_MARK
+from hermes.control.turn.stopping import UNREADABLE
 from hermes.control.workers import MOST_FAILURES, pause_after
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.errors import Refused, Unreachable
@@ -57,8 +57,8 @@ def broke(chat: Journey, loop: str) -> int:
     ("loop", "unit"),
     [
         ("intake", "Intake.live"),
-        ("intake", "Taking.unit"),
-        ("session", "Claiming.unit"),
+        ("intake", "TakeInbound.unit"),
+        ("session", "ClaimTurn.unit"),
         ("lane", "Lane._next"),
     ],
 )
@@ -222,7 +222,7 @@ def _selecting(breaks: Callable[[int], bool], error: Exception) -> Callable[[Inb
 
 
 def _set_select(chat: Journey, select: object) -> None:
-    intake = chat.gateway._intake
+    intake = chat.gateway._wired.intake
     assert intake is not None
     object.__setattr__(intake._world, "select", select)
 
@@ -324,13 +324,13 @@ async def test_a_turn_that_cannot_be_read_is_ended_and_holds_up_nobody(
         assert db.execute("SELECT state FROM turns ORDER BY n").fetchall()[0] == ("failed",)
 
 
-@pytest.mark.parametrize("unit", ["Claiming.unit", "SessionActor._load"])
+@pytest.mark.parametrize("unit", ["ClaimTurn.unit", "SessionActor._load"])
 async def test_a_turn_whose_actor_always_breaks_is_given_up_and_its_person_told(
     tmp_path: Path, unit: str
 ) -> None:
     between = Between().before(unit, ERRORS[2], range(MOST_FAILURES))
     async with quick(tmp_path, between, kind="plain") as chat:
-        chat.gateway._warm.keep = lambda session, warm: None  # type: ignore[method-assign]
+        chat.gateway._actors.context.warm.keep = lambda session, warm: None  # type: ignore[method-assign]
         turn = await chat.gateway.submit(words("bad"))
         seen = [one async for one in chat.gateway.watch(MAIN_AGENT, turn.id, live=False)]
         assert isinstance(seen[-1], Entry) and isinstance(seen[-1].record, Failed)
@@ -354,7 +354,7 @@ def words(text: str) -> Submission:
 
 
 async def test_a_turn_is_not_given_up_while_the_store_cannot_be_reached(tmp_path: Path) -> None:
-    between = Between().before("Claiming.unit", ERRORS[0], range(2 * MOST_FAILURES))
+    between = Between().before("ClaimTurn.unit", ERRORS[0], range(2 * MOST_FAILURES))
     async with quick(tmp_path, between, kind="plain") as chat:
         chat.world.write("one")
         await chat.until_seen("You said: one")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.turn.ending import REPEAT_MARK
+from hermes.control.outbound.answers import REPEAT_MARK
 from hermes.domain.errors import HermesError, Refused, Unreachable
 from hermes.domain.event import ToolFinished
 from hermes.domain.message import Body, Receipt

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from hermes.control.outbound.answers import REPEAT_MARK
 from hermes.control.outbound.outbox_admin import drop_messages, retry_messages
 from hermes.control.outbound.targets import known_targets, resolve_targets
-from hermes.control.turn.ending import REPEAT_MARK
 from hermes.domain.address import Address
 from hermes.domain.errors import Refused, UserError
 from hermes.domain.message import Body

@@ -11,8 +11,8 @@ from typing import Any, cast
 import pytest
 
 from hermes.agent.tools import Workbench, default_tools
+from hermes.control.outbound.answers import REPEAT_MARK
 from hermes.control.outbound.sending import OutboundMessage
-from hermes.control.turn.ending import REPEAT_MARK
 from hermes.domain.address import Address
 from hermes.domain.channels import KnownChannels, MessagingPort
 from hermes.domain.event import Entry, Finished, ModelSaid, ToolFinished, UserSaid

@@ -51,8 +51,9 @@ from hermes.control.commands.registry import GatewayInfo
 from hermes.control.commands.tiers import tier_of
 from hermes.control.gateway import STOP_SECONDS, Gateway
 from hermes.control.hooks.dispatch import Hooks
-from hermes.control.hooks.gates import agent_chooser, gate_tools
+from hermes.control.people.routing import agent_chooser
 from hermes.control.runtime import Runtime
+from hermes.control.turn.gates import gate_tools
 from hermes.control.wiring import GatewayParts
 from hermes.control.workers import Supervisor
 from hermes.domain.address import read_platform

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from hermes.domain.event import (
     Entry,
@@ -28,7 +28,7 @@ from hermes.domain.event import (
     Stopped,
     TextDelta,
 )
-from hermes.domain.ids import TurnId
+from hermes.domain.ids import AgentId, SessionId, TurnId
 
 _A_FEW = 8
 _REST_PER_WATCHER = 0.0002
@@ -198,11 +198,26 @@ def _merged(events: Sequence[Live]) -> list[Live]:
     return merged
 
 
+Listener = Callable[[AgentId, SessionId, Sequence[Entry]], None]
+
+
 class Feeds:
     """The feeds of turns that run or are watched. Nothing is kept for a turn that nobody runs or watches."""
 
     def __init__(self) -> None:
         self._feeds: dict[TurnId, Feed] = {}
+        self._listeners: list[tuple[str, Listener]] = []
+
+    def listen(self, listener: Listener, sessions: str = "") -> None:
+        """Tell this listener of every record once it is stored; with `sessions`, only of those sessions whose
+        id begins so. It must return at once."""
+        self._listeners.append((sessions, listener))
+
+    def committed(self, agent: AgentId, session: SessionId, entries: Sequence[Entry]) -> None:
+        """Records were stored."""
+        for prefix, listener in self._listeners:
+            if session.startswith(prefix):
+                listener(agent, session, entries)
 
     def __len__(self) -> int:
         return len(self._feeds)
@@ -247,7 +262,7 @@ class GatewayCounters:
         self.ended: Counter[str] = Counter(dict.fromkeys(_ENDS.values(), 0))
         self.undeliverable = 0
 
-    def see(self, entries: Sequence[Entry]) -> None:
+    def see(self, agent: AgentId, session: SessionId, entries: Sequence[Entry]) -> None:
         """Records were stored."""
         for entry in entries:
             end = _ENDS.get(type(entry.record))

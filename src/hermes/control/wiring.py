@@ -1,17 +1,35 @@
-"""What a gateway is built from."""
+"""Building a gateway: what it is built from, and its parts, each given what it needs of the others. Nothing
+runs yet; `Gateway` starts and stops the parts."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from functools import partial
 
-from hermes.control.chores import Chore
+from hermes.control.chores import Chore, Chores, forgetting, tidying
 from hermes.control.commands.registry import NOTHING_AROUND, GatewayInfo
+from hermes.control.doors.submitter import Submitter
+from hermes.control.feed import Feeds, GatewayCounters
+from hermes.control.handoff.worker import HandoffWorker
 from hermes.control.hooks.dispatch import Hooks
+from hermes.control.inbound.intake import Intake, IntakeContext
+from hermes.control.jobs.runs import RUN_SESSIONS
+from hermes.control.jobs.targets import ResolveTargets, named_targets
+from hermes.control.jobs.ticker import Cron
+from hermes.control.outbound.answers import AnswerWriter
+from hermes.control.outbound.lanes import Delivery
+from hermes.control.outbound.paused_accounts import PausedAccounts
+from hermes.control.outbound.sending import MessageSender
 from hermes.control.outbound.targets import Aliases
 from hermes.control.people.routing import SelectAgent
 from hermes.control.runtime import Runtime
-from hermes.control.sessions.expiry import Flush, flush_nothing
+from hermes.control.sessions.expiry import Flush, SessionExpiry, flush_nothing
+from hermes.control.turn.actor import SessionActor
+from hermes.control.turn.actors import ActorContext, Actors, WarmSessions
+from hermes.control.turn.inbound_files import AttachmentFetcher
+from hermes.control.turn.questions import QuestionExpiry
 from hermes.control.workers import Supervisor
 from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
@@ -20,6 +38,8 @@ from hermes.domain.event import Entry
 from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.ports.store import Store
 from hermes.domain.settings.settings import Settings
+
+_MEGABYTE = 1024 * 1024
 
 
 async def _forget_nothing(agent: AgentId, session: SessionId) -> None:
@@ -47,7 +67,7 @@ class GatewayParts:
     """The platform accounts it has, up or not; those of `capabilities` if nobody says."""
     channel_names: Callable[[], Aliases] = dict
     """Names that somebody gave to chats; may look at a file."""
-    committed: Callable[[AgentId, SessionId, Sequence[Entry]], None] = lambda agent, session, entries: None
+    committed: Callable[[AgentId, SessionId, Sequence[Entry]], None] | None = None
     """Told of every record once it is stored; must return at once."""
     forgotten: Callable[[AgentId, SessionId], Awaitable[None]] = _forget_nothing
     """Told of every session that somebody deleted, to delete what it keeps of it."""
@@ -67,3 +87,141 @@ class WakeSignals:
 
     session: Callable[[AgentId, SessionId], None]
     lane: Callable[[Address], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WiredGateway:
+    """The living parts of a gateway, connected and not started."""
+
+    feeds: Feeds
+    counters: GatewayCounters
+    lanes: Delivery
+    actors: Actors
+    intake: Intake
+    submitter: Submitter
+    sender: MessageSender
+    paused: PausedAccounts
+    questions: QuestionExpiry
+    sessions: SessionExpiry
+    cron: Cron
+    handoffs: HandoffWorker
+    chores: Chores
+    accounts: Callable[[], Collection[str]]
+    info: Callable[[], GatewayInfo]
+    """What commands may know, as it is at this moment."""
+
+
+def wire(parts: GatewayParts) -> WiredGateway:
+    feeds, counters = Feeds(), GatewayCounters()
+    lanes = Delivery(
+        store=parts.store,
+        loops=parts.loops,
+        settings=parts.settings,
+        tally=counters,
+        hooks=parts.hooks,
+        declared=parts.capabilities,
+    )
+    actors = _wire_actors(parts, feeds, lanes)
+    accounts = partial(_accounts, parts, lanes)
+    targets = named_targets(parts.channel_names, parts.accounts or ())
+    info = partial(_gateway_info, parts, lanes, targets)
+    bells = WakeSignals(session=actors.ring, lane=lanes.ring)
+    cron = Cron(parts, bells, actors.context.answers, targets)
+    paused = PausedAccounts(parts.store)
+    sessions = SessionExpiry(
+        runtimes=parts.runtimes,
+        settings=parts.settings,
+        clock=parts.clock,
+        flush=parts.flush,
+        hooks=parts.hooks,
+    )
+    feeds.listen(counters.see)
+    if parts.committed is not None:
+        feeds.listen(parts.committed)
+    feeds.listen(cron.heard, RUN_SESSIONS)
+
+    def commanded() -> None:
+        cron.ring()
+        paused.changed()
+
+    intake = IntakeContext(
+        store=parts.store,
+        clock=parts.clock,
+        settings=parts.settings,
+        runtimes=parts.runtimes,
+        actors=actors,
+        lanes=lanes,
+        commanded=commanded,
+        restart=parts.restart,
+        select=parts.select,
+        info=info(),
+        hooks=parts.hooks,
+        loops=parts.loops,
+    )
+    return WiredGateway(
+        feeds=feeds,
+        counters=counters,
+        lanes=lanes,
+        actors=actors,
+        intake=Intake(intake),
+        submitter=Submitter(store=parts.store, settings=parts.settings, actors=actors),
+        sender=MessageSender(
+            store=parts.store,
+            clock=parts.clock,
+            settings=parts.settings,
+            accounts=accounts,
+            aliases=parts.channel_names,
+            capabilities=lanes.capabilities,
+            ring=lanes.ring,
+            wake=actors.ring,
+        ),
+        paused=paused,
+        questions=QuestionExpiry(store=parts.store, clock=parts.clock, ring=actors.ring),
+        sessions=sessions,
+        cron=cron,
+        handoffs=HandoffWorker(parts, bells, lanes.platform),
+        chores=_chores(parts, sessions),
+        accounts=accounts,
+        info=info,
+    )
+
+
+def _wire_actors(parts: GatewayParts, feeds: Feeds, lanes: Delivery) -> Actors:
+    context = ActorContext(
+        feeds=feeds,
+        warm=WarmSessions(parts.settings.gateway.cache_mb * _MEGABYTE),
+        answers=AnswerWriter(settings=parts.settings, clock=parts.clock, capabilities=lanes.capabilities),
+        lanes=lanes,
+        clock=parts.clock,
+        fetcher=AttachmentFetcher(platform=lanes.platform, clock=parts.clock, settings=parts.settings),
+        hooks=parts.hooks,
+        loops=parts.loops,
+    )
+    return Actors(
+        store=parts.store,
+        runtimes=parts.runtimes,
+        context=context,
+        start_actor=SessionActor,
+        limit=parts.settings.gateway.max_running,
+    )
+
+
+def _chores(parts: GatewayParts, sessions: SessionExpiry) -> Chores:
+    age = timedelta(days=parts.settings.gateway.dedupe_days)
+    forget, tidy = forgetting(parts.store, parts.clock, age), tidying(parts.runtimes, parts.clock)
+    return Chores(parts.clock, [forget, sessions.chore, tidy, *parts.chores])
+
+
+def _accounts(parts: GatewayParts, lanes: Delivery) -> Collection[str]:
+    """The platform accounts there are, and those that are up."""
+    return {*(parts.capabilities if parts.accounts is None else parts.accounts), *lanes.accounts}
+
+
+def _gateway_info(parts: GatewayParts, lanes: Delivery, targets: ResolveTargets) -> GatewayInfo:
+    return replace(
+        parts.around,
+        models=parts.aliases,
+        accounts=_accounts(parts, lanes),
+        is_up=lambda account: account in lanes.accounts,
+        targets=targets,
+    )

@@ -7,8 +7,8 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 
+from hermes.control.outbound.answers import REPEAT_MARK
 from hermes.control.turn.claim import GIVEN_UP
-from hermes.control.turn.ending import REPEAT_MARK
 from hermes.testing.world import Deed, World
 
 _TOKEN = re.compile(r"\bm(\d+)\b")

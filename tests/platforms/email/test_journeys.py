@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.turn.ending import REPEAT_MARK
+from hermes.control.outbound.answers import REPEAT_MARK
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.testing.clock import QuickClock
 from hermes.testing.harness import Journey, open_settings

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from hermes.control.outbound.answers import REPEAT_MARK
 from hermes.control.outbound.sending import OutboundMessage
 from hermes.control.outbound.topics import NamedTopics, find_topic
-from hermes.control.turn.ending import REPEAT_MARK
 from hermes.domain.address import Address
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.message import Body

@@ -16,7 +16,6 @@ from hermes.control.commands.registry import (
     read_command,
 )
 from hermes.control.commands.session import new_turn
-from hermes.control.turn.chat_context import author_of
 from hermes.domain.errors import UserError
 from hermes.domain.settings.settings import QuickCommand, Settings
 from hermes.domain.text import one_line
@@ -64,7 +63,7 @@ def _exec(quick: QuickCommand, call: CommandCall) -> CommandReply:
     if call.args:
         raise UserError(f"/{call.name} takes no arguments.", hint=f"Write /{call.name} alone.")
     given = TurnInput(
-        text=f"/{call.name}", author=author_of(call.source), action=TurnAction.RUN, command=quick.command
+        text=f"/{call.name}", author=call.source.author, action=TurnAction.RUN, command=quick.command
     )
     ahead = f"Queued behind {len(call.turns)}." if call.turns else ""
     return CommandReply(text=ahead, turn=new_turn(call, given, BusyMode.QUEUE, Cause.COMMAND))

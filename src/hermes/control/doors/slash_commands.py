@@ -7,6 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from hermes.control.commands.gate import CommandCase, CommandRuling, RulingNeeded, find_ruling, rule_command
 from hermes.control.commands.registry import (
     MOST_TURNS,
     NOTHING_AROUND,
@@ -17,7 +18,6 @@ from hermes.control.commands.registry import (
 )
 from hermes.control.hooks.context import HookNotice, session_began, session_replaced
 from hermes.control.hooks.dispatch import Hooks
-from hermes.control.hooks.gates import CommandCase, CommandRuling, RulingNeeded, find_ruling, rule_command
 from hermes.control.sessions.callers import Caller, begin_for, find_session
 from hermes.domain.errors import UserError
 from hermes.domain.ids import SessionId

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
+from typing import TYPE_CHECKING
 
 from hermes.control.handoff.requests import MOST_ATTEMPTS, home_of
 from hermes.control.outbound.outbox_admin import notify
@@ -20,7 +21,6 @@ from hermes.control.outbound.topics import real_place
 from hermes.control.people.routing import route
 from hermes.control.sessions.callers import UNUSED
 from hermes.control.turn.claim import next_session
-from hermes.control.wiring import GatewayParts, WakeSignals
 from hermes.control.workers import pause_after, take_each, wait_for_ring
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.capabilities import Grade
@@ -35,6 +35,9 @@ from hermes.domain.session import Isolation, Session, begin_session, session_key
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line
 from hermes.domain.turn import Cause, Guidance, ReplyPlace, Turn, TurnInput
+
+if TYPE_CHECKING:
+    from hermes.control.wiring import GatewayParts, WakeSignals
 
 log = logging.getLogger("hermes.handoff")
 LEASE_SECONDS = 60.0

@@ -6,12 +6,13 @@ slow hook delays only what it gates. Each row ends in one transaction, together 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 
 from hermes.control import commands
+from hermes.control.commands.gate import CommandCase, CommandRuling, RulingNeeded, find_ruling, rule_command
 from hermes.control.commands.registry import (
     MOST_TURNS,
     NOTHING_AROUND,
@@ -24,7 +25,6 @@ from hermes.control.commands.registry import (
 )
 from hermes.control.hooks.context import HookNotice, session_began, session_renewed, session_replaced
 from hermes.control.hooks.dispatch import Hooks
-from hermes.control.hooks.gates import CommandCase, CommandRuling, RulingNeeded, find_ruling, rule_command
 from hermes.control.inbound.chat_moved import move_chat, words_on_settings
 from hermes.control.inbound.edits import (
     GONE,
@@ -36,8 +36,10 @@ from hermes.control.inbound.edits import (
     reword,
     take_deletion,
 )
+from hermes.control.inbound.message_context import MessageContext, overhear
 from hermes.control.inbound.message_pieces import join_pieces, unfinished_piece
 from hermes.control.inbound.row_retries import RowRetries, end_unreadable
+from hermes.control.outbound.lanes import Delivery
 from hermes.control.outbound.targets import seen_channel
 from hermes.control.people.access import AccessDecision, AccessOutcome, AccessRequest, Refusals, decide
 from hermes.control.people.operator_patterns import is_named
@@ -45,20 +47,20 @@ from hermes.control.people.pairing import answer_stranger, is_paired
 from hermes.control.people.routing import SelectAgent, route
 from hermes.control.runtime import Runtime
 from hermes.control.sessions.resets import RenewSession, policy_of
-from hermes.control.turn.chat_context import MessageContext, as_pending, busy_mode, overhear, speaker
+from hermes.control.turn.actors import Actors
 from hermes.control.turn.questions import answer, as_answer, pressed, questions_here, was_asked_at
 from hermes.control.workers import Supervisor
 from hermes.domain.address import Address, SourceKind
-from hermes.domain.capabilities import Capabilities
+from hermes.domain.busy import choose_busy_mode
 from hermes.domain.clock import Clock
 from hermes.domain.event import QuestionKind
 from hermes.domain.ids import AgentId, SessionId, new_turn_id
-from hermes.domain.message import Body, Inbound, InboundKind
+from hermes.domain.message import Attachment, Body, Inbound, InboundKind
 from hermes.domain.ports.store import Store, Tx
-from hermes.domain.rows import InboxRow, OutboxRow, UnreadableRow, UnreadableTurn
+from hermes.domain.rows import InboxRow, OutboxRow, UnreadableRow
 from hermes.domain.session import Isolation, Session, SessionKey, begin_session, session_key
 from hermes.domain.settings.settings import ResetMode, Settings
-from hermes.domain.turn import BusyMode, Cause, ReplyPlace, Turn, TurnInput
+from hermes.domain.turn import Cause, ReplyPlace, Turn, TurnInput
 from hermes.stream.text.split import split
 
 _PAGE = 256
@@ -87,14 +89,13 @@ class IntakeContext:
     clock: Clock
     settings: Settings
     runtimes: Mapping[AgentId, Runtime]
-    capabilities: Callable[[Address], Capabilities]
-    ring_session: Callable[[AgentId, SessionId, bool], None]
-    ring_lane: Callable[[Address], None]
-    end_turn: Callable[[UnreadableTurn], Awaitable[None]]
-    ring_jobs: Callable[[], None] = lambda: None
+    actors: Actors
+    lanes: Delivery
+    commanded: Callable[[], None] = lambda: None
+    """A command ran: it may have changed jobs, or paused an account."""
     restart: Callable[[], None] = lambda: None
     select: SelectAgent | None = None
-    around: GatewayInfo = NOTHING_AROUND
+    info: GatewayInfo = NOTHING_AROUND
     hooks: Hooks = field(default_factory=Hooks)
     loops: Supervisor = field(default_factory=Supervisor)
 
@@ -148,7 +149,10 @@ class Intake:
     async def _take_chat(self, chat: Address) -> None:
         queue, world = self._queues[chat], self._world
         tries = RowRetries(
-            store=world.store, loops=world.loops, ring_lane=world.ring_lane, end_turn=world.end_turn
+            store=world.store,
+            loops=world.loops,
+            ring_lane=world.lanes.ring,
+            end_turn=world.actors.end_unreadable,
         )
         try:
             while queue:
@@ -166,13 +170,13 @@ class Intake:
             self._ahead -= len(queue)
 
     def _is_command(self, inbound: Inbound) -> bool:
-        prefix = self._world.capabilities(inbound.source.address).command_prefix
+        prefix = self._world.lanes.capabilities(inbound.source.address).command_prefix
         return read_command(inbound.text, prefix) is not None
 
     async def _take(self, row: InboxRow, edits: tuple[InboxRow, ...]) -> None:
         world = self._world
         if row.inbound.what is InboundKind.DELETED:
-            return await take_deletion(row, world.runtimes, world.ring_session)
+            return await take_deletion(row, world.runtimes, world.actors.ring)
         row = amended(row, edits)
         routed = await route(row.inbound, world.settings, world.runtimes, world.select)
         runtime = world.runtimes[routed.agent]
@@ -188,13 +192,13 @@ class Intake:
         self._refusals.note(row.inbound.source, taken.outcome)
         world.hooks.tell_all(taken.news)
         if taken.session is not None:
-            world.ring_session(routed.agent, taken.session, taken.fresh)
+            world.actors.ring(routed.agent, taken.session, taken.fresh)
         for session in taken.wakes:
-            world.ring_session(routed.agent, session, False)
+            world.actors.ring(routed.agent, session, False)
         if taken.outcome.startswith("command"):
-            world.ring_jobs()
+            world.commanded()
         if taken.replied:
-            world.ring_lane(row.inbound.source.address)
+            world.lanes.ring(row.inbound.source.address)
         if taken.restart:
             world.restart()
 
@@ -268,7 +272,7 @@ class TakeInbound:
 
     def _knock(self, tx: Tx) -> AccessRequest:
         inbound, source = self.inbound, self.inbound.source
-        able = self.world.capabilities(source.address)
+        able = self.world.lanes.capabilities(source.address)
         line = read_command(inbound.text, able.command_prefix)
         return AccessRequest(
             source=source,
@@ -304,7 +308,7 @@ class TakeInbound:
         return self._say(tx, InboundResult(outcome=met.outcome), met.text, fleeting=met.fleeting)
 
     def _edit(self, tx: Tx) -> InboundResult:
-        prefix = self.world.capabilities(self.inbound.source.address).command_prefix
+        prefix = self.world.lanes.capabilities(self.inbound.source.address).command_prefix
         command = read_command(self.inbound.text, prefix) is not None
         outcome, turn = reword(tx, self.row, command=command)
         tx.inbox.finish(self.row.n, outcome, turn)
@@ -315,7 +319,7 @@ class TakeInbound:
         tx.directory.note(seen_channel(self.inbound.source, self.world.clock.now()))
         session, fresh = self._session(tx, key)
         began = (session_began(self.inbound.source, session, key),) if fresh else ()
-        prefix = self.world.capabilities(self.inbound.source.address).command_prefix
+        prefix = self.world.lanes.capabilities(self.inbound.source.address).command_prefix
         line = read_command(self.inbound.text, prefix)
         if line is not None:
             taken = self._command(tx, key, line, self._preparing(session, fresh))
@@ -371,7 +375,7 @@ class TakeInbound:
             settings=self.world.settings,
             now=self.world.clock.now(),
             model=self.world.runtimes[self.agent].model,
-            around=self.world.around,
+            around=self.world.info,
             reply_place=ReplyPlace(to=self.inbound.source.address, ref=self.inbound.ref),
             context=lambda: told.context(tx),
         )
@@ -400,7 +404,7 @@ class TakeInbound:
         taken = InboundResult(
             outcome=f"button: {'accepted' if outcome.closed else 'refused'}", session=outcome.session
         )
-        if outcome.closed and self.world.capabilities(self.inbound.source.address).edits:
+        if outcome.closed and self.world.lanes.capabilities(self.inbound.source.address).edits:
             # The message with the button says it from now on.
             return replace(taken, replied=True)
         return self._say(tx, taken, outcome.text)
@@ -452,7 +456,7 @@ class TakeInbound:
         )
 
     def _new_turn(self, session: Session, piece: TurnInput) -> Turn:
-        busy = session.busy_mode or self.world.settings.display.busy_input_mode
+        default = self.world.settings.display.busy_input_mode
         return Turn(
             id=new_turn_id(),
             session=session.id,
@@ -462,24 +466,29 @@ class TakeInbound:
             created_at=self.world.clock.now(),
             source=self.inbound.source,
             reply=ReplyPlace(to=self.inbound.source.address, ref=self.inbound.ref),
-            busy=busy_mode(BusyMode(busy), piece.attachments),
+            busy=choose_busy_mode(session, default, piece.attachments),
         )
 
     def _input(self) -> TurnInput:
-        able = self.world.capabilities(self.inbound.source.address)
+        able = self.world.lanes.capabilities(self.inbound.source.address)
         return TurnInput(
             text=self.inbound.text,
-            author=speaker(self.inbound.source),
-            attachments=as_pending(self.inbound.attachments),
+            author=self.inbound.source.speaker,
+            attachments=self._files(),
             group=self.inbound.group,
             cut=able.unit.measure(self.inbound.text) >= able.max_text * _NEAR_LIMIT,
         )
+
+    def _files(self) -> tuple[Attachment, ...]:
+        """Still to be fetched; whatever a platform says of a file is only a claim."""
+        files = self.inbound.attachments
+        return tuple(replace(file, pending=True, sha256=None, path=None, problem=None) for file in files)
 
     def _say(self, tx: Tx, taken: InboundResult, text: str, *, fleeting: bool = False) -> InboundResult:
         """A reply of the gateway itself, cut to the platform's size like any other."""
         if not text:
             return taken
-        able = self.world.capabilities(self.inbound.source.address)
+        able = self.world.lanes.capabilities(self.inbound.source.address)
         text = spell_commands(text, able.command_prefix)
         for place, piece in enumerate(split(text, limit=able.max_text, unit=able.unit, flavour=able.flavour)):
             tx.outbox.add(

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection
 
 from hermes.control.outbound.targets import LOCAL, ORIGIN, Aliases, known_targets
 from hermes.control.outbound.targets import resolve_targets as resolve
-from hermes.control.turn.chat_context import is_chat
 from hermes.domain.address import Address, Source
 from hermes.domain.ports.store import Tx
 from hermes.domain.settings.settings import Settings
@@ -23,7 +22,7 @@ def named_targets(names: Callable[[], Aliases], accounts: Collection[str] = ()) 
     the store's own thread, where that may wait."""
 
     def look_up(tx: Tx, deliver: str, origin: Source | None, settings: Settings) -> tuple[Address, ...]:
-        chat = origin.address if origin is not None and is_chat(origin) else None
+        chat = origin.address if origin is not None and origin.is_chat else None
         known = known_targets(tx, settings, {*settings.platforms, *accounts}, names(), chat)
         words = [word.strip() for word in deliver.split(",") if word.strip()]
         if chat is None and any(word.lower() == ORIGIN for word in words):

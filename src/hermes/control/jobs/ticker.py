@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
+from typing import TYPE_CHECKING
 
 from hermes.control.jobs.editing import JobDesk
 from hermes.control.jobs.runs import (
@@ -32,8 +33,7 @@ from hermes.control.jobs.runs import (
 )
 from hermes.control.jobs.targets import ResolveTargets
 from hermes.control.jobs.wording import INTERRUPTED, output_name, output_text
-from hermes.control.turn.ending import AnswerWriter
-from hermes.control.wiring import GatewayParts, WakeSignals
+from hermes.control.outbound.answers import AnswerWriter
 from hermes.control.workers import do_each, take_each, wait_for_ring
 from hermes.domain.clock import zone_named
 from hermes.domain.errors import HermesError, UserError
@@ -42,6 +42,9 @@ from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.job import DueJobs, Job, JobRun, RunState, Slot
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.turn import TurnState
+
+if TYPE_CHECKING:
+    from hermes.control.wiring import GatewayParts, WakeSignals
 
 log = logging.getLogger("hermes.cron")
 LONGEST_SLEEP = 60.0
@@ -79,8 +82,8 @@ class Cron:
         self._bell.set()
 
     def heard(self, agent: AgentId, session: SessionId, entries: Sequence[Entry]) -> None:
-        """Told of every record: the end of a run's turn is what it waits for."""
-        if session.startswith("cron_") and isinstance(entries[-1].record, Finished | Failed | Stopped):
+        """Told of the records of job runs: it waits for the end of a run's turn."""
+        if isinstance(entries[-1].record, Finished | Failed | Stopped):
             self.ring()
 
     def desk(self, agent: AgentId) -> JobDesk:

@@ -17,7 +17,7 @@ from typing import TypeVar
 from zlib import crc32
 
 from hermes.control.feed import Feed
-from hermes.control.turn.ending import PARTS_PER_SEGMENT
+from hermes.control.outbound.answers import PARTS_PER_SEGMENT
 from hermes.control.workers import report_death
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, Refused, Unreachable

@@ -16,14 +16,15 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from hermes.control.hooks.dispatch import Hooks
-from hermes.control.hooks.gates import rule_message
+from hermes.control.outbound.answers import PARTS_PER_SEGMENT, REPEAT_MARK
 from hermes.control.outbound.draft import SEND_SECONDS, Draft
+from hermes.control.outbound.gate import rule_message
 from hermes.control.outbound.question_messages import closed_body
-from hermes.control.turn.ending import PARTS_PER_SEGMENT, REPEAT_MARK
 from hermes.control.workers import pause_after, wait_for_ring
 from hermes.domain.address import Address
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
+from hermes.domain.hooks import GATE_SEND
 from hermes.domain.message import Body, Receipt
 from hermes.domain.ports.platform import Deletes, Edits, History, Platform
 from hermes.domain.ports.store import Store, Tx
@@ -214,8 +215,8 @@ class Lane:
         if head.replaced is not None:
             row = replace(row, body=closed_body(head.replaced, row.body, platform.capabilities))
         try:
-            nothing = _is_empty(row.body)
-            body = row.body if nothing else await rule_message(self._world.hooks, row, platform.capabilities)
+            gated = not _is_empty(row.body) and self._world.hooks.follows(GATE_SEND)
+            body = await rule_message(self._world.hooks, row, platform.capabilities) if gated else row.body
         except Refused as error:
             # The operator hears of it, and nobody of what it said: that is what the hook is for.
             return replace(self._dead(row, str(error)), body=Body(text="…"))

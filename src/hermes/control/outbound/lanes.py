@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 from hermes.control.feed import Feed, GatewayCounters
 from hermes.control.hooks.dispatch import Hooks
@@ -16,6 +17,7 @@ from hermes.control.outbound.topics import lane_of, real_place
 from hermes.control.outbound.typing import ActivityIndicator
 from hermes.control.workers import Supervisor, Workers
 from hermes.domain.address import Address, SourceKind
+from hermes.domain.capabilities import NO_ABILITIES, Capabilities
 from hermes.domain.hooks import GATE_SEND
 from hermes.domain.ports.platform import Platform
 from hermes.domain.ports.store import Store, Tx
@@ -32,8 +34,16 @@ _REPORT = "report:"
 
 class Delivery:
     def __init__(
-        self, *, store: Store, loops: Supervisor, settings: Settings, tally: GatewayCounters, hooks: Hooks
+        self,
+        *,
+        store: Store,
+        loops: Supervisor,
+        settings: Settings,
+        tally: GatewayCounters,
+        hooks: Hooks,
+        declared: Mapping[str, Capabilities],
     ) -> None:
+        self.declared = declared
         self._store = store
         self._clock = clock = loops.clock
         self._settings = settings
@@ -74,6 +84,12 @@ class Delivery:
         """The platform of an account that is up."""
         return self._platforms.get(account)
 
+    def capabilities(self, to: Address) -> Capabilities:
+        """What can be done in a chat: what its account says itself while it is up, for servers differ."""
+        platform = self._platforms.get(to.credential)
+        abilities = self.declared.get(to.platform) if platform is None else platform.capabilities
+        return abilities or NO_ABILITIES
+
     @property
     def accounts(self) -> tuple[str, ...]:
         return tuple(self._platforms)
@@ -88,6 +104,11 @@ class Delivery:
     def ring(self, to: Address) -> None:
         if to.credential in self._platforms:
             self._lanes.ring(to)
+
+    def ring_reply(self, turn: Turn) -> None:
+        """Something of this turn may be ready to be sent."""
+        if turn.reply is not None:
+            self.ring(turn.reply.to)
 
     def begin(self, turn: Turn, feed: Feed) -> None:
         """A turn starts to run: show it as it speaks, where the chat can."""

@@ -10,10 +10,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from hermes.control.outbound.outbox_admin import notify
 from hermes.control.outbound.targets import home_channels
-from hermes.control.wiring import GatewayParts
 from hermes.domain.address import Address
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, SessionId
@@ -21,6 +21,9 @@ from hermes.domain.ports.store import Tx
 from hermes.domain.rows import Boot
 from hermes.domain.settings.settings import Settings
 from hermes.domain.turn import TurnAction, TurnState
+
+if TYPE_CHECKING:
+    from hermes.control.wiring import GatewayParts
 
 RESTARTED = "⏸ The gateway was restarted before your answer was finished; it goes on by itself."
 STOPPED = "⏸ The gateway was stopped before your answer was finished; it goes on when the gateway is back."

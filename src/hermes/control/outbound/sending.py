@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime
 
+from hermes.control.outbound.answers import cut_body
 from hermes.control.outbound.targets import Aliases, KnownTargets, known_targets, resolve_targets, spellings
 from hermes.control.outbound.topics import lane_of, real_place
-from hermes.control.turn.ending import cut_body
 from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from hermes.control.turn.ending import REPEAT_MARK
+from hermes.control.outbound.answers import REPEAT_MARK
 from hermes.domain.address import Address
 from hermes.domain.clock import Clock
 from hermes.domain.ports.agent import ModelRequest
