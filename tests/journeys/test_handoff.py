@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from hermes.agent.context.fold import Role, messages
-from hermes.control.doors.caller import CallerReply
-from hermes.control.handoff.carriers import LEASE_SECONDS, MOST_ATTEMPTS, cancel_handoff, retry_handoff
+from hermes.control.doors.slash_commands import CallerReply
+from hermes.control.handoff.requests import MOST_ATTEMPTS, cancel_handoff, retry_handoff
+from hermes.control.handoff.worker import LEASE_SECONDS
 from hermes.domain.address import Address
 from hermes.domain.errors import HermesError, Refused, Unreachable, UserError
 from hermes.domain.event import UserSaid

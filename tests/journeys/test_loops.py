@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.handoff.carriers import HandoffWorker
+from hermes.control.handoff.worker import HandoffWorker
 from hermes.control.inbound.row_retries import GIVEN_UP, NOT_TAKEN
 from hermes.control.jobs.editing import JobSpec
 from hermes.control.sessions.submission import SessionTarget, Submission

@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from hermes.app.import_jobs import import_jobs
 from hermes.control.gateway import Gateway
 from hermes.control.jobs.editing import JobDesk, JobSpec
-from hermes.control.jobs.import_jobs import import_jobs
 from hermes.control.jobs.wording import job_line
 from hermes.control.runtime import Runtime
 from hermes.domain.clock import Clock, zone_named

@@ -17,22 +17,13 @@ from typing import TypeVar
 
 from hermes.control.chores import Chores, forgetting, tidying
 from hermes.control.commands.registry import GatewayInfo
-from hermes.control.doors.caller import (
-    Caller,
-    CallerReply,
-    CommandContext,
-    choose_model,
-    enter_session,
-    entering_news,
-    give_command,
-    open_turns,
-    wake_session,
-)
 from hermes.control.doors.continuing import ContinuedTurn
-from hermes.control.doors.entrance import ActorKey, Submitter
+from hermes.control.doors.slash_commands import CallerReply, CommandContext, give_command
+from hermes.control.doors.submitter import ActorKey, Submitter
 from hermes.control.doors.watching import watch_turn
 from hermes.control.feed import Feeds
-from hermes.control.handoff.carriers import HandoffWorker, handoff_words
+from hermes.control.handoff.requests import handoff_words
+from hermes.control.handoff.worker import HandoffWorker
 from hermes.control.inbound.intake import Intake, IntakeContext
 from hermes.control.jobs.editing import JobDesk, is_own
 from hermes.control.jobs.targets import named_targets
@@ -44,6 +35,14 @@ from hermes.control.outbound.sending import MessageSender
 from hermes.control.people.routing import route
 from hermes.control.runtime import Runtime
 from hermes.control.sessions.administration import remove_session, stop_turn, stop_turns
+from hermes.control.sessions.callers import (
+    Caller,
+    choose_model,
+    enter_session,
+    entering_news,
+    open_turns,
+    wake_session,
+)
 from hermes.control.sessions.expiry import SessionExpiry
 from hermes.control.sessions.submission import Submission, SubmittedTurn, check_size
 from hermes.control.tally import GatewayCounters

@@ -10,8 +10,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from hermes.control.doors.caller import look_up
-from hermes.control.handoff.carriers import cancel_handoff, retry_handoff
+from hermes.control.handoff.requests import cancel_handoff, retry_handoff
 from hermes.control.jobs.editing import JobDesk, JobSpec, pick_job
 from hermes.control.jobs.wording import job_facts, run_facts
 from hermes.control.outbound.outbox_admin import drop_messages, list_outbox, retry_messages
@@ -27,6 +26,7 @@ from hermes.control.people.pairing import (
     revoke,
 )
 from hermes.control.people.routing import job_source
+from hermes.control.sessions.callers import look_up
 from hermes.control.sessions.message_trace import trace_message
 from hermes.control.sessions.submission import NotFound
 from hermes.domain.address import Address, Source

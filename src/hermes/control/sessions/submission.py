@@ -10,8 +10,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from hermes.control.doors.caller import Caller, bound_session
 from hermes.control.hooks.context import HookNotice, session_began
+from hermes.control.sessions.callers import Caller, bound_session
 from hermes.control.turn.claim import Claim, claim_first
 from hermes.domain.address import Source
 from hermes.domain.errors import Refused, UserError
