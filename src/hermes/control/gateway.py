@@ -16,9 +16,9 @@ from functools import partial
 from typing import TypeVar
 
 from hermes.control.chores import Chores, forgetting, tidying
-from hermes.control.commands.registry import GatewayInfo
+from hermes.control.commands.registry import CommandContext, GatewayInfo
 from hermes.control.doors.continuing import ContinuedTurn
-from hermes.control.doors.slash_commands import CallerReply, CommandContext, give_command
+from hermes.control.doors.slash_commands import CallerReply, give_command
 from hermes.control.doors.submitter import ActorKey, Submitter
 from hermes.control.doors.watching import watch_turn
 from hermes.control.feed import Feeds
@@ -319,7 +319,7 @@ class Gateway:
             now=parts.clock.now(),
             platforms=tuple(parts.capabilities),
             hooks=parts.hooks,
-            around=self._commands_around,
+            gateway=self._commands_around,
         )
         replied = await give_command(runtime.store, caller, storable(text), about)
         if replied.turn is not None:

@@ -28,7 +28,7 @@ def cron(call: CommandCall) -> CommandReply:
         now=call.now,
         zone=zone,
         settings=call.settings,
-        targets=call.around.targets,
+        targets=call.gateway.targets,
         sees=lambda job: call.is_admin or is_own(job, call.source),
     )
     match action.lower() or "list":
