@@ -126,7 +126,16 @@ class Gateway:
         self._job_targets = named_targets(parts.channel_names, parts.accounts or ())
         bells = WakeSignals(session=self._ring_known, lane=self._delivery.ring)
         self.cron = Cron(parts, bells, self._outcomes, self._job_targets)
-        self.handoffs = HandoffWorker(parts, bells, self._delivery.platform)
+        self.handoffs = HandoffWorker(
+            runtimes=parts.runtimes,
+            settings=parts.settings,
+            clock=parts.clock,
+            loops=parts.loops,
+            select=parts.select,
+            platform=self._delivery.platform,
+            wake_session=self._ring_known,
+            wake_lane=self._delivery.ring,
+        )
         forget, tidy = forgetting(parts.store, parts.clock, self.keeps), tidying(parts.runtimes, parts.clock)
         self.chores = Chores(parts.clock, [forget, self.sessions_expiry.chore, tidy, *parts.chores])
         self._around: ActorContext | None = None
@@ -318,10 +327,9 @@ class Gateway:
             model=runtime.model,
             now=parts.clock.now(),
             platforms=tuple(parts.capabilities),
-            hooks=parts.hooks,
             gateway=self._commands_around,
         )
-        replied = await give_command(runtime.store, caller, storable(text), about)
+        replied = await give_command(runtime.store, caller, storable(text), about, parts.hooks)
         if replied.turn is not None:
             self.feeds.open(replied.turn.id)
         for session in {replied.before, replied.session, *replied.wakes}:

@@ -13,9 +13,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from hermes.control.commands.tiers import Tier, tier_of
-from hermes.control.hooks.context import HookNotice, session_replaced
-from hermes.control.hooks.dispatch import Hooks
-from hermes.control.hooks.gates import CommandCase, CommandRuling, find_ruling
+from hermes.control.hooks.context import HookNotice
 from hermes.control.jobs.targets import ResolveTargets, resolve_targets
 from hermes.domain.address import LOCAL_DOOR, Source, SourceKind
 from hermes.domain.errors import UserError
@@ -56,16 +54,13 @@ NOTHING_AROUND = GatewayInfo()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandContext:
-    """What every command of one transaction runs with. `platforms` are those there are; `ruling` is what
-    hooks said, if they were asked."""
+    """What the commands of one transaction run with; `platforms` are those there are."""
 
     settings: Settings
     now: datetime
     model: str = ""
     gateway: GatewayInfo = NOTHING_AROUND
     platforms: Collection[str] = ()
-    hooks: Hooks = field(default_factory=Hooks)
-    ruling: CommandRuling | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,40 +242,6 @@ def meant_names(name: str, settings: Settings) -> tuple[str, ...]:
     except UserError:
         pass
     return tuple(names)
-
-
-def run_line(
-    tx: Tx,
-    case: CommandCase,
-    about: CommandContext,
-    *,
-    reply_place: ReplyPlace | None = None,
-    context: Callable[[], str] = lambda: "",
-) -> CommandReply:
-    """Run a command as somebody wrote it. Raises `RulingNeeded` if hooks have to be asked about it first."""
-    names = meant_names(case.line[0], about.settings)
-    ruling = about.ruling or find_ruling(about.hooks, names, case)
-    if ruling.line is None:
-        return CommandReply(text=ruling.text, label=f"{case.line[0]}, {ruling.outcome}")
-    name, args = ruling.line
-    reply = perform(
-        CommandCall(
-            tx=tx,
-            name=name,
-            args=args,
-            source=case.source,
-            key=case.key,
-            session=case.session,
-            turns=tx.turns.open_of(case.session.id, MOST_TURNS),
-            about=about,
-            reply_place=reply_place,
-            context=context,
-        )
-    )
-    news: tuple[HookNotice, ...] = ()
-    if reply.begun is not None:
-        news = session_replaced(case.source, case.session, reply.begun, case.key)
-    return replace(reply, label=name, news=news)
 
 
 def perform(call: CommandCall) -> CommandReply:

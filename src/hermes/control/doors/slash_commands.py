@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from hermes.control.commands.registry import CommandContext, read_command, run_line
+from hermes.control.commands.registry import CommandContext, read_command
+from hermes.control.commands.running import run_line
 from hermes.control.hooks.context import HookNotice, session_began
-from hermes.control.hooks.gates import CommandCase, RulingNeeded, rule_command
+from hermes.control.hooks.dispatch import Hooks
+from hermes.control.hooks.gates import CommandCase, CommandRuling, RulingNeeded, rule_command
 from hermes.control.sessions.callers import Caller, begin_for, find_session
 from hermes.domain.errors import UserError
 from hermes.domain.ids import SessionId
@@ -39,6 +41,8 @@ class RunCommand:
     caller: Caller
     line: tuple[str, str]
     about: CommandContext
+    hooks: Hooks
+    ruling: CommandRuling | None = None
 
     def unit(self, tx: Tx) -> CallerReply:
         caller, now = self.caller, self.about.now
@@ -48,7 +52,7 @@ class RunCommand:
             session = begin_for(tx, caller, now)
             began = (session_began(caller.source, session, caller.key),)
         case = CommandCase(source=caller.source, session=session, key=caller.key, line=self.line)
-        reply = run_line(tx, case, self.about)
+        reply = run_line(tx, case, self.about, self.hooks, self.ruling)
         return CallerReply(
             text=reply.text,
             session=tx.bindings.get(caller.key) or session.id,
@@ -60,17 +64,19 @@ class RunCommand:
         )
 
 
-async def give_command(store: Store, caller: Caller, text: str, about: CommandContext) -> CallerReply:
+async def give_command(
+    store: Store, caller: Caller, text: str, about: CommandContext, hooks: Hooks
+) -> CallerReply:
     """Run a slash command in one transaction, after hooks were asked and before they are told."""
     line = read_command(text)
     if line is None:
         raise UserError(f"“{one_line(text, 40)}” is not a command.", hint="/help lists the commands.")
-    command = RunCommand(caller=caller, line=line, about=about)
+    command = RunCommand(caller=caller, line=line, about=about, hooks=hooks)
     ends = line[0] in _ENDING
     try:
         replied = await store.write(command.unit, first=not ends, ends=ends)
     except RulingNeeded as case:
-        ruled = replace(command, about=replace(about, ruling=await rule_command(about.hooks, case)))
+        ruled = replace(command, ruling=await rule_command(hooks, case))
         replied = await store.write(ruled.unit, first=not ends, ends=ends)
-    about.hooks.tell_all(replied.news)
+    hooks.tell_all(replied.news)
     return replied

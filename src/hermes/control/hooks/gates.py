@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from hermes.control.commands.registry import meant_names
 from hermes.control.hooks.context import about_chat, about_command, about_inbound
 from hermes.control.hooks.dispatch import ALLOWED, Decision, HookContext, Hooks, Ruling, no_answer
 from hermes.control.people.routing import SelectAgent
@@ -15,6 +16,7 @@ from hermes.domain.hooks import COMMAND, GATE_SEND, GATE_TOOL, GATE_TURN, SELECT
 from hermes.domain.message import Body, Inbound
 from hermes.domain.rows import OutboxRow
 from hermes.domain.session import Session, SessionKey
+from hermes.domain.settings.settings import Settings
 from hermes.domain.text import storable
 from hermes.domain.tool import Tool, ToolContext, ToolResult
 from hermes.domain.turn import Turn, TurnAction
@@ -51,15 +53,15 @@ class CommandCase:
     line: tuple[str, str]
 
 
-def find_ruling(hooks: Hooks, names: Sequence[str], case: CommandCase) -> CommandRuling:
+def find_ruling(hooks: Hooks, settings: Settings, case: CommandCase) -> CommandRuling:
     """The ruling on a command that nobody was asked about yet. By now it is known that its author may
-    speak, so hooks hear of nobody else. They are asked by `names`: what would run, however it is written,
-    and where one command stands for another, both."""
-    followed = [name for name in names if hooks.follows(f"{COMMAND}:{name}")]
+    speak, so hooks hear of nobody else. They are asked by the name of what would run, however it is written,
+    and where one command stands for another, by both."""
+    followed = [name for name in meant_names(case.line[0], settings) if hooks.follows(f"{COMMAND}:{name}")]
     if not followed:
         return CommandRuling(line=case.line)
-    calls = ((name, *case.line) for name in followed)
-    raise RulingNeeded(case.line, [about_command(case.source, case.session, case.key, it) for it in calls])
+    names = ((name, *case.line) for name in followed)
+    raise RulingNeeded(case.line, [about_command(case.source, case.session, case.key, one) for one in names])
 
 
 async def rule_command(hooks: Hooks, case: RulingNeeded) -> CommandRuling:

@@ -18,9 +18,9 @@ from hermes.control.commands.registry import (
     GatewayInfo,
     is_command,
     read_command,
-    run_line,
     spell_commands,
 )
+from hermes.control.commands.running import run_line
 from hermes.control.hooks.context import HookNotice, session_began, session_renewed
 from hermes.control.hooks.dispatch import Hooks
 from hermes.control.hooks.gates import CommandCase, CommandRuling, RulingNeeded, rule_command
@@ -358,13 +358,13 @@ class TakeInbound:
             now=world.clock.now(),
             model=world.runtimes[self.agent].model,
             gateway=world.around,
-            hooks=world.hooks,
-            ruling=self.ruling,
         )
         reply = run_line(
             tx,
             CommandCase(source=source, session=session, key=key, line=line),
             about,
+            world.hooks,
+            self.ruling,
             reply_place=ReplyPlace(to=source.address, ref=self.inbound.ref),
             context=lambda: told.context(tx),
         )
