@@ -53,7 +53,7 @@ from hermes.control.turn.ending import AnswerWriter
 from hermes.control.turn.inbound_files import AttachmentFetcher
 from hermes.control.turn.questions import AnswerResult, QuestionExpiry, answer, settled_of
 from hermes.control.turn.session_cache import WarmSession, WarmSessions
-from hermes.control.wiring import GatewayParts, WakeSignals
+from hermes.control.wiring import GatewayParts
 from hermes.control.workers import FailurePolicy, Workers
 from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source
 from hermes.domain.capabilities import Capabilities
@@ -124,8 +124,18 @@ class Gateway:
         self.sends = self._delivery.sends
         self.resting = PausedAccounts(parts.store)
         self._job_targets = named_targets(parts.channel_names, parts.accounts or ())
-        bells = WakeSignals(session=self._ring_known, lane=self._delivery.ring)
-        self.cron = Cron(parts, bells, self._outcomes, self._job_targets)
+        self.cron = Cron(
+            store=parts.store,
+            runtimes=parts.runtimes,
+            settings=parts.settings,
+            clock=parts.clock,
+            loops=parts.loops,
+            owner=parts.owner,
+            outcomes=self._outcomes,
+            targets=self._job_targets,
+            wake_session=self._ring_known,
+            wake_lane=self._delivery.ring,
+        )
         self.handoffs = HandoffWorker(
             runtimes=parts.runtimes,
             settings=parts.settings,

@@ -13,7 +13,6 @@ from hermes.control.people.routing import SelectAgent
 from hermes.control.runtime import Runtime
 from hermes.control.sessions.expiry import Flush, flush_nothing
 from hermes.control.workers import Supervisor
-from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock
 from hermes.domain.event import Entry
@@ -59,11 +58,3 @@ class GatewayParts:
     """Called when somebody who may has asked that the process begin anew; must return at once."""
     flush: Flush = flush_nothing
     """Told of every session that is over by itself, before it is marked as ended."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WakeSignals:
-    """How the parts that live wake each other, after the commit of what is to be seen to."""
-
-    session: Callable[[AgentId, SessionId], None]
-    lane: Callable[[Address], None]

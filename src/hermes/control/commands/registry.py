@@ -14,7 +14,7 @@ from typing import Any
 
 from hermes.control.commands.tiers import Tier, tier_of
 from hermes.control.hooks.context import HookNotice
-from hermes.control.jobs.targets import ResolveTargets, resolve_targets
+from hermes.control.jobs.targets import ResolveTargets, default_targets
 from hermes.domain.address import LOCAL_DOOR, Source, SourceKind
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, SessionId
@@ -43,7 +43,7 @@ class GatewayInfo:
     home: str = ""
     accounts: Collection[str] = ()
     is_up: Callable[[str], bool] = lambda account: False
-    targets: ResolveTargets = resolve_targets
+    targets: ResolveTargets = default_targets
     can_restart: bool = False
     offered: Callable[[AgentId], Collection[str]] = lambda agent: ()
     """Models that the provider of an agent says it has."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from hermes.control.jobs.runs import JobContext, plan_of, run_now
 from hermes.control.jobs.schedule import EXAMPLES, Once, Schedule, read_schedule
-from hermes.control.jobs.targets import ResolveTargets, resolve_targets
+from hermes.control.jobs.targets import ResolveTargets, default_targets
 from hermes.control.jobs.wording import title
 from hermes.control.outbound.targets import LOCAL, ORIGIN
 from hermes.control.sessions.submission import NotFound
@@ -290,7 +290,7 @@ class JobDesk:
     zone: tzinfo
     settings: Settings
     world: JobWorld | None = None
-    targets: ResolveTargets = resolve_targets
+    targets: ResolveTargets = default_targets
     changed: Callable[[], None] = lambda: None
     sees: Callable[[Job], bool] = lambda job: True
 
