@@ -140,7 +140,6 @@ class Gateway:
             runtimes=parts.runtimes,
             settings=parts.settings,
             clock=parts.clock,
-            loops=parts.loops,
             select=parts.select,
             platform=self._delivery.platform,
             wake_session=self._ring_known,
@@ -222,7 +221,6 @@ class Gateway:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._intake.close()
-        await self.handoffs.close()
         busy = self._actors.keys
         await self._actors.close(grace, self._hurry)
         for to in await tell_unfinished(self._parts, busy, self._epoch, restarts=restarts):

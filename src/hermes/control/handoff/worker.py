@@ -22,7 +22,7 @@ from hermes.control.people.routing import SelectAgent, route
 from hermes.control.runtime import Runtime
 from hermes.control.sessions.callers import UNUSED
 from hermes.control.turn.claim import next_session
-from hermes.control.workers import Supervisor, pause_after, take_each
+from hermes.control.workers import take_each
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.capabilities import Grade
 from hermes.domain.channels import Channel
@@ -53,22 +53,18 @@ _NOTICE = (
 
 @dataclass(slots=True, kw_only=True)
 class HandoffWorker:
-    """Looks for hand-offs that are due and runs each in a task of its own. `platform` finds the adapter of an
+    """Looks for hand-offs that are due and does one after the other. `platform` finds the adapter of an
     account that is up; `wake_session` and `wake_lane` wake who has work after a commit."""
 
     runtimes: Mapping[AgentId, Runtime]
     settings: Settings
     clock: Clock
-    loops: Supervisor
     select: SelectAgent | None
     platform: Callable[[str], Platform | None]
     wake_session: Callable[[AgentId, SessionId], None]
     wake_lane: Callable[[Address], None]
     _bell: asyncio.Event = field(init=False, default_factory=asyncio.Event)
-    _settled: asyncio.Event = field(init=False, default_factory=asyncio.Event)
-    _tasks: dict[str, asyncio.Task[None]] = field(init=False, default_factory=dict)
-    _pauses: dict[str, tuple[int, float]] = field(init=False, default_factory=dict)
-    """Those that broke: how often in a row, and until when (monotonic) each is left alone."""
+    _looked_at: asyncio.Event = field(init=False, default_factory=asyncio.Event)
 
     def ring(self) -> None:
         """There is a new one, or an account came up."""
@@ -79,13 +75,6 @@ class HandoffWorker:
             self._bell.clear()
             await wait_for_ring(self._bell, self.clock, await self.look(), "handoff")
 
-    async def close(self) -> None:
-        """Cancel what is under way; it is taken up again when its lease is over."""
-        for task in self._tasks.values():
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks.values())
-
     async def look(self) -> float:
         """Take up what is due; the seconds until there may be more."""
         waits = [_LONGEST_SLEEP]
@@ -94,27 +83,20 @@ class HandoffWorker:
 
     async def _take_agent(self, waits: list[float], agent: AgentId) -> None:
         """Take up what is due of one agent; `waits` gets the seconds until each of the others is."""
-        due: list[Handoff] = []
-        now, elapsed = self.clock.now(), self.clock.monotonic()
-        for handoff in await self._store(agent).read(lambda tx: tx.handoffs.open()):
-            if handoff.id in self._tasks:
-                continue
-            _, until = self._pauses.get(handoff.id, (0, elapsed))
-            wait = max((handoff.due_at - now).total_seconds(), until - elapsed)
-            if wait > 0:
-                waits.append(wait)
-            else:
-                due.append(handoff)
-        await take_each(due, self._take_up)
+        now = self.clock.now()
+        rows = await self._store(agent).read(lambda tx: tx.handoffs.open())
+        waits += [(row.due_at - now).total_seconds() for row in rows if row.due_at > now]
+        await take_each([row for row in rows if row.due_at <= now], self._take_up)
 
     async def _take_up(self, handoff: Handoff) -> None:
-        if self.platform(handoff.account) is None:
+        try:
+            if self.platform(handoff.account) is not None:
+                return await self._run(handoff)
             late = self.clock.now() - handoff.created_at >= PATIENCE
             state = HandoffState.FAILED if late else handoff.state
-            return await self._change(handoff, state, f"{handoff.account} is not connected")
-        task = asyncio.create_task(self._run(handoff), name=f"handoff {handoff.id}")
-        self._tasks[handoff.id] = task
-        task.add_done_callback(partial(self._done, handoff.id))
+            await self._change(handoff, state, f"{handoff.account} is not connected")
+        finally:
+            self._looked_at.set()
 
     async def settled(self, agent: AgentId, handoff: str, seconds: float) -> Handoff | None:
         """The hand-off once it is settled, or as it is after so many seconds."""
@@ -122,26 +104,13 @@ class HandoffWorker:
         try:
             async with asyncio.timeout(seconds):
                 while True:
-                    self._settled.clear()
+                    self._looked_at.clear()
                     row = await self._store(agent).read(lambda tx: tx.handoffs.get(handoff))
                     if row is None or not row.state.open:
                         return row
-                    await self._settled.wait()
+                    await self._looked_at.wait()
         except TimeoutError:
             return row
-
-    def _done(self, handoff: str, task: asyncio.Task[None]) -> None:
-        self._tasks.pop(handoff, None)
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            self.loops.note("handoffs", error, f"handoff {handoff}")
-            failures = self._pauses.get(handoff, (0, 0.0))[0] + 1
-            self._pauses[handoff] = failures, self.clock.monotonic() + pause_after(failures)
-        else:
-            self._pauses.pop(handoff, None)
-            self.loops.clear("handoffs", f"handoff {handoff}")
-        self._settled.set()
-        self.ring()
 
     async def _change(
         self, row: Handoff, state: HandoffState, error: str, due: datetime | None = None
@@ -149,13 +118,12 @@ class HandoffWorker:
         changed = replace(row, state=state, error=error, due_at=due or row.due_at)
         if changed != row:
             await self._store(row.agent).write(lambda tx: tx.handoffs.change(row, changed))
-        if not state.open:
-            self._settled.set()
 
     def _store(self, agent: AgentId) -> Store:
         return self.runtimes[agent].store
 
     async def _run(self, handoff: Handoff) -> None:
+        """One attempt. Afterwards the row is completed, failed, or due again."""
         store, ident = self._store(handoff.agent), handoff.id
         claimed = await store.write(partial(_claim, ident, self.clock.now()))
         if claimed is None:
