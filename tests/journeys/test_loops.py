@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.handoff.worker import HandoffWorker
 from hermes.control.inbound.row_retries import GIVEN_UP, NOT_TAKEN
 from hermes.control.jobs.editing import JobSpec
 from hermes.control.outbound.answers import REPEAT_MARK
@@ -107,7 +106,7 @@ async def test_questions_expire_though_a_look_breaks(tmp_path: Path, unit: str) 
         assert between.acted() and broke(chat, "expiry") == 1
 
 
-@pytest.mark.parametrize("unit", ["Cron._look", "job_runs.fire", "Cron._settle"])
+@pytest.mark.parametrize("unit", ["Cron._look", "runs.fire", "Cron._settle"])
 async def test_jobs_run_though_a_look_breaks(tmp_path: Path, unit: str) -> None:
     between = Between().before(unit, ERRORS[1])
     async with quick(tmp_path, between, kind="plain", jobs=FakeJobWorld()) as chat:
@@ -138,21 +137,18 @@ async def test_a_run_that_cannot_be_settled_stops_no_other_job_and_no_other_agen
 async def test_hand_offs_of_an_agent_are_looked_at_though_those_of_another_break(tmp_path: Path) -> None:
     bad, good = Between(), Between()
     async with quick(tmp_path, Between(), agents=("bee", "main")) as chat:
-        parts = chat.gateway.handoffs.parts
-        (bee, first), (main, second) = parts.runtimes.items()
+        worker = chat.gateway.handoffs
+        (bee, first), (main, second) = worker.runtimes.items()
         runtimes = {
             bee: replace(first, store=bad.before("HandoffWorker", ERRORS[2]).wrap(first.store)),
             main: replace(second, store=good.wrap(second.store)),
         }
-        carriers = HandoffWorker(
-            replace(parts, runtimes=runtimes), chat.gateway.handoffs.bells, lambda account: None
-        )
         with pytest.raises(RuntimeError):
-            await carriers.look()
+            await replace(worker, runtimes=runtimes, platform=lambda account: None).look()
         assert bad.acted() and len(good.names) == 1
 
 
-@pytest.mark.parametrize("unit", ["Carriers._take_agent", "handoff._claim"])
+@pytest.mark.parametrize("unit", ["HandoffWorker._take_agent", "worker._claim"])
 async def test_conversations_are_handed_over_though_a_look_breaks(tmp_path: Path, unit: str) -> None:
     between = Between()
     settings = open_settings(platforms={"fake": owned()})
@@ -180,14 +176,13 @@ async def test_a_hand_off_that_breaks_again_and_again_is_tried_after_pauses_that
             chat.gateway.handoffs.ring()  # as others do that come and go meanwhile
             raise ERRORS[2]
 
-        between.before("handoff._claim", fail, range(tries))
+        between.before("worker._claim", fail, range(tries))
         await terminal.command("/handoff fake")
         await chat.until_seen("handed over", chat="9")
         pauses = [after - before for before, after in pairwise(began)]
         assert len(began) == tries and all(
             pause >= pause_after(failures) for failures, pause in enumerate(pauses, 1)
         )
-        assert not chat.gateway.handoffs._rests
 
 
 async def test_a_stop_is_heard_though_the_first_look_at_the_mail_breaks(tmp_path: Path) -> None:

@@ -28,8 +28,9 @@ from hermes.app.accounts import AccountFactory, rename_webhook_account
 from hermes.app.homes import MEDIA, WORKSPACE, closed_homes, homes_for, is_wide, user_home
 from hermes.app.hooks import AppHooks
 from hermes.app.http import AppHttp
+from hermes.app.import_jobs import take_over_jobs
 from hermes.app.import_people import import_people
-from hermes.app.jobs import HomeJobs, job_tool, take_over_jobs
+from hermes.app.jobs import HomeJobs, job_tool
 from hermes.app.messaging import Messaging
 from hermes.app.prompt import SystemPrompt
 from hermes.app.real_models import keep_real_models

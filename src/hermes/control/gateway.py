@@ -15,12 +15,13 @@ from datetime import timedelta
 from functools import partial
 from typing import TypeVar
 
+from hermes.control.commands.registry import CommandContext
 from hermes.control.doors.continuing import ContinuedTurn
-from hermes.control.doors.slash_commands import CallerReply, CommandContext, give_command
+from hermes.control.doors.slash_commands import CallerReply, give_command
 from hermes.control.doors.watching import watch_turn
 from hermes.control.handoff.requests import handoff_words
 from hermes.control.jobs.editing import JobDesk, is_own
-from hermes.control.outbound.restart_notices import begin_life, tell_unfinished
+from hermes.control.outbound.restart_notices import begin_life, plan_restart, tell_unfinished
 from hermes.control.people.routing import route
 from hermes.control.runtime import Runtime
 from hermes.control.sessions.administration import remove_session
@@ -104,15 +105,19 @@ class Gateway:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._wired.intake.close()
-        await self.handoffs.close()
         busy = self._actors.busy()
         await self._actors.close(grace, self._hurry)
-        for to in await tell_unfinished(self._parts, busy, self._epoch, restarts=restarts):
+        parts = self._parts
+        if restarts:
+            await parts.store.write(plan_restart)
+        stores = {agent: runtime.store for agent, runtime in parts.runtimes.items()}
+        now = parts.clock.now()
+        for to in await tell_unfinished(stores, parts.settings, busy, self._epoch, now, restarts=restarts):
             self._wired.lanes.ring(to)
         await self.cron.close()
         await self._wired.lanes.close(grace, self._hurry)
-        now = self._parts.clock.now()
-        await self._parts.store.write(lambda tx: tx.recovery.close(self._epoch, now))
+        ended = parts.clock.now()
+        await parts.store.write(lambda tx: tx.recovery.close(self._epoch, ended))
         log.info("gateway.stop epoch=%d", self._epoch)
 
     def hurry(self) -> None:
@@ -206,10 +211,9 @@ class Gateway:
             model=runtime.model,
             now=parts.clock.now(),
             platforms=tuple(parts.capabilities),
-            hooks=parts.hooks,
-            around=self._wired.info(),
+            gateway=self._wired.info(),
         )
-        replied = await give_command(runtime.store, caller, storable(text), about)
+        replied = await give_command(runtime.store, caller, storable(text), about, parts.hooks)
         if replied.turn is not None:
             self.feeds.open(replied.turn.id)
         for session in {replied.before, replied.session, *replied.wakes}:

@@ -31,7 +31,6 @@ from hermes.control.turn.actors import ActorContext, Actors, WarmSessions
 from hermes.control.turn.inbound_files import AttachmentFetcher
 from hermes.control.turn.questions import QuestionExpiry
 from hermes.control.workers import Supervisor
-from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock
 from hermes.domain.event import Entry
@@ -82,14 +81,6 @@ class GatewayParts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WakeSignals:
-    """How the parts that live wake each other, after the commit of what is to be seen to."""
-
-    session: Callable[[AgentId, SessionId], None]
-    lane: Callable[[Address], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WiredGateway:
     """The living parts of a gateway, connected and not started."""
 
@@ -125,8 +116,18 @@ def wire(parts: GatewayParts) -> WiredGateway:
     accounts = partial(_accounts, parts, lanes)
     targets = named_targets(parts.channel_names, parts.accounts or ())
     info = partial(_gateway_info, parts, lanes, targets)
-    bells = WakeSignals(session=actors.ring, lane=lanes.ring)
-    cron = Cron(parts, bells, actors.context.answers, targets)
+    cron = Cron(
+        store=parts.store,
+        runtimes=parts.runtimes,
+        settings=parts.settings,
+        clock=parts.clock,
+        loops=parts.loops,
+        owner=parts.owner,
+        outcomes=actors.context.answers,
+        targets=targets,
+        wake_session=actors.ring,
+        wake_lane=lanes.ring,
+    )
     paused = PausedAccounts(parts.store)
     sessions = SessionExpiry(
         runtimes=parts.runtimes,
@@ -179,7 +180,15 @@ def wire(parts: GatewayParts) -> WiredGateway:
         questions=QuestionExpiry(store=parts.store, clock=parts.clock, ring=actors.ring),
         sessions=sessions,
         cron=cron,
-        handoffs=HandoffWorker(parts, bells, lanes.platform),
+        handoffs=HandoffWorker(
+            runtimes=parts.runtimes,
+            settings=parts.settings,
+            clock=parts.clock,
+            select=parts.select,
+            platform=lanes.platform,
+            wake_session=actors.ring,
+            wake_lane=lanes.ring,
+        ),
         chores=_chores(parts, sessions),
         accounts=accounts,
         info=info,

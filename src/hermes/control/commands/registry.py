@@ -13,7 +13,8 @@ from difflib import get_close_matches
 from typing import Any
 
 from hermes.control.commands.tiers import Tier, tier_of
-from hermes.control.jobs.targets import ResolveTargets, resolve_targets
+from hermes.control.hooks.context import HookNotice
+from hermes.control.jobs.targets import ResolveTargets, default_targets
 from hermes.domain.address import LOCAL_DOOR, Source, SourceKind
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, SessionId
@@ -42,7 +43,7 @@ class GatewayInfo:
     home: str = ""
     accounts: Collection[str] = ()
     is_up: Callable[[str], bool] = lambda account: False
-    targets: ResolveTargets = resolve_targets
+    targets: ResolveTargets = default_targets
     can_restart: bool = False
     offered: Callable[[AgentId], Collection[str]] = lambda agent: ()
     """Models that the provider of an agent says it has."""
@@ -52,9 +53,20 @@ NOTHING_AROUND = GatewayInfo()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CommandContext:
+    """What the commands of one transaction run with; `platforms` are those there are."""
+
+    settings: Settings
+    now: datetime
+    model: str = ""
+    gateway: GatewayInfo = NOTHING_AROUND
+    platforms: Collection[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommandCall:
     """One use of a command. `turns` are the session's unfinished ones, oldest first; `reply_place` is where
-    the answers of new turns are sent, none at a door that watches them; `platforms` are those there are."""
+    the answers of new turns are sent, none at a door that watches them."""
 
     tx: Tx
     name: str
@@ -63,18 +75,26 @@ class CommandCall:
     key: SessionKey
     session: Session
     turns: list[Turn]
-    settings: Settings
-    now: datetime
-    model: str = ""
+    about: CommandContext
     reply_place: ReplyPlace | None = None
-    platforms: Collection[str] = ()
-    around: GatewayInfo = field(default_factory=lambda: NOTHING_AROUND)
     context: Callable[[], str] = lambda: ""
     """What the model is to be told before words that a command says."""
 
     @property
+    def settings(self) -> Settings:
+        return self.about.settings
+
+    @property
+    def now(self) -> datetime:
+        return self.about.now
+
+    @property
+    def gateway(self) -> GatewayInfo:
+        return self.about.gateway
+
+    @property
     def is_admin(self) -> bool:
-        return self.around.is_admin(self.source)
+        return self.gateway.is_admin(self.source)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +111,9 @@ class CommandReply:
     wakes: tuple[SessionId, ...] = ()
     handoff: str = ""
     restart: bool = False
+    label: str = ""
+    """What ran, for the trace of the message; filled in by `run_line`, as is `news` for hooks."""
+    news: tuple[HookNotice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

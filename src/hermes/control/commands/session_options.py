@@ -17,9 +17,9 @@ _MOST_LISTED = 30
 
 @command("model", "show or choose this session's model", usage="[name|default]", mid_turn=False)
 def model(call: CommandCall) -> CommandReply:
-    default = call.model or call.settings.model.default or "not set"
-    known = sorted({*call.around.models, *filter(None, (call.settings.model.default,))})
-    offered = sorted({*call.around.offered(call.session.agent)} - {*known})
+    default = call.about.model or call.settings.model.default or "not set"
+    known = sorted({*call.gateway.models, *filter(None, (call.settings.model.default,))})
+    offered = sorted({*call.gateway.offered(call.session.agent)} - {*known})
     if not call.args:
         names = ", ".join([*known, *offered[:_MOST_LISTED], _DEFAULT])
         more = len(offered) - _MOST_LISTED

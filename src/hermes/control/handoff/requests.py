@@ -1,4 +1,5 @@
-"""Hand-off requests, each one transaction."""
+"""Hand-offs as people ask for them: request, retry, cancel one, and how it stands. Each is a part of one
+transaction; the worker does the rest."""
 
 from __future__ import annotations
 
@@ -17,11 +18,7 @@ from hermes.domain.text import one_line
 from hermes.domain.transcript import visible
 
 MOST_ATTEMPTS = 3
-
-
 _NAME = 60
-
-
 _NEWEST = 100
 
 
@@ -76,15 +73,14 @@ def retry_handoff(tx: Tx, wanted: str, now: datetime) -> Handoff:
     known = _find(tx, wanted)
     if known.state is not HandoffState.FAILED:
         raise UserError(f"{known.id} has not failed: it is {known.state.value}.", hint="Nothing changed.")
-    again = replace(known, state=HandoffState.PENDING, created_at=now, due_at=now, error="")
-    # The attempts go on counting: a carrier of the first life must not take itself for one of the second.
-    if not tx.handoffs.change(known, replace(again, attempts=_next_round(known.attempts))):
+    again = replace(known, state=HandoffState.PENDING, attempts=0, created_at=now, due_at=now, error="")
+    if not tx.handoffs.change(known, again):
         raise UserError("Its conversation is being handed over already.", hint="Nothing changed.")
     return again
 
 
 def cancel_handoff(tx: Tx, wanted: str) -> Handoff:
-    """Let a hand-off be that is not done yet."""
+    """Cancel a hand-off that is not done yet."""
     known = _find(tx, wanted)
     failed = replace(known, state=HandoffState.FAILED, error="cancelled")
     if not known.state.open or not tx.handoffs.change(known, failed):
@@ -99,10 +95,6 @@ def _find(tx: Tx, wanted: str) -> Handoff:
             f"There is no hand-off “{one_line(wanted, 40)}”.", hint="`hermes handoff list` shows them."
         )
     return known
-
-
-def _next_round(attempts: int) -> int:
-    return (attempts // MOST_ATTEMPTS + 1) * MOST_ATTEMPTS
 
 
 def handoff_words(handoff: Handoff) -> str:

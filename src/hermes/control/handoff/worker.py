@@ -1,43 +1,41 @@
-"""Hand-off: a conversation of the terminal goes on in a chat.
+"""The hand-off worker: it takes up what `/handoff` asked for, so that a conversation continues in a chat.
 
-Its life is a row: `/handoff` writes it, a carrier takes it for as long as its lease lasts, opens a thread (or
-takes the home channel as it is), and one transaction binds that place to the session, writes the turn that
-says hello there, and completes the row. Nothing is copied. A carrier that dies leaves a row whose lease runs
-out, and the next one begins again; what cannot be done is failed with its reason and may be tried again."""
+The life of a hand-off is a row. The worker claims it with a lease, opens a thread (or uses the home channel
+as it is), and one transaction binds that place to the session, adds the turn that says hello there, and
+completes the row. Nothing is copied. If the gateway dies on the way, the lease runs out and the row is taken
+up again."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING
 
 from hermes.control.handoff.requests import MOST_ATTEMPTS, home_of
 from hermes.control.outbound.outbox_admin import notify
 from hermes.control.outbound.topics import real_place
-from hermes.control.people.routing import route
+from hermes.control.people.routing import SelectAgent, route
+from hermes.control.runtime import Runtime
 from hermes.control.sessions.callers import UNUSED
 from hermes.control.turn.claim import next_session
-from hermes.control.workers import pause_after, take_each, wait_for_ring
+from hermes.control.workers import take_each, wait_for_ring
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.capabilities import Grade
 from hermes.domain.channels import Channel
+from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, Lost, Refused, Unreachable, UserError
 from hermes.domain.handoff import Handoff, HandoffState
 from hermes.domain.ids import AgentId, DeliveryId, SessionId, new_turn_id
 from hermes.domain.message import Inbound
 from hermes.domain.ports.platform import Platform, Threads
-from hermes.domain.ports.store import Tx
+from hermes.domain.ports.store import Store, Tx
 from hermes.domain.session import Isolation, Session, begin_session, session_key
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line
 from hermes.domain.turn import Cause, Guidance, ReplyPlace, Turn, TurnInput
-
-if TYPE_CHECKING:
-    from hermes.control.wiring import GatewayParts, WakeSignals
 
 log = logging.getLogger("hermes.handoff")
 LEASE_SECONDS = 60.0
@@ -52,24 +50,20 @@ _NOTICE = (
 )
 
 
-# --- what commands and operators do: units of one transaction ---
-
-
-# --- the carriers ---
-
-
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class HandoffWorker:
-    """Looks for hand-offs that are due, and has each carried by a task of its own."""
+    """Looks for hand-offs that are due and does one after the other. `platform` finds the adapter of an
+    account that is up; `wake_session` and `wake_lane` wake who has work after a commit."""
 
-    parts: GatewayParts
-    bells: WakeSignals
+    runtimes: Mapping[AgentId, Runtime]
+    settings: Settings
+    clock: Clock
+    select: SelectAgent | None
     platform: Callable[[str], Platform | None]
-    _bell: asyncio.Event = field(default_factory=asyncio.Event)
-    _news: asyncio.Event = field(default_factory=asyncio.Event)
-    _working: dict[str, asyncio.Task[None]] = field(default_factory=dict)
-    _rests: dict[str, tuple[int, float]] = field(default_factory=dict)
-    """Those that broke: how often in a row, and until when (monotonic) each is left alone."""
+    wake_session: Callable[[AgentId, SessionId], None]
+    wake_lane: Callable[[Address], None]
+    _bell: asyncio.Event = field(init=False, default_factory=asyncio.Event)
+    _looked_at: asyncio.Event = field(init=False, default_factory=asyncio.Event)
 
     def ring(self) -> None:
         """There is a new one, or an account came up."""
@@ -78,133 +72,99 @@ class HandoffWorker:
     async def live(self) -> None:
         while True:
             self._bell.clear()
-            await wait_for_ring(self._bell, self.parts.clock, await self.look(), "handoff")
-
-    async def close(self) -> None:
-        """Those who carry are cut off; what they carried is taken up again when their lease is over."""
-        for task in self._working.values():
-            task.cancel()
-        if self._working:
-            await asyncio.wait(self._working.values())
+            await wait_for_ring(self._bell, self.clock, await self.look(), "handoff")
 
     async def look(self) -> float:
         """Take up what is due; the seconds until there may be more."""
         waits = [_LONGEST_SLEEP]
-        await take_each(self.parts.runtimes, partial(self._take_agent, waits))
+        await take_each(self.runtimes, partial(self._take_agent, waits))
         return min(waits)
 
     async def _take_agent(self, waits: list[float], agent: AgentId) -> None:
         """Take up what is due of one agent; `waits` gets the seconds until each of the others is."""
-        due: list[Handoff] = []
-        now, elapsed = self.parts.clock.now(), self.parts.clock.monotonic()
-        for handoff in await self.parts.runtimes[agent].store.read(lambda tx: tx.handoffs.open()):
-            if handoff.id in self._working:
-                continue
-            _, until = self._rests.get(handoff.id, (0, elapsed))
-            wait = max((handoff.due_at - now).total_seconds(), until - elapsed)
-            if wait > 0:
-                waits.append(wait)
-            else:
-                due.append(handoff)
-        await take_each(due, partial(self._take_up, agent))
+        now = self.clock.now()
+        rows = await self._store(agent).read(lambda tx: tx.handoffs.open())
+        waits += [(row.due_at - now).total_seconds() for row in rows if row.due_at > now]
+        await take_each([row for row in rows if row.due_at <= now], self._take_up)
 
-    async def _take_up(self, agent: AgentId, handoff: Handoff) -> None:
-        if await self._is_possible(handoff):
-            task = asyncio.create_task(self._carry(agent, handoff.id), name=f"handoff {handoff.id}")
-            self._working[handoff.id] = task
-            task.add_done_callback(partial(self._done, handoff.id))
+    async def _take_up(self, handoff: Handoff) -> None:
+        try:
+            if self.platform(handoff.account) is not None:
+                return await self._run(handoff)
+            late = self.clock.now() - handoff.created_at >= PATIENCE
+            state = HandoffState.FAILED if late else handoff.state
+            await self._change(handoff, state, f"{handoff.account} is not connected")
+        finally:
+            self._looked_at.set()
 
     async def settled(self, agent: AgentId, handoff: str, seconds: float) -> Handoff | None:
         """The hand-off once it is settled, or as it is after so many seconds."""
-        store = self.parts.runtimes[agent].store
-        known: Handoff | None = None
+        row: Handoff | None = None
         try:
             async with asyncio.timeout(seconds):
                 while True:
-                    self._news.clear()
-                    known = await store.read(lambda tx: tx.handoffs.get(handoff))
-                    if known is None or not known.state.open:
-                        return known
-                    await self._news.wait()
+                    self._looked_at.clear()
+                    row = await self._store(agent).read(lambda tx: tx.handoffs.get(handoff))
+                    if row is None or not row.state.open:
+                        return row
+                    await self._looked_at.wait()
         except TimeoutError:
-            return known
+            return row
 
-    def _done(self, handoff: str, task: asyncio.Task[None]) -> None:
-        self._working.pop(handoff, None)
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            self.parts.loops.note("handoffs", error, f"handoff {handoff}")
-            failures = self._rests.get(handoff, (0, 0.0))[0] + 1
-            self._rests[handoff] = failures, self.parts.clock.monotonic() + pause_after(failures)
-        else:
-            self._rests.pop(handoff, None)
-            self.parts.loops.clear("handoffs", f"handoff {handoff}")
-        self._news.set()
-        self.ring()
+    async def _change(
+        self, row: Handoff, state: HandoffState, error: str, due: datetime | None = None
+    ) -> None:
+        changed = replace(row, state=state, error=error, due_at=due or row.due_at)
+        if changed != row:
+            await self._store(row.agent).write(lambda tx: tx.handoffs.change(row, changed))
 
-    async def _is_possible(self, handoff: Handoff) -> bool:
-        """Whether its account is connected; one that is not for a long time has failed."""
-        if self.platform(handoff.account) is not None:
-            return True
-        if self.parts.clock.now() - handoff.created_at < PATIENCE:
-            await self._move(handoff, error=f"{handoff.account} is not connected")
-        else:
-            await self._move(handoff, state=HandoffState.FAILED, error=f"{handoff.account} is not connected")
-        return False
+    def _store(self, agent: AgentId) -> Store:
+        return self.runtimes[agent].store
 
-    async def _move(self, was: Handoff, **changes: object) -> None:
-        now: Handoff = replace(was, **changes)  # type: ignore[arg-type]
-        if now != was:
-            await self.parts.runtimes[was.agent].store.write(lambda tx: tx.handoffs.change(was, now))
-        if not now.state.open:
-            self._news.set()
-
-    async def _carry(self, agent: AgentId, ident: str) -> None:
-        store = self.parts.runtimes[agent].store
-        claimed = await store.write(partial(_claim, ident, self.parts.clock.now()))
+    async def _run(self, handoff: Handoff) -> None:
+        """One attempt. Afterwards the row is completed, failed, or due again."""
+        store, ident = self._store(handoff.agent), handoff.id
+        claimed = await store.write(partial(_claim, ident, self.clock.now()))
         if claimed is None:
             return
         log.info("handoff.begun id=%s to=%s attempt=%d", ident, claimed.account, claimed.attempts)
         try:
             place = await self._place(claimed)
-            now, settings = self.parts.clock.now(), self.parts.settings
-            arrival = CompleteHandoff(handoff=claimed, place=place, settings=settings, now=now)
+            arrival = CompleteHandoff(
+                handoff=claimed, place=place, settings=self.settings, now=self.clock.now()
+            )
             done = await store.write(arrival.unit)
         except Lost:
             log.info("handoff.too_late id=%s", ident)
-        except Unreachable as error:
-            await self._later(claimed, error)
         except HermesError as error:
-            why = one_line(str(error), _ERROR).rstrip(".")
-            log.warning("handoff.failed id=%s why=%s", ident, why)
-            await self._move(claimed, state=HandoffState.FAILED, error=why)
+            await self._failed(claimed, error)
         else:
             log.info("handoff.completed id=%s to=%s", ident, done.to)
-            self.bells.session(agent, done.session)
+            self.wake_session(done.agent, done.session)
             if done.to is not None:
-                self.bells.lane(done.to)
+                self.wake_lane(done.to)
 
-    async def _later(self, claimed: Handoff, error: Unreachable) -> None:
+    async def _failed(self, claimed: Handoff, error: HermesError) -> None:
+        """Later again if the platform could not be reached, three times in all; else it has failed."""
         why = one_line(str(error), _ERROR).rstrip(".")
-        if claimed.attempts % MOST_ATTEMPTS == 0:
-            await self._move(claimed, state=HandoffState.FAILED, error=why)
-            return
-        wait = error.after if error.after is not None else 2.0**claimed.attempts
-        due = self.parts.clock.now() + timedelta(seconds=wait)
-        await self._move(claimed, state=HandoffState.PENDING, due_at=due, error=why)
-
-    # --- where to ---
+        if isinstance(error, Unreachable) and claimed.attempts < MOST_ATTEMPTS:
+            wait = error.after if error.after is not None else 2.0**claimed.attempts
+            due = self.clock.now() + timedelta(seconds=wait)
+            return await self._change(claimed, HandoffState.PENDING, why, due)
+        log.warning("handoff.failed id=%s why=%s", claimed.id, why)
+        await self._change(claimed, HandoffState.FAILED, why)
 
     async def _place(self, handoff: Handoff) -> Source:
-        """The chat in which the conversation goes on, as words from there will come."""
-        parts = self.parts
-        store = parts.runtimes[handoff.agent].store
-        home, known = await store.read(partial(_home_and_channel, handoff.account, parts.settings))
+        """The chat in which the conversation goes on, as messages from there will come."""
+        settings, store = self.settings, self._store(handoff.agent)
+        home, channel = await store.read(partial(_home_and_channel, handoff.account, settings))
         session = await store.read(lambda tx: tx.sessions.get(handoff.session))
         if session is None:
             raise Refused("the conversation was deleted")
-        kind = None if known is None else known.kind
-        source = Source(address=home, kind=kind or SourceKind.PRIVATE, guild=(known and known.guild) or None)
+        kind = None if channel is None else channel.kind
+        source = Source(
+            address=home, kind=kind or SourceKind.PRIVATE, guild=(channel and channel.guild) or None
+        )
         inside = replace(
             source,
             kind=SourceKind.PRIVATE if kind is SourceKind.PRIVATE else SourceKind.THREAD,
@@ -213,18 +173,18 @@ class HandoffWorker:
         threads = self._threads(handoff.account)
         if threads is not None:
             # Before anything is opened that would be left empty.
-            _check_shared(inside, parts.settings)
+            _check_shared(inside, settings)
         opened = None if threads is None else await _open_thread(threads, home, session)
         if opened is not None:
             source = replace(inside, address=opened)
         elif kind is None:
             raise UserError(
-                f"Nobody has written from {home} yet, so it is not known what sort of chat it is.",
+                f"Nobody has written from {home} yet, so it is not known what kind of chat it is.",
                 hint="Write /sethome there, then try again",
             )
-        _check_shared(source, parts.settings)
+        _check_shared(source, settings)
         inbound = Inbound(delivery=DeliveryId(handoff.id), source=source, at=handoff.created_at)
-        routed = await route(inbound, parts.settings, parts.runtimes, parts.select)
+        routed = await route(inbound, settings, self.runtimes, self.select)
         if routed.agent != handoff.agent:
             raise UserError(
                 f"{source.address} belongs to the agent “{routed.agent}”, and this conversation to"
@@ -280,7 +240,7 @@ def _claim(ident: str, now: datetime, tx: Tx) -> Handoff | None:
     known = tx.handoffs.get(ident)
     if known is None or not known.state.open or known.due_at > now:
         return None
-    if known.state is HandoffState.RUNNING and known.attempts % MOST_ATTEMPTS == 0:
+    if known.state is HandoffState.RUNNING and known.attempts >= MOST_ATTEMPTS:
         why = "the gateway stopped each time while it was being handed over"
         tx.handoffs.change(known, replace(known, state=HandoffState.FAILED, error=why))
         return None

@@ -12,18 +12,17 @@ from datetime import timedelta
 from functools import partial
 
 from hermes.control import commands
-from hermes.control.commands.gate import CommandCase, CommandRuling, RulingNeeded, find_ruling, rule_command
+from hermes.control.commands.gate import CommandCase, CommandRuling, RulingNeeded, rule_command
 from hermes.control.commands.registry import (
-    MOST_TURNS,
     NOTHING_AROUND,
-    CommandCall,
+    CommandContext,
     GatewayInfo,
     is_command,
-    perform,
     read_command,
     spell_commands,
 )
-from hermes.control.hooks.context import HookNotice, session_began, session_renewed, session_replaced
+from hermes.control.commands.running import run_line
+from hermes.control.hooks.context import HookNotice, session_began, session_renewed
 from hermes.control.hooks.dispatch import Hooks
 from hermes.control.inbound.chat_moved import move_chat, words_on_settings
 from hermes.control.inbound.edits import (
@@ -357,38 +356,28 @@ class TakeInbound:
     # --- the ends a row can have ---
 
     def _command(self, tx: Tx, key: SessionKey, line: tuple[str, str], told: MessageContext) -> InboundResult:
-        source, hooks, session = self.inbound.source, self.world.hooks, told.session
-        asked = CommandCase(source=source, session=session, key=key, line=line)
-        ruling = self.ruling or find_ruling(hooks, self.world.settings, asked)
-        if ruling.line is None:
-            taken = InboundResult(outcome=f"command: {line[0]}, {ruling.outcome}", session=session.id)
-            return self._say(tx, taken, ruling.text)
-        name, args = ruling.line
-        call = CommandCall(
-            tx=tx,
-            name=name,
-            args=args,
-            source=self.inbound.source,
-            key=key,
-            session=session,
-            turns=tx.turns.open_of(session.id, MOST_TURNS),
-            settings=self.world.settings,
-            now=self.world.clock.now(),
-            model=self.world.runtimes[self.agent].model,
-            around=self.world.info,
-            reply_place=ReplyPlace(to=self.inbound.source.address, ref=self.inbound.ref),
+        world, source, session = self.world, self.inbound.source, told.session
+        about = CommandContext(
+            settings=world.settings,
+            now=world.clock.now(),
+            model=world.runtimes[self.agent].model,
+            gateway=world.info,
+        )
+        reply = run_line(
+            tx,
+            CommandCase(source=source, session=session, key=key, line=line),
+            about,
+            world.hooks,
+            self.ruling,
+            reply_place=ReplyPlace(to=source.address, ref=self.inbound.ref),
             context=lambda: told.context(tx),
         )
-        reply = perform(call)
-        turn = None if reply.turn is None else reply.turn.id
-        if turn is not None:
-            tx.inbox.finish(self.row.n, f"command: {name}", turn)
-        news: tuple[HookNotice, ...] = ()
-        if reply.begun is not None:
-            news = session_replaced(self.inbound.source, session, reply.begun, key)
-        outcome = "" if turn is not None else f"command: {name}"
+        outcome = f"command: {reply.label}"
+        if reply.turn is not None:
+            tx.inbox.finish(self.row.n, outcome, reply.turn.id)
+            outcome = ""
         taken = InboundResult(
-            outcome=outcome, session=session.id, news=news, wakes=reply.wakes, restart=reply.restart
+            outcome=outcome, session=session.id, news=reply.news, wakes=reply.wakes, restart=reply.restart
         )
         return self._say(tx, taken, reply.text, fleeting=reply.fleeting)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
 
 from hermes.control.jobs.schedule import Schedule, grace, read_schedule
-from hermes.control.jobs.targets import ResolveTargets, resolve_targets
+from hermes.control.jobs.targets import ResolveTargets, default_targets
 from hermes.control.jobs.wording import JobOutput, prompt_words, run_result, title, wakes
 from hermes.control.outbound.answers import AnswerWriter
 from hermes.control.outbound.sending import mirror
@@ -45,7 +45,7 @@ class JobContext:
     now: datetime
     zone: tzinfo
     settings: Settings
-    targets: ResolveTargets = resolve_targets
+    targets: ResolveTargets = default_targets
     sees: Callable[[Job], bool] = lambda job: True
 
 

@@ -7,23 +7,19 @@ words are true whether they arrive before the end of the process or after the ne
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from hermes.control.outbound.outbox_admin import notify
 from hermes.control.outbound.targets import home_channels
 from hermes.domain.address import Address
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, SessionId
-from hermes.domain.ports.store import Tx
+from hermes.domain.ports.store import Store, Tx
 from hermes.domain.rows import Boot
 from hermes.domain.settings.settings import Settings
 from hermes.domain.turn import TurnAction, TurnState
-
-if TYPE_CHECKING:
-    from hermes.control.wiring import GatewayParts
 
 RESTARTED = "⏸ The gateway was restarted before your answer was finished; it goes on by itself."
 STOPPED = "⏸ The gateway was stopped before your answer was finished; it goes on when the gateway is back."
@@ -41,27 +37,31 @@ def ask_restart(tx: Tx, to: Address, reply_to: str | None) -> None:
         tx.facts.put(_ASKED, json.dumps([*asked, {"to": str(to), "ref": reply_to}]))
 
 
-def _plan(tx: Tx) -> None:
+def plan_restart(tx: Tx) -> None:
     """This life ends in order to begin again."""
     tx.facts.put(_PLANNED, "yes")
 
 
 async def tell_unfinished(
-    parts: GatewayParts, busy: Sequence[tuple[AgentId, SessionId]], epoch: int, *, restarts: bool
+    stores: Mapping[AgentId, Store],
+    settings: Settings,
+    busy: Sequence[tuple[AgentId, SessionId]],
+    epoch: int,
+    now: datetime,
+    *,
+    restarts: bool,
 ) -> list[Address]:
     """Tell the chats of the sessions that were busy; where that was."""
-    if restarts:
-        await parts.store.write(_plan)
     told: list[Address] = []
     for agent in sorted({agent for agent, _ in busy}):
         telling = _NotifyUnfinished(
             sessions=[session for of, session in busy if of == agent],
-            settings=parts.settings,
+            settings=settings,
             text=RESTARTED if restarts else STOPPED,
             epoch=epoch,
-            now=parts.clock.now(),
+            now=now,
         )
-        told += await parts.runtimes[agent].store.write(telling.unit)
+        told += await stores[agent].write(telling.unit)
     return told
 
 
