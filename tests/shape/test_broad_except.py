@@ -16,7 +16,7 @@ ALLOWED = {
     "app/plugin_hooks.py": "a plugin's hook may raise anything; it is counted and said, and the rest goes on",
     "control/turn/actor.py": "the actor: a turn that breaks is recorded as failed and the session lives on",
     "control/chores.py": "a chore that breaks is told of and done again at its time; the others go on",
-    "control/outbound/lane.py": "the lane: a message that breaks is recorded and the next one goes out",
+    "control/outbound/row_sender.py": "the lane: a message that breaks is recorded and the next one goes out",
     "control/workers.py": "the supervisor: a loop, worker or row that breaks is logged and tried again",
     "entry/host.py": "the adapter host: an adapter that breaks is reported and started again",
     "entry/http/server.py": "the server: a resource that breaks is logged and answered as a fault of ours",

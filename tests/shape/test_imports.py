@@ -133,6 +133,16 @@ def _plantings() -> list[Planting]:
             files={"execution/hooks/planted.py": "import hermes.execution.local.backend\n"},
             finds=frozenset({("hermes.execution.hooks", "hermes.execution.local")}),
         ),
+        Planting(
+            contract="outbound",
+            files={"control/outbound/planted.py": "import hermes.control.commands.menu\n"},
+            finds=frozenset({("hermes.control.outbound", "hermes.control.commands")}),
+        ),
+        Planting(
+            contract="outbound-order",
+            files={"control/outbound/message_parts.py": "import hermes.control.outbound.lane\n"},
+            finds=frozenset({("hermes.control.outbound.message_parts", "hermes.control.outbound.lane")}),
+        ),
         *(
             Planting(
                 contract="database",

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.domain.capabilities import Flavour
-from hermes.stream.text.markdown import literal, parse, visible
+from hermes.stream.text.markdown import literal, parse
 from hermes.stream.text.print import print_markdown
+from tests.stream.shown import visible
 
 
 @pytest.mark.parametrize(

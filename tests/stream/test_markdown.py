@@ -29,11 +29,11 @@ from hermes.stream.text.markdown import (
     Text,
     parse,
     safe_url,
-    visible,
 )
 from hermes.stream.text.print import print_markdown
 from hermes.stream.text.split import split
 from tests.effort import grows_evenly
+from tests.stream.shown import visible
 
 
 def t(text: str) -> Text:
@@ -124,10 +124,11 @@ def test_only_harmless_urls_are_links(url: str, safe: str | None) -> None:
     assert safe_url(url) == safe
 
 
-def test_each_block_knows_its_lines() -> None:
-    doc = parse("# a\n\ntext\nmore\n\n- x\n\n```\nopen")
-    assert doc.spans == ((0, 1), (2, 4), (5, 7), None)
-    assert doc.lines(2, 7) == "text\nmore\n\n- x"
+def test_a_text_with_an_open_fence_is_not_kept_as_it_was_written() -> None:
+    """What is written below such a text would be code."""
+    assert parse("a\n\n```\nclosed\n```").source
+    assert not parse("a\n\n```\nopen").source
+    assert not parse("a\n\n```py").source
 
 
 def hostile(size: int) -> dict[str, str]:

@@ -34,11 +34,11 @@ from hermes.stream.text.markdown import (
     Table,
     Text,
     parse,
-    visible,
     visible_inlines,
 )
 from hermes.stream.text.print import print_markdown
 from hermes.stream.text.split import MessagePart, split
+from tests.stream.shown import visible
 
 FULL = os.environ.get("HERMES_TEST_SCALE", "sample") == "full"
 FENCE = re.compile("^(```|~~~)", re.MULTILINE)
@@ -185,17 +185,26 @@ def test_promises(shard: int) -> None:
 def check_promises(case: Case) -> None:
     whole = parse(case.text)
     parts = case.parts()
-    docs = [parse(part.text) for part in parts]
-    check_limits(case, docs)
+    docs = [Document(blocks=part.blocks) for part in parts]
+    check_limits(case, parts)
     check_nothing_is_lost(case, whole, docs)
     check_fences_are_closed(parts)
     check_solid_things_are_whole(case, whole, docs)
     check_code_stays_code(case, whole, docs)
-    assert all(case.parts(part.text) == (part,) for part in parts), "a part is one part"
+    check_markdown(parts)
 
 
-def check_limits(case: Case, docs: Sequence[Document]) -> None:
-    assert all(0 < case.size(doc) <= case.limit for doc in docs)
+def check_limits(case: Case, parts: Sequence[MessagePart]) -> None:
+    """What the platform gets is the part printed in its flavour, and fits."""
+    for part in parts:
+        assert part.printed == print_markdown(Document(blocks=part.blocks), case.flavour)
+        assert 0 < case.unit.measure(part.printed) <= case.limit
+
+
+def check_markdown(parts: Sequence[MessagePart]) -> None:
+    """The Markdown that is kept of a part shows the same words when it is read again."""
+    for part in parts:
+        assert squeezed(visible(parse(part.text).blocks)) == squeezed(visible(part.blocks)), part.text
 
 
 def check_nothing_is_lost(case: Case, whole: Document, docs: Sequence[Document]) -> None:

@@ -21,7 +21,7 @@ from hermes.control.doors.slash_commands import CallerReply, give_command
 from hermes.control.doors.watching import watch_turn
 from hermes.control.handoff.requests import handoff_words
 from hermes.control.jobs.editing import JobDesk, is_own
-from hermes.control.outbound.restart_notices import begin_life, plan_restart, tell_unfinished
+from hermes.control.outbound.restart_notices import UnfinishedNotices, begin_life
 from hermes.control.people.routing import route
 from hermes.control.runtime import Runtime
 from hermes.control.sessions.administration import remove_session
@@ -37,7 +37,7 @@ from hermes.control.sessions.submission import Submission, SubmittedTurn, check_
 from hermes.control.turn.questions import AnswerResult, answer, settled_of
 from hermes.control.turn.stopping import stop_session, stop_turn
 from hermes.control.wiring import GatewayParts, wire
-from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source
+from hermes.domain.address import Address, Source
 from hermes.domain.errors import UserError
 from hermes.domain.event import FeedItem
 from hermes.domain.ids import AgentId, DeliveryId, QuestionId, SessionId, TurnId
@@ -63,9 +63,9 @@ class Gateway:
         self.feeds = wired.feeds
         self.tally = wired.counters
         self.courier = wired.sender
-        self.sends = wired.lanes.sends
-        self.capabilities = wired.lanes.capabilities
-        self.deliver = wired.lanes.ring
+        self.sends = wired.delivery.lanes.sends
+        self.knows = wired.accounts.knows
+        self.deliver = wired.delivery.lanes.ring
         """Something was put into the outbox for this chat."""
         self.resting = wired.paused
         self.sessions_expiry = wired.sessions
@@ -108,14 +108,17 @@ class Gateway:
         busy = self._actors.busy()
         await self._actors.close(grace, self._hurry)
         parts = self._parts
-        if restarts:
-            await parts.store.write(plan_restart)
-        stores = {agent: runtime.store for agent, runtime in parts.runtimes.items()}
-        now = parts.clock.now()
-        for to in await tell_unfinished(stores, parts.settings, busy, self._epoch, now, restarts=restarts):
-            self._wired.lanes.ring(to)
+        notices = UnfinishedNotices(
+            store=parts.store,
+            settings=parts.settings,
+            epoch=self._epoch,
+            now=parts.clock.now(),
+            restarts=restarts,
+        )
+        for to in await notices.send(busy):
+            self._wired.delivery.lanes.ring(to)
         await self.cron.close()
-        await self._wired.lanes.close(grace, self._hurry)
+        await self._wired.delivery.close(grace, self._hurry)
         ended = parts.clock.now()
         await parts.store.write(lambda tx: tx.recovery.close(self._epoch, ended))
         log.info("gateway.stop epoch=%d", self._epoch)
@@ -142,23 +145,16 @@ class Gateway:
         return await self._parts.store.read(lambda tx: tx.inbox.cursor(account))
 
     def attach(self, account: str, platform: Platform) -> None:
-        self._wired.lanes.attach(account, platform)
+        self._wired.delivery.attach(account, platform)
         self.handoffs.ring()
         self._actors.search()  # turns may wait for files of this account
 
     def detach(self, account: str) -> None:
-        self._wired.lanes.detach(account)
-
-    def knows(self, to: Address) -> bool:
-        """Whether there is such a platform at all, and such an account of it."""
-        named = to.account != DEFAULT_ACCOUNT
-        return to.platform in self._parts.capabilities and (
-            not named or to.credential in self._wired.accounts()
-        )
+        self._wired.accounts.detach(account)
 
     def reaches(self, to: Address) -> bool:
         """Whether its account is up now; if not, what is sent there waits."""
-        return to.credential in self._wired.lanes.accounts
+        return to.credential in self._wired.accounts.up
 
     # --- doors that know who and whom ---
 

@@ -9,6 +9,7 @@ from datetime import timedelta
 from functools import partial
 
 from hermes.control.chores import Chore, Chores, forgetting, tidying
+from hermes.control.commands.menu import menu_entries
 from hermes.control.commands.registry import NOTHING_AROUND, GatewayInfo
 from hermes.control.doors.submitter import Submitter
 from hermes.control.feed import Feeds, GatewayCounters
@@ -18,9 +19,10 @@ from hermes.control.inbound.intake import Intake, IntakeContext
 from hermes.control.jobs.runs import RUN_SESSIONS
 from hermes.control.jobs.targets import ResolveTargets, named_targets
 from hermes.control.jobs.ticker import Cron
+from hermes.control.outbound.accounts import PausedAccounts, PlatformAccounts
 from hermes.control.outbound.answers import AnswerWriter
-from hermes.control.outbound.lanes import Delivery
-from hermes.control.outbound.paused_accounts import PausedAccounts
+from hermes.control.outbound.context import OutboundContext
+from hermes.control.outbound.delivery import Delivery
 from hermes.control.outbound.sending import MessageSender
 from hermes.control.outbound.targets import Aliases
 from hermes.control.people.routing import SelectAgent
@@ -31,7 +33,7 @@ from hermes.control.turn.actors import ActorContext, Actors, WarmSessions
 from hermes.control.turn.inbound_files import AttachmentFetcher
 from hermes.control.turn.questions import QuestionExpiry
 from hermes.control.workers import Supervisor
-from hermes.domain.capabilities import Capabilities
+from hermes.domain.capabilities import Capabilities, MenuEntry, MenuLimits
 from hermes.domain.clock import Clock
 from hermes.domain.event import Entry
 from hermes.domain.ids import AgentId, SessionId
@@ -86,7 +88,7 @@ class WiredGateway:
 
     feeds: Feeds
     counters: GatewayCounters
-    lanes: Delivery
+    delivery: Delivery
     actors: Actors
     intake: Intake
     submitter: Submitter
@@ -97,25 +99,22 @@ class WiredGateway:
     cron: Cron
     handoffs: HandoffWorker
     chores: Chores
-    accounts: Callable[[], Collection[str]]
+    accounts: PlatformAccounts
     info: Callable[[], GatewayInfo]
     """What commands may know, as it is at this moment."""
 
 
 def wire(parts: GatewayParts) -> WiredGateway:
     feeds, counters = Feeds(), GatewayCounters()
-    lanes = Delivery(
-        store=parts.store,
-        loops=parts.loops,
-        settings=parts.settings,
-        tally=counters,
-        hooks=parts.hooks,
-        declared=parts.capabilities,
+    accounts = PlatformAccounts(parts.capabilities, parts.accounts)
+    outbound = OutboundContext(
+        store=parts.store, clock=parts.clock, settings=parts.settings, hooks=parts.hooks
     )
-    actors = _wire_actors(parts, feeds, lanes)
-    accounts = partial(_accounts, parts, lanes)
+    delivery = Delivery(accounts, outbound, parts.loops, counters, partial(_menu, parts.settings))
+    lanes = delivery.lanes
+    actors = _wire_actors(parts, feeds, delivery, accounts)
     targets = named_targets(parts.channel_names, parts.accounts or ())
-    info = partial(_gateway_info, parts, lanes, targets)
+    info = partial(_gateway_info, parts, accounts, targets)
     cron = Cron(
         store=parts.store,
         runtimes=parts.runtimes,
@@ -152,6 +151,7 @@ def wire(parts: GatewayParts) -> WiredGateway:
         runtimes=parts.runtimes,
         actors=actors,
         lanes=lanes,
+        accounts=accounts,
         commanded=commanded,
         restart=parts.restart,
         select=parts.select,
@@ -162,7 +162,7 @@ def wire(parts: GatewayParts) -> WiredGateway:
     return WiredGateway(
         feeds=feeds,
         counters=counters,
-        lanes=lanes,
+        delivery=delivery,
         actors=actors,
         intake=Intake(intake),
         submitter=Submitter(store=parts.store, settings=parts.settings, actors=actors),
@@ -170,9 +170,9 @@ def wire(parts: GatewayParts) -> WiredGateway:
             store=parts.store,
             clock=parts.clock,
             settings=parts.settings,
-            accounts=accounts,
+            accounts=lambda: accounts.names,
             aliases=parts.channel_names,
-            capabilities=lanes.capabilities,
+            capabilities=accounts.capabilities,
             ring=lanes.ring,
             wake=actors.ring,
         ),
@@ -185,7 +185,7 @@ def wire(parts: GatewayParts) -> WiredGateway:
             settings=parts.settings,
             clock=parts.clock,
             select=parts.select,
-            platform=lanes.platform,
+            platform=accounts.platform,
             wake_session=actors.ring,
             wake_lane=lanes.ring,
         ),
@@ -195,14 +195,14 @@ def wire(parts: GatewayParts) -> WiredGateway:
     )
 
 
-def _wire_actors(parts: GatewayParts, feeds: Feeds, lanes: Delivery) -> Actors:
+def _wire_actors(parts: GatewayParts, feeds: Feeds, delivery: Delivery, accounts: PlatformAccounts) -> Actors:
     context = ActorContext(
         feeds=feeds,
         warm=WarmSessions(parts.settings.gateway.cache_mb * _MEGABYTE),
-        answers=AnswerWriter(settings=parts.settings, clock=parts.clock, capabilities=lanes.capabilities),
-        lanes=lanes,
+        answers=AnswerWriter(settings=parts.settings, clock=parts.clock, capabilities=accounts.capabilities),
+        delivery=delivery,
         clock=parts.clock,
-        fetcher=AttachmentFetcher(platform=lanes.platform, clock=parts.clock, settings=parts.settings),
+        fetcher=AttachmentFetcher(platform=accounts.platform, clock=parts.clock, settings=parts.settings),
         hooks=parts.hooks,
         loops=parts.loops,
     )
@@ -221,16 +221,15 @@ def _chores(parts: GatewayParts, sessions: SessionExpiry) -> Chores:
     return Chores(parts.clock, [forget, sessions.chore, tidy, *parts.chores])
 
 
-def _accounts(parts: GatewayParts, lanes: Delivery) -> Collection[str]:
-    """The platform accounts there are, and those that are up."""
-    return {*(parts.capabilities if parts.accounts is None else parts.accounts), *lanes.accounts}
+def _menu(settings: Settings, platform: str, limits: MenuLimits) -> Sequence[MenuEntry]:
+    return menu_entries(platform, settings, limits)
 
 
-def _gateway_info(parts: GatewayParts, lanes: Delivery, targets: ResolveTargets) -> GatewayInfo:
+def _gateway_info(parts: GatewayParts, accounts: PlatformAccounts, targets: ResolveTargets) -> GatewayInfo:
     return replace(
         parts.around,
         models=parts.aliases,
-        accounts=_accounts(parts, lanes),
-        is_up=lambda account: account in lanes.accounts,
+        accounts=accounts.names,
+        is_up=lambda account: account in accounts.up,
         targets=targets,
     )

@@ -109,6 +109,15 @@ class Button:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PrintedText:
+    """A text in the markup of a platform (a `Flavour`), cut to fit into `limit`."""
+
+    text: str
+    flavour: str
+    limit: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Body:
     """What is said: markdown text, files, buttons. A `fleeting` one (a code) is forgotten once it is sent.
     One that `replaces` an earlier message (its key) is written over it and never sent by itself."""
@@ -118,9 +127,11 @@ class Body:
     buttons: tuple[Button, ...] = ()
     fleeting: bool = False
     replaces: str | None = None
+    printed: PrintedText | None = None
+    """The text as it was printed for its platform when it was cut; None if nobody has printed it yet."""
 
     def with_text(self, text: str) -> Body:
-        return replace(self, text=text)
+        return replace(self, text=text, printed=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

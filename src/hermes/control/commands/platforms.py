@@ -4,7 +4,7 @@ a restart changes nothing about it."""
 from __future__ import annotations
 
 from hermes.control.commands.registry import CommandCall, CommandReply, command
-from hermes.control.outbound.paused_accounts import pause_account, paused_by
+from hermes.control.outbound.accounts import pause_account, paused_by
 from hermes.domain.address import LOCAL_DOOR, read_platform, spell_platform
 from hermes.domain.errors import UserError
 from hermes.domain.session import owner_of

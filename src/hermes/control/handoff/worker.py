@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from hermes.control.handoff.requests import MOST_ATTEMPTS, home_of
-from hermes.control.outbound.outbox_admin import notify
+from hermes.control.outbound.notices import notify
 from hermes.control.outbound.topics import real_place
 from hermes.control.people.routing import SelectAgent, route
 from hermes.control.runtime import Runtime

@@ -38,7 +38,9 @@ from hermes.control.inbound.edits import (
 from hermes.control.inbound.message_context import MessageContext, overhear
 from hermes.control.inbound.message_pieces import join_pieces, unfinished_piece
 from hermes.control.inbound.row_retries import RowRetries, end_unreadable
-from hermes.control.outbound.lanes import Delivery
+from hermes.control.outbound.accounts import PlatformAccounts
+from hermes.control.outbound.lanes import Lanes
+from hermes.control.outbound.message_parts import cut_text, outbox_rows
 from hermes.control.outbound.targets import seen_channel
 from hermes.control.people.access import AccessDecision, AccessOutcome, AccessRequest, Refusals, decide
 from hermes.control.people.operator_patterns import is_named
@@ -54,13 +56,12 @@ from hermes.domain.busy import choose_busy_mode
 from hermes.domain.clock import Clock
 from hermes.domain.event import QuestionKind
 from hermes.domain.ids import AgentId, SessionId, new_turn_id
-from hermes.domain.message import Attachment, Body, Inbound, InboundKind
+from hermes.domain.message import Attachment, Inbound, InboundKind
 from hermes.domain.ports.store import Store, Tx
-from hermes.domain.rows import InboxRow, OutboxRow, UnreadableRow
+from hermes.domain.rows import InboxRow, UnreadableRow
 from hermes.domain.session import Isolation, Session, SessionKey, begin_session, session_key
 from hermes.domain.settings.settings import ResetMode, Settings
 from hermes.domain.turn import Cause, ReplyPlace, Turn, TurnInput
-from hermes.stream.text.split import split
 
 _PAGE = 256
 _AHEAD = 1024
@@ -89,7 +90,8 @@ class IntakeContext:
     settings: Settings
     runtimes: Mapping[AgentId, Runtime]
     actors: Actors
-    lanes: Delivery
+    lanes: Lanes
+    accounts: PlatformAccounts
     commanded: Callable[[], None] = lambda: None
     """A command ran: it may have changed jobs, or paused an account."""
     restart: Callable[[], None] = lambda: None
@@ -169,7 +171,7 @@ class Intake:
             self._ahead -= len(queue)
 
     def _is_command(self, inbound: Inbound) -> bool:
-        prefix = self._world.lanes.capabilities(inbound.source.address).command_prefix
+        prefix = self._world.accounts.capabilities(inbound.source.address).command_prefix
         return read_command(inbound.text, prefix) is not None
 
     async def _take(self, row: InboxRow, edits: tuple[InboxRow, ...]) -> None:
@@ -271,7 +273,7 @@ class TakeInbound:
 
     def _knock(self, tx: Tx) -> AccessRequest:
         inbound, source = self.inbound, self.inbound.source
-        able = self.world.lanes.capabilities(source.address)
+        able = self.world.accounts.capabilities(source.address)
         line = read_command(inbound.text, able.command_prefix)
         return AccessRequest(
             source=source,
@@ -307,7 +309,7 @@ class TakeInbound:
         return self._say(tx, InboundResult(outcome=met.outcome), met.text, fleeting=met.fleeting)
 
     def _edit(self, tx: Tx) -> InboundResult:
-        prefix = self.world.lanes.capabilities(self.inbound.source.address).command_prefix
+        prefix = self.world.accounts.capabilities(self.inbound.source.address).command_prefix
         command = read_command(self.inbound.text, prefix) is not None
         outcome, turn = reword(tx, self.row, command=command)
         tx.inbox.finish(self.row.n, outcome, turn)
@@ -318,7 +320,7 @@ class TakeInbound:
         tx.directory.note(seen_channel(self.inbound.source, self.world.clock.now()))
         session, fresh = self._session(tx, key)
         began = (session_began(self.inbound.source, session, key),) if fresh else ()
-        prefix = self.world.lanes.capabilities(self.inbound.source.address).command_prefix
+        prefix = self.world.accounts.capabilities(self.inbound.source.address).command_prefix
         line = read_command(self.inbound.text, prefix)
         if line is not None:
             taken = self._command(tx, key, line, self._preparing(session, fresh))
@@ -393,7 +395,7 @@ class TakeInbound:
         taken = InboundResult(
             outcome=f"button: {'accepted' if outcome.closed else 'refused'}", session=outcome.session
         )
-        if outcome.closed and self.world.lanes.capabilities(self.inbound.source.address).edits:
+        if outcome.closed and self.world.accounts.capabilities(self.inbound.source.address).edits:
             # The message with the button says it from now on.
             return replace(taken, replied=True)
         return self._say(tx, taken, outcome.text)
@@ -459,7 +461,7 @@ class TakeInbound:
         )
 
     def _input(self) -> TurnInput:
-        able = self.world.lanes.capabilities(self.inbound.source.address)
+        able = self.world.accounts.capabilities(self.inbound.source.address)
         return TurnInput(
             text=self.inbound.text,
             author=self.inbound.source.speaker,
@@ -477,16 +479,11 @@ class TakeInbound:
         """A reply of the gateway itself, cut to the platform's size like any other."""
         if not text:
             return taken
-        able = self.world.lanes.capabilities(self.inbound.source.address)
+        able = self.world.accounts.capabilities(self.inbound.source.address)
         text = spell_commands(text, able.command_prefix)
-        for place, piece in enumerate(split(text, limit=able.max_text, unit=able.unit, flavour=able.flavour)):
-            tx.outbox.add(
-                OutboxRow(
-                    key=f"reply:{self.row.n}:{place}",
-                    to=self.inbound.source.address,
-                    body=Body(text=piece.text, fleeting=fleeting),
-                    created_at=self.world.clock.now(),
-                    reply_to=self.inbound.ref if place == 0 else None,
-                )
-            )
+        bodies = (replace(body, fleeting=fleeting) for body in cut_text(text, able))
+        to, now = self.inbound.source.address, self.world.clock.now()
+        key = f"reply:{self.row.n}"
+        for row in outbox_rows(bodies, key=key, to=to, now=now, reply_to=self.inbound.ref):
+            tx.outbox.add(row)
         return replace(taken, replied=True)

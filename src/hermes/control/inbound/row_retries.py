@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from hermes.control.outbound.outbox_admin import notify
+from hermes.control.outbound.notices import notify
 from hermes.control.workers import MOST_FAILURES, Supervisor, pause_after
 from hermes.domain.address import Address, SourceKind
 from hermes.domain.errors import Lost, Unreachable

@@ -9,16 +9,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from hermes.control.outbound.message_parts import cut_text, outbox_rows
 from hermes.control.outbound.outgoing_files import fit_files, group_files, join_lines, shown_path
-from hermes.control.outbound.question_messages import close_question
+from hermes.control.outbound.question_messages import close_question, question_rows
 from hermes.control.runtime import TakeFile
 from hermes.domain.address import LOCAL_DOOR, Address
-from hermes.domain.capabilities import Capabilities, Grade
+from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
 from hermes.domain.event import Asked, Entry, Failed, Finished, QuestionKind, Stopped, Verdict
 from hermes.domain.ids import TurnId
-from hermes.domain.message import Attachment, Body, Button, MediaKind
+from hermes.domain.message import Attachment, Body, MediaKind
 from hermes.domain.ports.store import Tx
 from hermes.domain.rows import OutboxRow
 from hermes.domain.settings.settings import Settings
@@ -31,9 +32,8 @@ from hermes.stream.fold.drafts import (
     read_directives,
     without_directives,
 )
-from hermes.stream.fold.turn_fold import Fold, ProgressLevel, answer_text, choices, for_people, question_text
-from hermes.stream.text.markdown import literal
-from hermes.stream.text.split import MIN_LIMIT, split
+from hermes.stream.fold.turn_fold import Fold, ProgressLevel, answer_text, for_people
+from hermes.stream.text.split import MIN_LIMIT
 
 STOPPED_HERE = "⏹ (stopped here)"
 REPEAT_MARK = "↻ (this may be a repeat)"
@@ -43,6 +43,9 @@ _MARK_ROOM = 2 * len(REPEAT_MARK)
 _CAPTION_ROOM = _MARK_ROOM + 200
 """Room in a caption for the mark of a repeat, and for a word on files that could not go after all."""
 _QUIET_STOPS = (CLIENT_GONE,)
+MOST_FILES = 10
+_AS_VOICE = "audio_as_voice"
+_AS_DOCUMENT = "as_document"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +87,7 @@ class AnswerWriter:
             before = entries[: -len(open_now)]
             return replace(
                 self._said_before(turn, before),
-                prompts=tuple(row for asked in open_now for row in self._prompt(turn, asked)),
+                prompts=tuple(row for asked in open_now for row in self._prompts(turn, asked)),
                 questions=tuple(self._question(turn, asked) for asked in open_now),
             )
         asked = [entry for entry in entries if isinstance(entry.record, Asked)]
@@ -120,57 +123,18 @@ class AnswerWriter:
         able = self.capabilities(reply.to)
         # Words that were shown as a draft stay where they are.
         bodies = cut_body(answer, able, captioned=not is_streamed(self.settings.streaming, able))
-        now = self.clock.now()
-        first = segment * PARTS_PER_SEGMENT
-        return tuple(
-            OutboxRow(
-                key=f"{turn}:{first + place}",
-                to=reply.to,
-                body=body,
-                created_at=now,
-                turn=turn,
-                part=first + place,
-                reply_to=reply.ref if place == 0 else None,
-            )
-            for place, body in enumerate(bodies)
-        )
+        now, first = self.clock.now(), segment * PARTS_PER_SEGMENT
+        return outbox_rows(bodies, key=turn, to=reply.to, now=now, reply_to=reply.ref, turn=turn, first=first)
 
     def _nothing(self, reply: ReplyPlace, *, turn: TurnId, segment: int) -> OutboxRow:
         """A row that says nothing: with it, what was shown of the turn is removed."""
         part, now = segment * PARTS_PER_SEGMENT, self.clock.now()
         return OutboxRow(key=f"{turn}:{part}", to=reply.to, body=Body(), created_at=now, turn=turn, part=part)
 
-    def _prompt(self, turn: Turn, asked: Asked) -> tuple[OutboxRow, ...]:
+    def _prompts(self, turn: Turn, asked: Asked) -> tuple[OutboxRow, ...]:
         if turn.reply is None or not for_people(asked):
             return ()
-        able = self.capabilities(turn.reply.to)
-        buttons: tuple[Button, ...] = ()
-        approval = asked.kind is QuestionKind.APPROVAL
-        asked = replace(asked, text=literal(asked.text)) if approval else asked
-        text = question_text(asked)
-        if able.buttons is not Grade.NONE:
-            text = asked.text
-            buttons = tuple(
-                Button(label=option, value=f"{asked.question}:{option}") for option in choices(asked)
-            )
-        elif approval:
-            words = f"{able.command_prefix}approve, {able.command_prefix}deny"
-            text = f"{asked.text}\n\nReply yes, session, always or no (or {words})."
-        elif asked.kind is QuestionKind.CONFIRM:
-            text = f"{asked.text}\n\nReply yes or no."
-        pieces = split(text, limit=able.max_text, unit=able.unit, flavour=able.flavour)
-        last = len(pieces) - 1
-        now = self.clock.now()
-        return tuple(
-            OutboxRow(
-                key=f"{asked.question}:{place}",
-                to=turn.reply.to,
-                body=Body(text=piece.text, buttons=buttons if place == last else ()),
-                created_at=now,
-                reply_to=turn.reply.ref if place == 0 else None,
-            )
-            for place, piece in enumerate(pieces)
-        )
+        return question_rows(asked, turn.reply, self.capabilities(turn.reply.to), self.clock.now())
 
     def _question(self, turn: Turn, asked: Asked) -> Question:
         person = None if turn.source is None else turn.source.person
@@ -198,34 +162,21 @@ class AnswerWriter:
         return self.clock.now() + timedelta(seconds=seconds)
 
 
-def cut_to_fit(text: str, able: Capabilities) -> list[str]:
-    """A text in pieces that fit the platform once printed, with room for the mark of a repeat."""
-    limit = max(able.max_text - _MARK_ROOM, able.max_text // 2)
-    if not text.strip():
-        return []
-    return [piece.text for piece in split(text, limit=limit, unit=able.unit, flavour=able.flavour)]
-
-
 def cut_body(answer: Body, able: Capabilities, *, captioned: bool) -> list[Body]:
     """An answer as messages of a platform: its text in pieces, and each file in a message of its own, so that
     one that fails or is repeated affects no other. Files share a message only where the platform has albums;
     `captioned`, the text stands under the first of them if it fits there."""
+    room = max(able.max_text - _MARK_ROOM, able.max_text // 2)  # for the mark of a repeat
     if not answer.attachments:
-        return [Body(text=text) for text in cut_to_fit(answer.text, able)]
+        return cut_text(answer.text, able, room)
     fitted = fit_files(answer, able)
     files = [Body(attachments=group) for group in group_files(fitted.attachments, able)]
-    if (
-        captioned
-        and files
-        and _is_caption(fitted.text, able.media[files[0].attachments[0].kind].caption, able)
-    ):
-        return [files[0].with_text(fitted.text), *files[1:]]
-    return [Body(text=text) for text in cut_to_fit(fitted.text, able)] + files
-
-
-def _is_caption(text: str, most: int, able: Capabilities) -> bool:
-    limit = most - _CAPTION_ROOM
-    return limit >= MIN_LIMIT and len(split(text, limit=limit, unit=able.unit, flavour=able.flavour)) == 1
+    if captioned and files:
+        limit = able.media[files[0].attachments[0].kind].caption - _CAPTION_ROOM
+        caption = cut_text(fitted.text, able, limit) if limit >= MIN_LIMIT else []
+        if len(caption) == 1:
+            return [replace(caption[0], attachments=files[0].attachments), *files[1:]]
+    return cut_text(fitted.text, able, room) + files
 
 
 def _has_draft(tx: Tx, row: OutboxRow) -> bool:
@@ -265,15 +216,6 @@ def closing_words(entries: Sequence[Entry], turn: TurnId) -> str:
         names = ", ".join(dict.fromkeys(view.unknown))
         words.append(f"⚠️ Stopped while it ran, so it may or may not have happened: {names}.")
     return "\n\n".join(words)
-
-
-MOST_FILES = 10
-
-
-_AS_VOICE = "audio_as_voice"
-
-
-_AS_DOCUMENT = "as_document"
 
 
 async def collect_files(text: str, take: TakeFile | None) -> Body:

@@ -1,27 +1,31 @@
-"""Menus of commands on platforms that have some: handed over when an account comes up and its menu is another
-than the one that was taken last. What was taken is remembered in the store, so a restart asks nobody."""
+"""Command menus on platforms that have them: sent when an account comes up, unless the platform already has
+this menu. Which menu it has is kept in the store, so a restart sends nothing."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import logging
+from collections.abc import Callable, Sequence
 
-from hermes.control.commands.menu import menu_entries
 from hermes.control.workers import report_death
+from hermes.domain.capabilities import MenuEntry, MenuLimits
 from hermes.domain.errors import HermesError
 from hermes.domain.ports.platform import Menu, Platform
 from hermes.domain.ports.store import Store
-from hermes.domain.settings.settings import Settings
 
 log = logging.getLogger("hermes.menus")
 _SECONDS = 60.0
 
 
+MenuEntries = Callable[[str, MenuLimits], Sequence[MenuEntry]]
+"""The commands that chats of a platform may use, as its menu can show them."""
+
+
 class Menus:
-    def __init__(self, store: Store, settings: Settings) -> None:
+    def __init__(self, store: Store, entries: MenuEntries) -> None:
         self._store = store
-        self._settings = settings
+        self._entries = entries
         self._tasks: set[asyncio.Task[None]] = set()
 
     def offer(self, account: str, platform: Platform) -> None:
@@ -41,7 +45,7 @@ class Menus:
     async def _show(self, account: str, platform: Platform) -> None:
         limits = platform.capabilities.menu
         assert limits is not None and isinstance(platform, Menu)
-        entries = menu_entries(account.partition("@")[0], self._settings, limits)
+        entries = self._entries(account.partition("@")[0], limits)
         digest, fact = hashlib.sha256(repr(entries).encode()).hexdigest(), f"menu:{account}"
         if await self._store.read(lambda tx: tx.facts.get(fact)) == digest:
             return

@@ -29,8 +29,6 @@ from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.turn import Turn
 from hermes.stream.fold.drafts import DraftPace, draft_text
 from hermes.stream.fold.turn_fold import Fold, ProgressLevel
-from hermes.stream.text.markdown import parse
-from hermes.stream.text.print import print_markdown
 from hermes.stream.text.split import MessagePart, split
 
 log = logging.getLogger("hermes.draft")
@@ -159,7 +157,7 @@ class Draft:
         for place, piece in enumerate(pieces):
             number = self._segment * PARTS_PER_SEGMENT + place
             part = self._parts.get(number)
-            body = Body(text=print_markdown(parse(piece.text), able.flavour))
+            body = Body(text=piece.printed)
             if part is None:
                 self._parts[number] = await self._post(platform, number, piece.text, body)
             elif part.text != body.text and part.row.receipt is not None and isinstance(platform, Edits):
@@ -171,7 +169,7 @@ class Draft:
         if not pieces or not isinstance(platform, Previews):
             return False
         place = f"{self._turn.id}:{self._segment}:{len(pieces)}"
-        body = Body(text=print_markdown(parse(pieces[-1].text), platform.capabilities.flavour))
+        body = Body(text=pieces[-1].printed)
         try:
             await _in_time(platform.preview(self._reply.to, crc32(place.encode()), body))
         except Refused as error:

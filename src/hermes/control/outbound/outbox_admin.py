@@ -1,5 +1,6 @@
-"""The outbox beside answers: words of the gateway's own, and what an operator does with it (what waits, what
-was given up, trying again, dropping). Units of one transaction each."""
+"""What an operator does with the outbox: list what waits or was given up, retry it, drop it.
+
+Each function is one transaction."""
 
 from __future__ import annotations
 
@@ -9,7 +10,6 @@ from datetime import datetime
 
 from hermes.domain.address import Address
 from hermes.domain.errors import UserError
-from hermes.domain.message import Body
 from hermes.domain.ports.store import Tx
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.text import one_line
@@ -17,14 +17,6 @@ from hermes.domain.text import one_line
 UNSETTLED = (OutState.DUE, OutState.ATTEMPTING, OutState.UNKNOWN, OutState.DEAD)
 DROPPED = "dropped by the operator"
 _MOST = 10_000
-
-
-def notify(tx: Tx, key: str, to: Address, text: str, now: datetime, reply_to: str | None = None) -> bool:
-    """Send words of the gateway's own, once for this key; False if that was done before."""
-    if tx.post.get(key) is not None:
-        return False
-    tx.outbox.add(OutboxRow(key=key, to=to, body=Body(text=text), created_at=now, reply_to=reply_to))
-    return True
 
 
 def list_outbox(tx: Tx, limit: int) -> list[OutboxRow]:

@@ -7,16 +7,19 @@ left as it is, but that it was withdrawn is said: whose words were no answer wou
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
-from hermes.domain.capabilities import Capabilities
-from hermes.domain.event import Verdict
-from hermes.domain.message import Body
+from hermes.control.outbound.message_parts import cut_text, outbox_rows
+from hermes.domain.capabilities import Capabilities, Grade
+from hermes.domain.event import Asked, QuestionKind, Verdict
+from hermes.domain.message import Body, Button
 from hermes.domain.ports.store import Tx
 from hermes.domain.rows import OutboxRow
 from hermes.domain.text import one_line
-from hermes.domain.turn import Answer
-from hermes.stream.text.split import split
+from hermes.domain.turn import Answer, ReplyPlace
+from hermes.stream.fold.turn_fold import choices, question_text
+from hermes.stream.text.markdown import literal
 
 _CLOSED = ":closed"
 _MOST_NAME, _MOST_WORDS = 60, 200
@@ -24,6 +27,31 @@ _LINE = 400
 """More than a closing line ever takes once it is printed."""
 _WITHDRAWN = "↩️ The question above is withdrawn, and nothing was done about it."
 _MARKUP = str.maketrans(dict.fromkeys("*_`~[]<>|\\#@", ""))
+
+
+def question_rows(
+    asked: Asked, reply: ReplyPlace, able: Capabilities, now: datetime
+) -> tuple[OutboxRow, ...]:
+    """The message that asks, with buttons or with the words that answer it."""
+    text, buttons = _prompt(asked, able)
+    bodies = cut_text(text, able)
+    bodies[-1:] = [replace(body, buttons=buttons) for body in bodies[-1:]]
+    return outbox_rows(bodies, key=asked.question, to=reply.to, now=now, reply_to=reply.ref)
+
+
+def _prompt(asked: Asked, able: Capabilities) -> tuple[str, tuple[Button, ...]]:
+    approval = asked.kind is QuestionKind.APPROVAL
+    if approval:  # a person decides by reading it, so nothing of it may turn into markup
+        asked = replace(asked, text=literal(asked.text))
+    if able.buttons is not Grade.NONE:
+        values = [(option, f"{asked.question}:{option}") for option in choices(asked)]
+        return asked.text, tuple(Button(label=option, value=value) for option, value in values)
+    if approval:
+        words = f"{able.command_prefix}approve, {able.command_prefix}deny"
+        return f"{asked.text}\n\nReply yes, session, always or no (or {words}).", ()
+    if asked.kind is QuestionKind.CONFIRM:
+        return f"{asked.text}\n\nReply yes or no.", ()
+    return question_text(asked), ()
 
 
 def close_question(tx: Tx, given: Answer, now: datetime, name: str | None = None) -> bool:
@@ -47,9 +75,8 @@ def close_question(tx: Tx, given: Answer, now: datetime, name: str | None = None
 def closed_body(asked: OutboxRow, closing: Body, able: Capabilities) -> Body:
     """The message that asked as it stays, in one piece."""
     whole = f"{asked.body.text}\n\n{closing.text}"
-    if len(split(whole, limit=able.max_text, unit=able.unit, flavour=able.flavour)) > 1:
-        room = max(able.max_text - _LINE, 1)
-        first = split(asked.body.text, limit=room, unit=able.unit, flavour=able.flavour)[0]
+    if len(cut_text(whole, able)) > 1:
+        first = cut_text(asked.body.text, able, max(able.max_text - _LINE, able.max_text // 2))[0]
         whole = f"{first.text}\n\n…\n\n{closing.text}"
     return closing.with_text(whole)
 

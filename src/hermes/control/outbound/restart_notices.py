@@ -7,11 +7,12 @@ words are true whether they arrive before the end of the process or after the ne
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
-from hermes.control.outbound.outbox_admin import notify
+from hermes.control.outbound.notices import notify
 from hermes.control.outbound.targets import home_channels
 from hermes.domain.address import Address
 from hermes.domain.errors import UserError
@@ -37,53 +38,43 @@ def ask_restart(tx: Tx, to: Address, reply_to: str | None) -> None:
         tx.facts.put(_ASKED, json.dumps([*asked, {"to": str(to), "ref": reply_to}]))
 
 
-def plan_restart(tx: Tx) -> None:
+def _plan(tx: Tx) -> None:
     """This life ends in order to begin again."""
     tx.facts.put(_PLANNED, "yes")
 
 
-async def tell_unfinished(
-    stores: Mapping[AgentId, Store],
-    settings: Settings,
-    busy: Sequence[tuple[AgentId, SessionId]],
-    epoch: int,
-    now: datetime,
-    *,
-    restarts: bool,
-) -> list[Address]:
-    """Tell the chats of the sessions that were busy; where that was."""
-    told: list[Address] = []
-    for agent in sorted({agent for agent, _ in busy}):
-        telling = _NotifyUnfinished(
-            sessions=[session for of, session in busy if of == agent],
-            settings=settings,
-            text=RESTARTED if restarts else STOPPED,
-            epoch=epoch,
-            now=now,
-        )
-        told += await stores[agent].write(telling.unit)
-    return told
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _NotifyUnfinished:
-    sessions: Sequence[SessionId]
+class UnfinishedNotices:
+    """Tells chats, at a stop, that their answer is left for later; `restarts` if another life follows."""
+
+    store: Store
     settings: Settings
-    text: str
     epoch: int
     now: datetime
+    restarts: bool
 
-    def unit(self, tx: Tx) -> list[Address]:
+    async def send(self, busy: Sequence[tuple[AgentId, SessionId]]) -> list[Address]:
+        """Queue notices for the chats of the sessions that were busy; the chats."""
+        if self.restarts:
+            await self.store.write(_plan)
+        notified: list[Address] = []
+        for agent in sorted({agent for agent, _ in busy}):
+            sessions = [session for of, session in busy if of == agent]
+            notified += await self.store.scoped(agent).write(partial(self._notify, sessions))
+        return notified
+
+    def _notify(self, sessions: Sequence[SessionId], tx: Tx) -> list[Address]:
         """Each chat once in a life, and only where an answer is really left for later."""
-        told: list[Address] = []
-        for turn in (turn for session in self.sessions for turn in tx.turns.open_of(session)):
+        text = RESTARTED if self.restarts else STOPPED
+        notified: list[Address] = []
+        for turn in (turn for session in sessions for turn in tx.turns.open_of(session)):
             to = None if turn.reply is None else turn.reply.to
             answers = turn.state is not TurnState.WAITING and turn.input.action is not TurnAction.RELAY
-            if to is None or not answers or not _is_told(to, self.settings):
+            if to is None or not answers or not _wants_notices(to, self.settings):
                 continue
-            if notify(tx, f"unfinished:{self.epoch}:{to}", to, self.text, self.now):
-                told.append(to)
-        return told
+            if notify(tx, f"unfinished:{self.epoch}:{to}", to, text, self.now):
+                notified.append(to)
+        return notified
 
 
 def begin_life(tx: Tx, settings: Settings, now: datetime) -> Boot:
@@ -108,7 +99,7 @@ def _tell_back(tx: Tx, settings: Settings, epoch: int, now: datetime) -> None:
     if tx.facts.get(_PLANNED):
         tx.facts.put(_PLANNED, "")
         for to in home_channels(tx, settings).values():
-            if to not in places and _is_told(to, settings):
+            if to not in places and _wants_notices(to, settings):
                 notify(tx, f"online:{epoch}:{to}", to, ONLINE, now)
 
 
@@ -120,5 +111,5 @@ def _asked(tx: Tx) -> list[dict[str, str | None]]:
     return [one for one in said if isinstance(one, dict) and "to" in one] if isinstance(said, list) else []
 
 
-def _is_told(to: Address, settings: Settings) -> bool:
+def _wants_notices(to: Address, settings: Settings) -> bool:
     return settings.block(to).gateway_restart_notification

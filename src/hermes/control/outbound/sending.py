@@ -1,9 +1,9 @@
-"""The courier: messages that no turn answers with. The agent, a person at the command line or another part of
-the gateway hands one in with a key and the name of a place; one transaction finds the place and writes the
+"""Messages that are not the answer of a turn. The agent, a person at the command line or another part of the
+gateway hands one in with a key and the name of a place; one transaction resolves the place and writes the
 outbox rows. The same key is the same message: a repeat after a crash writes nothing.
 
-What is sent to another chat is also told to the session of that chat, as words of the agent, so that it knows
-what people there answer to. Where several people have sessions of their own in a chat, it is told to none."""
+A message to another chat is mirrored to the session of that chat, as words of the agent, so that it knows
+what people there answer to. Where several people have sessions of their own in a chat, it goes to none."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from hermes.control.outbound.answers import cut_body
+from hermes.control.outbound.message_parts import outbox_rows
 from hermes.control.outbound.targets import Aliases, KnownTargets, known_targets, resolve_targets, spellings
 from hermes.control.outbound.topics import lane_of, real_place
 from hermes.domain.address import Address
@@ -22,7 +23,6 @@ from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, SessionId, TurnId, new_turn_id
 from hermes.domain.message import Body
 from hermes.domain.ports.store import Store, Tx
-from hermes.domain.rows import OutboxRow
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import storable
 from hermes.domain.turn import BusyMode, Cause, Turn, TurnAction, TurnInput
@@ -47,10 +47,10 @@ class OutboundMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostResult:
-    """Where a letter goes, and the sessions that were told of it. Not `fresh`: it was handed in before."""
+    """Where a message goes, and the sessions that it is mirrored to. Not `fresh`: it was handed in before."""
 
     to: tuple[Address, ...]
-    told: tuple[SessionId, ...] = ()
+    mirrored: tuple[SessionId, ...] = ()
     fresh: bool = True
 
 
@@ -60,41 +60,40 @@ LookUp = Callable[[Tx, Address | None], KnownTargets]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostMessage:
-    """The transaction that takes a letter."""
+    """The transaction that takes a message."""
 
-    letter: OutboundMessage
-    known: LookUp
+    message: OutboundMessage
+    look_up: LookUp
     capabilities: Callable[[Address], Capabilities]
     now: datetime
 
     def unit(self, tx: Tx) -> PostResult:
-        letter = self.letter
-        rows = tx.post.begun(letter.prefix)
+        message = self.message
+        rows = tx.post.begun(message.prefix)
         if rows:
             return PostResult(to=tuple(dict.fromkeys(row.to for row in rows)), fresh=False)
-        if not letter.body.text.strip() and not letter.body.attachments:
+        if not message.body.text.strip() and not message.body.attachments:
             raise UserError("There is nothing to send.", hint="Give the message's text.")
-        origin = origin_of(tx, letter.turn)
-        named = resolve_targets(letter.target, self.known(tx, origin))
+        origin = origin_of(tx, message.turn)
+        named = resolve_targets(message.target, self.look_up(tx, origin))
         addresses = tuple(dict.fromkeys(lane_of(tx, to) for to in named))
         if not addresses:
             raise UserError("“local” is no chat: nothing was sent.", hint="Name a platform or a chat.")
         for place, to in enumerate(addresses):
-            self._write(tx, f"{letter.prefix}{place}", to)
-        told = [
-            mirror(tx, to, letter.body.text, self.now) for to in addresses if real_place(tx, to) != origin
-        ]
-        return PostResult(to=addresses, told=tuple(session for session in told if session is not None))
+            self._write(tx, f"{message.prefix}{place}", to)
+        elsewhere = (to for to in addresses if real_place(tx, to) != origin)
+        sessions = [mirror(tx, to, message.body.text, self.now) for to in elsewhere]
+        return PostResult(to=addresses, mirrored=tuple(filter(None, sessions)))
 
     def _write(self, tx: Tx, key: str, to: Address) -> None:
-        bodies = cut_body(self.letter.body, self.capabilities(to), captioned=True)
-        for part, body in enumerate(bodies):
-            tx.outbox.add(OutboxRow(key=f"{key}:{part}", to=to, body=body, created_at=self.now))
+        bodies = cut_body(self.message.body, self.capabilities(to), captioned=True)
+        for row in outbox_rows(bodies, key=key, to=to, now=self.now):
+            tx.outbox.add(row)
 
 
 def mirror(tx: Tx, to: Address, text: str, now: datetime) -> SessionId | None:
-    """Have what is sent to a chat written down in its session, if it has just one: its actor does it when it
-    is that turn's time, behind what runs there. The session to wake."""
+    """Queue a turn that writes what is sent to a chat into its session, if the chat has just one; it waits
+    behind what runs there. The session to wake."""
     sessions = tx.directory.bound(real_place(tx, to))
     session = tx.sessions.get(sessions[0]) if len(sessions) == 1 else None
     if session is None:
@@ -114,8 +113,8 @@ def mirror(tx: Tx, to: Address, text: str, now: datetime) -> SessionId | None:
 
 def origin_of(tx: Tx, turn: TurnId | None) -> Address | None:
     """The chat that a turn answers in."""
-    known = None if turn is None else tx.turns.get(turn)
-    return None if known is None or known.reply is None else known.reply.to
+    sender = None if turn is None else tx.turns.get(turn)
+    return None if sender is None or sender.reply is None else sender.reply.to
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,14 +131,14 @@ class MessageSender:
     ring: Callable[[Address], None]
     wake: Callable[[AgentId, SessionId], None]
 
-    async def post(self, agent: AgentId, letter: OutboundMessage) -> PostResult:
-        """Take a letter; it is on its way when this returns."""
-        known, now = await self._look_up(), self.clock.now()
-        posting = PostMessage(letter=letter, known=known, capabilities=self.capabilities, now=now)
+    async def post(self, agent: AgentId, message: OutboundMessage) -> PostResult:
+        """Take a message; it is on its way when this returns."""
+        look_up, now = await self._look_up(), self.clock.now()
+        posting = PostMessage(message=message, look_up=look_up, capabilities=self.capabilities, now=now)
         posted = await self.store.scoped(agent).write(posting.unit, first=True)
         for to in posted.to:
             self.ring(to)
-        for session in posted.told:
+        for session in posted.mirrored:
             self.wake(agent, session)
         return posted
 

@@ -1,7 +1,7 @@
-"""Targets: from what a person, a job or a model calls a place to the addresses that are meant.
+"""Targets: turns the name that a person, a job or a model gives to a place into addresses.
 
-`origin`, `local`, `all`, a platform (its home channel), `platform:chat[:thread]`, `platform:name`, lists of
-these. Pure: what is known of chats and homes is handed in; `known_targets` reads it in a transaction."""
+A name is `origin`, `local`, `all`, a platform (its home channel), `platform:chat[:thread]`, `platform:name`,
+or a list of these. Resolving is pure: `known_targets` reads the known chats and homes in a transaction."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class KnownTargets:
 def known_targets(
     tx: Tx, settings: Settings, accounts: Collection[str], aliases: Aliases, origin: Address | None = None
 ) -> KnownTargets:
-    """What is known at this moment."""
+    """The targets there are at this moment."""
     return KnownTargets(
         accounts=accounts,
         homes=home_channels(tx, settings),
@@ -57,52 +57,53 @@ def known_targets(
     )
 
 
-def resolve_targets(text: str, known: KnownTargets) -> tuple[Address, ...]:
+def resolve_targets(text: str, places: KnownTargets) -> tuple[Address, ...]:
     """The places that are meant, each once, in the order they were named; none for `local`."""
     words = [word.strip() for word in text.split(",")]
     if not any(words):
-        raise UserError("No target was named.", hint=f"There is: {_what_there_is(known)}.")
+        raise UserError("No target was named.", hint=f"There is: {_what_there_is(places)}.")
     found: dict[Address, None] = {}
     for word in filter(None, words):
-        found.update(dict.fromkeys(_resolve(word, known)))
+        found.update(dict.fromkeys(_resolve(word, places)))
     return tuple(found)
 
 
-def _resolve(word: str, known: KnownTargets) -> tuple[Address, ...]:
+def _resolve(word: str, places: KnownTargets) -> tuple[Address, ...]:
     if len(word) > _LONGEST:
         raise UserError(f"A target has at most {_LONGEST} characters.")
     if word.lower() == LOCAL:
         return ()
     if word.lower() == ORIGIN:
-        if known.origin is None:
+        if places.origin is None:
             raise UserError(
-                "There is no chat that this came from.", hint=f"There is: {_what_there_is(known)}."
+                "There is no chat that this came from.", hint=f"There is: {_what_there_is(places)}."
             )
-        return (known.origin,)
+        return (places.origin,)
     if word.lower() == ALL:
-        if not known.homes:
+        if not places.homes:
             raise UserError("No platform has a home channel.", hint="Write /sethome in a chat.")
-        return tuple(known.homes.values())
+        return tuple(places.homes.values())
     named, colon, rest = word.partition(":")
     platform, account = read_platform(named.strip())
     credential = spell_platform(platform, account)
-    if credential not in known.accounts:
+    if credential not in places.accounts:
         raise UserError(
             f"There is no platform “{one_line(named, _SHOWN)}” in use.",
-            hint=f"There is: {_what_there_is(known)}. `hermes platforms setup` brings another into use.",
+            hint=f"There is: {_what_there_is(places)}. `hermes platforms setup` brings another into use.",
         )
     if platform == _WEBHOOK:
-        return (_webhook(rest.strip(), known),)
+        return (_webhook(rest.strip(), places),)
     if not colon:
-        return (_home(credential, known),)
-    return (_chat(rest.strip(), platform, account, known),)
+        return (_home(credential, places),)
+    return (_chat(rest.strip(), platform, account, places),)
 
 
-def _webhook(name: str, known: KnownTargets) -> Address:
+def _webhook(name: str, places: KnownTargets) -> Address:
     """Only what the operator named: an address is never made of a word."""
-    there = {one.address.chat: one.address for one in known.channels if one.address.platform == _WEBHOOK}
+    webhooks = (channel.address for channel in places.channels if channel.address.platform == _WEBHOOK)
+    there = {address.chat: address for address in webhooks}
     if name not in there:
-        listed = ", ".join(f"{_WEBHOOK}:{one}" for one in sorted(there)) or "none yet"
+        listed = ", ".join(f"{_WEBHOOK}:{chat}" for chat in sorted(there)) or "none yet"
         raise UserError(
             f"There is no webhook target “{one_line(name, _SHOWN)}”.",
             hint=f"There is: {listed}. They are named in platforms.webhook.targets.",
@@ -110,8 +111,8 @@ def _webhook(name: str, known: KnownTargets) -> Address:
     return there[name]
 
 
-def _home(credential: str, known: KnownTargets) -> Address:
-    home = known.homes.get(credential)
+def _home(credential: str, places: KnownTargets) -> Address:
+    home = places.homes.get(credential)
     if home is None:
         raise UserError(
             f"{credential} has no home channel.",
@@ -120,17 +121,16 @@ def _home(credential: str, known: KnownTargets) -> Address:
     return home
 
 
-def _chat(rest: str, platform: str, account: str, known: KnownTargets) -> Address:
-    """By id, by name, by `guild/name`, by the beginning of a name that only one has, and else as an id that
-    nobody has written from yet."""
+def _chat(rest: str, platform: str, account: str, places: KnownTargets) -> Address:
+    """A chat by id, by name, by `guild/name`, or by the beginning of a name that no other chat has. Anything
+    else that looks like an id is one, though nobody has written from there yet."""
     if not rest:
         raise UserError(f"“{platform}:” names no chat.", hint=f"Write {platform}:chat or {platform}:#name.")
-    mine = [
-        one for one in known.channels if (one.address.platform, one.address.account) == (platform, account)
-    ]
-    for one in mine:
-        if rest in (one.address.chat, _within(one.address)):
-            return one.address if rest != one.address.chat else _whole(one.address)
+    own = spell_platform(platform, account)
+    mine = [channel for channel in places.channels if channel.address.credential == own]
+    for channel in mine:
+        if rest in (channel.address.chat, _within(channel.address)):
+            return channel.address if rest != channel.address.chat else _whole(channel.address)
     named = _by_name(rest, mine, platform)
     if named is not None:
         return named
@@ -143,12 +143,14 @@ def _chat(rest: str, platform: str, account: str, known: KnownTargets) -> Addres
             # The name of a topic may have spaces in it.
             return Address(platform=platform, account=account, chat=unquote(chat), thread=unquote(thread))
     if not _is_id(rest):
-        there = ", ".join(one.label for one in mine[:_NAMED] if one.name) or "none with a name yet"
+        there = (
+            ", ".join(channel.label for channel in mine[:_NAMED] if channel.name) or "none with a name yet"
+        )
         raise UserError(
             f"{platform} has no chat called “{one_line(rest, _SHOWN)}”.",
             hint=f"Known: {there}. A chat that never wrote is named by its id, or in channel_aliases.json.",
         )
-    return Address.parse(f"{spell_platform(platform, account)}:{rest}")
+    return Address.parse(f"{own}:{rest}")
 
 
 def _by_name(text: str, mine: Sequence[Channel], platform: str) -> Address | None:
@@ -156,17 +158,19 @@ def _by_name(text: str, mine: Sequence[Channel], platform: str) -> Address | Non
     if not wanted:
         return None
     fits: tuple[Callable[[Channel], bool], ...] = (
-        lambda one: _folded(one.name) == wanted,
-        lambda one: bool(one.guild) and f"{one.guild.casefold()}/{_folded(one.name)}" == wanted,
-        lambda one: _folded(one.name).startswith(wanted),
+        lambda channel: _folded(channel.name) == wanted,
+        lambda channel: (
+            bool(channel.guild) and f"{channel.guild.casefold()}/{_folded(channel.name)}" == wanted
+        ),
+        lambda channel: _folded(channel.name).startswith(wanted),
     )
     for fit in fits:
-        found = [one for one in mine if one.name and fit(one)]
-        whole = [one for one in found if one.address.thread is None] or found
-        if len({one.address for one in whole}) == 1:
+        found = [channel for channel in mine if channel.name and fit(channel)]
+        whole = [channel for channel in found if channel.address.thread is None] or found
+        if len({channel.address for channel in whole}) == 1:
             return whole[0].address
         if found:
-            there = ", ".join(one.label for one in whole[:_NAMED])
+            there = ", ".join(channel.label for channel in whole[:_NAMED])
             raise UserError(
                 f"“{one_line(text, _SHOWN)}” fits {len(whole)} chats of {platform}.",
                 hint=f"Say which by its id: {there}.",
@@ -174,34 +178,34 @@ def _by_name(text: str, mine: Sequence[Channel], platform: str) -> Address | Non
     return None
 
 
-def spellings(to: Address, known: KnownTargets) -> tuple[str, ...]:
-    """The ways to write a chat that mean no other: its address, and its whole name with its platform or with
-    the sign that belongs to it. A plain word is none: it may be said of anything."""
+def spellings(to: Address, places: KnownTargets) -> tuple[str, ...]:
+    """The ways to write a chat that mean no other: its address, and its whole name with its platform or its
+    sign (`#`, `@`). A plain word is not enough: it may mean anything."""
     if to.thread is not None:
         return (str(to),)
-    own = [one for one in known.channels if one.address == to and one.name.strip()]
-    forms = [to.chat] if to.chat[0] in "#@" and _others(to, to.chat, known) == 0 else []
-    for one in own:
-        name = one.name.strip().removeprefix("#")
-        if name and _others(to, name, known, to.credential) == 0:
+    own = [channel for channel in places.channels if channel.address == to and channel.name.strip()]
+    forms = [to.chat] if to.chat[0] in "#@" and _others(to, to.chat, places) == 0 else []
+    for channel in own:
+        name = channel.name.strip().removeprefix("#")
+        if name and _others(to, name, places, to.credential) == 0:
             forms += [f"{to.credential}:#{name}", *([] if _is_id(name) else [f"{to.credential}:{name}"])]
-        if one.kind is SourceKind.PRIVATE or not name or _others(to, name, known):
+        if channel.kind is SourceKind.PRIVATE or not name or _others(to, name, places):
             continue
         if name[0] == "@":
             forms.append(name)
-        elif to.platform in _WRITE_HASH or one.name.strip() != name:
+        elif to.platform in _WRITE_HASH or channel.name.strip() != name:
             forms.append(f"#{name}")
     return tuple(dict.fromkeys([str(to), *forms, *(form.casefold() for form in forms)]))
 
 
-def _others(to: Address, name: str, known: KnownTargets, credential: str = "") -> int:
-    """How many other chats are called so, or so with more behind a space: nobody can tell where it ends."""
+def _others(to: Address, name: str, places: KnownTargets, credential: str = "") -> int:
+    """How many other chats have this name, or a longer one that begins with it and a space."""
     wanted = f"{_folded(name)} "
     return sum(
-        any(f"{_folded(word)} ".startswith(wanted) for word in (one.name, one.address.chat))
-        for one in known.channels
-        if (one.address.credential, one.address.chat) != (to.credential, to.chat)
-        and credential in ("", one.address.credential)
+        any(f"{_folded(word)} ".startswith(wanted) for word in (channel.name, channel.address.chat))
+        for channel in places.channels
+        if (channel.address.credential, channel.address.chat) != (to.credential, to.chat)
+        and credential in ("", channel.address.credential)
     )
 
 
@@ -225,18 +229,18 @@ def _is_id(text: str) -> bool:
     return any(char.isdigit() or char in "@!+/._%" for char in text)
 
 
-def _what_there_is(known: KnownTargets) -> str:
-    words = [*sorted(known.homes), *(f"{name}:chat" for name in sorted(known.accounts)), LOCAL]
-    if known.origin is not None:
+def _what_there_is(places: KnownTargets) -> str:
+    words = [*sorted(places.homes), *(f"{name}:chat" for name in sorted(places.accounts)), LOCAL]
+    if places.origin is not None:
         words.insert(0, ORIGIN)
-    return ", ".join([*words, ALL] if known.homes else words)
+    return ", ".join([*words, ALL] if places.homes else words)
 
 
 # --- what is known ---
 
 
 def home_channels(tx: Tx, settings: Settings) -> dict[str, Address]:
-    """The home channel of each account: the one that was chosen in a chat, or else that of the settings."""
+    """The home channel of each account: chosen in a chat, or else named in the settings."""
     homes: dict[str, Address] = {}
     for account, block in settings.platforms.items():
         home = _home_of_settings(account, block, settings)
@@ -258,8 +262,8 @@ def _home_of_settings(account: str, block: PlatformSettings, settings: Settings)
         return None
     platform, name = read_platform(account)
     first = read_platform(channel.partition(":")[0])[0]
-    known = {platform, *(read_platform(other)[0] for other in settings.platforms)}
-    if ":" in channel and first in known:
+    platforms = {platform, *(read_platform(other)[0] for other in settings.platforms)}
+    if ":" in channel and first in platforms:
         try:
             return Address.parse(channel)
         except UserError as error:
@@ -295,7 +299,7 @@ def webhook_targets(settings: Settings) -> list[Channel]:
 
 def with_aliases(channels: Sequence[Channel], aliases: Aliases) -> list[Channel]:
     """The chats under the names that a file gives them, and those that only the file knows."""
-    found = {one.address: one for one in channels}
+    found = {channel.address: channel for channel in channels}
     for platform, names in aliases.items():
         for chat, name in names.items():
             service, account = read_platform(platform)

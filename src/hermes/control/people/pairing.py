@@ -12,7 +12,7 @@ import secrets
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from hermes.control.outbound.outbox_admin import notify
+from hermes.control.outbound.notices import notify
 from hermes.domain.address import Address, Source
 from hermes.domain.errors import UserError
 from hermes.domain.pairing import Account, PairedUser, PairingCode, PairingCounter

@@ -168,7 +168,7 @@ class SessionActor:
             epoch=self._context.epoch,
             conclude=self._context.answers.write,
             prompt=self._prompt,
-            capabilities=self._context.lanes.capabilities,
+            capabilities=self._context.answers.capabilities,
             suspects_too=self._suspect,
             born=self._warm.born,
             gated=self._context.hooks.follows(GATE_TURN),
@@ -197,7 +197,7 @@ class SessionActor:
             self._close(turn)
             return
         if claim.next is NextStep.PARKED:
-            self._context.lanes.ring_reply(turn)
+            self._context.delivery.ring_reply(turn)
             self._context.feeds.release(turn.id)
             return
         self._running = turn
@@ -228,7 +228,7 @@ class SessionActor:
                         write_down(turn, file, got, self._context.clock)
                     )
                     if notified:
-                        self._context.lanes.ring_reply(turn)
+                        self._context.delivery.ring_reply(turn)
         except _Interrupted as interrupted:
             log.info("turn.not_fetched turn=%s why=%s", turn.id, interrupted.reason)
         finally:
@@ -246,7 +246,7 @@ class SessionActor:
     async def _drive(self, turn: Turn, session: Session, feed: Feed) -> None:
         if turn.attempt > 1:
             feed.show(Reset())
-        self._context.lanes.begin(turn, feed)
+        self._context.delivery.begin(turn, feed)
         scope = RunScope()
         limit = self._runtime.profile.settings.agent.gateway_timeout
         silence = IdleTimer(limit, lambda: self._cancel_pull("silent"))
@@ -348,7 +348,7 @@ class SessionActor:
         if not state.open:
             self._close(turn)
         elif state is TurnState.WAITING:
-            self._context.lanes.ring_reply(turn)
+            self._context.delivery.ring_reply(turn)
 
     async def _with_files(self, turn: Turn, entries: Sequence[Entry]) -> Body | None:
         """The answer with the files it names, copied before the commit that sends them."""
@@ -372,7 +372,7 @@ class SessionActor:
         for other in absorbed.turns:
             context.feeds.end(other, follow=turn.id)
         for refused in absorbed.refused:
-            context.lanes.ring_reply(refused)
+            context.delivery.ring_reply(refused)
 
     async def _stop(self, turn: Turn, feed: Feed, reason: str) -> None:
         view = view_turn(self._warm.records, turn.id)
@@ -425,4 +425,4 @@ class SessionActor:
     def _close(self, turn: Turn) -> None:
         self._running = None
         self._context.feeds.end(turn.id)
-        self._context.lanes.ring_reply(turn)
+        self._context.delivery.ring_reply(turn)

@@ -17,7 +17,7 @@ from datetime import datetime
 from hermes.control.feed import Feeds
 from hermes.control.hooks.dispatch import Hooks
 from hermes.control.outbound.answers import AnswerWriter
-from hermes.control.outbound.lanes import Delivery
+from hermes.control.outbound.delivery import Delivery
 from hermes.control.runtime import Runtime
 from hermes.control.turn.claim import WENT_WRONG, Claim
 from hermes.control.turn.inbound_files import AttachmentFetcher
@@ -167,7 +167,7 @@ class ActorContext:
     feeds: Feeds
     warm: WarmSessions
     answers: AnswerWriter
-    lanes: Delivery
+    delivery: Delivery
     clock: Clock
     fetcher: AttachmentFetcher
     epoch: int = 0
@@ -269,4 +269,4 @@ class Actors:
             for entry in new:
                 context.feeds.open(turn.id).publish(entry)
             context.feeds.end(turn.id)
-            context.lanes.ring_reply(turn)
+            context.delivery.ring_reply(turn)

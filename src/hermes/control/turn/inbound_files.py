@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from hermes.control.outbound.outbox_admin import notify
+from hermes.control.outbound.notices import notify
 from hermes.control.runtime import Runtime
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, Unreachable, UserError

@@ -34,7 +34,6 @@ from hermes.stream.text.markdown import (
     plain_blocks,
     trimmed,
     visible_inlines,
-    without_styles,
 )
 
 Blocks = tuple[Block, ...]
@@ -315,28 +314,6 @@ def loosened(block: Block) -> Blocks | None:
             return ()
         case _:
             assert_never(block)
-
-
-def unstyled(block: Block) -> Block:
-    """The block with the same words, code and links, but nothing bold, slanted or struck out."""
-    match block:
-        case Paragraph() | Heading():
-            return replace(block, children=_unstyled(block.children))
-        case Quote():
-            return Quote(blocks=tuple(map(unstyled, block.blocks)))
-        case ItemList():
-            return replace(block, items=tuple(tuple(map(unstyled, item)) for item in block.items))
-        case Table():
-            rows = tuple(tuple(map(_unstyled, row)) for row in block.rows)
-            return replace(block, header=tuple(map(_unstyled, block.header)), rows=rows)
-        case CodeBlock() | Rule():
-            return block
-        case _:
-            assert_never(block)
-
-
-def _unstyled(inlines: tuple[Inline, ...]) -> tuple[Inline, ...]:
-    return trimmed(joined(without_styles(inlines)))
 
 
 def _first_row_loosened(table: Table) -> Blocks:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import assert_never
+from typing import Literal, assert_never
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,20 +122,11 @@ Block = Paragraph | Heading | CodeBlock | Quote | ItemList | Table | Rule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """The blocks of a text. `source` holds its lines and `spans` the half-open line range of each block,
-    or None for a block that its lines, read alone, would not give again. `items` holds the first line of
-    each item of a list whose items can be read alone too; else, and for other blocks, it has no lines."""
+    """The blocks of a text. `source` is the text, or empty if its last fence is open: what would be written
+    below such a text would be code."""
 
     blocks: tuple[Block, ...]
-    source: tuple[str, ...] = field(default=(), compare=False, repr=False)
-    spans: tuple[tuple[int, int] | None, ...] = field(default=(), compare=False, repr=False)
-    items: tuple[tuple[int, ...], ...] = field(default=(), compare=False, repr=False)
-
-    def lines(self, start: int, end: int) -> str:
-        """The source from one line up to another, without the blank lines at its end."""
-        while end > start and not self.source[end - 1].strip():
-            end -= 1
-        return "\n".join(self.source[start:end])
+    source: str = field(default="", compare=False, repr=False)
 
 
 # A text without any of these is a few paragraphs of plain lines, and no parser is needed to see that.
@@ -162,34 +153,10 @@ def parse(text: str) -> Document:
     if not text.isascii() or "\r" in text or not text.isprintable():
         text = _ODD_BLANKS.sub(_plain_blank, text)
     if not _MARKUP.search(text):
-        return _plain_document(text)
+        return Document(blocks=plain_blocks(text), source=text)
     from hermes.stream.text.reader import read
 
     return read(text)
-
-
-def visible(blocks: Iterable[Block]) -> str:
-    """What a reader sees, without any markup, bullets or decoration; one line per block or line."""
-    return "\n".join(visible_block(block) for block in blocks)
-
-
-def visible_block(block: Block) -> str:
-    match block:
-        case Paragraph() | Heading():
-            return visible_inlines(block.children)
-        case CodeBlock():
-            return block.text
-        case Quote():
-            return visible(block.blocks)
-        case ItemList():
-            return "\n".join(visible(item) for item in block.items)
-        case Table():
-            rows = (block.header, *block.rows)
-            return "\n".join("\t".join(visible_inlines(cell) for cell in row) for row in rows)
-        case Rule():
-            return ""
-        case _:
-            assert_never(block)
 
 
 def visible_inlines(inlines: Iterable[Inline]) -> str:
@@ -281,80 +248,39 @@ def _merged(run: list[Inline]) -> list[Inline]:
             assert_never(first)
 
 
-def without_styles(inlines: Sequence[Inline]) -> list[Inline]:
-    """The inlines with nothing bold, slanted or struck out; words, code and links stay."""
-    bare: list[Inline] = []
-    for inline in inlines:
-        if isinstance(inline, Style):
-            bare.extend(without_styles(inline.children))
-        elif isinstance(inline, Link):
-            bare.append(Link(url=inline.url, children=joined(without_styles(inline.children))))
-        else:
-            bare.append(inline)
-    return bare
-
-
 def trimmed(inlines: Sequence[Inline]) -> tuple[Inline, ...]:
     """The inlines without blanks and line breaks at either end."""
-    start, end = 0, len(inlines)
-    first: Inline | None = None
-    while start < end and (first := _stripped(inlines[start], left=True)) is None:
-        start += 1
-    if first is None:
-        return ()
-    last: Inline | None = None
-    while end - start > 1 and (last := _stripped(inlines[end - 1], left=False)) is None:
-        end -= 1
-    if last is None:
-        only = _stripped(first, left=False)
-        return (only,) if only is not None else ()
-    if first is inlines[start] and last is inlines[end - 1]:
-        return tuple(inlines[start:end])
-    return (first, *inlines[start + 1 : end - 1], last)
+    return _trimmed_at(_trimmed_at(tuple(inlines), 0), -1)
 
 
-def _stripped(inline: Inline, *, left: bool) -> Inline | None:
+def _trimmed_at(inlines: tuple[Inline, ...], edge: Literal[0, -1]) -> tuple[Inline, ...]:
+    while inlines:
+        kept = _stripped(inlines[edge], edge)
+        if kept is inlines[edge]:
+            return inlines
+        rest = inlines[1:] if edge == 0 else inlines[:-1]
+        if kept is not None:
+            return (kept, *rest) if edge == 0 else (*rest, kept)
+        inlines = rest
+    return ()
+
+
+def _stripped(inline: Inline, edge: Literal[0, -1]) -> Inline | None:
     match inline:
         case Text():
-            text = inline.text.lstrip() if left else inline.text.rstrip()
+            text = inline.text.lstrip() if edge == 0 else inline.text.rstrip()
             return inline if text == inline.text else Text(text=text) if text else None
         case LineBreak():
             return None
         case Strong() | Emphasis() | Strike():
-            children = list(inline.children)
-            edge = 0 if left else -1
-            while children and (kept := _stripped(children[edge], left=left)) is not children[edge]:
-                if kept is None:
-                    del children[edge]
-                else:
-                    children[edge] = kept
-            return _restyled(inline, tuple(children))
+            children = _trimmed_at(inline.children, edge)
+            if children is inline.children:
+                return inline
+            return type(inline)(children=children) if children else None
         case Code() | Link() | Image():
             return inline
         case _:
             assert_never(inline)
-
-
-def _restyled(style: Style, children: tuple[Inline, ...]) -> Style | None:
-    if not children:
-        return None
-    return style if children == style.children else type(style)(children=children)
-
-
-def _plain_document(text: str) -> Document:
-    blocks = plain_blocks(text)
-    if len(blocks) <= 1:
-        return Document(blocks=blocks, source=(text.strip("\n"),), spans=((0, 1),) if blocks else ())
-    source = text.split("\n")
-    spans: list[tuple[int, int]] = []
-    start: int | None = None
-    for number, line in enumerate((*source, "")):
-        if line and not line.isspace():
-            start = number if start is None else start
-        elif start is not None:
-            spans.append((start, number))
-            start = None
-    return Document(blocks=blocks, source=tuple(source), spans=tuple(spans))
 
 
 def _plain_blank(found: re.Match[str]) -> str:

@@ -51,7 +51,7 @@ MAX_DEPTH = 20
 # Markup characters that one paragraph, and one text, may hold before it counts as hostile.
 MAX_MARKS_OF_PARAGRAPH = 10_000
 MAX_MARKS = 150_000
-# How long a text or paragraph may be that is remembered once it is read.
+# How long a paragraph may be that is remembered once it is read.
 MAX_REMEMBERED = 4_096
 
 _MARKS = re.compile(r"[\\`*_\[\]!&<~]")
@@ -61,18 +61,8 @@ _STYLES: dict[str, type[Style]] = {"strong": Strong, "em": Emphasis, "s": Strike
 def read(text: str) -> Document:
     """Read a text whose line ends are newlines."""
     if text.count("\n") > MAX_LINES:
-        return Document(blocks=plain_blocks(text))
-    return _remembered_document(text) if len(text) <= MAX_REMEMBERED else _Reading(text).document()
-
-
-@lru_cache(maxsize=256)
-def _remembered_document(text: str) -> Document:
-    """Read a text of the size of a message: it is read when it is split off, and again to be printed."""
+        return Document(blocks=plain_blocks(text), source=text)
     return _Reading(text).document()
-
-
-def read_inlines(text: str) -> tuple[Inline, ...]:
-    return _Reading("").inlines(text)
 
 
 @cache
@@ -101,26 +91,19 @@ class _Reading:
         self._text = text
         self._marks_left = MAX_MARKS
         self._env: dict[str, object] = {}
-        self._stands_alone = True
 
     def document(self) -> Document:
         parser = _parser()
         tokens: list[Token] = []
         parser.block.parse(self._text, parser, self._env, tokens)
-        source = tuple(self._text.split("\n"))
+        lines = self._text.split("\n")
         blocks: list[Block] = []
-        spans: list[tuple[int, int] | None] = []
-        items: list[tuple[int, ...]] = []
         for group in _top_level(tokens):
             assert group[0].map is not None
             start, end = group[0].map
-            self._stands_alone = not self._env.get("references")
-            found = self._top_block(group, source[start:end])
-            alone = self._stands_alone and len(found) == 1
-            blocks += found
-            spans += [(start, end) if alone else None] * len(found)
-            items += [_item_lines(group, source) if alone else ()] * len(found)
-        return Document(blocks=tuple(blocks), source=source, spans=tuple(spans), items=tuple(items))
+            blocks += self._top_block(group, lines[start:end])
+        has_open_fence = bool(tokens) and tokens[-1].type == "fence" and not _is_closed(tokens[-1])
+        return Document(blocks=tuple(blocks), source="" if has_open_fence else self._text)
 
     def _top_block(self, group: Sequence[Token], source: Sequence[str]) -> tuple[Block, ...]:
         # The parser drops what is nested deeper than it goes; here nothing may be lost.
@@ -147,7 +130,6 @@ class _Reading:
                 children = trimmed(joined(_on_one_line(self._until_close(tokens))))
                 return Heading(level=int(token.tag[1:]), children=children) if children else None
             case "fence":
-                self._stands_alone = self._stands_alone and _is_closed(token)
                 return _code(token.content, safe_lang(token.info))
             case "code_block":
                 return _code(token.content, "")
@@ -210,7 +192,6 @@ class _Reading:
         marks = len(_MARKS.findall(content))
         self._marks_left -= marks
         if marks > MAX_MARKS_OF_PARAGRAPH or self._marks_left < 0:
-            self._stands_alone = False
             return plain_inlines(content)
         if self._env.get("references") or len(content) > MAX_REMEMBERED:
             return _inlines(content, self._env)
@@ -226,7 +207,7 @@ def _inlines(content: str, env: dict[str, object]) -> tuple[Inline, ...]:
 
 @lru_cache(maxsize=1024)
 def _remembered_inlines(content: str) -> tuple[Inline, ...]:
-    """Read a paragraph, or remember it: a growing answer is read again and again, and so are its parts."""
+    """Read a paragraph, or remember it: a growing answer is read again and again."""
     return _inlines(content, {})
 
 
@@ -337,20 +318,6 @@ def _top_level(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
         if token.level == 0 and token.nesting <= 0:
             yield tokens[start : number + 1]
             start = number + 1
-
-
-def _item_lines(group: Sequence[Token], source: Sequence[str]) -> tuple[int, ...]:
-    """The first lines of the items of a list if any run of them is a list of the same items: each has its
-    marker at the margin, and the number that it counts up to."""
-    opening = group[0]
-    if opening.type not in ("bullet_list_open", "ordered_list_open"):
-        return ()
-    items = [token for token in group if token.level == 1 and token.type == "list_item_open"]
-    lines = tuple(token.map[0] for token in items if token.map is not None)
-    first = opening.attrGet("start")
-    numbered = enumerate(items, 1 if first is None else int(first))
-    counted = all(not item.info or int(item.info) == number for number, item in numbered)
-    return lines if counted and not any(source[line][:1].isspace() for line in lines) else ()
 
 
 def _up_to(tokens: Iterator[Token], close: str, level: int) -> Iterator[Token]:

@@ -1,7 +1,7 @@
 """Splits a markdown text into parts that each fit into one message once they are printed.
 
 Parts are filled from the front, and each cut depends only on the text before the overflow, so a growing
-text keeps its first cuts. Each part is markdown again: fences are closed and reopened, styles continue.
+text keeps its first cuts. A part is a tree like the whole: fences are closed and reopened, styles continue.
 """
 
 from __future__ import annotations
@@ -10,24 +10,20 @@ import itertools
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from hermes.domain.capabilities import Flavour, TextUnit
-from hermes.stream.text.cut import Blocks, VisibleText, cut, leading_part, loosened, unstyled
+from hermes.stream.text.cut import Blocks, VisibleText, cut, leading_part, loosened
 from hermes.stream.text.flavours.plain import PlainPrinter
 from hermes.stream.text.markdown import (
     Block,
     Code,
     CodeBlock,
-    Document,
     Heading,
-    ItemList,
     Paragraph,
     Text,
     parse,
-    trimmed,
-    visible,
 )
 from hermes.stream.text.print import printer
 
@@ -46,80 +42,53 @@ _FEW_SEAMS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessagePart:
-    """One message's worth of markdown source."""
+    """One message's worth of a text, `printed` as the platform gets it."""
 
-    text: str
+    printed: str
+    blocks: Blocks = field(repr=False)
+    source: str = ""
+    """The text as its author wrote it, if it is all in this part."""
 
-
-def fits(text: str, *, limit: int, unit: TextUnit, flavour: Flavour) -> bool:
-    """Whether the text, printed, is within the limit."""
-    prints = printer(flavour)
-    used = -unit.measure(prints.gap)
-    for block in parse(text).blocks:
-        used += unit.measure(prints.gap) + unit.measure(prints.block(block))
-        if used > limit:
-            return False
-    return True
+    @property
+    def text(self) -> str:
+        """The part as Markdown, with every fence closed."""
+        return self.source or printer(Flavour.COMMONMARK).document(self.blocks)
 
 
 def split(text: str, *, limit: int, unit: TextUnit, flavour: Flavour) -> tuple[MessagePart, ...]:
     """The parts of a text in order; none if there is nothing to show. The limit is at least 20."""
     if limit < MIN_LIMIT:
         raise ValueError(f"a message of {limit} {unit} cannot hold a text: {MIN_LIMIT} is the least")
-    return _Splitting(parse(text), limit, unit, printer(flavour)).parts()
+    doc = parse(text)
+    parts = _Splitting(doc.blocks, limit, unit, printer(flavour)).parts()
+    if len(parts) == 1:
+        parts[0] = replace(parts[0], source=doc.source.strip("\n").rstrip())
+    return tuple(parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Piece:
-    """A block that waits for its message; `span` is its lines in the source while these give it, and
-    `items` the line of each item of a list that may be taken apart along its lines. A piece that is `begun`
-    goes on in the next message, so nothing may follow it in its own."""
+    """A block that waits for its message. One that is `begun` goes on in the next message, so nothing may
+    follow it in its own."""
 
     block: Block
-    span: tuple[int, int] | None = None
-    items: tuple[int, ...] = ()
     begun: bool = False
-
-    def pieces(self, blocks: Blocks, *, begun: bool | None = None) -> list[_Piece]:
-        """Blocks made from this one as pieces. A run of whole items from either end of a list keeps its
-        lines; the last piece is begun as this one is, unless one says otherwise."""
-        pieces = [self._run(block) or _Piece(block=block) for block in blocks]
-        if pieces:
-            pieces[-1] = replace(pieces[-1], begun=self.begun if begun is None else begun)
-        return pieces
-
-    def _run(self, run: Block) -> _Piece | None:
-        if not self.items or self.span is None or not isinstance(run, ItemList):
-            return None
-        assert isinstance(self.block, ItemList)
-        count, items = len(run.items), self.block.items
-        for start in {0, max(0, len(items) - count)}:
-            same = start + count <= len(items) and run.items[0] is items[start]
-            # An empty item is no sign, as all empty tuples are one.
-            if same and run.items[-1] is items[start + count - 1] and run.items[0] and run.items[-1]:
-                lines = (*self.items[start : start + count + 1], self.span[1])
-                return _Piece(block=run, span=(lines[0], lines[count]), items=lines[:count])
-        return None
 
 
 class _Splitting:
     """One text on its way into parts: pieces move from `_waiting` (next one last) to `_current`."""
 
-    def __init__(self, doc: Document, limit: int, unit: TextUnit, prints: PlainPrinter) -> None:
-        self._doc = doc
+    def __init__(self, blocks: Blocks, limit: int, unit: TextUnit, prints: PlainPrinter) -> None:
         self._limit = limit
         self._measure = unit.measure
         self._prints = prints
         self._gap = unit.measure(prints.gap)
-        spans = doc.spans or (None,) * len(doc.blocks)
-        items = doc.items or ((),) * len(doc.blocks)
-        found = zip(doc.blocks, spans, items, strict=True)
-        self._waiting = [_Piece(block=block, span=span, items=lines) for block, span, lines in found][::-1]
+        self._waiting = [_Piece(block=block) for block in reversed(blocks)]
         self._current: list[_Piece] = []
         self._used = 0
         self._parts: list[MessagePart] = []
 
-    def parts(self) -> tuple[MessagePart, ...]:
+    def parts(self) -> list[MessagePart]:
         while self._waiting or self._current:
             if not self._waiting:
                 self._finish()
@@ -134,7 +103,7 @@ class _Splitting:
                 self._finish_before(piece)
             else:
                 self._begin(piece)
-        return tuple(self._parts)
+        return self._parts
 
     def _room(self) -> int:
         return self._limit - self._used - self._gap if self._current else self._limit
@@ -162,14 +131,10 @@ class _Splitting:
         if halves is None:
             halves = search.between_characters() or _forced(piece.block, search)
         head, tail = halves
-        self._wait(piece, tail)
-        for first in piece.pieces(head, begun=True):
-            self._add(first, self._size(first.block))
+        self._waiting += reversed(_pieces(tail, begun=piece.begun))
         if head:
+            self._current += _pieces(head, begun=True)
             self._finish()
-
-    def _wait(self, piece: _Piece, blocks: Blocks) -> None:
-        self._waiting += reversed(piece.pieces(blocks))
 
     def _size_of_all(self, blocks: Blocks) -> int:
         return sum(map(self._size, blocks)) + self._gap * (len(blocks) - 1) if blocks else 0
@@ -182,65 +147,15 @@ class _Splitting:
         self._finish()
 
     def _finish(self) -> None:
-        pieces, self._current, self._used = self._current, [], 0
-        blocks = tuple(piece.block for piece in pieces)
-        spans = [piece.span for piece in pieces if piece.span is not None]
-        if len(spans) == len(pieces):
-            self._parts.append(MessagePart(text=self._doc.lines(spans[0][0], spans[-1][1])))
-            return
-        source = printer(Flavour.COMMONMARK).document(blocks)
-        if self._is_faithful(source, blocks):
-            self._parts.append(MessagePart(text=source))
-        else:
-            self._mend(pieces)
-
-    def _is_faithful(self, source: str, blocks: Blocks) -> bool:
-        """Whether what is read back still fits and shows the same; styles may get lost in rare cases."""
-        again = parse(source).blocks
-        fitting = self._size_of_all(again) <= self._limit
-        return fitting and (again == blocks or _words(again) == _words(blocks))
-
-    def _stands(self, block: Block) -> bool:
-        """Whether markdown gives this block when it is a message of its own."""
-        return self._is_faithful(printer(Flavour.COMMONMARK).block(block), (block,))
-
-    def _mend(self, pieces: list[_Piece]) -> None:
-        """Part with some of a message that no markdown gives: first with the company of its blocks, then
-        with the markup of the first one, never with text. Each step leaves less, so this ends."""
-        sound = next((n for n, piece in enumerate(pieces) if not self._stands(piece.block)), len(pieces) - 1)
-        if sound:
-            self._waiting += reversed(pieces[sound:])
-            self._current = pieces[:sound]
-            self._finish()
-            return
-        self._waiting += reversed(pieces[1:])
-        block = pieces[0].block
-        bare = unstyled(block)
-        if bare != block:
-            self._wait(pieces[0], (bare,))
-        elif isinstance(block, Paragraph):
-            self._mend_paragraph(pieces[0], block)
-        else:
-            self._wait(pieces[0], loosened(block) or ())
-
-    def _mend_paragraph(self, piece: _Piece, block: Paragraph) -> None:
-        """Give the first inlines a message of their own, as many as can stand together."""
-        for count in range(len(block.children) - 1, 0, -1):
-            head = Paragraph(children=trimmed(block.children[:count]))
-            if head.children and self._stands(head):
-                self._parts.append(MessagePart(text=printer(Flavour.COMMONMARK).block(head)))
-                rest = trimmed(block.children[count:])
-                self._wait(piece, (Paragraph(children=rest),) if rest else ())
-                return
-        looser = loosened(block)
-        if looser is None:
-            self._parts.append(MessagePart(text=printer(Flavour.COMMONMARK).block(block)))
-        else:
-            self._wait(piece, looser)
+        blocks = tuple(piece.block for piece in self._current)
+        self._current, self._used = [], 0
+        self._parts.append(MessagePart(blocks=blocks, printed=self._prints.document(blocks)))
 
 
-def _words(blocks: Blocks) -> list[str]:
-    return visible(blocks).split()
+def _pieces(blocks: Blocks, *, begun: bool) -> list[_Piece]:
+    """The blocks of one that was cut; only the last of them goes on, if any does."""
+    last = len(blocks) - 1
+    return [_Piece(block=block, begun=begun and place == last) for place, block in enumerate(blocks)]
 
 
 def _forced(block: Block, search: _Search) -> tuple[Blocks, Blocks]:

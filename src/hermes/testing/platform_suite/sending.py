@@ -24,8 +24,6 @@ from hermes.domain.ports.platform import (
     Threads,
     Typing,
 )
-from hermes.stream.text.markdown import parse
-from hermes.stream.text.print import print_markdown
 from hermes.stream.text.split import split
 from hermes.testing.platform_suite.testbed import (
     DOUBTFUL,
@@ -137,9 +135,8 @@ async def check_takes_what_the_splitter_cuts(make: MakeTestbed) -> None:
     assert len(parts) > 1 or able.max_text > len(text)
     async with _up(make) as (bed, platform):
         for number, part in enumerate(parts):
-            printed = print_markdown(parse(part.text), able.flavour)
-            assert able.unit.measure(printed) <= able.max_text
-            await _send(platform, bed.chat, printed, f"part {number}")
+            assert able.unit.measure(part.printed) <= able.max_text
+            await _send(platform, bed.chat, part.printed, f"part {number}")
         words = "".join(one.text for one in bed.shown())
         assert len(bed.shown()) == len(parts)
         assert words.count("fat") == words.count("slanted") == times, "words were lost"

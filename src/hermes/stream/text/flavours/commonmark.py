@@ -1,12 +1,13 @@
-"""Prints CommonMark (with tables and strikethrough) that reads back into the very same tree.
+"""Prints CommonMark with tables and strikethrough, for platforms that read it and for parts of a cut text.
 
-The splitter stores what this prints, so exactness comes before beauty: styles are read back, and printed
-without marks in the rare case that no marks give them.
+Marks of a style work only beside certain characters. Where they would not, the style is printed without them,
+so a reader never sees a stray mark.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from itertools import chain
 
@@ -15,6 +16,7 @@ from hermes.stream.text.markdown import (
     Align,
     Block,
     Cell,
+    Code,
     CodeBlock,
     Emphasis,
     Heading,
@@ -30,8 +32,6 @@ from hermes.stream.text.markdown import (
     Style,
     Table,
     Text,
-    joined,
-    without_styles,
 )
 
 _MARKUP = re.compile(
@@ -47,42 +47,37 @@ _ENTITY = re.compile(r"&(?=#|\w+;)")
 _TICKS = re.compile("`+")
 _DELIMITERS = {Align.NONE: "---", Align.LEFT: ":--", Align.CENTER: ":-:", Align.RIGHT: "--:"}
 
+_STYLE_MARKS: dict[type[Style], tuple[str, ...]] = {Strong: ("**",), Emphasis: ("*", "_"), Strike: ("~~",)}
+
 
 class CommonmarkPrinter(PlainPrinter):
     rule_line = "***"
     indents_code = True
 
-    def __init__(self, emphasis_mark: str = "*", bullet: str = "-", dot: str = ".") -> None:
-        self._emphasis_mark = emphasis_mark
+    def __init__(self, bullet: str = "-", dot: str = ".") -> None:
         self.bullet = bullet
         self._dot = dot
 
     def document(self, blocks: Sequence[Block]) -> str:
         return self.gap.join(self._siblings(blocks))
 
-    def _siblings(self, blocks: Sequence[Block]) -> list[str]:
-        """The printed blocks; of two lists in a row the second has other markers, or they would be one."""
+    def _siblings(self, blocks: Sequence[Block], *, in_item: bool = False) -> list[str]:
+        """The printed blocks. Of two lists in a row the second has other markers, or they would be one; so
+        has a list that begins an item, or a row of markers could be a rule."""
         printed: list[str] = []
         other = False
         before: Block | None = None
         for block in blocks:
-            after_list = isinstance(block, ItemList) and isinstance(before, ItemList)
-            other = after_list and not other
+            if in_item and before is None:
+                other = isinstance(block, ItemList) and self.bullet == _LISTS.bullet
+            else:
+                other = isinstance(block, ItemList) and isinstance(before, ItemList) and not other
             printed.append((_OTHER_LISTS if other else _LISTS).block(block))
             before = block
         return printed
 
     def text(self, text: str) -> str:
         return _MARKUP.sub(_escaped, text)
-
-    def strong(self, node: Strong) -> str:
-        return f"**{self.inlines(node.children)}**"
-
-    def emphasis(self, node: Emphasis) -> str:
-        return f"{self._emphasis_mark}{self.inlines(node.children)}{self._emphasis_mark}"
-
-    def strike(self, node: Strike) -> str:
-        return f"~~{self.inlines(node.children)}~~"
 
     def code(self, text: str) -> str:
         longest = max(map(len, _TICKS.findall(text)), default=0)
@@ -105,39 +100,54 @@ class CommonmarkPrinter(PlainPrinter):
         return "\\\n" if node.hard else "\n"
 
     def inlines(self, inlines: Sequence[Inline]) -> str:
+        return self._between("", inlines, "")
+
+    def _between(self, before: str, inlines: Sequence[Inline], after: str) -> str:
+        """Print siblings that stand between these two characters; none stands for the end of a line."""
         parts: list[str] = []
-        for inline in inlines:
-            if isinstance(inline, Link) and parts and parts[-1].endswith("!"):
-                parts[-1] = parts[-1][:-1] + "\\!"
-            parts.append(self.inline(inline))
+        for place, inline in enumerate(inlines):
+            left = parts[-1][-1:] if parts else before
+            match inline:
+                case Strong() | Emphasis() | Strike():
+                    right = _first_char(inlines[place + 1]) if place + 1 < len(inlines) else after
+                    styled = self._styled(left, inline, right)
+                    if styled is None and place and isinstance(inlines[place - 1], Style):
+                        # The style before it counts on a mark here, so none of them has marks.
+                        bare = (i.children if isinstance(i, Style) else (i,) for i in inlines)
+                        return self._between(before, tuple(chain.from_iterable(bare)), after)
+                    parts.append(self._between(left, inline.children, right) if styled is None else styled)
+                case Code() if place and isinstance(inlines[place - 1], Code):
+                    parts.append(self.text(inline.text))  # side by side, their ticks would be one run
+                case Link() if left == "!":
+                    parts[-1] = parts[-1][:-1] + "\\!"
+                    parts.append(self.link(inline))
+                case _:
+                    parts.append(self.inline(inline))
         return "".join(parts)
 
+    def _styled(self, before: str, node: Style, after: str) -> str | None:
+        """The style with its marks; None if no marks work between these characters."""
+        for mark in _STYLE_MARKS[type(node)]:
+            inner = self._between(mark[0], node.children, mark[0])
+            if not (_marks_work(before, inner[:1]) and _marks_work(after, inner[-1:])):
+                continue
+            # A single star is not told from the stars beside it; underscores do nothing inside of a word.
+            whole_strong = len(node.children) == 1 and isinstance(node.children[0], Strong)
+            beside = (before, after) if whole_strong else (before, after, inner[:1], inner[-1:])
+            if mark == "*" and "*" in beside:
+                continue
+            if mark == "_" and ("_" in beside or not (_is_boundary(before) and _is_boundary(after))):
+                continue
+            return f"{mark}{inner}{mark}"
+        return None
+
     def paragraph(self, node: Paragraph) -> str:
-        lines = _LINE_EDGES.sub(_as_entities, self._exact(node.children))
+        lines = _LINE_EDGES.sub(_as_entities, self.inlines(node.children))
         return _LINE_START.sub(_line_start, lines)
 
     def heading(self, node: Heading) -> str:
-        text = _LINE_EDGES.sub(_as_entities, self._exact(node.children))
+        text = _LINE_EDGES.sub(_as_entities, self.inlines(node.children))
         return f"{'#' * node.level} {text[:-1]}\\#" if text.endswith("#") else f"{'#' * node.level} {text}"
-
-    def _exact(self, inlines: tuple[Inline, ...]) -> str:
-        if not any(isinstance(inline, Style | Link) for inline in inlines):
-            return self.inlines(inlines)
-        printed = self._read_back(inlines)
-        if printed is None:
-            # Perhaps only some of the styles are at fault, and the others can stay.
-            sound = ((i,) if self._read_back((i,)) is not None else without_styles((i,)) for i in inlines)
-            printed = self._read_back(joined(tuple(chain.from_iterable(sound))))
-        return self.inlines(joined(without_styles(inlines))) if printed is None else printed
-
-    def _read_back(self, inlines: tuple[Inline, ...]) -> str | None:
-        from hermes.stream.text.reader import read_inlines
-
-        for printer in (self, _UNDERSCORES):
-            printed = printer.inlines(inlines)
-            if read_inlines(printed) == inlines:
-                return printed
-        return None
 
     def code_block(self, node: CodeBlock) -> str:
         longest = max(map(len, _TICKS.findall(node.text)), default=0)
@@ -154,7 +164,7 @@ class CommonmarkPrinter(PlainPrinter):
         if not blocks:
             return marker
         indent = " " * (len(marker) + 1)
-        body = ("\n" if tight else self.gap).join(self._siblings(blocks))
+        body = ("\n" if tight else self.gap).join(self._siblings(blocks, in_item=True))
         return marker + prefixed(body, indent)[len(marker) :]
 
     def table(self, node: Table) -> str:
@@ -163,13 +173,38 @@ class CommonmarkPrinter(PlainPrinter):
         return "\n".join(rows)
 
     def _row(self, cells: Sequence[Cell]) -> str:
-        printed = (_LINE_EDGES.sub(_as_entities, self._exact(cell)).replace("|", "\\|") for cell in cells)
+        printed = (_LINE_EDGES.sub(_as_entities, self.inlines(cell)).replace("|", "\\|") for cell in cells)
         return f"|{'|'.join(f' {cell} ' if cell else ' ' for cell in printed)}|"
 
 
-_UNDERSCORES = CommonmarkPrinter(emphasis_mark="_")
 _LISTS = CommonmarkPrinter()
 _OTHER_LISTS = CommonmarkPrinter(bullet="+", dot=")")
+
+
+def _first_char(inline: Inline) -> str:
+    """The first character of an inline as it is printed, or another one of the same sort."""
+    match inline:
+        case Text():
+            return inline.text[:1]
+        case Strong() | Emphasis() | Strike():
+            return _STYLE_MARKS[type(inline)][0][0]
+        case LineBreak():
+            return "\n"
+        case _:
+            return "["
+
+
+def _marks_work(outside: str, inside: str) -> bool:
+    """Whether a mark between these two begins or ends a style."""
+    return bool(inside.strip()) and (inside.isalnum() or _is_mark(inside) or _is_boundary(outside))
+
+
+def _is_boundary(char: str) -> bool:
+    return not char.strip() or (char.isascii() and not char.isalnum()) or unicodedata.category(char)[0] == "P"
+
+
+def _is_mark(char: str) -> bool:
+    return unicodedata.category(char)[0] == "M"
 
 
 def _escaped(found: re.Match[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import ClassVar
 
 from hermes.stream.text.flavours.plain import PlainPrinter, fenced, without_strong
 from hermes.stream.text.markdown import (
@@ -32,18 +33,10 @@ _PARENTHESES = str.maketrans({"(": "%28", ")": "%29"})
 
 class DiscordPrinter(PlainPrinter):
     bullet = "-"
+    styles: ClassVar = {Strong: ("**", "**"), Emphasis: ("*", "*"), Strike: ("~~", "~~")}
 
     def text(self, text: str) -> str:
         return _MARKUP.sub(lambda found: found[0] if len(found[0]) > 1 else "\\" + found[0], text)
-
-    def strong(self, node: Strong) -> str:
-        return f"**{self.inlines(node.children)}**"
-
-    def emphasis(self, node: Emphasis) -> str:
-        return f"*{self.inlines(node.children)}*"
-
-    def strike(self, node: Strike) -> str:
-        return f"~~{self.inlines(node.children)}~~"
 
     def code(self, text: str) -> str:
         return f"`` {text} ``" if "`" in text else f"`{text}`"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
+from typing import ClassVar
 
 from hermes.stream.text.flavours.plain import PlainPrinter
 from hermes.stream.text.markdown import (
@@ -26,18 +27,14 @@ from hermes.stream.text.markdown import (
 class HtmlPrinter(PlainPrinter):
     gap = "\n"
     rule_line = "<hr>"
+    styles: ClassVar = {
+        Strong: ("<strong>", "</strong>"),
+        Emphasis: ("<em>", "</em>"),
+        Strike: ("<del>", "</del>"),
+    }
 
     def text(self, text: str) -> str:
         return escape(text, quote=False)
-
-    def strong(self, node: Strong) -> str:
-        return f"<strong>{self.inlines(node.children)}</strong>"
-
-    def emphasis(self, node: Emphasis) -> str:
-        return f"<em>{self.inlines(node.children)}</em>"
-
-    def strike(self, node: Strike) -> str:
-        return f"<del>{self.inlines(node.children)}</del>"
 
     def code(self, text: str) -> str:
         return f"<code>{escape(text, quote=False)}</code>"

@@ -19,6 +19,7 @@ from hermes.stream.text.markdown import (
 )
 
 BLANK = "\u200b"
+_STYLE_MARKS: dict[type[Style], str] = {Strong: "*", Emphasis: "_", Strike: "~"}
 
 # A mark inside a word or between blanks is no markup to these platforms, nor is one inside an address.
 _MARK = re.compile(r"https?://[^\s<>]+|(?<!\w)[*_~]|[*_~](?!\w)|`")
@@ -31,14 +32,14 @@ class MarksPrinter(PlainPrinter):
     def text(self, text: str) -> str:
         return _MARK.sub(_unhinged, text)
 
-    def strong(self, node: Strong) -> str:
-        return _marked("*", self.inlines(node.children))
-
-    def emphasis(self, node: Emphasis) -> str:
-        return _marked("_", self.inlines(node.children))
-
-    def strike(self, node: Strike) -> str:
-        return _marked("~", self.inlines(node.children))
+    def style(self, node: Style) -> str:
+        """Each line between its own marks, with the blanks at its ends outside of them."""
+        mark = _STYLE_MARKS[type(node)]
+        lines: list[str] = []
+        for line in self.inlines(node.children).split("\n"):
+            core = line.strip()
+            lines.append(line.replace(core, f"{mark}{core}{mark}", 1) if core else line)
+        return "\n".join(lines)
 
     def inlines(self, inlines: Sequence[Inline]) -> str:
         printed = ""
@@ -56,7 +57,7 @@ class MarksPrinter(PlainPrinter):
         return _QUOTE_START.sub(BLANK, self.inlines(node.children))
 
     def heading(self, node: Heading) -> str:
-        return self.strong(Strong(children=without_strong(node.children)))
+        return self.style(Strong(children=without_strong(node.children)))
 
     def code_block(self, node: CodeBlock) -> str:
         return fenced(node.text)
@@ -74,12 +75,3 @@ def _unhinged(found: re.Match[str]) -> str:
     if before.isspace() and after.isspace():
         return mark
     return ("" if before.isspace() else BLANK) + mark + ("" if after.isspace() else BLANK)
-
-
-def _marked(mark: str, text: str) -> str:
-    """Each line between its own marks, with the blanks at its ends outside of them."""
-    lines: list[str] = []
-    for line in text.split("\n"):
-        core = line.strip()
-        lines.append(line.replace(core, f"{mark}{core}{mark}", 1) if core else line)
-    return "\n".join(lines)

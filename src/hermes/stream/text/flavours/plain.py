@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import assert_never
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, assert_never
 
 from hermes.stream.text.flavours.columns import aligned
 from hermes.stream.text.markdown import (
@@ -22,6 +22,7 @@ from hermes.stream.text.markdown import (
     Rule,
     Strike,
     Strong,
+    Style,
     Table,
     Text,
     label_and_url,
@@ -38,6 +39,8 @@ class PlainPrinter:
     gap = "\n\n"
     bullet = "•"
     rule_line = "———"
+    styles: ClassVar[Mapping[type[Style], tuple[str, str]]] = {}
+    """What stands before and after a style."""
     indents_code = False
 
     def document(self, blocks: Sequence[Block]) -> str:
@@ -66,12 +69,8 @@ class PlainPrinter:
         match inline:
             case Text():
                 return self.text(inline.text)
-            case Strong():
-                return self.strong(inline)
-            case Emphasis():
-                return self.emphasis(inline)
-            case Strike():
-                return self.strike(inline)
+            case Strong() | Emphasis() | Strike():
+                return self.style(inline)
             case Code():
                 return self.code(inline.text)
             case Link():
@@ -89,14 +88,9 @@ class PlainPrinter:
     def text(self, text: str) -> str:
         return text
 
-    def strong(self, node: Strong) -> str:
-        return self.inlines(node.children)
-
-    def emphasis(self, node: Emphasis) -> str:
-        return self.inlines(node.children)
-
-    def strike(self, node: Strike) -> str:
-        return self.inlines(node.children)
+    def style(self, node: Style) -> str:
+        before, after = self.styles.get(type(node), ("", ""))
+        return f"{before}{self.inlines(node.children)}{after}"
 
     def code(self, text: str) -> str:
         return text

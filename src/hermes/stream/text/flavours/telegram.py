@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from html import escape
+from typing import ClassVar
 
 from hermes.stream.text.flavours.plain import PlainPrinter, without_strong
 from hermes.stream.text.markdown import CodeBlock, Emphasis, Heading, Link, Quote, Strike, Strong
 
 
 class TelegramPrinter(PlainPrinter):
+    styles: ClassVar = {Strong: ("<b>", "</b>"), Emphasis: ("<i>", "</i>"), Strike: ("<s>", "</s>")}
+
     def text(self, text: str) -> str:
         return escape(text, quote=False)
-
-    def strong(self, node: Strong) -> str:
-        return f"<b>{self.inlines(node.children)}</b>"
-
-    def emphasis(self, node: Emphasis) -> str:
-        return f"<i>{self.inlines(node.children)}</i>"
-
-    def strike(self, node: Strike) -> str:
-        return f"<s>{self.inlines(node.children)}</s>"
 
     def code(self, text: str) -> str:
         return f"<code>{escape(text, quote=False)}</code>"

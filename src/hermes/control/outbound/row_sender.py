@@ -1,0 +1,266 @@
+"""Sends one row of the outbox: over its draft or as a new message, without a second copy where that can be
+avoided, and with a mark where it cannot.
+
+What became of an attempt that nobody saw the end of is found out by the platform's key or history, or is said
+on the repeat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from hermes.control.outbound.answers import PARTS_PER_SEGMENT, REPEAT_MARK
+from hermes.control.outbound.context import OutboundContext
+from hermes.control.outbound.draft import SEND_SECONDS
+from hermes.control.outbound.gate import rule_message
+from hermes.control.outbound.message_parts import for_adapter
+from hermes.control.outbound.notices import is_missed
+from hermes.control.outbound.question_messages import closed_body
+from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
+from hermes.domain.hooks import GATE_SEND
+from hermes.domain.message import Body, Receipt
+from hermes.domain.ports.platform import Deletes, Edits, History, Platform
+from hermes.domain.rows import OutboxRow, OutState
+from hermes.domain.text import one_line
+
+log = logging.getLogger("hermes.lane")
+_FIRST_DELAY = 1.0
+_LONGEST_DELAY = 300.0
+_LOST = "⚠️ The answer could not be sent: {why}"
+_REMOVED = "⏹"
+_NOT_SENT = "📎 What belongs to this could not be sent: {why}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """A row that is to be sent now. `doubtful`: an earlier attempt may have sent it. `siblings` are all rows
+    of its turn, drafts too; `replaced` is the earlier message whose place it takes."""
+
+    row: OutboxRow
+    doubtful: bool = False
+    siblings: tuple[OutboxRow, ...] = ()
+    replaced: OutboxRow | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowSender:
+    attempt: Attempt
+    platform: Platform
+    context: OutboundContext
+
+    async def send(self) -> OutboxRow:
+        """The row as it is to be stored after the attempt."""
+        row, able = self.attempt.row, self.platform.capabilities
+        if self.attempt.replaced is not None:
+            row = replace(row, body=closed_body(self.attempt.replaced, row.body, able))
+        try:
+            gated = not _is_empty(row.body) and self.context.hooks.follows(GATE_SEND)
+            body = await rule_message(self.context.hooks, row, able) if gated else row.body
+        except Refused as error:
+            # The operator hears of it, and nobody of what it said: that is what the hook is for.
+            return replace(self._dead(row, str(error)), body=Body(text="…"))
+        begun = False
+        try:
+            async with asyncio.timeout(SEND_SECONDS):
+                repeats = await self._clear_orphans(row)
+                begun = True
+                receipt = await self._put(replace(row, body=body), repeats)
+        except TimeoutError:
+            return self._later(Unreachable("no answer", maybe_done=begun))
+        except Unreachable as error:
+            return self._later(error)
+        except NeedsLogin as error:
+            return self._later(Unreachable(str(error), after=60.0))
+        except Refused as error:
+            await self._tidy(row, _LOST.format(why=one_line(str(error), 120)))
+            return self._dead(row, str(error))
+        except Exception as error:  # the lane is one of the places that may catch everything
+            log.exception("lane.broke to=%s key=%s", self.attempt.row.to, row.key)
+            return self._later(Unreachable(type(error).__name__, maybe_done=begun))
+        log.debug("lane.sent to=%s key=%s attempts=%d", self.attempt.row.to, row.key, row.attempts)
+        sent = replace(row, state=OutState.SENT, receipt=receipt, error="")
+        await self._tidy(sent)
+        return sent
+
+    async def _put(self, row: OutboxRow, repeats: bool) -> Receipt | None:
+        """Bring the row's words to the chat; `repeats` says that a draft nobody can find may show them."""
+        body, platform = row.body, self.platform
+        if _is_empty(body):
+            return None
+        if body.replaces is not None:
+            # The receipt stays with the message that was sent: what was asked is found by it.
+            replaced = self.attempt.replaced
+            over = None if replaced is None else replaced.receipt
+            if over is not None and isinstance(platform, Edits):
+                await platform.edit(over, for_adapter(body, platform.capabilities))
+            return None
+        if repeats:
+            body = _marked(body)
+        shown = _draft_of(row, self.attempt.siblings)
+        said_there = False
+        if shown is not None and isinstance(platform, Edits):
+            try:
+                await platform.edit(shown, for_adapter(body, platform.capabilities))
+                return shown
+            except Refused:
+                # The draft is gone (deleted, too old): the final goes out as a message of its own.
+                log.info("lane.draft_gone to=%s key=%s", self.attempt.row.to, row.key)
+                # An earlier attempt may have said it there before that: no history tells of edits.
+                said_there = self.attempt.doubtful
+        if self.attempt.doubtful:
+            searched, found = await self._find(row.key)
+            if found is not None:
+                return found
+            if not repeats and (said_there or not (searched or self._keyed(row))):
+                body = _marked(body)
+        try:
+            return await platform.send(
+                self.attempt.row.to,
+                for_adapter(body, platform.capabilities),
+                key=row.key,
+                reply_to=row.reply_to,
+            )
+        except Refused as error:
+            if not (body.attachments and row.body.text):
+                raise
+            # The files cannot go, the words under them can.
+            log.warning("lane.words_alone to=%s key=%s why=%s", self.attempt.row.to, row.key, error)
+            words = Body(text=f"{body.text}\n\n{_NOT_SENT.format(why=one_line(str(error), 120))}")
+            return await platform.send(
+                self.attempt.row.to,
+                for_adapter(words, platform.capabilities),
+                key=row.key,
+                reply_to=row.reply_to,
+            )
+
+    async def _find(self, key: str) -> tuple[bool, Receipt | None]:
+        """Whether the chat's history could be searched, and the message with this key."""
+        platform = self.platform
+        if not (isinstance(platform, History) and platform.capabilities.history):
+            return False, None
+        try:
+            return True, await platform.find_sent(self.attempt.row.to, key)
+        except Refused as error:
+            log.warning("lane.no_history to=%s why=%s", self.attempt.row.to, error)
+            return False, None
+
+    def _keyed(self, row: OutboxRow) -> bool:
+        """Whether the platform itself drops a second copy."""
+        age = (self.context.clock.now() - row.created_at).total_seconds()
+        # A clock that was set back does not tell how old the first copy is.
+        return 0.0 <= age < self.platform.capabilities.dedupe_seconds
+
+    async def _clear_orphans(self, row: OutboxRow) -> bool:
+        """Remove drafts nobody saw the end of, before the row takes their place; whether one that could not
+        be found or removed may show all that the row says. Nothing is sent yet, so this may fail."""
+        repeats = False
+        last = _is_last(row, self.attempt.siblings)
+        for draft in self.attempt.siblings:
+            if not draft.draft or draft.state is not OutState.ATTEMPTING or _segment(draft) != _segment(row):
+                continue
+            if draft.part != row.part and not (last and draft.part > row.part):
+                continue
+            searched, found = await self._find(draft.key)
+            gone = searched if found is None else await self._remove(found)
+            repeats = repeats or (not gone and _shows(draft, row.body.text))
+        return repeats
+
+    async def _tidy(self, row: OutboxRow, instead: str = "") -> None:
+        """With the last part out, remove what drafts left behind: parts too many, those that could not be
+        edited; of a row that is given up its draft says so `instead`. The row is settled, so nothing that
+        goes wrong here may be told of as its end."""
+        siblings = self.attempt.siblings
+        if not _is_last(row, siblings):
+            return
+        taken = {row.receipt, *(one.receipt for one in siblings if not one.draft)}
+        for draft in siblings:
+            shown = draft.draft and draft.state is OutState.SHOWN and _segment(draft) == _segment(row)
+            if shown and draft.receipt is not None and draft.receipt not in taken:
+                await self._remove(draft.receipt, instead)
+
+    async def _remove(self, receipt: Receipt, instead: str = "") -> bool:
+        """Take a message away, or what it says where that cannot be done; whether it worked."""
+        platform = self.platform
+        try:
+            async with asyncio.timeout(SEND_SECONDS):
+                if isinstance(platform, Deletes) and not instead:
+                    await platform.delete(receipt)
+                elif isinstance(platform, Edits):
+                    await platform.edit(receipt, Body(text=instead or _REMOVED))
+        except (HermesError, TimeoutError) as error:
+            log.info("lane.draft_stays to=%s why=%s", self.attempt.row.to, error)
+            return False
+        except Exception:  # what it removes is a courtesy
+            log.exception("lane.broke to=%s", self.attempt.row.to)
+            return False
+        return True
+
+    def _later(self, error: Unreachable) -> OutboxRow:
+        row = self.attempt.row
+        now = self.context.clock.now()
+        oldest = timedelta(hours=self.context.settings.gateway.outbox_hours)
+        if now - row.created_at > oldest:
+            return self._dead(row, str(error))
+        delay = error.after if error.after is not None else _backoff(row.attempts)
+        log.info("lane.later to=%s key=%s after=%.1f why=%s", self.attempt.row.to, row.key, delay, error)
+        return replace(
+            row,
+            # That this attempt did nothing does not tell what became of an earlier one.
+            state=OutState.UNKNOWN if error.maybe_done or self.attempt.doubtful else OutState.DUE,
+            next_at=now + timedelta(seconds=delay),
+            error=str(error),
+        )
+
+    def _dead(self, row: OutboxRow, why: str) -> OutboxRow:
+        if not is_missed(row):
+            log.info("lane.left_out to=%s key=%s why=%s", self.attempt.row.to, row.key, why)
+            return replace(row, state=OutState.GONE, error=why)
+        log.warning("lane.dead to=%s key=%s why=%s", self.attempt.row.to, row.key, why)
+        return replace(row, state=OutState.DEAD, error=why)
+
+
+def _marked(body: Body) -> Body:
+    return body.with_text(f"{REPEAT_MARK}\n\n{body.text}")
+
+
+def _is_empty(body: Body) -> bool:
+    """Nothing is to be said: the row is there to have its turn's draft removed."""
+    return not body.text and not body.attachments
+
+
+def _shows(draft: OutboxRow, text: str) -> bool:
+    """Whether a reader of this draft has read most of a text."""
+    half = text.strip()[: len(text) // 2 + 1]
+    return bool(half) and half in draft.body.text
+
+
+def _is_last(row: OutboxRow, siblings: Sequence[OutboxRow]) -> bool:
+    """Whether no part of what its turn says here comes after this row."""
+    finals = [one for one in siblings if not one.draft and _segment(one) == _segment(row)]
+    return bool(finals) and finals[-1].key == row.key
+
+
+def _segment(row: OutboxRow) -> int:
+    return row.part // PARTS_PER_SEGMENT
+
+
+def _draft_of(row: OutboxRow, siblings: Sequence[OutboxRow]) -> Receipt | None:
+    """The message that shows this part's draft, if its receipt is stored. A file is not edited into one."""
+    if row.body.attachments:
+        return None
+    shown = [
+        sibling.receipt
+        for sibling in siblings
+        if sibling.draft and sibling.part == row.part and sibling.state is OutState.SHOWN
+    ]
+    return shown[-1] if shown else None
+
+
+def _backoff(attempts: int) -> float:
+    full: float = min(_FIRST_DELAY * 2 ** min(attempts - 1, 16), _LONGEST_DELAY)
+    return full * (0.75 + random.random() / 2)
