@@ -6,8 +6,7 @@ from functools import partial
 
 from hermes.control.commands.registry import CommandCall, CommandReply, command, resolve, usable
 from hermes.control.commands.tiers import tier_of
-from hermes.control.people.access import AccessRequest, decide
-from hermes.control.people.pairing import is_paired
+from hermes.control.people.access import AccessRequest, decide, is_paired
 from hermes.control.sessions.message_trace import trace_message
 from hermes.domain.address import Source
 from hermes.domain.errors import UserError

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from hermes.control.commands.registry import CommandCall, CommandReply, command
-from hermes.control.people.pairing import account_of, invite
+from hermes.control.people.access import account_of
+from hermes.control.people.pairing import invite
 from hermes.domain.address import LOCAL_DOOR, SourceKind, read_platform, spell_platform
 from hermes.domain.errors import UserError
 from hermes.domain.pairing import Account

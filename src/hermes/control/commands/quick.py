@@ -7,15 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from hermes.control.commands.registry import (
-    FURTHER,
-    CommandCall,
-    CommandReply,
-    SlashCommand,
-    perform,
-    read_command,
-)
+from hermes.control.commands.registry import FURTHER, CommandCall, CommandReply, SlashCommand, perform
 from hermes.control.commands.session import new_turn
+from hermes.domain.command_line import read_command
 from hermes.domain.errors import UserError
 from hermes.domain.settings.settings import QuickCommand, Settings
 from hermes.domain.text import one_line

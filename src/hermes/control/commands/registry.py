@@ -16,6 +16,7 @@ from hermes.control.commands.tiers import Tier, tier_of
 from hermes.control.hooks.context import HookNotice
 from hermes.control.jobs.targets import ResolveTargets, default_targets
 from hermes.domain.address import LOCAL_DOOR, Source, SourceKind
+from hermes.domain.command_line import read_command
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.ports.store import Tx
@@ -178,22 +179,7 @@ def command(
     return register
 
 
-_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _NAMED = re.compile(r"(?<![\w/.~])/([a-z][a-z-]*)(?![\w/.]\w)")
-_DASHES = str.maketrans({"\u2014": "--", "\u2013": "-"})
-
-
-def read_command(text: str, prefix: str = "/") -> tuple[str, str] | None:
-    """A line as (name, arguments), or None if it is plain text (a file path is plain text)."""
-    if not text.startswith((prefix, "/")):
-        return None
-    first, _, rest = (
-        text[1:].partition(" ") if "\n" not in text.split(" ", 1)[0] else text[1:].partition("\n")
-    )
-    name = first.partition("@")[0]
-    if not _WORD.fullmatch(name):
-        return None
-    return name.lower().replace("_", "-"), rest.strip().translate(_DASHES)
 
 
 FURTHER: list[Callable[[Settings], list[SlashCommand]]] = []

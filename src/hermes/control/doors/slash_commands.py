@@ -6,11 +6,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from hermes.control.commands.gate import CommandCase, CommandRuling, RulingNeeded, rule_command
-from hermes.control.commands.registry import CommandContext, read_command
+from hermes.control.commands.registry import CommandContext
 from hermes.control.commands.running import run_line
 from hermes.control.hooks.context import HookNotice, session_began
 from hermes.control.hooks.dispatch import Hooks
 from hermes.control.sessions.callers import Caller, begin_for, find_session
+from hermes.domain.command_line import read_command
 from hermes.domain.errors import UserError
 from hermes.domain.ids import SessionId
 from hermes.domain.ports.store import Store, Tx

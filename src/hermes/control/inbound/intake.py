@@ -18,7 +18,6 @@ from hermes.control.commands.registry import (
     CommandContext,
     GatewayInfo,
     is_command,
-    read_command,
     spell_commands,
 )
 from hermes.control.commands.running import run_line
@@ -39,12 +38,18 @@ from hermes.control.inbound.message_context import MessageContext, overhear
 from hermes.control.inbound.message_pieces import join_pieces, unfinished_piece
 from hermes.control.inbound.row_retries import RowRetries, end_unreadable
 from hermes.control.outbound.accounts import PlatformAccounts
-from hermes.control.outbound.lanes import Lanes
+from hermes.control.outbound.delivery import Lanes
 from hermes.control.outbound.message_parts import cut_text, outbox_rows
-from hermes.control.outbound.targets import seen_channel
-from hermes.control.people.access import AccessDecision, AccessOutcome, AccessRequest, Refusals, decide
+from hermes.control.people.access import (
+    AccessDecision,
+    AccessOutcome,
+    AccessRequest,
+    Refusals,
+    decide,
+    is_paired,
+)
 from hermes.control.people.operator_patterns import is_named
-from hermes.control.people.pairing import answer_stranger, is_paired
+from hermes.control.people.pairing import answer_stranger
 from hermes.control.people.routing import SelectAgent, route
 from hermes.control.runtime import Runtime
 from hermes.control.sessions.resets import RenewSession, policy_of
@@ -53,7 +58,9 @@ from hermes.control.turn.questions import answer, as_answer, pressed, questions_
 from hermes.control.workers import Supervisor
 from hermes.domain.address import Address, SourceKind
 from hermes.domain.busy import choose_busy_mode
+from hermes.domain.channels import seen_channel
 from hermes.domain.clock import Clock
+from hermes.domain.command_line import read_command
 from hermes.domain.event import QuestionKind
 from hermes.domain.ids import AgentId, SessionId, new_turn_id
 from hermes.domain.message import Attachment, Inbound, InboundKind

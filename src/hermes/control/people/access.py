@@ -14,6 +14,8 @@ from enum import StrEnum
 
 from hermes.domain.address import LOCAL_DOOR, Source, SourceKind
 from hermes.domain.capabilities import Capabilities
+from hermes.domain.pairing import Account
+from hermes.domain.ports.store import Tx
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import Settings
 
@@ -444,3 +446,13 @@ class Refusals:
             return
         self._told.add(who)
         log.info("access.denied account=%s user=%s chat=%s why=%s", *who, source.address, outcome)
+
+
+def account_of(source: Source) -> Account:
+    return Account(platform=source.address.platform, name=source.address.account)
+
+
+def is_paired(tx: Tx, source: Source) -> bool:
+    account = account_of(source)
+    ids = (source.user, source.user_alt)
+    return any(one and tx.pairings.get(account, one) is not None for one in ids)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from hermes.control.outbound.notices import notify
+from hermes.control.people.access import account_of
 from hermes.domain.address import Address, Source
 from hermes.domain.errors import UserError
 from hermes.domain.pairing import Account, PairedUser, PairingCode, PairingCounter
@@ -71,16 +72,6 @@ class PendingPairing:
 class PairingOverview:
     paired: list[PairedUser]
     waiting: list[PendingPairing]
-
-
-def account_of(source: Source) -> Account:
-    return Account(platform=source.address.platform, name=source.address.account)
-
-
-def is_paired(tx: Tx, source: Source) -> bool:
-    account = account_of(source)
-    ids = (source.user, source.user_alt)
-    return any(one and tx.pairings.get(account, one) is not None for one in ids)
 
 
 # --- strangers -------------------------------------------------------------------------------------
