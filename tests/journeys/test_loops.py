@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.inbound.row_retries import GIVEN_UP, NOT_TAKEN
+from hermes.control.inbound.intake import GIVEN_UP, NOT_TAKEN
 from hermes.control.jobs.editing import JobSpec
 from hermes.control.outbound.answers import REPEAT_MARK
 from hermes.control.sessions.submission import SessionTarget, Submission
@@ -248,7 +248,7 @@ async def test_a_row_that_always_breaks_is_given_up_and_its_person_told(tmp_path
         await chat.until_idle()
         assert chat.world.seen("1") == [NOT_TAKEN, "You said: good"]
         [row] = await chat.database.read(lambda tx: tx.inbox.find("d1"))
-        assert row.outcome == GIVEN_UP and broke(chat, "intake") == MOST_FAILURES
+        assert row.ended(GIVEN_UP) and broke(chat, "intake") == MOST_FAILURES
 
 
 async def test_in_a_group_nobody_hears_of_a_row_that_was_not_for_us(tmp_path: Path) -> None:

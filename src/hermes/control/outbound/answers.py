@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from hermes.control.outbound.message_parts import cut_text, outbox_rows
 from hermes.control.outbound.outgoing_files import fit_files, group_files, join_lines, shown_path
 from hermes.control.outbound.question_messages import close_question, question_rows
 from hermes.control.runtime import TakeFile
@@ -21,7 +20,7 @@ from hermes.domain.event import Asked, Entry, Failed, Finished, QuestionKind, St
 from hermes.domain.ids import TurnId
 from hermes.domain.message import Attachment, Body, MediaKind
 from hermes.domain.ports.store import Tx
-from hermes.domain.rows import OutboxRow
+from hermes.domain.rows import OutboxRow, outbox_rows
 from hermes.domain.settings.settings import Settings
 from hermes.domain.transcript import view_turn
 from hermes.domain.turn import CLIENT_GONE, Answer, Question, ReplyPlace, Turn
@@ -33,6 +32,7 @@ from hermes.stream.fold.drafts import (
     without_directives,
 )
 from hermes.stream.fold.turn_fold import Fold, ProgressLevel, answer_text, for_people
+from hermes.stream.text.message_parts import cut_text
 from hermes.stream.text.split import MIN_LIMIT
 
 STOPPED_HERE = "⏹ (stopped here)"

@@ -18,7 +18,6 @@ from hermes.control.outbound.answers import PARTS_PER_SEGMENT, REPEAT_MARK
 from hermes.control.outbound.context import OutboundContext
 from hermes.control.outbound.draft import SEND_SECONDS
 from hermes.control.outbound.gate import rule_message
-from hermes.control.outbound.message_parts import for_adapter
 from hermes.control.outbound.notices import is_missed
 from hermes.control.outbound.question_messages import closed_body
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
@@ -27,6 +26,7 @@ from hermes.domain.message import Body, Receipt
 from hermes.domain.ports.platform import Deletes, Edits, History, Platform
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.text import one_line
+from hermes.stream.text.message_parts import for_adapter
 
 log = logging.getLogger("hermes.lane")
 _FIRST_DELAY = 1.0
