@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from hermes.control.handoff.carriers import LEASE_SECONDS
+from hermes.control.handoff.worker import LEASE_SECONDS
 from hermes.domain.handoff import HandoffState
 from hermes.domain.ids import SessionId
 from hermes.testing.clock import FakeClock, settle
 from hermes.testing.harness import Journey
+from hermes.testing.world import Deed
 from tests.acceptance.telling import KINDS, seen_once, write
 from tests.journeys.cut import cut_everywhere
 from tests.journeys.test_handoff import Terminal, rows, settled, spoken
@@ -58,6 +60,7 @@ async def talk(chat: Journey) -> None:
     said = await spoken(chat, session)
     assert (said[0], *said[2:]) == ("plan the garden", "and the roses?", "here again")
     assert "handed over" in said[1] and len(await rows(chat)) == 1
+    assert len(chat.world.did(Deed.OPENED)) <= 2
     seen_once(chat.world, "You said: and the roses?", chat="9")
 
 
@@ -68,5 +71,6 @@ async def test_to_a_chat_and_back(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("after", [True, False], ids=["after", "before"])
-async def test_stopped_at_each_write(tmp_path: Path, full: bool, after: bool) -> None:
-    await cut_everywhere(tmp_path, journey, talk, after=after, full=full)
+@pytest.mark.parametrize("kind", ["edits", "plain"])
+async def test_stopped_at_each_write(tmp_path: Path, full: bool, kind: str, after: bool) -> None:
+    await cut_everywhere(tmp_path, partial(journey, kind=kind), talk, after=after, full=full)

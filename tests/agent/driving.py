@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 
 from hermes.agent.run.loop import AgentLoop, LoopLimits
 from hermes.agent.run.speech import RetryBackoff
-from hermes.control.turn.claim import cut_off, number_records
-from hermes.control.turn.run_tasks import RunScope
+from hermes.control.turn.stopping import cut_off
+from hermes.control.workers import RunScope
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.clock import SystemClock
 from hermes.domain.event import Asked, Entry, Live, Record, Stopped, UserSaid
@@ -18,7 +18,7 @@ from hermes.domain.ids import AgentId, SessionId, TurnId
 from hermes.domain.ports.agent import Provider, Run
 from hermes.domain.session import Session
 from hermes.domain.tool import Effect, Tool, ToolContext, ToolResult
-from hermes.domain.transcript import view_turn
+from hermes.domain.transcript import number_records, view_turn
 from hermes.domain.turn import NO_GUIDANCE, Cause, Guidance, Turn, TurnInput
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)

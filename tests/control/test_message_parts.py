@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from hermes.control.outbound import message_parts
-from hermes.control.outbound.message_parts import cut_text, for_adapter
 from hermes.domain.capabilities import Capabilities, Flavour
 from hermes.domain.message import Body, PrintedText
 from hermes.state.store.codec import decode, encode
+from hermes.stream.text import message_parts
+from hermes.stream.text.message_parts import cut_text, for_adapter
 
 ABLE = Capabilities(max_text=100, flavour=Flavour.TELEGRAM_HTML)
 TEXT = "some **bold** words & more.\n\n" * 8

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.agent.context.fold import attachment_note
-from hermes.control.turn.chat_context import place_prompt, quoted, speaker
+from hermes.control.inbound.message_context import quoted
+from hermes.control.turn.chat_prompt import place_prompt
 from hermes.control.turn.inbound_files import _safe_name
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.capabilities import Capabilities
@@ -30,7 +31,7 @@ def test_every_line_of_a_quote_is_marked(text: str) -> None:
 
 @given(words, words)
 def test_a_name_is_one_line_without_brackets(name: str, user: str) -> None:
-    called = speaker(_source(name, user))
+    called = _source(name, user).speaker
     assert called and len(called.splitlines()) == 1 and not set(called) & set("[]")
 
 

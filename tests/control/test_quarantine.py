@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from hermes.control.turn import quarantine
-from hermes.control.turn.quarantine import Quarantine
+from hermes.control.turn import actors as quarantine
+from hermes.control.turn.actors import Quarantine
 from hermes.domain.ids import SessionId
 
 A, B, C = SessionId("a"), SessionId("b"), SessionId("c")

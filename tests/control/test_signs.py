@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import pytest
 
 from hermes.control.feed import Feed
-from hermes.control.outbound.typing import ActivityIndicator
+from hermes.control.outbound.delivery import ActivityIndicator
 from hermes.domain.address import Address
 from hermes.domain.errors import Refused
 from hermes.domain.event import Asked, Entry, Failed, Finished, QuestionKind, Record, Stopped

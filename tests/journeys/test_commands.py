@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from hermes.control.commands import load
-from hermes.control.commands.registry import COMMANDS, read_command, resolve
+from hermes.control.commands.registry import COMMANDS, resolve
+from hermes.domain.command_line import read_command
 from hermes.domain.errors import UserError
 from hermes.domain.event import UserSaid
 from hermes.domain.settings.platforms import PlatformSettings

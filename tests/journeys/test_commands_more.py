@@ -16,10 +16,10 @@ from hermes.control.commands.registry import (
     CommandCall,
     CommandReply,
     command,
-    read_command,
     resolve,
     spell_commands,
 )
+from hermes.domain.command_line import read_command
 from hermes.domain.errors import UserError
 from hermes.domain.event import Record, UserSaid
 from hermes.domain.ports.agent import ModelRequest

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.inbound.edits import DELETED, GONE
 from hermes.domain.ids import AgentId
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import DisplaySettings, Route, RouteMatch
@@ -20,6 +19,8 @@ from tests.journeys.test_edits import QUEUE, behind_another, ends, write_once
 
 BEGUN = "ignored: deletion, its turn has begun"
 NO_MESSAGE = "ignored: deletion of something that is no message to the agent"
+
+DELETED, GONE = "deletion", "withdrawn: it was deleted"
 
 
 def delete(chat: Journey, message: Update, **more: object) -> None:

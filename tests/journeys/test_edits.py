@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from hermes.control.hooks.dispatch import Hooks
-from hermes.control.inbound.edits import EDITED, WITH_ITS_MESSAGE
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import DisplaySettings, GatewaySettings
 from hermes.domain.turn import BusyMode
@@ -20,6 +19,8 @@ from tests.journeys.test_hooks import home_with, hooks_of, told
 QUEUE = open_settings(
     display=DisplaySettings(busy_input_mode=BusyMode.QUEUE), gateway=GatewaySettings(gather_seconds=0.0)
 )
+
+EDITED, WITH_ITS_MESSAGE = "edit", "edit: taken with its message"
 
 
 async def ends(chat: Journey, ref: str) -> list[str | None]:

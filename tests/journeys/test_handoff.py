@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from hermes.agent.context.fold import Role, messages
-from hermes.control.doors.caller import CallerReply
-from hermes.control.handoff.carriers import LEASE_SECONDS, MOST_ATTEMPTS, cancel_handoff, retry_handoff
+from hermes.control.doors.slash_commands import CallerReply
+from hermes.control.handoff.requests import MOST_ATTEMPTS, cancel_handoff, retry_handoff
 from hermes.domain.address import Address
 from hermes.domain.errors import HermesError, Refused, Unreachable, UserError
 from hermes.domain.event import UserSaid
@@ -26,10 +26,8 @@ from hermes.testing.clock import FakeClock, settle
 from hermes.testing.harness import PATIENCE, Journey, open_settings
 from hermes.testing.model import call
 from hermes.testing.world import Deed, World
-from tests.journeys.cut import one_life
 
 MAIN = AgentId("main")
-MOST_WRITES = 60
 
 
 def owned(**more: object) -> PlatformSettings:
@@ -63,6 +61,13 @@ class Terminal:
 
 async def rows(chat: Journey) -> Sequence[Handoff]:
     return await chat.database.read(lambda tx: tx.handoffs.latest(None, 9))
+
+
+async def settled(chat: Journey) -> Handoff:
+    [row] = await rows(chat)
+    known = await chat.gateway.handoffs.settled(MAIN, row.id, PATIENCE)
+    assert known is not None and known.state is HandoffState.COMPLETED, known
+    return known
 
 
 async def spoken(chat: Journey, session: SessionId) -> list[str]:
@@ -291,66 +296,3 @@ async def test_what_is_allowed_at_the_machine_does_not_go_along(tmp_path: Path) 
         await terminal.command("/handoff fake")
         session = await chat.database.read(lambda tx: tx.sessions.get(turn.session))
         assert session is not None and not session.yolo
-
-
-# --- killed at every write -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("after", [True, False], ids=["after", "before"])
-@pytest.mark.parametrize("kind", ["edits", "plain"])
-async def test_stopped_at_each_write_it_arrives_all_the_same(
-    tmp_path: Path, full: bool, kind: str, after: bool
-) -> None:
-    for number in range(1, MOST_WRITES, 1 if full else 7):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        world, clock = World(), FakeClock()
-        session = await begin(folder, world, clock, kind)
-        chat = journey(folder, world=world, clock=clock, kind=kind)
-        crashed = await hand_over(chat, session, number, after=after)
-        await arrive(folder, world, clock, kind, session)
-        if not crashed:
-            return
-
-
-async def begin(folder: Path, world: World, clock: FakeClock, kind: str) -> SessionId:
-    async with journey(folder, world=world, clock=clock, kind=kind) as chat:
-        await set_home(chat)
-        turn = await Terminal(chat).say("plan the garden")
-        await chat.until_idle()
-        return turn.session
-
-
-async def hand_over(chat: Journey, session: SessionId, number: int, *, after: bool) -> bool:
-    """Hand over and see it arrive, or die at some write on the way; whether it died."""
-
-    async def live(chat: Journey) -> None:
-        await Terminal(chat, session).command("/handoff fake")
-        await chat.until_idle()
-
-    return await one_life(chat, live, stop_at=number, after=after)
-
-
-async def settled(chat: Journey) -> Handoff:
-    [row] = await rows(chat)
-    known = await chat.gateway.handoffs.settled(MAIN, row.id, PATIENCE)
-    assert known is not None and known.state is HandoffState.COMPLETED, known
-    return known
-
-
-async def arrive(folder: Path, world: World, clock: FakeClock, kind: str, session: SessionId) -> None:
-    """The next life: what was asked for is done once, and what was not can be asked for again."""
-    async with journey(folder, world=world, clock=clock, kind=kind) as chat:
-        if not await rows(chat):
-            await Terminal(chat, session).command("/handoff fake")
-        await settle()
-        await clock.advance(LEASE_SECONDS + 1)
-        row = await settled(chat)
-        await chat.until_idle()
-        said = await spoken(chat, session)
-        assert len(said) == 2 and "handed over from the terminal" in said[1]
-        assert row.to is not None
-        assert len(world.did(Deed.OPENED)) <= 2
-        world.write("go on", chat="9", user="ann", thread=row.to.thread)
-        await chat.until_idle()
-        assert (await spoken(chat, session))[-1] == "go on"

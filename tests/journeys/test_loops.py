@@ -14,12 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.handoff.carriers import HandoffWorker
-from hermes.control.inbound.row_retries import GIVEN_UP, NOT_TAKEN
+from hermes.control.inbound.intake import GIVEN_UP, NOT_TAKEN
 from hermes.control.jobs.editing import JobSpec
 from hermes.control.outbound.answers import REPEAT_MARK
 from hermes.control.sessions.submission import SessionTarget, Submission
-from hermes.control.turn.abandoned import UNREADABLE
+from hermes.control.turn.stopping import UNREADABLE
 from hermes.control.workers import MOST_FAILURES, pause_after
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.errors import Refused, Unreachable
@@ -57,8 +56,8 @@ def broke(chat: Journey, loop: str) -> int:
     ("loop", "unit"),
     [
         ("intake", "Intake.live"),
-        ("intake", "Taking.unit"),
-        ("session", "Claiming.unit"),
+        ("intake", "TakeInbound.unit"),
+        ("session", "ClaimTurn.unit"),
         ("lane", "Lane._next"),
     ],
 )
@@ -87,7 +86,7 @@ async def test_what_earlier_lives_left_is_found_though_the_first_look_breaks(tmp
         chat.world.write("one")
         await chat.until(lambda: len(chat.model.requests) == 1)
         await chat.abandon()
-    between.before("Gateway._due", ERRORS[0]).before("Lanes._waiting", ERRORS[0])
+    between.before("Actors._due", ERRORS[0]).before("Lanes._waiting", ERRORS[0])
     async with quick(tmp_path, between, world=chat.world, kind="plain") as chat:
         await chat.until_seen("You said: one")
         assert between.acted() and broke(chat, "session refill") == 1 and broke(chat, "lane refill") == 1
@@ -107,7 +106,7 @@ async def test_questions_expire_though_a_look_breaks(tmp_path: Path, unit: str) 
         assert between.acted() and broke(chat, "expiry") == 1
 
 
-@pytest.mark.parametrize("unit", ["Cron._look", "job_runs.fire", "Cron._settle"])
+@pytest.mark.parametrize("unit", ["Cron._look", "runs.fire", "Cron._settle"])
 async def test_jobs_run_though_a_look_breaks(tmp_path: Path, unit: str) -> None:
     between = Between().before(unit, ERRORS[1])
     async with quick(tmp_path, between, kind="plain", jobs=FakeJobWorld()) as chat:
@@ -138,21 +137,18 @@ async def test_a_run_that_cannot_be_settled_stops_no_other_job_and_no_other_agen
 async def test_hand_offs_of_an_agent_are_looked_at_though_those_of_another_break(tmp_path: Path) -> None:
     bad, good = Between(), Between()
     async with quick(tmp_path, Between(), agents=("bee", "main")) as chat:
-        parts = chat.gateway.handoffs.parts
-        (bee, first), (main, second) = parts.runtimes.items()
+        worker = chat.gateway.handoffs
+        (bee, first), (main, second) = worker.runtimes.items()
         runtimes = {
             bee: replace(first, store=bad.before("HandoffWorker", ERRORS[2]).wrap(first.store)),
             main: replace(second, store=good.wrap(second.store)),
         }
-        carriers = HandoffWorker(
-            replace(parts, runtimes=runtimes), chat.gateway.handoffs.bells, lambda account: None
-        )
         with pytest.raises(RuntimeError):
-            await carriers.look()
+            await replace(worker, runtimes=runtimes, platform=lambda account: None).look()
         assert bad.acted() and len(good.names) == 1
 
 
-@pytest.mark.parametrize("unit", ["Carriers._take_agent", "handoff._claim"])
+@pytest.mark.parametrize("unit", ["HandoffWorker._take_agent", "worker._claim"])
 async def test_conversations_are_handed_over_though_a_look_breaks(tmp_path: Path, unit: str) -> None:
     between = Between()
     settings = open_settings(platforms={"fake": owned()})
@@ -180,14 +176,13 @@ async def test_a_hand_off_that_breaks_again_and_again_is_tried_after_pauses_that
             chat.gateway.handoffs.ring()  # as others do that come and go meanwhile
             raise ERRORS[2]
 
-        between.before("handoff._claim", fail, range(tries))
+        between.before("worker._claim", fail, range(tries))
         await terminal.command("/handoff fake")
         await chat.until_seen("handed over", chat="9")
         pauses = [after - before for before, after in pairwise(began)]
         assert len(began) == tries and all(
             pause >= pause_after(failures) for failures, pause in enumerate(pauses, 1)
         )
-        assert not chat.gateway.handoffs._rests
 
 
 async def test_a_stop_is_heard_though_the_first_look_at_the_mail_breaks(tmp_path: Path) -> None:
@@ -222,7 +217,7 @@ def _selecting(breaks: Callable[[int], bool], error: Exception) -> Callable[[Inb
 
 
 def _set_select(chat: Journey, select: object) -> None:
-    intake = chat.gateway._intake
+    intake = chat.gateway._wired.intake
     assert intake is not None
     object.__setattr__(intake._world, "select", select)
 
@@ -253,7 +248,7 @@ async def test_a_row_that_always_breaks_is_given_up_and_its_person_told(tmp_path
         await chat.until_idle()
         assert chat.world.seen("1") == [NOT_TAKEN, "You said: good"]
         [row] = await chat.database.read(lambda tx: tx.inbox.find("d1"))
-        assert row.outcome == GIVEN_UP and broke(chat, "intake") == MOST_FAILURES
+        assert row.ended(GIVEN_UP) and broke(chat, "intake") == MOST_FAILURES
 
 
 async def test_in_a_group_nobody_hears_of_a_row_that_was_not_for_us(tmp_path: Path) -> None:
@@ -324,13 +319,13 @@ async def test_a_turn_that_cannot_be_read_is_ended_and_holds_up_nobody(
         assert db.execute("SELECT state FROM turns ORDER BY n").fetchall()[0] == ("failed",)
 
 
-@pytest.mark.parametrize("unit", ["Claiming.unit", "SessionActor._load"])
+@pytest.mark.parametrize("unit", ["ClaimTurn.unit", "SessionActor._load"])
 async def test_a_turn_whose_actor_always_breaks_is_given_up_and_its_person_told(
     tmp_path: Path, unit: str
 ) -> None:
     between = Between().before(unit, ERRORS[2], range(MOST_FAILURES))
     async with quick(tmp_path, between, kind="plain") as chat:
-        chat.gateway._warm.keep = lambda session, warm: None  # type: ignore[method-assign]
+        chat.gateway._actors.context.warm.keep = lambda session, warm: None  # type: ignore[method-assign]
         turn = await chat.gateway.submit(words("bad"))
         seen = [one async for one in chat.gateway.watch(MAIN_AGENT, turn.id, live=False)]
         assert isinstance(seen[-1], Entry) and isinstance(seen[-1].record, Failed)
@@ -354,7 +349,7 @@ def words(text: str) -> Submission:
 
 
 async def test_a_turn_is_not_given_up_while_the_store_cannot_be_reached(tmp_path: Path) -> None:
-    between = Between().before("Claiming.unit", ERRORS[0], range(2 * MOST_FAILURES))
+    between = Between().before("ClaimTurn.unit", ERRORS[0], range(2 * MOST_FAILURES))
     async with quick(tmp_path, between, kind="plain") as chat:
         chat.world.write("one")
         await chat.until_seen("You said: one")

@@ -67,12 +67,12 @@ async def test_a_deletion_in_a_session_that_nobody_holds_forgets_nothing(
         chat.world.write("my name is Ann")
         await chat.until_seen("You said: my name is Ann")
         await chat.until_idle()
-        chat.gateway._warm.take((await session_of(chat)).id)
+        chat.gateway._actors.context.warm.take((await session_of(chat)).id)
         chat.gateway.detach("fake")
         photo = chat.world.write("look", uploads=(chat.world.photo(PNG),))
         await chat.until_taken()
-        await chat.until(lambda: not len(chat.gateway._actors))
-        chat.gateway._warm.take((await session_of(chat)).id)
+        await chat.until(lambda: not chat.gateway._actors.busy())
+        chat.gateway._actors.context.warm.take((await session_of(chat)).id)
         chat.world.write("", deletes=photo.delivery)
         await chat.until_taken()
         chat.gateway.attach("fake", chat.platform)
@@ -111,7 +111,7 @@ async def test_a_stop_in_the_collecting_window_is_heard_at_once(tmp_path: Path) 
         await chat.until_seen("Stopped.")
         await chat.until_idle()
         end = time.monotonic() + PATIENCE
-        while len(chat.gateway._actors):  # the clock stands still: the window alone would never end
+        while chat.gateway._actors.busy():  # the clock stands still: the window alone would never end
             assert time.monotonic() < end
             await asyncio.sleep(0.005)
         assert not chat.model.requests
@@ -187,10 +187,10 @@ async def test_a_session_knows_when_it_was_used_last(tmp_path: Path) -> None:
 
 async def test_a_gateway_that_stops_takes_no_more_rows(tmp_path: Path) -> None:
     go_on = asyncio.Event()
-    between = Between().before("Taking.unit", go_on.wait)
+    between = Between().before("TakeInbound.unit", go_on.wait)
     async with Journey(folder=tmp_path, wrap_store=between.wrap) as chat:
         chat.world.write("hello")
-        await chat.until(lambda: any("Taking.unit" in name for name in between.names))
+        await chat.until(lambda: any("TakeInbound.unit" in name for name in between.names))
         await chat.disconnect()
         await chat.gateway.stop(grace=1.0)
         assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("intake")]

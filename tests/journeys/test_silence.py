@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.turn import stalled_runs as silence
-from hermes.control.turn.stalled_runs import IdleTimer
+from hermes.control import workers as silence
+from hermes.control.workers import IdleTimer
 from hermes.domain.event import Failed, ToolFinished
 from hermes.domain.settings.settings import AgentSettings, Settings
 from hermes.domain.tool import Effect, Tool, ToolContext, ToolResult

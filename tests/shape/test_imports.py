@@ -160,8 +160,8 @@ def _plantings() -> list[Planting]:
         ),
         Planting(
             contract="outbound-order",
-            files={"control/outbound/message_parts.py": "import hermes.control.outbound.lane\n"},
-            finds=frozenset({("hermes.control.outbound.message_parts", "hermes.control.outbound.lane")}),
+            files={"control/outbound/question_messages.py": "import hermes.control.outbound.lane\n"},
+            finds=frozenset({("hermes.control.outbound.question_messages", "hermes.control.outbound.lane")}),
         ),
         *(
             Planting(

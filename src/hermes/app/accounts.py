@@ -11,8 +11,7 @@ from pathlib import Path
 
 from hermes import plugins
 from hermes.control.outbound.topics import NamedTopics
-from hermes.control.people.access import AccessOutcome, AccessRequest, decide
-from hermes.control.people.pairing import is_paired
+from hermes.control.people.access import AccessOutcome, AccessRequest, decide, is_paired
 from hermes.domain.adapter import AdapterContext, OpenFile, Welcomes, no_files, nobody
 from hermes.domain.address import DEFAULT_ACCOUNT, Source, read_platform, spell_platform
 from hermes.domain.capabilities import Manifest, SettingField

@@ -35,8 +35,8 @@ from hermes.app.waking import ProcessNotifier
 from hermes.control.chores import HOURLY, Chore
 from hermes.control.gateway import Gateway
 from hermes.control.hooks.dispatch import Hooks
-from hermes.control.hooks.gates import gate_tools
 from hermes.control.runtime import Runtime
+from hermes.control.turn.gates import gate_tools
 from hermes.domain.clock import Clock, SystemClock, zone_named
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId

@@ -21,8 +21,8 @@ from hermes.app.accounts import AccountFactory, rename_webhook_account
 from hermes.app.agents import AgentFactory, AppOverrides
 from hermes.app.hooks import AppHooks
 from hermes.app.http import AppHttp
+from hermes.app.import_jobs import take_over_jobs
 from hermes.app.import_people import import_people
-from hermes.app.jobs import take_over_jobs
 from hermes.app.messaging import Messaging
 from hermes.app.store import StoreLifecycle
 from hermes.app.vitals import LiveStatus, StatusListener
@@ -31,7 +31,7 @@ from hermes.control.commands.registry import GatewayInfo
 from hermes.control.commands.tiers import tier_of
 from hermes.control.gateway import STOP_SECONDS, Gateway
 from hermes.control.hooks.dispatch import Hooks
-from hermes.control.hooks.gates import agent_chooser
+from hermes.control.people.routing import agent_chooser
 from hermes.control.runtime import Runtime
 from hermes.control.wiring import GatewayParts
 from hermes.control.workers import Supervisor

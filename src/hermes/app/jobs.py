@@ -13,11 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from hermes.control.gateway import Gateway
-from hermes.control.jobs.editing import JobDesk, JobSpec
-from hermes.control.jobs.import_jobs import import_jobs
+from hermes.control.jobs.editing import JobAction, JobSpec
 from hermes.control.jobs.wording import job_line
-from hermes.control.runtime import Runtime
-from hermes.domain.clock import Clock, zone_named
 from hermes.domain.errors import UserError
 from hermes.domain.ids import JobId, SessionId
 from hermes.domain.job import ScriptReport
@@ -25,7 +22,7 @@ from hermes.domain.ports.store import Tx
 from hermes.domain.ports.world import Backend, Command
 from hermes.domain.tool import ToolContext
 from hermes.execution.scripts import Scripts
-from hermes.state.files.job_files import keep_output, read_jobs_file
+from hermes.state.files.job_files import keep_output
 
 log = logging.getLogger("hermes.cron")
 
@@ -70,28 +67,14 @@ class HomeJobs:
         await asyncio.to_thread(keep_output, self._home, job, file, text, most)
 
 
-async def take_over_jobs(runtime: Runtime, clock: Clock) -> None:
-    """The jobs of the existing product become ours at the first start; what is wrong stops nothing."""
-    agent, home = runtime.profile.agent, runtime.profile.home
-    try:
-        told = await asyncio.to_thread(read_jobs_file, home)
-    except UserError as error:
-        log.warning("cron.not_imported agent=%s why=%s", agent, error)
-        return
-    if not told:
-        return
-    now, zone = clock.now(), zone_named(runtime.profile.settings.timezone)
-
-    def take(tx: Tx) -> int:
-        return import_jobs(tx, agent, told, now, zone)
-
-    count = await runtime.store.write(take)
-    if count:
-        log.info("cron.imported agent=%s jobs=%d", agent, count)
-
-
 # --- the tool ------------------------------------------------------------------------------------
 
+_DONE = {
+    JobAction.PAUSE: "Paused",
+    JobAction.RESUME: "Resumed",
+    JobAction.RUN: "Runs now",
+    JobAction.REMOVE: "Removed",
+}
 JobTool = Callable[[ToolContext, str, Mapping[str, Any]], Awaitable[str]]
 
 
@@ -114,16 +97,10 @@ def job_tool(gateway: Callable[[], Gateway | None]) -> JobTool:
             case "update":
                 return f"Changed: {job_line(await desk.update(job, wish), desk.zone)}"
             case _:
-                return await _simple(desk, action, job)
+                done = await desk.act(job, JobAction(action))
+                return f"{_DONE[JobAction(action)]}: {job_line(done, desk.zone)}"
 
     return act
-
-
-async def _simple(desk: JobDesk, action: str, job: str) -> str:
-    acts = {"pause": desk.pause, "resume": desk.resume, "run": desk.run, "remove": desk.remove}
-    done = await acts[action](job)
-    words = {"pause": "Paused", "resume": "Resumed", "run": "Runs now", "remove": "Removed"}
-    return f"{words[action]}: {job_line(done, desk.zone)}"
 
 
 def _origin(context: ToolContext, tx: Tx) -> Any:

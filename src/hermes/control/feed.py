@@ -12,10 +12,23 @@ more they are, so that what comes meanwhile is one piece of work for each and no
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
 
-from hermes.domain.event import Entry, FeedItem, Live, ModelSaid, Reset, Snapshot, TextDelta
-from hermes.domain.ids import TurnId
+from hermes.domain.event import (
+    Entry,
+    Failed,
+    FeedItem,
+    Finished,
+    Live,
+    ModelSaid,
+    Record,
+    Reset,
+    Snapshot,
+    Stopped,
+    TextDelta,
+)
+from hermes.domain.ids import AgentId, SessionId, TurnId
 
 _A_FEW = 8
 _REST_PER_WATCHER = 0.0002
@@ -185,11 +198,26 @@ def _merged(events: Sequence[Live]) -> list[Live]:
     return merged
 
 
+Listener = Callable[[AgentId, SessionId, Sequence[Entry]], None]
+
+
 class Feeds:
     """The feeds of turns that run or are watched. Nothing is kept for a turn that nobody runs or watches."""
 
     def __init__(self) -> None:
         self._feeds: dict[TurnId, Feed] = {}
+        self._listeners: list[tuple[str, Listener]] = []
+
+    def listen(self, listener: Listener, sessions: str = "") -> None:
+        """Tell this listener of every record once it is stored; with `sessions`, only of those sessions whose
+        id begins so. It must return at once."""
+        self._listeners.append((sessions, listener))
+
+    def committed(self, agent: AgentId, session: SessionId, entries: Sequence[Entry]) -> None:
+        """Records were stored."""
+        for prefix, listener in self._listeners:
+            if session.startswith(prefix):
+                listener(agent, session, entries)
 
     def __len__(self) -> int:
         return len(self._feeds)
@@ -222,3 +250,21 @@ class Feeds:
             feed.driven = False
             if not feed.watchers:
                 del self._feeds[turn]
+
+
+_ENDS: dict[type[Record], str] = {Finished: "finished", Failed: "failed", Stopped: "stopped"}
+
+
+class GatewayCounters:
+    """What this life of the gateway has done so far: for metrics, never for decisions."""
+
+    def __init__(self) -> None:
+        self.ended: Counter[str] = Counter(dict.fromkeys(_ENDS.values(), 0))
+        self.undeliverable = 0
+
+    def see(self, agent: AgentId, session: SessionId, entries: Sequence[Entry]) -> None:
+        """Records were stored."""
+        for entry in entries:
+            end = _ENDS.get(type(entry.record))
+            if end is not None:
+                self.ended[end] += 1

@@ -15,53 +15,31 @@ from datetime import timedelta
 from functools import partial
 from typing import TypeVar
 
-from hermes.control.chores import Chores, forgetting, tidying
-from hermes.control.commands.menu import menu_entries
-from hermes.control.commands.registry import GatewayInfo
-from hermes.control.doors.caller import (
+from hermes.control.commands.registry import CommandContext
+from hermes.control.doors.continuing import ContinuedTurn
+from hermes.control.doors.slash_commands import CallerReply, give_command
+from hermes.control.doors.watching import watch_turn
+from hermes.control.handoff.requests import handoff_words
+from hermes.control.jobs.editing import JobDesk, is_own
+from hermes.control.outbound.restart_notices import UnfinishedNotices, begin_life
+from hermes.control.people.routing import route
+from hermes.control.runtime import Runtime
+from hermes.control.sessions.administration import remove_session
+from hermes.control.sessions.callers import (
     Caller,
-    CallerReply,
-    CommandContext,
     choose_model,
     enter_session,
     entering_news,
-    give_command,
     open_turns,
     wake_session,
 )
-from hermes.control.doors.continuing import ContinuedTurn
-from hermes.control.doors.entrance import ActorKey, Submitter
-from hermes.control.doors.watching import watch_turn
-from hermes.control.feed import Feeds
-from hermes.control.handoff.carriers import HandoffWorker, handoff_words
-from hermes.control.inbound.intake import Intake, IntakeContext
-from hermes.control.jobs.editing import JobDesk, is_own
-from hermes.control.jobs.targets import named_targets
-from hermes.control.jobs.ticker import Cron
-from hermes.control.outbound.accounts import PausedAccounts, PlatformAccounts
-from hermes.control.outbound.answers import AnswerWriter
-from hermes.control.outbound.context import OutboundContext
-from hermes.control.outbound.delivery import Delivery
-from hermes.control.outbound.restart_notices import UnfinishedNotices, begin_life
-from hermes.control.outbound.sending import MessageSender
-from hermes.control.people.routing import route
-from hermes.control.runtime import Runtime
-from hermes.control.sessions.administration import remove_session, stop_turn, stop_turns
-from hermes.control.sessions.expiry import SessionExpiry
 from hermes.control.sessions.submission import Submission, SubmittedTurn, check_size
-from hermes.control.tally import GatewayCounters
-from hermes.control.turn.abandoned import BrokenTurns
-from hermes.control.turn.actor import ActorContext, SessionActor
-from hermes.control.turn.chat_context import place_prompt
-from hermes.control.turn.inbound_files import AttachmentFetcher
-from hermes.control.turn.questions import AnswerResult, QuestionExpiry, answer, settled_of
-from hermes.control.turn.session_cache import WarmSession, WarmSessions
-from hermes.control.wiring import GatewayParts, WakeSignals
-from hermes.control.workers import FailurePolicy, Workers
+from hermes.control.turn.questions import AnswerResult, answer, settled_of
+from hermes.control.turn.stopping import stop_session, stop_turn
+from hermes.control.wiring import GatewayParts, wire
 from hermes.domain.address import Address, Source
-from hermes.domain.capabilities import MenuEntry, MenuLimits
 from hermes.domain.errors import UserError
-from hermes.domain.event import Entry, FeedItem
+from hermes.domain.event import FeedItem
 from hermes.domain.ids import AgentId, DeliveryId, QuestionId, SessionId, TurnId
 from hermes.domain.message import Attachment, Inbound
 from hermes.domain.ports.platform import Platform
@@ -76,137 +54,58 @@ T = TypeVar("T")
 Continuation = TypeVar("Continuation", SubmittedTurn, ContinuedTurn | None)
 STOP_SECONDS = 10.0
 HANDOFF_SECONDS = 20.0
-_MEGABYTE = 1024 * 1024
 
 
 class Gateway:
     def __init__(self, parts: GatewayParts) -> None:
         self._parts = parts
-        self.feeds = Feeds()
-        self.tally = GatewayCounters()
-        self._warm = WarmSessions(parts.settings.gateway.cache_mb * _MEGABYTE)
-        self._accounts = PlatformAccounts(parts.capabilities, parts.accounts)
-        self.capabilities, self.knows = self._accounts.capabilities, self._accounts.knows
-        context = OutboundContext(
-            store=parts.store, clock=parts.clock, settings=parts.settings, hooks=parts.hooks
-        )
-        self._delivery = Delivery(self._accounts, context, parts.loops, self.tally, self._menu)
-        self._outcomes = AnswerWriter(
-            settings=parts.settings,
-            clock=parts.clock,
-            capabilities=self.capabilities,
-            ring_lane=self._delivery.lanes.ring,
-            begin=self._delivery.begin,
-        )
-        self._actors: Workers[ActorKey] = Workers(
-            start=self._actor,
-            page=self._due,
-            places=parts.settings.gateway.max_running,
-            name="session",
-            loops=parts.loops,
-            remedy=FailurePolicy(head=self._giving_up().head, give_up=self._giving_up().end),
-        )
-        self.sessions_expiry = SessionExpiry(
-            runtimes=parts.runtimes,
-            settings=parts.settings,
-            clock=parts.clock,
-            flush=parts.flush,
-            hooks=parts.hooks,
-        )
-        self.courier = MessageSender(
-            store=parts.store,
-            clock=parts.clock,
-            settings=parts.settings,
-            accounts=lambda: self._accounts.names,
-            aliases=parts.channel_names,
-            capabilities=self.capabilities,
-            ring=self._delivery.lanes.ring,
-            wake=self._ring_known,
-        )
-        self.sends = self._delivery.lanes.sends
-        self.resting = PausedAccounts(parts.store)
-        self._job_targets = named_targets(parts.channel_names, parts.accounts or ())
-        bells = WakeSignals(session=self._ring_known, lane=self._delivery.lanes.ring)
-        self.cron = Cron(parts, bells, self._outcomes, self._job_targets)
-        self.handoffs = HandoffWorker(parts, bells, self._accounts.platform)
-        forget, tidy = forgetting(parts.store, parts.clock, self.keeps), tidying(parts.runtimes, parts.clock)
-        self.chores = Chores(parts.clock, [forget, self.sessions_expiry.chore, tidy, *parts.chores])
-        self._around: ActorContext | None = None
-        self._intake: Intake | None = None
+        self._wired = wired = wire(parts)
+        self.feeds = wired.feeds
+        self.tally = wired.counters
+        self.courier = wired.sender
+        self.sends = wired.delivery.lanes.sends
+        self.knows = wired.accounts.knows
+        self.deliver = wired.delivery.lanes.ring
+        """Something was put into the outbox for this chat."""
+        self.resting = wired.paused
+        self.sessions_expiry = wired.sessions
+        self.cron = wired.cron
+        self.handoffs = wired.handoffs
+        self.chores = wired.chores
+        self._actors = wired.actors
         self._tasks: list[asyncio.Task[None]] = []
         self._epoch = 0
         self._closing = False
         self._hurry = asyncio.Event()
         self._listeners: list[Callable[[Turn], None]] = []
-        self._entrance: Submitter | None = None
 
     # --- its life ---
 
     async def start(self) -> None:
-        parts = self._parts
+        parts, wired = self._parts, self._wired
         now = parts.clock.now()
         boot = await parts.store.write(lambda tx: begin_life(tx, parts.settings, now))
         self._epoch = boot.epoch
         log.info("gateway.start epoch=%d unclean=%s", boot.epoch, boot.unclean)
-        self._around = ActorContext(
-            feeds=self.feeds,
-            warm=self._warm,
-            outcomes=self._outcomes,
-            clock=parts.clock,
-            epoch=boot.epoch,
-            committed=self._committed,
-            fetching=AttachmentFetcher(
-                platform=self._accounts.platform, clock=parts.clock, settings=parts.settings
-            ),
-            place=partial(place_prompt, self.capabilities),
-            hooks=parts.hooks,
-            loops=parts.loops,
-        )
-        self._entrance = Submitter(
-            store=parts.store,
-            settings=parts.settings,
-            around=self._around,
-            actors=self._actors,
-            ring=self._ring_session,
-        )
-        world = IntakeContext(
-            store=parts.store,
-            clock=parts.clock,
-            settings=parts.settings,
-            runtimes=parts.runtimes,
-            capabilities=self.capabilities,
-            ring_session=self._ring_session,
-            ring_lane=self._delivery.lanes.ring,
-            end_turn=self._giving_up().end_unreadable,
-            ring_jobs=self._commanded,
-            restart=parts.restart,
-            select=parts.select,
-            around=self._commands_around,
-            hooks=parts.hooks,
-            loops=parts.loops,
-        )
-        self._intake = Intake(world)
-        expiry = QuestionExpiry(store=parts.store, clock=parts.clock, ring=self._ring_known)
         self._tasks = [
-            parts.loops.keep("intake", self._intake.live),
-            parts.loops.keep("expiry", expiry.live),
-            parts.loops.keep("cron", self.cron.live),
-            parts.loops.keep("handoffs", self.handoffs.live),
-            *self.chores.begin(parts.loops),
+            parts.loops.keep("intake", wired.intake.live),
+            parts.loops.keep("expiry", wired.questions.live),
+            parts.loops.keep("cron", wired.cron.live),
+            parts.loops.keep("handoffs", wired.handoffs.live),
+            *wired.chores.begin(parts.loops),
         ]
-        self._actors.search()
+        wired.actors.begin(boot.epoch)
 
     async def stop(self, grace: float = STOP_SECONDS, *, restarts: bool = False) -> None:
         """Come to rest; `restarts` says that another life is to follow at once, and people are told so."""
-        if self._closing or self._intake is None:
+        if self._closing or not self._tasks:
             return
         self._closing = True
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._intake.close()
-        await self.handoffs.close()
-        busy = self._actors.keys
+        await self._wired.intake.close()
+        busy = self._actors.busy()
         await self._actors.close(grace, self._hurry)
         parts = self._parts
         notices = UnfinishedNotices(
@@ -217,11 +116,11 @@ class Gateway:
             restarts=restarts,
         )
         for to in await notices.send(busy):
-            self._delivery.lanes.ring(to)
+            self._wired.delivery.lanes.ring(to)
         await self.cron.close()
-        await self._delivery.close(grace, self._hurry)
-        now = self._parts.clock.now()
-        await self._parts.store.write(lambda tx: tx.recovery.close(self._epoch, now))
+        await self._wired.delivery.close(grace, self._hurry)
+        ended = parts.clock.now()
+        await parts.store.write(lambda tx: tx.recovery.close(self._epoch, ended))
         log.info("gateway.stop epoch=%d", self._epoch)
 
     def hurry(self) -> None:
@@ -239,23 +138,23 @@ class Gateway:
             return tx.inbox.add(account, clean, cursor, now)
 
         new = await self._parts.store.write(accept, first=True)
-        if new and self._intake is not None:
-            self._intake.ring()
+        if new:
+            self._wired.intake.ring()
 
     async def cursor(self, account: str) -> str | None:
         return await self._parts.store.read(lambda tx: tx.inbox.cursor(account))
 
     def attach(self, account: str, platform: Platform) -> None:
-        self._delivery.attach(account, platform)
+        self._wired.delivery.attach(account, platform)
         self.handoffs.ring()
         self._actors.search()  # turns may wait for files of this account
 
     def detach(self, account: str) -> None:
-        self._accounts.detach(account)
+        self._wired.accounts.detach(account)
 
     def reaches(self, to: Address) -> bool:
         """Whether its account is up now; if not, what is sent there waits."""
-        return to.credential in self._accounts.up
+        return to.credential in self._wired.accounts.up
 
     # --- doors that know who and whom ---
 
@@ -285,8 +184,7 @@ class Gateway:
         """As `submit`, telling also whether this was asked before."""
         runtime = self._runtime(words.agent)
         check_size(words.input.text, self._parts.settings.gateway.max_message_chars)
-        assert self._entrance is not None
-        return await self._entrance.ask(runtime, words)
+        return await self._wired.submitter.ask(runtime, words)
 
     @property
     def keeps(self) -> timedelta:
@@ -301,10 +199,6 @@ class Gateway:
         """Change something in an agent's part of the store that no actor has to hear of."""
         return await self._runtime(agent).store.write(unit, first=True)
 
-    def deliver(self, to: Address) -> None:
-        """Something was put into the outbox for this chat."""
-        self._delivery.lanes.ring(to)
-
     async def command(self, caller: Caller, text: str) -> CallerReply:
         """A slash command of a door that shows the reply itself and watches the turn it may have made."""
         runtime, parts = self._runtime(caller.agent), self._parts
@@ -313,15 +207,15 @@ class Gateway:
             model=runtime.model,
             now=parts.clock.now(),
             platforms=tuple(parts.capabilities),
-            hooks=parts.hooks,
-            around=self._commands_around,
+            gateway=self._wired.info(),
         )
-        replied = await give_command(runtime.store, caller, storable(text), about)
+        replied = await give_command(runtime.store, caller, storable(text), about, parts.hooks)
         if replied.turn is not None:
             self.feeds.open(replied.turn.id)
         for session in {replied.before, replied.session, *replied.wakes}:
-            self._ring_known(caller.agent, session)
-        self._commanded()
+            self._actors.ring(caller.agent, session)
+        self.cron.ring()
+        self.resting.changed()
         return await self._handed_over(caller.agent, replied) if replied.handoff else replied
 
     async def _handed_over(self, agent: AgentId, replied: CallerReply) -> CallerReply:
@@ -340,7 +234,7 @@ class Gateway:
             self.feeds.open(turn.id)
             for listener in list(self._listeners):
                 listener(turn)
-            self._ring_known(agent, session)
+            self._actors.ring(agent, session)
         return turn
 
     def listen(self, listener: Callable[[Turn], None]) -> Callable[[], None]:
@@ -381,14 +275,14 @@ class Gateway:
         now = self._parts.clock.now()
         outcome = await self._runtime(agent).store.write(lambda tx: answer(tx, given, now), ends=True)
         if outcome.session is not None:
-            self._ring_known(agent, outcome.session)
+            self._actors.ring(agent, outcome.session)
         return outcome
 
     async def go_on(self, agent: AgentId, unit: Callable[[Tx], Continuation]) -> Continuation:
         """Write what lets a turn that waits go on (by `Bringing` or `Continuing`), and wake its session."""
         going = await self._runtime(agent).store.write(unit, ends=True)
         if going is not None:
-            self._ring_known(agent, going.turn.session)
+            self._actors.ring(agent, going.turn.session)
         return going
 
     async def stop_turn(self, agent: AgentId, turn: TurnId, reason: str) -> bool:
@@ -396,7 +290,7 @@ class Gateway:
         store = self._runtime(agent).store
         stopping = await store.write(lambda tx: stop_turn(tx, turn, reason), ends=True)
         if stopping is not None:
-            self._ring_known(agent, stopping.session)
+            self._actors.ring(agent, stopping.session)
         return stopping is not None
 
     async def delete_session(self, agent: AgentId, session: SessionId) -> None:
@@ -404,16 +298,16 @@ class Gateway:
         void: its next write is refused, and a later session of the same name is another."""
         store = self._runtime(agent).store
         why = "its session was deleted"
-        stopping = await store.write(lambda tx: stop_turns(tx, session, why), ends=True)
-        self._ring_known(agent, session)
+        stopping = await store.write(lambda tx: stop_session(tx, session, why), ends=True)
+        self._actors.ring(agent, session)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STOP_SECONDS):
                 for turn in stopping:
-                    async for _ in self.watch(agent, turn, live=False):
+                    async for _ in self.watch(agent, turn.id, live=False):
                         pass
-        for turn in await store.write(lambda tx: remove_session(tx, session), ends=True):
-            self.feeds.end(turn)
-        self._warm.take(session)
+        for open_turn in await store.write(lambda tx: remove_session(tx, session), ends=True):
+            self.feeds.end(open_turn)
+        self._actors.context.warm.take(session)
         await self._parts.forgotten(agent, session)
 
     async def open_work(self) -> OpenWork:
@@ -422,33 +316,11 @@ class Gateway:
 
     # --- inside ---
 
-    def _commanded(self) -> None:
-        self.cron.ring()
-        self.resting.changed()
-
-    @property
-    def _commands_around(self) -> GatewayInfo:
-        return replace(
-            self._parts.around,
-            models=self._parts.aliases,
-            accounts=self._accounts.names,
-            is_up=lambda account: account in self._accounts.up,
-            targets=self._job_targets,
-        )
-
-    def _committed(self, agent: AgentId, session: SessionId, entries: Sequence[Entry]) -> None:
-        self.tally.see(entries)
-        self._parts.committed(agent, session, entries)
-        self.cron.heard(agent, session, entries)
-
-    def _menu(self, platform: str, limits: MenuLimits) -> Sequence[MenuEntry]:
-        return menu_entries(platform, self._parts.settings, limits)
-
     def _runtime(self, agent: AgentId) -> Runtime:
         runtime = self._parts.runtimes.get(agent)
         if runtime is None:
-            known = ", ".join(sorted(self._parts.runtimes))
-            raise UserError(f"There is no agent “{agent}”.", hint=f"Known: {known}.")
+            names = ", ".join(sorted(self._parts.runtimes))
+            raise UserError(f"There is no agent “{agent}”.", hint=f"Known: {names}.")
         return runtime
 
     def jobs(self, agent: AgentId) -> JobDesk:
@@ -460,32 +332,3 @@ class Gateway:
         """The jobs of an agent for who speaks here: their own, or all if they are an admin."""
         admin = source is not None and self._parts.around.is_admin(source)
         return replace(self.jobs(agent), sees=lambda job: admin or is_own(job, source))
-
-    def _giving_up(self) -> BrokenTurns:
-        return BrokenTurns(
-            runtimes=self._parts.runtimes,
-            clock=self._parts.clock,
-            outcomes=self._outcomes,
-            warm=self._warm,
-            feeds=self.feeds,
-            committed=self._committed,
-        )
-
-    def _actor(self, key: ActorKey) -> SessionActor:
-        agent, session = key
-        assert self._around is not None
-        return SessionActor(session, self._runtime(agent), self._around)
-
-    def _ring_session(self, agent: AgentId, session: SessionId, fresh: bool) -> None:
-        if fresh:
-            # Nothing was ever said in it, so there is nothing to read.
-            self._warm.keep(session, WarmSession())
-        self._ring_known(agent, session)
-
-    def _ring_known(self, agent: AgentId, session: SessionId) -> None:
-        if agent in self._parts.runtimes:
-            self._actors.ring((agent, session))
-
-    async def _due(self, after: int, limit: int) -> list[tuple[int, ActorKey]]:
-        due = await self._parts.store.read(lambda tx: tx.recovery.due(after, limit))
-        return [(row.n, (row.agent, row.session)) for row in due if row.agent in self._parts.runtimes]

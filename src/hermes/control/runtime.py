@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from hermes.control.outbound.outgoing_files import TakeFile
 from hermes.domain.message import Attachment
 from hermes.domain.ports.agent import Agent
 from hermes.domain.ports.store import Store
 from hermes.domain.ports.world import JobWorld, Media, ProcessView
 from hermes.domain.settings.settings import Profile
 from hermes.domain.tool import Tool
+
+TakeFile = Callable[[str], Awaitable[Attachment]]
+"""Copies the file at a path to where it is kept until it is sent; a `UserError` says why it may not go."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

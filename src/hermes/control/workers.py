@@ -1,19 +1,20 @@
-"""What keeps the gateway's tasks alive: a supervisor of loops, and bounded sets of workers, one per key, that
-live only while they have work. Ringing a key wakes its worker or starts one. When all places are taken the
-ring is not kept in memory: the work is in the store, and as places become free the set pages through the
-store from where it left off. So a hundred thousand waiting keys cost nothing but their rows.
-"""
+"""What keeps the gateway's tasks alive: a supervisor of loops, the scope and the idle timer of one run, and
+bounded sets of workers, one per key, that live only while they have work.
+
+Ringing a key wakes its worker or starts one. When all places are taken the ring is not kept in memory: the
+work is in the store, and as places become free the set pages through the store from where it left off. So a
+hundred thousand waiting keys cost nothing but their rows."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from hermes.domain.clock import Clock, SystemClock
 from hermes.domain.errors import Unreachable
@@ -21,6 +22,7 @@ from hermes.domain.rows import UnreadableTurn
 from hermes.domain.text import one_line
 
 log = logging.getLogger("hermes.workers")
+scope_log = logging.getLogger("hermes.scope")
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 PAGE = 256
@@ -30,6 +32,7 @@ HEALTHY_SECONDS = 300.0
 _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 60.0
 _WHY = 200
+_SCOPE_GRACE = 5.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -376,3 +379,90 @@ def report_death(task: asyncio.Task[None]) -> None:
     error = None if task.cancelled() else task.exception()
     if error is not None:
         log.error("worker.died task=%s", task.get_name(), exc_info=error)
+
+
+async def wait_for_ring(bell: asyncio.Event, clock: Clock, seconds: float, name: str) -> None:
+    """Until the bell rings, or for so many seconds."""
+    ringing = asyncio.create_task(bell.wait(), name=f"{name} bell")
+    alarm = asyncio.create_task(clock.sleep(seconds), name=f"{name} alarm")
+    try:
+        await asyncio.wait((ringing, alarm), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        ringing.cancel()
+        alarm.cancel()
+
+
+# --- around one run of an agent ------------------------------------------------------------
+
+
+class RunScope:
+    """The tasks that go on beside a run (the model's stream, tools). They end with it."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str, broke: Callable[[str], None]) -> None:
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(lambda done: self._done(done, broke))
+
+    async def close(self) -> None:
+        """Cancel what still runs and wait, but not for ever: a task that will not end is left behind."""
+        left = [task for task in self._tasks if not task.done()]
+        for task in left:
+            task.cancel()
+        if left:
+            _, stuck = await asyncio.wait(left, timeout=_SCOPE_GRACE)
+            for task in stuck:
+                scope_log.error("scope.stuck task=%s", task.get_name())
+
+    def _done(self, task: asyncio.Task[None], broke: Callable[[str], None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            scope_log.error("scope.broke task=%s", task.get_name(), exc_info=error)
+            broke(f"{type(error).__name__}: {error}")
+
+
+class IdleTimer:
+    """How long a run may stand still: `give_up` is called once, after so many seconds without an event. Only
+    the wait for the next event counts, not a commit or a person's answer. No seconds: never."""
+
+    def __init__(self, seconds: float, give_up: Callable[[], None]) -> None:
+        self._seconds = seconds
+        self._give_up = give_up
+        self._since: float | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self.expired = False
+
+    @property
+    def reason(self) -> str:
+        return f"No sign of life for {self._seconds:g} s, so it was given up (agent.gateway_timeout)."
+
+    @contextlib.contextmanager
+    def watch(self) -> Iterator[None]:
+        self._arm(self._seconds)
+        try:
+            yield
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+
+    def waiting(self) -> None:
+        """From now on something is waited for."""
+        self._since = asyncio.get_running_loop().time()
+
+    def heard(self) -> None:
+        self._since = None
+
+    def _arm(self, seconds: float) -> None:
+        if self._seconds > 0:
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        quiet = 0.0 if self._since is None else asyncio.get_running_loop().time() - self._since
+        if quiet < self._seconds:
+            self._arm(self._seconds - quiet)
+            return
+        self.expired = True
+        self._give_up()

@@ -16,6 +16,7 @@ LOCAL_DOOR = "terminal"
 SINGLE = frozenset({LOCAL_DOOR, "api_server", "webhook"})
 """Doors of which a gateway has one: nobody gives them accounts. The API's addresses tell whose key it was."""
 ACCOUNT_RULE = "small letters and digits, with single “-” between them, at most 32"
+MOST_NAME = 240
 _ACCOUNT = re.compile(r"(?=.{1,32}\Z)[a-z0-9]+(?:-[a-z0-9]+)*")
 
 
@@ -29,6 +30,9 @@ class SourceKind(StrEnum):
     API = "api"
     WEBHOOK = "webhook"
     JOB = "job"
+
+
+CHAT_KINDS = (SourceKind.PRIVATE, SourceKind.GROUP, SourceKind.CHANNEL, SourceKind.THREAD)
 
 
 def spell(part: str) -> str:
@@ -109,3 +113,19 @@ class Source:
     def person(self) -> str | None:
         """The id that stays the same for one person: the alternate one where a platform has both."""
         return self.user_alt or self.user
+
+    @property
+    def is_chat(self) -> bool:
+        """Whether this is a chat of a platform; a session that begins there has it in its prompt."""
+        return self.kind in CHAT_KINDS and self.address.platform != LOCAL_DOOR
+
+    @property
+    def speaker(self) -> str:
+        """A name for who wrote, on one line, that cannot be read as two."""
+        names = (one_line(name or "", MOST_NAME) for name in (self.user_name, self.person))
+        return next(filter(None, names), "somebody").replace("[", "(").replace("]", ")")
+
+    @property
+    def author(self) -> str | None:
+        """The name that may stand before the words of this source; only people in chats have one."""
+        return self.speaker if self.is_chat else None

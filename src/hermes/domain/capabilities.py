@@ -131,6 +131,9 @@ class Capabilities:
         return self.edit_interval is not None
 
 
+NO_ABILITIES = Capabilities()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingField:
     """One thing an operator must or may tell about a platform."""

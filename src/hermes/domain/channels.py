@@ -7,9 +7,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from hermes.domain.address import Address, SourceKind
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.ids import AgentId, TurnId
+from hermes.domain.text import one_line
 from hermes.domain.tool import ToolContext
+
+_LONGEST_NAME = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,3 +48,17 @@ class MessagingPort:
     spelled: Callable[[AgentId, TurnId, str], Awaitable[Sequence[Sequence[str]]]]
     """For each chat that a target means in a turn, its address first, the ways to write it that mean no
     other."""
+
+
+def seen_channel(source: Source, at: datetime) -> Channel:
+    """The chat that somebody just wrote from. A private chat is called like the person in it; a thread of it
+    keeps the name that it was opened by."""
+    person = source.kind is SourceKind.PRIVATE and source.address.thread is None
+    name = source.chat_name or (source.user_name if person else None)
+    return Channel(
+        address=source.address,
+        name=one_line(name or "", _LONGEST_NAME),
+        kind=source.kind,
+        guild=source.guild or "",
+        seen_at=at,
+    )

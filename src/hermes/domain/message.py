@@ -91,6 +91,18 @@ class Inbound:
     button: str | None = None
 
 
+def deletes(deletion: Inbound, message: Inbound) -> bool:
+    """Whether this is the deletion of that message; it does not always say in which thread that was."""
+    there, here = deletion.source.address, message.source.address
+    same_chat = (there.credential, there.chat) == (here.credential, here.chat)
+    return (
+        same_chat
+        and deletion.what is InboundKind.DELETED
+        and message.what is InboundKind.MESSAGE
+        and deletion.ref == message.ref
+    )
+
+
 def deletion_of(chat: str, ref: str) -> DeliveryId:
     """The delivery under which a message's deletion comes; so it is found by the message that is gone."""
     return DeliveryId(f"deleted:{chat}:{ref}")

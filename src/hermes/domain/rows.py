@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -10,12 +10,14 @@ from enum import StrEnum
 from hermes.domain.address import Address
 from hermes.domain.errors import Refused
 from hermes.domain.ids import AgentId, SessionId, TurnId
+from hermes.domain.inbound_outcome import InboundOutcome
 from hermes.domain.message import Attachment, Body, Inbound, Receipt, media_kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InboxRow:
-    """An accepted happening. `n` is the order of arrival; `outcome` says what became of it."""
+    """An accepted happening. `n` is the order of arrival; `outcome` says what became of it
+    (an `InboundOutcome` as text)."""
 
     n: int
     account: str
@@ -23,6 +25,10 @@ class InboxRow:
     accepted_at: datetime
     outcome: str | None = None
     turn: TurnId | None = None
+
+    def ended(self, *outcomes: InboundOutcome) -> bool:
+        """Whether it ended in one of these ways."""
+        return any(self.outcome == str(outcome) for outcome in outcomes)
 
 
 class UnreadableRow(Refused):
@@ -145,3 +151,28 @@ class OpenWork:
     outbox: Mapping[str, int]
     inbox: int
     questions: int
+
+
+def outbox_rows(
+    bodies: Iterable[Body],
+    *,
+    key: str,
+    to: Address,
+    now: datetime,
+    reply_to: str | None = None,
+    turn: TurnId | None = None,
+    first: int = 0,
+) -> tuple[OutboxRow, ...]:
+    """One row per body, in order, with numbered keys. Those of a turn are its parts from `first` on."""
+    return tuple(
+        OutboxRow(
+            key=f"{key}:{number}",
+            to=to,
+            body=body,
+            created_at=now,
+            turn=turn,
+            part=0 if turn is None else number,
+            reply_to=reply_to if number == first else None,
+        )
+        for number, body in enumerate(bodies, first)
+    )

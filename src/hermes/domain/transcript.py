@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from hermes.domain.event import (
     Answered,
@@ -13,6 +14,7 @@ from hermes.domain.event import (
     Failed,
     Finished,
     ModelSaid,
+    Record,
     Stopped,
     Summarised,
     ToolFinished,
@@ -161,3 +163,14 @@ def session_grants(entries: Iterable[Entry], person: str | None) -> set[str]:
         elif isinstance(record, Answered) and record.verdict == "session" and record.by == person:
             granted.add(asked.get(record.question, ""))
     return granted - {""}
+
+
+def number_records(
+    transcript: Sequence[Entry], turn: TurnId, records: Sequence[Record], now: datetime
+) -> tuple[Entry, ...]:
+    """Give records their places at the end of a transcript."""
+    last = transcript[-1].seq if transcript else 0
+    return tuple(
+        Entry(seq=last + place, turn=turn, at=now, record=record)
+        for place, record in enumerate(records, start=1)
+    )

@@ -76,6 +76,10 @@ class TurnAction(StrEnum):
     RUN = "run"
     NEW = "new"
 
+    @property
+    def calls_model(self) -> bool:
+        return self in (TurnAction.SAY, TurnAction.RETRY)
+
 
 class Speaker(StrEnum):
     """Who said an earlier message."""

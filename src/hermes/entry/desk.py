@@ -6,13 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
-from hermes.control.doors.caller import look_up
-from hermes.control.handoff.carriers import cancel_handoff, retry_handoff
-from hermes.control.jobs.editing import JobDesk, JobSpec, pick_job
+from hermes.control.handoff.requests import cancel_handoff, retry_handoff
+from hermes.control.jobs.editing import JobAction, JobDesk, JobSpec, pick_job
 from hermes.control.jobs.wording import job_facts, run_facts
 from hermes.control.outbound.outbox_admin import drop_messages, list_outbox, retry_messages
 from hermes.control.outbound.sending import MessageSender, OutboundMessage
@@ -27,6 +26,7 @@ from hermes.control.people.pairing import (
     revoke,
 )
 from hermes.control.people.routing import job_source
+from hermes.control.sessions.callers import look_up
 from hermes.control.sessions.message_trace import trace_message
 from hermes.control.sessions.submission import NotFound
 from hermes.domain.address import Address, Source
@@ -47,7 +47,6 @@ from hermes.stream.wire.socket import WireEntry, entry_words
 T = TypeVar("T")
 Perform = Callable[..., Awaitable[Any]]
 Performed = TypeVar("Performed", bound=Perform)
-JobAct = Literal["pause", "resume", "run", "remove"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,10 +247,9 @@ async def save_job(
 
 
 @operation("POST", "jobs/act", "Pause, resume, run or remove a job.")
-async def act_on_job(desk: OperatorDesk, job: str, act: JobAct) -> dict[str, Any]:
-    jobs, target = await _find_job(desk, job)
-    acts = {"pause": jobs.pause, "resume": jobs.resume, "run": jobs.run, "remove": jobs.remove}
-    return job_facts(await acts[act](target.id), jobs.zone)
+async def act_on_job(desk: OperatorDesk, job: str, act: JobAction) -> dict[str, Any]:
+    jobs, known = await _find_job(desk, job)
+    return job_facts(await jobs.act(known.id, JobAction(act)), jobs.zone)
 
 
 @operation("GET", "runs", "What became of the runs, the newest first.")

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from hermes.control.feed import Feed
-from hermes.control.outbound.typing import ActivityIndicator
+from hermes.control.outbound.delivery import ActivityIndicator
 from hermes.domain.address import Address
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable
 from hermes.domain.ids import MAIN_AGENT, SessionId, TurnId

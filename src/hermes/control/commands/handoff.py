@@ -5,7 +5,7 @@ from __future__ import annotations
 from hermes.control.commands.platforms import account_named, accounts_here
 from hermes.control.commands.registry import CommandCall, CommandReply, command
 from hermes.control.commands.session import name_of
-from hermes.control.handoff.carriers import handoff_words, request_handoff
+from hermes.control.handoff.requests import handoff_words, request_handoff
 
 
 @command(

@@ -6,8 +6,7 @@ from functools import partial
 
 from hermes.control.commands.registry import CommandCall, CommandReply, command, resolve, usable
 from hermes.control.commands.tiers import tier_of
-from hermes.control.people.access import AccessRequest, decide
-from hermes.control.people.pairing import is_paired
+from hermes.control.people.access import AccessRequest, decide, is_paired
 from hermes.control.sessions.message_trace import trace_message
 from hermes.domain.address import Source
 from hermes.domain.errors import UserError
@@ -53,15 +52,15 @@ def start(call: CommandCall) -> CommandReply:
 
 @command("version", "which Hermes this is", aliases=("v",))
 def version(call: CommandCall) -> CommandReply:
-    return CommandReply(text=f"Hermes {call.around.version}".rstrip())
+    return CommandReply(text=f"Hermes {call.gateway.version}".rstrip())
 
 
 @command("profile", "which agent answers here, and from which home")
 def profile(call: CommandCall) -> CommandReply:
     lines = [f"Agent {call.session.agent}"]
     # Where the home is, is nobody's business but its operator's.
-    if call.around.home and call.is_admin:
-        lines.append(f"Home {call.around.home}")
+    if call.gateway.home and call.is_admin:
+        lines.append(f"Home {call.gateway.home}")
     return CommandReply(text="\n".join(lines))
 
 
@@ -79,7 +78,7 @@ def usage(call: CommandCall) -> CommandReply:
 def status(call: CommandCall) -> CommandReply:
     lines = [
         f"Session {call.session.title or call.session.id}",
-        f"Agent {call.session.agent}, model {call.session.model or call.model or 'not set'}",
+        f"Agent {call.session.agent}, model {call.session.model or call.about.model or 'not set'}",
     ]
     if not call.turns:
         return CommandReply(text="\n".join([*lines, "Idle."]))

@@ -1,23 +1,35 @@
-"""`/cron`: look after one's jobs; an admin looks after all of this agent's."""
+"""`/cron`: people manage their own jobs, an admin all jobs of this agent."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import tzinfo
+
 from hermes.control.commands.registry import CommandCall, CommandReply, command
 from hermes.control.jobs.editing import (
+    JobAction,
     JobSpec,
+    act_on_job,
     create_job,
     find_job,
     is_own,
     list_jobs,
-    pause_job,
-    resume_job,
 )
-from hermes.control.jobs.runs import JobContext, run_now
+from hermes.control.jobs.runs import JobContext
 from hermes.control.jobs.wording import job_line, title
 from hermes.domain.clock import zone_named
 from hermes.domain.errors import UserError
+from hermes.domain.job import Job
 
 _USAGE = "Write /cron list, or /cron pause|resume|run|remove <job>, or /cron add <schedule> | <prompt>."
+
+
+_DONE: dict[JobAction, Callable[[Job, tzinfo], str]] = {
+    JobAction.PAUSE: lambda job, zone: f"Paused: “{title(job)}”.",
+    JobAction.RESUME: job_line,
+    JobAction.RUN: lambda job, zone: f"“{title(job)}” runs now; its answer goes to {job.deliver_to}.",
+    JobAction.REMOVE: lambda job, zone: f"Removed: “{title(job)}”.",
+}
 
 
 @command("cron", "look after your scheduled jobs", usage="[list | add … | pause|resume|run|remove <job>]")
@@ -28,7 +40,7 @@ def cron(call: CommandCall) -> CommandReply:
         now=call.now,
         zone=zone,
         settings=call.settings,
-        targets=call.around.targets,
+        targets=call.gateway.targets,
         sees=lambda job: call.is_admin or is_own(job, call.source),
     )
     match action.lower() or "list":
@@ -37,21 +49,9 @@ def cron(call: CommandCall) -> CommandReply:
             return CommandReply(text="\n".join(lines) or "There are no jobs yet.")
         case "add":
             return _add(call, rest, moment)
-        case "pause":
-            paused = pause_job(call.tx, find_job(call.tx, rest, moment), call.now)
-            return CommandReply(text=f"Paused: “{title(paused)}”.")
-        case "resume":
-            return CommandReply(
-                text=job_line(resume_job(call.tx, find_job(call.tx, rest, moment), moment), zone)
-            )
-        case "run":
-            job = find_job(call.tx, rest, moment)
-            run_now(call.tx, job, moment)
-            return CommandReply(text=f"“{title(job)}” runs now; its answer goes to {job.deliver_to}.")
-        case "remove":
-            job = find_job(call.tx, rest, moment)
-            call.tx.jobs.remove(job.id)
-            return CommandReply(text=f"Removed: “{title(job)}”.")
+        case "pause" | "resume" | "run" | "remove" as action:
+            job = act_on_job(call.tx, find_job(call.tx, rest, moment), JobAction(action), moment)
+            return CommandReply(text=_DONE[JobAction(action)](job, zone))
         case _:
             raise UserError(f"/cron does not know “{action[:40]}”.", hint=_USAGE)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from hermes.control.commands.registry import CommandCall, CommandReply, command
-from hermes.control.people.pairing import account_of, invite
+from hermes.control.people.access import account_of
+from hermes.control.people.pairing import invite
 from hermes.domain.address import LOCAL_DOOR, SourceKind, read_platform, spell_platform
 from hermes.domain.errors import UserError
 from hermes.domain.pairing import Account
@@ -33,7 +34,7 @@ def _account(call: CommandCall) -> Account:
     if not call.args:
         return account_of(call.source)
     platform, account = read_platform(call.args)
-    known = {*call.platforms, *call.settings.platforms, *call.around.accounts} - {LOCAL_DOOR}
+    known = {*call.about.platforms, *call.settings.platforms, *call.gateway.accounts} - {LOCAL_DOOR}
     if spell_platform(platform, account) not in known:
         listed = f"Known: {', '.join(sorted(known))}." if known else "No platform is set up."
         raise UserError(f"There is no platform “{one_line(call.args, 40)}” here.", hint=listed)

@@ -44,7 +44,7 @@ def platform(call: CommandCall) -> CommandReply:
 
 
 def accounts_here(call: CommandCall) -> list[str]:
-    return sorted(set(call.around.accounts) - {LOCAL_DOOR})
+    return sorted(set(call.gateway.accounts) - {LOCAL_DOOR})
 
 
 def account_named(call: CommandCall, text: str) -> str:
@@ -60,4 +60,4 @@ def _state(call: CommandCall, account: str) -> str:
     by = paused_by(call.tx, account)
     if by:
         return f"resting, by {by}"
-    return "connected" if call.around.is_up(account) else "not connected"
+    return "connected" if call.gateway.is_up(account) else "not connected"

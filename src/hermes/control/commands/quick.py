@@ -7,16 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from hermes.control.commands.registry import (
-    FURTHER,
-    CommandCall,
-    CommandReply,
-    SlashCommand,
-    perform,
-    read_command,
-)
+from hermes.control.commands.registry import FURTHER, CommandCall, CommandReply, SlashCommand, perform
 from hermes.control.commands.session import new_turn
-from hermes.control.turn.chat_context import author_of
+from hermes.domain.command_line import read_command
 from hermes.domain.errors import UserError
 from hermes.domain.settings.settings import QuickCommand, Settings
 from hermes.domain.text import one_line
@@ -64,7 +57,7 @@ def _exec(quick: QuickCommand, call: CommandCall) -> CommandReply:
     if call.args:
         raise UserError(f"/{call.name} takes no arguments.", hint=f"Write /{call.name} alone.")
     given = TurnInput(
-        text=f"/{call.name}", author=author_of(call.source), action=TurnAction.RUN, command=quick.command
+        text=f"/{call.name}", author=call.source.author, action=TurnAction.RUN, command=quick.command
     )
     ahead = f"Queued behind {len(call.turns)}." if call.turns else ""
     return CommandReply(text=ahead, turn=new_turn(call, given, BusyMode.QUEUE, Cause.COMMAND))

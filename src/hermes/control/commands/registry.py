@@ -13,8 +13,10 @@ from difflib import get_close_matches
 from typing import Any
 
 from hermes.control.commands.tiers import Tier, tier_of
-from hermes.control.jobs.targets import ResolveTargets, resolve_targets
+from hermes.control.hooks.context import HookNotice
+from hermes.control.jobs.targets import ResolveTargets, default_targets
 from hermes.domain.address import LOCAL_DOOR, Source, SourceKind
+from hermes.domain.command_line import read_command
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.ports.store import Tx
@@ -42,7 +44,7 @@ class GatewayInfo:
     home: str = ""
     accounts: Collection[str] = ()
     is_up: Callable[[str], bool] = lambda account: False
-    targets: ResolveTargets = resolve_targets
+    targets: ResolveTargets = default_targets
     can_restart: bool = False
     offered: Callable[[AgentId], Collection[str]] = lambda agent: ()
     """Models that the provider of an agent says it has."""
@@ -52,9 +54,20 @@ NOTHING_AROUND = GatewayInfo()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CommandContext:
+    """What the commands of one transaction run with; `platforms` are those there are."""
+
+    settings: Settings
+    now: datetime
+    model: str = ""
+    gateway: GatewayInfo = NOTHING_AROUND
+    platforms: Collection[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommandCall:
     """One use of a command. `turns` are the session's unfinished ones, oldest first; `reply_place` is where
-    the answers of new turns are sent, none at a door that watches them; `platforms` are those there are."""
+    the answers of new turns are sent, none at a door that watches them."""
 
     tx: Tx
     name: str
@@ -63,18 +76,26 @@ class CommandCall:
     key: SessionKey
     session: Session
     turns: list[Turn]
-    settings: Settings
-    now: datetime
-    model: str = ""
+    about: CommandContext
     reply_place: ReplyPlace | None = None
-    platforms: Collection[str] = ()
-    around: GatewayInfo = field(default_factory=lambda: NOTHING_AROUND)
     context: Callable[[], str] = lambda: ""
     """What the model is to be told before words that a command says."""
 
     @property
+    def settings(self) -> Settings:
+        return self.about.settings
+
+    @property
+    def now(self) -> datetime:
+        return self.about.now
+
+    @property
+    def gateway(self) -> GatewayInfo:
+        return self.about.gateway
+
+    @property
     def is_admin(self) -> bool:
-        return self.around.is_admin(self.source)
+        return self.gateway.is_admin(self.source)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +112,9 @@ class CommandReply:
     wakes: tuple[SessionId, ...] = ()
     handoff: str = ""
     restart: bool = False
+    label: str = ""
+    """What ran, for the trace of the message; filled in by `run_line`, as is `news` for hooks."""
+    news: tuple[HookNotice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,22 +179,7 @@ def command(
     return register
 
 
-_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _NAMED = re.compile(r"(?<![\w/.~])/([a-z][a-z-]*)(?![\w/.]\w)")
-_DASHES = str.maketrans({"\u2014": "--", "\u2013": "-"})
-
-
-def read_command(text: str, prefix: str = "/") -> tuple[str, str] | None:
-    """A line as (name, arguments), or None if it is plain text (a file path is plain text)."""
-    if not text.startswith((prefix, "/")):
-        return None
-    first, _, rest = (
-        text[1:].partition(" ") if "\n" not in text.split(" ", 1)[0] else text[1:].partition("\n")
-    )
-    name = first.partition("@")[0]
-    if not _WORD.fullmatch(name):
-        return None
-    return name.lower().replace("_", "-"), rest.strip().translate(_DASHES)
 
 
 FURTHER: list[Callable[[Settings], list[SlashCommand]]] = []

@@ -12,7 +12,7 @@ from hermes.domain.errors import UserError
 def restart(call: CommandCall) -> CommandReply:
     if call.source.address.platform == LOCAL_DOOR:
         raise UserError("A terminal restarts the gateway from outside.", hint="Run: hermes gateway restart")
-    if not call.around.can_restart:
+    if not call.gateway.can_restart:
         raise UserError(
             "This gateway belongs to a chat in a terminal.", hint="It ends and begins with that chat."
         )

@@ -6,16 +6,16 @@ from dataclasses import replace
 
 from hermes.control.commands.ownership import check_nobody_waits, stoppable
 from hermes.control.commands.registry import CommandCall, CommandReply, command
-from hermes.control.sessions.administration import branch_session, search_sessions, stop_turns
-from hermes.control.turn.chat_context import author_of
+from hermes.control.sessions.administration import branch_session, search_sessions
 from hermes.control.turn.claim import new_session_words, next_session
+from hermes.control.turn.stopping import ask_to_stop, stop_session
 from hermes.domain.errors import UserError
 from hermes.domain.event import UserSaid
 from hermes.domain.ids import new_turn_id
 from hermes.domain.session import BACKGROUND, Session, SessionFilter, owner_of, speaks_for_another
 from hermes.domain.text import one_line
 from hermes.domain.transcript import visible
-from hermes.domain.turn import BusyMode, Cause, Turn, TurnAction, TurnInput, TurnState
+from hermes.domain.turn import BusyMode, Cause, Turn, TurnAction, TurnInput
 
 _COUNTED = 1000
 _LISTED = 10
@@ -25,12 +25,10 @@ _TITLE = 100
 _WORDS = 50
 
 
-def ask_to_stop(call: CommandCall, reason: str) -> list[Turn]:
+def stop_own(call: CommandCall, reason: str) -> list[Turn]:
     """Mark every unfinished turn of the session that the person may stop; its actor settles them."""
     turns = stoppable(call)
-    for turn in turns:
-        state = TurnState.RUNNING if turn.state is TurnState.WAITING else turn.state
-        call.tx.turns.save(replace(turn, stop=reason, state=state), attempt=turn.attempt)
+    ask_to_stop(call.tx, turns, reason)
     return turns
 
 
@@ -59,7 +57,7 @@ def new(call: CommandCall) -> CommandReply:
     if _has_to_confirm(call):
         given = TurnInput(action=TurnAction.NEW, text=title or "", confirm=True)
         return CommandReply(text="", turn=new_turn(call, given, BusyMode.QUEUE, Cause.COMMAND))
-    ask_to_stop(call, "a new session was begun")
+    stop_own(call, "a new session was begun")
     session = next_session(call.tx, call.key, call.source, call.now)
     if title is not None:
         call.tx.sessions.save(replace(session, title=title))
@@ -76,7 +74,7 @@ def _has_to_confirm(call: CommandCall) -> bool:
 def stop(call: CommandCall) -> CommandReply:
     if call.args:
         return _stop_task(call)
-    stopped = ask_to_stop(call, "stopped by the user")
+    stopped = stop_own(call, "stopped by the user")
     if call.turns and not stopped:
         raise UserError("What runs here is somebody else's.", hint="They, or an admin, can stop it.")
     if not stopped:
@@ -93,7 +91,7 @@ def _stop_task(call: CommandCall) -> CommandReply:
         raise UserError(
             f"There is no background task “{one_line(call.args, 40)}” of yours.", hint="/agents lists them."
         )
-    if not stop_turns(call.tx, found[0].id, "stopped by the user"):
+    if not stop_session(call.tx, found[0].id, "stopped by the user"):
         return CommandReply(text=f"{found[0].id} is not running any more.")
     return CommandReply(text=f"Stopped {found[0].id}.", wakes=(found[0].id,))
 
@@ -249,7 +247,7 @@ def spoken(call: CommandCall) -> TurnInput:
     """The words behind a command as a message with them would come."""
     if not call.args:
         raise UserError(f"/{call.name} needs a text.", hint=f"Write /{call.name} <what you want to say>.")
-    return TurnInput(text=call.args, author=author_of(call.source), context=call.context())
+    return TurnInput(text=call.args, author=call.source.author, context=call.context())
 
 
 def _title(text: str) -> str:

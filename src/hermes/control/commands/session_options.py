@@ -6,6 +6,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 
 from hermes.control.commands.registry import CommandCall, CommandReply, command
+from hermes.domain.busy import choose_busy_mode
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
 from hermes.domain.turn import BusyMode
@@ -16,9 +17,9 @@ _MOST_LISTED = 30
 
 @command("model", "show or choose this session's model", usage="[name|default]", mid_turn=False)
 def model(call: CommandCall) -> CommandReply:
-    default = call.model or call.settings.model.default or "not set"
-    known = sorted({*call.around.models, *filter(None, (call.settings.model.default,))})
-    offered = sorted({*call.around.offered(call.session.agent)} - {*known})
+    default = call.about.model or call.settings.model.default or "not set"
+    known = sorted({*call.gateway.models, *filter(None, (call.settings.model.default,))})
+    offered = sorted({*call.gateway.offered(call.session.agent)} - {*known})
     if not call.args:
         names = ", ".join([*known, *offered[:_MOST_LISTED], _DEFAULT])
         more = len(offered) - _MOST_LISTED
@@ -39,7 +40,7 @@ def model(call: CommandCall) -> CommandReply:
 
 @command("busy", "what a message does while a turn runs", usage="[interrupt|queue|steer]")
 def busy(call: CommandCall) -> CommandReply:
-    now = call.session.busy_mode or call.settings.display.busy_input_mode.value
+    now = choose_busy_mode(call.session, call.settings.display.busy_input_mode).value
     if not call.args:
         return CommandReply(text=f"A message that comes while a turn runs: {now}.")
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hermes.control.commands.registry import CommandCall, CommandReply, command
 from hermes.control.outbound.targets import home_channels
-from hermes.control.turn.chat_context import is_chat
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
 
@@ -14,7 +13,7 @@ from hermes.domain.text import one_line
 )
 def sethome(call: CommandCall) -> CommandReply:
     here = call.source.address
-    if not is_chat(call.source):
+    if not call.source.is_chat:
         raise UserError("This is no chat that messages could be sent to.", hint="Write /sethome in a chat.")
     if call.args and call.args.lower() != "off":
         raise UserError(

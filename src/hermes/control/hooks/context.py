@@ -16,6 +16,7 @@ from hermes.domain.turn import Turn
 from hermes.stream.fold.answer import answer_text
 
 LONGEST_TEXT = 500
+TURN_EVENTS = (AGENT_START, AGENT_STEP, AGENT_END)
 # The name that hooks of the older product know.
 _CHAT_TYPES = {SourceKind.PRIVATE: "dm"}
 HookNotice = tuple[str, HookContext]
@@ -108,8 +109,6 @@ def session_renewed(
 
 def tell_turn(hooks: Hooks, turn: Turn, transcript: Sequence[Entry], new: Sequence[Entry]) -> None:
     """Records of a turn were stored (`new` is the end of `transcript`): tell what they mean."""
-    if not any(hooks.follows(event) for event in (AGENT_START, AGENT_STEP, AGENT_END)):
-        return
     for event, context in _turn_events(turn, turn_entries(transcript, turn.id), len(new)):
         if hooks.follows(event):
             hooks.tell(event, context)

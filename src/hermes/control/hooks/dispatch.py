@@ -97,9 +97,9 @@ class Hooks:
 
     # --- what others may do ---
 
-    def follows(self, event: str) -> bool:
-        """Whether anybody follows this; if not, no context needs to be made."""
-        return any(kept.hook.follows(event) for kept in self._kept)
+    def follows(self, *events: str) -> bool:
+        """Whether anybody follows one of these; if not, no context needs to be made."""
+        return any(kept.hook.follows(event) for kept in self._kept for event in events)
 
     def tell(self, event: str, context: HookContext) -> None:
         """Something has happened. Returns at once; whoever follows it hears of it in time."""

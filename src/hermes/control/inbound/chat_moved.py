@@ -7,8 +7,8 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from datetime import datetime
 
-from hermes.control.outbound.targets import seen_channel
 from hermes.domain.address import Source
+from hermes.domain.channels import seen_channel
 from hermes.domain.ports.store import Tx
 from hermes.domain.settings.settings import Settings
 

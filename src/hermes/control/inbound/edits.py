@@ -12,17 +12,22 @@ from functools import partial
 
 from hermes.control.runtime import Runtime
 from hermes.domain.ids import AgentId, SessionId, TurnId
-from hermes.domain.message import Inbound, InboundKind, deletion_of
+from hermes.domain.inbound_outcome import (
+    DELETED,
+    EDIT_TAKEN,
+    EDITED,
+    TAKEN_AS_TURN,
+    WITHDRAWN,
+    InboundOutcome,
+    ignored,
+)
+from hermes.domain.message import Inbound, InboundKind, deletes
 from hermes.domain.ports.store import Tx
 from hermes.domain.rows import InboxRow
-from hermes.domain.turn import WITHDRAWN, Turn, TurnState
+from hermes.domain.turn import WITHDRAWN as MESSAGE_DELETED
+from hermes.domain.turn import Turn, TurnState
 
-TURN = "turn"
-EDITED = "edit"
-WITH_ITS_MESSAGE = "edit: taken with its message"
-DELETED = "deletion"
-GONE = "withdrawn: it was deleted"
-_NO_MESSAGE = "ignored: deletion of something that is no message to the agent"
+_NO_MESSAGE = ignored("deletion of something that is no message to the agent")
 _MOST = 200
 """Messages of other chats can have the same ref."""
 
@@ -35,11 +40,11 @@ def edits_of(
     if row.inbound.what is not InboundKind.MESSAGE:
         return ()
     edits = [
-        one for one in behind if one.inbound.what is InboundKind.EDIT and _same(one.inbound, row.inbound)
+        edit for edit in behind if edit.inbound.what is InboundKind.EDIT and _same(edit.inbound, row.inbound)
     ]
     if not edits or is_command(row.inbound):
         return tuple(edits)
-    return tuple(one for one in edits if not is_command(one.inbound))
+    return tuple(edit for edit in edits if not is_command(edit.inbound))
 
 
 def amended(row: InboxRow, edits: tuple[InboxRow, ...]) -> InboxRow:
@@ -53,34 +58,28 @@ def amended(row: InboxRow, edits: tuple[InboxRow, ...]) -> InboxRow:
     return replace(row, inbound=changed)
 
 
-def reword(tx: Tx, row: InboxRow, *, command: bool) -> tuple[str, TurnId | None]:
+def reword(tx: Tx, row: InboxRow, *, command: bool) -> tuple[InboundOutcome, TurnId | None]:
     """Put the new words of a message into the turn it became; how the edit's row ends."""
-    known = tx.inbox.find(row.inbound.ref or "", _MOST)
-    versions = [one for one in known if one.n < row.n and _same(one.inbound, row.inbound)]
-    message = next((one for one in versions if one.inbound.what is InboundKind.MESSAGE), None)
+    rows = tx.inbox.find(row.inbound.ref or "", _MOST)
+    versions = [other for other in rows if other.n < row.n and _same(other.inbound, row.inbound)]
+    message = next((other for other in versions if other.inbound.what is InboundKind.MESSAGE), None)
     turn = None
-    if message is not None and message.turn is not None and message.outcome == TURN:
+    if message is not None and message.turn is not None and message.ended(TAKEN_AS_TURN):
         turn = tx.turns.get(message.turn)
     if turn is None:
-        return "ignored: edit of something that is no message to the agent", None
+        return ignored("edit of something that is no message to the agent"), None
     if turn.state is not TurnState.ACCEPTED:
-        return "ignored: edit, its turn has begun", turn.id
+        return ignored("edit, its turn has begun"), turn.id
     if command:
-        return "ignored: edit, a message does not become a command", turn.id
+        return ignored("edit, a message does not become a command"), turn.id
     text = _with(turn.input.text, _current(versions), row.inbound.text)
     if text is None:
-        return "ignored: edit, its message was taken together with others", turn.id
+        return ignored("edit, its message was taken together with others"), turn.id
     tx.turns.save(replace(turn, input=replace(turn.input, text=text)), attempt=turn.attempt)
     return EDITED, turn.id
 
 
 # --- deletions -------------------------------------------------------------------------------------
-
-
-def is_deleted(tx: Tx, message: Inbound) -> bool:
-    """Whether a message that is about to be taken is gone; its deletion may have come before it."""
-    deletion = deletion_of(message.source.address.chat, message.ref or "")
-    return any(_deletes(one.inbound, message) for one in tx.inbox.find(deletion))
 
 
 async def take_deletion(
@@ -96,33 +95,35 @@ async def take_deletion(
 
 def _withdraw(tx: Tx, *, row: InboxRow, last: bool) -> Turn | None:
     """End the row if its message is this agent's, or if no other agent is left to be asked."""
-    known = tx.inbox.find(row.inbound.ref or "", _MOST)
-    message = next((one for one in known if _deletes(row.inbound, one.inbound)), None)
+    versions = tx.inbox.find(row.inbound.ref or "", _MOST)
+    message = next((other for other in versions if deletes(row.inbound, other.inbound)), None)
     turn, outcome = None, _NO_MESSAGE
     if message is not None:
         tx.talk.forget(message.inbound.source.address, message.inbound.ref or "")
-        turn = tx.turns.get(message.turn) if message.turn and message.outcome == TURN else None
-        outcome = DELETED if message.outcome in (None, GONE) else outcome
-        outcome = _removed(tx, turn, message, known) if turn is not None else outcome
+        turn = tx.turns.get(message.turn) if message.turn and message.ended(TAKEN_AS_TURN) else None
+        outcome = DELETED if message.outcome is None or message.ended(WITHDRAWN) else outcome
+        outcome = _removed(tx, turn, message, versions) if turn is not None else outcome
     if turn is not None or last:
-        tx.inbox.finish(row.n, outcome, None if turn is None else turn.id)
+        tx.inbox.finish(row.n, str(outcome), None if turn is None else turn.id)
     return turn
 
 
-def _removed(tx: Tx, turn: Turn, message: InboxRow, known: Iterable[InboxRow]) -> str:
+def _removed(tx: Tx, turn: Turn, message: InboxRow, versions: Iterable[InboxRow]) -> InboundOutcome:
     """Take a message out of the turn it became, alone or together with others."""
     if turn.state is not TurnState.ACCEPTED:
-        return "ignored: deletion, its turn has begun"
+        return ignored("deletion, its turn has begun")
     rows = tx.inbox.find(turn.id, _MOST)
-    gone = {one.inbound.ref for one in rows if one.inbound.what is InboundKind.DELETED}
-    pieces = [one for one in rows[::-1] if one.outcome == TURN and one.inbound.ref not in gone]
-    if all(one.n == message.n for one in pieces):
-        tx.turns.save(replace(turn, stop=WITHDRAWN), attempt=turn.attempt)
+    gone = {row.inbound.ref for row in rows if row.inbound.what is InboundKind.DELETED}
+    pieces = [row for row in rows[::-1] if row.ended(TAKEN_AS_TURN) and row.inbound.ref not in gone]
+    if all(piece.n == message.n for piece in pieces):
+        tx.turns.save(replace(turn, stop=MESSAGE_DELETED), attempt=turn.attempt)
         return DELETED
-    text = _with(turn.input.text, _current(one for one in known if _same(one.inbound, message.inbound)), "")
+    text = _with(
+        turn.input.text, _current(row for row in versions if _same(row.inbound, message.inbound)), ""
+    )
     if text is None:
-        return "ignored: deletion, its message was taken together with others"
-    before = sum(len(one.inbound.attachments) for one in pieces if one.n < message.n)
+        return ignored("deletion, its message was taken together with others")
+    before = sum(len(piece.inbound.attachments) for piece in pieces if piece.n < message.n)
     files = turn.input.attachments
     files = files[:before] + files[before + len(message.inbound.attachments) :]
     left = replace(turn.input, text=text, attachments=files)
@@ -130,29 +131,18 @@ def _removed(tx: Tx, turn: Turn, message: InboxRow, known: Iterable[InboxRow]) -
     return DELETED
 
 
-def _deletes(one: Inbound, message: Inbound) -> bool:
-    """A deletion does not always say in which thread the message was."""
-    there, here = one.source.address, message.source.address
-    same_chat = (there.credential, there.chat) == (here.credential, here.chat)
-    return (
-        same_chat
-        and one.what is InboundKind.DELETED
-        and message.what is InboundKind.MESSAGE
-        and one.ref == message.ref
-    )
-
-
 # --- which is which --------------------------------------------------------------------------------
 
 
 def _current(versions: Iterable[InboxRow]) -> str:
     """What a turn has of a message now; of its rows the newest come first."""
-    return next(one.inbound.text for one in versions if one.outcome in (TURN, EDITED, WITH_ITS_MESSAGE))
+    return next(row.inbound.text for row in versions if row.ended(TAKEN_AS_TURN, EDITED, EDIT_TAKEN))
 
 
-def _same(one: Inbound, other: Inbound) -> bool:
-    same_place = one.source.address == other.source.address and one.source.person == other.source.person
-    return same_place and one.ref is not None and one.ref == other.ref
+def _same(message: Inbound, other: Inbound) -> bool:
+    same_place = message.source.address == other.source.address
+    same_person = message.source.person == other.source.person
+    return same_place and same_person and message.ref is not None and message.ref == other.ref
 
 
 def _with(text: str, before: str, after: str) -> str | None:

@@ -6,71 +6,84 @@ slow hook delays only what it gates. Each row ends in one transaction, together 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 
 from hermes.control import commands
+from hermes.control.commands.gate import CommandCase, CommandRuling, RulingNeeded, rule_command
 from hermes.control.commands.registry import (
-    MOST_TURNS,
     NOTHING_AROUND,
-    CommandCall,
+    CommandContext,
     GatewayInfo,
     is_command,
-    perform,
-    read_command,
     spell_commands,
 )
-from hermes.control.hooks.context import HookNotice, session_began, session_renewed, session_replaced
+from hermes.control.commands.running import run_line
+from hermes.control.hooks.context import HookNotice, session_began, session_renewed
 from hermes.control.hooks.dispatch import Hooks
-from hermes.control.hooks.gates import CommandCase, CommandRuling, RulingNeeded, find_ruling, rule_command
 from hermes.control.inbound.chat_moved import move_chat, words_on_settings
-from hermes.control.inbound.edits import (
-    GONE,
-    WITH_ITS_MESSAGE,
-    amended,
-    edits_of,
-    is_deleted,
-    reword,
-    take_deletion,
+from hermes.control.inbound.edits import amended, edits_of, reword, take_deletion
+from hermes.control.inbound.message_context import MessageContext, overhear
+from hermes.control.outbound.accounts import PlatformAccounts
+from hermes.control.outbound.delivery import Lanes
+from hermes.control.outbound.notices import notify
+from hermes.control.people.access import (
+    AccessDecision,
+    AccessOutcome,
+    AccessRequest,
+    Refusals,
+    decide,
+    is_paired,
 )
-from hermes.control.inbound.message_pieces import join_pieces, unfinished_piece
-from hermes.control.inbound.row_retries import RowRetries, end_unreadable
-from hermes.control.outbound.message_parts import cut_text, outbox_rows
-from hermes.control.outbound.targets import seen_channel
-from hermes.control.people.access import AccessDecision, AccessOutcome, AccessRequest, Refusals, decide
 from hermes.control.people.operator_patterns import is_named
-from hermes.control.people.pairing import answer_stranger, is_paired
+from hermes.control.people.pairing import answer_stranger
 from hermes.control.people.routing import SelectAgent, route
 from hermes.control.runtime import Runtime
 from hermes.control.sessions.resets import RenewSession, policy_of
-from hermes.control.turn.chat_context import MessageContext, as_pending, busy_mode, overhear, speaker
+from hermes.control.turn.actors import Actors
 from hermes.control.turn.questions import answer, as_answer, pressed, questions_here, was_asked_at
-from hermes.control.workers import Supervisor
+from hermes.control.workers import MOST_FAILURES, Supervisor, pause_after
 from hermes.domain.address import Address, SourceKind
-from hermes.domain.capabilities import Capabilities
+from hermes.domain.busy import choose_busy_mode
+from hermes.domain.channels import seen_channel
 from hermes.domain.clock import Clock
+from hermes.domain.command_line import read_command
+from hermes.domain.errors import Lost, Unreachable
 from hermes.domain.event import QuestionKind
-from hermes.domain.ids import AgentId, SessionId, new_turn_id
-from hermes.domain.message import Inbound, InboundKind
+from hermes.domain.ids import AgentId, SessionId, TurnId, new_turn_id
+from hermes.domain.inbound_outcome import (
+    EDIT_TAKEN,
+    TAKEN_AS_TURN,
+    WITHDRAWN,
+    InboundOutcome,
+    OutcomeKind,
+    ignored,
+)
+from hermes.domain.message import Attachment, Inbound, InboundKind, deletes, deletion_of
 from hermes.domain.ports.store import Store, Tx
-from hermes.domain.rows import InboxRow, UnreadableRow, UnreadableTurn
+from hermes.domain.rows import InboxRow, UnreadableRow, UnreadableTurn, outbox_rows
 from hermes.domain.session import Isolation, Session, SessionKey, begin_session, session_key
 from hermes.domain.settings.settings import ResetMode, Settings
-from hermes.domain.turn import BusyMode, Cause, ReplyPlace, Turn, TurnInput
-from hermes.stream.wire.socket import TURN
+from hermes.domain.turn import Cause, ReplyPlace, Turn, TurnInput, TurnState
+from hermes.stream.text.message_parts import cut_text
 
 _PAGE = 256
 _AHEAD = 1024
 _NEAR_LIMIT = 0.95
+LOOP = "intake"
+GIVEN_UP = InboundOutcome(kind=OutcomeKind.FAILED, detail="it broke each time it was taken")
+NOT_TAKEN = "⚠️ Something went wrong inside Hermes, so this message was not taken. The log has the details."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InboundResult:
-    """What became of a row, whom to wake for it, and what hooks are to be told."""
+    """What became of a row (perhaps a turn), whom to wake for it, and what hooks are to be told."""
 
-    outcome: str
+    outcome: InboundOutcome
+    turn: TurnId | None = None
     session: SessionId | None = None
     fresh: bool = False
     replied: bool = False
@@ -87,14 +100,14 @@ class IntakeContext:
     clock: Clock
     settings: Settings
     runtimes: Mapping[AgentId, Runtime]
-    capabilities: Callable[[Address], Capabilities]
-    ring_session: Callable[[AgentId, SessionId, bool], None]
-    ring_lane: Callable[[Address], None]
-    end_turn: Callable[[UnreadableTurn], Awaitable[None]]
-    ring_jobs: Callable[[], None] = lambda: None
+    actors: Actors
+    lanes: Lanes
+    accounts: PlatformAccounts
+    commanded: Callable[[], None] = lambda: None
+    """A command ran: it may have changed jobs, or paused an account."""
     restart: Callable[[], None] = lambda: None
     select: SelectAgent | None = None
-    around: GatewayInfo = NOTHING_AROUND
+    info: GatewayInfo = NOTHING_AROUND
     hooks: Hooks = field(default_factory=Hooks)
     loops: Supervisor = field(default_factory=Supervisor)
 
@@ -148,11 +161,15 @@ class Intake:
     async def _take_chat(self, chat: Address) -> None:
         queue, world = self._queues[chat], self._world
         tries = RowRetries(
-            store=world.store, loops=world.loops, ring_lane=world.ring_lane, end_turn=world.end_turn
+            store=world.store,
+            loops=world.loops,
+            ring_lane=world.lanes.ring,
+            end_turn=world.actors.end_unreadable,
         )
         try:
             while queue:
-                row, edits = queue[0], edits_of(queue[0], queue[1:], self._is_command)
+                row, behind = queue[0], queue[1:]
+                edits = edits_of(row, behind, self._is_command) if behind else ()
                 if not await tries.take((row, *edits), partial(self._take, row, edits)):
                     continue
                 taken = {row.n, *(edit.n for edit in edits)}
@@ -166,18 +183,19 @@ class Intake:
             self._ahead -= len(queue)
 
     def _is_command(self, inbound: Inbound) -> bool:
-        prefix = self._world.capabilities(inbound.source.address).command_prefix
+        prefix = self._world.accounts.capabilities(inbound.source.address).command_prefix
         return read_command(inbound.text, prefix) is not None
 
     async def _take(self, row: InboxRow, edits: tuple[InboxRow, ...]) -> None:
         world = self._world
         if row.inbound.what is InboundKind.DELETED:
-            return await take_deletion(row, world.runtimes, world.ring_session)
-        row = amended(row, edits)
+            return await take_deletion(row, world.runtimes, world.actors.ring)
+        row = amended(row, edits) if edits else row
         routed = await route(row.inbound, world.settings, world.runtimes, world.select)
         runtime = world.runtimes[routed.agent]
         taking = TakeInbound(row=row, edits=edits, agent=routed.agent, world=world)
-        named = await is_named(row.inbound, world.settings)
+        patterns = world.settings.block(row.inbound.source.address).mention_patterns
+        named = bool(patterns) and await is_named(row.inbound, patterns)
         taking = replace(taking, named=named, lively=await self._has_processes(taking, runtime))
         try:
             taken = await runtime.store.write(taking.unit)
@@ -188,13 +206,13 @@ class Intake:
         self._refusals.note(row.inbound.source, taken.outcome)
         world.hooks.tell_all(taken.news)
         if taken.session is not None:
-            world.ring_session(routed.agent, taken.session, taken.fresh)
+            world.actors.ring(routed.agent, taken.session, taken.fresh)
         for session in taken.wakes:
-            world.ring_session(routed.agent, session, False)
-        if taken.outcome.startswith("command"):
-            world.ring_jobs()
+            world.actors.ring(routed.agent, session, False)
+        if taken.outcome.kind is OutcomeKind.COMMAND:
+            world.commanded()
         if taken.replied:
-            world.ring_lane(row.inbound.source.address)
+            world.lanes.ring(row.inbound.source.address)
         if taken.restart:
             world.restart()
 
@@ -206,6 +224,67 @@ class Intake:
         session = await runtime.store.read(lambda tx: tx.bindings.get(taking.key))
         views = [] if session is None else await runtime.processes(session)
         return any(view.running and view.seconds < policy.bg_process_max_age_hours * 3600 for view in views)
+
+
+# --- rows that break --------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, kw_only=True)
+class RowRetries:
+    """The tries of the row that is first in its chat. A row that breaks keeps its place and is tried again
+    after a pause. What the store could not do is tried until it can; a row that breaks three times otherwise
+    is ended with a reason, and whoever wrote it is told."""
+
+    store: Store
+    loops: Supervisor
+    ring_lane: Callable[[Address], None]
+    end_turn: Callable[[UnreadableTurn], Awaitable[None]]
+    failures: int = 0
+    faults: int = 0
+
+    async def take(self, rows: Sequence[InboxRow], take: Callable[[], Awaitable[None]]) -> bool:
+        """Try to take a row, with those that are taken together with it; whether they are done with."""
+        given_up = self.faults >= MOST_FAILURES
+        error = await self.loops.attempt(
+            LOOP, (lambda: self._give_up(rows)) if given_up else take, f"inbox row {rows[0].n}"
+        )
+        if error is None:
+            self.failures = self.faults = 0
+            return True
+        if isinstance(error, UnreadableTurn):
+            # The row is in order; a turn of its session is not.
+            await self.loops.attempt(LOOP, partial(self.end_turn, error), f"turn of {error.session}")
+        self.failures += 1
+        self.faults += not isinstance(error, Unreachable)
+        await self.loops.clock.sleep(pause_after(self.failures))
+        return False
+
+    async def _give_up(self, rows: Sequence[InboxRow]) -> None:
+        inbound, now = rows[0].inbound, self.loops.clock.now()
+        place = inbound.source.address
+        # In a shared chat only if it was said to us.
+        for_us = inbound.source.kind is SourceKind.PRIVATE or inbound.mentions_me
+        tells = inbound.what is InboundKind.BUTTON or (inbound.what is InboundKind.MESSAGE and for_us)
+
+        def give_up(tx: Tx) -> None:
+            for row in rows:
+                tx.inbox.finish(row.n, str(GIVEN_UP))
+            if tells:
+                notify(tx, f"reply:{rows[0].n}:0", place, NOT_TAKEN, now, inbound.ref)
+
+        with contextlib.suppress(Lost):  # it was ended after all
+            await self.store.write(give_up)
+        self.ring_lane(place)
+
+
+async def end_unreadable(store: Store, loops: Supervisor, error: UnreadableRow) -> None:
+    """Nobody knows whose it is; those behind it are not to wait."""
+    loops.note(LOOP, error, f"inbox row {error.n}")
+    outcome = InboundOutcome(kind=OutcomeKind.FAILED, detail=str(error))
+    await store.write(lambda tx: tx.inbox.finish(error.n, str(outcome)))
+
+
+# --- one row ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,10 +306,9 @@ class TakeInbound:
 
     def unit(self, tx: Tx) -> InboundResult:
         taken = self._taken(tx)
-        if taken.outcome:
-            tx.inbox.finish(self.row.n, taken.outcome)
+        tx.inbox.finish(self.row.n, str(taken.outcome), taken.turn)
         for edit in self.edits:
-            tx.inbox.finish(edit.n, WITH_ITS_MESSAGE)
+            tx.inbox.finish(edit.n, str(EDIT_TAKEN))
         return taken
 
     def _taken(self, tx: Tx) -> InboundResult:
@@ -238,23 +316,24 @@ class TakeInbound:
         if inbound.what is InboundKind.MOVED:
             move_chat(tx, inbound.source, inbound.text, self.world.clock.now())
             words = words_on_settings(inbound.source, inbound.text, self.world.settings)
-            return self._say(tx, InboundResult(outcome="moved"), words)
-        if inbound.what is InboundKind.MESSAGE and is_deleted(tx, inbound):
-            return InboundResult(outcome=GONE)
+            return self._say(tx, InboundResult(outcome=InboundOutcome(kind=OutcomeKind.MOVED)), words)
+        if inbound.what is InboundKind.MESSAGE and self._is_deleted(tx):
+            return InboundResult(outcome=WITHDRAWN)
         verdict = decide(self._knock(tx), self.world.settings)
         if not verdict.allowed:
             return self._turn_away(tx, verdict)
         if inbound.what is InboundKind.BUTTON:
             return self._press(tx)
         if inbound.what not in (InboundKind.MESSAGE, InboundKind.EDIT):
-            return InboundResult(outcome=f"ignored: {inbound.what.value}")
+            return InboundResult(outcome=ignored(inbound.what.value))
         if not inbound.text.strip() and not inbound.attachments:
-            return InboundResult(outcome="ignored: empty")
+            return InboundResult(outcome=ignored("empty"))
         most = self.world.settings.gateway.max_message_chars
         if len(inbound.text) > most:
             size = f"{len(inbound.text):,} characters; {most:,} are the most"
             text = f"Your message has {size}. Send it as a file."
-            return self._say(tx, InboundResult(outcome="refused: too long"), text)
+            outcome = InboundOutcome(kind=OutcomeKind.REFUSED, detail="too long")
+            return self._say(tx, InboundResult(outcome=outcome), text)
         return self._message(tx) if inbound.what is InboundKind.MESSAGE else self._edit(tx)
 
     @property
@@ -268,7 +347,7 @@ class TakeInbound:
 
     def _knock(self, tx: Tx) -> AccessRequest:
         inbound, source = self.inbound, self.inbound.source
-        able = self.world.capabilities(source.address)
+        able = self.world.accounts.capabilities(source.address)
         line = read_command(inbound.text, able.command_prefix)
         return AccessRequest(
             source=source,
@@ -289,6 +368,11 @@ class TakeInbound:
         session = None if bound is None else tx.sessions.get(bound)
         return session is not None and unfinished_piece(tx, session, self.inbound) is not None
 
+    def _is_deleted(self, tx: Tx) -> bool:
+        """Its deletion may have come before it."""
+        deletion = deletion_of(self.inbound.source.address.chat, self.inbound.ref or "")
+        return any(deletes(row.inbound, self.inbound) for row in tx.inbox.find(deletion))
+
     def _turn_away(self, tx: Tx, verdict: AccessDecision) -> InboundResult:
         """Nobody hears of it, but a stranger in a private chat, who may be given a code or bring one."""
         met = None
@@ -300,22 +384,21 @@ class TakeInbound:
                 tx, self.inbound.source, self.inbound.text, self.world.clock.now(), offer=offer
             )
         if met is None:
-            return InboundResult(outcome=str(verdict))
+            return InboundResult(outcome=verdict.ending())
         return self._say(tx, InboundResult(outcome=met.outcome), met.text, fleeting=met.fleeting)
 
     def _edit(self, tx: Tx) -> InboundResult:
-        prefix = self.world.capabilities(self.inbound.source.address).command_prefix
+        prefix = self.world.accounts.capabilities(self.inbound.source.address).command_prefix
         command = read_command(self.inbound.text, prefix) is not None
         outcome, turn = reword(tx, self.row, command=command)
-        tx.inbox.finish(self.row.n, outcome, turn)
-        return InboundResult(outcome="")
+        return InboundResult(outcome=outcome, turn=turn)
 
     def _message(self, tx: Tx) -> InboundResult:
         key = self.key
         tx.directory.note(seen_channel(self.inbound.source, self.world.clock.now()))
         session, fresh = self._session(tx, key)
         began = (session_began(self.inbound.source, session, key),) if fresh else ()
-        prefix = self.world.capabilities(self.inbound.source.address).command_prefix
+        prefix = self.world.accounts.capabilities(self.inbound.source.address).command_prefix
         line = read_command(self.inbound.text, prefix)
         if line is not None:
             taken = self._command(tx, key, line, self._preparing(session, fresh))
@@ -353,60 +436,51 @@ class TakeInbound:
     # --- the ends a row can have ---
 
     def _command(self, tx: Tx, key: SessionKey, line: tuple[str, str], told: MessageContext) -> InboundResult:
-        source, hooks, session = self.inbound.source, self.world.hooks, told.session
-        asked = CommandCase(source=source, session=session, key=key, line=line)
-        ruling = self.ruling or find_ruling(hooks, self.world.settings, asked)
-        if ruling.line is None:
-            taken = InboundResult(outcome=f"command: {line[0]}, {ruling.outcome}", session=session.id)
-            return self._say(tx, taken, ruling.text)
-        name, args = ruling.line
-        call = CommandCall(
-            tx=tx,
-            name=name,
-            args=args,
-            source=self.inbound.source,
-            key=key,
-            session=session,
-            turns=tx.turns.open_of(session.id, MOST_TURNS),
-            settings=self.world.settings,
-            now=self.world.clock.now(),
-            model=self.world.runtimes[self.agent].model,
-            around=self.world.around,
-            reply_place=ReplyPlace(to=self.inbound.source.address, ref=self.inbound.ref),
+        world, source, session = self.world, self.inbound.source, told.session
+        about = CommandContext(
+            settings=world.settings,
+            now=world.clock.now(),
+            model=world.runtimes[self.agent].model,
+            gateway=world.info,
+        )
+        reply = run_line(
+            tx,
+            CommandCase(source=source, session=session, key=key, line=line),
+            about,
+            world.hooks,
+            self.ruling,
+            reply_place=ReplyPlace(to=source.address, ref=self.inbound.ref),
             context=lambda: told.context(tx),
         )
-        reply = perform(call)
-        turn = None if reply.turn is None else reply.turn.id
-        if turn is not None:
-            tx.inbox.finish(self.row.n, f"command: {name}", turn)
-        news: tuple[HookNotice, ...] = ()
-        if reply.begun is not None:
-            news = session_replaced(self.inbound.source, session, reply.begun, key)
-        outcome = "" if turn is not None else f"command: {name}"
         taken = InboundResult(
-            outcome=outcome, session=session.id, news=news, wakes=reply.wakes, restart=reply.restart
+            outcome=InboundOutcome(kind=OutcomeKind.COMMAND, detail=reply.label),
+            turn=None if reply.turn is None else reply.turn.id,
+            session=session.id,
+            news=reply.news,
+            wakes=reply.wakes,
+            restart=reply.restart,
         )
         return self._say(tx, taken, reply.text, fleeting=reply.fleeting)
 
     def _press(self, tx: Tx) -> InboundResult:
         given = pressed(self.inbound.button or "", self.inbound.source.person)
         if given is None:
-            return InboundResult(outcome="ignored: unknown button")
+            return InboundResult(outcome=ignored("unknown button"))
         if not was_asked_at(tx, given.question, self.inbound.source.address):
             return self._say(
-                tx, InboundResult(outcome="button: refused"), "Nothing was asked in this chat by that."
+                tx, InboundResult(outcome=_button("refused")), "Nothing was asked in this chat by that."
             )
         outcome = answer(tx, given, self.world.clock.now(), self.inbound.source.user_name)
         taken = InboundResult(
-            outcome=f"button: {'accepted' if outcome.closed else 'refused'}", session=outcome.session
+            outcome=_button("accepted" if outcome.closed else "refused"), session=outcome.session
         )
-        if outcome.closed and self.world.capabilities(self.inbound.source.address).edits:
+        if outcome.closed and self.world.accounts.capabilities(self.inbound.source.address).edits:
             # The message with the button says it from now on.
             return replace(taken, replied=True)
         return self._say(tx, taken, outcome.text)
 
     def _answer(self, tx: Tx, session: Session) -> InboundResult | None:
-        questions = questions_here(tx, session.id)
+        questions = questions_here(tx, session.id) if tx.questions.open_of(None) else []
         if not questions:
             return None
         reply = self.inbound.reply_to
@@ -422,7 +496,7 @@ class TakeInbound:
         if not outcome.closed:
             return None
         clarified = any(q.id == given.question and q.kind is QuestionKind.CLARIFY for q in questions)
-        taken = InboundResult(outcome="answer", session=outcome.session)
+        taken = InboundResult(outcome=InboundOutcome(kind=OutcomeKind.ANSWER), session=outcome.session)
         return taken if clarified else self._say(tx, taken, outcome.text)
 
     def _turn(self, tx: Tx, session: Session, fresh: bool, note: str = "") -> InboundResult:
@@ -442,8 +516,7 @@ class TakeInbound:
             turn = self._new_turn(session, piece)
             tx.turns.add(replace(turn, ready_at=ready))
             turn_id = turn.id
-        tx.inbox.finish(self.row.n, TURN, turn_id)
-        return InboundResult(outcome="", session=session.id, fresh=fresh)
+        return InboundResult(outcome=TAKEN_AS_TURN, turn=turn_id, session=session.id, fresh=fresh)
 
     def _preparing(self, session: Session, fresh: bool, note: str = "") -> MessageContext:
         settings = self.world.settings
@@ -452,7 +525,7 @@ class TakeInbound:
         )
 
     def _new_turn(self, session: Session, piece: TurnInput) -> Turn:
-        busy = session.busy_mode or self.world.settings.display.busy_input_mode
+        default = self.world.settings.display.busy_input_mode
         return Turn(
             id=new_turn_id(),
             session=session.id,
@@ -462,24 +535,29 @@ class TakeInbound:
             created_at=self.world.clock.now(),
             source=self.inbound.source,
             reply=ReplyPlace(to=self.inbound.source.address, ref=self.inbound.ref),
-            busy=busy_mode(BusyMode(busy), piece.attachments),
+            busy=choose_busy_mode(session, default, piece.attachments),
         )
 
     def _input(self) -> TurnInput:
-        able = self.world.capabilities(self.inbound.source.address)
+        able = self.world.accounts.capabilities(self.inbound.source.address)
         return TurnInput(
             text=self.inbound.text,
-            author=speaker(self.inbound.source),
-            attachments=as_pending(self.inbound.attachments),
+            author=self.inbound.source.speaker,
+            attachments=self._files(),
             group=self.inbound.group,
             cut=able.unit.measure(self.inbound.text) >= able.max_text * _NEAR_LIMIT,
         )
+
+    def _files(self) -> tuple[Attachment, ...]:
+        """Still to be fetched; whatever a platform says of a file is only a claim."""
+        files = self.inbound.attachments
+        return tuple(replace(file, pending=True, sha256=None, path=None, problem=None) for file in files)
 
     def _say(self, tx: Tx, taken: InboundResult, text: str, *, fleeting: bool = False) -> InboundResult:
         """A reply of the gateway itself, cut to the platform's size like any other."""
         if not text:
             return taken
-        able = self.world.capabilities(self.inbound.source.address)
+        able = self.world.accounts.capabilities(self.inbound.source.address)
         text = spell_commands(text, able.command_prefix)
         bodies = (replace(body, fleeting=fleeting) for body in cut_text(text, able))
         to, now = self.inbound.source.address, self.world.clock.now()
@@ -487,3 +565,32 @@ class TakeInbound:
         for row in outbox_rows(bodies, key=key, to=to, now=now, reply_to=self.inbound.ref):
             tx.outbox.add(row)
         return replace(taken, replied=True)
+
+
+def _button(detail: str) -> InboundOutcome:
+    return InboundOutcome(kind=OutcomeKind.BUTTON, detail=detail)
+
+
+# --- pieces of one message: a text cut at the platform's limit, the pictures of an album ------------
+
+
+def unfinished_piece(tx: Tx, session: Session, inbound: Inbound) -> Turn | None:
+    """The turn a message goes on with: not begun, same person, cut at the limit or of the same album."""
+    turns = tx.turns.open_of(session.id)
+    last = turns[-1] if turns else None
+    if last is None or last.state is not TurnState.ACCEPTED or last.ready_at is None:
+        return None
+    if last.source is None or last.source.person != inbound.source.person:
+        return None
+    same_album = inbound.group is not None and inbound.group == last.input.group
+    return last if same_album or last.input.cut else None
+
+
+def join_pieces(before: TurnInput, piece: TurnInput) -> TurnInput:
+    """A cut text goes on where it stopped; captions of an album stand on lines of their own."""
+    if before.cut:
+        text = before.text + piece.text
+    else:
+        text = "\n".join(text for text in (before.text, piece.text) if text)
+    files = before.attachments + piece.attachments
+    return replace(before, text=text, attachments=files, cut=piece.cut)

@@ -1,15 +1,17 @@
-"""Jobs as people change them: made, found, changed, paused, run now, removed. Every door (the tool, `/cron`,
-the command line, the API) asks for the same units; `JobDesk` adds what must be looked at outside of them."""
+"""Jobs as people edit them: create, find, change, pause, run now, remove. The tool, `/cron`, the command line
+and the API use the same functions; `JobDesk` adds what has to be checked outside of a transaction."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
+from enum import StrEnum
+from typing import Any
 
 from hermes.control.jobs.runs import JobContext, plan_of, run_now
 from hermes.control.jobs.schedule import EXAMPLES, Once, Schedule, read_schedule
-from hermes.control.jobs.targets import ResolveTargets, resolve_targets
+from hermes.control.jobs.targets import ResolveTargets, default_targets
 from hermes.control.jobs.wording import title
 from hermes.control.outbound.targets import LOCAL, ORIGIN
 from hermes.control.sessions.submission import NotFound
@@ -106,7 +108,30 @@ def create_job(tx: Tx, agent: AgentId, wish: JobSpec, origin: Source | None, mom
     return update_job(tx, job, wish, moment)
 
 
-def pause_job(tx: Tx, job: Job, now: datetime) -> Job:
+class JobAction(StrEnum):
+    """What can be done to a job besides changing it."""
+
+    PAUSE = "pause"
+    RESUME = "resume"
+    RUN = "run"
+    REMOVE = "remove"
+
+
+def act_on_job(tx: Tx, job: Job, action: JobAction, moment: JobContext) -> Job:
+    """The job as it is afterwards."""
+    match action:
+        case JobAction.PAUSE:
+            return _pause(tx, job, moment.now)
+        case JobAction.RESUME:
+            return _resume(tx, job, moment)
+        case JobAction.RUN:
+            run_now(tx, job, moment)
+        case JobAction.REMOVE:
+            tx.jobs.remove(job.id)
+    return job
+
+
+def _pause(tx: Tx, job: Job, now: datetime) -> Job:
     if job.state is not JobState.SCHEDULED:
         raise UserError(f"The job “{title(job)}” is {job.state.value}, so it cannot be paused.")
     paused = replace(job, state=JobState.PAUSED, next_due=None, paused_at=now, paused_reason="")
@@ -114,7 +139,7 @@ def pause_job(tx: Tx, job: Job, now: datetime) -> Job:
     return paused
 
 
-def resume_job(tx: Tx, job: Job, moment: JobContext) -> Job:
+def _resume(tx: Tx, job: Job, moment: JobContext) -> Job:
     """From its next time on; what passed while it was paused is not caught up with."""
     if job.state is JobState.SCHEDULED:
         raise UserError(f"The job “{title(job)}” is not paused.")
@@ -135,24 +160,20 @@ def update_job(tx: Tx, job: Job, wish: JobSpec, moment: JobContext) -> Job:
     if wish.schedule is not None:
         plan = read_schedule(wish.schedule, moment.now, moment.zone)
         job = _planned(job, plan, moment)
+    changes = {
+        name: clean(value) for name, clean in _CLEANED.items() if (value := getattr(wish, name)) is not None
+    }
     job = replace(
         job,
         prompt=_text("prompt", wish.prompt, LONGEST_PROMPT, job.prompt),
         name=_name(tx, job, wish.name, moment),
         deliver_to=_deliver(tx, wish.deliver, job, moment),
-        catch_up=job.catch_up if wish.catch_up is None else _catch_up(wish.catch_up),
-        script=job.script if wish.script is None else wish.script.strip(),
-        no_agent=job.no_agent if wish.no_agent is None else wish.no_agent,
         context_from=(
-            job.context_from if wish.context_from is None else _others(tx, wish.context_from, moment)
+            job.context_from
+            if wish.context_from is None
+            else tuple(find_job(tx, word, moment).id for word in wish.context_from)
         ),
-        model=job.model if wish.model is None else one_line(wish.model, 200),
-        toolsets=job.toolsets if wish.toolsets is None else tuple(wish.toolsets),
-        workdir=job.workdir if wish.workdir is None else wish.workdir.strip(),
-        skills=job.skills if wish.skills is None else tuple(wish.skills),
-        attach_to_session=(
-            job.attach_to_session if wish.attach_to_session is None else wish.attach_to_session
-        ),
+        **changes,
     )
     job = _repeated(job, wish.times, plan)
     if not job.prompt and not job.script:
@@ -242,8 +263,17 @@ def _catch_up(word: str) -> CatchUp:
         ) from None
 
 
-def _others(tx: Tx, words: Sequence[str], moment: JobContext) -> tuple[JobId, ...]:
-    return tuple(find_job(tx, word, moment).id for word in words)
+_CLEANED: Mapping[str, Callable[[Any], Any]] = {
+    "catch_up": _catch_up,
+    "script": str.strip,
+    "no_agent": bool,
+    "model": lambda text: one_line(text, 200),
+    "toolsets": tuple,
+    "workdir": str.strip,
+    "skills": tuple,
+    "attach_to_session": bool,
+}
+"""What is taken from a `JobSpec` as it is said, once it is cleaned."""
 
 
 # --- the desk --------------------------------------------------------------------------------------
@@ -260,7 +290,7 @@ class JobDesk:
     zone: tzinfo
     settings: Settings
     world: JobWorld | None = None
-    targets: ResolveTargets = resolve_targets
+    targets: ResolveTargets = default_targets
     changed: Callable[[], None] = lambda: None
     sees: Callable[[Job], bool] = lambda job: True
 
@@ -300,27 +330,8 @@ class JobDesk:
         await self._check(wish)
         return await self._change(lambda tx: update_job(tx, self._find(tx, word), wish, self.moment))
 
-    async def pause(self, word: str) -> Job:
-        return await self._change(lambda tx: pause_job(tx, self._find(tx, word), self.clock.now()))
-
-    async def resume(self, word: str) -> Job:
-        return await self._change(lambda tx: resume_job(tx, self._find(tx, word), self.moment))
-
-    async def run(self, word: str) -> Job:
-        def begin(tx: Tx) -> Job:
-            job = self._find(tx, word)
-            run_now(tx, job, self.moment)
-            return job
-
-        return await self._change(begin)
-
-    async def remove(self, word: str) -> Job:
-        def remove(tx: Tx) -> Job:
-            job = self._find(tx, word)
-            tx.jobs.remove(job.id)
-            return job
-
-        return await self._change(remove)
+    async def act(self, word: str, action: JobAction) -> Job:
+        return await self._change(lambda tx: act_on_job(tx, self._find(tx, word), action, self.moment))
 
     def _find(self, tx: Tx, word: str) -> Job:
         return find_job(tx, word, self.moment)

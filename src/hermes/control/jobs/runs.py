@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
 
 from hermes.control.jobs.schedule import Schedule, grace, read_schedule
-from hermes.control.jobs.targets import ResolveTargets, resolve_targets
+from hermes.control.jobs.targets import ResolveTargets, default_targets
 from hermes.control.jobs.wording import JobOutput, prompt_words, run_result, title, wakes
 from hermes.control.outbound.answers import AnswerWriter
 from hermes.control.outbound.sending import mirror
 from hermes.control.outbound.topics import lane_of, real_place
 from hermes.control.people.routing import JOBS
-from hermes.control.sessions.administration import stop_turn
+from hermes.control.turn.stopping import stop_turn
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.errors import UserError
 from hermes.domain.ids import JobId, SessionId, new_turn_id
@@ -32,6 +32,8 @@ from hermes.domain.turn import Cause, Guidance, ReplyPlace, Turn, TurnAction, Tu
 WITHHELD = ("cronjob", "clarify", "messaging", "send_message")
 MISSED = "Its time passed while it could not be run, and it is told to skip what it missed."
 REMOVED = "The job was removed."
+RUN_SESSIONS = "cron_"
+"""How the ids of the sessions of job runs begin."""
 SESSION_KEPT = timedelta(days=90)
 _KEPT_OUTPUT = 8000
 
@@ -43,7 +45,7 @@ class JobContext:
     now: datetime
     zone: tzinfo
     settings: Settings
-    targets: ResolveTargets = resolve_targets
+    targets: ResolveTargets = default_targets
     sees: Callable[[Job], bool] = lambda job: True
 
 
@@ -254,7 +256,7 @@ def _turn(tx: Tx, run: JobRun, job: Job, moment: JobContext, given: TurnInput) -
 
 def session_name(run: JobRun) -> str:
     """The session that a run has for itself."""
-    return f"cron_{run.job}_{run.due:%Y%m%d_%H%M%S}"
+    return f"{RUN_SESSIONS}{run.job}_{run.due:%Y%m%d_%H%M%S}"
 
 
 def _over(tx: Tx, run: JobRun, moment: JobContext, status: RunStatus, error: str) -> JobRun:

@@ -1,9 +1,9 @@
 """Schedules: what people write, and the slots that follow from it. Pure: moments and zones are passed in.
 
-A calendar (`0 9 * * MON-FRI`) goes by the clock on the wall. Where that clock jumps ahead, a time it skips is
+A calendar (`0 9 * * MON-FRI`) follows the local clock. Where that clock jumps ahead, a skipped time becomes
 the first moment after the jump; where it is set back, a time that comes twice counts the first time. A
 calendar that names no hours (`*/10 * * * *`) runs in every hour that really passes. An interval (`every 2h`)
-is real time, counted from its anchor, so it never drifts and knows no summer time."""
+is real time counted from its anchor, so it never drifts and summer time does not matter."""
 
 from __future__ import annotations
 
@@ -90,11 +90,11 @@ class Calendar:
     def latest(self, moment: datetime) -> datetime | None:
         """The last slot that is not after the moment."""
         for back in _LOOKED_BACK:
-            found, slot = None, self.after(moment - back)
+            last, slot = None, self.after(moment - back)
             while slot is not None and slot <= moment:
-                found, slot = slot, self.after(slot)
-            if found is not None:
-                return found
+                last, slot = slot, self.after(slot)
+            if last is not None:
+                return last
         return None
 
     def _after_in_real_time(self, moment: datetime) -> datetime | None:
@@ -112,10 +112,7 @@ class Calendar:
         return None
 
     def _days(self, first: date) -> Iterator[date]:
-        for ahead in range(_LOOKED_AHEAD):
-            day = first + timedelta(days=ahead)
-            if self._takes(day):
-                yield day
+        return filter(self._takes, (first + timedelta(days=ahead) for ahead in range(_LOOKED_AHEAD)))
 
     def _takes(self, day: date) -> bool:
         if day.month not in self.months:
@@ -164,18 +161,12 @@ def on_the_wall(wall: datetime, zone: tzinfo) -> datetime:
     early = wall.replace(tzinfo=zone, fold=0).astimezone(UTC)
     if early.astimezone(zone).replace(tzinfo=None) == wall:
         return early
-    # In a jump, the two readings of the time lie on its two sides.
-    before, after = wall.replace(tzinfo=zone, fold=1).astimezone(UTC), early
-    offset = before.astimezone(zone).utcoffset()
-    while after - before > timedelta(seconds=1):
-        middle = (before + (after - before) / 2).replace(microsecond=0)
-        if middle == before:
-            break
-        if middle.astimezone(zone).utcoffset() == offset:
-            before = middle
-        else:
-            after = middle
-    return after
+    # In a jump, the other reading of the time lies before it; clocks change at a full minute.
+    at = wall.replace(tzinfo=zone, fold=1, second=0).astimezone(UTC)
+    offset = at.astimezone(zone).utcoffset()
+    while at.astimezone(zone).utcoffset() == offset:
+        at += _MINUTE
+    return at
 
 
 def _moment(words: str, zone: tzinfo) -> datetime:
@@ -189,13 +180,14 @@ def _moment(words: str, zone: tzinfo) -> datetime:
 
 def _not_understood(words: str) -> NoReturn:
     count = len(words.split())
-    told = "it is no delay, no interval, no date"
+    problem = "it is no delay, no interval, no date"
     if count > 1 and re.fullmatch(r"[\d*/,?#LW-]+", words.split(maxsplit=1)[0], re.IGNORECASE):
-        told = (
+        problem = (
             f"it looks like a calendar, but has {count} fields instead of 5 (minute hour day month weekday)"
         )
     raise UserError(
-        f"“{one_line(words, 60)}” is not understood as a schedule: {told}.", hint=f"For example: {EXAMPLES}."
+        f"“{one_line(words, 60)}” is not understood as a schedule: {problem}.",
+        hint=f"For example: {EXAMPLES}.",
     )
 
 
@@ -288,7 +280,7 @@ def _read_calendar(text: str, zone: tzinfo) -> Calendar:
 
 
 def _read_field(word: str, field: _Field, whole: str) -> set[int]:
-    found: set[int] = set()
+    values: set[int] = set()
     for part in word.split(","):
         span, slash, step = part.partition("/")
         if slash and not (step.isascii() and step.isdigit() and 1 <= int(step) <= field.most):
@@ -303,10 +295,8 @@ def _read_field(word: str, field: _Field, whole: str) -> set[int]:
             most += 7  # FRI-MON
         if least > most:
             raise _wrong(field, part, whole)
-        found.update(
-            value % 7 if field.most == 7 else value for value in range(least, most + 1, int(step or 1))
-        )
-    return found
+        values.update(range(least, most + 1, int(step or 1)))
+    return values
 
 
 def _number(word: str, field: _Field, part: str, whole: str) -> int:

@@ -11,12 +11,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from hermes.control.bell import wait_for_ring
 from hermes.control.jobs.editing import JobDesk
 from hermes.control.jobs.runs import (
     JobContext,
@@ -34,14 +33,16 @@ from hermes.control.jobs.runs import (
 from hermes.control.jobs.targets import ResolveTargets
 from hermes.control.jobs.wording import INTERRUPTED, output_name, output_text
 from hermes.control.outbound.answers import AnswerWriter
-from hermes.control.wiring import GatewayParts, WakeSignals
-from hermes.control.workers import do_each, take_each
-from hermes.domain.clock import zone_named
+from hermes.control.runtime import Runtime
+from hermes.control.workers import Supervisor, do_each, take_each, wait_for_ring
+from hermes.domain.address import Address
+from hermes.domain.clock import Clock, zone_named
 from hermes.domain.errors import HermesError, UserError
 from hermes.domain.event import Entry, Failed, Finished, Stopped
 from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.job import DueJobs, Job, JobRun, RunState, Slot
 from hermes.domain.ports.store import Store, Tx
+from hermes.domain.settings.settings import Settings
 from hermes.domain.turn import TurnState
 
 log = logging.getLogger("hermes.cron")
@@ -52,18 +53,24 @@ _SET_BACK = -2.0
 _RunKey = tuple[AgentId, Slot]
 
 
+@dataclass(kw_only=True)
 class Cron:
-    """`outcomes` makes messages of what a run said, `targets` finds the places they go to."""
+    """`outcomes` turns what a run said into messages, `targets` finds the places they go to. `owner` is the
+    name that holds the lease; `wake_session` and `wake_lane` wake who has work after a commit."""
 
-    def __init__(
-        self, parts: GatewayParts, bells: WakeSignals, outcomes: AnswerWriter, targets: ResolveTargets
-    ) -> None:
-        self._parts = parts
-        self._loops = parts.loops
-        self._bells = bells
-        self._outcomes = outcomes
-        self._targets = targets
-        self._zone = zone_named(parts.settings.timezone)
+    store: Store
+    runtimes: Mapping[AgentId, Runtime]
+    settings: Settings
+    clock: Clock
+    loops: Supervisor
+    owner: str
+    outcomes: AnswerWriter
+    targets: ResolveTargets
+    wake_session: Callable[[AgentId, SessionId], None]
+    wake_lane: Callable[[Address], None]
+
+    def __post_init__(self) -> None:
+        self._zone = zone_named(self.settings.timezone)
         self._bell = asyncio.Event()
         self._working: dict[_RunKey, asyncio.Task[None]] = {}
         self._looked: tuple[datetime, float] | None = None
@@ -80,20 +87,20 @@ class Cron:
         self._bell.set()
 
     def heard(self, agent: AgentId, session: SessionId, entries: Sequence[Entry]) -> None:
-        """Told of every record: the end of a run's turn is what it waits for."""
-        if session.startswith("cron_") and isinstance(entries[-1].record, Finished | Failed | Stopped):
+        """Told of the records of job runs: it waits for the end of a run's turn."""
+        if isinstance(entries[-1].record, Finished | Failed | Stopped):
             self.ring()
 
     def desk(self, agent: AgentId) -> JobDesk:
-        runtime = self._parts.runtimes[agent]
+        runtime = self.runtimes[agent]
         return JobDesk(
             agent=agent,
             store=runtime.store,
-            clock=self._parts.clock,
+            clock=self.clock,
             zone=self._zone,
-            settings=self._parts.settings,
+            settings=self.settings,
             world=runtime.jobs,
-            targets=self._targets,
+            targets=self.targets,
             changed=self.ring,
         )
 
@@ -102,7 +109,7 @@ class Cron:
     async def live(self) -> None:
         while True:
             self._bell.clear()
-            await wait_for_ring(self._bell, self._parts.clock, await self.tick(), "cron")
+            await wait_for_ring(self._bell, self.clock, await self.tick(), "cron")
 
     async def close(self) -> None:
         """What is under way in scripts is cut off; what has ended is settled."""
@@ -110,10 +117,10 @@ class Cron:
             task.cancel()
         if self._working:
             await asyncio.wait(self._working.values())
-        for agent in self._parts.runtimes:
-            await self._loops.attempt("cron", partial(self._settle_ended, agent), f"stop {agent}")
+        for agent in self.runtimes:
+            await self.loops.attempt("cron", partial(self._settle_ended, agent), f"stop {agent}")
         with contextlib.suppress(HermesError):
-            await self._parts.store.write(lambda tx: tx.leases.release(LEASE, self._parts.owner))
+            await self.store.write(lambda tx: tx.leases.release(LEASE, self.owner))
 
     async def _settle_ended(self, agent: AgentId) -> None:
         runs = [run for run in (await self._look(agent))[1] if run.state is RunState.TURN]
@@ -122,11 +129,11 @@ class Cron:
     async def tick(self) -> float:
         """Do what is due now; the seconds until there may be more. Whatever breaks is raised when all else
         is done: a run that cannot be settled stops neither other jobs nor other agents."""
-        now = self._parts.clock.now()
+        now = self.clock.now()
         following: list[datetime] = []
-        agents = (partial(self._take_agent, agent, now, following) for agent in self._parts.runtimes)
+        agents = (partial(self._take_agent, agent, now, following) for agent in self.runtimes)
         await do_each(partial(self._mind_the_clock, now), *agents)
-        now = self._parts.clock.now()
+        now = self.clock.now()
         ahead = [max(0.0, (at - now).total_seconds()) for at in following]
         return min([LONGEST_SLEEP, *ahead])
 
@@ -144,15 +151,15 @@ class Cron:
         following += [due.next] if due.next is not None else []
 
     async def _look(self, agent: AgentId) -> tuple[DueJobs, list[JobRun]]:
-        now = self._parts.clock.now()
+        now = self.clock.now()
         return await self._store(agent).read(lambda tx: (tx.jobs.due(now), tx.job_runs.open()))
 
     async def _leads(self, now: datetime) -> bool:
-        store, owner = self._parts.store, self._parts.owner
+        store, owner = self.store, self.owner
         return await store.write(lambda tx: tx.leases.take(LEASE, owner, now, LEASE_SECONDS)) is not None
 
     async def _mind_the_clock(self, now: datetime) -> None:
-        elapsed = self._parts.clock.monotonic()
+        elapsed = self.clock.monotonic()
         before, self._looked = self._looked, (now, elapsed)
         if before is not None:
             passed = timedelta(seconds=elapsed - before[1])
@@ -160,7 +167,7 @@ class Cron:
                 return
             # What came due since the last look, on the clock as it is now, was never planned.
             now -= passed
-        await take_each(self._parts.runtimes, partial(self._plan_again, replace(self._moment(), now=now)))
+        await take_each(self.runtimes, partial(self._plan_again, replace(self._moment(), now=now)))
 
     async def _plan_again(self, moment: JobContext, agent: AgentId) -> None:
         if await self._store(agent).read(partial(planned_wrong, moment=moment)):
@@ -171,7 +178,7 @@ class Cron:
 
     async def _fire(self, agent: AgentId, jobs: Sequence[Job], running: int) -> None:
         """Begin what is due, as far as there is room."""
-        most = self._parts.settings.cron.max_parallel_jobs
+        most = self.settings.cron.max_parallel_jobs
 
         async def begin(job: Job) -> None:
             nonlocal running
@@ -214,14 +221,14 @@ class Cron:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             # It is looked at again with the next tick, not at once: it may break again.
-            self._loops.note("cron", error, f"job {key[1].job}")
+            self.loops.note("cron", error, f"job {key[1].job}")
             return
-        self._loops.clear("cron", f"job {key[1].job}")
+        self.loops.clear("cron", f"job {key[1].job}")
         self.ring()
 
     async def _prepare(self, agent: AgentId, run: JobRun) -> None:
         """What has to happen before the turn: the folder, the script."""
-        store, world = self._store(agent), self._parts.runtimes[agent].jobs
+        store, world = self._store(agent), self.runtimes[agent].jobs
         job = await store.write(lambda tx: start_script(tx, run.slot))
         if job is None:
             return
@@ -233,7 +240,7 @@ class Cron:
             if job.workdir:
                 await world.enter(SessionId(session_name(run)), job.workdir)
             if job.script:
-                seconds = self._parts.settings.cron.script_timeout
+                seconds = self.settings.cron.script_timeout
                 report = await world.run_script(job.script, job.workdir, seconds)
         except HermesError as error:
             why, moment = str(error), self._moment()
@@ -244,7 +251,7 @@ class Cron:
 
     def _begun(self, agent: AgentId, run: JobRun | None) -> None:
         if run is not None and run.session is not None:
-            self._bells.session(agent, run.session)
+            self.wake_session(agent, run.session)
 
     # --- ending ---
 
@@ -259,19 +266,19 @@ class Cron:
             if state is TurnState.ACCEPTED or await store.write(lambda tx: stop_idle(tx, run.slot, moment)):
                 self._begun(agent, run)
             return
-        settled = await store.write(lambda tx: settle(tx, run.slot, moment, self._outcomes))
+        settled = await store.write(lambda tx: settle(tx, run.slot, moment, self.outcomes))
         if settled is None:
             return
         log.info("cron.ended job=%s status=%s", run.job, settled.run.status.value)
         for to in settled.run.to:
-            self._bells.lane(to)
+            self.wake_lane(to)
         if settled.told is not None:
-            self._bells.session(agent, settled.told)
+            self.wake_session(agent, settled.told)
         await self._write_file(agent, settled.run)
 
     async def _write_file(self, agent: AgentId, run: JobRun) -> None:
         """The run's file, outside of any transaction; a run without its file gets it at the next look."""
-        store, world, settings = self._store(agent), self._parts.runtimes[agent].jobs, self._parts.settings
+        store, world, settings = self._store(agent), self.runtimes[agent].jobs, self.settings
         turn = run.turn
         entries = [] if turn is None else await store.read(lambda tx: tx.journal.of_turn(turn))
         if world is not None:
@@ -288,8 +295,8 @@ class Cron:
     # --- small things ---
 
     def _store(self, agent: AgentId) -> Store:
-        return self._parts.runtimes[agent].store
+        return self.runtimes[agent].store
 
     def _moment(self) -> JobContext:
-        now, settings = self._parts.clock.now(), self._parts.settings
-        return JobContext(now=now, zone=self._zone, settings=settings, targets=self._targets)
+        now, settings = self.clock.now(), self.settings
+        return JobContext(now=now, zone=self._zone, settings=settings, targets=self.targets)

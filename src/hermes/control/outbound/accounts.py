@@ -6,12 +6,11 @@ import asyncio
 from collections.abc import Collection, Mapping
 
 from hermes.domain.address import DEFAULT_ACCOUNT, Address
-from hermes.domain.capabilities import Capabilities
+from hermes.domain.capabilities import NO_ABILITIES, Capabilities
 from hermes.domain.ports.platform import Platform
 from hermes.domain.ports.store import Store, Tx
 
 _PAUSED = "resting:"
-_NO_ABILITIES = Capabilities()
 
 
 class PlatformAccounts:
@@ -51,7 +50,7 @@ class PlatformAccounts:
         """What can be done there. An account that is up says so itself, because servers differ."""
         platform = self._up.get(to.credential)
         able = self._declared.get(to.platform) if platform is None else platform.capabilities
-        return able or _NO_ABILITIES
+        return able or NO_ABILITIES
 
 
 def paused_by(tx: Tx, account: str) -> str:

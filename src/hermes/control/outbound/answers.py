@@ -1,6 +1,7 @@
-"""What follows from a turn's records outside its session: questions to be asked, messages to be sent.
+"""A turn's end as rows: the answer cut into messages with its files, and the questions a turn waits for.
 
-Made from the records alone, before the commit that ends or parks the turn, and written by that commit."""
+The rows are made from the turn's records before the commit that ends or parks it, and written by that commit.
+The lane sends them."""
 
 from __future__ import annotations
 
@@ -8,28 +9,29 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from hermes.control.feed import Feed
-from hermes.control.outbound.message_parts import cut_text, outbox_rows
-from hermes.control.outbound.outgoing_files import fit_files, group_files
+from hermes.control.outbound.outgoing_files import fit_files, group_files, join_lines, shown_path
 from hermes.control.outbound.question_messages import close_question, question_rows
+from hermes.control.runtime import TakeFile
 from hermes.domain.address import LOCAL_DOOR, Address
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock
+from hermes.domain.errors import UserError
 from hermes.domain.event import Asked, Entry, Failed, Finished, QuestionKind, Stopped, Verdict
 from hermes.domain.ids import TurnId
-from hermes.domain.message import Body
+from hermes.domain.message import Attachment, Body, MediaKind
 from hermes.domain.ports.store import Tx
-from hermes.domain.rows import OutboxRow
+from hermes.domain.rows import OutboxRow, outbox_rows
 from hermes.domain.settings.settings import Settings
 from hermes.domain.transcript import view_turn
 from hermes.domain.turn import CLIENT_GONE, Answer, Question, ReplyPlace, Turn
 from hermes.stream.fold.answer import answer_text
-from hermes.stream.fold.directives import without_directives
+from hermes.stream.fold.directives import read_directives, without_directives
 from hermes.stream.fold.draft_pace import is_streamed
 from hermes.stream.fold.questions import for_people
 from hermes.stream.fold.silence import is_silence, may_be_silence
 from hermes.stream.fold.tool_lines import ProgressLevel
 from hermes.stream.fold.turn_fold import Fold
+from hermes.stream.text.message_parts import cut_text
 from hermes.stream.text.split import MIN_LIMIT
 
 STOPPED_HERE = "⏹ (stopped here)"
@@ -40,6 +42,9 @@ _MARK_ROOM = 2 * len(REPEAT_MARK)
 _CAPTION_ROOM = _MARK_ROOM + 200
 """Room in a caption for the mark of a repeat, and for a word on files that could not go after all."""
 _QUIET_STOPS = (CLIENT_GONE,)
+MOST_FILES = 10
+_AS_VOICE = "audio_as_voice"
+_AS_DOCUMENT = "as_document"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,32 +64,23 @@ class ClosingRows:
                 close_question(tx, Answer(question=question.id, verdict=Verdict.WITHDRAWN), now)
         for question in self.questions:
             tx.questions.add(question)
-        said = self.rows or tuple(row for row in self.over_draft if _has_draft(tx, row))
-        for row in said + self.prompts:
+        answer = self.rows or tuple(row for row in self.over_draft if _has_draft(tx, row))
+        for row in answer + self.prompts:
             tx.outbox.add(row)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerWriter:
-    """`ring_lane` wakes who sends to a chat, `begin` shows a turn there as it speaks."""
-
     settings: Settings
     clock: Clock
     capabilities: Callable[[Address], Capabilities]
-    ring_lane: Callable[[Address], None]
-    begin: Callable[[Turn, Feed], None]
-
-    def ring(self, turn: Turn) -> None:
-        """Something of this turn may be ready to be sent."""
-        if turn.reply is not None:
-            self.ring_lane(turn.reply.to)
 
     def write(self, tx: Tx, turn: Turn, entries: Sequence[Entry]) -> None:
         self.of(turn, entries).write(tx, self.clock.now())
 
-    def of(self, turn: Turn, entries: Sequence[Entry], said: Body | None = None) -> ClosingRows:
-        """`entries` are the turn's records up to the one that ends or parks it; `said` are its closing words
-        with the files that go with them, where somebody has looked for files."""
+    def of(self, turn: Turn, entries: Sequence[Entry], answer: Body | None = None) -> ClosingRows:
+        """`entries` are the turn's records up to the one that ends or parks it; `answer` is the closing text
+        with its files, if somebody has collected them."""
         open_now = _asked_last(entries)
         if open_now:
             before = entries[: -len(open_now)]
@@ -97,8 +93,8 @@ class AnswerWriter:
         rows: tuple[OutboxRow, ...] = ()
         over_draft: tuple[OutboxRow, ...] = ()
         if turn.reply is not None:
-            said = said or Body(text=closing_words(entries, turn.id))
-            rows = self.parts(turn.reply, said, turn=turn.id, segment=len(asked))
+            answer = answer or Body(text=closing_words(entries, turn.id))
+            rows = self.parts(turn.reply, answer, turn=turn.id, segment=len(asked))
             if isinstance(entries[-1].record, Stopped):
                 over_draft = self.parts(turn.reply, Body(text=STOPPED_HERE), turn=turn.id, segment=len(asked))
             else:
@@ -120,12 +116,12 @@ class AnswerWriter:
         return ClosingRows(rows=rows, over_draft=over_draft)
 
     def parts(
-        self, reply: ReplyPlace, said: Body, *, turn: TurnId, segment: int = 0
+        self, reply: ReplyPlace, answer: Body, *, turn: TurnId, segment: int = 0
     ) -> tuple[OutboxRow, ...]:
-        """What was said as rows: the text in pieces that fit, and then the files."""
+        """An answer as rows: the text in pieces that fit, and then the files."""
         able = self.capabilities(reply.to)
         # Words that were shown as a draft stay where they are.
-        bodies = cut_body(said, able, captioned=not is_streamed(self.settings.streaming, able))
+        bodies = cut_body(answer, able, captioned=not is_streamed(self.settings.streaming, able))
         now, first = self.clock.now(), segment * PARTS_PER_SEGMENT
         return outbox_rows(bodies, key=turn, to=reply.to, now=now, reply_to=reply.ref, turn=turn, first=first)
 
@@ -165,19 +161,21 @@ class AnswerWriter:
         return self.clock.now() + timedelta(seconds=seconds)
 
 
-def cut_body(said: Body, able: Capabilities, *, captioned: bool) -> list[Body]:
-    """What was said as messages of a platform: its text in pieces, and the files in messages of their own, so
-    that one that fails or is repeated takes no other along; together only where the platform has albums, and
-    `captioned` with the text under the first of them, where it fits there."""
-    fitted = fit_files(said, able)
+def cut_body(answer: Body, able: Capabilities, *, captioned: bool) -> list[Body]:
+    """An answer as messages of a platform: its text in pieces, and each file in a message of its own, so that
+    one that fails or is repeated affects no other. Files share a message only where the platform has albums;
+    `captioned`, the text stands under the first of them if it fits there."""
+    room = max(able.max_text - _MARK_ROOM, able.max_text // 2)  # for the mark of a repeat
+    if not answer.attachments:
+        return cut_text(answer.text, able, room)
+    fitted = fit_files(answer, able)
     files = [Body(attachments=group) for group in group_files(fitted.attachments, able)]
     if captioned and files:
         limit = able.media[files[0].attachments[0].kind].caption - _CAPTION_ROOM
         caption = cut_text(fitted.text, able, limit) if limit >= MIN_LIMIT else []
         if len(caption) == 1:
             return [replace(caption[0], attachments=files[0].attachments), *files[1:]]
-    # Room for the mark of a repeat.
-    return cut_text(fitted.text, able, max(able.max_text - _MARK_ROOM, able.max_text // 2)) + files
+    return cut_text(fitted.text, able, room) + files
 
 
 def _has_draft(tx: Tx, row: OutboxRow) -> bool:
@@ -217,3 +215,30 @@ def closing_words(entries: Sequence[Entry], turn: TurnId) -> str:
         names = ", ".join(dict.fromkeys(view.unknown))
         words.append(f"⚠️ Stopped while it ran, so it may or may not have happened: {names}.")
     return "\n\n".join(words)
+
+
+async def collect_files(text: str, take: TakeFile | None) -> Body:
+    """The text without its directives, with the files that they name. What may not go is said in it."""
+    directives = read_directives(text)
+    if not directives.paths and directives.text == text:
+        return Body(text=text)
+    files: list[Attachment] = []
+    refused: list[str] = []
+    for path in directives.paths:
+        try:
+            if take is None:
+                raise UserError("this agent sends no files")
+            if len(files) >= MOST_FILES:
+                raise UserError(f"at most {MOST_FILES} files go with one message")
+            files.append(_as_asked(await take(path), directives.flags))
+        except UserError as error:
+            refused.append(f"⚠️ Not attached: {shown_path(path)} ({error.message.rstrip('.')}).")
+    return Body(text=join_lines(directives.text, refused), attachments=tuple(files))
+
+
+def _as_asked(file: Attachment, flags: frozenset[str]) -> Attachment:
+    if _AS_DOCUMENT in flags:
+        return replace(file, kind=MediaKind.FILE)
+    if _AS_VOICE in flags and file.kind is MediaKind.AUDIO:
+        return replace(file, kind=MediaKind.VOICE)
+    return file

@@ -1,25 +1,40 @@
-"""The outbound side of the gateway as a whole: what it does when an account comes up, when a turn begins and
-when the gateway stops."""
+"""The outbound side of the gateway: the lanes of all chats, and what a chat sees of a turn that works.
+
+When an account comes up, its chats get their command menu and what earlier lives left unsent. A turn that
+begins is shown by “… is typing”, a reaction and a draft, where the platform has them."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Callable, Coroutine
 
-from hermes.control.feed import Feed
+from hermes.control.feed import Feed, GatewayCounters
 from hermes.control.outbound.accounts import PlatformAccounts
 from hermes.control.outbound.command_menus import MenuEntries, Menus
 from hermes.control.outbound.context import OutboundContext
 from hermes.control.outbound.draft import Draft
-from hermes.control.outbound.lanes import Lanes
-from hermes.control.outbound.typing import ActivityIndicator
-from hermes.control.tally import GatewayCounters
-from hermes.control.workers import Supervisor
-from hermes.domain.address import SourceKind
+from hermes.control.outbound.lane import Lane
+from hermes.control.workers import Supervisor, Workers, report_death
+from hermes.domain.address import Address, SourceKind
+from hermes.domain.clock import Clock
+from hermes.domain.errors import HermesError
+from hermes.domain.event import Asked, Entry, Failed, Finished
 from hermes.domain.hooks import GATE_SEND
-from hermes.domain.ports.platform import Platform
+from hermes.domain.message import Receipt
+from hermes.domain.ports.platform import Platform, Reactions, Typing
+from hermes.domain.settings.settings import Settings
 from hermes.domain.turn import Turn
 from hermes.stream.fold.draft_pace import draft_pace
 from hermes.stream.fold.tool_lines import ProgressLevel
+
+log = logging.getLogger("hermes.signs")
+WORKS, DONE, FAILED = "👀", "✅", "❌"
+_EVERY = 4.0
+"""Platforms show it for five seconds or more."""
+_SWITCH = "typing_indicator"
+_NO = frozenset({"false", "no", "off", "0"})
+_LANES = 512
 
 
 class Delivery:
@@ -69,7 +84,145 @@ class Delivery:
         )
         self.lanes.follow(turn.reply.to, draft)
 
+    def ring_reply(self, turn: Turn) -> None:
+        """Something of this turn may be ready to be sent."""
+        if turn.reply is not None:
+            self.lanes.ring(turn.reply.to)
+
     async def close(self, grace: float, hurry: asyncio.Event) -> None:
         await self._menus.close()
         await self._activity.close()
         await self.lanes.close(grace, hurry)
+
+
+class Lanes:
+    """A lane is started when its chat has something to send and its account is up."""
+
+    def __init__(
+        self, accounts: PlatformAccounts, context: OutboundContext, loops: Supervisor, tally: GatewayCounters
+    ) -> None:
+        self._accounts = accounts
+        self._context = context
+        self._tally = tally
+        self._lanes: Workers[Address] = Workers(
+            start=self._lane, page=self._page, places=_LANES, name="lane", loops=loops
+        )
+
+    def ring(self, to: Address) -> None:
+        """There may be something to send to this chat."""
+        if self._accounts.platform(to.credential) is not None:
+            self._lanes.ring(to)
+
+    def search(self) -> None:
+        """An account came up: look for chats with something to send."""
+        self._lanes.search()
+
+    def follow(self, to: Address, draft: Draft) -> None:
+        """Show a draft in this chat."""
+        self._lanes.ring(to)
+        lane = self._lanes.get(to)
+        if isinstance(lane, Lane):
+            lane.follow(draft)
+
+    def sends(self, to: Address) -> bool:
+        """Whether somebody sends to this chat now, or will without being asked."""
+        return self._accounts.platform(to.credential) is not None or self._lanes.get(to) is not None
+
+    async def close(self, grace: float, hurry: asyncio.Event) -> None:
+        await self._lanes.close(grace, hurry)
+
+    def _lane(self, to: Address) -> Lane:
+        return Lane(to, self._context, lambda: self._accounts.platform(to.credential), self._given_up)
+
+    async def _page(self, after: int, limit: int) -> list[tuple[int, Address]]:
+        rows: list[tuple[int, Address]] = []
+        for account in self._accounts.up:
+            rows += await self._waiting(account, after, limit)
+        return sorted(rows, key=lambda row: row[0])[:limit]
+
+    async def _waiting(self, account: str, after: int, limit: int) -> list[tuple[int, Address]]:
+        return await self._context.store.read(lambda tx: tx.outbox.waiting(account, after, limit))
+
+    def _given_up(self, reported: Address | None) -> None:
+        self._tally.undeliverable += 1
+        if reported is not None:
+            self.ring(reported)
+
+
+class ActivityIndicator:
+    """Shows that a turn works: “… is typing” while it waits for nobody, and a reaction on the message that it
+    answers. Both are a courtesy: what goes wrong with one ends it for the turn and nothing else, and nothing
+    of it is stored. A turn that resumes after a crash shows them again, so the reaction of its first life is
+    removed in the end."""
+
+    def __init__(self, clock: Clock, settings: Settings, platform: Callable[[str], Platform | None]) -> None:
+        self._clock = clock
+        self._settings = settings
+        self._platform = platform
+        self._shown: set[asyncio.Task[None]] = set()
+
+    def begin(self, turn: Turn, feed: Feed) -> None:
+        """A turn starts to work, or goes on."""
+        platform = None if turn.reply is None else self._platform(turn.reply.to.credential)
+        if turn.reply is None or platform is None:
+            return
+        to, ref = turn.reply.to, turn.reply.ref
+        block, wanted = self._settings.block(to), platform.capabilities.marks_work
+        if isinstance(platform, Typing) and block.extra.get(_SWITCH, "").lower() not in _NO:
+            self._show(self._type(to, feed), f"typing {to}")
+        wanted = wanted if block.reactions is None else block.reactions
+        if wanted and ref is not None and isinstance(platform, Reactions):
+            before = feed.entries[-1].seq if feed.entries else 0
+            self._show(self._mark(Receipt(to=to, ref=ref), feed, before), f"mark {to}")
+
+    async def close(self) -> None:
+        for task in tuple(self._shown):
+            task.cancel()
+        if self._shown:
+            await asyncio.wait(tuple(self._shown))
+
+    def _show(self, sign: Coroutine[object, object, None], name: str) -> None:
+        task = asyncio.get_running_loop().create_task(sign, name=name)
+        self._shown.add(task)
+        task.add_done_callback(self._shown.discard)
+        task.add_done_callback(report_death)
+
+    async def _type(self, to: Address, feed: Feed) -> None:
+        while not (feed.ended or _waits(feed)):
+            platform = self._platform(to.credential)
+            if platform is None or not isinstance(platform, Typing):
+                return
+            try:
+                await platform.typing(to)
+            except HermesError as error:
+                log.debug("typing.not_shown to=%s why=%s", to, error)
+                return
+            await self._clock.sleep(_EVERY)
+
+    async def _mark(self, message: Receipt, feed: Feed, before: int) -> None:
+        """`before` is the last record of what the turn did already: it may have asked, and been answered."""
+        if not await self._react(message, WORKS):
+            return
+        async for seen in feed.watch(before, live=False):
+            if isinstance(seen, Entry) and isinstance(seen.record, Asked):
+                return
+        last = feed.entries[-1].record if feed.entries else None
+        if isinstance(last, Asked):
+            return
+        became = DONE if isinstance(last, Finished) else FAILED if isinstance(last, Failed) else ""
+        await self._react(message, became, instead=WORKS)
+
+    async def _react(self, message: Receipt, emoji: str, instead: str = "") -> bool:
+        platform = self._platform(message.to.credential)
+        if platform is None or not isinstance(platform, Reactions):
+            return False
+        try:
+            await platform.react(message, emoji, instead=instead)
+        except HermesError as error:
+            log.debug("reaction.not_shown to=%s why=%s", message.to, error)
+            return False
+        return True
+
+
+def _waits(feed: Feed) -> bool:
+    return bool(feed.entries) and isinstance(feed.entries[-1].record, Asked)

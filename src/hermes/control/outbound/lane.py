@@ -13,12 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from hermes.control.bell import wait_for_ring
 from hermes.control.outbound.context import OutboundContext
 from hermes.control.outbound.draft import Draft
 from hermes.control.outbound.notices import report_undelivered
 from hermes.control.outbound.row_sender import Attempt, RowSender
-from hermes.control.workers import pause_after
+from hermes.control.workers import pause_after, wait_for_ring
 from hermes.domain.address import Address
 from hermes.domain.errors import Unreachable
 from hermes.domain.ports.platform import Platform

@@ -10,16 +10,16 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from hermes.control.outbound.message_parts import cut_text, outbox_rows
 from hermes.domain.capabilities import Capabilities, Grade
 from hermes.domain.event import Asked, QuestionKind, Verdict
 from hermes.domain.message import Body, Button
 from hermes.domain.ports.store import Tx
-from hermes.domain.rows import OutboxRow
+from hermes.domain.rows import OutboxRow, outbox_rows
 from hermes.domain.text import one_line
 from hermes.domain.turn import Answer, ReplyPlace
 from hermes.stream.fold.questions import choices, question_text
 from hermes.stream.text.markdown import literal
+from hermes.stream.text.message_parts import cut_text
 
 _CLOSED = ":closed"
 _MOST_NAME, _MOST_WORDS = 60, 200

@@ -14,19 +14,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from hermes.control.hooks.gates import rule_message
 from hermes.control.outbound.answers import PARTS_PER_SEGMENT, REPEAT_MARK
 from hermes.control.outbound.context import OutboundContext
 from hermes.control.outbound.draft import SEND_SECONDS, remove_message
-from hermes.control.outbound.message_parts import for_adapter
+from hermes.control.outbound.gate import rule_message
 from hermes.control.outbound.notices import is_missed
 from hermes.control.outbound.question_messages import closed_body
 from hermes.domain.address import Address
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
+from hermes.domain.hooks import GATE_SEND
 from hermes.domain.message import Body, Receipt
 from hermes.domain.ports.platform import Edits, History, Platform
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.text import one_line
+from hermes.stream.text.message_parts import for_adapter
 
 log = logging.getLogger("hermes.lane")
 _FIRST_DELAY = 1.0
@@ -62,7 +63,8 @@ class RowSender:
         if self.attempt.replaced is not None:
             row = replace(row, body=closed_body(self.attempt.replaced, row.body, able))
         try:
-            body = row.body if _is_empty(row.body) else await rule_message(self.context.hooks, row, able)
+            gated = not _is_empty(row.body) and self.context.hooks.follows(GATE_SEND)
+            body = await rule_message(self.context.hooks, row, able) if gated else row.body
         except Refused as error:
             # The operator is told that it was stopped, and nobody what it said: that is the hook's purpose.
             return replace(self._dead(row, str(error)), body=Body(text="…"))

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from hermes.control.outbound.answers import cut_body
-from hermes.control.outbound.message_parts import outbox_rows
 from hermes.control.outbound.targets import Aliases, KnownTargets, known_targets, resolve_targets, spellings
 from hermes.control.outbound.topics import lane_of, real_place
 from hermes.domain.address import Address
@@ -23,6 +22,7 @@ from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, SessionId, TurnId, new_turn_id
 from hermes.domain.message import Body
 from hermes.domain.ports.store import Store, Tx
+from hermes.domain.rows import outbox_rows
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import storable
 from hermes.domain.turn import BusyMode, Cause, Turn, TurnAction, TurnInput

@@ -8,10 +8,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from urllib.parse import unquote
 
-from hermes.domain.address import Address, Source, SourceKind, read_platform, spell_platform
+from hermes.domain.address import Address, SourceKind, read_platform, spell_platform
 from hermes.domain.channels import Channel
 from hermes.domain.errors import UserError
 from hermes.domain.ports.store import Tx
@@ -270,20 +269,6 @@ def _home_of_settings(account: str, block: PlatformSettings, settings: Settings)
             log.warning("targets.home_channel account=%s problem=%s", account, error)
             return None
     return Address(platform=platform, account=name, chat=channel, thread=block.home_thread or None)
-
-
-def seen_channel(source: Source, at: datetime) -> Channel:
-    """The chat that somebody just wrote from. A private chat is called like the person in it; a thread of it
-    keeps the name that it was opened by."""
-    person = source.kind is SourceKind.PRIVATE and source.address.thread is None
-    name = source.chat_name or (source.user_name if person else None)
-    return Channel(
-        address=source.address,
-        name=one_line(name or "", _SHOWN),
-        kind=source.kind,
-        guild=source.guild or "",
-        seen_at=at,
-    )
 
 
 def webhook_targets(settings: Settings) -> list[Channel]:

@@ -13,15 +13,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from hermes.domain.address import LOCAL_DOOR, Source, SourceKind
-from hermes.domain.capabilities import Capabilities
+from hermes.domain.capabilities import NO_ABILITIES, Capabilities
+from hermes.domain.inbound_outcome import InboundOutcome, OutcomeKind
+from hermes.domain.pairing import Account
+from hermes.domain.ports.store import Tx
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import Settings
 
 log = logging.getLogger("hermes.access")
 _CHECKED_AT_THEIR_DOOR = (SourceKind.API, SourceKind.WEBHOOK, SourceKind.JOB)
 _NO_TOPIC = "1"
-_MOST_TOLD = 1000
-_NO_ABILITIES = Capabilities()
+_MOST_LOGGED = 1000
 
 
 class AccessOutcome(StrEnum):
@@ -48,7 +50,7 @@ class AccessRequest:
     joined: bool = False
     called: bool = False
     continued: bool = False
-    able: Capabilities = _NO_ABILITIES
+    able: Capabilities = NO_ABILITIES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +79,10 @@ class AccessDecision:
 
     def __str__(self) -> str:
         return f"{self.outcome.value}: {self.reason}"
+
+    def ending(self) -> InboundOutcome:
+        """How a message ends that is not allowed."""
+        return InboundOutcome(kind=OutcomeKind(self.outcome.value), detail=self.reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -432,15 +438,21 @@ class Refusals:
     to list: whoever is refused hears nothing."""
 
     def __init__(self) -> None:
-        self._told: set[tuple[str, str | None]] = set()
+        self._logged: set[tuple[str, str | None]] = set()
 
-    def note(self, source: Source, outcome: str) -> None:
+    def note(self, source: Source, outcome: InboundOutcome) -> None:
         who = (source.address.credential, source.user)
-        if (
-            not outcome.startswith(AccessOutcome.DENIED.value)
-            or who in self._told
-            or len(self._told) >= _MOST_TOLD
-        ):
+        if outcome.kind is not OutcomeKind.DENIED or who in self._logged or len(self._logged) >= _MOST_LOGGED:
             return
-        self._told.add(who)
+        self._logged.add(who)
         log.info("access.denied account=%s user=%s chat=%s why=%s", *who, source.address, outcome)
+
+
+def account_of(source: Source) -> Account:
+    return Account(platform=source.address.platform, name=source.address.account)
+
+
+def is_paired(tx: Tx, source: Source) -> bool:
+    account = account_of(source)
+    ids = (source.user, source.user_alt)
+    return any(one and tx.pairings.get(account, one) is not None for one in ids)

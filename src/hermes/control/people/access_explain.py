@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 
-from hermes.control.people.access import AccessDecision, AccessRequest, decide
+from hermes.control.people.access import AccessDecision, AccessRequest, decide, is_paired
 from hermes.control.people.operator_patterns import fits_one
-from hermes.control.people.pairing import is_paired
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import UserError

@@ -12,7 +12,6 @@ from typing import Any
 from hermes.domain.address import SourceKind
 from hermes.domain.message import Inbound
 from hermes.domain.pattern_size import why_too_large
-from hermes.domain.settings.settings import Settings
 from hermes.domain.text import plain_braces
 
 log = logging.getLogger("hermes.patterns")
@@ -60,9 +59,8 @@ def _fits(pattern: str, text: str) -> bool:
         return False
 
 
-async def is_named(inbound: Inbound, settings: Settings) -> bool:
-    """Whether a message in a group fits one of `mention_patterns`."""
-    patterns = settings.block(inbound.source.address).mention_patterns
-    if not patterns or inbound.source.kind is SourceKind.PRIVATE:
+async def is_named(inbound: Inbound, patterns: Sequence[str]) -> bool:
+    """Whether a message in a group fits one of its `mention_patterns`."""
+    if inbound.source.kind is SourceKind.PRIVATE:
         return False
     return await asyncio.to_thread(fits_one, patterns, inbound.text)

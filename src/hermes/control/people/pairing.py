@@ -13,8 +13,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from hermes.control.outbound.notices import notify
+from hermes.control.people.access import account_of
 from hermes.domain.address import Address, Source
 from hermes.domain.errors import UserError
+from hermes.domain.inbound_outcome import InboundOutcome, OutcomeKind
 from hermes.domain.pairing import Account, PairedUser, PairingCode, PairingCounter
 from hermes.domain.ports.store import Tx
 from hermes.domain.text import one_line
@@ -42,7 +44,7 @@ class PairingReply:
     """What a stranger is told. `outcome` goes into the inbox and never holds a code."""
 
     text: str
-    outcome: str
+    outcome: InboundOutcome
     fleeting: bool = False
 
 
@@ -73,16 +75,6 @@ class PairingOverview:
     waiting: list[PendingPairing]
 
 
-def account_of(source: Source) -> Account:
-    return Account(platform=source.address.platform, name=source.address.account)
-
-
-def is_paired(tx: Tx, source: Source) -> bool:
-    account = account_of(source)
-    ids = (source.user, source.user_alt)
-    return any(one and tx.pairings.get(account, one) is not None for one in ids)
-
-
 # --- strangers -------------------------------------------------------------------------------------
 
 
@@ -95,6 +87,10 @@ def answer_stranger(tx: Tx, source: Source, text: str, now: datetime, *, offer: 
     if code is not None and invited is not None and _holds(invited, now):
         return _redeem(tx, source, code, now)
     return _request(tx, source, now) if offer else None
+
+
+def _pairing(detail: str) -> InboundOutcome:
+    return InboundOutcome(kind=OutcomeKind.PAIRING, detail=detail)
 
 
 def _request(tx: Tx, source: Source, now: datetime) -> PairingReply | None:
@@ -110,7 +106,7 @@ def _request(tx: Tx, source: Source, now: datetime) -> PairingReply | None:
         if code.account == account and code.user == user:
             tx.pairing_codes.remove(code.id)
     if is_locked(tx, account, now) or len(_open(tx, account, now, invitations=False)) >= MOST_ASKING:
-        return PairingReply(text=_LATER, outcome="pairing: later")
+        return PairingReply(text=_LATER, outcome=_pairing("later"))
     name = one_line(source.user_name or "", _NAME)
     made, code_word = _new_code(account, now)
     made = replace(made, user=user, name=name, place=source.address, by=name)
@@ -119,7 +115,7 @@ def _request(tx: Tx, source: Source, now: datetime) -> PairingReply | None:
         f"I do not know you yet. Your pairing code is **{code_word}**; it is good for one hour.\n\n"
         f"Ask my owner to run: `hermes pairing approve {account} {code_word}`"
     )
-    return PairingReply(text=told, outcome="pairing: code sent", fleeting=True)
+    return PairingReply(text=told, outcome=_pairing("code sent"), fleeting=True)
 
 
 def _redeem(tx: Tx, source: Source, word: str, now: datetime) -> PairingReply | None:
@@ -130,9 +126,9 @@ def _redeem(tx: Tx, source: Source, word: str, now: datetime) -> PairingReply | 
     found = _fitting(_open(tx, account, now, invitations=True), word)
     if found is None or not tx.pairing_codes.remove(found.id):
         many = _count_wrong(tx, guessed, now) >= MOST_WRONG
-        return PairingReply(text=_TOO_OFTEN if many else _WRONG_CODE, outcome="pairing: wrong code")
+        return PairingReply(text=_TOO_OFTEN if many else _WRONG_CODE, outcome=_pairing("wrong code"))
     _let_in(tx, replace(found, user=user, name=one_line(source.user_name or "", _NAME)), found.by, now)
-    return PairingReply(text=WELCOME, outcome="paired")
+    return PairingReply(text=WELCOME, outcome=InboundOutcome(kind=OutcomeKind.PAIRED))
 
 
 # --- owners and admins -------------------------------------------------------------------------------

@@ -6,7 +6,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 
+from hermes.control.hooks.context import about_inbound
+from hermes.control.hooks.dispatch import Hooks
 from hermes.domain.address import Address, Source, SourceKind
+from hermes.domain.hooks import SELECT_AGENT
 from hermes.domain.ids import AgentId
 from hermes.domain.message import Inbound
 from hermes.domain.settings.settings import Route, RouteMatch, Settings
@@ -57,7 +60,7 @@ def job_source(name: str | None, maker: Source | None = None) -> Source:
 async def route(
     inbound: Inbound,
     settings: Settings,
-    known: Collection[AgentId],
+    agents: Collection[AgentId],
     select: SelectAgent | None = None,
     maker: Source | None = None,
 ) -> RouteDecision:
@@ -65,12 +68,21 @@ async def route(
     is declared for what somebody makes, those for its maker count."""
     for source in (inbound.source, maker) if settings.routes else ():
         agent = None if source is None else declared(source, settings.routes)
-        if agent is not None and agent in known:
+        if agent is not None and agent in agents:
             return RouteDecision(agent=agent, by="a declared route")
     if select is not None:
         chosen = await select(inbound)
-        if chosen and AgentId(chosen) in known:
+        if chosen and AgentId(chosen) in agents:
             return RouteDecision(agent=AgentId(chosen), by="the select_agent hook")
-    if settings.default_agent in known:
+    if settings.default_agent in agents:
         return RouteDecision(agent=settings.default_agent, by="the default")
-    return RouteDecision(agent=next(iter(known)), by="the only agent there is")
+    return RouteDecision(agent=next(iter(agents)), by="the only agent there is")
+
+
+def agent_chooser(hooks: Hooks) -> SelectAgent | None:
+    """What routing asks where no declared route fits; None where no hook wants to be asked."""
+
+    async def choose(inbound: Inbound) -> str | None:
+        return await hooks.choose(about_inbound(inbound))
+
+    return choose if hooks.follows(SELECT_AGENT) else None

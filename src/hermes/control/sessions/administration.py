@@ -16,7 +16,6 @@ from hermes.domain.ports.store import Tx
 from hermes.domain.rows import SearchHit
 from hermes.domain.session import BRANCHED, Session, SessionFilter
 from hermes.domain.text import one_line, storable
-from hermes.domain.turn import Turn, TurnState
 
 LONGEST_TITLE = 200
 _HITS_LOOKED_AT = 1000
@@ -90,24 +89,6 @@ def remove_session(tx: Tx, session: SessionId) -> list[TurnId]:
     left = [turn.id for turn in tx.turns.open_of(session)]
     tx.sessions.delete(session)
     return left
-
-
-def stop_turns(tx: Tx, session: SessionId, reason: str) -> list[TurnId]:
-    """Ask everything that goes on in a session to stop."""
-    turns = [turn.id for turn in tx.turns.open_of(session)]
-    for turn in turns:
-        stop_turn(tx, turn, reason)
-    return turns
-
-
-def stop_turn(tx: Tx, wanted: TurnId, reason: str) -> Turn | None:
-    """Ask a turn to stop; None if it had ended already."""
-    turn = tx.turns.get(wanted)
-    if turn is None or not turn.state.open:
-        return None
-    state = TurnState.RUNNING if turn.state is TurnState.WAITING else turn.state
-    tx.turns.save(replace(turn, stop=reason, state=state), attempt=turn.attempt)
-    return turn
 
 
 def _title(text: str | None) -> str | None:

@@ -10,10 +10,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from hermes.control.doors.caller import Caller, bound_session
 from hermes.control.hooks.context import HookNotice, session_began
+from hermes.control.sessions.callers import Caller, bound_session
 from hermes.control.turn.claim import Claim, claim_first
 from hermes.domain.address import Source
+from hermes.domain.busy import choose_busy_mode
 from hermes.domain.errors import Refused, UserError
 from hermes.domain.ids import AgentId, SessionId, TurnId, new_session_id, new_turn_id
 from hermes.domain.ports.store import Tx
@@ -177,7 +178,7 @@ class SubmitTurn:
 
     def _turn(self, session: Session) -> Turn:
         words = self.words
-        said = session.busy_mode or self.settings.display.busy_input_mode
+        default = self.settings.display.busy_input_mode
         return Turn(
             id=new_turn_id(),
             session=session.id,
@@ -187,7 +188,7 @@ class SubmitTurn:
             created_at=self.now,
             source=words.source,
             reply=words.reply,
-            busy=BusyMode(said) if words.busy is None else words.busy,
+            busy=choose_busy_mode(session, default) if words.busy is None else words.busy,
             ephemeral=words.ephemeral,
         )
 

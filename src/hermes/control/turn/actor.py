@@ -13,67 +13,36 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from hermes.control.bell import wait_for_ring
-from hermes.control.feed import Feed, Feeds
-from hermes.control.hooks.context import tell_turn
-from hermes.control.hooks.dispatch import Hooks
-from hermes.control.hooks.gates import gates_turn, rule_turn
-from hermes.control.outbound.answers import AnswerWriter, closing_words
-from hermes.control.outbound.outgoing_files import collect_files
+from hermes.control.feed import Feed
+from hermes.control.hooks.context import TURN_EVENTS, tell_turn
+from hermes.control.outbound.answers import closing_words, collect_files
 from hermes.control.runtime import Runtime
-from hermes.control.turn.claim import (
-    WENT_WRONG,
-    Claim,
-    ClaimTurn,
-    NextStep,
-    cut_off,
-    ended_by,
-    interrupts,
-    number_records,
-    steered,
-)
+from hermes.control.turn.actors import ActorContext, WarmSession
+from hermes.control.turn.claim import WENT_WRONG, Claim, ClaimTurn, NextStep, ended_by
+from hermes.control.turn.gates import rule_turn
 from hermes.control.turn.grants import standing_of
-from hermes.control.turn.inbound_files import AttachmentFetcher, write_down
-from hermes.control.turn.quarantine import Quarantine
-from hermes.control.turn.run_tasks import RunScope
-from hermes.control.turn.session_cache import WarmSession, WarmSessions
-from hermes.control.turn.stalled_runs import IdleTimer
+from hermes.control.turn.inbound_files import write_down
 from hermes.control.turn.steering import AbsorbSteering, rule_steering
-from hermes.control.workers import Supervisor
-from hermes.domain.clock import Clock
+from hermes.control.turn.stopping import cut_off
+from hermes.control.workers import IdleTimer, RunScope, wait_for_ring
+from hermes.domain.busy import interrupts, steered
 from hermes.domain.errors import Lost
 from hermes.domain.event import Asked, Entry, Failed, Finished, Record, Reset, Stopped
-from hermes.domain.ids import AgentId, SessionId, TurnId
+from hermes.domain.hooks import GATE_TURN
+from hermes.domain.ids import SessionId, TurnId
 from hermes.domain.message import Attachment, Body
 from hermes.domain.ports.agent import Run
 from hermes.domain.ports.store import Tx
 from hermes.domain.session import Session
-from hermes.domain.transcript import turn_entries, view_turn
+from hermes.domain.transcript import number_records, turn_entries, view_turn
 from hermes.domain.turn import Turn, TurnState
 
 log = logging.getLogger("hermes.session")
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ActorContext:
-    """What all actors of a gateway share."""
-
-    feeds: Feeds
-    warm: WarmSessions
-    outcomes: AnswerWriter
-    clock: Clock
-    epoch: int
-    committed: Callable[[AgentId, SessionId, Sequence[Entry]], None]
-    fetching: AttachmentFetcher
-    place: Callable[[Session, Turn], str]
-    hooks: Hooks = field(default_factory=Hooks)
-    quarantine: Quarantine = field(default_factory=Quarantine)
-    loops: Supervisor = field(default_factory=Supervisor)
 
 
 class _Interrupted(Exception):
@@ -87,12 +56,12 @@ class SessionActor:
     """`claim`: what it begins with, of a session that was begun in the commit of this claim."""
 
     def __init__(
-        self, session: SessionId, runtime: Runtime, around: ActorContext, claim: Claim | None = None
+        self, session: SessionId, runtime: Runtime, context: ActorContext, claim: Claim | None = None
     ) -> None:
         self._id = session
         self._given = claim
         self._runtime = runtime
-        self._around = around
+        self._context = context
         self._warm = WarmSession()
         self._rung = False
         self._bell = asyncio.Event()
@@ -116,7 +85,7 @@ class SessionActor:
         self._rung = self._mail = True
         self._bell.set()
         if self._running is not None and (self._looking is None or self._looking.done()):
-            self._looking = self._around.loops.keep("mail", self._look, f"mail {self._id}")
+            self._looking = self._context.loops.keep("mail", self._look, f"mail {self._id}")
 
     def wind_down(self) -> None:
         """Come to rest at the next record; the turn goes on after the restart."""
@@ -128,7 +97,7 @@ class SessionActor:
 
     async def live(self) -> None:
         if self._given is None:
-            self._warm = self._around.warm.take(self._id) or await self._load()
+            self._warm = self._context.warm.take(self._id) or await self._load()
         lost = False
         try:
             while not self._stopping:
@@ -147,30 +116,30 @@ class SessionActor:
                         return
                     lost, self._warm = True, await self._load()
         finally:
-            self._around.quarantine.settle(self._id)
+            self._context.quarantine.settle(self._id)
             if self._warm.records:
-                self._around.warm.keep(self._id, self._warm)
+                self._context.warm.keep(self._id, self._warm)
 
     async def _step(self) -> bool:
         """Take the next turn; False if there is none (any more) and nobody rang."""
         self._idle = False
         given, self._given = self._given, None
         if given is not None:
-            self._around.quarantine.note(self._id)
+            self._context.quarantine.note(self._id)
         claim = given or await self._claim()
         match claim.next:
             case NextStep.NOTHING:
                 return self._rung
             case NextStep.WAIT:
                 # Also a stop rings.
-                await wait_for_ring(self._bell, self._around.clock, claim.seconds, "session")
+                await wait_for_ring(self._bell, self._context.clock, claim.seconds, "session")
             case NextStep.ASK:
                 assert claim.turn is not None
                 asked = (claim.turn.id, claim.turn.input.text)
-                self._rulings = {asked: await rule_turn(self._around.hooks, claim.turn)}
+                self._rulings = {asked: await rule_turn(self._context.hooks, claim.turn)}
             case NextStep.FETCH:
                 assert claim.turn is not None
-                if not self._around.fetching.is_possible(claim.turn):
+                if not self._context.fetcher.is_possible(claim.turn):
                     return self._rung
                 await self._fetch(claim.turn)
             case NextStep.RUN | NextStep.STOP | NextStep.ENDED | NextStep.PARKED | NextStep.SUSPECT:
@@ -186,33 +155,30 @@ class SessionActor:
 
         return await self._runtime.store.read(load)
 
-    def _gated(self, turn: Turn) -> bool:
-        return gates_turn(self._around.hooks, turn)
-
     async def _claim(self) -> Claim:
         if not self._warm.records and self._runtime.prompt is not None and self._prompt is None:
             self._prompt = await self._runtime.prompt()
-        await self._around.quarantine.begin(self._id)
+        await self._context.quarantine.begin(self._id)
         if self._stopping:
             return Claim(next=NextStep.NOTHING)
         claiming = ClaimTurn(
             session=self._id,
             transcript=self._warm.records,
-            now=self._around.clock.now(),
-            epoch=self._around.epoch,
-            conclude=self._around.outcomes.write,
+            now=self._context.clock.now(),
+            epoch=self._context.epoch,
+            conclude=self._context.answers.write,
             prompt=self._prompt,
-            place=self._around.place,
+            capabilities=self._context.answers.capabilities,
             suspects_too=self._suspect,
             born=self._warm.born,
-            gated=self._gated,
+            gated=self._context.hooks.follows(GATE_TURN),
             rulings=self._rulings,
         )
         claim = await self._runtime.store.write(claiming.unit)
         if claim.next is not NextStep.RUN:
             self._settle()
         if claim.next is NextStep.SUSPECT:
-            await self._around.quarantine.isolate(self._id)
+            await self._context.quarantine.isolate(self._id)
             self._suspect = True
         return claim
 
@@ -221,18 +187,18 @@ class SessionActor:
         if turn is None or session is None or claim.next is NextStep.SUSPECT:
             return
         self._warm.born = session.created_at
-        feed = self._around.feeds.drive(turn.id)
+        feed = self._context.feeds.drive(turn.id)
         feed.preload(turn_entries(self._warm.records, turn.id))
         self._keep(turn, feed, claim.new)
-        self._around.hooks.tell_all(claim.news)
+        self._context.hooks.tell_all(claim.news)
         self._steered = claim.steered
         self._interrupt = None
         if claim.next is NextStep.ENDED:
             self._close(turn)
             return
         if claim.next is NextStep.PARKED:
-            self._around.outcomes.ring(turn)
-            self._around.feeds.release(turn.id)
+            self._context.delivery.ring_reply(turn)
+            self._context.feeds.release(turn.id)
             return
         self._running = turn
         if self._rung:
@@ -244,7 +210,7 @@ class SessionActor:
                 await self._drive(turn, session, feed)
         finally:
             self._running = None
-            self._around.feeds.release(turn.id)
+            self._context.feeds.release(turn.id)
 
     # --- what came with a turn ---
 
@@ -258,9 +224,11 @@ class SessionActor:
             for file in turn.input.attachments:
                 if file.pending:
                     got = await self._pull(lambda file=file: self._got(turn, file))  # type: ignore[misc]
-                    told = await self._runtime.store.write(write_down(turn, file, got, self._around.clock))
-                    if told:
-                        self._around.outcomes.ring(turn)
+                    notified = await self._runtime.store.write(
+                        write_down(turn, file, got, self._context.clock)
+                    )
+                    if notified:
+                        self._context.delivery.ring_reply(turn)
         except _Interrupted as interrupted:
             log.info("turn.not_fetched turn=%s why=%s", turn.id, interrupted.reason)
         finally:
@@ -268,7 +236,7 @@ class SessionActor:
 
     async def _got(self, turn: Turn, file: Attachment) -> Attachment:
         try:
-            return await self._around.fetching.get(turn, file, self._runtime)
+            return await self._context.fetcher.get(turn, file, self._runtime)
         except Exception as error:  # a broken adapter must not keep the words from being answered
             log.exception("turn.fetch_broke turn=%s", turn.id)
             return replace(file, pending=False, problem=f"something went wrong ({type(error).__name__})")
@@ -278,7 +246,7 @@ class SessionActor:
     async def _drive(self, turn: Turn, session: Session, feed: Feed) -> None:
         if turn.attempt > 1:
             feed.show(Reset())
-        self._around.outcomes.begin(turn, feed)
+        self._context.delivery.begin(turn, feed)
         scope = RunScope()
         limit = self._runtime.profile.settings.agent.gateway_timeout
         silence = IdleTimer(limit, lambda: self._cancel_pull("silent"))
@@ -358,20 +326,19 @@ class SessionActor:
 
     async def _record(self, turn: Turn, feed: Feed, records: Sequence[Record]) -> None:
         """Commit records, with all that follows from them, then show them."""
-        new = number_records(self._warm.records, turn.id, records, self._around.clock.now())
+        new = number_records(self._warm.records, turn.id, records, self._context.clock.now())
         waits = isinstance(records[-1], Asked)
         state = TurnState.WAITING if waits else ended_by(records) or TurnState.RUNNING
-        outcomes = self._around.outcomes
-        conclude = None
+        closing = None
         if state is not TurnState.RUNNING:
-            told = [*turn_entries(self._warm.records, turn.id), *new]
-            conclude = outcomes.of(turn, told, await self._with_files(turn, told))
+            entries = [*turn_entries(self._warm.records, turn.id), *new]
+            closing = self._context.answers.of(turn, entries, await self._with_files(turn, entries))
 
         def record(tx: Tx) -> bool:
             tx.turns.advance(turn.id, attempt=turn.attempt, records=len(new), state=state)
             tx.journal.append(self._id, new)
-            if conclude is not None:
-                conclude.write(tx, new[-1].at)
+            if closing is not None:
+                closing.write(tx, new[-1].at)
             return state.open or bool(tx.turns.open_of(self._id, 1))
 
         # Who comes after this commit rings, so an end with nothing behind it needs no further claim.
@@ -381,7 +348,7 @@ class SessionActor:
         if not state.open:
             self._close(turn)
         elif state is TurnState.WAITING:
-            outcomes.ring(turn)
+            self._context.delivery.ring_reply(turn)
 
     async def _with_files(self, turn: Turn, entries: Sequence[Entry]) -> Body | None:
         """The answer with the files it names, copied before the commit that sends them."""
@@ -391,21 +358,21 @@ class SessionActor:
 
     async def _absorb(self, turn: Turn, feed: Feed) -> None:
         self._steered = False
-        store, around = self._runtime.store, self._around
+        store, context = self._runtime.store, self._context
         absorbing = AbsorbSteering(
             into=turn,
             transcript=self._warm.records,
-            now=around.clock.now(),
-            conclude=around.outcomes.write,
-            rulings=await rule_steering(around.hooks, store, turn),
+            now=context.clock.now(),
+            conclude=context.answers.write,
+            rulings=await rule_steering(context.hooks, store, turn),
         )
         absorbed = await store.write(absorbing.unit)
         self._steered = self._steered or absorbed.later
         self._keep(turn, feed, absorbed.new)
         for other in absorbed.turns:
-            around.feeds.end(other, follow=turn.id)
+            context.feeds.end(other, follow=turn.id)
         for refused in absorbed.refused:
-            around.outcomes.ring(refused)
+            context.delivery.ring_reply(refused)
 
     async def _stop(self, turn: Turn, feed: Feed, reason: str) -> None:
         view = view_turn(self._warm.records, turn.id)
@@ -445,16 +412,17 @@ class SessionActor:
     def _keep(self, turn: Turn, feed: Feed, new: Sequence[Entry]) -> None:
         self._warm.add(list(new))
         if new:
-            self._around.committed(self._runtime.profile.agent, self._id, new)
-            tell_turn(self._around.hooks, turn, self._warm.records, new)
+            self._context.feeds.committed(self._runtime.profile.agent, self._id, new)
+            if self._context.hooks.follows(*TURN_EVENTS):
+                tell_turn(self._context.hooks, turn, self._warm.records, new)
         for entry in new:
             feed.publish(entry)
 
     def _settle(self) -> None:
         self._suspect = False
-        self._around.quarantine.settle(self._id)
+        self._context.quarantine.settle(self._id)
 
     def _close(self, turn: Turn) -> None:
         self._running = None
-        self._around.feeds.end(turn.id)
-        self._around.outcomes.ring(turn)
+        self._context.feeds.end(turn.id)
+        self._context.delivery.ring_reply(turn)

@@ -14,7 +14,11 @@ from enum import StrEnum
 
 from hermes.control.hooks.context import HookNotice, session_replaced
 from hermes.control.outbound.question_messages import close_question
-from hermes.domain.address import Source
+from hermes.control.turn.chat_prompt import place_prompt
+from hermes.control.turn.stopping import cut_off
+from hermes.domain.address import Address, Source
+from hermes.domain.busy import interrupts, steered, steers
+from hermes.domain.capabilities import NO_ABILITIES, Capabilities
 from hermes.domain.errors import Lost
 from hermes.domain.event import (
     Answered,
@@ -27,7 +31,6 @@ from hermes.domain.event import (
     QuestionKind,
     Record,
     Stopped,
-    ToolFinished,
     Undone,
     UserSaid,
     Verdict,
@@ -35,20 +38,18 @@ from hermes.domain.event import (
 from hermes.domain.ids import CallId, SessionId, TurnId, new_question_id
 from hermes.domain.message import Attachment
 from hermes.domain.ports.store import Tx
-from hermes.domain.session import Session, SessionKey, begin_session, speaks_for_another
-from hermes.domain.tool import Effect, ToolCall
-from hermes.domain.transcript import TurnView, turn_entries, view_turn, visible
+from hermes.domain.session import Session, SessionKey, begin_session
+from hermes.domain.tool import ToolCall
+from hermes.domain.transcript import TurnView, number_records, turn_entries, view_turn, visible
 from hermes.domain.turn import CLIENT_GONE, UNHEARD, Answer, BusyMode, Question, Turn, TurnAction, TurnState
 
 QUICK_SECONDS = 30
-UNKNOWN_OUTCOME = "Interrupted while it ran: its outcome is unknown and it was not repeated."
 GIVEN_UP = (
     "The gateway was cut off three times while it had just this message in hand, so it gave it up."
     " Send it again if it should be tried once more."
 )
 WENT_WRONG = "Something went wrong inside Hermes ({error}). The log has the details."
 UNCHANGED = "Nothing was changed."
-NOT_RUN = "Not run: the turn was stopped first."
 
 
 class NextStep(StrEnum):
@@ -87,11 +88,11 @@ class ClaimTurn:
     epoch: int
     conclude: Callable[[Tx, Turn, Sequence[Entry]], None]
     prompt: str | None = None
-    place: Callable[[Session, Turn], str] = lambda session, turn: ""
-    """What the session's prompt says of the place it was begun from."""
+    capabilities: Callable[[Address], Capabilities] = lambda to: NO_ABILITIES
     suspects_too: bool = False
     born: datetime | None = None
-    gated: Callable[[Turn], bool] = lambda turn: False
+    gated: bool = False
+    """Whether hooks are asked before a turn that calls the model."""
     rulings: Mapping[tuple[TurnId, str], str] = field(default_factory=dict)
     """Why a turn with this text may not run; an empty reason is consent. Other words are asked about anew."""
 
@@ -117,7 +118,7 @@ class ClaimTurn:
         if turn.ready_at is not None and turn.ready_at > self.now and turn.stop is None:
             return Claim(next=NextStep.WAIT, seconds=(turn.ready_at - self.now).total_seconds())
         denied = self.rulings.get((turn.id, turn.input.text))
-        if denied is None and turn.stop is None and self.gated(turn):
+        if denied is None and turn.stop is None and self.gated and turn.input.action.calls_model:
             return Claim(next=NextStep.ASK, turn=turn)
         if not denied and turn.stop is None and any(file.pending for file in turn.input.attachments):
             return Claim(next=NextStep.FETCH, turn=turn)
@@ -133,7 +134,9 @@ class ClaimTurn:
             said = [*said, Stopped(reason=reason)]
         prompt = session.system_prompt
         if prompt is None and self.prompt is not None:
-            prompt = "\n\n".join(words for words in (self.prompt, self.place(session, turn)) if words)
+            prompt = "\n\n".join(
+                words for words in (self.prompt, place_prompt(self.capabilities, session, turn)) if words
+            )
         session = replace(session, updated_at=self.now, system_prompt=prompt)
         tx.sessions.save(session)
         return self._start(tx, session, turn, said, behind)
@@ -214,7 +217,7 @@ class ClaimTurn:
             return True
         questions = [question for question in tx.questions.of_turn(turn.id) if question.open]
         behind = self._let_wait(tx, questions, behind)
-        if not (interrupts(behind) or any(_is_steer(one) and _was_asked(one, questions) for one in behind)):
+        if not (interrupts(behind) or any(steers(one) and _was_asked(one, questions) for one in behind)):
             return False
         for question in questions:
             close_question(tx, Answer(question=question.id, verdict=Verdict.WITHDRAWN), self.now)
@@ -322,17 +325,6 @@ def ended_by(records: Sequence[Record]) -> TurnState | None:
     return _STATES.get(type(records[-1])) if records else None
 
 
-def number_records(
-    transcript: Sequence[Entry], turn: TurnId, records: Sequence[Record], now: datetime
-) -> tuple[Entry, ...]:
-    """Give records their places at the end of a transcript."""
-    last = transcript[-1].seq if transcript else 0
-    return tuple(
-        Entry(seq=last + place, turn=turn, at=now, record=record)
-        for place, record in enumerate(records, start=1)
-    )
-
-
 def _user_turns(transcript: Sequence[Entry]) -> list[Entry]:
     """The first words of each visible turn."""
     return [
@@ -352,43 +344,3 @@ def _was_asked(turn: Turn, questions: Sequence[Question]) -> bool:
     """Whether a turn comes from who may answer; a question that nobody may answer stands in nobody's way."""
     person = None if turn.source is None else turn.source.person
     return all(not question.may_answer or person in question.may_answer for question in questions)
-
-
-def interrupts(behind: Sequence[Turn]) -> bool:
-    return any(turn.busy is BusyMode.INTERRUPT and turn.stop is None for turn in behind)
-
-
-def steered(running: Turn, behind: Sequence[Turn]) -> bool:
-    return any(steers(turn, running) for turn in behind)
-
-
-def steers(turn: Turn, running: Turn) -> bool:
-    """Whether the words of a turn that waits join the one that runs. What a turn may do without asking is
-    its person's to allow, so where people share a session nobody else's words join it: they wait."""
-    if not _is_steer(turn):
-        return False
-    return turn.source is None or not speaks_for_another(turn.source, running.source)
-
-
-def _is_steer(turn: Turn) -> bool:
-    return turn.busy is BusyMode.STEER and turn.stop is None
-
-
-def cut_off(view: TurnView, heard: str) -> list[Record]:
-    """What must be written so that a turn that is cut off reads as a whole: the words that were heard,
-    and a result for every call."""
-    records: list[Record] = []
-    if heard:
-        records.append(ModelSaid(text=heard, partial=True))
-    for state in view.open_calls:
-        started = state.started
-        unknown = started is not None and started.effect is Effect.ONCE
-        records.append(
-            ToolFinished(
-                call=state.call.id,
-                text=UNKNOWN_OUTCOME if unknown else NOT_RUN,
-                failed=True,
-                unknown=unknown,
-            )
-        )
-    return records

@@ -10,12 +10,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from hermes.control.hooks.dispatch import Hooks
-from hermes.control.hooks.gates import gates_turn, rule_turn
-from hermes.control.turn.claim import number_records, said_in, steers
+from hermes.control.turn.claim import said_in
+from hermes.control.turn.gates import rule_turn
+from hermes.domain.busy import joins
 from hermes.domain.event import Entry, Failed
 from hermes.domain.hooks import GATE_TURN
 from hermes.domain.ids import TurnId
 from hermes.domain.ports.store import Store, Tx
+from hermes.domain.transcript import number_records
 from hermes.domain.turn import REFUSED, BusyMode, Turn, TurnState
 
 Rulings = Mapping[tuple[TurnId, str], str]
@@ -39,7 +41,7 @@ async def rule_steering(hooks: Hooks, store: Store, into: Turn) -> Rulings | Non
         return None
     waiting = await store.read(lambda tx: _steering(tx, into))
     return {
-        (turn.id, turn.input.text): await rule_turn(hooks, turn) if gates_turn(hooks, turn) else ""
+        (turn.id, turn.input.text): await rule_turn(hooks, turn) if turn.input.action.calls_model else ""
         for turn in waiting
     }
 
@@ -97,4 +99,4 @@ class AbsorbSteering:
 
 
 def _steering(tx: Tx, into: Turn) -> list[Turn]:
-    return [turn for turn in tx.turns.open_of(into.session)[1:] if steers(turn, into)]
+    return [turn for turn in tx.turns.open_of(into.session)[1:] if joins(turn, into)]

@@ -15,7 +15,8 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hermes.control.commands.registry import COMMANDS, read_command
+from hermes.control.commands.registry import COMMANDS
+from hermes.domain.command_line import read_command
 from hermes.domain.errors import HermesError
 from hermes.domain.event import Answered, Asked, Entry, Failed, FeedItem, Finished, Stopped
 from hermes.domain.ids import QuestionId, SessionId

@@ -13,8 +13,9 @@ from hashlib import sha256
 from secrets import token_hex
 from typing import Protocol, TypeGuard
 
-from hermes.control.doors.caller import Caller, CallerReply
+from hermes.control.doors.slash_commands import CallerReply
 from hermes.control.gateway import Gateway
+from hermes.control.sessions.callers import Caller
 from hermes.control.sessions.submission import NewRequest, SessionTarget, Submission
 from hermes.control.turn.questions import AnswerResult
 from hermes.domain.address import LOCAL_DOOR, Address, Source, SourceKind

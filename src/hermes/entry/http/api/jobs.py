@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from hermes.control.jobs.editing import LONGEST_NAME, LONGEST_PROMPT, JobDesk, JobSpec
+from hermes.control.jobs.editing import LONGEST_NAME, LONGEST_PROMPT, JobAction, JobDesk, JobSpec
 from hermes.control.jobs.wording import job_facts, run_facts
 from hermes.control.outbound.targets import LOCAL
 from hermes.control.people.routing import job_source
@@ -185,35 +185,35 @@ async def change_job(call: HttpCall, body: JobChange) -> JobResponse:
     if spec != JobSpec():
         job = await desk.update(job.id, spec)
     if body.enabled is False and job.state is JobState.SCHEDULED:
-        job = await desk.pause(job.id)
+        job = await desk.act(job.id, JobAction.PAUSE)
     elif body.enabled and job.state is JobState.PAUSED:
-        job = await desk.resume(job.id)
+        job = await desk.act(job.id, JobAction.RESUME)
     return JobResponse(job=_facts(desk, job))
 
 
 @route("DELETE", "/api/jobs/{id}", "Remove a job.")
 async def remove_job(call: HttpCall) -> JobRemoved:
     desk, job = await _find(call)
-    await desk.remove(job.id)
+    await desk.act(job.id, JobAction.REMOVE)
     return JobRemoved()
 
 
 @route("POST", "/api/jobs/{id}/pause", "Let a job rest.")
 async def pause_job(call: HttpCall) -> JobResponse:
     desk, job = await _find(call)
-    return JobResponse(job=_facts(desk, await desk.pause(job.id)))
+    return JobResponse(job=_facts(desk, await desk.act(job.id, JobAction.PAUSE)))
 
 
 @route("POST", "/api/jobs/{id}/resume", "Let a job go on from its next time.")
 async def resume_job(call: HttpCall) -> JobResponse:
     desk, job = await _find(call)
-    return JobResponse(job=_facts(desk, await desk.resume(job.id)))
+    return JobResponse(job=_facts(desk, await desk.act(job.id, JobAction.RESUME)))
 
 
 @route("POST", "/api/jobs/{id}/run", "Run a job now.")
 async def run_job(call: HttpCall) -> JobResponse:
     desk, job = await _find(call)
-    return JobResponse(job=_facts(desk, await desk.run(job.id)))
+    return JobResponse(job=_facts(desk, await desk.act(job.id, JobAction.RUN)))
 
 
 @route("GET", "/api/jobs/{id}/runs", "What became of a job's runs.")

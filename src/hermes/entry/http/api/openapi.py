@@ -13,9 +13,8 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from hermes.control.jobs.editing import LONGEST_NAME
 from hermes.entry.http.api.resources import RESOURCES, resource_name
-from hermes.entry.http.site.call import HttpCall
+from hermes.entry.http.site.call import LONGEST_NAME, HttpCall
 from hermes.entry.http.site.errors import ErrorBody
 from hermes.entry.http.site.headers import (
     CHAT_ID,

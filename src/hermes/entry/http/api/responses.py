@@ -16,8 +16,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from aiohttp import web
 
-from hermes.control.doors.client_results import TakeToolResults, calls_open
-from hermes.control.jobs.editing import LONGEST_NAME
+from hermes.control.doors.continuing import TakeToolResults, calls_open
 from hermes.control.sessions.submission import SubmittedTurn, TurnUnfinished
 from hermes.domain.event import Entry, FeedItem
 from hermes.domain.ids import AgentId, QuestionId, client_call_id, question_of_call
@@ -48,7 +47,7 @@ from hermes.entry.http.ask.messages import ChatMessage, ConversationInput
 from hermes.entry.http.ask.options import ASKS, FORGET_AFTER, TurnOptions, idempotent_request
 from hermes.entry.http.ask.submitting import ask
 from hermes.entry.http.ask.watching import read_entries
-from hermes.entry.http.site.call import HttpCall, as_json
+from hermes.entry.http.site.call import LONGEST_NAME, HttpCall, as_json
 from hermes.entry.http.site.errors import ApiError, bad_request
 from hermes.entry.http.site.headers import IDEMPOTENCY
 from hermes.entry.http.site.routing import route

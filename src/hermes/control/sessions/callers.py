@@ -1,36 +1,23 @@
-"""What doors that know who speaks and to whom ask of the store: which session they are in, what is unfinished
-in it, and what a slash command answers. Units of one transaction each; whom to wake is the gateway's."""
+"""Callers say who they are and which agent they mean: a terminal, an API client, a script. Here: which
+session a caller is in, how it enters another one, and what is unfinished there. All run in a transaction."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from hermes.control.commands.registry import (
-    MOST_TURNS,
-    NOTHING_AROUND,
-    CommandCall,
-    GatewayInfo,
-    perform,
-    read_command,
-)
-from hermes.control.hooks.context import HookNotice, session_began, session_replaced
-from hermes.control.hooks.dispatch import Hooks
-from hermes.control.hooks.gates import CommandCase, CommandRuling, RulingNeeded, find_ruling, rule_command
+from hermes.control.hooks.context import HookNotice, session_began
 from hermes.domain.address import LOCAL_DOOR, Source
 from hermes.domain.errors import UserError
 from hermes.domain.event import Entry
 from hermes.domain.ids import AgentId, SessionId, new_turn_id
-from hermes.domain.ports.store import Store, Tx
+from hermes.domain.ports.store import Tx
 from hermes.domain.session import Session, SessionKey, begin_session, session_key
-from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line, storable
 from hermes.domain.transcript import visible
 from hermes.domain.turn import Cause, ReplyPlace, Turn, TurnInput
 
 _LOOKED_AT = 50
-_ENDING = ("stop", "approve", "deny")
 UNUSED = timedelta(days=1)
 """How long a session is kept in which nothing was said."""
 
@@ -49,42 +36,15 @@ class Caller:
         return session_key(self.source, self.agent)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallerReply:
-    """What a command answered: words, perhaps a turn to watch, and the sessions that the caller was in before
-    and is in now."""
-
-    text: str
-    session: SessionId
-    before: SessionId
-    turn: Turn | None = None
-    wakes: tuple[SessionId, ...] = ()
-    news: tuple[HookNotice, ...] = ()
-    handoff: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandContext:
-    """What a command may know of the gateway around it, and what hooks say to it, if they were asked."""
-
-    settings: Settings
-    model: str
-    now: datetime
-    around: GatewayInfo = NOTHING_AROUND
-    hooks: Hooks = field(default_factory=Hooks)
-    ruling: CommandRuling | None = None
-    platforms: Collection[str] = ()
-
-
 def bound_session(tx: Tx, caller: Caller, now: datetime) -> Session:
     """The session that the caller is in; a new one if there is none yet."""
-    return _bound(tx, caller, now) or _begin(tx, caller, now)
+    return find_session(tx, caller, now) or begin_for(tx, caller, now)
 
 
 def enter_session(tx: Tx, caller: Caller, wanted: str | None, now: datetime) -> Session:
     """The caller goes into the session that is wanted (by id, its start, or title), or into a new one."""
     if wanted is None:
-        begun = replace(_begin(tx, caller, now), expires_at=now + UNUSED)
+        begun = replace(begin_for(tx, caller, now), expires_at=now + UNUSED)
         tx.sessions.save(begun)
         return begun
     found = tx.sessions.find(wanted) if wanted.strip() else []
@@ -148,23 +108,6 @@ def wake_session(tx: Tx, wanted: SessionId, text: str, now: datetime) -> Turn | 
     return turn
 
 
-async def give_command(store: Store, caller: Caller, text: str, about: CommandContext) -> CallerReply:
-    """Run a slash command in one transaction, after hooks were asked and before they are told."""
-    line = read_command(text)
-    ends = line is not None and line[0] in _ENDING
-    try:
-        replied = await store.write(
-            lambda tx: run_command(tx, caller, text, about), first=not ends, ends=ends
-        )
-    except RulingNeeded as case:
-        ruled = replace(about, ruling=await rule_command(about.hooks, case))
-        replied = await store.write(
-            lambda tx: run_command(tx, caller, text, ruled), first=not ends, ends=ends
-        )
-    about.hooks.tell_all(replied.news)
-    return replied
-
-
 def look_up(tx: Tx, name: str) -> list[tuple[Session, list[Entry]]]:
     """The sessions that are meant by a name, with what is visible of it if it is one."""
     found = tx.sessions.find(name) if name else []
@@ -172,50 +115,8 @@ def look_up(tx: Tx, name: str) -> list[tuple[Session, list[Entry]]]:
     return [(session, entries) for session in found]
 
 
-def run_command(tx: Tx, caller: Caller, text: str, about: CommandContext) -> CallerReply:
-    line = read_command(text)
-    if line is None:
-        raise UserError(f"“{one_line(text, 40)}” is not a command.", hint="/help lists the commands.")
-    known = _bound(tx, caller, about.now)
-    session = known or _begin(tx, caller, about.now)
-    news: tuple[HookNotice, ...] = (
-        () if known is not None else (session_began(caller.source, session, caller.key),)
-    )
-    asked = CommandCase(source=caller.source, session=session, key=caller.key, line=line)
-    ruling = about.ruling or find_ruling(about.hooks, about.settings, asked)
-    if ruling.line is None:
-        return CallerReply(text=ruling.text, session=session.id, before=session.id, news=news)
-    name, args = ruling.line
-    call = CommandCall(
-        tx=tx,
-        name=name,
-        args=args,
-        source=caller.source,
-        key=caller.key,
-        session=session,
-        turns=tx.turns.open_of(session.id, MOST_TURNS),
-        settings=about.settings,
-        now=about.now,
-        model=about.model,
-        around=about.around,
-        platforms=about.platforms,
-    )
-    reply = perform(call)
-    bound = tx.bindings.get(caller.key) or session.id
-    if reply.begun is not None:
-        news += session_replaced(caller.source, session, reply.begun, caller.key)
-    return CallerReply(
-        text=reply.text,
-        session=bound,
-        before=session.id,
-        turn=reply.turn,
-        news=news,
-        wakes=reply.wakes,
-        handoff=reply.handoff,
-    )
-
-
-def _bound(tx: Tx, caller: Caller, now: datetime) -> Session | None:
+def find_session(tx: Tx, caller: Caller, now: datetime) -> Session | None:
+    """The session that the caller is in, if there is one."""
     bound = tx.bindings.get(caller.key)
     if caller.session is None or caller.session == bound:
         return None if bound is None else tx.sessions.get(bound)
@@ -225,7 +126,8 @@ def _bound(tx: Tx, caller: Caller, now: datetime) -> Session | None:
     return known
 
 
-def _begin(tx: Tx, caller: Caller, now: datetime) -> Session:
+def begin_for(tx: Tx, caller: Caller, now: datetime) -> Session:
+    """A new session, which the caller is in from now on."""
     session = begin_session(caller.key, caller.source, now)
     tx.sessions.add(session)
     tx.bindings.bind(caller.key, session.id, caller.source, now)

@@ -6,40 +6,30 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hermes.control.runtime import Runtime
 from hermes.control.sessions.submission import SessionOpening, Submission, SubmittedTurn, SubmitTurn
-from hermes.control.turn.actor import ActorContext, SessionActor
-from hermes.control.turn.chat_context import is_chat
-from hermes.control.workers import Workers
+from hermes.control.turn.actors import Actors
 from hermes.domain.errors import HermesError
 from hermes.domain.hooks import GATE_TURN
-from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.settings.settings import Settings
 from hermes.domain.turn import TurnAction
 
-ActorKey = tuple[AgentId, SessionId]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submitter:
-    """`ring` wakes the actor of a session; True says that nothing was said in it before."""
-
     store: Store
     settings: Settings
-    around: ActorContext
-    actors: Workers[ActorKey]
-    ring: Callable[[AgentId, SessionId, bool], None]
+    actors: Actors
     _catching_up: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def ask(self, runtime: Runtime, words: Submission) -> SubmittedTurn:
         """Store the words; the feed of a new turn is open before this returns."""
         with self.actors.hold_place() as free:
             opening = await self._opening(runtime, words) if free else None
-            now = self.around.clock.now()
+            now = self.actors.context.clock.now()
             unit = SubmitTurn(words=words, settings=self.settings, now=now, opening=opening).unit
             try:
                 submitted = await runtime.store.write(unit, first=True)
@@ -47,9 +37,9 @@ class Submitter:
                 self._catch_up()
                 raise
             if submitted.fresh:
-                self.around.feeds.drive(submitted.turn.id)
+                self.actors.context.feeds.drive(submitted.turn.id)
                 self._wake(runtime, submitted)
-        self.around.hooks.tell_all(submitted.news)
+        self.actors.context.hooks.tell_all(submitted.news)
         return submitted
 
     async def _opening(self, runtime: Runtime, words: Submission) -> SessionOpening | None:
@@ -57,20 +47,19 @@ class Submitter:
         suspect come first, or its prompt is to tell of a chat."""
         given = words.input
         speaks = given.action is TurnAction.SAY and not given.confirm
-        waits = self.around.hooks.follows(GATE_TURN) or any(file.pending for file in given.attachments)
-        held = not self.around.quarantine.open
-        if not (words.place.begins and speaks) or waits or held or is_chat(words.source):
+        context = self.actors.context
+        waits = context.hooks.follows(GATE_TURN) or any(file.pending for file in given.attachments)
+        held = not context.quarantine.open
+        if not (words.place.begins and speaks) or waits or held or words.source.is_chat:
             return None
         prompt = None if runtime.prompt is None else await runtime.prompt()
-        return SessionOpening(prompt=prompt, epoch=self.around.epoch)
+        return SessionOpening(prompt=prompt, epoch=context.epoch)
 
     def _wake(self, runtime: Runtime, submitted: SubmittedTurn) -> None:
-        agent, session = submitted.turn.agent, submitted.turn.session
         if submitted.claim is None:
-            self.ring(agent, session, submitted.begun)
+            self.actors.ring(submitted.turn.agent, submitted.turn.session, submitted.begun)
         else:
-            actor = SessionActor(session, runtime, self.around, submitted.claim)
-            self.actors.enter((agent, session), actor)
+            self.actors.enter(submitted.claim, runtime)
 
     def _catch_up(self) -> None:
         """Whoever asked has gone, but what they asked may be stored all the same: look for it after that."""

@@ -1,0 +1,178 @@
+"""The scheduled jobs of the earlier product (`cron/jobs.json`), imported once at the first start. What has no
+place here is kept beside the job; a job that cannot be understood comes along too, marked with the reason."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, tzinfo
+from typing import Any
+
+from hermes.control.jobs.schedule import Schedule, read_schedule
+from hermes.control.runtime import Runtime
+from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source, SourceKind
+from hermes.domain.clock import Clock, zone_named
+from hermes.domain.errors import UserError
+from hermes.domain.ids import AgentId, JobId, new_job_id
+from hermes.domain.job import Job, JobState
+from hermes.domain.ports.store import Tx
+from hermes.domain.settings.declaring import NONE_LISTED
+from hermes.domain.text import one_line, storable
+from hermes.state.files.job_files import read_jobs_file
+
+log = logging.getLogger("hermes.cron")
+FACT = "cron.imported"
+_ID = re.compile(r"[0-9a-f]{12}")
+_KEYS = """id name prompt skills skill model script no_agent context_from schedule schedule_display repeat
+    enabled state paused_at paused_reason created_at next_run_at last_run_at last_status last_error
+    last_delivery_error deliver origin enabled_toolsets workdir attach_to_session"""
+_USED = frozenset(_KEYS.split())
+
+
+async def take_over_jobs(runtime: Runtime, clock: Clock) -> None:
+    """Import the jobs of one agent's home; a file that cannot be read is logged and stops nothing."""
+    agent, home = runtime.profile.agent, runtime.profile.home
+    try:
+        records = await asyncio.to_thread(read_jobs_file, home)
+    except UserError as error:
+        log.warning("cron.not_imported agent=%s why=%s", agent, error)
+        return
+    if not records:
+        return
+    now, zone = clock.now(), zone_named(runtime.profile.settings.timezone)
+
+    count = await runtime.store.write(lambda tx: import_jobs(tx, agent, records, now, zone))
+    if count:
+        log.info("cron.imported agent=%s jobs=%d", agent, count)
+
+
+def import_jobs(
+    tx: Tx, agent: AgentId, records: Sequence[Mapping[str, Any]], now: datetime, zone: tzinfo
+) -> int:
+    """Import the jobs unless that was done before; how many were new."""
+    fact = f"{FACT}.{agent}"
+    if tx.facts.get(fact) is not None:
+        return 0
+    names = {job.name.casefold() for job in tx.jobs.list()}
+    count = 0
+    for record in records:
+        job = imported_job(record, agent, now, zone)
+        if tx.jobs.get(job.id) is not None:
+            continue
+        if job.name.casefold() in names:
+            job = replace(job, name=f"{job.name} ({job.id})")
+        names.add(job.name.casefold())
+        tx.jobs.save(job)
+        count += 1
+    tx.facts.put(fact, now.isoformat())
+    return count
+
+
+def imported_job(record: Mapping[str, Any], agent: AgentId, now: datetime, zone: tzinfo) -> Job:
+    created = _moment(record.get("created_at"), zone) or now
+    repeat = record.get("repeat")
+    repeat = repeat if isinstance(repeat, dict) else {}
+    planned = _moment(record.get("next_run_at"), zone)
+    anchor = (planned or created).replace(microsecond=0)
+    state, error, plan = JobState.SCHEDULED, _text(record.get("last_error")), None
+    try:
+        plan = _plan(record.get("schedule"), anchor, zone)
+    except UserError as problem:
+        state, error = JobState.ERROR, str(problem)
+    noted = _text(record.get("state"))
+    if noted == "completed":
+        state = JobState.COMPLETED
+    elif state is JobState.SCHEDULED and (record.get("enabled") is False or noted == "paused"):
+        state = JobState.PAUSED
+    due = None
+    if state is JobState.SCHEDULED and plan is not None:
+        due = planned or plan.after(now)
+        state = state if due is not None else JobState.COMPLETED
+    times, done = repeat.get("times"), repeat.get("completed")
+    ident = _text(record.get("id"))
+    prompt = storable(_text(record.get("prompt")))
+    return Job(
+        id=JobId(ident) if _ID.fullmatch(ident) else new_job_id(),
+        agent=agent,
+        schedule=_text(record.get("schedule_display")) if plan is None else plan.text,
+        prompt=prompt,
+        created_at=created,
+        anchor=anchor,
+        name=one_line(_text(record.get("name")) or prompt or "job", 200),
+        deliver_to=_text(record.get("deliver")) or "local",
+        origin=_origin(record.get("origin")),
+        next_due=due,
+        state=state,
+        times=times if isinstance(times, int) and times > 0 else None,
+        completed=done if isinstance(done, int) else 0,
+        paused_at=_moment(record.get("paused_at"), zone),
+        paused_reason=_text(record.get("paused_reason")),
+        script=_text(record.get("script")),
+        no_agent=bool(record.get("no_agent")),
+        context_from=tuple(JobId(word) for word in _words(record.get("context_from"))),
+        model=_text(record.get("model")),
+        toolsets=_limit(record.get("enabled_toolsets")),
+        workdir=_text(record.get("workdir")),
+        skills=_words(record.get("skills")) or _words(record.get("skill")),
+        attach_to_session=record.get("attach_to_session") is True,
+        last_run_at=_moment(record.get("last_run_at"), zone),
+        last_status=_text(record.get("last_status")),
+        last_error=error,
+        last_delivery_error=_text(record.get("last_delivery_error")),
+        extra=json.dumps({key: value for key, value in record.items() if key not in _USED}),
+    )
+
+
+def _plan(value: object, anchor: datetime, zone: tzinfo) -> Schedule:
+    if isinstance(value, str):
+        return read_schedule(value, anchor, zone)
+    if not isinstance(value, dict):
+        raise UserError("Its schedule is missing.", hint="Give it one.")
+    match value.get("kind"):
+        case "interval":
+            return read_schedule(f"every {value.get('minutes')}m", anchor, zone)
+        case "cron":
+            return read_schedule(_text(value.get("expr")), anchor, zone)
+        case _:
+            return read_schedule(_text(value.get("run_at")) or _text(value.get("display")), anchor, zone)
+
+
+def _moment(value: object, zone: tzinfo) -> datetime | None:
+    try:
+        at = datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+    return at if at is None or at.tzinfo is not None else at.replace(tzinfo=zone)
+
+
+def _origin(value: object) -> Source | None:
+    if not isinstance(value, dict) or not value.get("platform") or not value.get("chat_id"):
+        return None
+    thread = _text(value.get("thread_id")) or None
+    address = Address(
+        platform=_text(value["platform"]).lower(),
+        account=DEFAULT_ACCOUNT,
+        chat=_text(value["chat_id"]),
+        thread=thread,
+    )
+    user = _text(value.get("user_id")) or None
+    return Source(address=address, kind=SourceKind.THREAD if thread else SourceKind.PRIVATE, user=user)
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value).strip()
+
+
+def _limit(value: object) -> tuple[str, ...]:
+    """The only toolsets of a job; what cannot be read allows none, for no name at all allows every one."""
+    return _words(value) if value is None or isinstance(value, str | list | tuple) else NONE_LISTED
+
+
+def _words(value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return (value,) if value.strip() else ()
+    return tuple(str(word) for word in value) if isinstance(value, list | tuple) else ()

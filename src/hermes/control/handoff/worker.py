@@ -1,0 +1,309 @@
+"""The hand-off worker: it takes up what `/handoff` asked for, so that a conversation continues in a chat.
+
+The life of a hand-off is a row. The worker claims it with a lease, opens a thread (or uses the home channel
+as it is), and one transaction binds that place to the session, adds the turn that says hello there, and
+completes the row. Nothing is copied. If the gateway dies on the way, the lease runs out and the row is taken
+up again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from functools import partial
+
+from hermes.control.handoff.requests import MOST_ATTEMPTS, home_of
+from hermes.control.outbound.notices import notify
+from hermes.control.outbound.topics import real_place
+from hermes.control.people.routing import SelectAgent, route
+from hermes.control.runtime import Runtime
+from hermes.control.sessions.callers import UNUSED
+from hermes.control.turn.claim import next_session
+from hermes.control.workers import take_each, wait_for_ring
+from hermes.domain.address import Address, Source, SourceKind
+from hermes.domain.capabilities import Grade
+from hermes.domain.channels import Channel
+from hermes.domain.clock import Clock
+from hermes.domain.errors import HermesError, Lost, Refused, Unreachable, UserError
+from hermes.domain.handoff import Handoff, HandoffState
+from hermes.domain.ids import AgentId, DeliveryId, SessionId, new_turn_id
+from hermes.domain.message import Inbound
+from hermes.domain.ports.platform import Platform, Threads
+from hermes.domain.ports.store import Store, Tx
+from hermes.domain.session import Isolation, Session, begin_session, session_key
+from hermes.domain.settings.settings import Settings
+from hermes.domain.text import one_line
+from hermes.domain.turn import Cause, Guidance, ReplyPlace, Turn, TurnInput
+
+log = logging.getLogger("hermes.handoff")
+LEASE_SECONDS = 60.0
+OPEN_SECONDS = 30.0
+PATIENCE = timedelta(hours=1)
+"""How long a hand-off waits for a platform that is not connected."""
+_LONGEST_SLEEP = 30.0
+_ERROR = 500
+_NOTICE = (
+    "[This conversation was handed over from the terminal: it goes on here, in {place}, with everything that"
+    " was said. Say in one or two sentences where things stand. Do nothing else yet.]"
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class HandoffWorker:
+    """Looks for hand-offs that are due and does one after the other. `platform` finds the adapter of an
+    account that is up; `wake_session` and `wake_lane` wake who has work after a commit."""
+
+    runtimes: Mapping[AgentId, Runtime]
+    settings: Settings
+    clock: Clock
+    select: SelectAgent | None
+    platform: Callable[[str], Platform | None]
+    wake_session: Callable[[AgentId, SessionId], None]
+    wake_lane: Callable[[Address], None]
+    _bell: asyncio.Event = field(init=False, default_factory=asyncio.Event)
+    _looked_at: asyncio.Event = field(init=False, default_factory=asyncio.Event)
+
+    def ring(self) -> None:
+        """There is a new one, or an account came up."""
+        self._bell.set()
+
+    async def live(self) -> None:
+        while True:
+            self._bell.clear()
+            await wait_for_ring(self._bell, self.clock, await self.look(), "handoff")
+
+    async def look(self) -> float:
+        """Take up what is due; the seconds until there may be more."""
+        waits = [_LONGEST_SLEEP]
+        await take_each(self.runtimes, partial(self._take_agent, waits))
+        return min(waits)
+
+    async def _take_agent(self, waits: list[float], agent: AgentId) -> None:
+        """Take up what is due of one agent; `waits` gets the seconds until each of the others is."""
+        now = self.clock.now()
+        rows = await self._store(agent).read(lambda tx: tx.handoffs.open())
+        waits += [(row.due_at - now).total_seconds() for row in rows if row.due_at > now]
+        await take_each([row for row in rows if row.due_at <= now], self._take_up)
+
+    async def _take_up(self, handoff: Handoff) -> None:
+        try:
+            if self.platform(handoff.account) is not None:
+                return await self._run(handoff)
+            late = self.clock.now() - handoff.created_at >= PATIENCE
+            state = HandoffState.FAILED if late else handoff.state
+            await self._change(handoff, state, f"{handoff.account} is not connected")
+        finally:
+            self._looked_at.set()
+
+    async def settled(self, agent: AgentId, handoff: str, seconds: float) -> Handoff | None:
+        """The hand-off once it is settled, or as it is after so many seconds."""
+        row: Handoff | None = None
+        try:
+            async with asyncio.timeout(seconds):
+                while True:
+                    self._looked_at.clear()
+                    row = await self._store(agent).read(lambda tx: tx.handoffs.get(handoff))
+                    if row is None or not row.state.open:
+                        return row
+                    await self._looked_at.wait()
+        except TimeoutError:
+            return row
+
+    async def _change(
+        self, row: Handoff, state: HandoffState, error: str, due: datetime | None = None
+    ) -> None:
+        changed = replace(row, state=state, error=error, due_at=due or row.due_at)
+        if changed != row:
+            await self._store(row.agent).write(lambda tx: tx.handoffs.change(row, changed))
+
+    def _store(self, agent: AgentId) -> Store:
+        return self.runtimes[agent].store
+
+    async def _run(self, handoff: Handoff) -> None:
+        """One attempt. Afterwards the row is completed, failed, or due again."""
+        store, ident = self._store(handoff.agent), handoff.id
+        claimed = await store.write(partial(_claim, ident, self.clock.now()))
+        if claimed is None:
+            return
+        log.info("handoff.begun id=%s to=%s attempt=%d", ident, claimed.account, claimed.attempts)
+        try:
+            place = await self._place(claimed)
+            arrival = CompleteHandoff(
+                handoff=claimed, place=place, settings=self.settings, now=self.clock.now()
+            )
+            done = await store.write(arrival.unit)
+        except Lost:
+            log.info("handoff.too_late id=%s", ident)
+        except HermesError as error:
+            await self._failed(claimed, error)
+        else:
+            log.info("handoff.completed id=%s to=%s", ident, done.to)
+            self.wake_session(done.agent, done.session)
+            if done.to is not None:
+                self.wake_lane(done.to)
+
+    async def _failed(self, claimed: Handoff, error: HermesError) -> None:
+        """Later again if the platform could not be reached, three times in all; else it has failed."""
+        why = one_line(str(error), _ERROR).rstrip(".")
+        if isinstance(error, Unreachable) and claimed.attempts < MOST_ATTEMPTS:
+            wait = error.after if error.after is not None else 2.0**claimed.attempts
+            due = self.clock.now() + timedelta(seconds=wait)
+            return await self._change(claimed, HandoffState.PENDING, why, due)
+        log.warning("handoff.failed id=%s why=%s", claimed.id, why)
+        await self._change(claimed, HandoffState.FAILED, why)
+
+    async def _place(self, handoff: Handoff) -> Source:
+        """The chat in which the conversation goes on, as messages from there will come."""
+        settings, store = self.settings, self._store(handoff.agent)
+        home, channel = await store.read(partial(_home_and_channel, handoff.account, settings))
+        session = await store.read(lambda tx: tx.sessions.get(handoff.session))
+        if session is None:
+            raise Refused("the conversation was deleted")
+        kind = None if channel is None else channel.kind
+        source = Source(
+            address=home, kind=kind or SourceKind.PRIVATE, guild=(channel and channel.guild) or None
+        )
+        inside = replace(
+            source,
+            kind=SourceKind.PRIVATE if kind is SourceKind.PRIVATE else SourceKind.THREAD,
+            parent_chat=home.chat,
+        )
+        threads = self._threads(handoff.account)
+        if threads is not None:
+            # Before anything is opened that would be left empty.
+            _check_shared(inside, settings)
+        opened = None if threads is None else await _open_thread(threads, home, session)
+        if opened is not None:
+            source = replace(inside, address=opened)
+        elif kind is None:
+            raise UserError(
+                f"Nobody has written from {home} yet, so it is not known what kind of chat it is.",
+                hint="Write /sethome there, then try again",
+            )
+        _check_shared(source, settings)
+        inbound = Inbound(delivery=DeliveryId(handoff.id), source=source, at=handoff.created_at)
+        routed = await route(inbound, settings, self.runtimes, self.select)
+        if routed.agent != handoff.agent:
+            raise UserError(
+                f"{source.address} belongs to the agent “{routed.agent}”, and this conversation to"
+                f" “{handoff.agent}”."
+            )
+        return source
+
+    def _threads(self, account: str) -> Threads | None:
+        """Who opens threads there; None where there are none."""
+        platform = self.platform(account)
+        if platform is None:
+            raise Unreachable(f"{account} is not connected")
+        able = platform.capabilities.threads is not Grade.NONE
+        return platform if able and isinstance(platform, Threads) else None
+
+
+async def _open_thread(threads: Threads, home: Address, session: Session) -> Address | None:
+    """A fresh thread in the home channel; None where that is refused."""
+    name = session.title or f"Hermes {session.id}"
+    try:
+        async with asyncio.timeout(OPEN_SECONDS):
+            return await threads.open_thread(replace(home, thread=None), name)
+    except TimeoutError:
+        raise Unreachable("no thread was opened in time", maybe_done=True) from None
+    except Refused as error:
+        log.info("handoff.no_thread home=%s why=%s", home, error)
+        return None
+
+
+def _home_and_channel(account: str, settings: Settings, tx: Tx) -> tuple[Address, Channel | None]:
+    home = real_place(tx, home_of(tx, account, settings))
+    known = {one.address: one for one in tx.directory.channels()}
+    whole = known.get(replace(home, thread=None))
+    # A topic from which nobody wrote yet is as private as its chat.
+    private = whole if whole is not None and whole.kind is SourceKind.PRIVATE else None
+    return home, known.get(home, private)
+
+
+def _check_shared(source: Source, settings: Settings) -> None:
+    """A conversation can only go where people share it: else nobody's next words would find it."""
+    alone = source.kind is SourceKind.GROUP and settings.group_sessions_per_user
+    if not alone and not (source.kind is SourceKind.THREAD and settings.thread_sessions_per_user):
+        return
+    setting = "group_sessions_per_user" if alone else "thread_sessions_per_user"
+    raise UserError(
+        f"In {source.address} everybody has a conversation of their own ({setting}).",
+        hint="Write /sethome in a private chat or a channel, or turn that off",
+    )
+
+
+def _claim(ident: str, now: datetime, tx: Tx) -> Handoff | None:
+    """The hand-off for this carrier alone; None if somebody has it, or it is over."""
+    known = tx.handoffs.get(ident)
+    if known is None or not known.state.open or known.due_at > now:
+        return None
+    if known.state is HandoffState.RUNNING and known.attempts >= MOST_ATTEMPTS:
+        why = "the gateway stopped each time while it was being handed over"
+        tx.handoffs.change(known, replace(known, state=HandoffState.FAILED, error=why))
+        return None
+    lease = now + timedelta(seconds=LEASE_SECONDS)
+    claimed = replace(known, state=HandoffState.RUNNING, attempts=known.attempts + 1, due_at=lease)
+    return claimed if tx.handoffs.change(known, claimed) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompleteHandoff:
+    """The transaction that completes a hand-off."""
+
+    handoff: Handoff
+    place: Source
+    settings: Settings
+    now: datetime
+
+    def unit(self, tx: Tx) -> Handoff:
+        handoff, source = self.handoff, self.place
+        session = tx.sessions.get(handoff.session)
+        if session is None:
+            raise Lost("the conversation was deleted")
+        done = replace(
+            handoff, state=HandoffState.COMPLETED, to=source.address, left=self._leave(tx), error=""
+        )
+        if not tx.handoffs.change(handoff, done):
+            raise Lost(f"hand-off {handoff.id} is somebody else's by now")
+        isolation = Isolation(
+            groups_per_user=self.settings.group_sessions_per_user,
+            threads_per_user=self.settings.thread_sessions_per_user,
+        )
+        key = session_key(source, handoff.agent, isolation)
+        before = tx.bindings.get(key)
+        tx.bindings.bind(key, session.id, source, self.now)
+        # What the owner of the machine may do without asking is not for everybody in a chat.
+        tx.sessions.save(replace(session, ended=None, expires_at=None, yolo=False, updated_at=self.now))
+        self._say(tx, before)
+        return done
+
+    def _leave(self, tx: Tx) -> SessionId:
+        """A new session for who handed this one over."""
+        key = session_key(self.handoff.source, self.handoff.agent)
+        if tx.bindings.get(key) == self.handoff.session:
+            fresh = next_session(tx, key, self.handoff.source, self.now)
+        else:
+            fresh = begin_session(key, self.handoff.source, self.now)
+            tx.sessions.add(fresh)
+        tx.sessions.save(replace(fresh, expires_at=self.now + UNUSED))
+        return fresh.id
+
+    def _say(self, tx: Tx, before: SessionId | None) -> None:
+        handoff, to = self.handoff, self.place.address
+        if before not in (None, handoff.session):
+            text = f"A conversation comes over from the terminal. /resume {before} goes back to this chat's."
+            notify(tx, f"{handoff.id}:0", to, text, self.now)
+        turn = Turn(
+            id=new_turn_id(),
+            session=handoff.session,
+            agent=handoff.agent,
+            cause=Cause.HANDOFF,
+            input=TurnInput(text=_NOTICE.format(place=to), guidance=Guidance(unattended="deny")),
+            created_at=self.now,
+            source=self.place,
+            reply=ReplyPlace(to=to),
+        )
+        tx.turns.add(turn)

@@ -1,0 +1,272 @@
+"""The session actors of a gateway, one for each session that has work, and what they share.
+
+Here they are woken and started; transcripts stay warm between their lives; a turn that may have crashed the
+process is tried alone; a turn over which its actor breaks each time is failed without it. What one actor does
+is in `turn/actor.py`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from hermes.control.feed import Feeds
+from hermes.control.hooks.dispatch import Hooks
+from hermes.control.outbound.answers import AnswerWriter
+from hermes.control.outbound.delivery import Delivery
+from hermes.control.runtime import Runtime
+from hermes.control.turn.claim import WENT_WRONG, Claim
+from hermes.control.turn.inbound_files import AttachmentFetcher
+from hermes.control.turn.stopping import give_up_turns
+from hermes.control.workers import FailurePolicy, Supervisor, Worker, Workers
+from hermes.domain.clock import Clock
+from hermes.domain.event import Entry, ModelSaid, ToolFinished, UserSaid
+from hermes.domain.ids import AgentId, SessionId, TurnId
+from hermes.domain.ports.store import Store
+from hermes.domain.rows import UnreadableTurn
+
+ActorKey = tuple[AgentId, SessionId]
+ALONE_SECONDS = 3.0
+"""How long others wait for a suspect, and it for them. What kills a process does so at once, as a rule."""
+_RECORD_BYTES = 700
+_SESSION_BYTES = 500
+_WORTH_KEEPING = 32
+
+
+@dataclass(slots=True, kw_only=True)
+class WarmSession:
+    """`born` is when the session was begun, once known: a later one of the same name is another session."""
+
+    records: list[Entry] = field(default_factory=list)
+    memory: dict[str, object] = field(default_factory=dict)
+    bytes: int = _SESSION_BYTES
+    born: datetime | None = None
+
+    def add(self, entries: list[Entry]) -> None:
+        self.records.extend(entries)
+        self.bytes += sum(map(weigh, entries))
+
+
+def weigh(entry: Entry) -> int:
+    """Roughly what an entry takes in memory; prompts double the text."""
+    record = entry.record
+    size = _RECORD_BYTES
+    if isinstance(record, UserSaid | ModelSaid | ToolFinished):
+        size += 2 * len(record.text)
+    return size
+
+
+class WarmSessions:
+    """Transcripts (and what the agent keeps with them) of the sessions that were used last, up to a number of
+    bytes. Losing one costs a read, nothing else."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._sessions: OrderedDict[SessionId, WarmSession] = OrderedDict()
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def bytes(self) -> int:
+        return self._bytes
+
+    def take(self, session: SessionId) -> WarmSession | None:
+        """Take a session out; whoever has it owns it."""
+        warm = self._sessions.pop(session, None)
+        if warm is not None:
+            self._bytes -= warm.bytes
+        return warm
+
+    def keep(self, session: SessionId, warm: WarmSession) -> None:
+        self.take(session)
+        if warm.bytes > self._limit:
+            return
+        if len(warm.records) < _WORTH_KEEPING:
+            # What little there is of it is told anew in no time.
+            warm.memory.clear()
+        self._sessions[session] = warm
+        self._bytes += warm.bytes
+        while self._bytes > self._limit:
+            _, oldest = self._sessions.popitem(last=False)
+            self._bytes -= oldest.bytes
+
+
+class Quarantine:
+    """How a turn that may have crashed the process is tried again: alone. A suspect waits until every turn
+    that has begun has added a record, and no other turn begins until the suspect has added one itself. So a
+    crash in that time has one possible cause, and the next life can count it. Both waits are short: a slow
+    model must not hold up everybody else, and a crash among several is not counted."""
+
+    def __init__(self) -> None:
+        self._one_suspect = asyncio.Lock()
+        self._suspect: SessionId | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._fresh: set[SessionId] = set()
+        self._none_fresh = asyncio.Event()
+        self._none_fresh.set()
+        self._open = asyncio.Event()
+        self._open.set()
+
+    @property
+    def open(self) -> bool:
+        """Whether turns may begin: no suspect is alone, or about to be."""
+        return self._open.is_set()
+
+    async def begin(self, session: SessionId) -> None:
+        """A turn of this session is about to begin; waits while a suspect of another is alone."""
+        # Waits for this suspect, not for the next one too: many suspects must not starve everybody else.
+        if session != self._suspect:
+            await self._open.wait()
+        self.note(session)
+
+    def note(self, session: SessionId) -> None:
+        """A turn of this session has begun."""
+        self._fresh.add(session)
+        self._none_fresh.clear()
+
+    async def isolate(self, session: SessionId) -> None:
+        """Wait for a suspect's turn to be alone; it is until `settle`, or until its time is over."""
+        await self._one_suspect.acquire()
+        self._suspect = session
+        self._open.clear()
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(ALONE_SECONDS):
+                    await self._none_fresh.wait()
+        except asyncio.CancelledError:
+            self._let_go()
+            raise
+        self._timer = asyncio.get_running_loop().call_later(ALONE_SECONDS, self._let_go)
+
+    def settle(self, session: SessionId) -> None:
+        """The turn of this session has added a record, or does not run (any more)."""
+        self._fresh.discard(session)
+        if not self._fresh:
+            self._none_fresh.set()
+        if session == self._suspect:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._suspect = self._timer = None
+        self._open.set()
+        self._one_suspect.release()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActorContext:
+    """What all actors of a gateway share. `epoch` is the number of this life of the gateway."""
+
+    feeds: Feeds
+    warm: WarmSessions
+    answers: AnswerWriter
+    delivery: Delivery
+    clock: Clock
+    fetcher: AttachmentFetcher
+    epoch: int = 0
+    hooks: Hooks = field(default_factory=Hooks)
+    quarantine: Quarantine = field(default_factory=Quarantine)
+    loops: Supervisor = field(default_factory=Supervisor)
+
+
+StartActor = Callable[[SessionId, Runtime, ActorContext, Claim | None], Worker]
+
+
+class Actors:
+    """`start_actor` makes the actor of a session (`SessionActor`); `limit` is how many live at once."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        runtimes: Mapping[AgentId, Runtime],
+        context: ActorContext,
+        start_actor: StartActor,
+        limit: int,
+    ) -> None:
+        self.context = context
+        self._store = store
+        self._runtimes = runtimes
+        self._start_actor = start_actor
+        self._workers: Workers[ActorKey] = Workers(
+            start=self._start,
+            page=self._due,
+            places=limit,
+            name="session",
+            loops=context.loops,
+            remedy=FailurePolicy(head=self._head, give_up=self._give_up),
+        )
+
+    def begin(self, epoch: int) -> None:
+        """A life of the gateway has begun: look for turns that earlier ones left."""
+        self.context = replace(self.context, epoch=epoch)
+        self.search()
+
+    def search(self) -> None:
+        """There may be work in the store that nobody rang for."""
+        self._workers.search()
+
+    def ring(self, agent: AgentId, session: SessionId, fresh: bool = False) -> None:
+        """There is work in a session; `fresh` says that nothing was ever said in it, so there is nothing to
+        read."""
+        if fresh:
+            self.context.warm.keep(session, WarmSession())
+        if agent in self._runtimes:
+            self._workers.ring((agent, session))
+
+    def hold_place(self) -> AbstractContextManager[bool]:
+        return self._workers.hold_place()
+
+    def enter(self, claim: Claim, runtime: Runtime) -> None:
+        """Start an actor in a held place, with the claim on the first turn of its session in hand."""
+        assert claim.turn is not None
+        session = claim.turn.session
+        actor = self._start_actor(session, runtime, self.context, claim)
+        self._workers.enter((claim.turn.agent, session), actor)
+
+    def busy(self) -> tuple[ActorKey, ...]:
+        return self._workers.keys
+
+    async def close(self, grace: float, hurry: asyncio.Event) -> None:
+        await self._workers.close(grace, hurry)
+
+    async def end_unreadable(self, error: UnreadableTurn) -> None:
+        """Somebody met a turn that cannot be read: nobody is to wait for it."""
+        if error.agent in self._runtimes:
+            await self._give_up((error.agent, error.session), error)
+
+    def _start(self, key: ActorKey) -> Worker:
+        agent, session = key
+        return self._start_actor(session, self._runtimes[agent], self.context, None)
+
+    async def _due(self, after: int, limit: int) -> list[tuple[int, ActorKey]]:
+        due = await self._store.read(lambda tx: tx.recovery.due(after, limit))
+        return [(row.n, (row.agent, row.session)) for row in due if row.agent in self._runtimes]
+
+    async def _head(self, key: ActorKey) -> TurnId | None:
+        """The turn that is first in a session."""
+        agent, session = key
+        turns = await self._runtimes[agent].store.read(lambda tx: tx.turns.open_of(session, 1))
+        return turns[0].id if turns else None
+
+    async def _give_up(self, key: ActorKey, error: Exception) -> None:
+        """Fail the turn that is first in a session, or those that cannot be read. Whoever waits for it is
+        told, and what is behind it is tried."""
+        (agent, session), context = key, self.context
+        reason = "" if isinstance(error, UnreadableTurn) else WENT_WRONG.format(error=type(error).__name__)
+        unit = give_up_turns(session, reason, context.clock.now(), context.answers.write)
+        ended = await self._runtimes[agent].store.write(unit)
+        context.warm.take(session)
+        for turn, new in ended:
+            context.feeds.committed(agent, session, new)
+            for entry in new:
+                context.feeds.open(turn.id).publish(entry)
+            context.feeds.end(turn.id)
+            context.delivery.ring_reply(turn)

@@ -1,0 +1,96 @@
+"""Stopping turns: asking one to stop, and the records that close one that is cut off or given up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from hermes.domain.event import (
+    Entry,
+    Failed,
+    ModelSaid,
+    Record,
+    ToolFinished,
+)
+from hermes.domain.ids import SessionId, TurnId
+from hermes.domain.ports.store import Tx
+from hermes.domain.tool import Effect
+from hermes.domain.transcript import TurnView, number_records, view_turn
+from hermes.domain.turn import Turn, TurnState
+
+UNKNOWN_OUTCOME = "Interrupted while it ran: its outcome is unknown and it was not repeated."
+NOT_RUN = "Not run: the turn was stopped first."
+UNREADABLE = "What was stored of this message could not be read any more. Send it again if it still matters."
+
+
+def cut_off(view: TurnView, heard: str) -> list[Record]:
+    """What must be written so that a turn that is cut off reads as a whole: the words that were heard,
+    and a result for every call."""
+    records: list[Record] = []
+    if heard:
+        records.append(ModelSaid(text=heard, partial=True))
+    for state in view.open_calls:
+        started = state.started
+        unknown = started is not None and started.effect is Effect.ONCE
+        records.append(
+            ToolFinished(
+                call=state.call.id,
+                text=UNKNOWN_OUTCOME if unknown else NOT_RUN,
+                failed=True,
+                unknown=unknown,
+            )
+        )
+    return records
+
+
+def ask_to_stop(tx: Tx, turns: Sequence[Turn], reason: str) -> None:
+    """Mark unfinished turns; their actor stops them. One that waits for an answer has to run for that."""
+    for turn in turns:
+        state = TurnState.RUNNING if turn.state is TurnState.WAITING else turn.state
+        tx.turns.save(replace(turn, stop=reason, state=state), attempt=turn.attempt)
+
+
+def stop_turn(tx: Tx, wanted: TurnId, reason: str) -> Turn | None:
+    """Ask a turn to stop; None if it had ended already."""
+    turn = tx.turns.get(wanted)
+    if turn is None or not turn.state.open:
+        return None
+    ask_to_stop(tx, [turn], reason)
+    return turn
+
+
+def stop_session(tx: Tx, session: SessionId, reason: str) -> list[Turn]:
+    """Ask every unfinished turn of a session to stop."""
+    turns = tx.turns.open_of(session)
+    ask_to_stop(tx, turns, reason)
+    return turns
+
+
+def give_up_turns(
+    session: SessionId, reason: str, now: datetime, conclude: Callable[[Tx, Turn, Sequence[Entry]], None]
+) -> Callable[[Tx], list[tuple[Turn, tuple[Entry, ...]]]]:
+    """A unit that fails the turns of a session that cannot be read; if there are none, and a reason is given,
+    the oldest one, over which its actor breaks each time. What can be read of a turn is kept."""
+
+    def fail(tx: Tx, turn: Turn, why: str) -> tuple[Turn, tuple[Entry, ...]]:
+        failed = replace(turn, state=TurnState.FAILED, attempt=turn.attempt + 1)
+        entries = tx.journal.of_turn(failed.id)
+        last = tx.journal.read(session, most=1, newest=True)
+        new = number_records(
+            last, failed.id, [*cut_off(view_turn(entries, failed.id), ""), Failed(reason=why)], now
+        )
+        tx.turns.save(failed, attempt=turn.attempt)
+        tx.journal.append(session, new)
+        conclude(tx, failed, [*entries, *new])
+        return failed, new
+
+    def give_up(tx: Tx) -> list[tuple[Turn, tuple[Entry, ...]]]:
+        repaired = [
+            turn for ident in tx.turns.mend(session, now) if (turn := tx.turns.get(ident)) is not None
+        ]
+        if repaired or not reason:
+            return [fail(tx, turn, UNREADABLE) for turn in repaired]
+        return [fail(tx, turn, reason) for turn in tx.turns.open_of(session, 1)]
+
+    return give_up

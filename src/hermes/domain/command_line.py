@@ -1,0 +1,21 @@
+"""How a slash command is written: a prefix, its name, and the arguments behind it."""
+
+from __future__ import annotations
+
+import re
+
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_DASHES = str.maketrans({"\u2014": "--", "\u2013": "-"})
+
+
+def read_command(text: str, prefix: str = "/") -> tuple[str, str] | None:
+    """A line as (name, arguments), or None if it is plain text (a file path is plain text)."""
+    if not text.startswith((prefix, "/")):
+        return None
+    first, _, rest = (
+        text[1:].partition(" ") if "\n" not in text.split(" ", 1)[0] else text[1:].partition("\n")
+    )
+    name = first.partition("@")[0]
+    if not _WORD.fullmatch(name):
+        return None
+    return name.lower().replace("_", "-"), rest.strip().translate(_DASHES)
