@@ -133,6 +133,11 @@ def _plantings() -> list[Planting]:
             files={"execution/hooks/planted.py": "import hermes.execution.local.backend\n"},
             finds=frozenset({("hermes.execution.hooks", "hermes.execution.local")}),
         ),
+        Planting(
+            contract="doors",
+            files={"control/commands/planted.py": "import hermes.control.doors.continuing\n"},
+            finds=frozenset({("hermes.control.commands", "hermes.control.doors")}),
+        ),
         *(
             Planting(
                 contract="database",

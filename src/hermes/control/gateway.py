@@ -124,7 +124,22 @@ class Gateway:
         self.sends = self._delivery.sends
         self.resting = PausedAccounts(parts.store)
         self._job_targets = named_targets(parts.channel_names, parts.accounts or ())
-        self.cron = Cron(
+        self.cron = self._make_cron()
+        self.handoffs = self._make_handoffs()
+        forget, tidy = forgetting(parts.store, parts.clock, self.keeps), tidying(parts.runtimes, parts.clock)
+        self.chores = Chores(parts.clock, [forget, self.sessions_expiry.chore, tidy, *parts.chores])
+        self._around: ActorContext | None = None
+        self._intake: Intake | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._epoch = 0
+        self._closing = False
+        self._hurry = asyncio.Event()
+        self._listeners: list[Callable[[Turn], None]] = []
+        self._entrance: Submitter | None = None
+
+    def _make_cron(self) -> Cron:
+        parts = self._parts
+        return Cron(
             store=parts.store,
             runtimes=parts.runtimes,
             settings=parts.settings,
@@ -136,7 +151,10 @@ class Gateway:
             wake_session=self._ring_known,
             wake_lane=self._delivery.ring,
         )
-        self.handoffs = HandoffWorker(
+
+    def _make_handoffs(self) -> HandoffWorker:
+        parts = self._parts
+        return HandoffWorker(
             runtimes=parts.runtimes,
             settings=parts.settings,
             clock=parts.clock,
@@ -145,16 +163,6 @@ class Gateway:
             wake_session=self._ring_known,
             wake_lane=self._delivery.ring,
         )
-        forget, tidy = forgetting(parts.store, parts.clock, self.keeps), tidying(parts.runtimes, parts.clock)
-        self.chores = Chores(parts.clock, [forget, self.sessions_expiry.chore, tidy, *parts.chores])
-        self._around: ActorContext | None = None
-        self._intake: Intake | None = None
-        self._tasks: list[asyncio.Task[None]] = []
-        self._epoch = 0
-        self._closing = False
-        self._hurry = asyncio.Event()
-        self._listeners: list[Callable[[Turn], None]] = []
-        self._entrance: Submitter | None = None
 
     # --- its life ---
 
