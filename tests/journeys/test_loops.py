@@ -56,8 +56,8 @@ def broke(chat: Journey, loop: str) -> int:
     ("loop", "unit"),
     [
         ("intake", "Intake.live"),
-        ("intake", "Taking.unit"),
-        ("session", "Claiming.unit"),
+        ("intake", "TakeInbound.unit"),
+        ("session", "ClaimTurn.unit"),
         ("lane", "Lane._next"),
     ],
 )
@@ -319,7 +319,7 @@ async def test_a_turn_that_cannot_be_read_is_ended_and_holds_up_nobody(
         assert db.execute("SELECT state FROM turns ORDER BY n").fetchall()[0] == ("failed",)
 
 
-@pytest.mark.parametrize("unit", ["Claiming.unit", "SessionActor._load"])
+@pytest.mark.parametrize("unit", ["ClaimTurn.unit", "SessionActor._load"])
 async def test_a_turn_whose_actor_always_breaks_is_given_up_and_its_person_told(
     tmp_path: Path, unit: str
 ) -> None:
@@ -349,7 +349,7 @@ def words(text: str) -> Submission:
 
 
 async def test_a_turn_is_not_given_up_while_the_store_cannot_be_reached(tmp_path: Path) -> None:
-    between = Between().before("Claiming.unit", ERRORS[0], range(2 * MOST_FAILURES))
+    between = Between().before("ClaimTurn.unit", ERRORS[0], range(2 * MOST_FAILURES))
     async with quick(tmp_path, between, kind="plain") as chat:
         chat.world.write("one")
         await chat.until_seen("You said: one")

@@ -187,10 +187,10 @@ async def test_a_session_knows_when_it_was_used_last(tmp_path: Path) -> None:
 
 async def test_a_gateway_that_stops_takes_no_more_rows(tmp_path: Path) -> None:
     go_on = asyncio.Event()
-    between = Between().before("Taking.unit", go_on.wait)
+    between = Between().before("TakeInbound.unit", go_on.wait)
     async with Journey(folder=tmp_path, wrap_store=between.wrap) as chat:
         chat.world.write("hello")
-        await chat.until(lambda: any("Taking.unit" in name for name in between.names))
+        await chat.until(lambda: any("TakeInbound.unit" in name for name in between.names))
         await chat.disconnect()
         await chat.gateway.stop(grace=1.0)
         assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("intake")]

@@ -82,7 +82,7 @@ class Slow:
 
     async def write(self, unit: Callable[[Tx], T], *, first: bool = False, ends: bool = False) -> T:
         result = await self._store.write(unit, first=first, ends=ends)
-        if getattr(unit, "__qualname__", "") == "Submitting.unit":
+        if getattr(unit, "__qualname__", "") == "SubmitTurn.unit":
             self._committed.set()
             await asyncio.sleep(60)
         return result

@@ -38,13 +38,13 @@ DRAFT_POINTS = ("draft.before", "draft.after", "shown.before", "shown.after", "e
 
 _UNITS = {
     "accept": "accept",
-    "Taking.unit": "take",
-    "Claiming.unit": "claim",
+    "TakeInbound.unit": "take",
+    "ClaimTurn.unit": "claim",
     "record": "record",
     "attempt": "attempt",
     "begin_draft": "draft",
     "keep_receipt": "shown",
-    "Submitting.unit": "submit",
+    "SubmitTurn.unit": "submit",
     "AbsorbSteering.unit": "absorb",
     "Gateway.start.<locals>.<lambda>": "boot",
     "Gateway.stop.<locals>.<lambda>": "close",
