@@ -99,7 +99,7 @@ def test_a_failed_turn_is_one_line_and_exit_code_1(home: Path) -> None:
         (["-z"], "Nothing was said"),
         ([], "standard input is empty"),
         (["--frobnicate"], "unrecognized arguments"),
-        (["-q", "x", "--resume", "a", "--continue"], "cannot stand together"),
+        (["-q", "x", "--resume", "a", "--continue"], "cannot be used together"),
     ],
 )
 def test_wrong_use(home: Path, words: list[str], says: str) -> None:

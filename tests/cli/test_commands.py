@@ -84,7 +84,7 @@ def test_what_does_not_exist_is_told_with_exit_code_1(home: Path, words: list[st
 def test_empty_states(home: Path) -> None:
     assert hermes(home, "sessions", "list").out.startswith("No sessions yet.")
     assert hermes(home, "sessions", "list", "--json").out == "[]\n"
-    assert hermes(home, "sessions", "search", "a", "b").out == "Nothing was said with “a b”.\n"
+    assert hermes(home, "sessions", "search", "a", "b").out == "No message matches “a b”.\n"
     told = hermes(home, "status")
     assert told.code == 0 and "not running" in told.out and "hermes gateway run" in told.err
     assert not home.exists()

@@ -30,7 +30,7 @@ def test_list_and_revoke(
 ) -> None:
     monkeypatch.setenv("HERMES_HOME", str(tmp_path))
     assert main(["grants", "list"]) == 0
-    assert "Nothing was allowed for good." in capsys.readouterr().out
+    assert "There are no permanent approvals." in capsys.readouterr().out
 
     async def grant() -> None:
         async with SqliteStore(tmp_path / DATABASE_FILE) as store:
@@ -46,4 +46,4 @@ def test_list_and_revoke(
     assert "There is no grant “g_2”." in capsys.readouterr().err
     assert main(["grants", "revoke", "g_1"]) == 0
     assert main(["grants", "list"]) == 0
-    assert "Nothing was allowed for good." in capsys.readouterr().out
+    assert "There are no permanent approvals." in capsys.readouterr().out

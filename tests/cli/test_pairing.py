@@ -69,12 +69,12 @@ def walk(home: Path, code: str, other: str) -> None:
     assert [one["user"] for one in told["paired"]] == ["42"]
     assert [one["user"] for one in told["waiting"]] == ["43"]
     assert other not in json.dumps(told)
-    assert hermes(home, "pairing", "clear-pending", "telegram").out == "1 forgotten.\n"
+    assert hermes(home, "pairing", "clear-pending", "telegram").out == "Deleted 1.\n"
     assert hermes(home, "pairing", "approve", "telegram", other).code == 1
     assert hermes(home, "pairing", "revoke", "telegram", "42").code == 0
     gone = hermes(home, "pairing", "revoke", "telegram", "42")
     assert gone.code == 1 and "“42” is not paired on telegram." in gone.err
-    assert hermes(home, "pairing", "list").out == "Nobody is paired, and nobody waits.\n"
+    assert hermes(home, "pairing", "list").out == "Nobody is paired, and nobody is waiting.\n"
 
 
 def test_an_owner_approves_and_revokes_without_a_gateway(home: Path) -> None:

@@ -61,7 +61,10 @@ def test_a_turn_is_traced_and_a_session_deleted_while_a_gateway_runs(home: Path)
         live = hermes(home, "trace", turn)
         assert live.code == 0 and f"{turn} in {walrus['id']}: done (start 1)" in live.out
         refused = hermes(home, "sessions", "delete", walrus["id"])
-        assert refused.code == 1 and "Nobody is here to confirm this." in refused.err
+        assert (
+            refused.code == 1
+            and "This needs a confirmation, and there is no terminal to ask in." in refused.err
+        )
         deleted = hermes(home, "sessions", "delete", walrus["id"], "--yes")
         assert deleted.code == 0 and "is deleted." in deleted.out
         assert not (home / "sessions" / f"{walrus['id']}.jsonl").exists()

@@ -56,7 +56,7 @@ def test_targets_are_listed(home: Path) -> None:
     (home / "channel_aliases.json").write_text('{"github": {"acme/web": "website"}}')
     told = hermes(home, "send", "-l")
     assert told.code == 0 and "github:acme/ops:7" in told.out and "website" in told.out
-    assert "No chat is known yet" in hermes(home, "send", "-l", "telegram").out
+    assert "No chats yet" in hermes(home, "send", "-l", "telegram").out
     assert json.loads(hermes(home, "send", "--list", "github", "--json").out)["homes"] == {
         "github": "github:acme/ops:7"
     }
@@ -92,7 +92,10 @@ def test_messages_are_dropped_and_tried_again_by_key(home: Path) -> None:
     assert first in hermes(home, "outbox", "list").out
     assert "fits 2 messages" in hermes(home, "outbox", "retry", "send:cli-").err
     assert "There is no message “nosuch”" in hermes(home, "outbox", "drop", "nosuch", "-y").err
-    assert "Nobody is here to confirm this." in hermes(home, "outbox", "drop", first).err
+    assert (
+        "This needs a confirmation, and there is no terminal to ask in."
+        in hermes(home, "outbox", "drop", first).err
+    )
     assert hermes(home, "outbox", "drop").code == 2
     assert "1 message is dropped." in hermes(home, "outbox", "drop", "-y", first).out
     assert "is settled: gone" in hermes(home, "outbox", "retry", first).err

@@ -93,7 +93,7 @@ import threading, time
 from msgspec import _utils
 from hermes.domain.message import Attachment
 from hermes.domain.turn import TurnInput
-from hermes.state.codec import decode, encode
+from hermes.state.store.codec import decode, encode
 
 stored, half, annotations = encode(TurnInput(text="x")), threading.Event(), _utils.get_class_annotations
 

@@ -3,7 +3,7 @@
 Its life: read the settings → open the store → choose the models → start the gateway → connect the platforms,
 each by a host of its own → run until told to stop → drain: turns reach a record, lanes empty, hosts
 disconnect; then backends, the model client and the store close, in this order. Who may work on a home,
-signals and logs are `admin.gateway`'s.
+signals and logs are in `admin/process/run.py`.
 """
 
 from __future__ import annotations

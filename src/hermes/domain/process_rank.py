@@ -35,7 +35,7 @@ class Rank(IntEnum):
             return (
                 "Such limits mark what agents start. Lift it for your login: `ulimit -Hm` must say unlimited."
             )
-        return "Do it in a terminal of yours."
+        return "Do it in your own terminal."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

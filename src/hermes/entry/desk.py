@@ -1,6 +1,6 @@
 """What the operator's commands ask of a home, each thing written once. A gateway that runs answers
-them on the owner's socket (`http.control`); where none runs, the command itself does, with the same desk on
-the database that rests (`admin.home`)."""
+them on the owner's socket (`http/owner.py`); where none runs, the command itself does, with the same desk on
+the database that rests (`admin/shell/home.py`)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Scripts of an operator's own, in the home's `scripts` folder: words in on standard input, words out.
 
 A script runs in a process group of its own, with an environment built from nothing and the mark of a script
-(`domain.mark`), and is killed with all it started when its time is up. What to do with its words is the
+(`domain/process_mark.py`), and is killed with all it started when its time is up. What to do with its words is the
 caller's business."""
 
 from __future__ import annotations

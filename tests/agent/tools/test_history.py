@@ -113,19 +113,19 @@ async def test_what_the_turn_itself_said_is_left_out_and_this_conversation_is_ma
     assert await talks.find("bananas") == (
         "now (this conversation)\n  2026-01-05 12:30 user: bananas for breakfast"
     )
-    assert await talks.find("kiwis") == "Nothing was said with “kiwis” before."
+    assert await talks.find("kiwis") == "No earlier message matches “kiwis”."
 
 
 async def test_what_the_turn_said_is_left_out_of_every_index(talks: Talks) -> None:
     await talks.tell("now", UserSaid(text="昨天图书馆很好"), UserSaid(text="图书馆 marmalade"))
     assert "昨天" in await talks.find("图书馆") and "marmalade" not in await talks.find("图书馆")
-    assert await talks.find("armalad") == "Nothing was said with “armalad” before."
+    assert await talks.find("armalad") == "No earlier message matches “armalad”."
 
 
 async def test_another_agent_s_words_are_not_found(talks: Talks) -> None:
     theirs = replace(session("theirs"), agent=AgentId("other"))
     await talks.tell(theirs, UserSaid(text="secret plums"))
-    assert await talks.find("plums") == "Nothing was said with “plums” before."
+    assert await talks.find("plums") == "No earlier message matches “plums”."
     found = await talks.store.scoped(AgentId("other")).read(lambda tx: tx.search.find("plums"))
     assert len(found) == 1
 
@@ -178,7 +178,7 @@ async def test_a_query_without_a_word_is_told(talks: Talks, query: str) -> None:
 async def test_a_strange_query_finds_nothing_and_breaks_nothing(talks: Talks, query: str) -> None:
     await talks.tell("old", UserSaid(text="pears"))
     told = await talks.find(query)
-    assert told.startswith("Nothing was said with “") and len(told) < 120 and "\n" not in told
+    assert told.startswith("No earlier message matches “") and len(told) < 120 and "\n" not in told
 
 
 async def test_nobody_is_asked(talks: Talks) -> None:

@@ -171,7 +171,7 @@ async def test_let_in_by_a_code(tmp_path: Path, name: str, tail: str) -> None:
         await until(lambda: len(server.asked) > 1, "it does not ask whether somebody decided")
         server.decided = True
         assert await running == 0
-    assert f"EMAIL_OAUTH_REFRESH_TOKEN{tail} is kept in" in out.getvalue()
+    assert f"Saved EMAIL_OAUTH_REFRESH_TOKEN{tail} in" in out.getvalue()
     assert "refresh-1" not in out.getvalue(), "it is a secret"
     kept = load_settings(home, {}, platforms=["email"]).find(name, "EMAIL_OAUTH_REFRESH_TOKEN")
     assert kept is not None and kept.reveal() == "refresh-1"

@@ -1,7 +1,7 @@
 """`hermes` and `hermes chat`: what the words are (an option, a pipe, a person), and which gateway hears them.
 
 A gateway that works on the home already is attached to, whoever runs it; otherwise this process holds the
-home and embeds one. What happens then is `admin.talk`'s."""
+home and embeds one. The conversation itself is in `conversation.py`."""
 
 from __future__ import annotations
 

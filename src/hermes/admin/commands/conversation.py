@@ -1,5 +1,5 @@
 """One conversation at the terminal, with the gateway embedded here or with one that runs already: hands the
-terminal its door and passes on signals. What a conversation looks like is `entry.terminal`'s."""
+terminal its door and passes on signals. `entry/terminal` draws the conversation."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """A home as a command finds it: the gateway that runs there is asked through its socket; where none runs, the
-command opens the database for a moment and does the same itself. What can be asked is `entry.desk`'s."""
+command opens the database for a moment and does the same itself. The operations are in `entry/desk.py`."""
 
 from __future__ import annotations
 

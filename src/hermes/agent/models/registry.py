@@ -1,4 +1,4 @@
-"""The models of one process: chosen by the rules of `detect`, made into providers over one shared client.
+"""The models of one process: chosen by the rules of `choose`, made into providers over one shared client.
 
 What a choice does not need is not loaded: the HTTP client comes with the first provider that uses it."""
 

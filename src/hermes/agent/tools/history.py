@@ -29,7 +29,7 @@ async def session_search(desk: ToolInvocation, query: str, limit: int = 3) -> st
         raise UserError("The query has no word in it.", hint="Name words that were said.")
     hits = await desk.bench.recall(query, _LOOKED_AT, desk.context)
     if not hits:
-        return f"Nothing was said with “{one_line(query, 60)}” before."
+        return f"No earlier message matches “{one_line(query, 60)}”."
     found = _by_session(hits)
     shown = list(found.values())[: min(max(limit, 1), _MOST_SESSIONS)]
     text = "\n".join(_told(one, here=one[0].session == desk.session) for one in shown)

@@ -62,7 +62,7 @@ async def send_message(
         chats = [one.label for one in known.channels[:_LISTED]]
         left = len(known.channels) - len(chats)
         more = [f"[{left} more]"] if left else []
-        return "\n".join([*homes, *chats, *more]) or "No chat is known yet."
+        return "\n".join([*homes, *chats, *more]) or "No chats yet."
     if not target.strip():
         raise UserError("A message needs a target.", hint='action "list" tells what there is.')
     sent = await post.send(desk.context, target, message)

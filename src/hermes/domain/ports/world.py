@@ -1,5 +1,5 @@
 """The world an agent acts on, as ports: commands and files, fetched media, memory, and the way to addresses
-that came from outside. `domain.ports` gives these names too."""
+that came from outside."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings everybody reads, typed and with their defaults. The loader is in `state.settings`.
+"""The settings everybody reads, typed and with their defaults. The loader is in `state/settings`.
 
 Every field is one key of `config.yaml`. `hermes config check` and the reference page are made from these
 classes, so a key that is not here is unknown."""

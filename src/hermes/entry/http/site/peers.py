@@ -1,5 +1,5 @@
 """Who is at the other end of the owner's socket: which user, and whether the process speaks for the owner or
-was started for a hook, a script or an agent (`domain.rank`). A peer that cannot be determined has no rank.
+was started for a hook, a script or an agent (`domain/process_rank.py`). A peer that cannot be determined has no rank.
 
 Linux tells the limits of other processes: the lowest along the parents counts. Elsewhere parents alone are
 looked at, so a process that has left its parents behind is not recognised there."""
