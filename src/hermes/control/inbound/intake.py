@@ -103,8 +103,8 @@ class IntakeContext:
     actors: Actors
     lanes: Lanes
     accounts: PlatformAccounts
-    commanded: Callable[[], None] = lambda: None
-    """A command ran: it may have changed jobs, or paused an account."""
+    commanded: Sequence[Callable[[], None]] = ()
+    """Called after a command: it may have changed jobs, or paused an account."""
     restart: Callable[[], None] = lambda: None
     select: SelectAgent | None = None
     info: GatewayInfo = NOTHING_AROUND
@@ -210,7 +210,8 @@ class Intake:
         for session in taken.wakes:
             world.actors.ring(routed.agent, session, False)
         if taken.outcome.kind is OutcomeKind.COMMAND:
-            world.commanded()
+            for listener in world.commanded:
+                listener()
         if taken.replied:
             world.lanes.ring(row.inbound.source.address)
         if taken.restart:
