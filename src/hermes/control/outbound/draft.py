@@ -33,6 +33,7 @@ from hermes.stream.text.split import MessagePart, split
 
 log = logging.getLogger("hermes.draft")
 T = TypeVar("T")
+_REMOVED = "⏹"
 SEND_SECONDS = 60.0
 """How long a platform may take over a message."""
 
@@ -230,12 +231,17 @@ class Draft:
             if part.row.receipt is None:
                 continue
             try:
-                if isinstance(platform, Deletes):
-                    await _in_time(platform.delete(part.row.receipt))
-                elif isinstance(platform, Edits):
-                    await _in_time(platform.edit(part.row.receipt, Body(text="⏹")))
+                await remove_message(platform, part.row.receipt)
             except HermesError as error:
                 log.info("draft.stays turn=%s why=%s", self._turn.id, error)
+
+
+async def remove_message(platform: Platform, receipt: Receipt, instead: str = "") -> None:
+    """Delete a message, or edit it to say something `instead`, or next to nothing where it stays."""
+    if isinstance(platform, Deletes) and not instead:
+        await _in_time(platform.delete(receipt))
+    elif isinstance(platform, Edits):
+        await _in_time(platform.edit(receipt, Body(text=instead or _REMOVED)))
 
 
 async def _in_time(work: Awaitable[T]) -> T:

@@ -16,14 +16,15 @@ from datetime import timedelta
 
 from hermes.control.outbound.answers import PARTS_PER_SEGMENT, REPEAT_MARK
 from hermes.control.outbound.context import OutboundContext
-from hermes.control.outbound.draft import SEND_SECONDS
+from hermes.control.outbound.draft import SEND_SECONDS, remove_message
 from hermes.control.outbound.gate import rule_message
 from hermes.control.outbound.notices import is_missed
 from hermes.control.outbound.question_messages import closed_body
+from hermes.domain.address import Address
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.hooks import GATE_SEND
 from hermes.domain.message import Body, Receipt
-from hermes.domain.ports.platform import Deletes, Edits, History, Platform
+from hermes.domain.ports.platform import Edits, History, Platform
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.text import one_line
 from hermes.stream.text.message_parts import for_adapter
@@ -32,7 +33,6 @@ log = logging.getLogger("hermes.lane")
 _FIRST_DELAY = 1.0
 _LONGEST_DELAY = 300.0
 _LOST = "⚠️ The answer could not be sent: {why}"
-_REMOVED = "⏹"
 _NOT_SENT = "📎 What belongs to this could not be sent: {why}"
 
 
@@ -53,6 +53,10 @@ class RowSender:
     platform: Platform
     context: OutboundContext
 
+    @property
+    def to(self) -> Address:
+        return self.attempt.row.to
+
     async def send(self) -> OutboxRow:
         """The row as it is to be stored after the attempt."""
         row, able = self.attempt.row, self.platform.capabilities
@@ -62,7 +66,7 @@ class RowSender:
             gated = not _is_empty(row.body) and self.context.hooks.follows(GATE_SEND)
             body = await rule_message(self.context.hooks, row, able) if gated else row.body
         except Refused as error:
-            # The operator hears of it, and nobody of what it said: that is what the hook is for.
+            # The operator is told that it was stopped, and nobody what it said: that is the hook's purpose.
             return replace(self._dead(row, str(error)), body=Body(text="…"))
         begun = False
         try:
@@ -80,20 +84,20 @@ class RowSender:
             await self._tidy(row, _LOST.format(why=one_line(str(error), 120)))
             return self._dead(row, str(error))
         except Exception as error:  # the lane is one of the places that may catch everything
-            log.exception("lane.broke to=%s key=%s", self.attempt.row.to, row.key)
+            log.exception("lane.broke to=%s key=%s", self.to, row.key)
             return self._later(Unreachable(type(error).__name__, maybe_done=begun))
-        log.debug("lane.sent to=%s key=%s attempts=%d", self.attempt.row.to, row.key, row.attempts)
+        log.debug("lane.sent to=%s key=%s attempts=%d", self.to, row.key, row.attempts)
         sent = replace(row, state=OutState.SENT, receipt=receipt, error="")
         await self._tidy(sent)
         return sent
 
     async def _put(self, row: OutboxRow, repeats: bool) -> Receipt | None:
-        """Bring the row's words to the chat; `repeats` says that a draft nobody can find may show them."""
+        """Bring the row to the chat. `repeats`: a draft that cannot be found may show the same text."""
         body, platform = row.body, self.platform
         if _is_empty(body):
             return None
         if body.replaces is not None:
-            # The receipt stays with the message that was sent: what was asked is found by it.
+            # The receipt stays with the message that asked: its question is found by it.
             replaced = self.attempt.replaced
             over = None if replaced is None else replaced.receipt
             if over is not None and isinstance(platform, Edits):
@@ -109,7 +113,7 @@ class RowSender:
                 return shown
             except Refused:
                 # The draft is gone (deleted, too old): the final goes out as a message of its own.
-                log.info("lane.draft_gone to=%s key=%s", self.attempt.row.to, row.key)
+                log.info("lane.draft_gone to=%s key=%s", self.to, row.key)
                 # An earlier attempt may have said it there before that: no history tells of edits.
                 said_there = self.attempt.doubtful
         if self.attempt.doubtful:
@@ -119,24 +123,18 @@ class RowSender:
             if not repeats and (said_there or not (searched or self._keyed(row))):
                 body = _marked(body)
         try:
-            return await platform.send(
-                self.attempt.row.to,
-                for_adapter(body, platform.capabilities),
-                key=row.key,
-                reply_to=row.reply_to,
-            )
+            return await self._post(body)
         except Refused as error:
             if not (body.attachments and row.body.text):
                 raise
             # The files cannot go, the words under them can.
-            log.warning("lane.words_alone to=%s key=%s why=%s", self.attempt.row.to, row.key, error)
+            log.warning("lane.words_alone to=%s key=%s why=%s", self.to, row.key, error)
             words = Body(text=f"{body.text}\n\n{_NOT_SENT.format(why=one_line(str(error), 120))}")
-            return await platform.send(
-                self.attempt.row.to,
-                for_adapter(words, platform.capabilities),
-                key=row.key,
-                reply_to=row.reply_to,
-            )
+            return await self._post(words)
+
+    async def _post(self, body: Body) -> Receipt:
+        row, printed = self.attempt.row, for_adapter(body, self.platform.capabilities)
+        return await self.platform.send(self.to, printed, key=row.key, reply_to=row.reply_to)
 
     async def _find(self, key: str) -> tuple[bool, Receipt | None]:
         """Whether the chat's history could be searched, and the message with this key."""
@@ -144,9 +142,9 @@ class RowSender:
         if not (isinstance(platform, History) and platform.capabilities.history):
             return False, None
         try:
-            return True, await platform.find_sent(self.attempt.row.to, key)
+            return True, await platform.find_sent(self.to, key)
         except Refused as error:
-            log.warning("lane.no_history to=%s why=%s", self.attempt.row.to, error)
+            log.warning("lane.no_history to=%s why=%s", self.to, error)
             return False, None
 
     def _keyed(self, row: OutboxRow) -> bool:
@@ -156,8 +154,8 @@ class RowSender:
         return 0.0 <= age < self.platform.capabilities.dedupe_seconds
 
     async def _clear_orphans(self, row: OutboxRow) -> bool:
-        """Remove drafts nobody saw the end of, before the row takes their place; whether one that could not
-        be found or removed may show all that the row says. Nothing is sent yet, so this may fail."""
+        """Remove drafts whose post nobody saw the end of, before the row takes their place. Whether one that
+        could not be found or removed may show all of the row's text. Nothing is sent yet: this may fail."""
         repeats = False
         last = _is_last(row, self.attempt.siblings)
         for draft in self.attempt.siblings:
@@ -171,32 +169,26 @@ class RowSender:
         return repeats
 
     async def _tidy(self, row: OutboxRow, instead: str = "") -> None:
-        """With the last part out, remove what drafts left behind: parts too many, those that could not be
-        edited; of a row that is given up its draft says so `instead`. The row is settled, so nothing that
-        goes wrong here may be told of as its end."""
+        """After the last part, remove the drafts that are left over, or have them say something `instead`.
+        The row is settled already, so a failure here does not change how it ended."""
         siblings = self.attempt.siblings
         if not _is_last(row, siblings):
             return
-        taken = {row.receipt, *(one.receipt for one in siblings if not one.draft)}
+        taken = {row.receipt, *(sibling.receipt for sibling in siblings if not sibling.draft)}
         for draft in siblings:
             shown = draft.draft and draft.state is OutState.SHOWN and _segment(draft) == _segment(row)
             if shown and draft.receipt is not None and draft.receipt not in taken:
                 await self._remove(draft.receipt, instead)
 
     async def _remove(self, receipt: Receipt, instead: str = "") -> bool:
-        """Take a message away, or what it says where that cannot be done; whether it worked."""
-        platform = self.platform
+        """Remove a message, or its text where messages cannot be removed; whether it worked."""
         try:
-            async with asyncio.timeout(SEND_SECONDS):
-                if isinstance(platform, Deletes) and not instead:
-                    await platform.delete(receipt)
-                elif isinstance(platform, Edits):
-                    await platform.edit(receipt, Body(text=instead or _REMOVED))
-        except (HermesError, TimeoutError) as error:
-            log.info("lane.draft_stays to=%s why=%s", self.attempt.row.to, error)
+            await remove_message(self.platform, receipt, instead)
+        except HermesError as error:
+            log.info("lane.draft_stays to=%s why=%s", self.to, error)
             return False
         except Exception:  # what it removes is a courtesy
-            log.exception("lane.broke to=%s", self.attempt.row.to)
+            log.exception("lane.broke to=%s", self.to)
             return False
         return True
 
@@ -207,7 +199,7 @@ class RowSender:
         if now - row.created_at > oldest:
             return self._dead(row, str(error))
         delay = error.after if error.after is not None else _backoff(row.attempts)
-        log.info("lane.later to=%s key=%s after=%.1f why=%s", self.attempt.row.to, row.key, delay, error)
+        log.info("lane.later to=%s key=%s after=%.1f why=%s", self.to, row.key, delay, error)
         return replace(
             row,
             # That this attempt did nothing does not tell what became of an earlier one.
@@ -218,9 +210,9 @@ class RowSender:
 
     def _dead(self, row: OutboxRow, why: str) -> OutboxRow:
         if not is_missed(row):
-            log.info("lane.left_out to=%s key=%s why=%s", self.attempt.row.to, row.key, why)
+            log.info("lane.left_out to=%s key=%s why=%s", self.to, row.key, why)
             return replace(row, state=OutState.GONE, error=why)
-        log.warning("lane.dead to=%s key=%s why=%s", self.attempt.row.to, row.key, why)
+        log.warning("lane.dead to=%s key=%s why=%s", self.to, row.key, why)
         return replace(row, state=OutState.DEAD, error=why)
 
 
@@ -241,7 +233,7 @@ def _shows(draft: OutboxRow, text: str) -> bool:
 
 def _is_last(row: OutboxRow, siblings: Sequence[OutboxRow]) -> bool:
     """Whether no part of what its turn says here comes after this row."""
-    finals = [one for one in siblings if not one.draft and _segment(one) == _segment(row)]
+    finals = [other for other in siblings if not other.draft and _segment(other) == _segment(row)]
     return bool(finals) and finals[-1].key == row.key
 
 

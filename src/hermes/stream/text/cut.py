@@ -1,6 +1,6 @@
 """Cuts blocks in two at a place in their visible text, and loosens what cannot be cut.
 
-Places are counted along a ribbon: the visible characters in reading order, one more between siblings.
+Places are counted along the visible text: its characters in reading order, and one between siblings.
 Where to cut is the splitter's business.
 """
 
@@ -44,39 +44,39 @@ _PLACEHOLDER = "\ufffc"
 
 @dataclass(slots=True, kw_only=True)
 class VisibleText:
-    """The visible text of a block from its beginning on. A `solid` stretch can never be cut, a `dear` one
+    """The visible text of a block from its beginning on. A `solid` stretch can never be cut, a `fragile` one
     (inline code, a bare address) only if there is no other way; `seams` lie between blocks, items, rows."""
 
     enough: int
     text: str = ""
     seams: list[int] = field(default_factory=list)
     solid: list[tuple[int, int]] = field(default_factory=list)
-    dear: list[tuple[int, int]] = field(default_factory=list)
+    fragile: list[tuple[int, int]] = field(default_factory=list)
     _length: int = 0
     _pieces: list[str] = field(default_factory=list)
 
     @classmethod
     def of(cls, block: Block, enough: int) -> VisibleText:
-        """The ribbon of a block, read a little further than `enough` characters."""
-        ribbon = cls(enough=enough)
-        ribbon._block(block)
-        ribbon.text = "".join(ribbon._pieces)
-        return ribbon
+        """The visible text of a block, read a little further than `enough` characters."""
+        visible = cls(enough=enough)
+        visible._block(block)
+        visible.text = "".join(visible._pieces)
+        return visible
 
     @classmethod
     def length(cls, blocks: Sequence[Block], enough: int) -> int:
-        """How long the ribbon of these blocks is, or some number above `enough` if it is longer."""
-        ribbon = cls(enough=enough)
-        ribbon._blocks(blocks)
-        return ribbon._length
+        """How long the visible text of these blocks is, or some number above `enough` if it is longer."""
+        visible = cls(enough=enough)
+        visible._blocks(blocks)
+        return visible._length
 
     @classmethod
     def length_of_inline(cls, inline: Inline, enough: int) -> int:
         if isinstance(inline, Text | Code):
             return len(inline.text)
-        ribbon = cls(enough=enough)
-        ribbon._inlines((inline,))
-        return ribbon._length
+        visible = cls(enough=enough)
+        visible._inlines((inline,))
+        return visible._length
 
     def _put(self, text: str) -> None:
         self._pieces.append(text)
@@ -137,12 +137,12 @@ class VisibleText:
                     self._put(text)
                     if "://" in text:
                         found = (address.span() for address in _ADDRESS.finditer(text))
-                        self.dear += ((start + first, start + last) for first, last in found)
+                        self.fragile += ((start + first, start + last) for first, last in found)
                 case Strong() | Emphasis() | Strike():
                     self._inlines(inline.children)
                 case Code():
                     self._put(inline.text[: self.enough + 1])
-                    self.dear.append((start, start + len(inline.text)))
+                    self.fragile.append((start, start + len(inline.text)))
                 case Link() | Image():
                     self._put(_solid_text(inline))
                     self.solid.append((start, self._length))
@@ -153,7 +153,7 @@ class VisibleText:
 
 
 def cut(block: Block, at: int) -> tuple[Blocks, Blocks]:
-    """The block up to a place on its ribbon, and the rest. A cut into something solid falls before it.
+    """The block up to a place in its visible text, and the rest. A cut into something solid falls before it.
     The rest of a list item stands alone: a second bullet would make it look like a second item."""
     match block:
         case Paragraph() | Heading():

@@ -190,7 +190,7 @@ def safe_url(url: str) -> str | None:
     """The url as it may be written into any markup, or None if it is not one to link to."""
     if not _LINKABLE.match(url):
         return None
-    return _URL_UNSAFE.sub(lambda found: "".join(f"%{byte:02X}" for byte in _utf8(found[0])), url)
+    return _URL_UNSAFE.sub(lambda match: "".join(f"%{byte:02X}" for byte in _utf8(match[0])), url)
 
 
 def safe_lang(info: str) -> str:
@@ -283,8 +283,8 @@ def _stripped(inline: Inline, edge: Literal[0, -1]) -> Inline | None:
             assert_never(inline)
 
 
-def _plain_blank(found: re.Match[str]) -> str:
-    return "\n" if found[0][0] in "\r\u2028\u2029\x85" else " "
+def _plain_blank(match: re.Match[str]) -> str:
+    return "\n" if match[0][0] in "\r\u2028\u2029\x85" else " "
 
 
 def _utf8(char: str) -> bytes:

@@ -160,8 +160,10 @@ def _pieces(blocks: Blocks, *, begun: bool) -> list[_Piece]:
 
 def _forced(block: Block, search: _Search) -> tuple[Blocks, Blocks]:
     """Break into a message of its own what does not fit into one: first what is around it, then itself."""
-    bare = isinstance(block, Paragraph) and isinstance(block.children[0], Text | Code)
-    if (bare or isinstance(block, CodeBlock)) and (halves := search.through_dear()):
+    is_bare = isinstance(block, Paragraph) and isinstance(block.children[0], Text | Code)
+    if (is_bare or isinstance(block, CodeBlock)) and (
+        halves := search.between_characters(breaks_fragile=True)
+    ):
         return halves
     looser = loosened(block)
     return ((), looser) if looser is not None else search.anywhere()
@@ -175,18 +177,21 @@ class _Search:
         self._front = leading_part(block, room)
         self._room = room
         self._size_of = size_of
-        self._ribbon = VisibleText.of(block, room)
-        self._starts: Sequence[int] | None = None
+        self._visible = VisibleText.of(block, room)
+
+    @cached_property
+    def _starts(self) -> Sequence[int]:
+        return _character_starts(self._visible)
 
     @cached_property
     def _reach(self) -> int:
-        """The last place on the ribbon up to which the block fits."""
-        return self._furthest(range(min(len(self._ribbon.text), self._room) + 1))
+        """The last place in the visible text up to which the block fits."""
+        return self._furthest(range(min(len(self._visible.text), self._room) + 1))
 
     def gentle(self) -> tuple[Blocks, Blocks] | None:
         """Cut between blocks, lines, sentences or words, in this order of liking."""
         # With many seams the last one that fits is found sooner than the reach, and mostly it is the place.
-        seam = self._furthest((0, *self._ribbon.seams)) if len(self._ribbon.seams) > _FEW_SEAMS else 0
+        seam = self._furthest((0, *self._visible.seams)) if len(self._visible.seams) > _FEW_SEAMS else 0
         if seam >= self._room * _BLOCK_FILL and (halves := self._cut(seam)):
             return halves
         for place in (self._last_seam(), self._last_line(), self._last_sentence(), self._last_blank()):
@@ -194,27 +199,19 @@ class _Search:
                 return halves
         return None
 
-    def between_characters(self) -> tuple[Blocks, Blocks] | None:
-        """Cut between two characters as a reader sees them."""
-        return self._cut_near_reach([*self._ribbon.solid, *self._ribbon.dear])
-
-    def through_dear(self) -> tuple[Blocks, Blocks] | None:
-        """Cut between two characters even of inline code or an address."""
-        return self._cut_near_reach(self._ribbon.solid)
-
     def anywhere(self) -> tuple[Blocks, Blocks]:
         """Cut even through a character that has more marks than the message has room."""
         halves = self._cut(self._reach)
         assert halves is not None, "a message of the least size holds at least one code point"
         return halves
 
-    def _cut_near_reach(self, stretches: Sequence[tuple[int, int]]) -> tuple[Blocks, Blocks] | None:
-        """Cut at the last free place that fits. A shorter text is not always printed shorter (a mark at its
-        end may need an escape), so what is before the reach may not fit, and what is after it may."""
+    def between_characters(self, *, breaks_fragile: bool = False) -> tuple[Blocks, Blocks] | None:
+        """Cut between two characters as a reader sees them. A shorter text is not always printed shorter (a
+        mark at its end may need an escape), so a place before the reach may not fit, and one after it may."""
         before = range(self._reach, 0, -1)
-        after = range(self._reach + 1, len(self._ribbon.text) + 1)
-        free = (place for place in before if self._earlier_if_not_free(place, stretches) == place)
-        next_free = (place for place in after if self._earlier_if_not_free(place, stretches) == place)
+        after = range(self._reach + 1, len(self._visible.text) + 1)
+        free = (place for place in before if self._is_free(place, breaks_fragile))
+        next_free = (place for place in after if self._is_free(place, breaks_fragile))
         for place in itertools.chain(free, itertools.islice(next_free, _MAX_AFTER_REACH)):
             if halves := self._cut(place):
                 return halves
@@ -245,7 +242,7 @@ class _Search:
         return head, tail
 
     def _last_seam(self) -> int:
-        seams = self._ribbon.seams
+        seams = self._visible.seams
         number = bisect_right(seams, self._reach)
         return seams[number - 1] if number and seams[number - 1] >= self._reach * _BLOCK_FILL else 0
 
@@ -254,7 +251,7 @@ class _Search:
 
     def _last_sentence(self) -> int:
         start = int(self._reach * _SENTENCE_FILL)
-        ends = [found.end() for found in _SENTENCE_END.finditer(self._ribbon.text, start, self._reach + 1)]
+        ends = [match.end() for match in _SENTENCE_END.finditer(self._visible.text, start, self._reach + 1)]
         return next((end for end in reversed(ends) if end <= self._reach and self._is_free(end)), 0)
 
     def _last_blank(self) -> int:
@@ -262,34 +259,30 @@ class _Search:
 
     def _last(self, blank: str, start: int) -> int:
         place = self._reach + 1
-        while (place := self._ribbon.text.rfind(blank, start, place)) > 0:
+        while (place := self._visible.text.rfind(blank, start, place)) > 0:
             if self._is_free(place):
                 return place
         return 0
 
-    def _is_free(self, place: int) -> bool:
-        stretches = [*self._ribbon.solid, *self._ribbon.dear]
-        return self._earlier_if_not_free(place, stretches) == place
-
-    def _earlier_if_not_free(self, place: int, stretches: Sequence[tuple[int, int]]) -> int:
-        """The place itself if one may cut there, else the beginning of what would be broken."""
-        for start, end in stretches:
-            if start < place < end:
-                return start
-        if self._starts is None:
-            self._starts = _character_starts(self._ribbon)
-        return self._starts[bisect_right(self._starts, place) - 1]
+    def _is_free(self, place: int, breaks_fragile: bool = False) -> bool:
+        """Whether a cut here breaks neither a character nor what is to stay whole."""
+        whole = [*self._visible.solid, *([] if breaks_fragile else self._visible.fragile)]
+        if any(start < place < end for start, end in whole):
+            return False
+        return self._starts[bisect_right(self._starts, place) - 1] == place
 
 
-def _character_starts(ribbon: VisibleText) -> Sequence[int]:
+def _character_starts(visible: VisibleText) -> Sequence[int]:
     """Where the characters that a reader sees (grapheme clusters) begin, and where the last one ends. A mark
     on the other side of an edge of code or of a link is a character of its own: it is shown apart, and else
     code and links that fit could not be kept whole."""
-    text = ribbon.text
+    text = visible.text
     if text.isascii():
         return range(len(text) + 1)
     import regex
 
-    starts = {found.start() for found in regex.finditer(r"\X", text)}
-    edges = (place for stretch in (*ribbon.solid, *ribbon.dear) for place in stretch if place < len(text))
+    starts = {match.start() for match in regex.finditer(r"\X", text)}
+    edges = (
+        place for stretch in (*visible.solid, *visible.fragile) for place in stretch if place < len(text)
+    )
     return sorted({*starts, *edges, len(text)})

@@ -207,16 +207,16 @@ def _is_mark(char: str) -> bool:
     return unicodedata.category(char)[0] == "M"
 
 
-def _escaped(found: re.Match[str]) -> str:
-    return "".join("\\" + char for char in found[0])
+def _escaped(match: re.Match[str]) -> str:
+    return "".join("\\" + char for char in match[0])
 
 
-def _line_start(found: re.Match[str]) -> str:
-    return found[0] + "\\" if found[0].isdigit() else "\\" + found[0]
+def _line_start(match: re.Match[str]) -> str:
+    return match[0] + "\\" if match[0].isdigit() else "\\" + match[0]
 
 
-def _as_entities(found: re.Match[str]) -> str:
-    return "".join(f"&#{ord(char)};" for char in found[0])
+def _as_entities(match: re.Match[str]) -> str:
+    return "".join(f"&#{ord(char)};" for char in match[0])
 
 
 def _runs(text: str) -> set[int]:

@@ -36,7 +36,7 @@ class DiscordPrinter(PlainPrinter):
     styles: ClassVar = {Strong: ("**", "**"), Emphasis: ("*", "*"), Strike: ("~~", "~~")}
 
     def text(self, text: str) -> str:
-        return _MARKUP.sub(lambda found: found[0] if len(found[0]) > 1 else "\\" + found[0], text)
+        return _MARKUP.sub(lambda match: match[0] if len(match[0]) > 1 else "\\" + match[0], text)
 
     def code(self, text: str) -> str:
         return f"`` {text} ``" if "`" in text else f"`{text}`"

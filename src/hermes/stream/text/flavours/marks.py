@@ -66,12 +66,12 @@ class MarksPrinter(PlainPrinter):
         return self.flat_quote(node)
 
 
-def _unhinged(found: re.Match[str]) -> str:
-    mark = found[0]
+def _unhinged(match: re.Match[str]) -> str:
+    mark = match[0]
     if len(mark) > 1:
         return mark
-    before = found.string[found.start() - 1 : found.start()]
-    after = found.string[found.end() : found.end() + 1]
+    before = match.string[match.start() - 1 : match.start()]
+    after = match.string[match.end() : match.end() + 1]
     if before.isspace() and after.isspace():
         return mark
     return ("" if before.isspace() else BLANK) + mark + ("" if after.isspace() else BLANK)
