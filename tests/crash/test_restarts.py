@@ -20,7 +20,7 @@ from hermes.testing.world import World
 from tests.journeys.cut import one_life
 
 MOST_WRITES = 40
-ASKING = "I tell you here when I am back"
+ASKING = "I will tell you here when I am back"
 
 
 class Restart:

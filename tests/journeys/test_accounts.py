@@ -143,13 +143,13 @@ async def test_places_and_reports_are_the_accounts_own(tmp_path: Path) -> None:
 async def test_one_account_rests_and_the_other_goes_on(tmp_path: Path) -> None:
     worlds = World(), World()
     async with two(tmp_path / "home", worlds=worlds) as both:
-        await both.asks(both.plain, "/platform pause fake@work", "fake@work rests")
+        await both.asks(both.plain, "/platform pause fake@work", "fake@work is paused")
         await both.asks(both.plain, "hello", "You said: hello")
         both.work.write("anybody?", chat="1", user="boss")
     async with two(tmp_path / "home", worlds=worlds) as both:
         await both.asks(both.plain, "still there?", "You said: still there?")
         assert both.work.seen("1") == [], "what rests answers nobody, after a restart too"
-        await both.asks(both.plain, "/platform resume fake@work", "fake@work is woken")
+        await both.asks(both.plain, "/platform resume fake@work", "fake@work is resumed")
         await both.until(both.work, "1", "You said: anybody?")
 
 

@@ -239,7 +239,7 @@ async def test_always_is_kept_for_the_person_and_the_exact_action(tmp_path: Path
 async def test_a_grant_is_listed_and_taken_back(tmp_path: Path) -> None:
     async with Journey(folder=tmp_path, script=by_words, kind="plain") as chat:
         chat.world.write("/grants")
-        await chat.until_seen("You allowed nothing for good.")
+        await chat.until_seen("You have allowed nothing permanently.")
         chat.world.write("do x")
         await chat.until_seen("May I do x?")
         chat.world.write("always")

@@ -193,7 +193,7 @@ async def test_groups_and_busy_chats_hear_nothing_of_strangers(tmp_path: Path) -
 async def test_pair_says_what_it_needs(tmp_path: Path) -> None:
     async with Journey(folder=tmp_path, settings=ADMIN) as chat:
         chat.world.write("/pair nowhere", user="boss")
-        await chat.until_seen("There is no platform “nowhere” here. Known: fake.")
+        await chat.until_seen("There is no platform “nowhere” here. There is: fake.")
         chat.world.write("/pair", chat="g", user="boss", kind="group")
         await chat.until_seen("Everybody here would read the code.", chat="g")
         for _ in range(MOST_PENDING):

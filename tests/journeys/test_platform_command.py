@@ -22,13 +22,13 @@ async def test_an_account_rests_over_a_restart(tmp_path: Path) -> None:
         assert await said(chat, "/platform") == "- fake: connected"
         await chat.disconnect()
         assert await said(chat, "/platform list") == "- fake: not connected"
-        assert "fake rests until /platform resume fake" in await said(chat, "/platform pause Fake")
+        assert "fake is paused until /platform resume fake" in await said(chat, "/platform pause Fake")
         assert await chat.gateway.resting("fake")
     async with Journey(folder=tmp_path, settings=OWNED) as chat:
-        assert await said(chat, "/platform") == "- fake: resting, by terminal:local"
-        assert "fake is woken" in await said(chat, "/platform resume fake")
+        assert await said(chat, "/platform") == "- fake: paused by terminal:local"
+        assert "fake is resumed" in await said(chat, "/platform resume fake")
         assert not await chat.gateway.resting("fake")
-        assert await said(chat, "/platform resume fake") == "fake is not resting."
+        assert await said(chat, "/platform resume fake") == "fake is not paused."
 
 
 @pytest.mark.parametrize(
@@ -50,5 +50,5 @@ async def test_it_is_for_admins_and_not_for_the_branch_one_sits_on(tmp_path: Pat
         chat.world.write("/platform pause fake", chat="5", user="guest")
         await chat.until_seen("You may not use /platform here.", chat="5")
         chat.world.write("/platform pause fake", chat="6", user="ann")
-        await chat.until_seen("nobody could wake it from here", chat="6")
+        await chat.until_seen("nobody could resume it from here", chat="6")
         assert not await chat.gateway.resting("fake")

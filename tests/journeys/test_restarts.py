@@ -56,7 +56,7 @@ async def test_a_restart_from_a_chat(tmp_path: Path, kind: str, account: str) ->
         await chat.until(lambda: bool(chat.model.requests))
         world.write("/restart")
         await asked.wait()
-        await chat.until_seen("I tell you here when I am back")
+        await chat.until_seen("I will tell you here when I am back")
         await chat.gateway.stop(0.05, restarts=True)
         assert world.seen("1").count(RESTARTED) == 1 and BACK not in world.seen()
     lives.append(2)

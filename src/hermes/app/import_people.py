@@ -1,4 +1,4 @@
-"""People whom the existing product had let in: its files `pairing/<platform>-approved.json`, taken once."""
+"""People whom the earlier product had let in: its files `pairing/<platform>-approved.json`, imported once."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _NAME = 100
 
 
 async def import_people(home: Path, store: Store) -> int:
-    """Let in everybody who was approved there. A file that cannot be read is told of and tried at the next
-    start; one that was taken over is not again, so that nobody who was revoked since comes back."""
+    """Let in everybody who was approved there. A file that cannot be read is logged and tried at the
+    next start; one that was imported is not read again, so that nobody who was revoked since comes back."""
     count = 0
     for file in await asyncio.to_thread(_files, home):
         try:
@@ -50,23 +50,23 @@ def read_approved(file: Path) -> list[PairedUser]:
 
 
 def _paired(account: Account, user: str, facts: Any, file: Path) -> PairedUser:
-    told = facts if isinstance(facts, dict) else {}
-    name = told.get("user_name")
+    noted = facts if isinstance(facts, dict) else {}
+    name = noted.get("user_name")
     return PairedUser(
         account=account,
         user=user.strip(),
         name=one_line(name, _NAME) if isinstance(name, str) else "",
-        approved_at=_time(told.get("approved_at"), file),
+        approved_at=_time(noted.get("approved_at"), file),
         by="imported",
     )
 
 
-def _time(told: Any, file: Path) -> datetime:
+def _time(value: Any, file: Path) -> datetime:
     try:
-        if isinstance(told, str):
-            read = datetime.fromisoformat(told)
+        if isinstance(value, str):
+            read = datetime.fromisoformat(value)
             return read if read.tzinfo else read.replace(tzinfo=UTC)
-        return datetime.fromtimestamp(float(told), UTC)
+        return datetime.fromtimestamp(float(value), UTC)
     except (TypeError, ValueError, OverflowError, OSError):
         return datetime.fromtimestamp(file.stat().st_mtime, UTC)
 

@@ -81,18 +81,18 @@ JobTool = Callable[[ToolContext, str, Mapping[str, Any]], Awaitable[str]]
 def job_tool(gateway: Callable[[], Gateway | None]) -> JobTool:
     """What the `cronjob` tool asks: an action, a job, and what is said of it."""
 
-    async def act(context: ToolContext, action: str, said: Mapping[str, Any]) -> str:
+    async def act(context: ToolContext, action: str, arguments: Mapping[str, Any]) -> str:
         running = gateway()
         if running is None:
             raise UserError("Jobs cannot be reached now.")
         origin = await running.read(context.agent, partial(_origin, context))
         desk = running.jobs_of(context.agent, origin)
-        job, wish = str(said.get("job") or ""), wish_of(said)
+        job, wish = str(arguments.get("job") or ""), wish_of(arguments)
         match action:
             case "create":
                 return f"Made: {job_line(await desk.create(wish, origin), desk.zone)}"
             case "list":
-                lines = [job_line(one, desk.zone) for one in await desk.all()]
+                lines = [job_line(each, desk.zone) for each in await desk.all()]
                 return "\n".join(lines) or "There are no jobs."
             case "update":
                 return f"Changed: {job_line(await desk.update(job, wish), desk.zone)}"
@@ -108,8 +108,8 @@ def _origin(context: ToolContext, tx: Tx) -> Any:
     return None if turn is None else turn.source
 
 
-def wish_of(said: Mapping[str, Any]) -> JobSpec:
+def wish_of(arguments: Mapping[str, Any]) -> JobSpec:
     """What is said of a job by the names that people and programs use."""
-    told = {field.name: said.get(field.name) for field in fields(JobSpec)}
-    repeat = said.get("repeat")
-    return JobSpec(**told | {"times": repeat if isinstance(repeat, int) else None})
+    values = {field.name: arguments.get(field.name) for field in fields(JobSpec)}
+    repeat = arguments.get("repeat")
+    return JobSpec(**values | {"times": repeat if isinstance(repeat, int) else None})

@@ -82,16 +82,18 @@ class Operation:
 
     method: str
     path: str
-    told: str
+    summary: str
     perform: Perform
 
 
 OPERATIONS: dict[Perform, Operation] = {}
 
 
-def operation(method: str, path: str, told: str) -> Callable[[Performed], Performed]:
+def operation(method: str, path: str, summary: str) -> Callable[[Performed], Performed]:
     def declare(perform: Performed) -> Performed:
-        OPERATIONS[perform] = Operation(method=method, path=f"/control/{path}", told=told, perform=perform)
+        OPERATIONS[perform] = Operation(
+            method=method, path=f"/control/{path}", summary=summary, perform=perform
+        )
         return perform
 
     return declare
@@ -283,7 +285,7 @@ async def revoke_grant(desk: OperatorDesk, grant: str) -> bool:
 @operation("GET", "handoffs", "Conversations that were handed over, or are on their way.")
 async def list_handoffs(desk: OperatorDesk, limit: int = 50) -> list[Handoff]:
     found = await desk.collect(lambda tx: tx.handoffs.latest(None, limit))
-    return sorted(found, key=lambda one: one.created_at, reverse=True)[:limit]
+    return sorted(found, key=lambda handoff: handoff.created_at, reverse=True)[:limit]
 
 
 @operation("POST", "handoffs", "Try a hand-off again, or let it be.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hermes.control.commands.registry import CommandCall, CommandReply, command
+from hermes.control.commands.registry import CommandCall, CommandReply, command, read_number
 from hermes.control.turn.questions import answer, questions_here
 from hermes.domain.errors import UserError
 from hermes.domain.event import QuestionKind, Verdict
@@ -38,7 +38,7 @@ def deny(call: CommandCall) -> CommandReply:
     return _decide(call, Verdict.DENY, everything=everything, text=reason)
 
 
-@command("grants", "what you allowed for good, and taking it back", usage="[revoke <number or id>]")
+@command("grants", "what you allowed permanently, and how to take it back", usage="[revoke <number or id>]")
 def grants(call: CommandCall) -> CommandReply:
     person = owner_of(call.source)
     mine = [] if person is None else call.tx.grants.list(person)
@@ -46,12 +46,12 @@ def grants(call: CommandCall) -> CommandReply:
     if not call.args:
         lines = [f"{n}. {one_line(grant.text, 200)} ({grant.id})" for n, grant in enumerate(mine[:_SHOWN], 1)]
         more = [f"… and {len(mine) - _SHOWN} more."] if len(mine) > _SHOWN else []
-        told = [*lines, *more, "", "/grants revoke <number or id> asks again."]
-        return CommandReply(text="\n".join(told) if mine else "You allowed nothing for good.")
+        lines += [*more, "", "/grants revoke <number or id> takes one back."]
+        return CommandReply(text="\n".join(lines) if mine else "You have allowed nothing permanently.")
     word = word.strip()
     if first.lower() != "revoke" or not word:
         raise UserError("That is not understood.", hint="Write /grants, or /grants revoke <number or id>.")
-    number = int(word) if word.isascii() and word.isdigit() else 0
+    number = read_number(word, len(mine))
     for place, grant in enumerate(mine, 1):
         if word == grant.id or number == place:
             call.tx.grants.revoke(grant.id)

@@ -28,19 +28,18 @@ DOING = {
 def help_(call: CommandCall) -> CommandReply:
     if call.args:
         return CommandReply(text=resolve(call.args.lstrip("/"), call.settings).line)
-    return CommandReply(text="\n".join(f"- {known.line}" for known in usable(call.source, call.settings)))
+    return CommandReply(text="\n".join(f"- {slash.line}" for slash in usable(call.source, call.settings)))
 
 
 @command("commands", "list the commands page by page", usage="[page]")
 def commands(call: CommandCall) -> CommandReply:
-    known = usable(call.source, call.settings)
+    listed = usable(call.source, call.settings)
     size = _PAGE_SIZES.get(call.source.address.platform, _PAGE)
-    pages = -(-len(known) // size)
-    wanted = call.args or "1"
-    if not (wanted.isascii() and wanted.isdigit() and 1 <= int(wanted) <= pages):
-        raise UserError(f"“{one_line(wanted, 20)}” is not a page.", hint=f"There are {pages}.")
-    page = int(wanted)
-    lines = [f"- {one.line}" for one in known[(page - 1) * size : page * size]]
+    pages = -(-len(listed) // size)
+    page = call.number(pages, default="1")
+    if page is None:
+        raise UserError(f"“{one_line(call.args, 20)}” is not a page.", hint=f"There are {pages}.")
+    lines = [f"- {slash.line}" for slash in listed[(page - 1) * size : page * size]]
     further = f" /commands {page + 1} shows more." if page < pages else ""
     return CommandReply(text="\n".join([*lines, "", f"Page {page} of {pages}.{further}"]))
 
@@ -70,8 +69,8 @@ def usage(call: CommandCall) -> CommandReply:
     if not calls:
         return CommandReply(text="The model was not asked yet.")
     again = f", {used.cached:,} of them cached" if used.cached else ""
-    read, said = f"{used.prompt:,} tokens read{again}", f"{used.completion:,} said"
-    return CommandReply(text=f"{calls} model calls in this session: {read}, {said}.")
+    read, written = f"{used.prompt:,} tokens read{again}", f"{used.completion:,} written"
+    return CommandReply(text=f"{calls} model calls in this session: {read}, {written}.")
 
 
 @command("status", "what is running here")
@@ -96,8 +95,8 @@ def whoami(call: CommandCall) -> CommandReply:
     paired = is_paired(call.tx, source)
     verdict = decide(AccessRequest(source=source, paired=paired, mentioned=True), call.settings)
     tier = tier_of(source, call.settings)
-    may = [f"/{known.name}" for known in usable(source, call.settings)]
-    ids = [one for one in dict.fromkeys((source.user, source.user_alt)) if one]
+    may = [f"/{slash.name}" for slash in usable(source, call.settings)]
+    ids = [ident for ident in dict.fromkeys((source.user, source.user_alt)) if ident]
     lines = [
         f"You: {source.user_name or 'no name'} ({', '.join(ids) or 'no id'})",
         f"Here: {source.address} ({source.kind.value})",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hermes.control.commands.registry import COMMANDS, SlashCommand, known_commands, usable
+from hermes.control.commands.registry import COMMANDS, known_commands, usable
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.capabilities import MenuEntry, MenuLimits
 from hermes.domain.settings.settings import Settings
@@ -19,23 +19,24 @@ def menu_entries(platform: str, settings: Settings, limits: MenuLimits) -> tuple
     """The commands by name. One whose name does not fit is left out; it works all the same, as does what is
     more than the platform takes, and that is never one of ours before one of the settings."""
     anybody = Source(address=Address(platform=platform, chat="-"), kind=SourceKind.PRIVATE)
-    for_all = {known.name for known in usable(anybody, settings)}
-    known = [one for one in known_commands(settings) if not one.terminal and one.name not in _HIDDEN]
-    fitting = [one for one in known if _fits(_spelled(one, limits), limits)]
-    kept = sorted(fitting, key=lambda one: one.name not in COMMANDS)[: limits.most]
+    for_all = {slash.name for slash in usable(anybody, settings)}
+    offered = [
+        (slash, slash.name.replace("-", limits.dash))
+        for slash in known_commands(settings)
+        if not slash.terminal and slash.name not in _HIDDEN
+    ]
+    fitting = [(slash, name) for slash, name in offered if _fits(name, limits)]
+    # The sort is stable: commands stay ordered by name, ours before those of the settings.
+    kept = sorted(fitting, key=lambda pair: pair[0].name not in COMMANDS)[: limits.most]
     return tuple(
         MenuEntry(
-            name=_spelled(one, limits),
-            summary=one_line(one.summary, limits.summary),
-            takes_text=bool(one.usage),
-            admin=one.name not in for_all,
+            name=name,
+            summary=one_line(slash.summary, limits.summary),
+            takes_text=bool(slash.usage),
+            admin=slash.name not in for_all,
         )
-        for one in sorted(kept, key=lambda one: one.name)
+        for slash, name in sorted(kept, key=lambda pair: pair[0].name)
     )
-
-
-def _spelled(known: SlashCommand, limits: MenuLimits) -> str:
-    return known.name.replace("-", limits.dash)
 
 
 def _fits(name: str, limits: MenuLimits) -> bool:

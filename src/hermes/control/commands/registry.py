@@ -32,6 +32,12 @@ def _at_the_machine(source: Source) -> bool:
     return source.address.platform == LOCAL_DOOR
 
 
+def read_number(word: str, most: int) -> int | None:
+    """A number from 1 to `most`; None if it is none."""
+    number = int(word) if word.isascii() and word.isdigit() and len(word) < 10 else 0
+    return number if 1 <= number <= most else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayInfo:
     """What commands may know of the gateway around them: who may see everybody's sessions, the names that a
@@ -97,6 +103,15 @@ class CommandCall:
     def is_admin(self) -> bool:
         return self.gateway.is_admin(self.source)
 
+    @property
+    def is_local(self) -> bool:
+        """Whether it was given at this machine's terminal."""
+        return _at_the_machine(self.source)
+
+    def number(self, most: int, default: str = "") -> int | None:
+        """The arguments as a number from 1 to `most`; None if they are none."""
+        return read_number(self.args or default, most)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandReply:
@@ -136,6 +151,10 @@ class SlashCommand:
     target: str = ""
     """The line of another command that it stands for."""
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.name, *self.aliases)
+
     def is_there(self, settings: Settings | None) -> bool:
         if not self.gate or settings is None:
             return not self.gate
@@ -153,27 +172,14 @@ class SlashCommand:
 COMMANDS: dict[str, SlashCommand] = {}
 
 
-def command(
-    name: str,
-    summary: str,
-    *,
-    usage: str = "",
-    aliases: tuple[str, ...] = (),
-    mid_turn: bool = True,
-    **further: Any,
-) -> Callable[[Callable[[CommandCall], CommandReply]], Callable[[CommandCall], CommandReply]]:
-    """Register a command; `admin`, `gate` and `terminal` as in `SlashCommand`."""
+Command = Callable[[CommandCall], CommandReply]
 
-    def register(run: Callable[[CommandCall], CommandReply]) -> Callable[[CommandCall], CommandReply]:
-        COMMANDS[name] = SlashCommand(
-            name=name,
-            run=run,
-            summary=summary,
-            usage=usage,
-            aliases=aliases,
-            mid_turn=mid_turn,
-            **further,
-        )
+
+def command(name: str, summary: str, **options: Any) -> Callable[[Command], Command]:
+    """Register a command; `options` are the further fields of `SlashCommand`."""
+
+    def register(run: Command) -> Command:
+        COMMANDS[name] = SlashCommand(name=name, run=run, summary=summary, **options)
         return run
 
     return register
@@ -188,26 +194,28 @@ FURTHER: list[Callable[[Settings], list[SlashCommand]]] = []
 
 def known_commands(settings: Settings | None = None) -> list[SlashCommand]:
     """Every command that there is under these settings, by name."""
-    there = [known for known in COMMANDS.values() if known.is_there(settings)]
-    taken = {word for known in COMMANDS.values() for word in (known.name, *known.aliases)}
-    further = [] if settings is None else [known for bring in FURTHER for known in bring(settings)]
-    return sorted([*there, *(one for one in further if one.name not in taken)], key=lambda known: known.name)
+    there = [slash for slash in COMMANDS.values() if slash.is_there(settings)]
+    taken = {word for slash in COMMANDS.values() for word in slash.names}
+    further = [] if settings is None else [slash for bring in FURTHER for slash in bring(settings)]
+    return sorted(
+        [*there, *(slash for slash in further if slash.name not in taken)], key=lambda slash: slash.name
+    )
 
 
 def resolve(name: str, settings: Settings | None = None) -> SlashCommand:
     """By name, alias, or a start that only one command has; capitals do not matter."""
     name = name.lower().replace("_", "-")
     there = known_commands(settings)
-    for known in there:
-        if name == known.name or name in known.aliases:
-            return known
-    begins = [known for known in there if any(word.startswith(name) for word in (known.name, *known.aliases))]
+    for slash in there:
+        if name in slash.names:
+            return slash
+    begins = [slash for slash in there if any(word.startswith(name) for word in slash.names)]
     if len(begins) == 1:
         return begins[0]
     if begins:
-        names = ", ".join(f"/{known.name}" for known in begins)
+        names = ", ".join(f"/{slash.name}" for slash in begins)
         raise UserError(f"/{name} could be {names}.", hint="Write a little more of it.")
-    words = {word: known.name for known in there for word in (known.name, *known.aliases)}
+    words = {word: slash.name for slash in there for word in slash.names}
     near = get_close_matches(name, list(words), n=1)
     hint = f"Did you mean /{words[near[0]]}?" if near else "/help lists the commands."
     raise UserError(
@@ -220,9 +228,9 @@ def meant_names(name: str, settings: Settings) -> tuple[str, ...]:
     there is none."""
     names = [name]
     try:
-        known = resolve(name, settings)
-        names = [known.name]
-        target = read_command(f"/{known.target.lstrip('/')}") if known.target else None
+        slash = resolve(name, settings)
+        names = [slash.name]
+        target = read_command(f"/{slash.target.lstrip('/')}") if slash.target else None
         if target is not None:
             names.append(resolve(target[0], settings).name)
     except UserError:
@@ -233,13 +241,13 @@ def meant_names(name: str, settings: Settings) -> tuple[str, ...]:
 def perform(call: CommandCall) -> CommandReply:
     """Run the command that a call names, in full or in short; what is wrong with it is its reply."""
     try:
-        known = resolve(call.name, call.settings)
-        if known.terminal and not _at_the_machine(call.source):
-            raise UserError(f"/{known.name} works in the terminal alone.", hint="Run hermes there.")
-        _check_tier(call, known)
-        if call.turns and not known.mid_turn:
-            raise UserError(f"/{known.name} does not work while a turn runs.", hint="Wait, or /stop first.")
-        return known.run(replace(call, name=known.name))
+        slash = resolve(call.name, call.settings)
+        if slash.terminal and not call.is_local:
+            raise UserError(f"/{slash.name} works in the terminal alone.", hint="Run hermes there.")
+        _check_tier(call, slash)
+        if call.turns and not slash.mid_turn:
+            raise UserError(f"/{slash.name} does not work while a turn runs.", hint="Wait, or /stop first.")
+        return slash.run(replace(call, name=slash.name))
     except UserError as error:
         return CommandReply(text=str(error))
 
@@ -248,11 +256,11 @@ def usable(source: Source, settings: Settings) -> list[SlashCommand]:
     """The commands that somebody may use, by name."""
     tier = tier_of(source, settings)
     here = _at_the_machine(source)
-    return [one for one in known_commands(settings) if _may(tier, one) and (here or not one.terminal)]
+    return [slash for slash in known_commands(settings) if _may(tier, slash) and (here or not slash.terminal)]
 
 
 def is_command(name: str) -> bool:
-    return any(name == known.name or name in known.aliases for known in COMMANDS.values())
+    return any(name in slash.names for slash in COMMANDS.values())
 
 
 def spell_commands(text: str, prefix: str) -> str:
@@ -260,21 +268,21 @@ def spell_commands(text: str, prefix: str) -> str:
     itself."""
     if prefix == "/":
         return text
-    return _NAMED.sub(lambda found: (prefix if is_command(found[1]) else "/") + found[1], text)
+    return _NAMED.sub(lambda match: (prefix if is_command(match[1]) else "/") + match[1], text)
 
 
-def _may(tier: Tier, known: SlashCommand) -> bool:
-    if known.admin and not tier.owner:
+def _may(tier: Tier, slash: SlashCommand) -> bool:
+    if slash.admin and not tier.owner:
         return False
-    return tier.commands is None or any(name in tier.commands for name in (known.name, *known.aliases))
+    return tier.commands is None or any(name in tier.commands for name in slash.names)
 
 
-def _check_tier(call: CommandCall, known: SlashCommand) -> None:
-    if _may(tier_of(call.source, call.settings), known):
+def _check_tier(call: CommandCall, slash: SlashCommand) -> None:
+    if _may(tier_of(call.source, call.settings), slash):
         return
-    allowed = ", ".join(f"/{one.name}" for one in usable(call.source, call.settings))
+    allowed = ", ".join(f"/{other.name}" for other in usable(call.source, call.settings))
     who = ""
-    if known.admin:
+    if slash.admin:
         key = "allow_admin_from" if call.source.kind is SourceKind.PRIVATE else "group_allow_admin_from"
         who = f"It is for admins: the operator names them in {call.source.address.credential}.{key}. "
-    raise UserError(f"You may not use /{known.name} here.", hint=f"{who}You may use {allowed}.")
+    raise UserError(f"You may not use /{slash.name} here.", hint=f"{who}You may use {allowed}.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hermes.control.commands.ownership import check_nobody_waits, stoppable
-from hermes.control.commands.registry import CommandCall, CommandReply, command
+from hermes.control.commands.registry import CommandCall, CommandReply, command, read_number
 from hermes.control.sessions.administration import branch_session, search_sessions
 from hermes.control.turn.claim import new_session_words, next_session
 from hermes.control.turn.stopping import ask_to_stop, stop_session
@@ -120,10 +120,12 @@ def retry(call: CommandCall) -> CommandReply:
 
 @command("undo", "forget the last turns", usage="[number]", mid_turn=False)
 def undo(call: CommandCall) -> CommandReply:
-    count = call.args or "1"
-    if not (count.isascii() and count.isdigit() and 1 <= int(count) <= 1000):
-        raise UserError(f"“{one_line(count, 20)}” is not a number of turns.", hint="Write /undo or /undo 3.")
-    given = TurnInput(action=TurnAction.UNDO, count=int(count), confirm=_has_to_confirm(call))
+    count = call.number(1000, default="1")
+    if count is None:
+        raise UserError(
+            f"“{one_line(call.args, 20)}” is not a number of turns.", hint="Write /undo or /undo 3."
+        )
+    given = TurnInput(action=TurnAction.UNDO, count=count, confirm=_has_to_confirm(call))
     return CommandReply(text="", turn=new_turn(call, given, BusyMode.QUEUE, Cause.COMMAND))
 
 
@@ -205,9 +207,10 @@ def _everybody(call: CommandCall, text: str, word: str) -> tuple[bool, str]:
 
 
 def _pick(call: CommandCall, word: str, everybody: bool) -> Session:
-    known = _sessions(call, everybody)
-    if word.isascii() and word.isdigit() and 1 <= int(word) <= len(known):
-        return known[int(word) - 1]
+    listed = _sessions(call, everybody)
+    number = read_number(word, len(listed))
+    if number is not None:
+        return listed[number - 1]
     found = [session for session in call.tx.sessions.find(word) if everybody or owns(call, session)]
     if len(found) == 1:
         return found[0]

@@ -219,9 +219,9 @@ def _repeated(job: Job, times: int | None, plan: Schedule | None) -> Job:
     return replace(job, state=JobState.COMPLETED, next_due=None) if over else job
 
 
-def _text(what: str, text: str | None, most: int, known: str) -> str:
+def _text(what: str, text: str | None, most: int, before: str) -> str:
     if text is None:
-        return known
+        return before
     if len(text) > most:
         raise UserError(f"The {what} has {len(text):,} characters; {most:,} are the most.")
     return storable(text.strip())

@@ -273,10 +273,10 @@ def _over(tx: Tx, run: JobRun, moment: JobContext, status: RunStatus, error: str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettledRun:
-    """A run that is over; `told` is the session in which its answer is to be written down too."""
+    """A run that is over; `mirrored` is the session that keeps its answer too."""
 
     run: JobRun
-    told: SessionId | None = None
+    mirrored: SessionId | None = None
 
 
 def settle(tx: Tx, slot: Slot, moment: JobContext, outcomes: AnswerWriter) -> SettledRun | None:
@@ -305,7 +305,7 @@ def settle(tx: Tx, slot: Slot, moment: JobContext, outcomes: AnswerWriter) -> Se
         return SettledRun(run=run)
     if home not in [real_place(tx, to) for to in run.to]:
         return SettledRun(run=run)
-    return SettledRun(run=run, told=mirror(tx, home, end.delivered, moment.now))
+    return SettledRun(run=run, mirrored=mirror(tx, home, end.delivered, moment.now))
 
 
 def stop_idle(tx: Tx, slot: Slot, moment: JobContext) -> bool:

@@ -272,8 +272,8 @@ class Cron:
         log.info("cron.ended job=%s status=%s", run.job, settled.run.status.value)
         for to in settled.run.to:
             self.wake_lane(to)
-        if settled.told is not None:
-            self.wake_session(agent, settled.told)
+        if settled.mirrored is not None:
+            self.wake_session(agent, settled.mirrored)
         await self._write_file(agent, settled.run)
 
     async def _write_file(self, agent: AgentId, run: JobRun) -> None:

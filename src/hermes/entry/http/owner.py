@@ -152,4 +152,4 @@ def _serve(perform: Perform) -> Perform:
 
 
 for one in OPERATIONS.values():
-    local_route(one.method, one.path, one.told)(_serve(one.perform))
+    local_route(one.method, one.path, one.summary)(_serve(one.perform))
