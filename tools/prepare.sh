@@ -105,7 +105,7 @@ install_packages() {
     if [ -z "$installed" ]; then
         say "Setting up Hermes (first run only) …"
     else
-        say "Setting up Hermes again: its packages or its place have changed …"
+        say "Setting up Hermes again: its packages or its location have changed …"
     fi
     began=$(date +%s)
     make_folder

@@ -381,7 +381,7 @@ def test_w36_one_default_shown_in_status(tmp_path: Path) -> None:
         if text is not None:
             (home / "config.yaml").write_text(text)
         modes.add(load_settings(home, {}).settings.approvals.mode)
-        assert "a person is asked before what is dangerous" in status(home)
+        assert "a person must approve dangerous actions" in status(home)
     assert modes == {"manual"}
     (home / "config.yaml").write_text("approvals: {mode: off}\n")
     assert "nobody is asked before what is dangerous" in status(home)

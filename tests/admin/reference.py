@@ -273,7 +273,11 @@ def _arguments(command: str) -> list[argparse.Action]:
     """The arguments of one command, as its own parser knows them."""
     name, _, sub = command.partition(" ")
     parser = below(name)[sub] if sub else _parser(name)
-    told = [action for action in parser._actions if not isinstance(action, argparse._HelpAction)]
+    told = [
+        action
+        for action in parser._actions
+        if not isinstance(action, argparse._HelpAction) and action.help is not argparse.SUPPRESS
+    ]
     return sorted(told, key=lambda action: bool(action.option_strings))
 
 

@@ -101,13 +101,13 @@ def test_set_and_path(tmp_path: Path) -> None:
     code, out, _ = ask(home, "set", "agent.max_turns", "8")
     assert code == 0 and out == f"agent.max_turns is set in {home / 'config.yaml'}\n"
     code, out, _ = ask(home, "set", "model.api_key", "secret-1", OPENAI_API_KEY="other")
-    assert code == 0 and "OPENAI_API_KEY is set in" in out and "environment, which counts" in out
+    assert code == 0 and "OPENAI_API_KEY is set in" in out and "environment, which takes effect" in out
     assert "secret-1" not in out
     code, out, _ = ask(home, "set", "agent.max_turns", "9", HERMES_MAX_ITERATIONS="3")
-    assert "which counts" in out
+    assert "which takes effect" in out
     ask(home, "set", "TELEGRAM_ALLOWED_USERS", "1")
     code, out, _ = ask(home, "set", "telegram.allowed_users", "2")
-    assert "which counts" in out
+    assert "which takes effect" in out
     code, out, _ = ask(home, "path")
     assert out == f"{home / 'config.yaml'}\n{home / '.env'}\n"
     code, out, err = ask(home, "set", "agent.max_turns", "many")
@@ -122,7 +122,9 @@ def test_unset(tmp_path: Path) -> None:
     code, out, _ = ask(tmp_path, "unset", "agent.max_turns")
     assert code == 0 and "is not set in" in out and "nothing was changed" in out
     code, out, _ = ask(tmp_path, "unset", "TELEGRAM_BOT_TOKEN", TELEGRAM_BOT_TOKEN="2:abc")
-    assert code == 0 and out.endswith("TELEGRAM_BOT_TOKEN is still set in the environment, which counts.\n")
+    assert code == 0 and out.endswith(
+        "TELEGRAM_BOT_TOKEN is still set in the environment, which takes effect.\n"
+    )
     assert "TELEGRAM" not in (tmp_path / ".env").read_text()
     assert ask(tmp_path, "get", "agent.max_turns")[1] == ask(tmp_path / "new", "get", "agent.max_turns")[1]
 

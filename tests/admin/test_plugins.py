@@ -10,7 +10,7 @@ import pytest
 
 from hermes import plugins
 from hermes.app.accounts import DeclaredAccount
-from hermes.app.app import AppOverrides
+from hermes.app.agents import AppOverrides
 from hermes.domain.errors import UserError
 from hermes.state.settings.loader import load_settings
 

@@ -13,7 +13,8 @@ import pytest
 
 from hermes.agent.models.demo.provider import DemoProvider
 from hermes.agent.models.demo.rules import FOOTER
-from hermes.app.app import App, AppOverrides
+from hermes.app.agents import AppOverrides
+from hermes.app.app import App
 from hermes.app.tools import Toolsets
 from hermes.control.sessions.submission import Submission
 from hermes.domain.address import Address, Source, SourceKind

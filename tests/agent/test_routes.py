@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from hermes.agent.models.routes import ModelRoute, RoutedProvider
-from hermes.app.app import App, AppOverrides
+from hermes.app.agents import AppOverrides
+from hermes.app.app import App
 from hermes.control.sessions.submission import Submission
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.event import Entry, ModelSaid

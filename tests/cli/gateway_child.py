@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hermes.admin.process.run import GatewayProcess
-from hermes.app.app import AppOverrides
+from hermes.app.agents import AppOverrides
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.settings import Settings
 from hermes.testing.model import Say, ScriptedModel, last_words

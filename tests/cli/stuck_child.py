@@ -16,7 +16,7 @@ from typing import Any
 
 from hermes.admin.process import watchdog
 from hermes.admin.process.run import GatewayProcess, StateFile
-from hermes.app.app import AppOverrides
+from hermes.app.agents import AppOverrides
 from hermes.domain.settings.settings import Settings
 
 

@@ -25,7 +25,7 @@ def test_a_home_without_a_gateway(tmp_path: Path) -> None:
     wrong = hermes(home, "cron", "create", "0 25 * * *", "x")
     assert wrong.code == 1 and "the hour “25”" in wrong.err and wrong.clean
     assert "no job" in hermes(home, "cron", "run", "nobody").err
-    assert "no gateway runs" in hermes(home, "cron", "status").out
+    assert "no gateway is running" in hermes(home, "cron", "status").out
     assert "Removed" in hermes(home, "cron", "remove", "Mail").out
 
 
@@ -55,7 +55,7 @@ def test_tick_runs_what_is_due(tmp_path: Path) -> None:
     (hook / "HOOK.yaml").write_text("events: [gateway:startup]\n")
     (hook / "handler.py").write_text("def handle(event, context): open('started', 'w')\n")
     assert "Nothing was due." in hermes(home, "cron", "tick").out
-    assert "Begun: “Hello”." in hermes(home, "cron", "run", "Hello").out
+    assert "Started: “Hello”." in hermes(home, "cron", "run", "Hello").out
     ticked = hermes(home, "cron", "tick")
     assert "1 run ended." in ticked.out, ticked
     (file,) = (home / "cron" / "output").glob("*/*.md")
@@ -72,8 +72,8 @@ def test_a_home_with_a_gateway(tmp_path: Path) -> None:
         made = hermes(home, "cron", "create", "every 2h", "say hello", "--name", "Hello")
         assert made.code == 0, made
         assert "Run by  the gateway" in hermes(home, "cron", "status").out
-        assert "ticks by itself" in hermes(home, "cron", "tick").err
-        assert "Begun" in hermes(home, "cron", "run", "hel").out
+        assert "it runs the jobs" in hermes(home, "cron", "tick").err
+        assert "Started" in hermes(home, "cron", "run", "hel").out
         end = time.monotonic() + PATIENCE
         while (
             not (runs := json.loads(hermes(home, "cron", "runs", "--json").out)) or runs[0]["state"] != "over"

@@ -90,7 +90,7 @@ def walk(hermes: Say) -> None:
     [told] = json.loads(hermes("handoff", "list", "--json").out)
     assert (told["id"], told["state"], told["error"]) == ("ho_1", "failed", "the line is busy")
     assert "the line is busy" in hermes("handoff", "list").out
-    assert hermes("handoff", "retry", "ho_1").out.startswith("ho_1 is tried again")
+    assert hermes("handoff", "retry", "ho_1").out.startswith("ho_1 will be retried")
     assert hermes("handoff", "cancel", "ho_1").out.startswith("ho_1 is cancelled")
     twice = hermes("handoff", "cancel", "ho_1")
     assert twice.code == 1 and "ho_1 is over: it is failed." in twice.err

@@ -72,7 +72,7 @@ def test_targets_are_listed(home: Path) -> None:
         (["-t", "github:#nowhere", "hello"], 1, "github has no chat called “#nowhere”."),
         (["-t", "local", "hello"], 1, "“local” is no chat"),
         (["-t", "github", "-f", "/no/such/file"], 1, "/no/such/file cannot be read"),
-        (["-t", "github", "-f", "/etc/hostname", "both"], 1, "There is a text and a file."),
+        (["-t", "github", "-f", "/etc/hostname", "both"], 1, "There is both a text and a file."),
         (["--too", "github"], 2, "--too"),
     ],
 )

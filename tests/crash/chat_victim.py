@@ -10,6 +10,7 @@ from pathlib import Path
 
 import hermes.app.app
 from hermes import cli
+from hermes.app.agents import AgentFactory
 from hermes.app.app import App
 from hermes.app.vitals import StatusListener
 from hermes.domain.ports.agent import Provider
@@ -28,22 +29,29 @@ def _switch() -> KillSwitch:
     return KillSwitch.set_to(os.environ.get(KILL_AT, ""), Path(log) if log else None)
 
 
-class MortalApp(App):
-    """The composition root with a kill switch at its ports. A process has one."""
+SWITCH = _switch()
 
-    switch = _switch()
 
-    async def _run(self, store: Store, watch: StatusListener, logs: SessionLogs | None) -> None:
-        await super()._run(KillingStore(store, self.switch), watch, logs)
+class MortalAgents(AgentFactory):
+    """Agents whose model and tools may kill the process."""
 
-    def _provider(self, profile: Profile, media: Media) -> Provider:
-        return KillingProvider(super()._provider(profile, media), self.switch)
+    def provider(self, profile: Profile, media: Media) -> Provider:
+        return KillingProvider(super().provider(profile, media), SWITCH)
 
-    def _tools(
+    def tools(
         self, profile: Profile, store: Store, backend: Backend, workspace: Path, added: Sequence[Tool]
     ) -> list[Tool]:
-        tools = super()._tools(profile, store, backend, workspace, added)
-        return [killing_tool(tool, self.switch) for tool in tools]
+        tools = super().tools(profile, store, backend, workspace, added)
+        return [killing_tool(tool, SWITCH) for tool in tools]
+
+
+class MortalApp(App):
+    """The composition root with a kill switch at its ports."""
+
+    agent_factory = MortalAgents
+
+    async def _run(self, store: Store, watch: StatusListener, logs: SessionLogs | None) -> None:
+        await super()._run(KillingStore(store, SWITCH), watch, logs)
 
 
 def main() -> int:

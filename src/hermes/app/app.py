@@ -10,104 +10,55 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from hermes import plugins
-from hermes.agent.context.images import ImageAttachingProvider
-from hermes.agent.models.choose import NO_PROBE, ModelChoice
-from hermes.agent.models.registry import Models
-from hermes.agent.models.routes import ModelRoute, RoutedProvider
-from hermes.agent.run.loop import AgentLoop, LoopLimits
-from hermes.agent.tools import Workbench
+from hermes.agent.models.choose import ModelChoice
 from hermes.app.accounts import AccountFactory, rename_webhook_account
-from hermes.app.homes import MEDIA, WORKSPACE, closed_homes, homes_for, is_wide, user_home
+from hermes.app.agents import AgentFactory, AppOverrides
 from hermes.app.hooks import AppHooks
 from hermes.app.http import AppHttp
 from hermes.app.import_jobs import take_over_jobs
 from hermes.app.import_people import import_people
-from hermes.app.jobs import HomeJobs, job_tool
 from hermes.app.messaging import Messaging
-from hermes.app.prompt import SystemPrompt
-from hermes.app.real_models import keep_real_models
 from hermes.app.store import StoreLifecycle
-from hermes.app.tools import (
-    Inject,
-    InjectingProvider,
-    Toolsets,
-    added_tools,
-    check_toolsets,
-    limited_tools,
-    own_tools,
-    redacting,
-)
 from hermes.app.vitals import LiveStatus, StatusListener
-from hermes.app.waking import ProcessNotifier
-from hermes.control.chores import HOURLY, Chore
+from hermes.control.chores import Chore
 from hermes.control.commands.registry import GatewayInfo
 from hermes.control.commands.tiers import tier_of
 from hermes.control.gateway import STOP_SECONDS, Gateway
 from hermes.control.hooks.dispatch import Hooks
 from hermes.control.people.routing import agent_chooser
 from hermes.control.runtime import Runtime
-from hermes.control.turn.gates import gate_tools
 from hermes.control.wiring import GatewayParts
 from hermes.control.workers import Supervisor
 from hermes.domain.address import read_platform
 from hermes.domain.capabilities import Capabilities
-from hermes.domain.clock import Clock, SystemClock, zone_named
 from hermes.domain.errors import PRINTED, UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId
-from hermes.domain.ports.agent import Provider
-from hermes.domain.ports.platform import Platform
 from hermes.domain.ports.store import Store
-from hermes.domain.ports.world import Backend, Media
-from hermes.domain.settings.settings import Profile, Settings
-from hermes.domain.tool import Tool
+from hermes.domain.settings.settings import Settings
 from hermes.entry.host import AdapterHost, PlatformAccount
 from hermes.entry.http.site.call import AgentFacts, Site
 from hermes.entry.http.site.streams import Streams
-from hermes.execution.local.backend import LocalBackend, LocalOptions
 from hermes.state.files.aliases import ChannelAliases
-from hermes.state.files.media import MediaFiles
 from hermes.state.files.session_log import FOLDER as LOG_FOLDER
 from hermes.state.files.session_log import SessionLogs
-from hermes.state.home.homes import DATABASE_FILE, INSIDE, agent_home
+from hermes.state.home.homes import DATABASE_FILE
 from hermes.state.settings.loader import LoadedSettings, load_settings
-from hermes.state.settings.models import model_of, model_routes
 from hermes.state.store.connection import StoreOptions
-from hermes.state.store.tables.search import recall_from
 from hermes.state.store.writer import SqliteStore
 
 log = logging.getLogger("hermes.app")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppOverrides:
-    """What a test or an embedding program brings along, instead of what settings and plugins say.
-
-    `workspace` is where the agents' commands start, `toolsets` are the main agent's, `change` has the last
-    word on the settings, `inject` on what a model is told, `in_memory` keeps nothing, and only where it
-    `boots` do hooks hear of the start and BOOT.md runs."""
-
-    provider: Provider | None = None
-    tools: Sequence[Tool] | None = None
-    platforms: Mapping[str, Platform] | None = None
-    clock: Clock = field(default_factory=SystemClock)
-    workspace: Path | None = None
-    toolsets: Toolsets = field(default_factory=Toolsets)
-    change: Callable[[Settings], Settings] | None = None
-    inject: Inject | None = None
-    in_memory: bool = False
-    boots: bool = True
-
-
 class App:
     """One gateway on one home, for a process that has the home to itself."""
+
+    agent_factory = AgentFactory
 
     def __init__(
         self, home: Path, environ: Mapping[str, str], given: AppOverrides | None = None, version: str = ""
@@ -128,16 +79,19 @@ class App:
             self.loaded = replace(self.loaded, settings=self._given.change(self.loaded.settings))
         self._gateway: Gateway | None = None
         self._store: SqliteStore | None = None
-        self._models = Models()
-        self._choices: dict[AgentId, ModelChoice] = {}
-        self._routes: dict[str, ModelRoute] = {}
-        self._waking = ProcessNotifier(lambda: None if self._stop.is_set() else self._gateway)
-        self._backends: list[Backend] = []
         self._chores: list[Chore] = []
         self._loops = Supervisor(self._given.clock)
-        self._closed: tuple[str, ...] = ()
         self._hooks: AppHooks | None = None
         self._messaging = Messaging(home, environ, lambda: self.gateway.courier)
+        self._agents = self.agent_factory(
+            home=home,
+            environ=environ,
+            loaded=self.loaded,
+            overrides=self._given,
+            messaging=self._messaging,
+            gateway=lambda: self._gateway,
+            stopping=self._stop.is_set,
+        )
 
     @property
     def gateway(self) -> Gateway:
@@ -153,7 +107,7 @@ class App:
     @property
     def choice(self) -> ModelChoice:
         """The main agent's model; known from `running` on."""
-        return self._choices.get(MAIN_AGENT) or ModelChoice.given(self.loaded.settings.model.default)
+        return self._agents.choice
 
     @property
     def model_line(self) -> str:
@@ -225,9 +179,7 @@ class App:
         finally:
             if self._hooks is not None:
                 await self._hooks.close()
-            for backend in self._backends:
-                await backend.close()
-            await self._models.close()
+            await self._agents.close()
             if writing is not None and logs is not None:
                 writing.cancel()
                 await asyncio.wait((writing,))
@@ -239,17 +191,17 @@ class App:
             version=self._version,
             home=str(self._home),
             can_restart=self._given.boots,
-            offered=lambda agent: self._models.offered.get(agent, ()),
+            offered=self._agents.offered,
         )
 
     async def _run(self, store: Store, watch: StatusListener, logs: SessionLogs | None) -> None:
         clock, settings = self._given.clock, self.loaded.settings
         vitals = LiveStatus(self._home, self.loaded, watch, self._loops)
         vitals.store = self.store.facts
-        await self._choose(settings, store)
+        await self._agents.choose_models(store, self._chores)
         if not self._given.in_memory:
             self._hooks = await asyncio.to_thread(AppHooks, self._home, self._environ, clock)
-        runtimes = await asyncio.to_thread(self._runtimes, store, settings)
+        runtimes = await asyncio.to_thread(self._agents.runtimes, store, self._own_hooks)
         accounts = self._accounts(store)
         parts = GatewayParts(
             store=store,
@@ -261,7 +213,7 @@ class App:
             hooks=self._own_hooks,
             select=agent_chooser(self._own_hooks),
             owner=str(self._home),
-            aliases={name: route.model for name, route in self._routes.items()},
+            aliases=self._agents.aliases,
             around=self._command_info(settings),
             restart=self.restart,
             chores=self._chores,
@@ -286,10 +238,8 @@ class App:
         vitals.watch(kept, gateway)
         hosts = [self._loops.keep(name, host.live) for name, host in kept.items()]
         names = [account.name for account in accounts]
-        told = {"agents": sorted(runtimes), "accounts": names, "api": http.address, **self._model_facts()}
-        told |= {"workspace": str(self._workspace(runtimes[MAIN_AGENT].profile)), "display": self.display}
         hooks = self._hooks
-        vitals.tell("running", **told, hooks=[] if hooks is None else hooks.facts())
+        vitals.tell("running", **self._facts(runtimes), accounts=names, api=http.address)
         if hooks is not None and self._given.boots:
             hooks.begin(gateway, names, vitals.tell_hooks)
         try:
@@ -300,13 +250,19 @@ class App:
             await self._drain(gateway, hosts)
             await http.close()
 
+    def _facts(self, runtimes: Mapping[AgentId, Runtime]) -> dict[str, Any]:
+        """What a gateway tells of itself once it runs."""
+        return {
+            "agents": sorted(runtimes),
+            **self._agents.model_facts(),
+            "workspace": str(self._agents.workspace(runtimes[MAIN_AGENT].profile)),
+            "display": self.display,
+            "hooks": [] if self._hooks is None else self._hooks.facts(),
+        }
+
     @property
     def _own_hooks(self) -> Hooks:
         return Hooks() if self._hooks is None else self._hooks.hooks
-
-    def _model_name(self, agent: AgentId, runtime: Runtime) -> str:
-        choice = self._choices.get(agent)
-        return runtime.profile.settings.model.default if choice is None else choice.model
 
     def _door(
         self, gateway: Gateway, runtimes: Mapping[AgentId, Runtime], http: AppHttp, vitals: LiveStatus
@@ -319,7 +275,7 @@ class App:
             default=self.loaded.settings.default_agent,
             agents={
                 agent: AgentFacts(
-                    agent=agent, model=self._model_name(agent, runtime), tools=tuple(runtime.tools)
+                    agent=agent, model=self._agents.model_name(runtime.profile), tools=tuple(runtime.tools)
                 )
                 for agent, runtime in runtimes.items()
             },
@@ -347,143 +303,6 @@ class App:
         if self._given.in_memory or not self.loaded.settings.sessions.write_json:
             return None
         return SessionLogs(self._home / LOG_FOLDER, store, self.loaded.secrets.redact)
-
-    # --- models ---
-
-    async def _choose(self, settings: Settings, store: Store) -> None:
-        routes = model_routes(self.loaded)
-        given = self._given.provider
-        if given is not None:
-            self._routes = {
-                name: ModelRoute(provider=given, model=one.default) for name, one in routes.items()
-            }
-            return
-        makers = await asyncio.to_thread(plugins.providers)
-        self._models = Models(makers, probe=not self.loaded.variables.get(NO_PROBE))
-        wanted = {
-            agent: model_of(agent, self.loaded) for agent in (MAIN_AGENT, *map(AgentId, settings.agents))
-        }
-        chosen = {agent: await self._models.choose(model) for agent, model in wanted.items()}
-        self._choices = await keep_real_models(store, chosen, wanted)
-        self._routes = await self._models.routes(routes)
-        refresh = partial(self._models.refresh, self._choices)
-        self._chores.append(Chore(name="model list", every=HOURLY, run=refresh, first=30.0))
-        log.info("model.chosen %s", self.model_line)
-
-    def _model_facts(self) -> dict[str, str]:
-        choice = self.choice
-        return {
-            "model": choice.line,
-            "model_name": choice.model,
-            "model_provider": choice.provider,
-            "model_why": choice.why,
-        }
-
-    def _provider(self, profile: Profile, media: Media) -> Provider:
-        provider = self._given.provider
-        if provider is None:
-            provider = self._models.provider(self._choices[profile.agent], profile.settings.model)
-        provider = ImageAttachingProvider(RoutedProvider(provider, self._routes), media)
-        return provider if self._given.inject is None else InjectingProvider(provider, self._given.inject)
-
-    # --- agents ---
-
-    def _runtimes(self, store: Store, settings: Settings) -> dict[AgentId, Runtime]:
-        """Reads plugins and makes folders, so it runs beside the loop."""
-        plugins.load_commands()
-        self._closed = closed_homes(self._home, self._environ, settings)
-        added = plugins.tools() if self._given.tools is None else ()
-        check_toolsets(self.loaded, added)
-        runtimes: dict[AgentId, Runtime] = {}
-        for agent in (MAIN_AGENT, *map(AgentId, settings.agents)):
-            try:
-                home = agent_home(self._home, agent, settings)
-                home.mkdir(mode=0o700, parents=True, exist_ok=True)
-                own = replace(settings, model=model_of(agent, self.loaded))
-                runtimes[agent] = self._runtime(
-                    Profile(agent=agent, home=home, settings=own), store.scoped(agent), added
-                )
-            except (UserError, OSError) as error:
-                if agent == MAIN_AGENT:
-                    raise error if isinstance(error, UserError) else UserError(str(error)) from error
-                log.error("agent.left_out agent=%s why=%s", agent, error)
-        return runtimes
-
-    def _runtime(self, profile: Profile, store: Store, added: Sequence[Tool]) -> Runtime:
-        settings = profile.settings
-        workspace = self._workspace(profile)
-        workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
-        tools = self._given.tools
-        backend: LocalBackend | None = None
-        if tools is None:
-            backend = LocalBackend(
-                home=profile.home,
-                environ={**self._environ, INSIDE: "1"},
-                options=LocalOptions(workspace=workspace, passthrough=(INSIDE,)),
-            )
-            self._backends.append(backend)
-            tools = self._tools(profile, store, backend, workspace, added)
-        choice = self._choices.get(profile.agent)
-        model = settings.model.default if choice is None else choice.model
-        prompt = SystemPrompt(
-            profile=profile,
-            tools=[tool.name for tool in tools],
-            workspace=workspace,
-            model=model,
-            clock=self._given.clock,
-        )
-        media = MediaFiles(profile.home / MEDIA, store, self._given.clock)
-        loop = AgentLoop(
-            provider=self._provider(profile, media),
-            tools=gate_tools(self._own_hooks, redacting(tools, self.loaded.secrets.redact)),
-            model=model,
-            system=lambda session: prompt.build(),
-            clock=self._given.clock,
-            limits=LoopLimits(iterations=settings.agent.max_turns, retries=settings.agent.api_max_retries),
-        )
-        known_as = model if choice is None else f"{choice.model} ({choice.provider})"
-        jobs = None if self._given.in_memory else HomeJobs(profile.home, self._environ, backend)
-        return Runtime(
-            profile=profile,
-            agent=loop,
-            store=store,
-            model=known_as,
-            prompt=prompt.current,
-            tools=tools,
-            media=media,
-            jobs=jobs,
-            take_file=self._messaging.files(profile, workspace, media, profile.home / MEDIA, self._closed),
-            processes=None if backend is None else backend.processes.list,
-        )
-
-    def _workspace(self, profile: Profile) -> Path:
-        return self._given.workspace or profile.home / WORKSPACE
-
-    def _tools(
-        self, profile: Profile, store: Store, backend: LocalBackend, workspace: Path, added: Sequence[Tool]
-    ) -> list[Tool]:
-        bench = Workbench(
-            backend=backend,
-            recall=recall_from(store, zone_named(profile.settings.timezone)),
-            workspace=str(workspace),
-            home=user_home(self._environ),
-            wide=is_wide(workspace, self._environ),
-            homes=homes_for(profile, workspace, self._closed),
-            find_process=backend.processes.find,
-            own_pids=(os.getpid(),),
-            asks=profile.settings.approvals.mode != "off",
-            deny=profile.settings.approvals.deny,
-            ended=self._waking.tell_ended,
-            jobs=None if self._given.in_memory else job_tool(lambda: self._gateway),
-            post=self._messaging.office,
-        )
-        chosen = self._given.toolsets
-        hosted = profile.settings.agents.get(profile.agent)
-        if hosted is not None:
-            chosen = Toolsets(enabled=hosted.enabled_toolsets, disabled=hosted.disabled_toolsets)
-        return limited_tools(
-            [*own_tools(bench, chosen, added), *added_tools(chosen, added)], profile.settings
-        )
 
     # --- platforms ---
 

@@ -163,7 +163,7 @@ class AppHttp:
         secret = said.key or Secret(self._find(platform_variable(PLATFORM, f"keys_{name}_key")))
         check_key(f"platforms.{PLATFORM}.keys.{name}", secret.reveal(), wide=self._is_wide)
         if name in _TAKEN:
-            raise UserError(f"A key cannot be called “{name}”.", hint="Give it another name.")
+            raise UserError(f"“{name}” is not a valid key name.", hint="Give it another name.")
         principal = Principal(
             name=name,
             # What stands for a list that could not be read names no scope and no agent.
@@ -180,7 +180,7 @@ def check_key(name: str, key: str, *, wide: bool = False) -> None:
         why = "a server that others can reach needs a key that a program made"
     else:
         return
-    raise UserError(f"{name} is too weak: {why}.", hint=f"Put in a new one: {_NEW_KEY}")
+    raise UserError(f"{name} is too weak: {why}.", hint=f"Set a new one: {_NEW_KEY}")
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -84,7 +84,7 @@ def job_tool(gateway: Callable[[], Gateway | None]) -> JobTool:
     async def act(context: ToolContext, action: str, arguments: Mapping[str, Any]) -> str:
         running = gateway()
         if running is None:
-            raise UserError("Jobs cannot be reached now.")
+            raise UserError("Jobs are not available now.")
         origin = await running.read(context.agent, partial(_origin, context))
         desk = running.jobs_of(context.agent, origin)
         job, wish = str(arguments.get("job") or ""), wish_of(arguments)

@@ -64,7 +64,7 @@ class Messaging:
                 return await media.open(file.sha256 or "")
             except UserError:
                 continue
-        raise UserError(f"The file {one_line(file.name or file.ref, 80)} is not there any more.")
+        raise UserError(f"The file {one_line(file.name or file.ref, 80)} no longer exists.")
 
     async def _send(self, context: ToolContext, target: str, text: str) -> Sequence[Address]:
         body = await collect_files(text, self._files.get(context.agent))

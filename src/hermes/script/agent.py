@@ -21,7 +21,8 @@ from types import TracebackType
 from typing import Any, Protocol, TypedDict, TypeVar, Unpack
 
 from hermes.agent.models.choose import with_endpoint
-from hermes.app.app import App, AppOverrides
+from hermes.app.agents import AppOverrides
+from hermes.app.app import App
 from hermes.app.tools import Toolsets
 from hermes.control.sessions.submission import SessionTarget, Submission
 from hermes.domain.address import Address, Source, SourceKind

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hermes.admin.process.run import hold_home
-from hermes.app.app import App, AppOverrides
+from hermes.app.agents import AppOverrides
+from hermes.app.app import App
 from hermes.domain.errors import UserError
 from hermes.domain.settings.declaring import Secret
 from hermes.entry.host import HostState

@@ -168,9 +168,9 @@ def test_words_written_while_it_is_gone_are_sent_once(home: Path) -> None:
         person.until("You said: hello", "❯ ")
         restarted(home, person, running)
         person.type("while you were out")
-        person.until("Your words are kept and sent when the gateway is back.")
+        person.until("Your message is kept and sent when the gateway is back.")
         person.type("and this")
-        person.until("Your words are kept")
+        person.until("Your message is kept")
         person.type("/status")
         person.until("✗ The gateway is not there, so this was not done.")
         with words_gateway(home) as again:
@@ -192,7 +192,7 @@ def test_leaving_while_it_is_gone_tells_what_was_not_sent(home: Path) -> None:
         person.until("You said: hello", "❯ ")
         restarted(home, person, running)
         person.type("never heard")
-        person.until("Your words are kept")
+        person.until("Your message is kept")
         person.process.send_signal(signal.SIGINT)
         assert person.ends() == 130
         assert "Not sent: “never heard”" in person.seen and person.mode == person.before

@@ -426,7 +426,7 @@ def test_leaving_in_the_middle_lets_it_go_on_next_time(home: Path) -> None:
         person.type("count")
         person.until("1 2")
         person.keys("\x04")
-        person.until("it goes on when you start hermes again")
+        person.until("it continues when you start hermes again")
         assert person.ends() == 0
     hold.unlink()
     with at_terminal(home) as person:
@@ -552,8 +552,8 @@ def test_a_home_folder_is_no_free_workspace(home: Path) -> None:
     place = home.parent / "place"
     (place / "Documents").mkdir(parents=True)
     with at_terminal(home, real=HERMES, HOME=str(place)) as person:
-        person.until("first.", "❯ ")
-        warning = "place is no project's folder: whatever the agent deletes in it, it asks for first."
+        person.until("anything in it.", "❯ ")
+        warning = "place is not a project folder. The agent asks before it deletes anything in it."
         assert warning in " ".join(person.seen.split()), person.seen
         person.type("run: rm -rf ~/Documents")
         person.until("? Run: rm -rf ~/Documents", "It deletes outside the workspace", "answer ❯ ")

@@ -23,7 +23,7 @@ from hermes.domain.errors import UserError
 from hermes.state.home.homes import prepare_home
 
 if TYPE_CHECKING:
-    from hermes.app.app import AppOverrides
+    from hermes.app.agents import AppOverrides
     from hermes.domain.settings.settings import Settings
     from hermes.entry.terminal.door import SessionChoice
 
@@ -40,16 +40,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "Talk with the agent. Without -q and with a terminal: a conversation. With -q, -z or a pipe: one"
         " message and its answer."
     )
-    parser.add_argument("-q", "--query", metavar="TEXT", help="say this, show the answer, leave")
+    parser.add_argument("-q", "--query", metavar="TEXT", help="send this, print the answer, and exit")
     parser.add_argument(
         "-z",
         "--oneshot",
         nargs="?",
         const="",
         metavar="TEXT",
-        help="print only the final answer, of TEXT or of -q",
+        help="print only the final answer to TEXT or -q",
     )
-    parser.add_argument("-r", "--resume", metavar="SESSION", help="go on in this session, by id or title")
+    parser.add_argument("-r", "--resume", metavar="SESSION", help="continue this session, by id or title")
     parser.add_argument(
         "-c",
         "--continue",
@@ -57,7 +57,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="",
         metavar="SESSION",
-        help="go on where you were last, or in this session",
+        help="continue your last session, or this one",
     )
     parser.add_argument("-m", "--model", metavar="NAME", help="the model for this session")
     parser.add_argument("-t", "--toolsets", metavar="A,B", help="only these toolsets")
@@ -80,7 +80,7 @@ class ChatProcess:
 
     def run(self) -> int:
         if self.asked.resume is not None and self.asked.latest is not None:
-            self.command.console.note("hermes: --resume and --continue cannot stand together.")
+            self.command.console.note("hermes: --resume and --continue cannot be used together.")
             return WRONG_USE
         try:
             words = self._words()
@@ -156,7 +156,7 @@ class ChatProcess:
         return data.decode("utf-8", "replace")
 
     def _given(self) -> AppOverrides:
-        from hermes.app.app import AppOverrides
+        from hermes.app.agents import AppOverrides
         from hermes.app.tools import Toolsets
 
         given = self.given or AppOverrides(workspace=current_folder(), boots=False)

@@ -106,11 +106,11 @@ def _set(command: CliCommand) -> None:
     console.line(f"{written.name} is set in {written.file}")
     if written.secret:
         if command.environ.get(written.name, value) != value:
-            console.line(f"{written.name} is also set in the environment, which counts.")
+            console.line(f"{written.name} is also set in the environment, which takes effect.")
     elif "${" not in value:
         file, _ = check_text((home / CONFIG_FILE).read_text(encoding="utf-8"))
         if value_at(_loaded(command).settings, key) != value_at(file, key):
-            console.line("A variable in .env or in the environment says something else, which counts.")
+            console.line("A variable in .env or in the environment sets another value, which takes effect.")
 
 
 def _unset(command: CliCommand) -> None:
@@ -124,7 +124,7 @@ def _unset(command: CliCommand) -> None:
         return
     console.line(f"{removed.name} is not set any more in {removed.file}")
     if removed.name in command.environ:
-        console.line(f"{removed.name} is still set in the environment, which counts.")
+        console.line(f"{removed.name} is still set in the environment, which takes effect.")
 
 
 def _check(command: CliCommand) -> int:

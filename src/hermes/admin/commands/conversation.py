@@ -151,7 +151,7 @@ def _warnings(workspace: Path | None, environ: Mapping[str, str]) -> list[str]:
 
     if workspace is None or not is_wide(workspace, environ):
         return []
-    return [f"{workspace} is no project's folder: whatever the agent deletes in it, it asks for first."]
+    return [f"{workspace} is not a project folder. The agent asks before it deletes anything in it."]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 from dataclasses import fields
+from operator import itemgetter
 from typing import Any
 
 from hermes.admin.process.logs import logging_on
 from hermes.admin.process.run import hold_home, home_holder, loop_factory
 from hermes.admin.shell.command import CliCommand, Subcommands
 from hermes.admin.shell.home import HomeAccess, agents_of, open_home
+from hermes.admin.shell.output import Column, dash
 from hermes.control.jobs.editing import JobSpec
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import UserError
@@ -26,62 +28,64 @@ _PATIENCE = 600.0
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add = Subcommands(parser).add
-    listed = add("list", "List the jobs that will run.", _list, json=True)
-    listed.add_argument("--all", action="store_true", help="the paused and the completed ones too")
-    made = add("create", "Make a job.", _create)
+    listed = add("list", "List the scheduled jobs.", _list, json=True)
+    listed.add_argument("--all", action="store_true", help="paused and completed jobs too")
+    made = add("create", "Create a job.", _create)
     made.add_argument("schedule", help="30m, 'every 2h', '0 9 * * MON-FRI' or 2026-05-01T09:00")
-    made.add_argument("prompt", nargs="?", help="what the agent is to do")
-    made.add_argument("--agent", metavar="NAME", help="whose job it is (as the routes say)")
+    made.add_argument("prompt", nargs="?", help="what the agent should do")
+    made.add_argument("--agent", metavar="NAME", help="the agent that runs it (default: by the routes)")
     _options(made)
     edited = add("edit", "Change a job.", _edit)
     edited.add_argument("job", help="its id or name")
     edited.add_argument("--schedule", help="when it runs")
-    edited.add_argument("--prompt", help="what the agent is to do")
+    edited.add_argument("--prompt", help="what the agent should do")
     _options(edited)
-    for name, told, done in _ACTS:
-        acting = add(name, told, _act)
+    for name, summary, done in _ACTS:
+        acting = add(name, summary, _act)
         acting.set_defaults(doing=name, done=done)
         acting.add_argument("job", help="its id or name")
-    add("status", "Whether anything runs the jobs, and what comes next.", _status)
-    ran = add("runs", "What became of the runs.", _runs, json=True)
-    ran.add_argument("job", nargs="?", default="", help="only of this job")
+    add("status", "Show whether a gateway runs the jobs, and what runs next.", _status)
+    ran = add("runs", "List the runs and their results.", _runs, json=True)
+    ran.add_argument("job", nargs="?", default="", help="only runs of this job")
     ran.add_argument("-n", "--limit", type=int, default=20, metavar="N", help="how many (20)")
-    add("tick", "Run what is due now, wait for it, and leave. For homes without a gateway.", _tick)
+    add("tick", "Run the jobs that are due, wait for them, and exit. For homes without a gateway.", _tick)
 
 
 _ACTS = (
-    ("pause", "Let a job rest.", "Paused"),
-    ("resume", "Let a job go on from its next time.", "Resumed"),
-    ("run", "Run a job now.", "Begun"),
+    ("pause", "Pause a job.", "Paused"),
+    ("resume", "Resume a paused job at its next scheduled time.", "Resumed"),
+    ("run", "Run a job now.", "Started"),
     ("remove", "Remove a job.", "Removed"),
 )
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--name", help="what it is called")
+    parser.add_argument("--name", help="its name")
     parser.add_argument("--deliver", metavar="WHERE", help="origin, local, a platform, or platform:chat")
     parser.add_argument(
-        "--repeat", dest="times", type=int, metavar="N", help="how often in all (0 = for ever)"
+        "--repeat", dest="times", type=int, metavar="N", help="run this many times (0 = forever)"
     )
-    parser.add_argument("--catch-up", choices=("once", "skip", "all"), help="what to do with missed times")
+    parser.add_argument("--catch-up", choices=("once", "skip", "all"), help="what to do about missed runs")
     parser.add_argument(
         "--skill", dest="skills", action="append", metavar="NAME", help="a skill (repeatable)"
     )
-    parser.add_argument("--script", metavar="FILE", help="in the home's scripts folder; runs first")
+    parser.add_argument("--script", metavar="FILE", help="a file in the home's scripts folder; it runs first")
     parser.add_argument(
         "--no-agent", action="store_true", default=None, help="the script's output is the message"
     )
-    parser.add_argument("--context-from", action="append", metavar="JOB", help="tell it what this job said")
+    parser.add_argument(
+        "--context-from", action="append", metavar="JOB", help="include the last output of this job"
+    )
     parser.add_argument("--model", metavar="NAME", help="the model for it")
     parser.add_argument(
         "--toolset", dest="toolsets", action="append", metavar="NAME", help="only this toolset"
     )
-    parser.add_argument("--workdir", metavar="FOLDER", help="where its commands start")
+    parser.add_argument("--workdir", metavar="FOLDER", help="the folder in which its commands run")
     parser.add_argument(
         "--attach-to-session",
         action=argparse.BooleanOptionalAction,
         default=None,
-        help="note what it sends in the session of its chat, so that an answer is understood",
+        help="record what it sends in the session of its chat, so that replies are understood",
     )
 
 
@@ -93,15 +97,13 @@ def _open(command: CliCommand) -> HomeAccess:
 
 
 def _create(command: CliCommand) -> None:
-    made = _open(command).ask(save_job, agent=command.asked.agent or "", wish=_said(command))
-    told = f"{made['id']} “{made['name']}”: {made['schedule_display']}, next {_when(made)}."
-    command.console.line(told)
+    job = _open(command).ask(save_job, agent=command.asked.agent or "", wish=_spec(command))
+    command.console.line(f"{job['id']} “{job['name']}”: {job['schedule_display']}, next {_when(job)}.")
 
 
 def _edit(command: CliCommand) -> None:
-    changed = _open(command).ask(save_job, job=command.asked.job, wish=_said(command))
-    told = f"Changed: “{changed['name']}”, {changed['schedule_display']}, next {_when(changed)}."
-    command.console.line(told)
+    job = _open(command).ask(save_job, job=command.asked.job, wish=_spec(command))
+    command.console.line(f"Changed: “{job['name']}”, {job['schedule_display']}, next {_when(job)}.")
 
 
 def _act(command: CliCommand) -> None:
@@ -109,7 +111,7 @@ def _act(command: CliCommand) -> None:
     command.console.line(f"{command.asked.done}: “{job['name']}”.")
 
 
-def _said(command: CliCommand) -> JobSpec:
+def _spec(command: CliCommand) -> JobSpec:
     return JobSpec(**{field.name: getattr(command.asked, field.name, None) for field in fields(JobSpec)})
 
 
@@ -120,36 +122,35 @@ def _when(job: Facts) -> str:
 def _list(command: CliCommand) -> None:
     jobs, everything = _open(command).ask(list_jobs), command.asked.all
     shown = [job for job in jobs if everything or job["state"] == "scheduled"]
-    rows = [
-        [
-            job["id"],
-            job["schedule_display"],
-            _when(job),
-            job["last_status"] or "–",
-            job["deliver"],
-            job["name"],
-        ]
-        for job in shown
+    none = "No jobs." if everything or not jobs else "No job is scheduled; --all shows the others."
+    columns = [
+        Column("", "JOB", value=itemgetter("id")),
+        Column("", "SCHEDULE", value=itemgetter("schedule_display")),
+        Column("", "NEXT", value=_when),
+        Column("", "LAST", dash, itemgetter("last_status")),
+        Column("", "TO", value=itemgetter("deliver")),
+        Column("", "NAME", value=itemgetter("name")),
     ]
-    none = "No jobs." if everything or not jobs else "No job will run; --all shows the others."
-    command.show(shown, ["JOB", "SCHEDULE", "NEXT", "LAST", "TO", "NAME"], rows, none=none, whole=2)
+    command.list(shown, columns, none=none, whole=2, wrap=lambda _: shown)
 
 
 def _runs(command: CliCommand) -> None:
     runs = _open(command).ask(list_runs, job=command.asked.job, limit=command.asked.limit)
-    rows = [
-        [run["due"], run["job_id"], run["status"] or run["state"], run["name"], run["error"] or ""]
-        for run in runs
+    columns = [
+        Column("", "PLANNED FOR", value=itemgetter("due")),
+        Column("", "JOB", value=itemgetter("job_id")),
+        Column("", "STATUS", value=lambda run: run["status"] or run["state"]),
+        Column("", "NAME", value=itemgetter("name")),
+        Column("", "ERROR", value=itemgetter("error")),
     ]
-    header = ["PLANNED FOR", "JOB", "STATUS", "NAME", "ERROR"]
-    command.show(runs, header, rows, none="Nothing has run yet.", whole=2)
+    command.list(runs, columns, none="No job has run yet.", whole=2, wrap=lambda _: runs)
 
 
 def _status(command: CliCommand) -> None:
     place = _open(command)
     jobs = [job for job in place.ask(list_jobs) if job["state"] == "scheduled"]
-    following = min((str(job["next_run_at"]) for job in jobs), default="nothing planned")
-    nothing = "nothing: no gateway runs (hermes gateway run, or hermes cron tick)"
+    following = min((str(job["next_run_at"]) for job in jobs), default="nothing scheduled")
+    nothing = "nothing: no gateway is running (hermes gateway run, or hermes cron tick)"
     who = "the gateway" if place.running else nothing
     command.console.facts([("Run by", who), ("Jobs", str(len(jobs))), ("Next", following)])
 
@@ -160,8 +161,11 @@ def _status(command: CliCommand) -> None:
 def _tick(command: CliCommand) -> None:
     home = prepare_home(command.home)
     if home_holder(home) is not None:
-        raise UserError("The gateway that runs on this home ticks by itself.", hint="See: hermes cron status")
-    from hermes.app.app import App, AppOverrides
+        raise UserError(
+            "A gateway is running on this home, and it runs the jobs.", hint="See: hermes cron status"
+        )
+    from hermes.app.agents import AppOverrides
+    from hermes.app.app import App
 
     with hold_home(home, command.name):
         app = App(home, command.environ, AppOverrides(boots=False), command.version)

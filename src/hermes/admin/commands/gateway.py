@@ -23,36 +23,38 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
     add = Subcommands(parser).add
     run = add("run", "Run the gateway in this terminal until it is stopped (Ctrl-C or SIGTERM).", _run)
-    run.add_argument("-v", "--verbose", action="store_true", help="log every step, for finding a fault")
-    run.add_argument("-q", "--quiet", action="store_true", help="show only warnings; the log file has all")
+    run.add_argument("-v", "--verbose", action="store_true", help="log every step, for debugging")
+    run.add_argument(
+        "-q", "--quiet", action="store_true", help="show only warnings; the log file has everything"
+    )
     run.add_argument("--replace", action="store_true", help="stop the gateway that runs on this home first")
     run.add_argument(
         "--external-supervisor",
         action="store_true",
-        help="a restart ends with 75, and whoever started this starts it again",
+        help="exit with 75 on restart, so that the supervisor starts it again",
     )
     run.add_argument("--background", action="store_true", help=argparse.SUPPRESS)
     told = "Start the gateway in the background and wait until it is ready."
     add("start", told, _later("process.background", "start"))
-    told = "Stop the gateway: what runs comes to rest and goes on at the next start."
+    told = "Stop the gateway. Running turns pause and continue at the next start."
     stop = add("stop", told, _later("process.background", "stop"))
-    stop.add_argument("--all", action="store_true", help="stop all gateways of yours on this machine")
-    told = "Restart the gateway: what runs comes to rest and goes on afterwards."
+    stop.add_argument("--all", action="store_true", help="stop all your gateways on this machine")
+    told = "Restart the gateway. Running turns pause and continue afterwards."
     add("restart", told, _later("process.background", "restart"))
-    status.arguments(add("status", "What runs on this home; the same as `hermes status`.", status.run))
-    told = "Ask for what a platform needs; the same as `hermes platforms setup`."
+    status.arguments(add("status", "Show what runs on this home; the same as `hermes status`.", status.run))
+    told = "Set up a platform; the same as `hermes platforms setup`."
     setup_arguments(add("setup", told, _later("commands.platforms", "setup")))
     logs = add("logs", "Show the end of the gateway's log.", _later("process.logs", "show_log"))
     lines = number_to(1_000_000, least=0)
-    logs.add_argument("-n", "--lines", type=lines, default=50, metavar="N", help="so many lines (50)")
-    logs.add_argument("-f", "--follow", action="store_true", help="go on with what comes, until Ctrl-C")
+    logs.add_argument("-n", "--lines", type=lines, default=50, metavar="N", help="how many lines (50)")
+    logs.add_argument("-f", "--follow", action="store_true", help="follow the log until Ctrl-C")
 
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
     """Here, because `hermes.admin.commands.platforms` takes long to load."""
-    told = "the platform, like telegram, or an account, like telegram@work (it is asked for)"
+    told = "the platform, like telegram, or an account, like telegram@work (asks if omitted)"
     parser.add_argument("name", nargs="?", help=told)
-    parser.add_argument("--all", action="store_true", help="ask for everything that may be said, too")
+    parser.add_argument("--all", action="store_true", help="also ask for optional settings")
 
 
 def _later(module: str, name: str) -> Act:

@@ -1,4 +1,4 @@
-"""`hermes grants`: what people allowed for good, listed and taken back."""
+"""`hermes grants`: permanent approvals, listed and revoked."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 
 from hermes.admin.shell.command import CliCommand, Subcommands
 from hermes.admin.shell.home import open_home
-from hermes.admin.shell.output import ago, facts
+from hermes.admin.shell.output import Column, ago
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
 from hermes.entry.desk import list_grants, revoke_grant
@@ -14,24 +14,30 @@ from hermes.entry.desk import list_grants, revoke_grant
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add = Subcommands(parser).add
-    add("list", "List what was allowed for good, of all agents and people.", _list, json=True)
-    revoked = add("revoke", "Take a grant back: from then on it is asked first.", _revoke)
-    revoked.add_argument("grant", help="its id, as the list tells it")
+    add("list", "List the permanent approvals of all agents and people.", _list, json=True)
+    revoked = add("revoke", "Revoke a permanent approval: the agent asks again from then on.", _revoke)
+    revoked.add_argument("grant", help="its id, as `hermes grants list` shows it")
 
 
 def _list(command: CliCommand) -> None:
-    found = open_home(command).ask(list_grants)
-    names = ("id", "agent", "person", "digest", "by", "at")
-    told = [{**facts(one, *names), "action": one.text} for one in found]
-    rows = [[one.id, ago(one.at), one.agent, one.person, one_line(one.text, 200)] for one in found]
-    header = ["GRANT", "GIVEN", "AGENT", "PERSON", "ACTION"]
-    command.show(told, header, rows, none="Nothing was allowed for good.", whole=4)
+    columns = [
+        Column("id", "GRANT"),
+        Column("at", "GIVEN", ago),
+        Column("agent", "AGENT"),
+        Column("person", "PERSON"),
+        Column("action", "ACTION", lambda text: one_line(text, 200), lambda grant: grant.text),
+        Column("digest"),
+        Column("by"),
+    ]
+    command.list(
+        open_home(command).ask(list_grants), columns, none="There are no permanent approvals.", whole=4
+    )
 
 
 def _revoke(command: CliCommand) -> None:
     grant = command.asked.grant
     if not open_home(command).ask(revoke_grant, grant=grant):
         raise UserError(
-            f"There is no grant “{one_line(grant, 60)}”.", hint="`hermes grants list` shows what there is."
+            f"There is no grant “{one_line(grant, 60)}”.", hint="`hermes grants list` shows them."
         )
     command.console.line(f"{grant} is revoked.")

@@ -1,4 +1,4 @@
-"""`hermes hooks`: which hooks this home has, and what they say to an event that is made up."""
+"""`hermes hooks`: list the hooks of this home, and call them with a made-up event."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 
 from hermes.admin.process.running import find_running
 from hermes.admin.shell.command import CliCommand, Subcommands
+from hermes.admin.shell.output import Column
 from hermes.control.hooks.dispatch import read_ruling
 from hermes.domain.errors import Unreachable, UserError
 from hermes.domain.hooks import EVENTS, SELECT_AGENT, Hook, is_asked, is_event
@@ -23,30 +24,28 @@ from hermes.state.settings.findings import nearest
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add = Subcommands(parser).add
-    add("list", "The hooks of this home, and how they are.", _list, json=True)
-    told = "Call the hooks that follow an event, each in a process of its own; nothing else happens."
-    tested = add("test", told, _test)
+    add("list", "List the hooks of this home and their state.", _list, json=True)
+    summary = "Call the hooks that follow an event, each in its own process. Nothing else happens."
+    tested = add("test", summary, _test)
     tested.add_argument("event", help="its name, like agent:end or command:new")
-    tested.add_argument("--json", dest="context", default="{}", metavar="CONTEXT", help="what they are told")
+    tested.add_argument(
+        "--json", dest="context", default="{}", metavar="CONTEXT", help="the context they get"
+    )
 
 
 def _list(command: CliCommand) -> None:
     found, states = read_hooks(command.home), _states(command.home, command.environ)
-    rows: list[dict[str, Any]] = [
-        {
-            "name": hook.name,
-            "state": states.get(hook.name, ("on", ""))[0],
-            "why": states.get(hook.name, ("on", ""))[1],
-            "events": list(hook.events),
-            "timeout": hook.timeout,
-            "description": hook.description,
-        }
-        for hook in found.hooks
+    columns = [
+        Column("name", "Hook"),
+        Column("state", "State", value=lambda hook: states.get(hook.name, ("on", ""))[0]),
+        Column("why", value=lambda hook: states.get(hook.name, ("on", ""))[1]),
+        Column("events", "Events", ", ".join, lambda hook: list(hook.events)),
+        Column("timeout"),
+        Column("description", "What it does"),
     ]
-    told = {"hooks": rows, "problems": [str(problem) for problem in found.problems]}
-    cells = [(row["name"], row["state"], ", ".join(row["events"]), row["description"]) for row in rows]
-    none = f"No hooks. One is a folder with HOOK.yaml and handler.py in {command.home / 'hooks'}"
-    command.show(told, ("Hook", "State", "Events", "What it does"), cells, none=none)
+    none = f"No hooks. A hook is a folder with HOOK.yaml and handler.py in {command.home / 'hooks'}"
+    problems = [str(problem) for problem in found.problems]
+    command.list(found.hooks, columns, none=none, wrap=lambda rows: {"hooks": rows, "problems": problems})
     if not command.asked.json:
         _tell_problems(command, found)
 
@@ -59,9 +58,9 @@ def _tell_problems(command: CliCommand, found: HomeHooks) -> None:
 def _states(home: Path, environ: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     """What the running gateway says of its hooks."""
     running = find_running(home, environ)
-    told = None if running is None else running.status()["facts"].get("hooks")
-    known = [hook for hook in told if isinstance(hook, dict)] if isinstance(told, list) else []
-    return {str(hook.get("name")): (str(hook.get("state")), str(hook.get("why"))) for hook in known}
+    reported = None if running is None else running.status()["facts"].get("hooks")
+    hooks = [hook for hook in reported if isinstance(hook, dict)] if isinstance(reported, list) else []
+    return {str(hook.get("name")): (str(hook.get("state")), str(hook.get("why"))) for hook in hooks}
 
 
 def _test(command: CliCommand) -> int:

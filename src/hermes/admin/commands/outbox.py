@@ -1,4 +1,4 @@
-"""`hermes outbox`: messages that wait or were given up; try them again, or drop them."""
+"""`hermes outbox`: messages that wait or were given up; send them again, or drop them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 
 from hermes.admin.shell.command import CliCommand, Subcommands, number_to
 from hermes.admin.shell.home import open_home
-from hermes.admin.shell.output import ago, facts
+from hermes.admin.shell.output import Column, ago
 from hermes.domain.rows import OutboxRow
 from hermes.domain.text import one_line
 from hermes.entry.desk import change_outbox, outbox
@@ -21,9 +21,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     listed.add_argument(
         "-n", "--limit", type=number_to(10_000), default=100, metavar="N", help="how many (100)"
     )
-    told = "Send messages again, with all their time before them."
-    retried = add("retry", told, partial(_change, drop=False))
-    dropped = add("drop", "Give messages up for good.", partial(_change, drop=True))
+    retried = add("retry", "Send messages again, with a fresh time limit.", partial(_change, drop=False))
+    dropped = add("drop", "Drop messages permanently.", partial(_change, drop=True))
     for changed in (retried, dropped):
         changed.add_argument("key", nargs="*", help="its key, or the beginning of it")
         changed.add_argument("--all", action="store_true", help="all that were given up")
@@ -31,21 +30,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _list(command: CliCommand) -> None:
-    found = open_home(command).ask(outbox, limit=command.asked.limit)
-    rows = [
-        [row.key, str(row.to), row.state.value, str(row.attempts), ago(row.created_at), row.error,
-         one_line(row.body.text or _files(row), _TEXT)]
-        for row in found
-    ]  # fmt: skip
-    header = ("KEY", "TO", "STATE", "TRIES", "MADE", "WHY", "TEXT")
-    none = "Nothing waits and nothing was given up."
-    command.show([_facts(row) for row in found], header, rows, none=none, whole=2)
-
-
-def _facts(row: OutboxRow) -> dict[str, object]:
-    told = facts(row, "key", "to", "state", "attempts", "created_at", "next_at", "error")
-    files = [file.name or file.ref for file in row.body.attachments]
-    return {**told, "text": row.body.text, "attachments": files}
+    columns = [
+        Column("key", "KEY"),
+        Column("to", "TO"),
+        Column("state", "STATE"),
+        Column("attempts", "TRIES"),
+        Column("created_at", "MADE", ago),
+        Column("next_at"),
+        Column("error", "WHY"),
+        Column("text", value=lambda row: row.body.text),
+        Column("", "TEXT", value=lambda row: one_line(row.body.text or _files(row), _TEXT)),
+        Column("attachments", value=lambda row: [file.name or file.ref for file in row.body.attachments]),
+    ]
+    rows = open_home(command).ask(outbox, limit=command.asked.limit)
+    command.list(rows, columns, none="No message waits, and none was given up.", whole=2)
 
 
 def _files(row: OutboxRow) -> str:
@@ -55,10 +53,14 @@ def _files(row: OutboxRow) -> str:
 def _change(command: CliCommand, *, drop: bool) -> int:
     asked, console = command.asked, command.console
     if bool(asked.key) == asked.all:
-        console.note("Name messages by their keys, or say --all for those that were given up.")
+        console.note("Name messages by their keys, or use --all for those that were given up.")
         return 2
     if drop and not asked.yes:
-        console.confirm("Drop what was given up?" if asked.all else f"Drop {', '.join(asked.key)} for good?")
+        console.confirm(
+            "Drop all messages that were given up?"
+            if asked.all
+            else f"Drop {', '.join(asked.key)} permanently?"
+        )
     place = open_home(command)
     rows = place.ask(change_outbox, keys=asked.key, drop=drop)
     done = "dropped" if drop else "tried again" if place.running else "tried again at the next start"

@@ -1,14 +1,12 @@
-"""`hermes pairing`: whom the owner lets in."""
+"""`hermes pairing`: approve people by pairing code, list them, revoke them."""
 
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from hermes.admin.shell.command import CliCommand, Subcommands
 from hermes.admin.shell.home import open_home
-from hermes.admin.shell.output import ago, facts
-from hermes.control.people.pairing import PairingOverview
+from hermes.admin.shell.output import Column, ago, as_json, dash
 from hermes.domain.address import DEFAULT_ACCOUNT, account_problem, read_platform
 from hermes.domain.errors import UserError
 from hermes.domain.pairing import Account
@@ -21,14 +19,14 @@ from hermes.state.settings.names import PLATFORMS
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add = Subcommands(parser).add
-    add("list", "Who is paired, and who waits for an approval.", _list, json=True)
-    approved = add("approve", "Let in the person who was given this code.", _approve)
+    add("list", "List who is paired and who waits for approval.", _list, json=True)
+    approved = add("approve", "Approve the person who was given this code.", _approve)
     approved.add_argument("platform", help="like telegram, or telegram@work for another account")
     approved.add_argument("code", help="the 8 letters and digits the person was given")
-    revoked = add("revoke", "Let a paired person in no more.", _revoke)
+    revoked = add("revoke", "Revoke a person's pairing.", _revoke)
     revoked.add_argument("platform", help="like telegram, or telegram@work for another account")
     revoked.add_argument("user", help="the person's id, as `hermes pairing list` shows it")
-    cleared = add("clear-pending", "Forget open requests and invitations.", _clear)
+    cleared = add("clear-pending", "Delete open requests and invitations.", _clear)
     cleared.add_argument(
         "platform", nargs="?", help="only those of this platform, or of an account like telegram@work"
     )
@@ -37,7 +35,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def _approve(command: CliCommand) -> None:
     place, account = open_home(command), _account(command)
     if place.empty:
-        raise UserError("Nobody has asked there yet: there is nothing to approve.")
+        raise UserError("Nobody has asked for access yet, so there is nothing to approve.")
     approval = place.ask(approve_code, account=account, code=command.asked.code, by="the command line")
     if approval.paired is None:
         raise UserError(approval.text)
@@ -47,22 +45,22 @@ def _approve(command: CliCommand) -> None:
 def _revoke(command: CliCommand) -> None:
     account, user = _account(command), command.asked.user
     open_home(command).ask(revoke_person, account=account, user=user)
-    command.console.line(f"{user} is not paired on {account} any more.")
+    command.console.line(f"{user} is no longer paired on {account}.")
 
 
 def _clear(command: CliCommand) -> None:
     account = None if command.asked.platform is None else _account(command)
     count = open_home(command).ask(clear_pairing_requests, account=account)
-    command.console.line(f"{count} forgotten.")
+    command.console.line(f"Deleted {count}.")
 
 
 def _account(command: CliCommand) -> Account:
-    """The account that is meant; a platform that nobody knows is a `UserError`."""
+    """The account that is named; an unknown platform is a `UserError`."""
     platform, account = read_platform(command.asked.platform)
     known = PLATFORMS | load_settings(command.home, command.environ).settings.platforms.keys()
     if platform not in known:
         meant = nearest(platform, sorted(known))
-        hint = f"Did you mean “{meant}”?" if meant else "`hermes pairing list` shows who waits where."
+        hint = f"Did you mean “{meant}”?" if meant else "`hermes pairing list` shows who is waiting."
         raise UserError(f"There is no platform “{one_line(platform, 40)}”.", hint=hint)
     problem = None if account == DEFAULT_ACCOUNT else account_problem(platform, account)
     if problem is not None:
@@ -71,32 +69,33 @@ def _account(command: CliCommand) -> Account:
 
 
 def _list(command: CliCommand) -> None:
-    found, console = open_home(command).ask(list_people), command.console
+    people, console = open_home(command).ask(list_people), command.console
     if command.asked.json:
-        console.json(_facts(found))
+        waiting = [as_json(code, _WAITING) for code in people.waiting]
+        console.json({"waiting": waiting, "paired": [as_json(person, _PAIRED) for person in people.paired]})
         return
-    if not found.paired and not found.waiting:
-        console.line("Nobody is paired, and nobody waits.")
-    if found.waiting:
-        rows = [
-            [str(one.account), one.user or "(whoever sends it)", one.name or "–", ago(one.created_at)]
-            for one in found.waiting
-        ]
-        console.table(["WAITING", "USER", "NAME", "SINCE"], rows, whole=2)
-    if found.waiting and found.paired:
+    if not people.paired and not people.waiting:
+        console.line("Nobody is paired, and nobody is waiting.")
+    if people.waiting:
+        command.print_table(people.waiting, _WAITING, whole=2)
+    if people.waiting and people.paired:
         console.line()
-    if found.paired:
-        rows = [
-            [str(one.account), one.user, one.name or "–", ago(one.approved_at), one.by]
-            for one in found.paired
-        ]
-        console.table(["PAIRED", "USER", "NAME", "SINCE", "BY"], rows, whole=2)
+    if people.paired:
+        command.print_table(people.paired, _PAIRED, whole=2)
 
 
-def _facts(found: PairingOverview) -> dict[str, Any]:
-    waiting = ("id", "user", "name", "created_at", "expires_at")
-    paired = ("user", "name", "approved_at", "by")
-    return {
-        "waiting": [{"platform": str(one.account), **facts(one, *waiting)} for one in found.waiting],
-        "paired": [{"platform": str(one.account), **facts(one, *paired)} for one in found.paired],
-    }
+_WAITING = [
+    Column("platform", "WAITING", value=lambda code: code.account),
+    Column("user", "USER", lambda user: user or "(whoever sends it)"),
+    Column("name", "NAME", dash),
+    Column("created_at", "SINCE", ago),
+    Column("id"),
+    Column("expires_at"),
+]
+_PAIRED = [
+    Column("platform", "PAIRED", value=lambda person: person.account),
+    Column("user", "USER"),
+    Column("name", "NAME", dash),
+    Column("approved_at", "SINCE", ago),
+    Column("by", "BY"),
+]

@@ -20,7 +20,7 @@ from hermes.state.settings.loader import load_settings
 from hermes.state.settings.reader import looks_like_placeholder
 from hermes.state.settings.write import set_setting
 
-_NEEDS_CODE = "empty: nobody but people to whom you give a code"
+_NEEDS_CODE = "leave empty to approve people by pairing code"
 _NOBODY = "empty: nobody"
 _EVERYBODY = "*"
 
@@ -38,7 +38,7 @@ class SetupWizard:
 
     def run(self, *, everything: bool) -> int:
         if not self._console.interactive:
-            raise UserError("Nobody is here to answer questions.", hint=self._commands())
+            raise UserError("There is no terminal to ask questions in.", hint=self._commands())
         title = self._declared.title
         self._console.strong(title)
         self._console.line(f"Step by step: {self._manifest.docs}. Ctrl-C leaves everything as it was.")
@@ -72,7 +72,7 @@ class SetupWizard:
         while True:
             answer = self._console.ask(f"{variable}{f' ({need})' if need else ''}:", secret=field.secret)
             if answer and looks_like_placeholder(answer):
-                self._console.line("That is a placeholder; the real value is wanted.")
+                self._console.line("That is a placeholder; enter the real value.")
             elif answer:
                 self._said[variable] = answer
                 return
@@ -107,7 +107,7 @@ class SetupWizard:
         self._console.line(f"\n{self._declared.title} is set up. Its secrets are in {self._home / '.env'}.")
         overruled = [name for name, value in self._said.items() if self._environ.get(name, value) != value]
         for name in overruled:
-            self._console.line(f"{name} is also set in the environment, which counts.")
+            self._console.line(f"{name} is also set in the environment, which takes effect.")
         holder = home_holder(self._home)
         running = holder is not None and holder.what == GATEWAY
         self._console.line(f"Next: hermes gateway {'restart' if running else 'run'}")

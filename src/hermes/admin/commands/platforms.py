@@ -12,7 +12,7 @@ from typing import Any
 from hermes.admin.commands.gateway import setup_arguments
 from hermes.admin.commands.status import read_state
 from hermes.admin.shell.command import CliCommand, Subcommands
-from hermes.admin.shell.output import CliConsole, facts
+from hermes.admin.shell.output import CliConsole, Column, facts
 from hermes.app.accounts import DeclaredAccount, adapter_maker, declared_accounts
 from hermes.domain.adapter import AdapterContext, Finding
 from hermes.domain.address import DEFAULT_ACCOUNT, account_problem, read_platform
@@ -33,43 +33,28 @@ _GOOD, _WRONG = "✓", "✗"
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add = Subcommands(parser).add
-    add("list", "The platforms there are, and which of them are used.", _list, json=True)
-    shown = add("show", "What a platform can do, what it needs, and what of that is set.", _show, json=True)
+    add("list", "List the platforms, and which of them are used.", _list, json=True)
+    shown = add("show", "Show what a platform can do, what it needs, and what is set.", _show, json=True)
     shown.add_argument("name", help="the platform, like telegram, or an account of it, like telegram@work")
-    told = "Asks for what a platform needs, tries it at the platform, and keeps it."
-    setup_arguments(add("setup", told, setup))
-    logged = add("login", "Has you let the gateway into a platform by hand, and keeps what it gets.", _login)
+    setup_arguments(add("setup", "Ask for a platform's settings, test them, and save them.", setup))
+    logged = add("login", "Log in to a platform by hand, and save the token.", _login)
     logged.add_argument("name", help="the platform, like email, or an account of it, like email@work")
-    told = "Ask the platform itself whether the credentials work; nothing is sent to anybody."
-    tested = add("test", told, _test, json=True)
+    summary = "Ask the platform whether the credentials work. No message is sent to anyone."
+    tested = add("test", summary, _test, json=True)
     tested.add_argument("name", help="the platform, like telegram, or an account of it, like telegram@work")
 
 
 def _list(command: CliCommand) -> None:
     manifests, state = platform_manifests(), read_state(command.home)
-    found = list(declared_accounts(manifests, _loaded(command, manifests)))
-    told = [
-        {
-            "name": one.name,
-            "title": one.title,
-            "enabled": one.enabled,
-            "missing": one.missing,
-            "state": _last_heard(state, one.name),
-            "evidence": one.manifest.evidence,
-        }
-        for one in found
+    columns = [
+        Column("name", "NAME"),
+        Column("title", "PLATFORM"),
+        Column("enabled", "USED", lambda enabled: "on" if enabled else "off"),
+        Column("state", "LAST STATE", value=lambda account: _last_state(state, account.name)),
+        Column("missing", "NEEDS", ", ".join),
+        Column("evidence", value=lambda account: account.manifest.evidence),
     ]
-    rows = [
-        [
-            one.name,
-            one.title,
-            "on" if one.enabled else "off",
-            _last_heard(state, one.name),
-            ", ".join(one.missing),
-        ]
-        for one in found
-    ]
-    command.show(told, ["NAME", "PLATFORM", "USED", "LAST HEARD OF", "NEEDS"], rows)
+    command.list(list(declared_accounts(manifests, _loaded(command, manifests))), columns)
 
 
 def _show(command: CliCommand) -> None:
@@ -138,11 +123,11 @@ def _login(command: CliCommand) -> None:
         kept = asyncio.run(ask())
     except (NeedsLogin, Unreachable) as error:
         told = declared.loaded.secrets.redact(declared.worded(one_line(str(error), 300)))
-        raise UserError(f"{told}.", hint="Nothing was kept.") from None
+        raise UserError(f"{told}.", hint="Nothing was saved.") from None
     home = prepare_home(command.home)
     for name, value in kept.items():
         written = set_setting(home, declared.variable(name), value, kept)
-        console.line(f"{written.name} is kept in {written.file}.")
+        console.line(f"Saved {written.name} in {written.file}.")
     console.line(f"Next: hermes platforms test {declared.name}")
 
 
@@ -190,7 +175,7 @@ async def findings_of(declared: DeclaredAccount, home: Path) -> list[Finding]:
 
 def _chosen(manifests: Sequence[Manifest], console: CliConsole) -> str:
     if not console.interactive:
-        raise UserError("Which platform?", hint="`hermes platforms list` names them.")
+        raise UserError("Which platform?", hint="`hermes platforms list` shows them.")
     console.table(["NAME", "PLATFORM"], [[one.name, one.title] for one in manifests])
     return console.ask("Which one?")
 
@@ -200,7 +185,7 @@ def _loaded(command: CliCommand, manifests: Sequence[Manifest]) -> LoadedSetting
 
 
 def _find(command: CliCommand) -> DeclaredAccount:
-    """A platform, or an account of it, which may be one that nobody has told of yet."""
+    """A platform or an account of it, which need not be configured yet."""
     manifests = platform_manifests()
     name = command.asked.name or _chosen(manifests, command.console)
     platform, account = read_platform(name)
@@ -212,7 +197,7 @@ def _find(command: CliCommand) -> DeclaredAccount:
             loaded = _loaded(command, manifests)
             return DeclaredAccount(manifest=manifest, loaded=loaded, account=account)
     meant = nearest(platform, [one.name for one in manifests])
-    hint = f"Did you mean {meant}?" if meant else "`hermes platforms list` names them."
+    hint = f"Did you mean {meant}?" if meant else "`hermes platforms list` shows them."
     raise UserError(f"There is no platform “{one_line(name, 40)}”.", hint=hint)
 
 
@@ -225,13 +210,13 @@ def _able(able: Capabilities) -> dict[str, str]:
         "Buttons": able.buttons.value,
         "Files": ", ".join(kind.value for kind in able.media) or "no",
     }
-    more = {"Typing": able.typing, "Reactions": able.reactions, "Looks back": able.history}
+    more = {"Typing": able.typing, "Reactions": able.reactions, "Reads history": able.history}
     return found | {name: "yes" for name, there in more.items() if there}
 
 
-def _last_heard(state: Mapping[str, Any], name: str) -> str:
-    known = state.get("platforms")
-    facts = known.get(name) if isinstance(known, dict) else None
+def _last_state(state: Mapping[str, Any], name: str) -> str:
+    platforms = state.get("platforms")
+    facts = platforms.get(name) if isinstance(platforms, dict) else None
     if not isinstance(facts, dict):
         return ""
     why = facts.get("error_message") or ""

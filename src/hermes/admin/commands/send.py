@@ -9,6 +9,7 @@ from pathlib import Path
 
 from hermes.admin.shell.command import CliCommand, add_json
 from hermes.admin.shell.home import open_home
+from hermes.admin.shell.output import Column, as_json
 from hermes.domain.address import Address
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line, storable
@@ -39,9 +40,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         const="",
         default=None,
         metavar="PLATFORM",
-        help="list the targets there are",
+        help="list the targets",
     )
-    parser.add_argument("-q", "--quiet", action="store_true", help="print nothing if it went well")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print nothing on success")
     add_json(parser)
 
 
@@ -63,12 +64,12 @@ def _send(command: CliCommand) -> None:
     elif not asked.quiet:
         console.line(f"On its way to {', '.join(to)}.")
         if not place.running:
-            console.note("No gateway runs: it is sent when one is started (hermes gateway run).")
+            console.note("No gateway is running. The message is sent when one starts (hermes gateway run).")
 
 
 def _text(asked: argparse.Namespace) -> str:
     if asked.message and asked.message != "-" and asked.file:
-        raise UserError("There is a text and a file.", hint="Give one of them.")
+        raise UserError("There is both a text and a file.", hint="Give one of them.")
     place = asked.file or ("-" if asked.message == "-" else "")
     text = _read(place) if place else asked.message
     if not text.strip():
@@ -91,19 +92,20 @@ def _read(place: str) -> str:
 
 
 def _list(command: CliCommand) -> None:
-    wanted, known = command.asked.list.lower(), open_home(command).ask(places)
+    wanted, chats = command.asked.list.lower(), open_home(command).ask(places)
 
     def fits(to: Address) -> bool:
         return wanted in ("", to.platform, to.credential)
 
-    homes = {name: to for name, to in known.homes.items() if fits(to)}
-    channels = [one for one in known.channels if fits(one.address)]
-    told = [{"target": str(one.address), "name": one.name, "guild": one.guild} for one in channels]
-    rows = [[str(to), f"home channel of {name}", ""] for name, to in homes.items()]
-    rows += [[str(one.address), one.name, "" if one.kind is None else one.kind.value] for one in channels]
-    command.show(
-        {"homes": {name: str(to) for name, to in homes.items()}, "channels": told},
-        ("TARGET", "NAME", "KIND"),
-        rows,
-        none="No chat is known yet: one is as soon as somebody writes from it.",
-    )
+    homes = {name: to for name, to in chats.homes.items() if fits(to)}
+    channels = [channel for channel in chats.channels if fits(channel.address)]
+    if command.asked.json:
+        columns = [Column("target", value=lambda channel: channel.address), Column("name"), Column("guild")]
+        listed = [as_json(channel, columns) for channel in channels]
+        command.console.json({"homes": {name: str(to) for name, to in homes.items()}, "channels": listed})
+    elif not homes and not channels:
+        command.console.line("No chats yet. A chat appears here after somebody has written from it.")
+    else:
+        rows = [[str(to), f"home channel of {name}", ""] for name, to in homes.items()]
+        rows += [[str(seen.address), seen.name, seen.kind.value if seen.kind else ""] for seen in channels]
+        command.console.table(("TARGET", "NAME", "KIND"), rows)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hermes.admin.shell.command import Act, CliCommand, Subcommands, number_to
 from hermes.admin.shell.home import HomeAccess, agents_of, open_home
-from hermes.admin.shell.output import ago, facts
+from hermes.admin.shell.output import Column, ago, dash, facts
 from hermes.domain.chat_format import as_messages
 from hermes.domain.errors import UserError
 from hermes.domain.event import (
@@ -33,7 +33,7 @@ from hermes.state.home.textfile import replace_text
 from hermes.state.settings.loader import load_settings
 from hermes.stream.wire.socket import read_entry
 
-_NONE_YET = "No sessions yet. A chat with the gateway begins one."
+_NONE_YET = "No sessions yet. A chat with the agent starts one."
 _RESULT_SHOWN = 200
 _FACTS = ("id", "agent", "title", "place", "owner", "model", "created_at", "updated_at")
 
@@ -44,13 +44,13 @@ _FACTS = ("id", "agent", "title", "place", "owner", "model", "created_at", "upda
 def arguments(parser: argparse.ArgumentParser) -> None:
     commands = Subcommands(parser)
 
-    def add(name: str, told: str, act: Act, *, json: bool = False) -> argparse.ArgumentParser:
-        added = commands.add(name, told, act, json=json)
+    def add(name: str, summary: str, act: Act, *, json: bool = False) -> argparse.ArgumentParser:
+        added = commands.add(name, summary, act, json=json)
         added.add_argument("--agent", metavar="NAME", help="only sessions of this agent")
         return added
 
-    listed = add("list", "List the sessions, the latest first.", _list, json=True)
-    searched = add("search", "Find what was said, in all sessions.", _search, json=True)
+    listed = add("list", "List the sessions, latest first.", _list, json=True)
+    searched = add("search", "Search the messages of all sessions.", _search, json=True)
     searched.add_argument("words", nargs="+", help='words that must occur; "a phrase", OR, NOT and wor* work')
     for limited in (listed, searched):
         limited.add_argument(
@@ -58,34 +58,33 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         )
     shown = add("show", "Print a conversation.", _show, json=True)
     exported = add("export", "Write a conversation as JSONL, one message in OpenAI format a line.", _export)
-    deleted = add("delete", "Delete a conversation for good.", _delete)
-    for one in (shown, exported, deleted):
-        one.add_argument("session", help="its id, the beginning of it, or its title")
+    deleted = add("delete", "Delete a conversation permanently.", _delete)
+    for named in (shown, exported, deleted):
+        named.add_argument("session", help="its id, the beginning of the id, or its title")
     exported.add_argument("-o", "--output", metavar="FILE", help="write to this file instead of stdout")
     deleted.add_argument("-y", "--yes", action="store_true", help="do not ask")
 
 
 def _open(command: CliCommand) -> tuple[HomeAccess, bool]:
-    """The home, and whether it is about several agents."""
+    """The home, and whether sessions of several agents are meant."""
     agents, wanted = agents_of(load_settings(command.home, command.environ).settings), command.asked.agent
     if wanted is not None and wanted not in agents:
-        known = ", ".join(agents)
-        raise UserError(f"There is no agent “{one_line(wanted, 60)}”.", hint=f"Known: {known}.")
+        raise UserError(f"There is no agent “{one_line(wanted, 60)}”.", hint=f"Agents: {', '.join(agents)}.")
     return open_home(command), wanted is None and len(agents) > 1
 
 
 def _find_one(command: CliCommand) -> tuple[HomeAccess, Session, list[Entry]]:
-    """The one session that is meant, and its visible transcript."""
+    """The session that the name selects, and its visible transcript."""
     name, place = command.asked.session, _open(command)[0]
-    found = place.ask(find_session, agent=command.asked.agent, name=name)
-    if len(found) == 1:
-        return place, found[0].session, [read_entry(entry) for entry in found[0].entries]
-    if found:
-        ids = ", ".join(one.session.id for one in found[:5])
-        raise UserError(f"“{one_line(name, 60)}” fits {len(found)} sessions.", hint=f"Write more: {ids}")
-    raise UserError(
-        f"There is no session “{one_line(name, 60)}”.", hint="`hermes sessions list` shows what there is."
-    )
+    matches = place.ask(find_session, agent=command.asked.agent, name=name)
+    if len(matches) == 1:
+        return place, matches[0].session, [read_entry(entry) for entry in matches[0].entries]
+    if matches:
+        ids = ", ".join(match.session.id for match in matches[:5])
+        raise UserError(
+            f"“{one_line(name, 60)}” matches {len(matches)} sessions.", hint=f"Write more of the id: {ids}"
+        )
+    raise UserError(f"There is no session “{one_line(name, 60)}”.", hint="`hermes sessions list` shows them.")
 
 
 # --- the commands ----------------------------------------------------------------------------------
@@ -93,28 +92,33 @@ def _find_one(command: CliCommand) -> tuple[HomeAccess, Session, list[Entry]]:
 
 def _list(command: CliCommand) -> None:
     place, several = _open(command)
-    found = place.ask(list_sessions, agent=command.asked.agent, limit=command.asked.limit)
-    rows = [
-        [
-            session.id,
-            ago(session.updated_at),
-            *([session.agent] if several else []),
-            session.title or "–",
-            session.place or session.owner or "–",
-        ]
-        for session in found
+    sessions = place.ask(list_sessions, agent=command.asked.agent, limit=command.asked.limit)
+    columns = [
+        Column("id", "SESSION"),
+        Column("updated_at", "LAST USED", ago),
+        Column("agent", "AGENT" if several else ""),
+        Column("title", "TITLE", dash),
+        Column("place"),
+        Column("owner"),
+        Column("", "WHERE", dash, lambda session: session.place or session.owner),
+        Column("model"),
+        Column("created_at"),
     ]
-    header = ["SESSION", "LAST USED", *(["AGENT"] if several else []), "TITLE", "WHERE"]
-    command.show([facts(one, *_FACTS) for one in found], header, rows, none=_NONE_YET, whole=2)
+    command.list(sessions, columns, none=_NONE_YET, whole=2)
 
 
 def _search(command: CliCommand) -> None:
     place, words = _open(command)[0], " ".join(command.asked.words)
     hits = place.ask(search, agent=command.asked.agent, words=words, limit=command.asked.limit)
-    told = [facts(hit, "session", "title", "seq", "at", "who", "excerpt") for hit in hits]
-    rows = [[hit.session, ago(hit.at), hit.who, hit.excerpt] for hit in hits]
-    none = f"Nothing was said with “{one_line(words, 60)}”."
-    command.show(told, ["SESSION", "SAID", "WHO", "WORDS"], rows, none=none, whole=3)
+    columns = [
+        Column("session", "SESSION"),
+        Column("at", "SAID", ago),
+        Column("who", "WHO"),
+        Column("excerpt", "WORDS"),
+        Column("title"),
+        Column("seq"),
+    ]
+    command.list(hits, columns, none=f"No message matches “{one_line(words, 60)}”.", whole=3)
 
 
 def _show(command: CliCommand) -> None:
@@ -127,9 +131,8 @@ def _show(command: CliCommand) -> None:
     if not entries:
         console.line("Nothing has been said in it.")
     for entry in entries:
-        told = _told(entry)
-        if told:
-            console.line(f"\n{entry.at.astimezone():%Y-%m-%d %H:%M:%S}  {told}")
+        if text := _readable(entry):
+            console.line(f"\n{entry.at.astimezone():%Y-%m-%d %H:%M:%S}  {text}")
 
 
 def _export(command: CliCommand) -> None:
@@ -148,7 +151,7 @@ def _delete(command: CliCommand) -> None:
     place, session, entries = _find_one(command)
     name = f"“{session.title}” ({session.id})" if session.title else session.id
     if not command.asked.yes:
-        command.console.confirm(f"Delete {name} with its {len(entries)} records for good?")
+        command.console.confirm(f"Delete {name} with its {len(entries)} records permanently?")
     place.ask(delete_session, agent=session.agent, name=session.id)
     log_path(command.home / FOLDER, session.id).unlink(missing_ok=True)
     command.console.line(f"{name} is deleted.")
@@ -157,7 +160,7 @@ def _delete(command: CliCommand) -> None:
 # --- a conversation in words and in OpenAI format ----------------------------------------------------
 
 
-def _told(entry: Entry) -> str:
+def _readable(entry: Entry) -> str:
     """A record as a person reads it; empty for what only machines need."""
     match entry.record:
         case UserSaid() as said:

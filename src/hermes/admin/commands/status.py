@@ -26,8 +26,8 @@ from hermes.state.home.homes import user_name
 from hermes.state.settings.loader import LoadedSettings, load_settings
 
 _APPROVALS = {
-    "manual": "manual (a person is asked before what is dangerous)",
-    "smart": "smart (a person is asked before what is dangerous; no model decides yet)",
+    "manual": "manual (a person must approve dangerous actions)",
+    "smart": "smart (a person must approve dangerous actions; no model decides yet)",
     "off": "off (nobody is asked before what is dangerous)",
 }
 _LEAST_FREE = 256 * 1024
@@ -37,7 +37,7 @@ _ALIVE = ("starting", "running", "draining")
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(act=run)
     add_json(parser)
-    parser.add_argument("--jobs", action="store_true", help="show the upkeep that it does by itself, too")
+    parser.add_argument("--jobs", action="store_true", help="also show the maintenance jobs")
 
 
 def run(command: CliCommand) -> int:
@@ -164,7 +164,7 @@ def live_pairs(live: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _show_chores(live: Mapping[str, Any] | None, console: CliConsole) -> None:
     """What the gateway does by itself, when it last did, and how that ended."""
     if live is None:
-        console.note("No gateway answers, so nothing is known of its upkeep.")
+        console.note("No gateway answers, so its maintenance jobs cannot be shown.")
         return
     now = datetime.now(UTC)
     rows = [

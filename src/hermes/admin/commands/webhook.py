@@ -14,6 +14,7 @@ from typing import Any
 from hermes.admin.commands.status import read_state
 from hermes.admin.process.running import ask_socket
 from hermes.admin.shell.command import CliCommand, Subcommands
+from hermes.admin.shell.output import Column
 from hermes.app.webhooks import DEFAULT_HOST, DEFAULT_PORT, shared_secret, static_routes
 from hermes.domain.errors import UserError
 from hermes.domain.settings.declaring import Secret
@@ -30,11 +31,14 @@ _TEST_PAYLOAD = '{"type": "test", "message": "Hello from hermes webhook test"}'
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add = Subcommands(parser).add
-    told = "Make a route, or change it: name it again with what it is to be."
-    made = add("subscribe", told, _subscribe)
+    summary = "Create a route, or replace one: name it again with its new options."
+    made = add("subscribe", summary, _subscribe)
     made.add_argument("name", help="the last part of its address: letters, digits, - _ .")
     made.add_argument(
-        "--prompt", default="", metavar="TEXT", help="what the agent is told; {a.b} is filled in"
+        "--prompt",
+        default="",
+        metavar="TEXT",
+        help="the prompt for the agent; {a.b} is filled in from the event",
     )
     made.add_argument("--events", default="", metavar="A,B", help="only these events")
     made.add_argument("--skills", default="", metavar="A,B", help="skills for it (kept, not used yet)")
@@ -51,15 +55,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="repo, pr_number, thread_id …",
     )
     made.add_argument(
-        "--secret", default="", metavar="SECRET", help="what senders sign with; made if not given"
+        "--secret", default="", metavar="SECRET", help="what senders sign with; generated if omitted"
     )
     made.add_argument("--deliver-only", action="store_true", help="send the text as it is, without the agent")
     made.add_argument(
-        "--script", default="", metavar="FILE", help="in the home's scripts folder; sees it first"
+        "--script",
+        default="",
+        metavar="FILE",
+        help="a file in the home's scripts folder; it sees the event first",
     )
     made.add_argument("--description", default="", metavar="TEXT", help="a note for people")
     add("list", "List the routes.", _list, json=True)
-    removed = add("remove", "Remove a route that was made by command.", _remove)
+    removed = add("remove", "Remove a route that was created by command.", _remove)
     removed.add_argument("name", help="its name")
     tried = add("test", "Send a signed event to the running gateway, and print its answer.", _test)
     tried.add_argument("name", help="the route's name")
@@ -78,12 +85,12 @@ def _subscribe(command: CliCommand) -> None:
     route = _described(asked, made)
     read = read_routes({name: route}, Secret(""))[name]
     if read.problem:
-        raise UserError(f"The route cannot be made: {read.problem}", hint="hermes webhook subscribe --help")
+        raise UserError(f"The route is not valid: {read.problem}", hint="hermes webhook subscribe --help")
     change(home, name, route)
     console.facts([("Route", name), ("Address", f"{address(home, loaded)}/webhooks/{name}")])
     if known is None and not asked.secret:
         console.facts([("Secret", made)])
-        console.note("The secret is shown this once: enter it where the events come from.")
+        console.note("The secret is shown only now: enter it at the sender.")
 
 
 def _loaded(command: CliCommand) -> LoadedSettings:
@@ -93,7 +100,7 @@ def _loaded(command: CliCommand) -> LoadedSettings:
 def _free_name(name: str, loaded: LoadedSettings) -> str:
     if not is_route_name(name):
         raise UserError(
-            f"A route cannot be called “{one_line(name, 64)}”.",
+            f"“{one_line(name, 64)}” is not a valid route name.",
             hint="Use letters, digits, “-”, “_” and “.”, at most 64.",
         )
     if name in static_routes(loaded):
@@ -139,7 +146,7 @@ def _remove(command: CliCommand) -> None:
         if name in static_routes(_loaded(command)):
             raise UserError(f"The route “{name}” is in config.yaml.", hint="Remove it there.")
         raise _no_route(name)
-    command.console.line(f"The route “{name}” is gone.")
+    command.console.line(f"Removed the route “{name}”.")
 
 
 # --- looking ---
@@ -150,7 +157,7 @@ def _dynamic(home: Path) -> dict[str, Any]:
     file = WebhookSubscriptions(home)
     tree = file.read()
     if file.problem:
-        raise UserError(file.problem, hint="Mend webhook_subscriptions.json, or move it away.")
+        raise UserError(file.problem, hint="Fix webhook_subscriptions.json, or move it away.")
     return {name: _revealed(route) for name, route in tree.items()}
 
 
@@ -169,28 +176,29 @@ def _routes(home: Path, loaded: LoadedSettings) -> dict[str, tuple[WebhookRoute,
 
 def _list(command: CliCommand) -> None:
     loaded = _loaded(command)
-    found = [
-        {
-            "name": name,
-            "state": route.problem or ("on" if route.enabled else "off"),
-            "events": list(route.events),
-            "deliver": route.deliver,
-            "deliver_only": route.deliver_only,
-            "from": source,
-        }
-        for name, (route, source) in sorted(_routes(command.home, loaded).items())
-    ]
+    routes = [entry for _, entry in sorted(_routes(command.home, loaded).items())]
     at = address(command.home, loaded)
-    none = "No webhook routes yet. Make one: hermes webhook subscribe NAME"
-    header = ("Route", "State", "Events", "Deliver", "From")
-    command.show({"address": at, "routes": found}, header, [_cells(row) for row in found], none=none)
-    if found and not command.asked.json:
+    none = "No webhook routes yet. Create one: hermes webhook subscribe NAME"
+    command.list(routes, _COLUMNS, none=none, wrap=lambda rows: {"address": at, "routes": rows})
+    if routes and not command.asked.json:
         command.console.note(f"Events go to {at}/webhooks/<route>")
 
 
-def _cells(row: dict[str, Any]) -> list[str]:
-    deliver = f"{row['deliver']} (without the agent)" if row["deliver_only"] else row["deliver"]
-    return [row["name"], row["state"], ", ".join(row["events"]) or "all", deliver, row["from"]]
+def _delivery(route: WebhookRoute) -> str:
+    return f"{route.deliver} (without the agent)" if route.deliver_only else route.deliver
+
+
+_COLUMNS = [
+    Column("name", "Route", value=lambda entry: entry[0].name),
+    Column("state", "State", value=lambda entry: entry[0].problem or ("on" if entry[0].enabled else "off")),
+    Column(
+        "events", "Events", lambda events: ", ".join(events) or "all", lambda entry: list(entry[0].events)
+    ),
+    Column("deliver", value=lambda entry: entry[0].deliver),
+    Column("", "Deliver", value=lambda entry: _delivery(entry[0])),
+    Column("deliver_only", value=lambda entry: entry[0].deliver_only),
+    Column("from", "From", value=lambda entry: entry[1]),
+]
 
 
 def address(home: Path, loaded: LoadedSettings) -> str:
@@ -240,7 +248,7 @@ def _send(home: Path, loaded: LoadedSettings, route: WebhookRoute, body: bytes) 
 
 
 def _nobody() -> UserError:
-    return UserError("No gateway runs on this home.", hint="Start it with: hermes gateway run")
+    return UserError("No gateway is running on this home.", hint="Start one with: hermes gateway run")
 
 
 def _no_route(name: str) -> UserError:

@@ -74,7 +74,7 @@ def start(command: CliCommand) -> int:
     if not _is_ready(home, child.pid):
         said = _output(home) or "it is not ready yet"
         console.line(f"The gateway is starting (process {child.pid}): {said}")
-        console.note("`hermes gateway status` tells when it is; its log: hermes gateway logs -f")
+        console.note("`hermes gateway status` shows when it is ready; its log: hermes gateway logs -f")
         return 0
     _tell_ready(home, child.pid, console)
     return 0
@@ -139,10 +139,10 @@ def stop_gateway(home: Path, environ: Mapping[str, str], console: CliConsole) ->
     grace = _grace(home, environ)
     _send(holder, signal.SIGTERM)
     if not _wait(lambda: _is_gone(home, holder), 2 * grace + _KILL_SECONDS):
-        console.note(f"It has not come to rest{_still_running(home, environ)}; it is told to hurry.")
+        console.note(f"It has not stopped yet{_still_running(home, environ)}; stopping it without waiting.")
         _send(holder, signal.SIGTERM)
         if not _wait(lambda: _is_gone(home, holder), _HURRY_SECONDS):
-            console.note("It does not end, and is killed; what it has accepted goes on at the next start.")
+            console.note("It does not stop, so it is killed. Accepted messages continue at the next start.")
             _send(holder, signal.SIGKILL)
             if not _wait(lambda: _is_gone(home, holder), _KILL_SECONDS):
                 raise UserError(f"Process {holder.pid} cannot be ended.", hint="Look at it with: ps")
@@ -163,7 +163,7 @@ def _stop_all(home: Path, environ: Mapping[str, str], console: CliConsole) -> in
             failed += 1
             console.note(f"{error}")
     if not stopped and not failed:
-        console.line("No gateway of yours runs on this machine.")
+        console.line("None of your gateways is running on this machine.")
     return 1 if failed else 0
 
 
@@ -171,7 +171,7 @@ def _check_own(environ: Mapping[str, str]) -> None:
     if environ.get(INSIDE):
         raise UserError(
             "What an agent runs may not stop or restart a gateway.",
-            hint="Do it in a terminal of yours, or with /restart in a chat.",
+            hint="Do it in your own terminal, or with /restart in a chat.",
         )
 
 

@@ -30,7 +30,8 @@ from hermes.state.store.care.reserve import give_up_reserve
 
 if TYPE_CHECKING:
     # `hermes status` looks at locks and files only and must not wait for all of this to be imported.
-    from hermes.app.app import App, AppOverrides
+    from hermes.app.agents import AppOverrides
+    from hermes.app.app import App
     from hermes.entry.host import HostState
     from hermes.state.settings.loader import LoadedSettings
 
@@ -129,7 +130,7 @@ class GatewayProcess:
             pid = lock.holder().get("pid", "unknown")
             raise UserError(
                 f"A gateway already runs on {home} (process {pid}), though its files were removed under it.",
-                hint="It saves its data and begins anew shortly. `hermes gateway stop --all` stops it.",
+                hint="It saves its data and restarts shortly. `hermes gateway stop --all` stops it.",
             )
         try:
             yield
@@ -204,7 +205,8 @@ def _lock_file(home: Path, flags: int) -> Iterator[int]:
         descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise UserError(
-            f"{path} cannot be opened ({error.strerror}).", hint="Check the owner and the rights of the home."
+            f"{path} cannot be opened ({error.strerror}).",
+            hint="Check the owner and the permissions of the home.",
         ) from error
     try:
         yield descriptor

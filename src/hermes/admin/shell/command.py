@@ -1,7 +1,7 @@
-"""One command of `hermes`, from its words to its exit code.
+"""One command of `hermes`, from its arguments to its exit code.
 
-A module of `hermes.admin` has `arguments(parser)`, which names the commands below it and what each does; what
-is done gets one thing, the `CliCommand`."""
+A module of `hermes.admin.commands` has `arguments(parser)`, which declares its subcommands and the function
+behind each. That function gets one argument, the `CliCommand`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
-from hermes.admin.shell.output import CliConsole
+from hermes.admin.shell.output import CliConsole, Column, as_json
 from hermes.domain.errors import UserError
 from hermes.domain.process_mark import own_level
 from hermes.domain.process_rank import RIGHTS, Rank, rank_of
@@ -23,7 +23,7 @@ from hermes.entry.http.site.peers import lowest_level
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CliCommand:
-    """A command as it was given: its name and arguments, the home, the environment, and where it prints."""
+    """What a command's function needs: its name and arguments, the home, the environment, the console."""
 
     name: str
     asked: argparse.Namespace
@@ -32,26 +32,32 @@ class CliCommand:
     console: CliConsole
     version: str = ""
 
-    def show(
+    def list(
         self,
-        told: object,
-        header: Sequence[str],
-        rows: Sequence[Sequence[str]],
+        items: Sequence[Any],
+        columns: Sequence[Column],
         *,
         none: str = "",
         whole: int = 1,
+        wrap: Callable[[Sequence[dict[str, Any]]], object] = lambda rows: rows,
     ) -> None:
-        """A list: as JSON for machines, as a table for people, or a sentence that says there is nothing."""
+        """Print a list: JSON for machines (`wrap` puts it into a larger answer), a table for people, or the
+        sentence `none`."""
         if self.asked.json:
-            self.console.json(told)
-        elif rows or not none:
-            self.console.table(header, rows, whole=whole)
+            self.console.json(wrap([as_json(item, columns) for item in items]))
+        elif items or not none:
+            self.print_table(items, columns, whole=whole)
         else:
             self.console.line(none)
 
+    def print_table(self, items: Sequence[Any], columns: Sequence[Column], *, whole: int = 1) -> None:
+        shown = [column for column in columns if column.header]
+        header = [column.header for column in shown]
+        self.console.table(header, [[column.text(item) for column in shown] for item in items], whole=whole)
+
 
 Act = Callable[[CliCommand], int | None]
-"""What a command does; its exit code, 0 if it has nothing to say of it."""
+"""The function behind a command. It returns the exit code; None is 0."""
 
 
 class UsageError(Exception):
@@ -59,20 +65,20 @@ class UsageError(Exception):
 
 
 class CliParser(argparse.ArgumentParser):
-    """Says what is wrong in one sentence and leaves the ending of the process to its caller."""
+    """Raises `UsageError` with one sentence instead of ending the process."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{showable(message)}\n{self.format_usage().strip()}\nSee: {self.prog} --help")
 
 
 class Subcommands:
-    """The commands below one. What a command does is its help and its description."""
+    """The subcommands of a command. Each has one line of help, which is also its description."""
 
     def __init__(self, parser: argparse.ArgumentParser) -> None:
         self._added = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    def add(self, name: str, told: str, act: Act, *, json: bool = False) -> argparse.ArgumentParser:
-        parser = self._added.add_parser(name, help=told, description=told)
+    def add(self, name: str, summary: str, act: Act, *, json: bool = False) -> argparse.ArgumentParser:
+        parser = self._added.add_parser(name, help=summary, description=summary)
         parser.set_defaults(act=act, name_of_command=parser.prog)
         if json:
             add_json(parser)
@@ -95,8 +101,8 @@ def number_to(most: int, least: int = 1) -> Callable[[str], int]:
 
 
 def _check_rank(name: str) -> None:
-    """What hooks, scripts and agents start may look, but not act as the owner. The gateway's socket holds
-    without this; here it is said sooner, and for commands that work on the files."""
+    """Processes that hooks, scripts and agents start may look but not act as the owner. The gateway's socket
+    enforces that too; this says it sooner, and covers commands that work on files."""
     try:
         rank = rank_of(lowest_level(os.getpid()))
     except (OSError, LookupError, ValueError):

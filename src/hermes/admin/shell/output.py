@@ -7,7 +7,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
@@ -75,33 +75,35 @@ class CliConsole:
     def confirm(self, question: str) -> None:
         """Ask, and raise unless the answer is yes."""
         if not self.interactive:
-            raise UserError("Nobody is here to confirm this.", hint="Add --yes to do it without asking.")
+            raise UserError(
+                "This needs a confirmation, and there is no terminal to ask in.", hint="Add --yes to confirm."
+            )
         if self.ask(f"{question} [y/N]").lower() not in ("y", "yes"):
             raise UserError("Nothing was changed.")
 
     def ask(self, question: str, *, secret: bool = False) -> str:
         """What somebody at the terminal answers; a secret is not shown while it is typed."""
-        told = showable(question) + " "
+        prompt = showable(question) + " "
         if secret:
             from getpass import getpass
 
             try:
-                return getpass(told, self.err).strip()
+                return getpass(prompt, self.err).strip()
             except EOFError:
                 raise UserError("Nothing was changed.") from None
             except KeyboardInterrupt:
                 self.err.write("\n")
                 raise
-        self.err.write(told)
+        self.err.write(prompt)
         self.err.flush()
         try:
-            said = sys.stdin.readline()
+            answer = sys.stdin.readline()
         except KeyboardInterrupt:
             self.err.write("\n")
             raise
-        if not said:
+        if not answer:
             raise UserError("Nothing was changed.")
-        return said.strip()
+        return answer.strip()
 
     def _fitted(self, widths: list[int], whole: int) -> list[int]:
         spare = self.width - len(_GAP) * (len(widths) - 1)
@@ -122,8 +124,8 @@ def this_console(environ: Mapping[str, str]) -> CliConsole:
     if out is None:
         raise UserError("There is no standard output to write to.")
     terminal = out.isatty()
-    told = environ.get("COLUMNS", "")
-    width = int(told) if told.isascii() and told.isdigit() else 0
+    columns = environ.get("COLUMNS", "")
+    width = int(columns) if columns.isascii() and columns.isdigit() else 0
     if not width and terminal:
         try:
             width = os.get_terminal_size(out.fileno()).columns
@@ -134,12 +136,44 @@ def this_console(environ: Mapping[str, str]) -> CliConsole:
     return CliConsole(out=out, err=err, width=width, colour=colour, interactive=interactive)
 
 
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One fact of listed things, declared once for JSON and for the table. Without a header it stands only in
+    JSON, without a key only in the table. `value` finds the fact (else it is the field of that name) and
+    `cell` prints it."""
+
+    key: str = ""
+    header: str = ""
+    cell: Callable[[Any], str] | None = None
+    value: Callable[[Any], Any] | None = None
+
+    def of(self, item: Any) -> Any:
+        if self.value is not None:
+            return self.value(item)
+        return item[self.key] if isinstance(item, dict) else getattr(item, self.key)
+
+    def text(self, item: Any) -> str:
+        value = self.of(item)
+        return self.cell(value) if self.cell is not None else "" if value is None else str(_plain(value))
+
+
+def as_json(item: object, columns: Sequence[Column]) -> dict[str, Any]:
+    return {column.key: _plain(column.of(item)) for column in columns if column.key}
+
+
 def facts(value: object, *names: str) -> dict[str, Any]:
     """These of its fields, as JSON can tell them."""
     return {name: _plain(getattr(value, name)) for name in names}
 
 
+def dash(value: object) -> str:
+    """A cell that may be empty."""
+    return str(value or "–")
+
+
 def _plain(value: Any) -> Any:
+    if isinstance(value, list | dict):
+        return value
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, datetime):

@@ -230,7 +230,7 @@ class SubmitTurn:
         turn = tx.turns.get(after)
         session = None if turn is None else tx.sessions.get(turn.session)
         if turn is None or session is None:
-            raise NotFound("What this goes on from is not there any more.")
+            raise NotFound("What this goes on from no longer exists.")
         check_owner(session, self.words.place.owner)
         if turn.state.open:
             raise TurnUnfinished("What this goes on from is still running. Wait for its end, or stop it.")

@@ -189,7 +189,7 @@ class Chat:
             told = "It is not known whether this was heard" if words.unsure else "Not sent"
             self._screen.note(f"{told}: “{one_line(words.text, 200)}”")
         if self._turns:
-            self._screen.note("The answer is not finished; it goes on when you start hermes again.")
+            self._screen.note("The answer is not finished; it continues when you start hermes again.")
         if self._session is not None and not self._plan.once:
             self._screen.note(f"To come back: hermes --resume {self._session}")
         self._screen.control(PASTE_OFF)
@@ -221,7 +221,7 @@ class Chat:
             self._screen.note(f"Back in {name}.")
         for turn in turns:
             if turn.input.text:
-                self._screen.note(f"Unfinished: “{one_line(turn.input.text, 70)}”. It goes on now.")
+                self._screen.note(f"Unfinished: “{one_line(turn.input.text, 70)}”. It continues now.")
             self._follow(turn)
         if self._plan.first is not None:
             await self._say(self._plan.first)
@@ -280,7 +280,7 @@ class Chat:
         words = UnsentMessage(text=text, key=new_words_key())
         if self._kept or not await self._hand_over(words):
             self._kept.append(words)
-            self._screen.note("Your words are kept and sent when the gateway is back.")
+            self._screen.note("Your message is kept and sent when the gateway is back.")
             if self._sending is None or self._sending.done():
                 self._sending = asyncio.create_task(self._send_kept(), name="kept words")
 

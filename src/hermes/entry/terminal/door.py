@@ -114,7 +114,7 @@ async def find_session_to_resume(gateway: Gateway, caller: Caller, wish: Session
     if wanted is None and wish.latest:
         wanted = await gateway.bound(caller)
         if wanted is None:
-            raise UserError("There is no conversation to continue yet.", hint="Begin one with: hermes")
+            raise UserError("There is no conversation to continue yet.", hint="Start one with: hermes")
     joined = await gateway.unfinished(caller) if wanted is None and wish.attach else []
     if any(gateway.feeds.is_watched(turn.id) for turn in joined):
         joined = []

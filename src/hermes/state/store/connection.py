@@ -18,7 +18,6 @@ import apsw
 
 from hermes.domain.errors import Refused, UserError
 from hermes.domain.ids import AgentId
-from hermes.state.files.media import MediaTable
 from hermes.state.store.care.reserve import SIZE as SPARE_BYTES
 from hermes.state.store.care.reserve import DiskReserve
 from hermes.state.store.care.walfile import has_log
@@ -32,6 +31,7 @@ from hermes.state.store.tables.inbox import InboxTable
 from hermes.state.store.tables.jobs import JobRunsTable, JobsTable
 from hermes.state.store.tables.journal import JournalTable
 from hermes.state.store.tables.leases import LeasesTable
+from hermes.state.store.tables.media_index import MediaTable
 from hermes.state.store.tables.open_counts import CensusTable
 from hermes.state.store.tables.outbox import OutboxTable
 from hermes.state.store.tables.overheard import OverheardTable

@@ -1,0 +1,73 @@
+"""The index of fetched files: what is kept, where, and which rows still name it."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+from hermes.domain.rows import MediaItem
+from hermes.state.store.codec import stamp
+from hermes.state.store.columns import Columns
+from hermes.state.store.db import ScopedTable
+
+# Where rows name files. A new table that does belongs here, or its files are swept away.
+_NAMING = (
+    ("journal", "body"),
+    ("turns", "input"),
+    ("inbox", "body"),
+    ("outbox", "body"),
+    ("guidance", "body"),
+    ("questions", "body"),
+    ("requests", "facts"),
+    ("jobs", "body"),
+)
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_PAGE = 500
+_ITEM = Columns(MediaItem, "media")
+
+
+class MediaTable(ScopedTable):
+    def add(self, item: MediaItem) -> None:
+        self._db.run(
+            f"INSERT INTO media ({_ITEM.names}, agent) VALUES ({_ITEM.marks}, ?)"
+            " ON CONFLICT DO UPDATE SET stored_at = excluded.stored_at",
+            *_ITEM.values(item),
+            self._agent,
+        )
+
+    def get(self, sha256: str) -> MediaItem | None:
+        return _ITEM.one(self._db, "WHERE agent = ? AND sha256 = ?", self._agent, sha256)
+
+    def unused(self, before: datetime, limit: int) -> list[MediaItem]:
+        items = _ITEM.all(self._db, "WHERE agent = ? AND stored_at < ?", self._agent, stamp(before))
+        named = self._named() if items else set()
+        return [item for item in items if item.sha256 not in named][:limit]
+
+    def remove(self, sha256: str, before: datetime) -> bool:
+        gone = self._db.run(
+            "DELETE FROM media WHERE agent = ? AND sha256 = ? AND stored_at < ?",
+            self._agent,
+            sha256,
+            stamp(before),
+        )
+        return gone > 0
+
+    def kept(self, sha256: str) -> bool:
+        return self._db.one("SELECT 1 FROM media WHERE sha256 = ? LIMIT 1", sha256) is not None
+
+    def _named(self) -> set[str]:
+        """Every file that some row names, read a page at a time."""
+        found: set[str] = set()
+        for table, column in _NAMING:
+            last = 0
+            while rows := self._db.all(
+                f"SELECT rowid, {column} FROM {table} WHERE rowid > ? AND instr({column}, 'sha256') > 0"
+                " ORDER BY rowid LIMIT ?",
+                last,
+                _PAGE,
+            ):
+                last = rows[-1][0]
+                for _, body in rows:
+                    text = body if isinstance(body, str) else bytes(body).decode("utf-8", "replace")
+                    found.update(_DIGEST.findall(text))
+        return found
