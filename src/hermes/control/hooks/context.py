@@ -1,4 +1,4 @@
-"""What hooks are facts: plain values made from what is stored already, people's words cut short."""
+"""The context that hooks receive: plain values made from what is already stored, with long texts cut."""
 
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ def session_replaced(
 
 
 def session_lapsed(source: Source, session: Session, key: SessionKey) -> tuple[HookNotice, ...]:
-    """A session is over by itself. Nothing if that was facts before: the job that looks for such sessions may
-    have ended it already."""
+    """A session is over by itself. Nothing if hooks heard of that before: the chore that looks for such
+    sessions may have ended it already."""
     if session.ended is not None:
         return ()
     facts = about_source(source, session.agent) | {"session_id": session.id, "session_key": str(key)}

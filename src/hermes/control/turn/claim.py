@@ -1,4 +1,4 @@
-"""The actor's units of work: taking the next turn, and the records that settle one that is cut off.
+"""Claiming a turn: the unit in which an actor takes its session's next turn, or resumes the open one.
 
 Everything here runs inside one transaction and decides on what it reads there, so a crash before the commit
 leaves nothing, and a crash after it leaves enough to take the same decision again.
