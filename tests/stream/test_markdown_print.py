@@ -44,6 +44,7 @@ EXAMPLES: dict[Flavour, dict[str, str]] = {
         "`a`[`b`|]()": "`a`b| ()",
         "*a***b**": "_a_**b**",
         "- -\n  - a": "- +\n  + a",
+        "- a\n  - b\n- c\n  > d\n  -\n  - e": "- a\n  - b\n- c\n\n  > d\n\n  -\n  - e",
         "* a\n\n+ b": "- a\n\n+ b",
         TABLE: "| n | size |\n|---|--:|\n| x&y | 10 |",
         "~~~py\n```\n~~~": "````py\n```\n````",

@@ -22,6 +22,7 @@ def texts(
 
 def test_a_text_that_fits_is_one_part_as_it_was_written() -> None:
     assert texts("hi __there__.", 20) == ["hi __there__."]
+    assert texts("+\xa0", 20) == ["+\xa0"], "without its blank it would be a list"
     assert texts("# T\n\n* a\n* b\n", 30) == ["# T\n\n* a\n* b"]
 
 

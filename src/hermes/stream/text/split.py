@@ -62,7 +62,7 @@ def split(text: str, *, limit: int, unit: TextUnit, flavour: Flavour) -> tuple[M
     doc = parse(text)
     parts = _Splitting(doc.blocks, limit, unit, printer(flavour)).parts()
     if len(parts) == 1:
-        parts[0] = replace(parts[0], source=doc.source.strip("\n").rstrip())
+        parts[0] = replace(parts[0], source=doc.source.strip("\n").rstrip(" \t\n"))
     return tuple(parts)
 
 

@@ -164,7 +164,10 @@ class CommonmarkPrinter(PlainPrinter):
         if not blocks:
             return marker
         indent = " " * (len(marker) + 1)
-        body = ("\n" if tight else self.gap).join(self._siblings(blocks, in_item=True))
+        # A list whose first item is empty does not end the paragraph above it.
+        runs_on = any(isinstance(block, ItemList) and not block.items[0] for block in blocks[1:])
+        between = "\n" if tight and not runs_on else self.gap
+        body = between.join(self._siblings(blocks, in_item=True))
         return marker + prefixed(body, indent)[len(marker) :]
 
     def table(self, node: Table) -> str:
