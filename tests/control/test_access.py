@@ -311,8 +311,8 @@ def test_each_row_is_decided_as_it_says(name: str) -> None:
     verdict = decide(row.knock, row.settings)
     assert (verdict.outcome, row.reason in verdict.reason) == (row.outcome, True), verdict
     deciding = [step for step in verdict.steps if step.outcome is not None]
-    assert deciding and any(step.said == verdict.reason for step in deciding)
-    assert all(step.rule and step.said for step in verdict.steps)
+    assert deciding and any(step.reason == verdict.reason for step in deciding)
+    assert all(step.rule and step.reason for step in verdict.steps)
 
 
 def test_the_table_is_large_enough() -> None:

@@ -154,9 +154,17 @@ def _plantings() -> list[Planting]:
             finds=frozenset({("hermes.stream.fold", "hermes.stream.faces")}),
         ),
         Planting(
-            contract="outbound",
-            files={"control/outbound/planted.py": "import hermes.control.commands.menu\n"},
-            finds=frozenset({("hermes.control.outbound", "hermes.control.commands")}),
+            contract="control-order",
+            files={
+                "control/outbound/planted.py": "import hermes.control.commands.menu\n",
+                "control/planted.py": "",
+            },
+            finds=frozenset(
+                {
+                    ("hermes.control.outbound", "hermes.control.commands"),
+                    ("undeclared", "hermes.control.planted"),
+                }
+            ),
         ),
         Planting(
             contract="outbound-order",

@@ -1,4 +1,5 @@
-"""The gateway: what doors talk to. It owns the parts that live, starts them in order and stops them in order.
+"""The gateway as entry and app see it: one object to call, which starts its parts in order and stops them in
+order. `wiring.py` builds the parts; they call each other directly, never through here.
 
 Start: a new epoch → intake, expiry and upkeep → actors and lanes look for what earlier lives left. Nothing
 waits for anything else: a turn that resumes holds up no new message. Stop: intake closes → running turns
@@ -30,17 +31,16 @@ from hermes.control.sessions.callers import (
     choose_model,
     enter_session,
     entering_news,
-    open_turns,
     wake_session,
 )
 from hermes.control.sessions.submission import Submission, SubmittedTurn, check_size
-from hermes.control.turn.questions import AnswerResult, answer, settled_of
+from hermes.control.turn.questions import AnswerResult, answer
 from hermes.control.turn.stopping import stop_session, stop_turn
 from hermes.control.wiring import GatewayParts, wire
 from hermes.domain.address import Address, Source
 from hermes.domain.errors import UserError
 from hermes.domain.event import FeedItem
-from hermes.domain.ids import AgentId, DeliveryId, QuestionId, SessionId, TurnId
+from hermes.domain.ids import AgentId, DeliveryId, SessionId, TurnId
 from hermes.domain.message import Attachment, Inbound
 from hermes.domain.ports.platform import Platform
 from hermes.domain.ports.store import Tx
@@ -188,7 +188,7 @@ class Gateway:
 
     @property
     def keeps(self) -> timedelta:
-        """How long a request can be come back to."""
+        """How long a client may come back to its request."""
         return timedelta(days=self._parts.settings.gateway.dedupe_days)
 
     async def read(self, agent: AgentId, query: Callable[[Tx], T]) -> T:
@@ -221,10 +221,10 @@ class Gateway:
     async def _handed_over(self, agent: AgentId, replied: CallerReply) -> CallerReply:
         """Wait a moment for the hand-off, so that its door can say where the conversation went."""
         self.handoffs.ring()
-        known = await self.handoffs.settled(agent, replied.handoff, HANDOFF_SECONDS)
-        if known is None:
+        handoff = await self.handoffs.settled(agent, replied.handoff, HANDOFF_SECONDS)
+        if handoff is None:
             return replied
-        return replace(replied, text=handoff_words(known), session=known.left or replied.session)
+        return replace(replied, text=handoff_words(handoff), session=handoff.left or replied.session)
 
     async def wake(self, agent: AgentId, session: SessionId, text: str) -> Turn | None:
         """Something a session waited for has happened: it hears of it in a turn of its own."""
@@ -252,18 +252,6 @@ class Gateway:
         self._parts.hooks.tell_all(entering_news(caller, into, now))
         return into
 
-    async def bound(self, caller: Caller) -> SessionId | None:
-        """The session that a door was in last."""
-        return await self._runtime(caller.agent).store.read(lambda tx: tx.bindings.get(caller.key))
-
-    async def unfinished(self, caller: Caller, session: SessionId | None = None) -> list[Turn]:
-        """The open turns of a session, or of the caller's newest session that has any."""
-        return await self._runtime(caller.agent).store.read(lambda tx: open_turns(tx, caller, session))
-
-    async def settled(self, agent: AgentId, turns: Sequence[Turn]) -> frozenset[QuestionId]:
-        """The questions of these turns that are answered or withdrawn, on record yet or not."""
-        return await self._runtime(agent).store.read(lambda tx: settled_of(tx, turns))
-
     def watch(
         self, agent: AgentId, turn: TurnId, after: int = 0, *, live: bool = True
     ) -> AsyncIterator[FeedItem]:
@@ -279,7 +267,7 @@ class Gateway:
         return outcome
 
     async def go_on(self, agent: AgentId, unit: Callable[[Tx], Continuation]) -> Continuation:
-        """Write what lets a turn that waits go on (by `Bringing` or `Continuing`), and wake its session."""
+        """Write what lets a waiting turn continue (`TakeToolResults`, `ContinueTurn`), and wake it."""
         going = await self._runtime(agent).store.write(unit, ends=True)
         if going is not None:
             self._actors.ring(agent, going.turn.session)
@@ -294,8 +282,8 @@ class Gateway:
         return stopping is not None
 
     async def delete_session(self, agent: AgentId, session: SessionId) -> None:
-        """Forget a session for good; what goes on in it is stopped first. What an actor still holds of it is
-        void: its next write is refused, and a later session of the same name is another."""
+        """Delete a session; what runs in it is stopped first. What an actor still holds of it is void: its
+        next write is refused, and a later session of the same name is another."""
         store = self._runtime(agent).store
         why = "its session was deleted"
         stopping = await store.write(lambda tx: stop_session(tx, session, why), ends=True)

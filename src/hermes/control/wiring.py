@@ -111,22 +111,10 @@ def wire(parts: GatewayParts) -> WiredGateway:
         store=parts.store, clock=parts.clock, settings=parts.settings, hooks=parts.hooks
     )
     delivery = Delivery(accounts, outbound, parts.loops, counters, partial(_menu, parts.settings))
-    lanes = delivery.lanes
     actors = _wire_actors(parts, feeds, delivery, accounts)
     targets = named_targets(parts.channel_names, parts.accounts or ())
     info = partial(_gateway_info, parts, accounts, targets)
-    cron = Cron(
-        store=parts.store,
-        runtimes=parts.runtimes,
-        settings=parts.settings,
-        clock=parts.clock,
-        loops=parts.loops,
-        owner=parts.owner,
-        outcomes=actors.context.answers,
-        targets=targets,
-        wake_session=actors.ring,
-        wake_lane=lanes.ring,
-    )
+    cron = _wire_cron(parts, actors, targets)
     paused = PausedAccounts(parts.store)
     sessions = SessionExpiry(
         runtimes=parts.runtimes,
@@ -139,32 +127,12 @@ def wire(parts: GatewayParts) -> WiredGateway:
     if parts.committed is not None:
         feeds.listen(parts.committed)
     feeds.listen(cron.heard, RUN_SESSIONS)
-
-    def commanded() -> None:
-        cron.ring()
-        paused.changed()
-
-    intake = IntakeContext(
-        store=parts.store,
-        clock=parts.clock,
-        settings=parts.settings,
-        runtimes=parts.runtimes,
-        actors=actors,
-        lanes=lanes,
-        accounts=accounts,
-        commanded=commanded,
-        restart=parts.restart,
-        select=parts.select,
-        info=info(),
-        hooks=parts.hooks,
-        loops=parts.loops,
-    )
     return WiredGateway(
         feeds=feeds,
         counters=counters,
         delivery=delivery,
         actors=actors,
-        intake=Intake(intake),
+        intake=_wire_intake(parts, actors, accounts, info(), (cron.ring, paused.changed)),
         submitter=Submitter(store=parts.store, settings=parts.settings, actors=actors),
         sender=MessageSender(
             store=parts.store,
@@ -173,25 +141,69 @@ def wire(parts: GatewayParts) -> WiredGateway:
             accounts=lambda: accounts.names,
             aliases=parts.channel_names,
             capabilities=accounts.capabilities,
-            ring=lanes.ring,
+            ring=delivery.lanes.ring,
             wake=actors.ring,
         ),
         paused=paused,
         questions=QuestionExpiry(store=parts.store, clock=parts.clock, ring=actors.ring),
         sessions=sessions,
         cron=cron,
-        handoffs=HandoffWorker(
-            runtimes=parts.runtimes,
-            settings=parts.settings,
-            clock=parts.clock,
-            select=parts.select,
-            platform=accounts.platform,
-            wake_session=actors.ring,
-            wake_lane=lanes.ring,
-        ),
+        handoffs=_wire_handoffs(parts, actors, accounts),
         chores=_chores(parts, sessions),
         accounts=accounts,
         info=info,
+    )
+
+
+def _wire_intake(
+    parts: GatewayParts,
+    actors: Actors,
+    accounts: PlatformAccounts,
+    info: GatewayInfo,
+    commanded: Sequence[Callable[[], None]],
+) -> Intake:
+    context = IntakeContext(
+        store=parts.store,
+        clock=parts.clock,
+        settings=parts.settings,
+        runtimes=parts.runtimes,
+        actors=actors,
+        lanes=actors.context.delivery.lanes,
+        accounts=accounts,
+        commanded=commanded,
+        restart=parts.restart,
+        select=parts.select,
+        info=info,
+        hooks=parts.hooks,
+        loops=parts.loops,
+    )
+    return Intake(context)
+
+
+def _wire_cron(parts: GatewayParts, actors: Actors, targets: ResolveTargets) -> Cron:
+    return Cron(
+        store=parts.store,
+        runtimes=parts.runtimes,
+        settings=parts.settings,
+        clock=parts.clock,
+        loops=parts.loops,
+        owner=parts.owner,
+        outcomes=actors.context.answers,
+        targets=targets,
+        wake_session=actors.ring,
+        wake_lane=actors.context.delivery.lanes.ring,
+    )
+
+
+def _wire_handoffs(parts: GatewayParts, actors: Actors, accounts: PlatformAccounts) -> HandoffWorker:
+    return HandoffWorker(
+        runtimes=parts.runtimes,
+        settings=parts.settings,
+        clock=parts.clock,
+        select=parts.select,
+        platform=accounts.platform,
+        wake_session=actors.ring,
+        wake_lane=actors.context.delivery.lanes.ring,
     )
 
 

@@ -1,8 +1,8 @@
-"""Scripts of an operator's own, in the home's `scripts` folder: words in on standard input, words out.
+"""The operator's scripts, in the home's `scripts` folder: text in on standard input, text out.
 
-A script runs in a process group of its own, with an environment built from nothing and the mark of a script
-(`domain/process_mark.py`), and is killed with all it started when its time is up. What to do with its words is the
-caller's business."""
+A script runs in its own process group, with an environment built from empty and the mark of a script
+(`domain/process_mark.py`). When its time is up it is killed with everything it started. What its output
+means is the caller's business."""
 
 from __future__ import annotations
 

@@ -26,7 +26,11 @@ def _explain(command: CliCommand) -> None:
     verdict = open_home(command).ask(explain_access, words=words)
     if not command.asked.json:
         command.console.strong(str(verdict))
-    columns = [Column("rule", "RULE"), Column("said", "SAYS"), Column("outcome", "DECIDES")]
+    columns = [
+        Column("rule", "RULE"),
+        Column("said", "SAYS", value=lambda step: step.reason),
+        Column("outcome", "DECIDES"),
+    ]
     command.list(
         verdict.steps,
         columns,

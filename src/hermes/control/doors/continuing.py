@@ -93,7 +93,7 @@ class TakeToolResults:
         questions = self._questions(tx)
         turn = tx.turns.get(questions[0].turn)
         if turn is None:
-            raise NotFound("The turn that asked for these results is not there any more.")
+            raise NotFound("The turn that asked for these results no longer exists.")
         for question in calls_open(tx, turn):
             if question.id not in self.results:
                 raise UserError(f"There is no result for the call {client_call_id(question.id)}.")

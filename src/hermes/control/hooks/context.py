@@ -1,4 +1,4 @@
-"""What hooks are told: plain values made from what is stored already, people's words cut short."""
+"""The context that hooks receive: plain values made from what is already stored, with long texts cut."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ def about_source(source: Source | None, agent: AgentId) -> dict[str, object]:
     if source is None:
         return {"platform": "", "account": "", "user_id": None, "agent_id": agent}
     address = source.address
-    told = {"platform": address.platform, "account": address.account}
-    return told | {"user_id": source.user, "agent_id": agent}
+    facts = {"platform": address.platform, "account": address.account}
+    return facts | {"user_id": source.user, "agent_id": agent}
 
 
 def about_chat(source: Source | None, agent: AgentId) -> dict[str, object]:
-    told = about_source(source, agent)
+    facts = about_source(source, agent)
     if source is None:
-        return told | {"chat_id": None, "thread_id": None, "chat_type": None}
+        return facts | {"chat_id": None, "thread_id": None, "chat_type": None}
     address = source.address
     kind = _CHAT_TYPES.get(source.kind, source.kind.value)
-    return told | {"chat_id": address.chat, "thread_id": address.thread, "chat_type": kind}
+    return facts | {"chat_id": address.chat, "thread_id": address.thread, "chat_type": kind}
 
 
 def about_inbound(inbound: Inbound) -> dict[str, object]:
     """For the choice of an agent, so there is none yet."""
     source = inbound.source
-    told = about_chat(source, AgentId(""))
-    del told["agent_id"]
-    return told | {
+    facts = about_chat(source, AgentId(""))
+    del facts["agent_id"]
+    return facts | {
         "user_id_alt": source.user_alt,
         "user_name": source.user_name,
         "chat_name": source.chat_name,
@@ -75,26 +75,26 @@ def about_command(
 
 
 def session_began(source: Source | None, session: Session, key: SessionKey) -> HookNotice:
-    told = about_source(source, session.agent)
-    return SESSION_START, told | {"session_id": session.id, "session_key": str(key)}
+    facts = about_source(source, session.agent)
+    return SESSION_START, facts | {"session_id": session.id, "session_key": str(key)}
 
 
 def session_replaced(
     source: Source, before: Session, after: Session, key: SessionKey
 ) -> tuple[HookNotice, ...]:
     """Somebody asked for a new session: the old one ends, the chat is reset, the new one begins."""
-    told = about_source(source, before.agent) | {"session_key": str(key)}
-    ended = told | {"session_id": before.id}
+    facts = about_source(source, before.agent) | {"session_key": str(key)}
+    ended = facts | {"session_id": before.id}
     return (SESSION_END, ended), (SESSION_RESET, ended), session_began(source, after, key)
 
 
 def session_lapsed(source: Source, session: Session, key: SessionKey) -> tuple[HookNotice, ...]:
-    """A session is over by itself. Nothing if that was told before: the job that looks for such sessions may
-    have ended it already."""
+    """A session is over by itself. Nothing if hooks heard of that before: the chore that looks for such
+    sessions may have ended it already."""
     if session.ended is not None:
         return ()
-    told = about_source(source, session.agent) | {"session_id": session.id, "session_key": str(key)}
-    return ((SESSION_END, told),)
+    facts = about_source(source, session.agent) | {"session_id": session.id, "session_key": str(key)}
+    return ((SESSION_END, facts),)
 
 
 def session_renewed(
@@ -141,13 +141,13 @@ def _turn_events(turn: Turn, entries: Sequence[Entry], new: int) -> Iterator[Hoo
                 pass
 
 
-def _step(turn: Turn, said: ModelSaid, iteration: int) -> HookContext:
+def _step(turn: Turn, reply: ModelSaid, iteration: int) -> HookContext:
     return about_source(turn.source, turn.agent) | {
         "session_id": turn.session,
         "turn_id": turn.id,
         "iteration": iteration,
-        "tool_names": [call.name for call in said.calls],
-        "tools": [{"name": call.name, "arguments": call.arguments[:LONGEST_TEXT]} for call in said.calls],
+        "tool_names": [call.name for call in reply.calls],
+        "tools": [{"name": call.name, "arguments": call.arguments[:LONGEST_TEXT]} for call in reply.calls],
     }
 
 

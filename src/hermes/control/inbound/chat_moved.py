@@ -1,6 +1,6 @@
-"""A chat that gets another id (a group of Telegram's that becomes a supergroup): its sessions, its name and
-its being a home channel follow it, all in the transaction that ends the row. Settings are the operator's: if
-they name the old id, that is said in the chat, to which the platform leads from the old id."""
+"""A chat gets a new id (a Telegram group becomes a supergroup). Its sessions, its name and its role as home
+channel follow it, in the transaction that ends the row. The settings belong to the operator: if they still
+name the old id, the chat is told so."""
 
 from __future__ import annotations
 

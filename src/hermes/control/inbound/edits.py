@@ -1,8 +1,6 @@
-"""Messages that people change or delete after they sent them. As long as nobody has begun to answer, the new
-words take the place of the old ones: in the inbox, where the message is taken as its last edit has it, or in
-the turn it became; and what is deleted is withdrawn, from either. Later nothing changes, and the row of the
-edit or the deletion says why. Files stay those that came with the message.
-"""
+"""Messages that people edit or delete after sending them. Until their turn begins, an edit replaces the words
+in the inbox or in the turn, and a deletion withdraws them. Later nothing changes, and the row of the edit or
+the deletion says why. An edit never changes the files of a message."""
 
 from __future__ import annotations
 
@@ -35,8 +33,8 @@ _MOST = 200
 def edits_of(
     row: InboxRow, behind: Iterable[InboxRow], is_command: Callable[[Inbound], bool]
 ) -> tuple[InboxRow, ...]:
-    """The edits of a message among the rows that wait behind it, but for those that would make a command of
-    one that is none: they are left behind, and come to nothing."""
+    """The edits of a message among the rows that wait behind it. An edit cannot make a command of
+    a plain message: such edits stay in the queue and are ignored there."""
     if row.inbound.what is not InboundKind.MESSAGE:
         return ()
     edits = [

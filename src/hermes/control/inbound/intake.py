@@ -103,8 +103,8 @@ class IntakeContext:
     actors: Actors
     lanes: Lanes
     accounts: PlatformAccounts
-    commanded: Callable[[], None] = lambda: None
-    """A command ran: it may have changed jobs, or paused an account."""
+    commanded: Sequence[Callable[[], None]] = ()
+    """Called after a command: it may have changed jobs, or paused an account."""
     restart: Callable[[], None] = lambda: None
     select: SelectAgent | None = None
     info: GatewayInfo = NOTHING_AROUND
@@ -210,7 +210,8 @@ class Intake:
         for session in taken.wakes:
             world.actors.ring(routed.agent, session, False)
         if taken.outcome.kind is OutcomeKind.COMMAND:
-            world.commanded()
+            for listener in world.commanded:
+                listener()
         if taken.replied:
             world.lanes.ring(row.inbound.source.address)
         if taken.restart:
@@ -319,7 +320,7 @@ class TakeInbound:
             return self._say(tx, InboundResult(outcome=InboundOutcome(kind=OutcomeKind.MOVED)), words)
         if inbound.what is InboundKind.MESSAGE and self._is_deleted(tx):
             return InboundResult(outcome=WITHDRAWN)
-        verdict = decide(self._knock(tx), self.world.settings)
+        verdict = decide(self._access_request(tx), self.world.settings)
         if not verdict.allowed:
             return self._turn_away(tx, verdict)
         if inbound.what is InboundKind.BUTTON:
@@ -345,7 +346,7 @@ class TakeInbound:
         )
         return session_key(self.inbound.source, self.agent, isolation)
 
-    def _knock(self, tx: Tx) -> AccessRequest:
+    def _access_request(self, tx: Tx) -> AccessRequest:
         inbound, source = self.inbound, self.inbound.source
         able = self.world.accounts.capabilities(source.address)
         line = read_command(inbound.text, able.command_prefix)
@@ -401,7 +402,7 @@ class TakeInbound:
         prefix = self.world.accounts.capabilities(self.inbound.source.address).command_prefix
         line = read_command(self.inbound.text, prefix)
         if line is not None:
-            taken = self._command(tx, key, line, self._preparing(session, fresh))
+            taken = self._command(tx, key, line, self._message_context(session, fresh))
             return replace(taken, fresh=fresh, news=began + taken.news)
         answered = None if fresh else self._answer(tx, session)
         if answered is not None:
@@ -435,8 +436,10 @@ class TakeInbound:
 
     # --- the ends a row can have ---
 
-    def _command(self, tx: Tx, key: SessionKey, line: tuple[str, str], told: MessageContext) -> InboundResult:
-        world, source, session = self.world, self.inbound.source, told.session
+    def _command(
+        self, tx: Tx, key: SessionKey, line: tuple[str, str], message: MessageContext
+    ) -> InboundResult:
+        world, source, session = self.world, self.inbound.source, message.session
         about = CommandContext(
             settings=world.settings,
             now=world.clock.now(),
@@ -450,7 +453,7 @@ class TakeInbound:
             world.hooks,
             self.ruling,
             reply_place=ReplyPlace(to=source.address, ref=self.inbound.ref),
-            context=lambda: told.context(tx),
+            context=lambda: message.context(tx),
         )
         taken = InboundResult(
             outcome=InboundOutcome(kind=OutcomeKind.COMMAND, detail=reply.label),
@@ -511,14 +514,14 @@ class TakeInbound:
             tx.turns.save(joined, attempt=before.attempt)
             turn_id = before.id
         else:
-            told = self._preparing(session, fresh, note)
-            piece = replace(piece, context=told.context(tx), guidance=told.guidance)
+            message = self._message_context(session, fresh, note)
+            piece = replace(piece, context=message.context(tx), guidance=message.guidance)
             turn = self._new_turn(session, piece)
             tx.turns.add(replace(turn, ready_at=ready))
             turn_id = turn.id
         return InboundResult(outcome=TAKEN_AS_TURN, turn=turn_id, session=session.id, fresh=fresh)
 
-    def _preparing(self, session: Session, fresh: bool, note: str = "") -> MessageContext:
+    def _message_context(self, session: Session, fresh: bool, note: str = "") -> MessageContext:
         settings = self.world.settings
         return MessageContext(
             inbound=self.inbound, session=session, settings=settings, fresh=fresh, note=note

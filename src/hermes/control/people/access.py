@@ -58,7 +58,7 @@ class AccessStep:
     """What one rule said; `outcome` is None if it left the decision to the next."""
 
     rule: str
-    said: str
+    reason: str
     outcome: AccessOutcome | None = None
 
 
@@ -87,13 +87,13 @@ class AccessDecision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Case:
-    knock: AccessRequest
+    request: AccessRequest
     settings: Settings
     block: PlatformSettings
 
     @property
     def source(self) -> Source:
-        return self.knock.source
+        return self.request.source
 
     @property
     def platform(self) -> str:
@@ -116,10 +116,10 @@ class _Case:
         return f"{self.account}.{name}"
 
 
-def decide(knock: AccessRequest, settings: Settings) -> AccessDecision:
-    source = knock.source
+def decide(request: AccessRequest, settings: Settings) -> AccessDecision:
+    source = request.source
     block = settings.block(source.address)
-    case = _Case(knock=knock, settings=settings, block=block)
+    case = _Case(request=request, settings=settings, block=block)
     steps: list[AccessStep] = []
     unaddressed = False
     end = _ask(_OF_THE_PLACE, case, steps)
@@ -132,7 +132,7 @@ def decide(knock: AccessRequest, settings: Settings) -> AccessDecision:
     stranger = steps[-1].rule == _STRANGERS and case.private
     assert end.outcome is not None
     return AccessDecision(
-        outcome=end.outcome, reason=end.said, steps=tuple(steps), stranger=stranger, unaddressed=unaddressed
+        outcome=end.outcome, reason=end.reason, steps=tuple(steps), stranger=stranger, unaddressed=unaddressed
     )
 
 
@@ -155,12 +155,12 @@ def _ask(rules: Sequence[AccessRule], case: _Case, steps: list[AccessStep]) -> A
 
 def _own_doors(case: _Case) -> AccessStep | None:
     if case.platform == LOCAL_DOOR:
-        return AccessStep(rule="door", said="it is this machine's terminal", outcome=AccessOutcome.ALLOWED)
+        return AccessStep(rule="door", reason="it is this machine's terminal", outcome=AccessOutcome.ALLOWED)
     if case.source.kind in _CHECKED_AT_THEIR_DOOR:
-        return AccessStep(rule="door", said="its door has checked who it is", outcome=AccessOutcome.ALLOWED)
-    if case.knock.able.knows_people:
-        said = f"{case.account} itself lets in only whom the operator let in there"
-        return AccessStep(rule="door", said=said, outcome=AccessOutcome.ALLOWED)
+        return AccessStep(rule="door", reason="its door has checked who it is", outcome=AccessOutcome.ALLOWED)
+    if case.request.able.knows_people:
+        reason = f"{case.account} itself lets in only whom the operator let in there"
+        return AccessStep(rule="door", reason=reason, outcome=AccessOutcome.ALLOWED)
     return None
 
 
@@ -170,10 +170,10 @@ def _private_policy(case: _Case) -> AccessStep | None:
         return None
     rule = case.key("dm_policy")
     if policy == "disabled":
-        return AccessStep(rule=rule, said="private messages are turned off", outcome=AccessOutcome.DENIED)
+        return AccessStep(rule=rule, reason="private messages are turned off", outcome=AccessOutcome.DENIED)
     if policy == "open" and not case.block.allow_all_users:
-        return AccessStep(rule=rule, said="open, but allow_all_users is not set, so it opens nothing")
-    return AccessStep(rule=rule, said=policy)
+        return AccessStep(rule=rule, reason="open, but allow_all_users is not set, so it opens nothing")
+    return AccessStep(rule=rule, reason=policy)
 
 
 def _group_policy(case: _Case) -> AccessStep | None:
@@ -182,15 +182,15 @@ def _group_policy(case: _Case) -> AccessStep | None:
         return None
     rule = case.key("group_policy")
     if policy == "disabled":
-        return AccessStep(rule=rule, said="groups are turned off", outcome=AccessOutcome.NOT_FOR_US)
+        return AccessStep(rule=rule, reason="groups are turned off", outcome=AccessOutcome.NOT_FOR_US)
     if policy == "open" and not case.block.allow_all_users:
-        return AccessStep(rule=rule, said="open, but allow_all_users is not set, so it opens nothing")
+        return AccessStep(rule=rule, reason="open, but allow_all_users is not set, so it opens nothing")
     if policy == "allowlist":
         chats = _listed(case.chats, (*case.block.allowed_chats, *case.block.group_allowed_chats))
         if not chats and not is_listed(case.source, case.block.group_allowed_users):
-            said = "neither this chat nor this person is on a group list"
-            return AccessStep(rule=rule, said=said, outcome=AccessOutcome.NOT_FOR_US)
-    return AccessStep(rule=rule, said=policy)
+            reason = "neither this chat nor this person is on a group list"
+            return AccessStep(rule=rule, reason=reason, outcome=AccessOutcome.NOT_FOR_US)
+    return AccessStep(rule=rule, reason=policy)
 
 
 def _ignored(case: _Case) -> AccessStep | None:
@@ -198,8 +198,8 @@ def _ignored(case: _Case) -> AccessStep | None:
         return None
     rule = case.key("ignored_channels")
     if _listed(_spots(case), case.block.ignored_channels):
-        return AccessStep(rule=rule, said="this chat is ignored", outcome=AccessOutcome.NOT_FOR_US)
-    return AccessStep(rule=rule, said="this chat is not among them")
+        return AccessStep(rule=rule, reason="this chat is ignored", outcome=AccessOutcome.NOT_FOR_US)
+    return AccessStep(rule=rule, reason="this chat is not among them")
 
 
 def _chats(case: _Case) -> AccessStep | None:
@@ -207,10 +207,10 @@ def _chats(case: _Case) -> AccessStep | None:
         return None
     rule = case.key("allowed_chats")
     if _listed(case.chats, case.block.allowed_chats):
-        return AccessStep(rule=rule, said="this chat is listed")
-    if case.block.guest_mode and case.knock.mentioned:
-        return AccessStep(rule=case.key("guest_mode"), said="this chat is not listed, but it mentions us")
-    return AccessStep(rule=rule, said="this chat is not listed", outcome=AccessOutcome.NOT_FOR_US)
+        return AccessStep(rule=rule, reason="this chat is listed")
+    if case.block.guest_mode and case.request.mentioned:
+        return AccessStep(rule=case.key("guest_mode"), reason="this chat is not listed, but it mentions us")
+    return AccessStep(rule=rule, reason="this chat is not listed", outcome=AccessOutcome.NOT_FOR_US)
 
 
 def _topics(case: _Case) -> AccessStep | None:
@@ -218,16 +218,16 @@ def _topics(case: _Case) -> AccessStep | None:
         return None
     rule = case.key("allowed_topics")
     if _listed({case.source.address.thread or _NO_TOPIC}, case.block.allowed_topics):
-        return AccessStep(rule=rule, said="this topic is listed")
-    return AccessStep(rule=rule, said="this topic is not listed", outcome=AccessOutcome.NOT_FOR_US)
+        return AccessStep(rule=rule, reason="this topic is listed")
+    return AccessStep(rule=rule, reason="this topic is not listed", outcome=AccessOutcome.NOT_FOR_US)
 
 
 def _foreign_command(case: _Case) -> AccessStep | None:
     """`/new@other_bot` is a command, but not one for us."""
-    first = case.knock.text.split(maxsplit=1)[:1]
-    if case.private or case.knock.mentioned or not first or not re.match(r"[/!]\w+@\w", first[0]):
+    first = case.request.text.split(maxsplit=1)[:1]
+    if case.private or case.request.mentioned or not first or not re.match(r"[/!]\w+@\w", first[0]):
         return None
-    return AccessStep(rule="command", said="it is for another bot", outcome=AccessOutcome.NOT_FOR_US)
+    return AccessStep(rule="command", reason="it is for another bot", outcome=AccessOutcome.NOT_FOR_US)
 
 
 _OF_THE_PLACE: tuple[AccessRule, ...] = (
@@ -243,14 +243,14 @@ def _bots(case: _Case) -> AccessStep | None:
         return None
     rule, allowed = case.key("allow_bots"), case.block.allow_bots
     if allowed == "all":
-        return AccessStep(rule=rule, said="bots are answered", outcome=AccessOutcome.ALLOWED)
+        return AccessStep(rule=rule, reason="bots are answered", outcome=AccessOutcome.ALLOWED)
     if allowed == "mentions":
-        if case.knock.mentioned:
+        if case.request.mentioned:
             return AccessStep(
-                rule=rule, said="a bot that mentions us is answered", outcome=AccessOutcome.ALLOWED
+                rule=rule, reason="a bot that mentions us is answered", outcome=AccessOutcome.ALLOWED
             )
-        return AccessStep(rule=rule, said="bots must mention us", outcome=AccessOutcome.NOT_FOR_US)
-    return AccessStep(rule=rule, said="bots are not answered", outcome=AccessOutcome.DENIED)
+        return AccessStep(rule=rule, reason="bots must mention us", outcome=AccessOutcome.NOT_FOR_US)
+    return AccessStep(rule=rule, reason="bots are not answered", outcome=AccessOutcome.DENIED)
 
 
 def _open_chats(case: _Case) -> AccessStep | None:
@@ -258,33 +258,33 @@ def _open_chats(case: _Case) -> AccessStep | None:
         return None
     rule = case.key("group_allowed_chats")
     if _listed(case.chats, case.block.group_allowed_chats):
-        return AccessStep(rule=rule, said="everybody may write in this chat", outcome=AccessOutcome.ALLOWED)
-    return AccessStep(rule=rule, said="this chat is not listed")
+        return AccessStep(rule=rule, reason="everybody may write in this chat", outcome=AccessOutcome.ALLOWED)
+    return AccessStep(rule=rule, reason="this chat is not listed")
 
 
 def _identity(case: _Case) -> AccessStep | None:
     if ids_of(case.source):
         return None
-    return AccessStep(rule="user", said="the platform gave no user id", outcome=AccessOutcome.DENIED)
+    return AccessStep(rule="user", reason="the platform gave no user id", outcome=AccessOutcome.DENIED)
 
 
 def _everybody(case: _Case) -> AccessStep:
     rule = case.key("allow_all_users")
     if case.block.allow_all_users:
-        return AccessStep(rule=rule, said=f"{case.account} allows everybody", outcome=AccessOutcome.ALLOWED)
-    return AccessStep(rule=rule, said="not set")
+        return AccessStep(rule=rule, reason=f"{case.account} allows everybody", outcome=AccessOutcome.ALLOWED)
+    return AccessStep(rule=rule, reason="not set")
 
 
 def _list(case: _Case) -> AccessStep:
-    said = f"on the list of {case.account}"
-    return _list_step(case, case.key("allowed_users"), case.block.allowed_users, said)
+    reason = f"on the list of {case.account}"
+    return _list_step(case, case.key("allowed_users"), case.block.allowed_users, reason)
 
 
 def _group_list(case: _Case) -> AccessStep | None:
     if case.private:
         return None
-    said = f"on the group list of {case.account}"
-    return _list_step(case, case.key("group_allowed_users"), case.block.group_allowed_users, said)
+    reason = f"on the group list of {case.account}"
+    return _list_step(case, case.key("group_allowed_users"), case.block.group_allowed_users, reason)
 
 
 def _roles(case: _Case) -> AccessStep | None:
@@ -292,14 +292,14 @@ def _roles(case: _Case) -> AccessStep | None:
         return None
     rule = case.key("allowed_roles")
     if {role for role in case.source.roles if role.strip()} & set(case.block.allowed_roles):
-        return AccessStep(rule=rule, said="has an allowed role", outcome=AccessOutcome.ALLOWED)
-    return AccessStep(rule=rule, said="has none of these roles")
+        return AccessStep(rule=rule, reason="has an allowed role", outcome=AccessOutcome.ALLOWED)
+    return AccessStep(rule=rule, reason="has none of these roles")
 
 
 def _pairing(case: _Case) -> AccessStep:
-    if case.knock.paired:
-        return AccessStep(rule="pairing", said="paired", outcome=AccessOutcome.ALLOWED)
-    return AccessStep(rule="pairing", said="not paired")
+    if case.request.paired:
+        return AccessStep(rule="pairing", reason="paired", outcome=AccessOutcome.ALLOWED)
+    return AccessStep(rule="pairing", reason="not paired")
 
 
 def _list_of_all(case: _Case) -> AccessStep:
@@ -308,9 +308,9 @@ def _list_of_all(case: _Case) -> AccessStep:
 
 def _everybody_everywhere(case: _Case) -> AccessStep:
     if case.settings.allow_all_users:
-        said = "everybody is allowed on all platforms"
-        return AccessStep(rule="allow_all_users", said=said, outcome=AccessOutcome.ALLOWED)
-    return AccessStep(rule="allow_all_users", said="not set")
+        reason = "everybody is allowed on all platforms"
+        return AccessStep(rule="allow_all_users", reason=reason, outcome=AccessOutcome.ALLOWED)
+    return AccessStep(rule="allow_all_users", reason="not set")
 
 
 _OF_THE_PERSON: tuple[AccessRule, ...] = (
@@ -322,11 +322,11 @@ _STRANGERS = "unauthorized_dm_behavior"
 
 def _stranger(case: _Case) -> AccessStep:
     if not case.private:
-        return AccessStep(rule="groups", said="on no list", outcome=AccessOutcome.DENIED)
+        return AccessStep(rule="groups", reason="on no list", outcome=AccessOutcome.DENIED)
     pairs, why = _reaction(case)
     if pairs:
-        return AccessStep(rule=_STRANGERS, said=f"on no list; {why}", outcome=AccessOutcome.NEEDS_PAIRING)
-    return AccessStep(rule=_STRANGERS, said=f"on no list; {why}", outcome=AccessOutcome.DENIED)
+        return AccessStep(rule=_STRANGERS, reason=f"on no list; {why}", outcome=AccessOutcome.NEEDS_PAIRING)
+    return AccessStep(rule=_STRANGERS, reason=f"on no list; {why}", outcome=AccessOutcome.DENIED)
 
 
 def _reaction(case: _Case) -> tuple[bool, str]:
@@ -334,7 +334,7 @@ def _reaction(case: _Case) -> tuple[bool, str]:
     block, everywhere = case.block, case.settings.unauthorized_dm_behavior
     if block.unauthorized_dm_behavior:
         return block.unauthorized_dm_behavior == "pair", f"{case.key(_STRANGERS)} says so"
-    if not case.knock.able.answers_strangers:
+    if not case.request.able.answers_strangers:
         return False, f"strangers on {case.account} are not answered"
     if everywhere != "pair":
         return False, f"{_STRANGERS} says so"
@@ -356,39 +356,39 @@ def _has_lists(case: _Case) -> bool:
 
 
 def _spoken_to(case: _Case) -> AccessStep | None:
-    block, knock = case.block, case.knock
+    block, request = case.block, case.request
     if case.platform == LOCAL_DOOR or case.source.kind in _CHECKED_AT_THEIR_DOOR:
         return None
-    if knock.for_others and block.exclusive_bot_mentions:
-        said = "it calls another bot by name, and not us"
+    if request.for_others and block.exclusive_bot_mentions:
+        reason = "it calls another bot by name, and not us"
         return AccessStep(
-            rule=case.key("exclusive_bot_mentions"), said=said, outcome=AccessOutcome.NOT_FOR_US
+            rule=case.key("exclusive_bot_mentions"), reason=reason, outcome=AccessOutcome.NOT_FOR_US
         )
-    wanted = knock.able.called_by_name if block.require_mention is None else block.require_mention
+    wanted = request.able.called_by_name if block.require_mention is None else block.require_mention
     rule = case.key("require_mention")
     if not wanted:
-        return AccessStep(rule=rule, said="no mention is needed")
+        return AccessStep(rule=rule, reason="no mention is needed")
     why = _addressed(case)
     if why:
-        return AccessStep(rule=rule, said=why)
-    return AccessStep(rule=rule, said="nobody spoke to us", outcome=AccessOutcome.NOT_FOR_US)
+        return AccessStep(rule=rule, reason=why)
+    return AccessStep(rule=rule, reason="nobody spoke to us", outcome=AccessOutcome.NOT_FOR_US)
 
 
 def _addressed(case: _Case) -> str:
-    block, knock = case.block, case.knock
-    if knock.mentioned:
+    block, request = case.block, case.request
+    if request.mentioned:
         return "it mentions us"
-    if knock.replied:
+    if request.replied:
         return "it replies to us"
-    if knock.continued:
+    if request.continued:
         return "it goes on with a message to us"
-    if knock.called:
+    if request.called:
         return "it uses one of our commands or buttons"
     if _listed(_spots(case), block.free_response_channels):
         return "no mention is needed in this chat"
-    if knock.joined and not block.thread_require_mention:
+    if request.joined and not block.thread_require_mention:
         return "we take part in this thread"
-    if knock.named:
+    if request.named:
         return "it fits one of mention_patterns"
     return ""
 
@@ -417,10 +417,10 @@ def _spots(case: _Case) -> set[str]:
     return case.chats | ({thread} if thread else set())
 
 
-def _list_step(case: _Case, rule: str, listed: tuple[str, ...], said: str) -> AccessStep:
+def _list_step(case: _Case, rule: str, listed: tuple[str, ...], reason: str) -> AccessStep:
     if is_listed(case.source, listed):
-        return AccessStep(rule=rule, said=said, outcome=AccessOutcome.ALLOWED)
-    return AccessStep(rule=rule, said="not listed" if listed else "empty")
+        return AccessStep(rule=rule, reason=reason, outcome=AccessOutcome.ALLOWED)
+    return AccessStep(rule=rule, reason="not listed" if listed else "empty")
 
 
 def half_open(settings: Settings) -> list[str]:

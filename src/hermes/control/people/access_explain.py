@@ -55,14 +55,14 @@ def read_access_request(words: Sequence[str]) -> AccessRequest:
 
 
 def explain(
-    tx: Tx | None, knock: AccessRequest, settings: Settings, capabilities: Callable[[Address], Capabilities]
+    tx: Tx | None, request: AccessRequest, settings: Settings, capabilities: Callable[[Address], Capabilities]
 ) -> AccessDecision:
     """The verdict on it; without a store nobody is paired."""
-    source = knock.source
+    source = request.source
     paired = tx is not None and is_paired(tx, source)
-    named = fits_one(settings.block(source.address).mention_patterns, knock.text)
+    named = fits_one(settings.block(source.address).mention_patterns, request.text)
     able = capabilities(source.address)
-    return decide(replace(knock, paired=paired, named=named, able=able), settings)
+    return decide(replace(request, paired=paired, named=named, able=able), settings)
 
 
 def _kind(word: str) -> SourceKind:

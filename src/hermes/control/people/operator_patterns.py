@@ -1,5 +1,5 @@
-"""Regular expressions that operators write, held against what others send: each search has a time limit and
-leaves the loop alone. What takes too long fits nothing, and is told once."""
+"""Regular expressions that operators write, matched against what others send. Each search has a time limit
+and runs in a thread. A pattern that takes too long matches nothing, and the log says so once."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Sessions as a library: begun, found, renamed, branched and deleted from outside their chats. Units of one
-transaction each; whom to wake is the gateway's."""
+"""Managing sessions from outside their chats: begin, find, rename, branch, delete. Each function is part of
+one transaction; the gateway wakes whoever is concerned."""
 
 from __future__ import annotations
 

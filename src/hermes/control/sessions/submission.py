@@ -1,5 +1,5 @@
-"""Words from a door that knows who speaks and to which agent: the session they go to, the turn they become,
-and the request by which a client may ask again. One transaction; whom to wake is the gateway's.
+"""A submission is a message from a caller that names itself and the agent (terminal, HTTP, script). One
+transaction finds its session, adds its turn, and stores the request by which a client may ask again.
 
 A request with a key that its owner has used before is that earlier request: its turn is given again, and a
 different question under the same key is refused."""

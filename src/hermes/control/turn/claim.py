@@ -1,4 +1,4 @@
-"""The actor's units of work: taking the next turn, and the records that settle one that is cut off.
+"""Claiming a turn: the unit in which an actor takes its session's next turn, or resumes the open one.
 
 Everything here runs inside one transaction and decides on what it reads there, so a crash before the commit
 leaves nothing, and a crash after it leaves enough to take the same decision again.
@@ -122,16 +122,16 @@ class ClaimTurn:
             return Claim(next=NextStep.ASK, turn=turn)
         if not denied and turn.stop is None and any(file.pending for file in turn.input.attachments):
             return Claim(next=NextStep.FETCH, turn=turn)
-        said: list[Record]
+        records: list[Record]
         if denied:
-            said = [Failed(reason=denied)]
+            records = [Failed(reason=denied)]
         elif turn.stop in UNHEARD:
-            said = []
+            records = []
         else:
-            said = [_confirmation(turn)] if turn.input.confirm else self._opening(turn)
+            records = [_confirmation(turn)] if turn.input.confirm else self._opening(turn)
         reason = turn.stop or ("interrupted" if interrupts(behind) else None)
-        if reason is not None and not ended_by(said):
-            said = [*said, Stopped(reason=reason)]
+        if reason is not None and not ended_by(records):
+            records = [*records, Stopped(reason=reason)]
         prompt = session.system_prompt
         if prompt is None and self.prompt is not None:
             prompt = "\n\n".join(
@@ -139,17 +139,17 @@ class ClaimTurn:
             )
         session = replace(session, updated_at=self.now, system_prompt=prompt)
         tx.sessions.save(session)
-        return self._start(tx, session, turn, said, behind)
+        return self._start(tx, session, turn, records, behind)
 
     def _start(
-        self, tx: Tx, session: Session, turn: Turn, said: Sequence[Record], behind: list[Turn]
+        self, tx: Tx, session: Session, turn: Turn, records: Sequence[Record], behind: list[Turn]
     ) -> Claim:
         """Write a new attempt of the turn with its first records; they may already end it."""
-        ended = ended_by(said)
-        parked = bool(said) and isinstance(said[-1], Asked)
+        ended = ended_by(records)
+        parked = bool(records) and isinstance(records[-1], Asked)
         state = ended or (TurnState.WAITING if parked else TurnState.RUNNING)
         started = replace(turn, state=state, attempt=turn.attempt + 1, progress=0)
-        new = number_records(self.transcript, turn.id, said, self.now)
+        new = number_records(self.transcript, turn.id, records, self.now)
         tx.turns.save(started, attempt=turn.attempt, epoch=self.epoch)
         tx.journal.append(self.session, new)
         if ended is not None or parked:
@@ -175,20 +175,20 @@ class ClaimTurn:
             for question in tx.questions.of_turn(turn.id)
             if question.verdict is not None and question.id not in view.answered
         ]
-        said: list[Record] = list(answers)
+        records: list[Record] = list(answers)
         news: tuple[HookNotice, ...] = ()
         if answers:
             behind = self._let_wait(tx, tx.questions.of_turn(turn.id), behind)
         stop = turn.stop is not None or interrupts(behind)
         if turn.poison and not stop:
-            said += [*cut_off(view, ""), Failed(reason=GIVEN_UP)]
+            records += [*cut_off(view, ""), Failed(reason=GIVEN_UP)]
         elif not stop and any(_client_left(view, answered) for answered in answers):
-            said += [*cut_off(view, ""), Stopped(reason=CLIENT_GONE)]
+            records += [*cut_off(view, ""), Stopped(reason=CLIENT_GONE)]
         elif not stop and turn.input.confirm:
             allowed = bool(answers) and answers[-1].verdict.allows
             done, news = self._confirmed(tx, session, turn) if allowed else ([Finished(note=UNCHANGED)], ())
-            said += done
-        claim = replace(self._start(tx, session, turn, said, behind), news=news)
+            records += done
+        claim = replace(self._start(tx, session, turn, records, behind), news=news)
         return replace(claim, next=NextStep.STOP) if stop else claim
 
     def _confirmed(

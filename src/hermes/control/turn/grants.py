@@ -1,4 +1,4 @@
-"""What was allowed for good: kept with the answer that allowed it, and asked for by the turns it is for."""
+"""Standing grants: what a person allowed with “always”. Stored with that answer, read by their turns."""
 
 from __future__ import annotations
 

@@ -60,8 +60,8 @@ class AnswerResult:
 
 
 def answer(tx: Tx, given: Answer, now: datetime, name: str | None = None) -> AnswerResult:
-    """Try to close a question. Only who may answer it can; nobody listed means nobody. What was allowed for
-    good is kept in the same transaction. `name` is how people know who answers."""
+    """Try to close a question. Only the people listed in it can; an empty list means nobody. What was allowed
+    with “always” is stored in the same transaction. `name` is the display name of the person."""
     question = tx.questions.get(given.question)
     if question is None:
         return AnswerResult(closed=False, text="There is no such question (any more).")

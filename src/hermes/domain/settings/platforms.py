@@ -1,5 +1,5 @@
 """What an operator may say about any platform: who may write, where it answers, who may use which command.
-`control/people/access.py` and `control/commands/tiers.py` read it; a platform's own keys are its adapter's."""
+Access (`control/people`) and command tiers read it; a platform's own keys are its adapter's."""
 
 from __future__ import annotations
 

@@ -15,9 +15,9 @@ from typing import Protocol, TypeGuard
 
 from hermes.control.doors.slash_commands import CallerReply
 from hermes.control.gateway import Gateway
-from hermes.control.sessions.callers import Caller
+from hermes.control.sessions.callers import Caller, open_turns
 from hermes.control.sessions.submission import NewRequest, SessionTarget, Submission
-from hermes.control.turn.questions import AnswerResult
+from hermes.control.turn.questions import AnswerResult, settled_of
 from hermes.domain.address import LOCAL_DOOR, Address, Source, SourceKind
 from hermes.domain.errors import Unreachable, UserError
 from hermes.domain.event import Asked, FeedItem, Record, Verdict
@@ -110,12 +110,13 @@ def local_caller(agent: AgentId = MAIN_AGENT) -> Caller:
 
 async def find_session_to_resume(gateway: Gateway, caller: Caller, wish: SessionChoice) -> ResumedSession:
     """Find what somebody wants to go on with. What another terminal is just watching is left to it."""
-    wanted = wish.named
+    agent, wanted = caller.agent, wish.named
     if wanted is None and wish.latest:
-        wanted = await gateway.bound(caller)
+        wanted = await gateway.read(agent, lambda tx: tx.bindings.get(caller.key))
         if wanted is None:
             raise UserError("There is no conversation to continue yet.", hint="Start one with: hermes")
-    joined = await gateway.unfinished(caller) if wanted is None and wish.attach else []
+    attaches = wanted is None and wish.attach
+    joined = await gateway.read(agent, lambda tx: open_turns(tx, caller, None)) if attaches else []
     if any(gateway.feeds.is_watched(turn.id) for turn in joined):
         joined = []
     if joined:
@@ -123,10 +124,10 @@ async def find_session_to_resume(gateway: Gateway, caller: Caller, wish: Session
     if wanted is None:
         return ResumedSession()
     session = await gateway.enter(caller, wanted, wish.model)
-    turns = await gateway.unfinished(caller, session.id)
+    turns = await gateway.read(agent, lambda tx: open_turns(tx, caller, session.id))
     # What has ended since it was found is shown all the same.
     turns = [*(turn for turn in joined if turn.id not in {one.id for one in turns}), *turns]
-    settled = await gateway.settled(caller.agent, turns)
+    settled = await gateway.read(agent, lambda tx: settled_of(tx, turns))
     return ResumedSession(session=session, turns=tuple(turns), settled=settled)
 
 

@@ -1,8 +1,8 @@
 """Who is at the other end of the owner's socket: which user, and whether the process speaks for the owner or
-was started for a hook, a script or an agent (`domain/process_rank.py`). A peer that cannot be determined has no rank.
+was started for a hook, a script or an agent (`domain/process_rank.py`). An unknown peer has no rank.
 
-Linux tells the limits of other processes: the lowest along the parents counts. Elsewhere parents alone are
-looked at, so a process that has left its parents behind is not recognised there."""
+On Linux we read the limits of the process and its parents; the lowest one decides. Elsewhere we look only at
+the parents, so a process that was re-parented is not recognised there."""
 
 from __future__ import annotations
 
