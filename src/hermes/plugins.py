@@ -106,8 +106,8 @@ def load_login(manifest: Manifest) -> LogIn:
     return log_in
 
 
-def _named(manifest: Manifest, told: str) -> Any:
-    module, _, name = told.partition(":")
+def _named(manifest: Manifest, place: str) -> Any:
+    module, _, name = place.partition(":")
     try:
         return getattr(import_module(module), name)
     except (ImportError, AttributeError) as error:

@@ -164,7 +164,7 @@ def check_valid(sent: list[dict]) -> None:
 def test_any_transcript_is_valid_on_the_wire(
     records: list[Record], said: str, note: str, shared: bool, history: tuple[EarlierMessage, ...]
 ) -> None:
-    request = request_of(number(records), said=said, note=note, shared=shared)
+    request = request_of(number(records), spoken=said, note=note, shared=shared)
     check_valid(wire(replace(request, history=history, images=IMAGES)))
 
 
@@ -182,8 +182,8 @@ def test_the_kept_encoding_is_the_fresh_one(
     for end in range(1, len(entries) + 1):
         if asked[end - 1]:
             request = request_of(entries[:end], shared=shared, history=histories[end - 1], images=IMAGES)
-            kept = encode_request(replace(request, memory=memory, said="so far"), {"stream": True})
-            assert kept == encode_request(replace(request, said="so far"), {"stream": True})
+            kept = encode_request(replace(request, memory=memory, spoken="so far"), {"stream": True})
+            assert kept == encode_request(replace(request, spoken="so far"), {"stream": True})
             assert encode_messages(replace(request, memory=memory)) == encode_messages(request)
 
 
@@ -327,5 +327,5 @@ def test_replies_that_follow_each_other_are_one_without_empty_paragraphs() -> No
 
 def test_a_continuation_hangs_on_the_open_reply() -> None:
     tail = [ModelMessage(role=Role.ASSISTANT, text="One ")]
-    ending = with_ending(tail, said="two", note=CONTINUE)
+    ending = with_ending(tail, spoken="two", note=CONTINUE)
     assert [(one.role, one.text) for one in ending] == [(Role.ASSISTANT, "One two"), (Role.USER, CONTINUE)]

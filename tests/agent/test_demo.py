@@ -123,7 +123,9 @@ def test_words_that_steer_are_a_new_wish() -> None:
 
 
 async def hear(text: str, said: str = "") -> tuple[list[str], ModelEnd]:
-    request = ModelRequest(model="demo", system="", entries=entries(UserSaid(text=text)), tools=(), said=said)
+    request = ModelRequest(
+        model="demo", system="", entries=entries(UserSaid(text=text)), tools=(), spoken=said
+    )
     pieces = [piece async for piece in DemoProvider(delay=0).call(request)]
     end = pieces.pop()
     assert isinstance(end, ModelEnd)

@@ -163,11 +163,11 @@ def _literal(text: str) -> object:
     return found
 
 
-def _dump(found: object) -> str | None:
-    if not isinstance(found, dict):
+def _dump(value: object) -> str | None:
+    if not isinstance(value, dict):
         return None
     try:
-        return storable(json.dumps(found, ensure_ascii=False))
+        return storable(json.dumps(value, ensure_ascii=False))
     except (TypeError, ValueError, RecursionError):
         return None
 

@@ -124,7 +124,7 @@ class DeclaredAccount:
         if self.account == DEFAULT_ACCOUNT or not self.manifest.settings:
             return text
         names = "|".join(re.escape(field.env) for field in self.manifest.settings)
-        return re.sub(rf"\b(?:{names})\b", lambda found: self.variable(found[0]), text)
+        return re.sub(rf"\b(?:{names})\b", lambda match: self.variable(match[0]), text)
 
     def _told(self, field: SettingField) -> str:
         secret = self.find(field.env)
@@ -222,16 +222,18 @@ class AccountFactory:
         doubles = same_credentials(enabled)
         return [self._ready(store, one, doubles.get(one.name)) for one in enabled]
 
-    def _ready(self, store: Store, one: DeclaredAccount, first: str | None) -> PlatformAccount:
+    def _ready(self, store: Store, account: DeclaredAccount, first: str | None) -> PlatformAccount:
         if first is not None:
-            make, lock = _refusal(f"{one.name} has the same credential as {first}."), None
+            make, lock = _refusal(f"{account.name} has the same credential as {first}."), None
         else:
-            agents = [MAIN_AGENT, *map(AgentId, one.loaded.settings.agents)]
+            agents = [MAIN_AGENT, *map(AgentId, account.loaded.settings.agents)]
             topics = NamedTopics(store=store, clock=self.clock, agents=agents)
-            make = adapter_maker(one, self.clock, self.open_file, welcome(store, one), self.home, topics)
-            lock = self._lock(one.manifest.name, one.credential)
+            make = adapter_maker(
+                account, self.clock, self.open_file, welcome(store, account), self.home, topics
+            )
+            lock = self._lock(account.manifest.name, account.credential)
         return PlatformAccount(
-            name=one.name, make=make, lease=self._lease(store, one.name, lock), worded=one.worded
+            name=account.name, make=make, lease=self._lease(store, account.name, lock), worded=account.worded
         )
 
     def _lock(self, platform: str, secret: str) -> MachineLock | None:

@@ -39,7 +39,7 @@ class AppHooks:
     def __init__(self, home: Path, environ: Mapping[str, str], clock: Clock) -> None:
         self._home = home
         self._clock = clock
-        self._told: Callable[[list[dict[str, Any]]], None] = lambda facts: None
+        self._listener: Callable[[list[dict[str, Any]]], None] = lambda facts: None
         self._booting: asyncio.Task[None] | None = None
         self.found: HomeHooks = read_hooks(home)
         for problem in self.found.problems:
@@ -61,10 +61,10 @@ class AppHooks:
         return used + unused
 
     def begin(
-        self, gateway: Gateway, accounts: Sequence[str], told: Callable[[list[dict[str, Any]]], None]
+        self, gateway: Gateway, accounts: Sequence[str], listener: Callable[[list[dict[str, Any]]], None]
     ) -> None:
         """The gateway is ready."""
-        self._told = told
+        self._listener = listener
         self.hooks.tell(STARTUP, {"platforms": list(accounts)})
         self._booting = asyncio.create_task(self._boot(gateway), name=BOOT_FILE)
 
@@ -75,7 +75,7 @@ class AppHooks:
         await self.hooks.close()
 
     def _changed(self) -> None:
-        self._told(self.facts())
+        self._listener(self.facts())
 
     async def _boot(self, gateway: Gateway) -> None:
         """What BOOT.md says is done by the main agent, once for each start, in a session of its own."""

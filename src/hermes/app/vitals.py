@@ -37,7 +37,7 @@ class LiveStatus:
         self._loops = loops
         self._clock = clock = loops.clock
         self._facts: dict[str, Any] = {}
-        self._said: dict[str, Any] = {"gateway_state": "starting", "started_at": clock.now().timestamp()}
+        self._state: dict[str, Any] = {"gateway_state": "starting", "started_at": clock.now().timestamp()}
         self._platforms: dict[str, dict[str, str]] = {}
         self.store: StoreFacts | None = None
         self._hosts: Mapping[str, AdapterHost] = {}
@@ -49,12 +49,12 @@ class LiveStatus:
 
     def tell(self, state: str, **facts: Any) -> None:
         self._facts = facts
-        self._said.update(facts, gateway_state=state, updated_at=self._moment())
+        self._state.update(facts, gateway_state=state, updated_at=self._moment())
         self._watch.tell(state, **facts)
 
     def tell_hooks(self, hooks: list[dict[str, Any]]) -> None:
         """A hook is left alone, or called again."""
-        self.tell(self._said["gateway_state"], **self._facts | {"hooks": hooks})
+        self.tell(self._state["gateway_state"], **self._facts | {"hooks": hooks})
 
     def tell_platform(self, account: str, state: HostState, why: str) -> None:
         self._platforms[account] = {"state": state.value, "detail": why, "updated_at": self._moment()}
@@ -63,7 +63,7 @@ class LiveStatus:
     def facts(self) -> Mapping[str, Any]:
         store = self.store or StoreFacts()
         return {
-            **self._said,
+            **self._state,
             "pid": os.getpid(),
             "platforms": {name: told | self._heard(name) for name, told in self._platforms.items()},
             "chores": self._chores(),

@@ -392,11 +392,11 @@ def _arguments(call: ToolCall) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _verdict(said: str | bool) -> Verdict:
-    if isinstance(said, bool):
-        return Verdict.ONCE if said else Verdict.DENY
+def _verdict(answer: str | bool) -> Verdict:
+    if isinstance(answer, bool):
+        return Verdict.ONCE if answer else Verdict.DENY
     try:
-        verdict = Verdict(said)
+        verdict = Verdict(answer)
     except ValueError:
         return Verdict.DENY
     return verdict if verdict.allows else Verdict.DENY

@@ -61,7 +61,7 @@ class ScriptedModel:
         reply = self._reply(request)
         if reply.error is not None and reply.breaks_after is None:
             raise reply.error
-        text = reply.text[len(request.said) :] if request.said else reply.text
+        text = reply.text[len(request.spoken) :] if request.spoken else reply.text
         if reply.breaks_after is not None:
             yield TextDelta(text=text[: reply.breaks_after])
             raise reply.error or HermesError("the script says so")

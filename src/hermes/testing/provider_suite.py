@@ -92,7 +92,7 @@ def ask(*words: str, tools: Sequence[Tool] = (), said: str = "") -> ModelRequest
         )
         for place, word in enumerate(words)
     ]
-    return ModelRequest(model="fake-model", system="Be brief.", entries=entries, tools=tools, said=said)
+    return ModelRequest(model="fake-model", system="Be brief.", entries=entries, tools=tools, spoken=said)
 
 
 def patience(fault: Fault) -> float:

@@ -50,8 +50,8 @@ def _list(command: CliCommand) -> None:
         _tell_problems(command, found)
 
 
-def _tell_problems(command: CliCommand, found: HomeHooks) -> None:
-    for problem in found.problems:
+def _tell_problems(command: CliCommand, hooks: HomeHooks) -> None:
+    for problem in hooks.problems:
         command.console.note(f"Left out: {problem}")
 
 

@@ -34,7 +34,7 @@ class SetupWizard:
         self._home = command.home
         self._environ = command.environ
         self._console = command.console
-        self._said: dict[str, str] = {}
+        self._answers: dict[str, str] = {}
 
     def run(self, *, everything: bool) -> int:
         if not self._console.interactive:
@@ -74,7 +74,7 @@ class SetupWizard:
             if answer and looks_like_placeholder(answer):
                 self._console.line("That is a placeholder; enter the real value.")
             elif answer:
-                self._said[variable] = answer
+                self._answers[variable] = answer
                 return
             elif need:
                 return
@@ -100,12 +100,12 @@ class SetupWizard:
 
     def _write(self, people: str) -> None:
         prepare_home(self._home)
-        for variable, value in self._said.items():
+        for variable, value in self._answers.items():
             set_setting(self._home, variable, value, [field.env for field in self._manifest.settings])
         if people:
             set_setting(self._home, f"platforms.{self._declared.name}.allowed_users", people)
         self._console.line(f"\n{self._declared.title} is set up. Its secrets are in {self._home / '.env'}.")
-        overruled = [name for name, value in self._said.items() if self._environ.get(name, value) != value]
+        overruled = [name for name, value in self._answers.items() if self._environ.get(name, value) != value]
         for name in overruled:
             self._console.line(f"{name} is also set in the environment, which takes effect.")
         holder = home_holder(self._home)
@@ -114,7 +114,7 @@ class SetupWizard:
 
     def _now(self) -> DeclaredAccount:
         """The account as it would be, with what was answered."""
-        around = {**self._environ, **self._said}
+        around = {**self._environ, **self._answers}
         loaded = load_settings(self._home, around, platforms=[self._manifest.name])
         return replace(self._declared, loaded=loaded)
 

@@ -111,13 +111,13 @@ def _ask(home: Path, environ: Mapping[str, str]) -> dict[str, Any] | None:
         return None
 
 
-def _store_trouble(live: Mapping[str, Any] | None, told: Mapping[str, Any], home: Path) -> str:
+def _store_trouble(live: Mapping[str, Any] | None, reported: Mapping[str, Any], home: Path) -> str:
     """Why nothing can be stored at this moment; before the gateway answers, why it waits. On a full disk it
     cannot write that down."""
     if live is not None:
         return str(live["facts"].get("store_trouble") or "")
-    full = not told and shutil.disk_usage(home).free < _LEAST_FREE
-    return "the disk is full" if full else str(told.get("waits") or "")
+    full = not reported and shutil.disk_usage(home).free < _LEAST_FREE
+    return "the disk is full" if full else str(reported.get("waits") or "")
 
 
 def _live_facts(live: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -193,11 +193,11 @@ def _span(seconds: float) -> str:
     return " ".join(told[:2]) or "0 s"
 
 
-def _model(loaded: LoadedSettings, told: Mapping[str, Any]) -> dict[str, str]:
+def _model(loaded: LoadedSettings, reported: Mapping[str, Any]) -> dict[str, str]:
     """The model that a gateway would use if it were started now."""
     models = Models(providers(), probe=not loaded.variables.get(NO_PROBE))
     settings = loaded.settings.model
-    choice = stand_in(asyncio.run(models.choose(settings)), settings, last_model(told))
+    choice = stand_in(asyncio.run(models.choose(settings)), settings, last_model(reported))
     hint = f" ({choice.hint})" if choice.hint else ""
     return {
         "model": choice.model,
@@ -207,9 +207,9 @@ def _model(loaded: LoadedSettings, told: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def last_model(told: Mapping[str, Any]) -> ModelChoice | None:
+def last_model(reported: Mapping[str, Any]) -> ModelChoice | None:
     """The real model of the last gateway, if it had one."""
-    model, provider = (str(told.get(key) or "") for key in ("model_name", "model_provider"))
+    model, provider = (str(reported.get(key) or "") for key in ("model_name", "model_provider"))
     if not model or not provider or provider == DEMO:
         return None
     service = SERVICES.get(provider)
@@ -224,35 +224,35 @@ def _named(model: str, provider: str) -> str:
     return f"{model or 'none'} by {provider}" if provider else model or "none"
 
 
-def _told_model(told: Mapping[str, Any]) -> dict[str, str]:
+def _told_model(reported: Mapping[str, Any]) -> dict[str, str]:
     """The model that the running gateway uses, as it says."""
     return {
-        "model": str(told.get("model_name", "")),
-        "provider": str(told.get("model_provider", "")),
-        "model_line": str(told.get("model", "")),
-        "model_why": str(told.get("model_why", "")),
+        "model": str(reported.get("model_name", "")),
+        "provider": str(reported.get("model_provider", "")),
+        "model_line": str(reported.get("model", "")),
+        "model_why": str(reported.get("model_why", "")),
     }
 
 
-def _gateway(holder: LockHolder | None, told: Mapping[str, Any]) -> str:
+def _gateway(holder: LockHolder | None, reported: Mapping[str, Any]) -> str:
     if holder is not None and holder.what != GATEWAY:
         return f"{holder.what} works on the home ({holder})"
     if holder is not None:
-        return f"{told.get('gateway_state', 'starting')} ({holder})"
-    state = told.get("gateway_state")
+        return f"{reported.get('gateway_state', 'starting')} ({holder})"
+    state = reported.get("gateway_state")
     if state is None:
         return "not running"
-    when = ago(_time(told.get("updated_at")), datetime.now(UTC))
+    when = ago(_time(reported.get("updated_at")), datetime.now(UTC))
     if state in _ALIVE:
         # Nobody holds the lock, so the process that wrote this is gone.
-        return f"not running; the last one (process {told.get('pid')}) was cut off, last heard of {when}"
+        return f"not running; the last one (process {reported.get('pid')}) was cut off, last heard of {when}"
     if state == "startup_failed":
-        return f"not running; the last start failed {when}: {told.get('exit_reason', '')}"
+        return f"not running; the last start failed {when}: {reported.get('exit_reason', '')}"
     return f"not running; stopped {when}"
 
 
-def _platforms(told: Mapping[str, Any]) -> list[tuple[str, str]]:
-    known = told.get("platforms")
+def _platforms(reported: Mapping[str, Any]) -> list[tuple[str, str]]:
+    known = reported.get("platforms")
     if not isinstance(known, dict) or not known:
         return [("Platforms", "none")]
     pairs = []
@@ -263,9 +263,9 @@ def _platforms(told: Mapping[str, Any]) -> list[tuple[str, str]]:
     return pairs
 
 
-def _hooks(told: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _hooks(reported: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Only those that need a look; `hermes hooks list` shows all."""
-    known = told.get("hooks")
+    known = reported.get("hooks")
     return [
         ("Hook", f"{hook.get('name')}: {hook.get('state')} ({hook.get('why')})")
         for hook in (known if isinstance(known, list) else [])
@@ -274,21 +274,21 @@ def _hooks(told: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _facts(
-    home: Path, loaded: LoadedSettings, holder: LockHolder | None, told: Mapping[str, Any]
+    home: Path, loaded: LoadedSettings, holder: LockHolder | None, reported: Mapping[str, Any]
 ) -> dict[str, Any]:
     running = holder is not None and holder.what == GATEWAY
     return {
         "home": str(home),
         "running": running,
         "pid": holder.pid if holder is not None and running else None,
-        "state": told.get("gateway_state")
-        if running or told.get("gateway_state") not in _ALIVE
+        "state": reported.get("gateway_state")
+        if running or reported.get("gateway_state") not in _ALIVE
         else "cut off",
-        "agents": told.get("agents", []) if running else [],
-        "platforms": told.get("platforms", {}) if running else {},
-        "hooks": told.get("hooks", []) if running else [],
+        "agents": reported.get("agents", []) if running else [],
+        "platforms": reported.get("platforms", {}) if running else {},
+        "hooks": reported.get("hooks", []) if running else [],
         "problems": [str(problem) for problem in loaded.problems],
-        "updated_at": told.get("updated_at"),
+        "updated_at": reported.get("updated_at"),
     }
 
 

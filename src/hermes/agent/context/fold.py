@@ -72,11 +72,11 @@ class _Reply:
     calls: tuple[ToolCall, ...]
     results: dict[CallId, str] = field(default_factory=dict)
 
-    def join(self, text: str, said: ModelSaid) -> None:
+    def join(self, text: str, reply: ModelSaid) -> None:
         glue = "" if self.cut or not text else "\n\n"
         self.text += glue + text
-        self.cut = _is_cut(said)
-        self.calls = _distinct(said.calls)
+        self.cut = _is_cut(reply)
+        self.calls = _distinct(reply.calls)
 
     def messages(self) -> list[ModelMessage]:
         reply = ModelMessage(role=Role.ASSISTANT, text=self.text, calls=self.calls)
@@ -138,19 +138,19 @@ class ContextFold:
             self._words.append(words)
         self._images += images
 
-    def _speak(self, said: ModelSaid) -> None:
-        text = without_thoughts(said.text)
+    def _speak(self, reply: ModelSaid) -> None:
+        text = without_thoughts(reply.text)
         if not text.strip():
             text = ""
-        if not text and not said.calls:
+        if not text and not reply.calls:
             return
         if self._reply is not None and not self._reply.calls:
-            self._reply.join(text, said)
+            self._reply.join(text, reply)
             return
         self._seal()
         if not self.sealed:
             self.sealed.append(ModelMessage(role=Role.USER, text=_BEGINNING))
-        self._reply = _Reply(text=text, cut=_is_cut(said), calls=_distinct(said.calls))
+        self._reply = _Reply(text=text, cut=_is_cut(reply), calls=_distinct(reply.calls))
 
     def _seal(self) -> None:
         self.sealed += self.tail()
@@ -180,16 +180,16 @@ def joined(before: ModelMessage, after: ModelMessage) -> ModelMessage:
     return replace(before, text=text, images=before.images + after.images)
 
 
-def with_ending(tail: Sequence[ModelMessage], *, said: str = "", note: str = "") -> list[ModelMessage]:
+def with_ending(tail: Sequence[ModelMessage], *, spoken: str = "", note: str = "") -> list[ModelMessage]:
     """The open messages as one request needs them: with words that were heard before the stream broke,
     and with a note of ours behind everything."""
     ending = list(tail) or [ModelMessage(role=Role.USER, text=_BEGINNING)]
-    if said.strip():
+    if spoken.strip():
         last = ending[-1]
         if last.role is Role.ASSISTANT:
-            ending[-1] = replace(last, text=last.text + said)
+            ending[-1] = replace(last, text=last.text + spoken)
         else:
-            ending.append(ModelMessage(role=Role.ASSISTANT, text=said))
+            ending.append(ModelMessage(role=Role.ASSISTANT, text=spoken))
         note = CONTINUE if not note or note == CONTINUE else f"{CONTINUE}\n\n{note}"
     if note:
         last = ending[-1]
@@ -200,21 +200,21 @@ def with_ending(tail: Sequence[ModelMessage], *, said: str = "", note: str = "")
     return ending
 
 
-def _is_cut(said: ModelSaid) -> bool:
-    return said.partial or said.ending in _CUT
+def _is_cut(reply: ModelSaid) -> bool:
+    return reply.partial or reply.ending in _CUT
 
 
 def _distinct(calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
     return tuple({call.id: call for call in reversed(calls)}.values())[::-1]
 
 
-def _user_text(said: UserSaid, *, shared: bool) -> str:
-    words = said.text
-    if shared and said.author:
-        words = f"[{said.author}] {words}"
-    shown = [one for one in said.attachments if is_image(one)]
-    notes = [attachment_note(one) for one in said.attachments if one not in shown or one.path]
-    text = "\n\n".join(part for part in (said.context, words, *notes) if part.strip())
+def _user_text(message: UserSaid, *, shared: bool) -> str:
+    words = message.text
+    if shared and message.author:
+        words = f"[{message.author}] {words}"
+    shown = [one for one in message.attachments if is_image(one)]
+    notes = [attachment_note(one) for one in message.attachments if one not in shown or one.path]
+    text = "\n\n".join(part for part in (message.context, words, *notes) if part.strip())
     return text or ("" if shown else _NO_WORDS)
 
 

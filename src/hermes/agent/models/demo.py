@@ -259,7 +259,7 @@ class DemoProvider:
 
     async def call(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
         reply = demo_reply(request.entries, {tool.name for tool in request.tools})
-        left = reply.text.removeprefix(request.said)
+        left = reply.text.removeprefix(request.spoken)
         pause = self._delay * (_SLOWER if reply.slow else 1)
         for piece in _pieces(reply, left):
             yield TextDelta(text=piece)

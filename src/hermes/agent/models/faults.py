@@ -112,36 +112,36 @@ def read_retry_after(headers: Mapping[str, str]) -> float | None:
     return max(0.0, (at - datetime.now(UTC)).total_seconds())
 
 
-def error_for(told: ModelErrorDetails, *, model: str, place: str) -> HermesError:
+def error_for(details: ModelErrorDetails, *, model: str, place: str) -> HermesError:
     """What the catcher should do about it. `place` is the address that was asked, without credentials."""
-    status, words = told.status, told.message
+    status, words = details.status, details.message
     said = f" (“{words}”)" if words else ""
     if status == 401:
         return NeedsLogin(f"{place} did not accept the key. {NEW_KEY}")
     if status == 403:
         return NeedsLogin(f"{place} does not allow this{said}. Check the key and what it may use.")
-    if status == 402 or (status in (0, 429) and _NO_CREDIT.search(f"{told.code} {words}")):
+    if status == 402 or (status in (0, 429) and _NO_CREDIT.search(f"{details.code} {words}")):
         return Refused(f"{NO_CREDIT}{said}.")
-    if status == 413 or (status not in _BUSY and _TOO_LONG.search(f"{told.code} {words}")):
+    if status == 413 or (status not in _BUSY and _TOO_LONG.search(f"{details.code} {words}")):
         return Refused(f"{CONTEXT_TOO_LONG}.")
     # Before what may work later: some answer so with 500.
     if status not in _BUSY and _NO_IMAGES.search(words):
         return ImagesRefused(f"this model takes no pictures{said}.", lasting=True)
     if status in _TRY_AGAIN or status in _BUSY or status >= 500 or status == 0:
-        return Unreachable(f"{place} answered with {status or 'an error'}{said}", after=told.after)
+        return Unreachable(f"{place} answered with {status or 'an error'}{said}", after=details.after)
     if status == 404:
-        return Refused(_not_found(told, model, place))
+        return Refused(_not_found(details, model, place))
     if status < 400:
         return Refused(f"{place} answered with {status}, a way to somewhere else. Check model.base_url.")
-    if _FILTERED.search(f"{told.code} {words}"):
+    if _FILTERED.search(f"{details.code} {words}"):
         return Refused(f"{FILTERED}.")
     if _ABOUT_IMAGES.search(words):
         return ImagesRefused(f"{place} answered with {status}{said}.", lasting=False)
     return Refused(f"{place} answered with {status}{said}.")
 
 
-def _not_found(told: ModelErrorDetails, model: str, place: str) -> str:
-    if "model" in f"{told.code} {told.message}".lower():
+def _not_found(details: ModelErrorDetails, model: str, place: str) -> str:
+    if "model" in f"{details.code} {details.message}".lower():
         return f"there is no model “{one_line(model)}” at {place}. Choose another with /model."
     return f"there is nothing at {place}. Check model.base_url, which mostly ends in /v1."
 

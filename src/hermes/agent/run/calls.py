@@ -49,9 +49,9 @@ NOT_ALLOWED = (
 CALLS_AT_ONCE = 8
 
 
-async def call_steps(run: Run, said: ModelSaid, bench: Toolbox) -> tuple[Record, ...]:
+async def call_steps(run: Run, reply: ModelSaid, bench: Toolbox) -> tuple[Record, ...]:
     """What is committed together with a reply that has calls: the opening of its first group."""
-    states = [CallState(call=call) for call in said.calls]
+    states = [CallState(call=call) for call in reply.calls]
     return tuple(await _Group(run=run, bench=bench, states=states).opening())
 
 

@@ -152,12 +152,12 @@ class AgentLoop:
         )
         async for live in speech.hear(request, run.scope):
             yield live
-        if speech.said is None:
+        if speech.reply is None:
             yield _broken_off(speech)
             return
-        calls = () if closing else repair_calls(speech.said.calls, bench.tools, progress.ids)
-        said = replace(speech.said, calls=calls)
-        if speech.said.calls and not calls:
+        calls = () if closing else repair_calls(speech.reply.calls, bench.tools, progress.ids)
+        said = replace(speech.reply, calls=calls)
+        if speech.reply.calls and not calls:
             said = replace(said, ending=Ending.STOP)
         yield await self._after(run, await bench.for_calls(run, calls), said, view, progress)
 
@@ -198,13 +198,13 @@ class AgentLoop:
         return ""
 
     async def _after(
-        self, run: Run, bench: Toolbox, said: ModelSaid, view: TurnView, progress: TurnProgress
+        self, run: Run, bench: Toolbox, reply: ModelSaid, view: TurnView, progress: TurnProgress
     ) -> tuple[Record, ...]:
-        if said.calls:
-            return (said, *await call_steps(run, said, bench))
-        progress.hear(said)
+        if reply.calls:
+            return (reply, *await call_steps(run, reply, bench))
+        progress.hear(reply)
         end = self._end(progress, view)
-        return (said,) if end is None else (said, end)
+        return (reply,) if end is None else (reply, end)
 
 
 def _broken_off(speech: ReplyStream) -> tuple[Record, ...]:

@@ -16,9 +16,9 @@ Deed = tuple[str, str, str]
 """A call by name and arguments, and what came of it."""
 
 
-def is_empty(said: ModelSaid) -> bool:
+def is_empty(reply: ModelSaid) -> bool:
     """A reply that neither says nor does anything, whatever was thought."""
-    return not said.calls and not without_thoughts(said.text).strip()
+    return not reply.calls and not without_thoughts(reply.text).strip()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,16 +62,16 @@ class TurnProgress:
             if len(self._round.results) == len(self._round.calls):
                 self._settle(self._round)
 
-    def hear(self, said: ModelSaid) -> None:
+    def hear(self, reply: ModelSaid) -> None:
         """Count one more reply."""
         self.replies += 1
-        self.last = said
-        self.ids.update(call.id for call in said.calls)
-        self.empty = self.empty + 1 if is_empty(said) else 0
-        cut = not said.calls and said.ending is Ending.LENGTH and not self.empty
+        self.last = reply
+        self.ids.update(call.id for call in reply.calls)
+        self.empty = self.empty + 1 if is_empty(reply) else 0
+        cut = not reply.calls and reply.ending is Ending.LENGTH and not self.empty
         self.cuts = self.cuts + 1 if cut else 0
-        if said.calls:
-            self._round = _Round(calls={call.id: call for call in said.calls})
+        if reply.calls:
+            self._round = _Round(calls={call.id: call for call in reply.calls})
 
     def _settle(self, done: _Round) -> None:
         self._round = None

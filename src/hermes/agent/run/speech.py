@@ -28,9 +28,9 @@ class RetryBackoff:
     first: float = 2.0
     longest: float = 60.0
 
-    def delay(self, tries: int, told: float | None) -> float:
-        if told is not None:
-            return min(max(told, 0.0), self.longest)
+    def delay(self, tries: int, retry_after: float | None) -> float:
+        if retry_after is not None:
+            return min(max(retry_after, 0.0), self.longest)
         return random.uniform(0.0, min(self.first * 2.0 ** (tries - 1), self.longest))
 
 
@@ -70,7 +70,7 @@ class ReplyStream:
         self._patience = patience
         self._text: list[str] = []
         self._thought: list[str] = []
-        self.said: ModelSaid | None = None
+        self.reply: ModelSaid | None = None
         self.problem = ""
 
     @property
@@ -83,7 +83,7 @@ class ReplyStream:
             pieces: DeltaQueue[ModelPiece | HermesError] = DeltaQueue()
             heard = self.heard
             self._thought = []
-            self._start(replace(request, said=heard), pieces, scope)
+            self._start(replace(request, spoken=heard), pieces, scope)
             seam = OverlapFilter(heard)
             error: HermesError | None = None
             async for piece in pieces:
@@ -93,7 +93,7 @@ class ReplyStream:
                 for live in self._live(piece, seam):
                     yield live
                 if isinstance(piece, ModelEnd):
-                    self.said = self._whole(piece)
+                    self.reply = self._whole(piece)
                     return
             tries += 1
             if not isinstance(error, Unreachable) or tries > self._retries:

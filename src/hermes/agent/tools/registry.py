@@ -164,9 +164,9 @@ def default_tools(
     return [_bind(spec, bench) for spec in TOOLS.values() if spec.toolset in wanted and spec.needs(bench)]
 
 
-def unknown_toolset(name: str, known: Collection[str]) -> UserError:
-    near = get_close_matches(name, list(known), n=1)
-    hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(sorted(known))}, {NO_TOOLSET}."
+def unknown_toolset(name: str, toolsets: Collection[str]) -> UserError:
+    near = get_close_matches(name, list(toolsets), n=1)
+    hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(sorted(toolsets))}, {NO_TOOLSET}."
     return UserError(f"There is no toolset “{name}”.", hint=hint)
 
 

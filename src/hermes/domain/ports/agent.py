@@ -53,7 +53,7 @@ class ModelRequest:
     system: str
     entries: Sequence[Entry]
     tools: Sequence[Tool]
-    said: str = ""
+    spoken: str = ""
     """Words of this very reply that were already heard before the stream broke: go on from here."""
     note: str = ""
     """Words of ours for the model, after everything else and in this one request only."""

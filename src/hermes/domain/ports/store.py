@@ -196,7 +196,7 @@ class MediaIndex(Protocol):
 class Talk(Protocol):
     """What was said in shared chats and not to us, the latest of each place; and what we said there."""
 
-    def keep(self, to: Address, said: OverheardMessage, most: int) -> None: ...
+    def keep(self, to: Address, message: OverheardMessage, most: int) -> None: ...
 
     def take(self, session: SessionId, to: Address, since: datetime | None = None) -> list[OverheardMessage]:
         """What a session has not been given yet, oldest first; now it has. One that was given nothing before

@@ -114,14 +114,14 @@ class Screen:
         self._write(f"{_CLEAR_ROW}{shown}{text}{move}")
         self._at_start = False
 
-    def close_row(self, said: str | None) -> None:
+    def close_row(self, line: str | None) -> None:
         """The row is done: it stays as what was said, or goes without a trace; then what was held follows."""
         row, self._row = self._row, None
         if row is not None:
             self._wipe_row()
-            if said is not None and self.look.rich:
-                self._write(row[0] + _echo(said) + "\n")
-            self._at_start = self._at_start or said is not None
+            if line is not None and self.look.rich:
+                self._write(row[0] + _echo(line) + "\n")
+            self._at_start = self._at_start or line is not None
         self._broken_in = row is not None
         self.release()
 
@@ -193,10 +193,10 @@ def _write_some(descriptor: int, data: bytes) -> int:
         return 0
 
 
-def _echo(said: str) -> str:
+def _echo(line: str) -> str:
     """What was said as it stays on the screen: whole if it is short."""
-    lines = said.splitlines()
-    if len(lines) <= _ECHO_LINES and len(said) <= _ECHO_CHARS:
+    lines = line.splitlines()
+    if len(lines) <= _ECHO_LINES and len(line) <= _ECHO_CHARS:
         return "\n  ".join(showable(line) for line in lines)
     first = showable(lines[0])[:60] if lines else ""
-    return f"{first}… [{len(said):,} characters, {len(lines):,} lines]"
+    return f"{first}… [{len(line):,} characters, {len(lines):,} lines]"

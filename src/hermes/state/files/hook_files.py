@@ -55,38 +55,38 @@ def read_hooks(home: Path) -> HomeHooks:
     return HomeHooks(hooks=tuple(hooks.values()), problems=tuple(problems))
 
 
-def _read(folder: Path, found: SettingsFindings) -> Hook | None:
+def _read(folder: Path, findings: SettingsFindings) -> Hook | None:
     if not (folder / MANIFEST).exists():
-        found.problem(None, "The file is missing.", f"Write one with name and events. {_EXAMPLE}")
+        findings.problem(None, "The file is missing.", f"Write one with name and events. {_EXAMPLE}")
         return None
-    tree = read_yaml(read_text(folder / MANIFEST, found), found)
-    name = _text(tree, "name", found) or folder.name
-    events = _events(tree, found)
-    timeout = _timeout(tree, found)
+    tree = read_yaml(read_text(folder / MANIFEST, findings), findings)
+    name = _text(tree, "name", findings) or folder.name
+    events = _events(tree, findings)
+    timeout = _timeout(tree, findings)
     if not (folder / HANDLER).is_file():
-        found.problem(
+        findings.problem(
             None, f"There is no {HANDLER} beside it.", "Write one with: def handle(event_type, context)"
         )
     return Hook(
         name=one_line(name, _LONGEST_NAME),
         folder=str(folder.resolve()),
         events=events,
-        description=one_line(_text(tree, "description", found), 200),
+        description=one_line(_text(tree, "description", findings), 200),
         timeout=timeout,
     )
 
 
-def _text(tree: YamlMapping, key: str, found: SettingsFindings) -> str:
+def _text(tree: YamlMapping, key: str, findings: SettingsFindings) -> str:
     node = tree.get(key)
     if node is None:
         return ""
     if isinstance(node, YamlScalar):
         return "" if node.empty else node.text.strip()
-    found.problem(node.line, f"“{key}” must be a text.", f"Write: {key}: a few words")
+    findings.problem(node.line, f"“{key}” must be a text.", f"Write: {key}: a few words")
     return ""
 
 
-def _events(tree: YamlMapping, found: SettingsFindings) -> tuple[str, ...]:
+def _events(tree: YamlMapping, findings: SettingsFindings) -> tuple[str, ...]:
     node = tree.get("events")
     if (
         node is None
@@ -94,24 +94,24 @@ def _events(tree: YamlMapping, found: SettingsFindings) -> tuple[str, ...]:
         or (isinstance(node, YamlList) and not node.items)
     ):
         line = None if node is None else node.line
-        found.problem(line, "It follows no events.", _EXAMPLE)
+        findings.problem(line, "It follows no events.", _EXAMPLE)
         return ()
     items: list[YamlNode] = node.items if isinstance(node, YamlList) else [node]
     events: dict[str, None] = {}
     for item in items:
         if not isinstance(item, YamlScalar):
-            found.problem(item.line, "“events” must be a list of names.", _EXAMPLE)
+            findings.problem(item.line, "“events” must be a list of names.", _EXAMPLE)
             continue
         event = item.text.strip()
         if not is_event(event):
             near = nearest(event, list(EVENTS))
             hint = f"Did you mean {near}?" if near else f"There are: {', '.join(EVENTS)}."
-            found.problem(item.line, f"There is no event “{one_line(event, 60)}”.", hint)
+            findings.problem(item.line, f"There is no event “{one_line(event, 60)}”.", hint)
         events[event] = None
     return tuple(events)
 
 
-def _timeout(tree: YamlMapping, found: SettingsFindings) -> float | None:
+def _timeout(tree: YamlMapping, findings: SettingsFindings) -> float | None:
     node = tree.get("timeout")
     if node is None or (isinstance(node, YamlScalar) and node.empty):
         return None
@@ -120,7 +120,7 @@ def _timeout(tree: YamlMapping, found: SettingsFindings) -> float | None:
     except ValueError:
         seconds = 0.0
     if not 0 < seconds <= MOST_SECONDS:
-        found.problem(
+        findings.problem(
             node.line,
             f"“timeout” must be seconds, more than 0 and at most {MOST_SECONDS:g}.",
             "Write: timeout: 3",

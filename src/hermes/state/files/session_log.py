@@ -51,7 +51,7 @@ class SessionLogs:
         self._store = store
         self._redact = redact
         self._noted: dict[Place, list[Entry]] = {}
-        self._known: OrderedDict[SessionId, int] = OrderedDict()
+        self._lengths: OrderedDict[SessionId, int] = OrderedDict()
         self._news = asyncio.Event()
         self._writing = asyncio.Lock()
 
@@ -63,7 +63,7 @@ class SessionLogs:
         noted += entries
         if len(noted) > _MOST_NOTED:
             del noted[:-1]
-            self._known.pop(session, None)
+            self._lengths.pop(session, None)
         self._news.set()
 
     async def live(self) -> None:
@@ -76,7 +76,7 @@ class SessionLogs:
         """The session was deleted: its log goes too, and nothing of it is written any more."""
         async with self._writing:
             self._noted.pop((agent, session), None)
-            self._known.pop(session, None)
+            self._lengths.pop(session, None)
             try:
                 await asyncio.to_thread(log_path(self._folder, session).unlink, missing_ok=True)
             except OSError as error:
@@ -91,13 +91,13 @@ class SessionLogs:
             found = await self._look_up(news)
             for place, entries in noted.items():
                 if place not in news:
-                    await self._write(place, entries, self._known.pop(place[1]))
+                    await self._write(place, entries, self._lengths.pop(place[1]))
                 elif place in found:
                     await self._write(place, found[place], None)
 
     def _goes_on(self, place: Place, entries: Sequence[Entry]) -> bool:
         """Whether the log of a session is known to end right before these entries, or in them."""
-        last = self._known.get(place[1])
+        last = self._lengths.get(place[1])
         return last is not None and entries[0].seq <= last + 1
 
     async def _look_up(self, noted: Mapping[Place, Sequence[Entry]]) -> dict[Place, Sequence[Entry]]:
@@ -107,7 +107,7 @@ class SessionLogs:
         for agent in {agent for agent, _ in noted}:
             ours = {place: entries for place, entries in noted.items() if place[0] == agent}
             for _, session in ours:
-                self._known.pop(session, None)
+                self._lengths.pop(session, None)
             try:
                 found |= await self._store.scoped(agent).read(partial(_to_write, ours))
             except HermesError as error:
@@ -123,9 +123,9 @@ class SessionLogs:
             log.warning("session_log.failed session=%s why=%s", session, error)
             return
         if entries:
-            self._known[session] = max(last or 0, entries[-1].seq)
-        while len(self._known) > _MOST_KNOWN:
-            self._known.popitem(last=False)
+            self._lengths[session] = max(last or 0, entries[-1].seq)
+        while len(self._lengths) > _MOST_KNOWN:
+            self._lengths.popitem(last=False)
 
 
 def _to_write(noted: Mapping[Place, Sequence[Entry]], tx: Tx) -> dict[Place, Sequence[Entry]]:

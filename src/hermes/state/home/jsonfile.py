@@ -46,11 +46,14 @@ class JsonFile(Generic[T]):
     be used counts as an empty one: `problem` says why, and `told` hears of it once."""
 
     def __init__(
-        self, path: Path, make: Callable[[dict[str, Any]], T], told: Callable[[str], None] = lambda why: None
+        self,
+        path: Path,
+        make: Callable[[dict[str, Any]], T],
+        report: Callable[[str], None] = lambda why: None,
     ) -> None:
         self._path = path
         self._make = make
-        self._told = told
+        self._report = report
         self._seen: tuple[int, ...] = ()
         self._held = make({})
         self.problem = ""
@@ -63,7 +66,7 @@ class JsonFile(Generic[T]):
                 self._held = self._make(read_mapping(self._path))
             except UserError as error:
                 self._held, self.problem = self._make({}), str(error)
-                self._told(self.problem)
+                self._report(self.problem)
         return self._held
 
 

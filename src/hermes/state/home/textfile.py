@@ -29,39 +29,41 @@ class TextFile:
     damaged: frozenset[int] = frozenset()
 
 
-def read_text(path: Path, found: SettingsFindings) -> TextFile:
+def read_text(path: Path, findings: SettingsFindings) -> TextFile:
     """The file's text, empty where there is none; everything wrong with it becomes a problem."""
     try:
         info = path.stat()
         if not stat.S_ISREG(info.st_mode):
             kind = "a folder" if stat.S_ISDIR(info.st_mode) else "not a regular file"
-            found.problem(None, f"This is {kind}, so nothing was read.", "Put a text file in its place.")
+            findings.problem(None, f"This is {kind}, so nothing was read.", "Put a text file in its place.")
             return TextFile()
         with path.open("rb") as file:
             data = file.read(MOST_BYTES + 1)
     except FileNotFoundError:
         if path.is_symlink():
-            found.problem(None, "This link leads nowhere.", "Create the file it names, or remove the link.")
+            findings.problem(
+                None, "This link leads nowhere.", "Create the file it names, or remove the link."
+            )
         return TextFile()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        found.problem(None, f"It cannot be read ({reason}).", f"Make it readable: chmod u+r {path}")
+        findings.problem(None, f"It cannot be read ({reason}).", f"Make it readable: chmod u+r {path}")
         return TextFile()
     mode = stat.S_IMODE(info.st_mode)
     if len(data) > MOST_BYTES:
-        found.problem(
+        findings.problem(
             None,
             f"It is larger than {MOST_BYTES // 1024} KB, so nothing was read.",
             "Keep only settings in it.",
         )
         return TextFile(mode=mode)
-    return decode(data, found, mode)
+    return decode(data, findings, mode)
 
 
-def decode(data: bytes, found: SettingsFindings, mode: int | None = None) -> TextFile:
+def decode(data: bytes, findings: SettingsFindings, mode: int | None = None) -> TextFile:
     """Bytes as text with one kind of line end, line by line, so that one bad byte spoils one line."""
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        found.problem(1, "It is saved as UTF-16, so nothing was read.", "Save it as UTF-8.")
+        findings.problem(1, "It is saved as UTF-16, so nothing was read.", "Save it as UTF-8.")
         return TextFile(mode=mode)
     data = data.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     lines: list[str] = []
@@ -72,11 +74,11 @@ def decode(data: bytes, found: SettingsFindings, mode: int | None = None) -> Tex
         except UnicodeDecodeError:
             line = raw.decode("utf-8", "replace")
             damaged.add(number)
-            found.problem(number, "This line is not valid UTF-8.", "Save the file as UTF-8.")
+            findings.problem(number, "This line is not valid UTF-8.", "Save the file as UTF-8.")
         cleaned = _CONTROLS.sub(UNREADABLE, line)
         if cleaned != line and number not in damaged:
             damaged.add(number)
-            found.problem(number, "This line holds a control character.", "Delete it.")
+            findings.problem(number, "This line holds a control character.", "Delete it.")
         lines.append(cleaned)
     return TextFile(text="\n".join(lines), mode=mode, damaged=frozenset(damaged))
 

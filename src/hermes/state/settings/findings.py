@@ -41,11 +41,11 @@ class SettingsFindings:
             self.notes.append(SettingsError(message, file=self.file, line=line, hint=hint))
 
 
-def nearest(word: str, known: list[str]) -> str:
+def nearest(word: str, names: list[str]) -> str:
     """The known word that was probably meant, or nothing."""
     from difflib import get_close_matches
 
-    lowered = {name.lower(): name for name in known}
+    lowered = {name.lower(): name for name in names}
     close = get_close_matches(word.lower()[:100], list(lowered), n=1, cutoff=0.7)
     return lowered[close[0]] if close else ""
 

@@ -146,9 +146,9 @@ def load_settings(home: Path, environ: Mapping[str, str], *, platforms: Iterable
     )
 
 
-def _check_mode(found: SettingsFindings, mode: int | None) -> None:
+def _check_mode(findings: SettingsFindings, mode: int | None) -> None:
     if mode is not None and mode & 0o077:
-        found.note(None, _EXPOSED, f"Make it yours alone: chmod 600 {found.file}")
+        findings.note(None, _EXPOSED, f"Make it yours alone: chmod 600 {findings.file}")
 
 
 def _lets_others_in(home: Path) -> bool:
@@ -158,8 +158,8 @@ def _lets_others_in(home: Path) -> bool:
         return False
 
 
-def _by_line(found: list[SettingsError]) -> list[SettingsError]:
-    return sorted(found, key=lambda error: error.line or 0)
+def _by_line(problems: list[SettingsError]) -> list[SettingsError]:
+    return sorted(problems, key=lambda error: error.line or 0)
 
 
 def check_text(text: str, platforms: Iterable[str] = ()) -> tuple[Settings, list[SettingsError]]:

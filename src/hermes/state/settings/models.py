@@ -52,10 +52,10 @@ def model_routes(loaded: LoadedSettings) -> dict[str, ModelSettings]:
     return found
 
 
-def _route(said: dict[str, Secret], loaded: LoadedSettings) -> ModelSettings:
+def _route(block: dict[str, Secret], loaded: LoadedSettings) -> ModelSettings:
     shared = loaded.settings.model
-    provider, base_url = (said[key].reveal() if key in said else "" for key in ("provider", "base_url"))
-    model, key = said["model"].reveal(), said.get("api_key")
+    provider, base_url = (block[key].reveal() if key in block else "" for key in ("provider", "base_url"))
+    model, key = block["model"].reveal(), block.get("api_key")
     elsewhere = provider not in ("", shared.provider) or base_url not in ("", shared.base_url)
     if not elsewhere:
         return replace(shared, default=model, api_key=key or shared.api_key)

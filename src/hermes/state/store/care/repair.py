@@ -146,14 +146,14 @@ def _examine_open(path: Path, db: SqliteDb) -> _Inspection:
 # --- replacing ---
 
 
-def _replace(path: Path, found: _Inspection, now: datetime, options: StoreOptions) -> list[str]:
+def _replace(path: Path, inspection: _Inspection, now: datetime, options: StoreOptions) -> list[str]:
     new = _new_of(path)
-    origin, marks = _prepare(path, new, found, now, options)
+    origin, marks = _prepare(path, new, inspection, now, options)
     aside = _set_aside(path, now)
     new.replace(path)
     sync_folder(path.parent)
-    kept = f"{path} was damaged ({found.damage}); it was kept as {aside.name if aside else 'nothing'}."
-    if found.damage == _MISSING:
+    kept = f"{path} was damaged ({inspection.damage}); it was kept as {aside.name if aside else 'nothing'}."
+    if inspection.damage == _MISSING:
         kept = f"{path} was missing."
     if not origin:
         return [kept, "There was no good backup, so an empty database was begun."]
@@ -161,11 +161,11 @@ def _replace(path: Path, found: _Inspection, now: datetime, options: StoreOption
 
 
 def _prepare(
-    path: Path, new: Path, found: _Inspection, now: datetime, options: StoreOptions
+    path: Path, new: Path, inspection: _Inspection, now: datetime, options: StoreOptions
 ) -> tuple[str, str]:
     """Build the replacement; what it was made of and what came of that, empty if nothing was left to make it
     of."""
-    for origin, candidate in _candidates(path, found):
+    for origin, candidate in _candidates(path, inspection):
         _remove(new)
         shutil.copyfile(candidate, new)
         if candidate == path:
@@ -192,8 +192,8 @@ def _is_sound(new: Path, options: StoreOptions) -> bool:
         return sound
 
 
-def _candidates(path: Path, found: _Inspection) -> Iterator[tuple[str, Path]]:
-    if found.readable:
+def _candidates(path: Path, inspection: _Inspection) -> Iterator[tuple[str, Path]]:
+    if inspection.readable:
         yield "What could still be read of it", path
     if not path.exists() and rescued(path).exists():
         yield "What was saved of it", rescued(path)

@@ -260,31 +260,31 @@ def _next(rows: Iterator[Row]) -> Row | None:
         return ()
 
 
-def _check_inbox(told: Mapping[str, Any]) -> None:
-    if decode(Inbound, told["body"]).delivery != told["delivery"]:
+def _check_inbox(row: Mapping[str, Any]) -> None:
+    if decode(Inbound, row["body"]).delivery != row["delivery"]:
         raise Refused("another row's body")
 
 
-def _check_turn(told: Mapping[str, Any]) -> None:
-    TurnState(told["state"])
-    decode(TurnInput, told["input"])
-    if told["source"] is not None:
-        decode(Source, told["source"])
-    if told["reply"] is not None:
-        decode(ReplyPlace, told["reply"])
+def _check_turn(row: Mapping[str, Any]) -> None:
+    TurnState(row["state"])
+    decode(TurnInput, row["input"])
+    if row["source"] is not None:
+        decode(Source, row["source"])
+    if row["reply"] is not None:
+        decode(ReplyPlace, row["reply"])
 
 
-def _check_outbox(told: Mapping[str, Any]) -> None:
-    OutState(told["state"])
-    Address.parse(told["lane"])
-    decode(Body, told["body"])
-    if told["receipt"] is not None:
-        decode(Receipt, told["receipt"])
+def _check_outbox(row: Mapping[str, Any]) -> None:
+    OutState(row["state"])
+    Address.parse(row["lane"])
+    decode(Body, row["body"])
+    if row["receipt"] is not None:
+        decode(Receipt, row["receipt"])
 
 
 _CHECKS: dict[str, Callable[[Mapping[str, Any]], object]] = {
     "inbox": _check_inbox,
     "turns": _check_turn,
     "outbox": _check_outbox,
-    "journal": lambda told: decode_record(told["kind"], told["body"]),
+    "journal": lambda row: decode_record(row["kind"], row["body"]),
 }

@@ -16,14 +16,14 @@ _LOOKED_THROUGH = 200
 
 
 class OverheardTable(ScopedTable):
-    def keep(self, to: Address, said: OverheardMessage, most: int) -> None:
+    def keep(self, to: Address, message: OverheardMessage, most: int) -> None:
         place = str(to)
         self._db.run(
             "INSERT INTO overheard (agent, place, body, at) VALUES (?, ?, ?, ?)",
             self._agent,
             place,
-            encode(said),
-            stamp(said.at),
+            encode(message),
+            stamp(message.at),
         )
         self._db.run(
             "DELETE FROM overheard WHERE agent = ?1 AND place = ?2 AND n <= coalesce((SELECT n FROM overheard"

@@ -63,7 +63,7 @@ class OpenAIProvider:
     async def call(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
         endpoint = self._endpoint
         reply = ReplyAssembler(
-            most_text=max(0, endpoint.caps.text - len(request.said)),
+            most_text=max(0, endpoint.caps.text - len(request.spoken)),
             most_calls=endpoint.caps.calls,
             model=request.model,
             place=self._place,
@@ -100,7 +100,7 @@ class OpenAIProvider:
 
     def _callable(self, request: ModelRequest) -> list[str]:
         """The tools that may be called in writing. A reply that is continued began as words, and stays so."""
-        if not self._endpoint.written_calls or request.said:
+        if not self._endpoint.written_calls or request.spoken:
             return []
         return [tool.name for tool in request.tools]
 

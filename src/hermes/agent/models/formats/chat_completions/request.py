@@ -85,7 +85,7 @@ def encode_messages(request: ModelRequest) -> bytes:
         kept = _EncodedTranscript(shared=request.shared, conversation=ContextFold(shared=request.shared))
         request.memory[_MEMORY_KEY] = kept
     kept.take(request.entries)
-    tail = with_ending(kept.conversation.tail(), said=request.said, note=request.note)
+    tail = with_ending(kept.conversation.tail(), spoken=request.spoken, note=request.note)
     sealed = kept.with_images(request.images)
     told = recalled(request.history) if request.history else []
     if told and told[-1].role is Role.USER:
