@@ -288,7 +288,7 @@ async def test_words_before_a_break_are_shown_once() -> None:
     chat, model = driver([broken, say("some words here and there")])
     records = await chat.say("go")
     assert records[-2].text == "some words here and there"
-    assert model.requests[1].said == "some words "
+    assert model.requests[1].spoken == "some words "
     assert "".join(live.text for live in chat.live if isinstance(live, TextDelta)) == records[-2].text
 
 

@@ -9,6 +9,10 @@ from tests.shape.tree import PACKAGE, classes, parsed, short, sources
 
 EMPTY_WORDS = {"manager", "helper", "util", "utility", "common", "base", "handler"}
 HEADER_LINES = 5
+# Words that carry anything: a parameter or a field says what it holds.
+VAGUE = {"told", "said", "known", "found", "one"}
+# "file:name" → why it may be called so.
+VAGUE_EXCEPTIONS: dict[str, str] = {}
 # A public class name that stands in more than one file → why both may have it. Empty is the goal.
 SHARED_NAMES: dict[str, str] = {}
 PLATFORM_FILES = {"__init__.py", "manifest.py", "adapter.py", "convert.py"}
@@ -71,3 +75,32 @@ def test_public_class_names_are_unique() -> None:
         name: shared.get(name, "no longer shared") for name in shared.keys() ^ SHARED_NAMES.keys()
     }
     assert all(len(reason.split()) >= 4 for reason in SHARED_NAMES.values()), "a shared name needs a reason"
+
+
+def _carriers(tree: ast.Module) -> set[str]:
+    """Parameters, fields and attributes of `self` that are called by a vague word."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            names |= {item.arg for item in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
+        elif isinstance(node, ast.ClassDef):
+            fields = (item.target for item in node.body if isinstance(item, ast.AnnAssign))
+            names |= {field.id for field in fields if isinstance(field, ast.Name)}
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            names.add(node.attr)
+    return {name for name in names if name.lstrip("_") in VAGUE}
+
+
+def test_signatures_and_fields_say_what_they_hold() -> None:
+    wrong = {
+        f"{short(path)}:{name}"
+        for path in sources()
+        if not short(path).startswith("testing/")
+        for name in _carriers(parsed(path))
+    }
+    assert wrong == VAGUE_EXCEPTIONS.keys(), sorted(wrong ^ VAGUE_EXCEPTIONS.keys())
+
+
+def test_vague_carriers_are_noticed() -> None:
+    source = "class A:\n    told: str\n    def f(self, said, *, one):\n        self._found = said\n"
+    assert _carriers(ast.parse(source)) == {"told", "said", "one", "_found"}

@@ -41,12 +41,12 @@ class AppHooks:
         self._clock = clock
         self._listener: Callable[[list[dict[str, Any]]], None] = lambda facts: None
         self._booting: asyncio.Task[None] | None = None
-        self.found: HomeHooks = read_hooks(home)
-        for problem in self.found.problems:
+        self.home_hooks: HomeHooks = read_hooks(home)
+        for problem in self.home_hooks.problems:
             log.warning("hook.left_out %s", problem)
         added = PluginHookRunner(plugins.hooks())
         groups: list[tuple[Sequence[Hook], HookRunner]] = [
-            (self.found.hooks, HookProcesses(home, environ)),
+            (self.home_hooks.hooks, HookProcesses(home, environ)),
             (added.hooks, added),
         ]
         self.hooks = Hooks(groups, clock, self._changed)
@@ -57,7 +57,9 @@ class AppHooks:
             {"name": one.name, "state": "left alone" if one.open else "on", "why": one.why}
             for one in self.hooks.facts()
         ]
-        unused = [{"name": one.file, "state": "left out", "why": str(one)} for one in self.found.problems]
+        unused = [
+            {"name": one.file, "state": "left out", "why": str(one)} for one in self.home_hooks.problems
+        ]
         return used + unused
 
     def begin(

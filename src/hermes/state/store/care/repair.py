@@ -217,7 +217,7 @@ def _mark(path: Path, new: Path, now: datetime, options: StoreOptions) -> str:
             db.run("BEGIN IMMEDIATE")
             saved = nothing_salvaged(db)
             settled = settle_restored(db, saved, now)
-        rows = sum(n > saved.known["inbox"] for n in saved.read["inbox"])
+        rows = sum(n > saved.highest["inbox"] for n in saved.read["inbox"])
         db.run("COMMIT")
         db.run("PRAGMA wal_checkpoint(TRUNCATE)")
     sync_file(new)

@@ -52,7 +52,7 @@ class RestoreReport:
     unsent: int = 0
     lost: int = 0
     blind: bool = False
-    told: int = 0
+    chats_notified: int = 0
     first: dict[Address, int] = field(default_factory=dict)
     """The first message of each chat that is taken again."""
     doubts: dict[Address, dict[_Doubt, list[datetime]]] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class RestoreReport:
             "messages may have been answered or not": self.unsure,
             "unsent messages may have been sent already": self.unsent,
             "incoming messages could not be read": self.lost or self.blind,
-            "chats are told": self.told,
+            "chats are told": self.chats_notified,
         }
         told = [f"{'some' if count is True else count} {what}" for what, count in counted.items() if count]
         return ", ".join(told) or "nothing was open"
@@ -98,7 +98,7 @@ def settle_restored(db: SqliteDb, saved: SalvageReport, now: datetime) -> Restor
             key=f"{RESTORED}:{now.timestamp():.0f}:{to}", to=to, body=Body(text=text), created_at=now
         )
         OutboxTable(db).add(told)
-    settled.told = len(words)
+    settled.chats_notified = len(words)
     return settled
 
 
@@ -161,7 +161,7 @@ def _stays_unbegun(db: SqliteDb, saved: SalvageReport, turn: str) -> bool:
     """Whether the row of a turn says all there is to say, though it is old: nothing was done or said, and
     neither edits nor further pieces of its message came since. So it keeps its place."""
     row = db.one("SELECT input FROM turns WHERE id = ? AND stop IS NULL", turn)
-    later = db.one("SELECT 1 FROM inbox WHERE turn = ? AND n > ?", turn, saved.known["inbox"])
+    later = db.one("SELECT 1 FROM inbox WHERE turn = ? AND n > ?", turn, saved.highest["inbox"])
     answered = db.one("SELECT 1 FROM outbox WHERE turn = ? AND draft = 0", turn)
     if row is None or later or answered or not {"inbox", "outbox"} <= saved.whole:
         return False
@@ -282,7 +282,7 @@ def _is_unbegun(db: SqliteDb, saved: SalvageReport, turn: str, text: str) -> boo
     steered = db.one(
         "SELECT 1 FROM journal WHERE n > ? AND kind = 'user_said' AND json_extract(body, '$.steering')"
         " AND json_extract(body, '$.text') = ?",
-        saved.known["journal"],
+        saved.highest["journal"],
         text,
     )
     return begun is None and steered is None
@@ -312,7 +312,7 @@ def _settle_outbox(db: SqliteDb, saved: SalvageReport, settled: RestoreReport) -
         " AND state IN ('done', 'failed', 'stopped') AND n >= ?"
         " AND NOT EXISTS (SELECT 1 FROM outbox WHERE turn = turns.id AND draft = 0)"
     )
-    first = min((*saved.opened["turns"], saved.known["turns"] + 1))
+    first = min((*saved.opened["turns"], saved.highest["turns"] + 1))
     for n, created_at, reply in db.all(ended, first):
         if saved.is_news("turns", n):
             settled.doubt(decode(ReplyPlace, reply).to, _Doubt.UNSENT, unstamp(created_at))

@@ -49,7 +49,7 @@ class SalvageReport:
     replacement had itself, `read` the numbers that came from the damaged file."""
 
     whole: set[str] = field(default_factory=set)
-    known: dict[str, int] = field(default_factory=dict)
+    highest: dict[str, int] = field(default_factory=dict)
     read: dict[str, set[int]] = field(default_factory=dict)
     opened: dict[str, set[int]] = field(default_factory=dict)
     """What was open in the replacement."""
@@ -73,14 +73,14 @@ class SalvageReport:
 
     def is_news(self, queue: str, n: int) -> bool:
         """Whether a row is newer than the replacement, or ended since."""
-        return n > self.known[queue] or n in self.opened[queue]
+        return n > self.highest[queue] or n in self.opened[queue]
 
 
 def nothing_salvaged(new: SqliteDb) -> SalvageReport:
     """Of a file that cannot be opened at all."""
     saved = SalvageReport(blind=True)
     for queue, is_open in _OPEN.items():
-        saved.known[queue] = int((new.one(f"SELECT coalesce(max(n), 0) FROM {queue}") or (0,))[0])
+        saved.highest[queue] = int((new.one(f"SELECT coalesce(max(n), 0) FROM {queue}") or (0,))[0])
         saved.opened[queue] = {row[0] for row in new.all(f"SELECT n FROM {queue} WHERE {is_open}")}
         saved.read[queue] = set()
     moments = new.one("SELECT (SELECT max(accepted_at) FROM inbox), (SELECT max(at) FROM journal)") or ()
@@ -135,7 +135,7 @@ def _note_lost_messages(old: SqliteDb, new: SqliteDb, saved: SalvageReport) -> N
     pending = {row[0] for row in rows if row}
     # What has a turn that can be read is known by it; of the others the index has to tell.
     saved.blind = not all(rows) or "turns" not in saved.whole
-    for row in taking.scan(named, saved.known["inbox"]):
+    for row in taking.scan(named, saved.highest["inbox"]):
         if not row:
             saved.blind = True
         if not row or row[0] in saved.read["inbox"]:
@@ -187,7 +187,7 @@ class _TableSalvage:
         self._insert = f"INSERT INTO {table} ({names}) VALUES ({marks}) {conflict}"
 
     def queue(self, saved: SalvageReport) -> bool:
-        read, known = saved.read[self._table], saved.known[self._table]
+        read, known = saved.read[self._table], saved.highest[self._table]
         # What had ended when the replacement was made can have been opened again, like a message given up.
         self._copy(f"{self._select} WHERE n <= ? AND {_OPEN[self._table]}", known, seen=read)
         whole = False
