@@ -45,7 +45,7 @@ LOST = "lost in damage"
 
 @dataclass(slots=True)
 class SalvageReport:
-    """`whole` names the tables that came over completely; `known` is the last number of each queue that the
+    """`whole` names the tables that came over completely; `highest` is the last number of each queue that the
     replacement had itself, `read` the numbers that came from the damaged file."""
 
     whole: set[str] = field(default_factory=set)
