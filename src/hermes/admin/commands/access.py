@@ -27,12 +27,14 @@ def _explain(command: CliCommand) -> None:
     if not command.asked.json:
         command.console.strong(str(verdict))
     columns = [
-        Column("rule", "RULE"),
-        Column("said", "SAYS", value=lambda step: step.reason),
-        Column("outcome", "DECIDES"),
+        Column("", " ", value=lambda row: row[0]),
+        Column("rule", "RULE", value=lambda row: row[1].rule),
+        Column("said", "SAYS", value=lambda row: row[1].reason),
+        Column("outcome", "DECIDES", value=lambda row: row[1].outcome),
     ]
     command.list(
-        verdict.steps,
+        list(enumerate(verdict.steps, 1)),
         columns,
+        whole=2,
         wrap=lambda steps: {**facts(verdict, "outcome", "reason"), "steps": steps},
     )

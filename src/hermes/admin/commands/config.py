@@ -26,7 +26,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("show", "Print the settings that count now, as YAML; secrets are shown as ***.", _show)
     get = add("get", "Print one setting, or one section.", _get)
     get.add_argument("key", help="a dotted key like agent.max_turns, or a variable like HERMES_MODEL")
-    change = add("set", "Change one setting; secrets go to .env, all others to config.yaml.", _set)
+    change = add(
+        "set",
+        "Change one setting. Variables in capitals and secrets go to .env, all others to config.yaml.",
+        _set,
+    )
     change.add_argument("key", help="a dotted key like agent.max_turns, or a variable like OPENAI_API_KEY")
     change.add_argument("value", help="the new value; a list is written with commas")
     remove = add("unset", "Take one setting out of its file, so that its default counts again.", _unset)

@@ -31,7 +31,7 @@ _TEST_PAYLOAD = '{"type": "test", "message": "Hello from hermes webhook test"}'
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add = Subcommands(parser).add
-    summary = "Create a route, or replace one: name it again with its new options."
+    summary = "Create a route. An existing route of this name is replaced; its secret is kept."
     made = add("subscribe", summary, _subscribe)
     made.add_argument("name", help="the last part of its address: letters, digits, - _ .")
     made.add_argument(
@@ -44,7 +44,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     made.add_argument("--skills", default="", metavar="A,B", help="skills for it (kept, not used yet)")
     made.add_argument("--toolsets", default="", metavar="A,B", help="only these toolsets of the agent")
     made.add_argument(
-        "--deliver", default=LOG, metavar="WHERE", help="log, github_comment, a platform, or p:chat"
+        "--deliver", default=LOG, metavar="WHERE", help="log, github_comment, a platform, or platform:chat"
     )
     made.add_argument("--deliver-chat-id", default="", metavar="ID", help="the chat on that platform")
     made.add_argument(
