@@ -39,7 +39,7 @@ def listed(home: Path) -> list[tuple[str, str, str]]:
 def test_without_a_gateway_a_message_waits_for_the_next_start(home: Path, tmp_path: Path) -> None:
     sent = hermes(home, "send", "-t", "github", "the build is green")
     assert (sent.code, sent.out) == (0, "On its way to github:acme/ops:7.\n"), sent
-    assert "No gateway runs" in sent.err
+    assert "No gateway is running" in sent.err
     letter = tmp_path / "letter.md"
     letter.write_text("from a file")
     assert hermes(home, "send", "-t", "github:acme/web:12", "-f", str(letter), "-s", "News", "-q").out == ""

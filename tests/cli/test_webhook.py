@@ -38,7 +38,7 @@ def test_a_route_is_made_listed_and_removed(home: Path) -> None:
     )
     assert made.code == 0 and "http://127.0.0.1:8644/webhooks/ci" in made.out
     secret = secret_in(made.out)
-    assert len(secret) > 30 and "this once" in made.err
+    assert len(secret) > 30 and "shown only now" in made.err
     kept = json.loads((home / FILE).read_text())["ci"]
     assert kept["secret"] == secret and kept["events"] == ["push", "pull"] and kept["skills"] == ["a", "b"]
     assert stat.S_IMODE((home / FILE).stat().st_mode) == 0o600
@@ -56,7 +56,7 @@ def test_a_route_is_made_listed_and_removed(home: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["a/b"], "cannot be called"),
+        (["a/b"], "is not a valid route name"),
         (["x", "--deliver-only"], "deliver_only"),
         (["x", "--deliver", "github_comment"], "pr_number"),
         (["x", "--deliver", "a:b:c:d"], "not an address"),
@@ -95,7 +95,7 @@ def test_a_broken_file_is_told_and_kept(home: Path) -> None:
 def test_an_event_is_sent_to_the_gateway_that_runs(home: Path) -> None:
     home.mkdir()
     (home / "config.yaml").write_text(CONFIG)
-    assert "No gateway runs" in hermes(home, "webhook", "test", "fixed").err
+    assert "No gateway is running" in hermes(home, "webhook", "test", "fixed").err
     with gateway(home):
         told = hermes(home, "webhook", "test", "fixed")
         assert told.code == 0 and told.out.startswith("202 ") and '"accepted"' in told.out

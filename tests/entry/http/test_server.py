@@ -286,4 +286,4 @@ async def test_a_key_may_not_have_the_name_of_somebody_else(name: str, tmp_path:
     config = f"platforms: {{api_server: {{keys: {{{name}: {{key: another long secret 1}}}}}}}}\n"
     async with ApiWorld(home=tmp_path / "home", config=config) as api:
         assert api.address == ""
-        assert "cannot be called" in api.platforms["api_server"][1]
+        assert "is not a valid key name" in api.platforms["api_server"][1]
