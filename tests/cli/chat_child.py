@@ -50,7 +50,7 @@ class WordModel:
             text = " ".join(map(str, range(1, COUNTED + 1))) + " done counting"
         if word == "ponder":
             yield ThoughtDelta(text="let me think")
-        left = text[len(request.said) :]
+        left = text[len(request.spoken) :]
         for piece in left.split(" ") if left else ():
             yield TextDelta(text=piece + " ")
             if word == "count":

@@ -85,7 +85,7 @@ def test_bad_use_is_one_sentence_and_changes_nothing(
 
 
 def test_messages_are_dropped_and_tried_again_by_key(home: Path) -> None:
-    assert "Nothing waits" in hermes(home, "outbox", "list").out
+    assert "No message waits" in hermes(home, "outbox", "list").out
     for text in ("one", "two"):
         hermes(home, "send", "-t", "github", text)
     first, second = (row["key"] for row in json.loads(hermes(home, "outbox", "list", "--json").out))
@@ -172,4 +172,4 @@ async def test_a_running_gateway_sends_at_once_and_tries_again_when_asked(home: 
         assert "1 message is tried again." in (await ask(home, "outbox", "retry", "--all")).out
         await until_seen(world, "g9", "news")
         await until_waiting(home, 0)
-        assert "Nothing waits" in (await ask(home, "outbox", "list")).out
+        assert "No message waits" in (await ask(home, "outbox", "list")).out

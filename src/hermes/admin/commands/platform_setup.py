@@ -26,7 +26,7 @@ _EVERYBODY = "*"
 
 
 class SetupWizard:
-    """One account, asked about at one terminal; `_said` is what was answered and is not written yet."""
+    """One account, asked about at one terminal; `_answers` are not written yet."""
 
     def __init__(self, command: CliCommand, declared: DeclaredAccount) -> None:
         self._declared = declared

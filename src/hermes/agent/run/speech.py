@@ -61,7 +61,7 @@ class OverlapFilter:
 
 
 class ReplyStream:
-    """`said` is the reply; without one `problem` tells why, and `heard` is what was said before."""
+    """`reply` is the reply; without one `problem` tells why, and `heard` is what was said before."""
 
     def __init__(self, *, provider: Provider, clock: Clock, retries: int, patience: RetryBackoff) -> None:
         self._provider = provider
