@@ -296,3 +296,59 @@ async def test_what_is_allowed_at_the_machine_does_not_go_along(tmp_path: Path) 
         await terminal.command("/handoff fake")
         session = await chat.database.read(lambda tx: tx.sessions.get(turn.session))
         assert session is not None and not session.yolo
+
+
+# --- each at its own pace --------------------------------------------------------------------------
+
+
+async def test_a_hand_off_that_cannot_reach_the_platform_is_tried_after_two_and_four_seconds(
+    tmp_path: Path,
+) -> None:
+    world, clock = World(), FakeClock()
+    attempts: list[float] = []
+
+    def busy_twice(what: str, _: str) -> HermesError | None:
+        if what != "open":
+            return None
+        attempts.append(clock.monotonic())
+        return Unreachable("the line is busy") if len(attempts) < 3 else None
+
+    async with journey(tmp_path, world=world, clock=clock) as chat:
+        await set_home(chat)
+        terminal = Terminal(chat)
+        await terminal.say("plan the garden")
+        world.trouble = busy_twice
+        asking = asyncio.create_task(terminal.command("/handoff fake"))
+        while not asking.done() and len(attempts) < 3:
+            await settle()
+            await clock.advance(1.0)
+        await settle()
+        assert (await asking).text.startswith("This conversation goes on in")
+    first, second, third = attempts
+    assert 2.0 <= second - first < 4.0 and 4.0 <= third - second < 6.0
+
+
+async def test_a_slow_hand_off_holds_up_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with journey(tmp_path) as chat:
+        await set_home(chat)
+        terminal = Terminal(chat)
+        await terminal.say("plan the garden")
+        opening, opened = asyncio.Event(), asyncio.Event()
+        names: list[str] = []
+
+        async def open_thread(parent: Address, name: str) -> Address:
+            names.append(name)
+            if len(names) == 1:
+                opening.set()
+                await opened.wait()
+            return replace(parent, thread=f"t{len(names)}")
+
+        monkeypatch.setattr(chat.platform, "open_thread", open_thread)
+        slow = asyncio.create_task(terminal.command("/handoff fake"))
+        await opening.wait()
+        await terminal.command("/new")
+        await terminal.say("another thing")
+        quick = await terminal.command("/handoff fake")
+        assert "goes on in" in quick.text and not slow.done()
+        opened.set()
+        assert "goes on in" in (await slow).text

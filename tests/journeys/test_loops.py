@@ -183,6 +183,7 @@ async def test_a_hand_off_that_breaks_again_and_again_is_tried_after_pauses_that
         assert len(began) == tries and all(
             pause >= pause_after(failures) for failures, pause in enumerate(pauses, 1)
         )
+        assert not chat.gateway.handoffs._pauses
 
 
 async def test_a_stop_is_heard_though_the_first_look_at_the_mail_breaks(tmp_path: Path) -> None:

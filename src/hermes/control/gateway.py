@@ -105,6 +105,7 @@ class Gateway:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._wired.intake.close()
+        await self.handoffs.close()
         busy = self._actors.busy()
         await self._actors.close(grace, self._hurry)
         parts = self._parts

@@ -199,7 +199,7 @@ def _wire_handoffs(parts: GatewayParts, actors: Actors, accounts: PlatformAccoun
     return HandoffWorker(
         runtimes=parts.runtimes,
         settings=parts.settings,
-        clock=parts.clock,
+        loops=parts.loops,
         select=parts.select,
         platform=accounts.platform,
         wake_session=actors.ring,

@@ -73,10 +73,15 @@ def retry_handoff(tx: Tx, wanted: str, now: datetime) -> Handoff:
     known = _find(tx, wanted)
     if known.state is not HandoffState.FAILED:
         raise UserError(f"{known.id} has not failed: it is {known.state.value}.", hint="Nothing changed.")
-    again = replace(known, state=HandoffState.PENDING, attempts=0, created_at=now, due_at=now, error="")
-    if not tx.handoffs.change(known, again):
+    again = replace(known, state=HandoffState.PENDING, created_at=now, due_at=now, error="")
+    # The attempts go on counting: a task of the first round must not take itself for one of the second.
+    if not tx.handoffs.change(known, replace(again, attempts=_next_round(known.attempts))):
         raise UserError("Its conversation is being handed over already.", hint="Nothing changed.")
     return again
+
+
+def _next_round(attempts: int) -> int:
+    return (attempts // MOST_ATTEMPTS + 1) * MOST_ATTEMPTS
 
 
 def cancel_handoff(tx: Tx, wanted: str) -> Handoff:

@@ -21,7 +21,7 @@ from hermes.control.people.routing import SelectAgent, route
 from hermes.control.runtime import Runtime
 from hermes.control.sessions.callers import UNUSED
 from hermes.control.turn.claim import next_session
-from hermes.control.workers import take_each, wait_for_ring
+from hermes.control.workers import Supervisor, pause_after, take_each, wait_for_ring
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.capabilities import Grade
 from hermes.domain.channels import Channel
@@ -52,18 +52,26 @@ _NOTICE = (
 
 @dataclass(slots=True, kw_only=True)
 class HandoffWorker:
-    """Looks for hand-offs that are due and does one after the other. `platform` finds the adapter of an
-    account that is up; `wake_session` and `wake_lane` wake who has work after a commit."""
+    """Looks for hand-offs that are due and does each in a task of its own, so that a slow or broken one holds
+    up no other. `platform` finds the adapter of an account that is up; `wake_session` and `wake_lane` wake
+    whoever has work after a commit."""
 
     runtimes: Mapping[AgentId, Runtime]
     settings: Settings
-    clock: Clock
+    loops: Supervisor
     select: SelectAgent | None
     platform: Callable[[str], Platform | None]
     wake_session: Callable[[AgentId, SessionId], None]
     wake_lane: Callable[[Address], None]
     _bell: asyncio.Event = field(init=False, default_factory=asyncio.Event)
     _looked_at: asyncio.Event = field(init=False, default_factory=asyncio.Event)
+    _working: dict[str, asyncio.Task[None]] = field(init=False, default_factory=dict)
+    _pauses: dict[str, tuple[int, float]] = field(init=False, default_factory=dict)
+    """Those that broke: how often in a row, and until when (monotonic) each is left alone."""
+
+    @property
+    def clock(self) -> Clock:
+        return self.loops.clock
 
     def ring(self) -> None:
         """There is a new one, or an account came up."""
@@ -74,6 +82,13 @@ class HandoffWorker:
             self._bell.clear()
             await wait_for_ring(self._bell, self.clock, await self.look(), "handoff")
 
+    async def close(self) -> None:
+        """Cut off what is under way; it is taken up again when its lease runs out."""
+        for task in self._working.values():
+            task.cancel()
+        if self._working:
+            await asyncio.wait(self._working.values())
+
     async def look(self) -> float:
         """Take up what is due; the seconds until there may be more."""
         waits = [_LONGEST_SLEEP]
@@ -82,20 +97,41 @@ class HandoffWorker:
 
     async def _take_agent(self, waits: list[float], agent: AgentId) -> None:
         """Take up what is due of one agent; `waits` gets the seconds until each of the others is."""
-        now = self.clock.now()
-        rows = await self._store(agent).read(lambda tx: tx.handoffs.open())
-        waits += [(row.due_at - now).total_seconds() for row in rows if row.due_at > now]
-        await take_each([row for row in rows if row.due_at <= now], self._take_up)
+        due: list[Handoff] = []
+        now, elapsed = self.clock.now(), self.clock.monotonic()
+        for handoff in await self._store(agent).read(lambda tx: tx.handoffs.open()):
+            if handoff.id in self._working:
+                continue
+            _, until = self._pauses.get(handoff.id, (0, elapsed))
+            wait = max((handoff.due_at - now).total_seconds(), until - elapsed)
+            if wait > 0:
+                waits.append(wait)
+            else:
+                due.append(handoff)
+        await take_each(due, self._take_up)
 
     async def _take_up(self, handoff: Handoff) -> None:
-        try:
-            if self.platform(handoff.account) is not None:
-                return await self._run(handoff)
-            late = self.clock.now() - handoff.created_at >= PATIENCE
-            state = HandoffState.FAILED if late else handoff.state
-            await self._change(handoff, state, f"{handoff.account} is not connected")
-        finally:
-            self._looked_at.set()
+        if self.platform(handoff.account) is not None:
+            task = asyncio.create_task(self._run(handoff), name=f"handoff {handoff.id}")
+            self._working[handoff.id] = task
+            task.add_done_callback(partial(self._done, handoff.id))
+            return
+        late = self.clock.now() - handoff.created_at >= PATIENCE
+        state = HandoffState.FAILED if late else handoff.state
+        await self._change(handoff, state, f"{handoff.account} is not connected")
+
+    def _done(self, handoff: str, task: asyncio.Task[None]) -> None:
+        self._working.pop(handoff, None)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self.loops.note("handoffs", error, f"handoff {handoff}")
+            failures = self._pauses.get(handoff, (0, 0.0))[0] + 1
+            self._pauses[handoff] = failures, self.clock.monotonic() + pause_after(failures)
+        else:
+            self._pauses.pop(handoff, None)
+            self.loops.clear("handoffs", f"handoff {handoff}")
+        self._looked_at.set()
+        self.ring()
 
     async def settled(self, agent: AgentId, handoff: str, seconds: float) -> Handoff | None:
         """The hand-off once it is settled, or as it is after so many seconds."""
@@ -117,6 +153,8 @@ class HandoffWorker:
         changed = replace(row, state=state, error=error, due_at=due or row.due_at)
         if changed != row:
             await self._store(row.agent).write(lambda tx: tx.handoffs.change(row, changed))
+        if not changed.state.open:
+            self._looked_at.set()
 
     def _store(self, agent: AgentId) -> Store:
         return self.runtimes[agent].store
@@ -145,9 +183,9 @@ class HandoffWorker:
                 self.wake_lane(done.to)
 
     async def _failed(self, claimed: Handoff, error: HermesError) -> None:
-        """Later again if the platform could not be reached, three times in all; else it has failed."""
+        """Try again later if the platform could not be reached, three times a round; else it has failed."""
         why = one_line(str(error), _ERROR).rstrip(".")
-        if isinstance(error, Unreachable) and claimed.attempts < MOST_ATTEMPTS:
+        if isinstance(error, Unreachable) and claimed.attempts % MOST_ATTEMPTS:
             wait = error.after if error.after is not None else 2.0**claimed.attempts
             due = self.clock.now() + timedelta(seconds=wait)
             return await self._change(claimed, HandoffState.PENDING, why, due)
@@ -236,11 +274,11 @@ def _check_shared(source: Source, settings: Settings) -> None:
 
 
 def _claim(ident: str, now: datetime, tx: Tx) -> Handoff | None:
-    """The hand-off for this carrier alone; None if somebody has it, or it is over."""
+    """Claim the hand-off; None if somebody has it, or it is over."""
     known = tx.handoffs.get(ident)
     if known is None or not known.state.open or known.due_at > now:
         return None
-    if known.state is HandoffState.RUNNING and known.attempts >= MOST_ATTEMPTS:
+    if known.state is HandoffState.RUNNING and known.attempts % MOST_ATTEMPTS == 0:
         why = "the gateway stopped each time while it was being handed over"
         tx.handoffs.change(known, replace(known, state=HandoffState.FAILED, error=why))
         return None

@@ -6,7 +6,7 @@ import math
 import re
 import types
 import typing
-from dataclasses import Field, dataclass, fields, is_dataclass, replace
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from enum import StrEnum
 from functools import cache
 from typing import Any
@@ -85,9 +85,11 @@ class WrongValue(Exception):
     def __init__(self, knob: SettingSpec, meant: str = "", why: str = "") -> None:
         self.expected = expected(knob) + (f" that can be used ({why})" if why else "")
         self.meant = meant
-        self.remedy = (
-            f"Did you mean “{meant}”?" if meant else f"For now it counts as {shown(fallback(knob))}."
-        )
+        used = fallback(knob)
+        if meant:
+            self.remedy = f"Did you mean “{meant}”?"
+        else:
+            self.remedy = "" if used is MISSING else f"Until you fix it, {shown(used)} is used."
         super().__init__(self.expected)
 
 
