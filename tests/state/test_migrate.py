@@ -115,7 +115,7 @@ def test_a_migration_that_was_cut_off_leaves_nothing(tmp_path: Path) -> None:
 
 KILLED = """
 import os, signal, sys
-from hermes.state import engine
+from hermes.state.store import connection as engine
 real = engine.SqliteDb.run
 count = 0
 def run(self, sql, *values):
