@@ -142,7 +142,7 @@ async def test_history_keeps_agents_and_people_apart(home: Path) -> None:
         await answer(app, "plums for ann", source=ann)
         question = "search history for plums"
         assert "plums for ann" in await answer(app, question, source=chat("fake", "again", "1"))
-        assert "Nothing was said" in await answer(app, question, source=ben)
+        assert "No earlier message matches" in await answer(app, question, source=ben)
         told = await answer(app, question)
         assert "plums for ann" in told and "other one" not in told
         told = await answer(app, question, source=chat("terminal", "there", "me"), agent=other)
