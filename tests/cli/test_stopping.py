@@ -134,7 +134,7 @@ async def test_what_was_said_can_be_looked_at(home: Path) -> None:
         assert refused.code == 1 and "--yes" in refused.err
         assert hermes(home, "sessions", "delete", session, "--yes").code == 0
         assert hermes(home, "sessions", "list").out.startswith("No sessions yet.")
-        assert hermes(home, "sessions", "search", "elephant").out.startswith("Nothing was said")
+        assert hermes(home, "sessions", "search", "elephant").out.startswith("No message matches")
 
     await asyncio.to_thread(look)
 
