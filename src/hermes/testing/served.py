@@ -114,13 +114,13 @@ class ServedFake:
 
     def fail(self, fault: Fault, times: int, done: bool, chat: Any) -> None:
         """The next requests about a chat fail, or about any; `done`: they take effect all the same."""
-        self._faults[chat] = (fault, times, done)
+        self._faults[None if chat is None else str(chat)] = (fault, times, done)
 
     def calm(self) -> None:
         self._faults.clear()
 
     def next_fault(self, chat: Any) -> tuple[Fault | None, bool]:
-        for place in (chat, None):
+        for place in (None if chat is None else str(chat), None):
             fault, times, done = self._faults.get(place, (None, 0, False))
             if fault is not None and times:
                 self._faults[place] = (fault, times - 1, done)
