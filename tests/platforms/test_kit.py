@@ -65,7 +65,9 @@ ROWS = error_rows("It", ErrorRow(NeedsLogin, "no {code}", {401}, {"token"}), too
     ("status", "code", "error", "words"),
     [
         (429, "token", Unreachable, "slower"),
-        (503, "token", Unreachable, "fault of its own"),
+        (503, "token", NeedsLogin, "no token"),
+        (503, "", Unreachable, "fault of its own"),
+        (503, "big", Unreachable, "fault of its own"),
         (401, "", NeedsLogin, "no "),
         (400, "token", NeedsLogin, "no token"),
         (413, "", Refused, "too large"),

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from hermes.domain.errors import HermesError, Refused, Unreachable
+from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 
 TOO_FAST = 429
 _SECONDS = re.compile(r"[0-9]{1,5}(\.[0-9]{1,6})?", re.ASCII)
@@ -49,12 +49,15 @@ class ErrorRow:
 
 def error_rows(service: str, *own: ErrorRow, too_large: Collection[str] = ()) -> tuple[ErrorRow, ...]:
     """A service's own rows, between those that mean the same everywhere; `too_large`: its codes for that."""
+    # A refused login stays one at any status: trying again would not help.
+    logins = [row for row in own if issubclass(row.error, NeedsLogin)]
     return (
         ErrorRow(Unreachable, f"{service} wants us to be slower ({{why}})", {TOO_FAST}, waits=True),
+        *logins,
         ErrorRow(
             Unreachable, f"{service} has a fault of its own ({{why}})", range(500, 1000), maybe_done=True
         ),
-        *own,
+        *(row for row in own if row not in logins),
         ErrorRow(Refused, f"It is too large for {service} ({{why}})", {413}, too_large),
         ErrorRow(Refused, f"{service} refuses it ({{why}})"),
     )
