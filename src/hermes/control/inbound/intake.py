@@ -1,4 +1,4 @@
-"""Intake: from an accepted row to its end. Access, then routing, then the session, then a command or a turn.
+"""Intake: from an accepted row to its end. Routing, then access, then the session, then a command or a turn.
 
 Rows are taken in the order they came; rows of one chat one after the other, chats beside each other, so a
 slow hook delays only what it gates. Each row ends in one transaction, together with what it caused."""
