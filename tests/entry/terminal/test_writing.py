@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from hermes.domain.event import Asked, QuestionKind, Verdict
 from hermes.domain.ids import QuestionId
-from hermes.entry.terminal.answers import ParsedAnswer, how_to_answer, read_answer, refusal
-from hermes.entry.terminal.editor import MOST, Editor, LineEnd
-from hermes.entry.terminal.history import LineHistory
-from hermes.entry.terminal.keys import KeyReader, NamedKey, Press, TypedText
+from hermes.entry.terminal.editor import MOST, Editor, LineEnd, LineHistory
+from hermes.entry.terminal.keyboard import KeyReader, NamedKey, Press, TypedText
+from hermes.entry.terminal.talk import ParsedAnswer, how_to_answer, read_answer, refusal
 from hermes.stream.text.flavours.columns import width
 
 

@@ -27,10 +27,10 @@ from hermes.entry.terminal.door import (
 if TYPE_CHECKING:
     from hermes.app.app import App
     from hermes.entry.host import HostState
-    from hermes.entry.terminal.chat import Chat
     from hermes.entry.terminal.oneshot import OneShot
     from hermes.entry.terminal.remote import GatewayConnection
     from hermes.entry.terminal.screen import ScreenStyle
+    from hermes.entry.terminal.view_plain import PlainView
 
 HISTORY_FILE = "terminal_history"
 _SIGNALLED = 128
@@ -45,7 +45,7 @@ class TalkGateway:
     note: str
     display: Mapping[str, Any]
     """What its settings say of what is shown."""
-    join: Callable[[Chat | OneShot], None]
+    join: Callable[[PlainView | OneShot], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +94,7 @@ class EmbeddedTalk:
         note = choice.line if choice.provider in LOCAL_SERVERS else ""
         return TalkGateway(greeting=lines, note=note, display=self.app.display, join=self._join)
 
-    def _join(self, door: Chat | OneShot) -> None:
+    def _join(self, door: PlainView | OneShot) -> None:
         follow = getattr(door, "follow", None)
         if follow is not None:
             self.app.gateway.listen(follow)
@@ -139,7 +139,7 @@ class AttachedTalk:
             join=lambda door: self._join(line, door),
         )
 
-    def _join(self, line: GatewayConnection, door: Chat | OneShot) -> None:
+    def _join(self, line: GatewayConnection, door: PlainView | OneShot) -> None:
         tell = self.process.command.console.note
         line.hear = getattr(door, "hear", lambda presence: tell(f"hermes: {presence}"))
         line.follow = getattr(door, "follow", line.follow)
@@ -167,12 +167,13 @@ class TerminalTalk:
         return await self._one_shot(visit, behind, self.words)
 
     async def _chat(self, visit: Visit, behind: TalkGateway) -> int:
-        from hermes.entry.terminal.chat import Chat, ChatPlan
-        from hermes.entry.terminal.history import LineHistory
+        from hermes.entry.terminal.editor import LineHistory
         from hermes.entry.terminal.screen import Screen
+        from hermes.entry.terminal.talk import ChatPlan
+        from hermes.entry.terminal.view_plain import PlainView
 
         greeting = [] if self.words is not None else behind.greeting
-        chat = Chat(
+        chat = PlainView(
             visit=visit,
             screen=Screen(sys.stdout.fileno(), self._look(behind)),
             keys=sys.stdin.fileno(),
@@ -246,7 +247,7 @@ def _on_signals(actions: Mapping[signal.Signals, Callable[[], None]]) -> None:
             loop.add_signal_handler(number, act)
 
 
-def _signals(door: Chat | OneShot) -> dict[signal.Signals, Callable[[], None]]:
+def _signals(door: PlainView | OneShot) -> dict[signal.Signals, Callable[[], None]]:
     actions: dict[signal.Signals, Callable[[], None]] = {
         signal.SIGINT: door.interrupt,
         signal.SIGTERM: lambda: door.leave(_SIGNALLED + signal.SIGTERM),

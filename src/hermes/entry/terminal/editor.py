@@ -1,19 +1,27 @@
-"""The line that is being written: its text, the cursor, earlier lines. Knows keys, draws nothing itself."""
+"""The line that is being written: its text, the cursor, and earlier lines, which a file of the home keeps.
+Knows keys, draws nothing itself."""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
 import re
 from collections.abc import Sequence
 from enum import StrEnum
+from pathlib import Path
 
 from hermes.domain.text import showable
-from hermes.entry.terminal.keys import NamedKey, Press, TypedText
+from hermes.entry.terminal.keyboard import NamedKey, Press, TypedText
 from hermes.stream.text.flavours.columns import width
 
 MOST = 4_000_000
 """Characters a line may have; what is written beyond them is counted and not kept."""
 _WORD_BEFORE = re.compile(r"\S*\s*\Z")
 _WORD_AFTER = re.compile(r"\s*\S*")
+_KEPT = 1_000
+_LONGEST = 10_000
+_MOST_BYTES = 4_000_000
 
 
 class LineEnd(StrEnum):
@@ -145,3 +153,39 @@ class Editor:
 
 def _shown(text: str) -> str:
     return showable(text.replace("\n", "⏎").replace("\t", " "))
+
+
+class LineHistory:
+    """Lines that were written before. A file that cannot be used stops nothing."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+
+    def read(self) -> list[str]:
+        if self._path is None:
+            return []
+        try:
+            with self._path.open("rb") as file:
+                file.seek(max(0, self._path.stat().st_size - _MOST_BYTES))
+                rows = file.read().decode("utf-8", "replace").splitlines()
+        except OSError:
+            return []
+        return [line for line in map(_line, rows[-_KEPT:]) if line]
+
+    def add(self, line: str) -> None:
+        """One row of JSON a line, so that a line with line breaks stays one."""
+        if self._path is None or not line.strip() or len(line) > _LONGEST:
+            return
+        with contextlib.suppress(OSError):
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+            descriptor = os.open(self._path, flags, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(json.dumps(line).encode() + b"\n")
+
+
+def _line(row: str) -> str:
+    try:
+        line = json.loads(row)
+    except ValueError:
+        return ""
+    return line if isinstance(line, str) else ""

@@ -1,17 +1,159 @@
-"""The terminal's input: keys as they are pressed, read by the loop, with the terminal put back as it was."""
+"""The terminal's input: its bytes as what was pressed (characters, keys with a meaning, pasted text as one
+piece), read by the loop, with the terminal put back as it was."""
 
 from __future__ import annotations
 
 import asyncio
+import codecs
 import contextlib
 import os
+import re
 import termios
 from collections.abc import Callable, Iterator
-
-from hermes.entry.terminal.keys import KeyReader, Press
+from dataclasses import dataclass
+from enum import StrEnum
 
 _PIECE = 65_536
 _INPUT_FLAGS, _LOCAL_FLAGS, _CONTROL_CHARACTERS = 0, 3, 6
+
+
+class NamedKey(StrEnum):
+    ENTER = "enter"
+    NEWLINE = "newline"
+    BACKSPACE = "backspace"
+    DELETE = "delete"
+    LEFT = "left"
+    RIGHT = "right"
+    WORD_LEFT = "word left"
+    WORD_RIGHT = "word right"
+    HOME = "home"
+    END = "end"
+    UP = "up"
+    DOWN = "down"
+    KILL_LEFT = "kill left"
+    KILL_RIGHT = "kill right"
+    KILL_WORD = "kill word"
+    COMPLETE = "complete"
+    REDRAW = "redraw"
+    EOF = "end of input"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypedText:
+    """Characters, typed or pasted."""
+
+    text: str
+
+
+Press = NamedKey | TypedText
+
+_CONTROLS = {
+    "\r": NamedKey.ENTER,
+    "\n": NamedKey.ENTER,
+    "\x7f": NamedKey.BACKSPACE,
+    "\x08": NamedKey.BACKSPACE,
+    "\x01": NamedKey.HOME,
+    "\x02": NamedKey.LEFT,
+    "\x04": NamedKey.EOF,
+    "\x05": NamedKey.END,
+    "\x06": NamedKey.RIGHT,
+    "\t": NamedKey.COMPLETE,
+    "\x0b": NamedKey.KILL_RIGHT,
+    "\x0c": NamedKey.REDRAW,
+    "\x0e": NamedKey.DOWN,
+    "\x10": NamedKey.UP,
+    "\x15": NamedKey.KILL_LEFT,
+    "\x17": NamedKey.KILL_WORD,
+}
+_SEQUENCES = {
+    "\x1b[A": NamedKey.UP,
+    "\x1bOA": NamedKey.UP,
+    "\x1b[B": NamedKey.DOWN,
+    "\x1bOB": NamedKey.DOWN,
+    "\x1b[C": NamedKey.RIGHT,
+    "\x1bOC": NamedKey.RIGHT,
+    "\x1b[D": NamedKey.LEFT,
+    "\x1bOD": NamedKey.LEFT,
+    "\x1b[H": NamedKey.HOME,
+    "\x1bOH": NamedKey.HOME,
+    "\x1b[1~": NamedKey.HOME,
+    "\x1b[F": NamedKey.END,
+    "\x1bOF": NamedKey.END,
+    "\x1b[4~": NamedKey.END,
+    "\x1b[3~": NamedKey.DELETE,
+    "\x1b[1;5D": NamedKey.WORD_LEFT,
+    "\x1bb": NamedKey.WORD_LEFT,
+    "\x1b[1;5C": NamedKey.WORD_RIGHT,
+    "\x1bf": NamedKey.WORD_RIGHT,
+    "\x1b\x7f": NamedKey.KILL_WORD,
+    "\x1b\r": NamedKey.NEWLINE,
+    "\x1b\n": NamedKey.NEWLINE,
+}
+PASTE_ON, PASTE_OFF = "\x1b[?2004h", "\x1b[?2004l"
+_PASTE_BEGINS, _PASTE_ENDS = "\x1b[200~", "\x1b[201~"
+_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.|[^\[O])", re.DOTALL)
+_UNFINISHED = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|O)?")
+_PLAIN = re.compile(r"[^\x00-\x1f\x7f]+")
+
+
+class KeyReader:
+    """Reads what comes in pieces of any size; bytes that are no UTF-8 become a replacement character."""
+
+    def __init__(self) -> None:
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace")
+        self._ahead = ""
+        self._pasted: list[str] | None = None
+
+    def feed(self, data: bytes) -> list[Press]:
+        text = self._ahead + self._decode.decode(data)
+        self._ahead = ""
+        presses: list[Press] = []
+        while text:
+            text = self._paste(text, presses) if self._pasted is not None else self._press(text, presses)
+        return presses
+
+    def _press(self, text: str, presses: list[Press]) -> str:
+        """Take one thing from the front of the text; what is left of it is returned."""
+        if text[0] == "\x1b":
+            return self._escape(text, presses)
+        plain = _PLAIN.match(text)
+        if plain is not None:
+            presses.append(TypedText(text=plain[0]))
+            return text[plain.end() :]
+        key = _CONTROLS.get(text[0])
+        if key is not None:
+            presses.append(key)
+        return text[1:]
+
+    def _escape(self, text: str, presses: list[Press]) -> str:
+        whole = _SEQUENCE.match(text)
+        if whole is None:
+            unfinished = _UNFINISHED.fullmatch(text)
+            if unfinished is None:
+                return text[1:]
+            self._ahead = text
+            return ""
+        if whole[0] == _PASTE_BEGINS:
+            self._pasted = []
+        elif whole[0] in _SEQUENCES:
+            presses.append(_SEQUENCES[whole[0]])
+        return text[whole.end() :]
+
+    def _paste(self, text: str, presses: list[Press]) -> str:
+        assert self._pasted is not None
+        words, end, rest = text.partition(_PASTE_ENDS)
+        if not end:
+            # The mark of the end may be cut in two.
+            kept = text.rfind("\x1b", max(0, len(text) - len(_PASTE_ENDS) + 1))
+            self._ahead = "" if kept < 0 else text[kept:]
+            self._pasted.append(text if kept < 0 else text[:kept])
+            return ""
+        self._pasted.append(words)
+        pasted = "".join(self._pasted).replace("\r\n", "\n").replace("\r", "\n")
+        self._pasted = None
+        if pasted:
+            presses.append(TypedText(text=pasted))
+        return rest
 
 
 @contextlib.contextmanager

@@ -11,10 +11,9 @@ from typing import TypeVar
 from hermes.domain.event import Answered, Asked, Entry, Failed, FeedItem, Finished, Stopped
 from hermes.domain.text import one_line
 from hermes.domain.turn import Turn
-from hermes.entry.terminal.answers import ParsedAnswer, read_answer, refusal
-from hermes.entry.terminal.chat import FAILED, INTERRUPTED, OK
 from hermes.entry.terminal.door import GatewayGone, Visit, new_words_key
 from hermes.entry.terminal.screen import Screen
+from hermes.entry.terminal.talk import FAILED, INTERRUPTED, OK, ParsedAnswer, read_answer, refusal
 from hermes.stream.faces.console import Console, QuietConsole
 from hermes.stream.fold.questions import question_text
 

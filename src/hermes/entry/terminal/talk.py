@@ -1,0 +1,342 @@
+"""A conversation in a terminal, without any drawing.
+
+Its life: what is unfinished is watched to its end, then a line of the person is waited for. A line is a
+command, the answer to the question on the screen, or words that become a turn, which is watched. Whatever is
+left running goes on at the next start. While the gateway is away words are kept and sent once it is back;
+everything else is refused."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from hermes.control.turn.questions import read_word
+from hermes.domain.command_line import read_command
+from hermes.domain.errors import HermesError
+from hermes.domain.event import (
+    Answered,
+    Asked,
+    Entry,
+    Failed,
+    FeedItem,
+    Finished,
+    QuestionKind,
+    Record,
+    Stopped,
+    Verdict,
+)
+from hermes.domain.ids import QuestionId, SessionId
+from hermes.domain.text import one_line
+from hermes.domain.turn import Turn
+from hermes.entry.terminal.door import Door, GatewayGone, Presence, Visit, new_words_key
+from hermes.stream.fold.questions import choices
+
+OK, FAILED, GONE, INTERRUPTED = 0, 1, 129, 130
+OWN_COMMANDS = {
+    "quit": "leave (also /exit, Ctrl-D)",
+    "clear": "clear the screen",
+}
+NOBODY = "Nobody can be asked here: this run is not interactive."
+_LEAVING = ("quit", "exit")
+
+
+class ChatEnded(Exception):
+    """Raised inside the chat alone: it is over."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+
+
+class TerminalView(Protocol):
+    """Whoever draws the conversation."""
+
+    def note(self, text: str) -> None:
+        """Print a line of ours that is no answer to anybody."""
+
+    def line(self, text: str) -> None: ...
+
+    def clear(self) -> None: ...
+
+    def begin_turn(self) -> None: ...
+
+    async def show(self, item: FeedItem) -> None: ...
+
+    async def make_room(self) -> None:
+        """Wait until all is shown, and put aside what is being written: it is no answer to what comes now."""
+
+    def draw(self) -> None:
+        """Draw the row that takes a line: an answer, if there is a question."""
+
+    def close_question(self) -> None: ...
+
+    def leave(self, code: int) -> None: ...
+
+
+@dataclass(slots=True, kw_only=True)
+class UnsentMessage:
+    """Words that could not be handed over yet; `unsure` ones may have arrived all the same."""
+
+    text: str
+    key: str
+    unsure: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatPlan:
+    """What a chat begins with, and whether it ends with the answer to it."""
+
+    first: str | None = None
+    once: bool = False
+    greeting: Sequence[str] = ()
+
+
+class Talk:
+    def __init__(self, visit: Visit, view: TerminalView, plan: ChatPlan) -> None:
+        self._visit = visit
+        self._view = view
+        self._plan = plan
+        self._turns: deque[Turn] = deque()
+        self._more = asyncio.Event()
+        self._session: SessionId | None = None
+        self._shown: tuple[SessionId | None, int] = (None, 0)
+        """The last record on the screen, by its number in its session; the next words may be for another."""
+        self._asked: dict[QuestionId, Asked] = {}
+        self._ended: Record | None = None
+        self._kept: deque[UnsentMessage] = deque()
+        self.sending: asyncio.Task[None] | None = None
+        self.presence = Presence.HERE
+
+    @property
+    def _door(self) -> Door:
+        return self._visit.door
+
+    @property
+    def question(self) -> Asked | None:
+        """The question that is on the screen."""
+        return next(iter(self._asked.values()), None)
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._turns
+
+    def hear(self, presence: Presence) -> None:
+        """The gateway went away, came back, or is waited for no longer."""
+        self.presence = presence
+        self._view.note(f"{presence} (Ctrl-C leaves)" if presence is Presence.AWAY else presence)
+        if presence is Presence.LOST:
+            self._view.leave(FAILED)
+
+    async def open(self) -> None:
+        for line in self._plan.greeting:
+            self._view.note(line)
+        session = self._visit.session
+        if session is not None:
+            self._session = session.id
+            name = f"“{session.title}”" if session.title else session.id
+            self._view.note(f"Back in {name}.")
+        for turn in self._visit.turns:
+            if turn.input.text:
+                self._view.note(f"Unfinished: “{one_line(turn.input.text, 70)}”. It continues now.")
+            self.follow(turn)
+        if self._plan.first is not None:
+            await self._say(self._plan.first)
+        if self.is_idle:
+            self._rest()
+
+    def last_notes(self) -> Iterator[str]:
+        """What somebody who leaves should know."""
+        for words in self._kept:
+            outcome = "It is not known whether this was heard" if words.unsure else "Not sent"
+            yield f"{outcome}: “{one_line(words.text, 200)}”"
+        if self._turns:
+            yield "The answer is not finished; it continues when you start hermes again."
+        if self._session is not None and not self._plan.once:
+            yield f"To come back: hermes --resume {self._session}"
+
+    # --- lines ---
+
+    async def obey(self, line: str, asked: Asked | None) -> None:
+        """What a line does: a command, the answer of the question that was on the screen, or words."""
+        command = read_command(line)
+        try:
+            if command is not None:
+                await self._command(line, *command)
+            elif asked is not None:
+                await self._answer(asked, line)
+            else:
+                await self._say(line)
+        except HermesError as error:
+            self._view.line(f"✗ {error}")
+
+    async def _say(self, text: str) -> None:
+        words = UnsentMessage(text=text, key=new_words_key())
+        if self._kept or not await self._hand_over(words):
+            self._kept.append(words)
+            self._view.note("Your message is kept and sent when the gateway is back.")
+            if self.sending is None or self.sending.done():
+                self.sending = asyncio.create_task(self._send_kept(), name="kept words")
+
+    async def _hand_over(self, words: UnsentMessage) -> bool:
+        """Say something; False if nobody is there to hear it."""
+        try:
+            self.follow(await self._door.say(words.text, words.key))
+        except GatewayGone as gone:
+            words.unsure = words.unsure or gone.maybe_done
+            return False
+        return True
+
+    async def _send_kept(self) -> None:
+        while self._kept:
+            try:
+                await self._visit.back()
+                if not await self._hand_over(self._kept[0]):
+                    continue
+            except GatewayGone:
+                return
+            except HermesError as error:
+                self._view.line(f"✗ “{one_line(self._kept[0].text, 60)}” was not sent: {error}")
+            self._kept.popleft()
+
+    async def _command(self, line: str, name: str, args: str) -> None:
+        if name in _LEAVING:
+            raise ChatEnded(OK)
+        if name == "clear":
+            self._view.clear()
+            return
+        reply = await self._door.command(line)
+        text = reply.text
+        if name in ("help", "commands") and not args:
+            text += "".join(f"\n- /{own}: {summary}" for own, summary in OWN_COMMANDS.items())
+        if text:
+            self._view.line(text)
+        self._session = reply.session
+        if reply.turn is not None:
+            self.follow(reply.turn)
+
+    async def _answer(self, asked: Asked, line: str) -> None:
+        answer = read_answer(asked, line)
+        if answer is not None:
+            outcome = await self._door.answer(asked.question, answer.verdict, answer.text)
+            if outcome.closed:
+                self._forget(asked.question)
+            else:
+                self._view.line(outcome.text)
+        elif " " in line.strip():
+            # As in every chat: other words withdraw the question.
+            self._forget(asked.question)
+            await self._say(line)
+        else:
+            self._view.line(f"“{one_line(line, 40)}” is no answer. {how_to_answer(asked)}")
+
+    async def stop_turns(self) -> None:
+        try:
+            for turn in list(self._turns):
+                await self._door.stop(turn.id)
+        except HermesError as error:
+            self._view.line(f"✗ {error}")
+
+    # --- turns ---
+
+    def follow(self, turn: Turn) -> None:
+        self._session = turn.session
+        self._turns.append(turn)
+        self._more.set()
+
+    def is_in(self, session: SessionId) -> bool:
+        return session == self._session
+
+    async def watch_all(self) -> None:
+        while True:
+            while not self._turns:
+                self._more.clear()
+                await self._more.wait()
+            try:
+                await self._watch(self._turns[0])
+            except GatewayGone:
+                return
+            except HermesError as error:
+                self._view.line(f"✗ {error}")
+            self._turns.popleft()
+            self._asked.clear()
+            if self.is_idle:
+                self._rest()
+
+    async def _watch(self, turn: Turn) -> None:
+        session, after = self._shown
+        self._view.begin_turn()
+        async for item in self._door.watch(turn.id, after if session == turn.session else 0):
+            await self._view.show(item)
+            if isinstance(item, Entry):
+                self._shown = (turn.session, item.seq)
+                await self._note(item.record)
+
+    async def _note(self, record: Record) -> None:
+        if self._visit.asks(record):
+            await self._view.make_room()
+            self._asked[record.question] = record
+            self._view.draw()
+        elif isinstance(record, Answered):
+            self._forget(record.question)
+        elif isinstance(record, Finished | Failed | Stopped):
+            self._ended = record
+
+    def _forget(self, question: QuestionId) -> None:
+        if self._asked.pop(question, None) is not None:
+            self._view.close_question()
+
+    def _rest(self) -> None:
+        if self._plan.once:
+            self._view.leave(self._exit_code())
+        else:
+            self._view.draw()
+
+    def _exit_code(self) -> int:
+        match self._ended:
+            case Finished():
+                return OK
+            case Stopped():
+                return INTERRUPTED
+            case _:
+                return FAILED
+
+
+# --- answers ---
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedAnswer:
+    verdict: Verdict
+    text: str = ""
+
+
+def read_answer(asked: Asked, line: str) -> ParsedAnswer | None:
+    """By number or by word; a clarification takes any words. None if the line is no answer."""
+    word = line.strip()
+    offered = choices(asked)
+    if word.isascii() and word.isdigit() and 1 <= int(word[:4]) <= len(offered):
+        word = offered[int(word[:4]) - 1]
+    if asked.kind is QuestionKind.CLARIFY:
+        return ParsedAnswer(verdict=Verdict.REPLY, text=word)
+    verdict = read_word(word)
+    if verdict is not None:
+        return ParsedAnswer(verdict=verdict)
+    first, _, reason = word.partition(" ")
+    if reason and read_word(first.rstrip(",.:")) is Verdict.DENY:
+        return ParsedAnswer(verdict=Verdict.DENY, text=reason.strip())
+    return ParsedAnswer(verdict=Verdict.REPLY, text=word) if word in offered else None
+
+
+def refusal(asked: Asked) -> ParsedAnswer:
+    """The answer where nobody can be asked: no to a request, and no help with a question."""
+    if asked.kind is QuestionKind.CLARIFY:
+        return ParsedAnswer(verdict=Verdict.REPLY, text=f"{NOBODY} Choose yourself, and say what you chose.")
+    return ParsedAnswer(verdict=Verdict.DENY, text=NOBODY)
+
+
+def how_to_answer(asked: Asked) -> str:
+    offered = choices(asked)
+    words = ", ".join(f"{number} {option}" for number, option in enumerate(offered, 1))
+    return f"Answer with a number or a word: {words}." if offered else "Answer in a few words."

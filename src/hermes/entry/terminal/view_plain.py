@@ -1,0 +1,237 @@
+"""A conversation as a plain terminal shows it: what turns say, and under it the row that is being written.
+
+Ctrl-C stops what runs; a second one soon after leaves. What is pressed before a question can be seen is no
+answer to it: it waits and comes back when the question is closed."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import time
+from dataclasses import dataclass
+
+from hermes.control.commands.registry import COMMANDS
+from hermes.domain.event import Asked, FeedItem
+from hermes.domain.text import one_line
+from hermes.domain.turn import Turn
+from hermes.entry.terminal.door import Presence, Visit
+from hermes.entry.terminal.editor import Editor, LineEnd, LineHistory
+from hermes.entry.terminal.keyboard import PASTE_OFF, PASTE_ON, Keyboard, NamedKey, Press, TypedText
+from hermes.entry.terminal.screen import Screen
+from hermes.entry.terminal.talk import FAILED, GONE, INTERRUPTED, OK, OWN_COMMANDS, ChatEnded, ChatPlan, Talk
+from hermes.stream.faces.console import Console
+
+_TWICE = 2.0
+_IDLE, _ANSWER = "❯ ", "answer ❯ "
+
+
+def _is_gone(error: BaseException | None) -> bool:
+    """Whether this is how a terminal's closed window shows itself to who writes on it."""
+    return isinstance(error, OSError) and error.errno == errno.EIO
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyEvent:
+    """A key, and the question that stood on the screen when it was pressed."""
+
+    press: Press
+    asked: Asked | None
+
+
+class PlainView:
+    def __init__(
+        self, *, visit: Visit, screen: Screen, keys: int, history: LineHistory, plan: ChatPlan
+    ) -> None:
+        self._screen = screen
+        self._history = history
+        self._talk = Talk(visit, self, plan)
+        self._editor = Editor(history.read(), sorted({*COMMANDS, *OWN_COMMANDS, "exit"}))
+        self._keyboard = Keyboard(keys, rich=screen.look.rich, press=self._put, gone=lambda: self.leave(OK))
+        self._events: asyncio.Queue[KeyEvent | int | None] = asyncio.Queue()
+        self._stash = ""
+        self._interrupted_at = float("-inf")
+        self._talking: asyncio.Task[int] | None = None
+        self._console = Console(screen.width)
+
+    # --- what signals and the gateway do ---
+
+    def interrupt(self) -> None:
+        if self._talk.presence is not Presence.HERE and self._talking is not None:
+            # Nobody is there to stop anything.
+            self._talking.cancel()
+        self._events.put_nowait(None)
+
+    def leave(self, code: int) -> None:
+        self._events.put_nowait(code)
+
+    def follow(self, turn: Turn) -> None:
+        """A turn that was not begun here: shown if it belongs to the session on the screen."""
+        if self._talk.is_in(turn.session):
+            self._screen.close_row(None)
+            self.note(one_line(turn.input.text, 100))
+            self._talk.follow(turn)
+
+    def hear(self, presence: Presence) -> None:
+        self._talk.hear(presence)
+
+    def redraw(self) -> None:
+        """The process was stopped and goes on."""
+        self._keyboard.take_over()
+        self._screen.control(PASTE_ON)
+        self._put(NamedKey.REDRAW)
+
+    def _put(self, press: Press) -> None:
+        self._events.put_nowait(KeyEvent(press=press, asked=self._talk.question))
+
+    # --- its life ---
+
+    async def live(self) -> int:
+        """Talk until somebody leaves; the exit code."""
+        writing = asyncio.create_task(self._screen.live(), name="terminal output")
+        watching = asyncio.create_task(self._talk.watch_all(), name="terminal turns")
+        talking = self._talking = asyncio.create_task(self._read_lines(), name="terminal input")
+        tasks = (writing, watching, talking)
+        code = OK
+        try:
+            with self._keyboard.reading():
+                self._screen.control(PASTE_ON)
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                self._screen.close_row(None)
+                code = self._code(talking)
+                await self._say_goodbye(writing)
+        finally:
+            sending = self._talk.sending
+            ending = tasks if sending is None else (*tasks, sending)
+            for task in ending:
+                task.cancel()
+            await asyncio.wait(ending)
+        for task in (writing, watching):
+            if not task.cancelled() and not _is_gone(task.exception()):
+                task.result()
+        return GONE if _is_gone(None if writing.cancelled() else writing.exception()) else code
+
+    def _code(self, talking: asyncio.Task[int]) -> int:
+        if talking.cancelled():
+            return INTERRUPTED
+        return talking.result() if talking.done() else FAILED
+
+    async def _say_goodbye(self, writing: asyncio.Task[None]) -> None:
+        if writing.done():
+            return
+        for note in self._talk.last_notes():
+            self.note(note)
+        self._screen.control(PASTE_OFF)
+        drained = asyncio.create_task(self._screen.drained(0), name="last words")
+        await asyncio.wait((drained, writing), timeout=_TWICE, return_when=asyncio.FIRST_COMPLETED)
+        drained.cancel()
+
+    async def _read_lines(self) -> int:
+        try:
+            await self._talk.open()
+            while True:
+                event = await self._events.get()
+                if event is None:
+                    await self._interrupt()
+                elif isinstance(event, int):
+                    return event
+                else:
+                    await self._press(event.press, event.asked)
+        except ChatEnded as leaving:
+            return leaving.code
+
+    async def _interrupt(self) -> None:
+        now = time.monotonic()
+        if now - self._interrupted_at < _TWICE:
+            raise ChatEnded(INTERRUPTED)
+        self._interrupted_at = now
+        self._editor.take()
+        self._screen.close_row(None)
+        if self._talk.is_idle:
+            self.note("Ctrl-C once more leaves.")
+            self._draw_row()
+        else:
+            await self._talk.stop_turns()
+
+    # --- what is shown ---
+
+    def note(self, text: str) -> None:
+        self._screen.note(text)
+
+    def line(self, text: str) -> None:
+        self._screen.line(text)
+
+    def clear(self) -> None:
+        self._screen.clear()
+
+    def begin_turn(self) -> None:
+        look = self._screen.look
+        self._console = Console(
+            self._screen.width, colour=look.colour, show_tools=look.tools, show_thoughts=look.thoughts
+        )
+
+    async def show(self, item: FeedItem) -> None:
+        self._screen.stream(self._console.see(item))
+        await self._screen.drained()
+
+    async def make_room(self) -> None:
+        self._screen.release()
+        await self._screen.drained(0)
+        if self._editor.text:
+            self._stash += self._editor.take()
+
+    def draw(self) -> None:
+        self._screen.release()
+        self._draw_row()
+
+    def close_question(self) -> None:
+        """The row goes, and what was being written before comes back."""
+        self._editor.put(self._stash)
+        self._stash = ""
+        self._refresh()
+
+    # --- the row ---
+
+    def _refresh(self) -> None:
+        """Draw the row if a line may be written, else take it away."""
+        if self._is_row_wanted():
+            self._draw_row()
+        else:
+            self._screen.close_row(None)
+
+    def _is_row_wanted(self) -> bool:
+        return bool(self._talk.question or self._talk.is_idle or self._editor.text)
+
+    def _draw_row(self) -> None:
+        prompt = _ANSWER if self._talk.question else _IDLE
+        text, cursor = self._editor.row(max(self._screen.width - len(prompt) - 1, 1))
+        self._screen.show_row(prompt, text, cursor)
+
+    async def _press(self, press: Press, asked: Asked | None) -> None:
+        if press is NamedKey.REDRAW:
+            if self._is_row_wanted():
+                self._draw_row()
+            return
+        if self._talk.question is not None and asked is not self._talk.question:
+            # Pressed before the question could be seen, so it is no answer to it.
+            self._stash += press.text if isinstance(press, TypedText) else ""
+            return
+        end = self._editor.press(press)
+        if end is LineEnd.LEFT:
+            raise ChatEnded(OK)
+        if end is None:
+            self._refresh()
+        else:
+            await self._send(asked)
+
+    async def _send(self, asked: Asked | None) -> None:
+        lost, line = self._editor.lost, self._editor.take()
+        self._screen.close_row(line)
+        if lost:
+            size = f"{len(line) + lost:,} characters; that is more than a line can have"
+            self.line(f"✗ Your message has {size}. Put it into a file and name the file.")
+        elif line.strip():
+            self._editor.remember(line)
+            self._history.add(line)
+            await self._talk.obey(line, asked)
+        if self._is_row_wanted():
+            self._draw_row()
