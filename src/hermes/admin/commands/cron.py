@@ -21,6 +21,7 @@ from hermes.state.home.homes import prepare_home
 
 Facts = dict[str, Any]
 _PATIENCE = 600.0
+_UNFINISHED = {"claimed": "waiting", "script": "running", "turn": "running", "settled": "running"}
 
 
 # --- the command line ------------------------------------------------------------------------------
@@ -107,8 +108,11 @@ def _edit(command: CliCommand) -> None:
 
 
 def _act(command: CliCommand) -> None:
-    job = _open(command).ask(act_on_job, job=command.asked.job, act=command.asked.doing)
+    place = _open(command)
+    job = place.ask(act_on_job, job=command.asked.job, act=command.asked.doing)
     command.console.line(f"{command.asked.done}: “{job['name']}”.")
+    if command.asked.doing == "run" and not place.running:
+        command.console.note("It starts with the gateway: hermes gateway start (or once: hermes cron tick)")
 
 
 def _spec(command: CliCommand) -> JobSpec:
@@ -139,7 +143,7 @@ def _runs(command: CliCommand) -> None:
     columns = [
         Column("", "PLANNED FOR", value=itemgetter("due")),
         Column("", "JOB", value=itemgetter("job_id")),
-        Column("", "STATUS", value=lambda run: run["status"] or run["state"]),
+        Column("", "STATUS", value=lambda run: run["status"] or _UNFINISHED.get(run["state"], run["state"])),
         Column("", "NAME", value=itemgetter("name")),
         Column("", "ERROR", value=itemgetter("error")),
     ]

@@ -49,7 +49,7 @@ class SetupWizard:
             findings = asyncio.run(findings_of(self._now(), self._home))
             if tell_findings(findings, self._console):
                 break
-            again = self._console.ask("\nEnter asks again, “keep” writes it down as it is:")
+            again = self._console.ask("\nPress Enter to enter it again, or type “keep” to save it unchecked:")
             if again.lower() == "keep":
                 break
         people = self._people()
@@ -66,7 +66,7 @@ class SetupWizard:
 
     def _ask(self, field: SettingField) -> None:
         known, variable = self._now().find(field.env), self._declared.variable(field.env)
-        need = "Enter keeps what is set" if known else "" if field.required else "Enter leaves it out"
+        need = "Enter keeps the value" if known else "" if field.required else "Enter leaves it out"
         self._console.line()
         self._console.words(f"{field.title}. {field.hint}".rstrip())
         while True:

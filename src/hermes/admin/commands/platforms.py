@@ -16,7 +16,7 @@ from hermes.admin.shell.output import CliConsole, Column, facts
 from hermes.app.accounts import DeclaredAccount, adapter_maker, declared_accounts
 from hermes.domain.adapter import AdapterContext, Finding
 from hermes.domain.address import DEFAULT_ACCOUNT, account_problem, read_platform
-from hermes.domain.capabilities import Capabilities, Manifest
+from hermes.domain.capabilities import Capabilities, Grade, Manifest, TextUnit
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import HermesError, NeedsLogin, Unreachable, UserError
 from hermes.domain.ports.platform import Checks
@@ -29,6 +29,8 @@ from hermes.state.settings.write import set_setting
 
 _SECONDS = 45.0
 _GOOD, _WRONG = "✓", "✗"
+_GRADES = {Grade.FULL: "yes", Grade.PARTIAL: "in part", Grade.NONE: "no"}
+_UNITS = {TextUnit.CHARS: "characters", TextUnit.UTF16: "characters (UTF-16)", TextUnit.BYTES: "bytes"}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -88,7 +90,7 @@ def _show(command: CliCommand) -> None:
     pairs = [("Used", "yes" if declared.enabled else "no")]
     pairs += [("Package", f"{name}{'' if there else ' (missing)'}") for name, there in packages.items()]
     pairs += list(_able(manifest.capabilities).items())
-    pairs += [("Tried against", manifest.evidence or "nothing yet"), ("Guide", manifest.docs)]
+    pairs.append(("Guide", manifest.docs))
     console.facts(pairs)
     console.line()
     rows = [
@@ -204,10 +206,10 @@ def _find(command: CliCommand) -> DeclaredAccount:
 def _able(able: Capabilities) -> dict[str, str]:
     """What a platform can do, in words."""
     found = {
-        "Text": f"{able.max_text:,} {able.unit.value} a message, {able.flavour.value}",
+        "Text": f"{able.max_text:,} {_UNITS[able.unit]} a message, {able.flavour.value.replace('_', ' ')}",
         "Drafts": "edited as the answer grows" if able.edits else "no",
-        "Threads": able.threads.value,
-        "Buttons": able.buttons.value,
+        "Threads": _GRADES[able.threads],
+        "Buttons": _GRADES[able.buttons],
         "Files": ", ".join(kind.value for kind in able.media) or "no",
     }
     more = {"Typing": able.typing, "Reactions": able.reactions, "Reads history": able.history}

@@ -36,6 +36,7 @@ _ALIVE = ("starting", "running", "draining")
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(act=run)
+    parser.description = "Show what runs on this home and what is set."
     add_json(parser)
     parser.add_argument("--jobs", action="store_true", help="also show the maintenance jobs")
 

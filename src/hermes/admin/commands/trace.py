@@ -13,6 +13,7 @@ from hermes.entry.desk import trace
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(act=_trace)
+    parser.description = "Show where a message is: received, answered, sent."
     parser.add_argument("message", help="a platform's message id, a delivery id, or a turn like turn_1a2b…")
     add_json(parser)
 

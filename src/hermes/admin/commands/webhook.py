@@ -80,17 +80,26 @@ def _subscribe(command: CliCommand) -> None:
     asked, home, console = command.asked, command.home, command.console
     loaded = _loaded(command)
     name = _free_name(asked.name, loaded)
-    known = _dynamic(home).get(name)
-    made = asked.secret or (known or {}).get("secret") or secrets.token_urlsafe(_SECRET_BYTES)
+    replaced = _dynamic(home).get(name)
+    made = asked.secret or (replaced or {}).get("secret") or secrets.token_urlsafe(_SECRET_BYTES)
     route = _described(asked, made)
     read = read_routes({name: route}, Secret(""))[name]
     if read.problem:
         raise UserError(f"The route is not valid: {read.problem}", hint="hermes webhook subscribe --help")
     change(home, name, route)
-    console.facts([("Route", name), ("Address", f"{address(home, loaded)}/webhooks/{name}")])
-    if known is None and not asked.secret:
-        console.facts([("Secret", made)])
+    pairs = [
+        ("Route", name),
+        ("Address", f"{address(home, loaded)}/webhooks/{name}"),
+        ("Deliver", _delivery(read)),
+    ]
+    generated = replaced is None and not asked.secret
+    console.facts([*pairs, ("Secret", made)] if generated else pairs)
+    if generated:
         console.note("The secret is shown only now: enter it at the sender.")
+    elif replaced is not None:
+        console.note(
+            "It replaces the earlier route of this name" + ("." if asked.secret else "; its secret is kept.")
+        )
 
 
 def _loaded(command: CliCommand) -> LoadedSettings:
@@ -189,15 +198,15 @@ def _delivery(route: WebhookRoute) -> str:
 
 
 _COLUMNS = [
-    Column("name", "Route", value=lambda entry: entry[0].name),
-    Column("state", "State", value=lambda entry: entry[0].problem or ("on" if entry[0].enabled else "off")),
+    Column("name", "ROUTE", value=lambda entry: entry[0].name),
+    Column("state", "STATE", value=lambda entry: entry[0].problem or ("on" if entry[0].enabled else "off")),
     Column(
-        "events", "Events", lambda events: ", ".join(events) or "all", lambda entry: list(entry[0].events)
+        "events", "EVENTS", lambda events: ", ".join(events) or "all", lambda entry: list(entry[0].events)
     ),
     Column("deliver", value=lambda entry: entry[0].deliver),
-    Column("", "Deliver", value=lambda entry: _delivery(entry[0])),
+    Column("", "DELIVER", value=lambda entry: _delivery(entry[0])),
     Column("deliver_only", value=lambda entry: entry[0].deliver_only),
-    Column("from", "From", value=lambda entry: entry[1]),
+    Column("from", "FROM", value=lambda entry: entry[1]),
 ]
 
 

@@ -64,14 +64,17 @@ def _trace_turn(tx: Tx, turn_id: TurnId) -> list[str]:
 
 def _tell(entry: Entry) -> str:
     record = entry.record
-    name = type(record).__name__
     match record:
-        case UserSaid() | ModelSaid():
-            calls = f" +{len(record.calls)} calls" if isinstance(record, ModelSaid) and record.calls else ""
-            return f"{name} {len(record.text)} characters{calls}"
+        case UserSaid():
+            return f"message, {len(record.text)} characters"
+        case ModelSaid():
+            calls = f", {len(record.calls)} tool calls" if record.calls else ""
+            return f"reply, {len(record.text)} characters{calls}"
         case ToolStarted():
-            return f"{name} {record.name} ({record.effect.value})"
+            return f"tool {record.name} started ({record.effect.value})"
         case ToolFinished():
-            return f"{name}{' outcome unknown' if record.unknown else ' failed' if record.failed else ''}"
+            return (
+                f"tool {'outcome unknown' if record.unknown else 'failed' if record.failed else 'finished'}"
+            )
         case _:
-            return name
+            return type(record).__name__.lower()
