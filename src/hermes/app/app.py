@@ -9,8 +9,9 @@ signals and logs are in `admin/process/run.py`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from hermes.app.import_jobs import take_over_jobs
 from hermes.app.import_people import import_people
 from hermes.app.messaging import Messaging
 from hermes.app.store import StoreLifecycle
-from hermes.app.vitals import LiveStatus, StatusListener
+from hermes.app.vitals import NOBODY, LiveStatus, StatusListener
 from hermes.control.chores import Chore
 from hermes.control.commands.registry import GatewayInfo
 from hermes.control.commands.tiers import tier_of
@@ -69,6 +70,8 @@ class App:
         self._given = given or AppOverrides()
         self.restarting = False
         """Whether it was stopped in order to begin anew."""
+        self.account_names: list[str] = []
+        self._ready = asyncio.Event()
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
         self._manifests = plugins.platform_manifests() if self._given.platforms is None else ()
@@ -131,6 +134,22 @@ class App:
         if not self._stop.is_set():
             self.restarting = True
             self._stop.set()
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[asyncio.Task[None]]:
+        """The gateway, ready, as a task, for a program that needs it for a while. How it fails is raised."""
+        living = asyncio.create_task(self.live(NOBODY), name="gateway")
+        ready = asyncio.create_task(self._ready.wait(), name="ready")
+        try:
+            await asyncio.wait((living, ready), return_when=asyncio.FIRST_COMPLETED)
+            if living.done():
+                living.result()
+            yield living
+        finally:
+            ready.cancel()
+            self.stop()
+            await asyncio.wait((living,))
+        living.result()
 
     async def live(self, watch: StatusListener) -> None:
         """Run until `stop`. What a person must mend first is raised as a `UserError`."""
@@ -237,9 +256,10 @@ class App:
         }
         vitals.watch(kept, gateway)
         hosts = [self._loops.keep(name, host.live) for name, host in kept.items()]
-        names = [account.name for account in accounts]
+        self.account_names = names = [account.name for account in accounts]
         hooks = self._hooks
         vitals.tell("running", **self._facts(runtimes), accounts=names, api=http.address)
+        self._ready.set()
         if hooks is not None and self._given.boots:
             hooks.begin(gateway, names, vitals.tell_hooks)
         try:

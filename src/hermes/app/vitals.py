@@ -27,6 +27,17 @@ class StatusListener(Protocol):
     def tell_platform(self, account: str, state: HostState, why: str) -> None: ...
 
 
+class _Nobody:
+    def tell(self, state: str, **facts: Any) -> None:
+        pass
+
+    def tell_platform(self, account: str, state: HostState, why: str) -> None:
+        pass
+
+
+NOBODY: StatusListener = _Nobody()
+
+
 class LiveStatus:
     """Stands between the gateway and whoever watches it, and remembers what was said."""
 

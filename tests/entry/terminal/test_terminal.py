@@ -462,7 +462,7 @@ def test_a_terminal_that_stands_still_holds_nobody_up(home: Path) -> None:
         person.keys("\x11")
         person.until("done counting", "❯ ")
         person.type("/trace")
-        person.until("Finished", "❯ ")
+        person.until("finished", "❯ ")
 
 
 def test_resume_and_continue(home: Path) -> None:

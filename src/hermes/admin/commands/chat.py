@@ -96,15 +96,15 @@ class ChatProcess:
                 f"--toolsets cannot be chosen here: a gateway runs already ({running.holder}), with its own.",
                 hint="Leave the option out, or stop that gateway first: hermes gateway stop",
             )
-        from hermes.admin.commands.conversation import AttachedTalk
+        from hermes.admin.commands.conversation import talk_attached
 
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            return runner.run(AttachedTalk(process=self, running=running, words=words).live())
+            return runner.run(talk_attached(self, running, words))
 
     def _embed(self, words: str | None) -> int:
         prepare_home(self.command.home)
         with hold_home(self.command.home, CHAT):
-            from hermes.admin.commands.conversation import EmbeddedTalk
+            from hermes.admin.commands.conversation import talk_embedded
             from hermes.app.app import App
 
             app = App(self.command.home, self.command.environ, self._given(), self.command.version)
@@ -114,7 +114,7 @@ class ChatProcess:
                 asyncio.Runner(loop_factory=loop_factory()) as runner,
             ):
                 tell_problems(app.loaded)
-                return runner.run(EmbeddedTalk(process=self, app=app, words=words).live())
+                return runner.run(talk_embedded(self, app, words))
 
     # --- what is said ---
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 from dataclasses import fields
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hermes.admin.process.logs import logging_on
 from hermes.admin.process.run import hold_home, home_holder, loop_factory
@@ -18,6 +19,9 @@ from hermes.domain.clock import SystemClock
 from hermes.domain.errors import UserError
 from hermes.entry.desk import act_on_job, list_jobs, list_runs, save_job
 from hermes.state.home.homes import prepare_home
+
+if TYPE_CHECKING:
+    from hermes.app.app import App
 
 Facts = dict[str, Any]
 _PATIENCE = 600.0
@@ -183,35 +187,21 @@ def _tick(command: CliCommand) -> None:
     command.console.line(told)
 
 
-async def _tick_once(app: Any) -> int:
+async def _tick_once(app: App) -> int:
     """A gateway for as long as jobs are due or running, and their answers are on their way."""
-    from hermes.admin.commands.conversation import ReadyListener
-
-    watch = ReadyListener()
-    began = SystemClock().now()
-    living = asyncio.create_task(app.live(watch), name="gateway")
-    ready = asyncio.create_task(watch.running.wait(), name="ready")
-    await asyncio.wait((living, ready), return_when=asyncio.FIRST_COMPLETED)
-    ready.cancel()
-    ended = 0
-    if not living.done():
-        done = asyncio.create_task(_until_done(app), name="tick")
-        await asyncio.wait((done, living), timeout=_PATIENCE, return_when=asyncio.FIRST_COMPLETED)
-        done.cancel()
-        for agent in agents_of(app.loaded.settings):
+    began, ended = SystemClock().now(), 0
+    async with app.running() as living:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                while not living.done() and await _busy(app):
+                    await SystemClock().sleep(0.05)
+        for agent in agents_of(app.loaded.settings) if not living.done() else ():
             runs = await app.gateway.jobs(agent).runs("", 1000)
             ended += sum(run.ended_at is not None and run.ended_at >= began for run in runs)
-        app.stop()
-    await living
     return ended
 
 
-async def _until_done(app: Any) -> None:
-    while await _busy(app):
-        await SystemClock().sleep(0.05)
-
-
-async def _busy(app: Any) -> bool:
+async def _busy(app: App) -> bool:
     now = SystemClock().now()
     for agent in agents_of(app.loaded.settings):
         store = app.store.scoped(agent)

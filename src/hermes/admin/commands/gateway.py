@@ -6,16 +6,11 @@ import argparse
 import os
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 from hermes.admin.process.logs import SHOWN_ALL, SHOWN_LITTLE, SHOWN_NOT
+from hermes.admin.process.run import EXIT_RESTART, GatewayProcess
 from hermes.admin.process.watchdog import NOTIFY_VARIABLE
 from hermes.admin.shell.command import Act, CliCommand, Subcommands, number_to
-
-if TYPE_CHECKING:
-    # `hermes status` looks at locks and files only and must not wait for all of this to be imported.
-    pass
-from hermes.admin.process.run import EXIT_RESTART, GatewayProcess
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
