@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from hermes.app.import_jobs import import_jobs, imported_job
+from hermes.app.imports import import_jobs, imported_job
 from hermes.domain.ids import MAIN_AGENT, JobId
 from hermes.domain.job import Job, JobState
 from hermes.domain.ports.store import Tx

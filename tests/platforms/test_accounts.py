@@ -9,7 +9,7 @@ import pytest
 
 from hermes.admin.shell.command import perform
 from hermes.admin.shell.output import CliConsole
-from hermes.app.accounts import DeclaredAccount, adapter_maker, declared_accounts
+from hermes.app.accounts import DeclaredAccount, declared_accounts, make_adapter
 from hermes.domain.adapter import AdapterContext
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import UserError
@@ -146,7 +146,7 @@ async def test_an_adapter_is_made_for_its_account(tmp_path: Path, monkeypatch: p
     said = {"MATRIX_HOMESERVER__WORK": "https://x.example", "MATRIX_HOMESERVER": "https://y.example"}
     loaded = load(tmp_path, "matrix@work: {allowed_users: ['@a:x']}\n", **said)
     for one in declared(loaded, "matrix").values():
-        await adapter_maker(one, SystemClock(), home=tmp_path)()
+        await make_adapter(one, tmp_path, clock=SystemClock())
     plain, work = made
     assert (plain.account, work.account) == ("default", "work")
     assert (plain.folder, work.folder) == (tmp_path / "platforms/matrix", tmp_path / "platforms/matrix@work")

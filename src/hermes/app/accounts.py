@@ -6,15 +6,17 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from hermes import plugins
 from hermes.control.outbound.topics import NamedTopics
 from hermes.control.people.access import AccessOutcome, AccessRequest, decide, is_paired
-from hermes.domain.adapter import AdapterContext, OpenFile, Welcomes, no_files, nobody
+from hermes.domain.adapter import AdapterContext, OpenFile, Welcomes
 from hermes.domain.address import DEFAULT_ACCOUNT, Source, read_platform, spell_platform
-from hermes.domain.capabilities import Manifest, SettingField
+from hermes.domain.capabilities import Manifest
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId
@@ -56,10 +58,10 @@ class StoreLease:
 
     def holder(self) -> str:
         """Who else uses the account, for a sentence."""
-        said = {} if self.lock is None else self.lock.holder()
-        if not said.get("home"):
+        holder = {} if self.lock is None else self.lock.holder()
+        if not holder.get("home"):
             return "another gateway uses this account"
-        return f"the gateway of {said['home']} (process {said.get('pid')}) uses the same credential"
+        return f"the gateway of {holder['home']} (process {holder.get('pid')}) uses the same credential"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,8 +111,9 @@ class DeclaredAccount:
         telling = [field for field in fields if field.required or field.identifies]
         if not any(field.secret for field in telling):
             telling += [field for field in fields if field.secret]
-        told = [(field, said) for field in telling if (said := self._told(field))]
-        return "\0".join(said for _, said in told) if any(field.secret for field, _ in told) else ""
+        values = {field: secret.reveal() for field in telling if (secret := self.find(field.env))}
+        given = {field: value for field, value in values.items() if value}
+        return "\0".join(given.values()) if any(field.secret for field in given) else ""
 
     def find(self, variable: str) -> Secret | None:
         return self.loaded.find(self.name, variable)
@@ -126,10 +129,6 @@ class DeclaredAccount:
         names = "|".join(re.escape(field.env) for field in self.manifest.settings)
         return re.sub(rf"\b(?:{names})\b", lambda match: self.variable(match[0]), text)
 
-    def _told(self, field: SettingField) -> str:
-        secret = self.find(field.env)
-        return "" if secret is None else secret.reveal()
-
 
 def declared_accounts(manifests: Iterable[Manifest], loaded: LoadedSettings) -> Iterator[DeclaredAccount]:
     """The accounts of each platform, its own first; also those that are not enabled."""
@@ -144,12 +143,12 @@ def declared_accounts(manifests: Iterable[Manifest], loaded: LoadedSettings) -> 
 def same_credentials(accounts: Iterable[DeclaredAccount]) -> dict[str, str]:
     """The accounts whose credential an earlier one has, and which."""
     users: dict[tuple[str, str], str] = {}
-    found: dict[str, str] = {}
-    for one in accounts:
-        if one.credential:
-            first = users.setdefault((one.manifest.name, one.credential), one.name)
-            found |= {one.name: first} if first != one.name else {}
-    return found
+    doubles: dict[str, str] = {}
+    for account in accounts:
+        if account.credential:
+            first = users.setdefault((account.manifest.name, account.credential), account.name)
+            doubles |= {account.name: first} if first != account.name else {}
+    return doubles
 
 
 def welcome(store: Store, declared: DeclaredAccount) -> Welcomes:
@@ -165,37 +164,16 @@ def welcome(store: Store, declared: DeclaredAccount) -> Welcomes:
     return welcomes
 
 
-def adapter_maker(
-    declared: DeclaredAccount,
-    clock: Clock,
-    open_file: OpenFile = no_files,
-    welcomes: Welcomes = nobody,
-    home: Path | None = None,
-    topics: NamedTopics | None = None,
-) -> Callable[[], Awaitable[Platform]]:
-    folder = None if home is None else home / "platforms" / declared.name
-
-    async def make() -> Platform:
-        missing = declared.missing
-        if missing:
-            raise UserError(
-                f"{declared.title} needs {', '.join(missing)}.", hint=f"hermes config set {missing[0]} …"
-            )
-        adapter = await asyncio.to_thread(plugins.load_adapter, declared.manifest)
-        context = AdapterContext(
-            settings=declared.block,
-            find=declared.find,
-            account=declared.account,
-            open_file=open_file,
-            clock=clock,
-            welcomes=welcomes,
-            folder=folder,
+async def make_adapter(declared: DeclaredAccount, home: Path, **around: Any) -> Platform:
+    """Its adapter; `around` are the further fields of its `AdapterContext`."""
+    missing = declared.missing
+    if missing:
+        raise UserError(
+            f"{declared.title} needs {', '.join(missing)}.", hint=f"hermes config set {missing[0]} …"
         )
-        if topics is not None:
-            context = replace(context, find_topic=topics.find, name_topic=topics.name, keep_topic=topics.keep)
-        return adapter(context)
-
-    return make
+    adapter = await asyncio.to_thread(plugins.load_adapter, declared.manifest)
+    own = {"settings": declared.block, "find": declared.find, "account": declared.account}
+    return adapter(AdapterContext(**own, folder=home / "platforms" / declared.name, **around))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,36 +183,44 @@ class AccountFactory:
     home: Path
     environ: Mapping[str, str]
     clock: Clock
+    store: Store
     open_file: OpenFile
 
-    def given(self, store: Store, platforms: Mapping[str, Platform]) -> list[PlatformAccount]:
+    def given(self, platforms: Mapping[str, Platform]) -> list[PlatformAccount]:
         """Accounts whose adapters are there already."""
         return [
-            PlatformAccount(name=name, make=ready_maker(platform), lease=self._lease(store, name))
+            PlatformAccount(name=name, make=partial(_ready, platform), lease=self._lease(name))
             for name, platform in platforms.items()
         ]
 
-    def declared(
-        self, store: Store, manifests: Iterable[Manifest], loaded: LoadedSettings
-    ) -> list[PlatformAccount]:
+    def declared(self, manifests: Iterable[Manifest], loaded: LoadedSettings) -> list[PlatformAccount]:
         """Those that are enabled; one with the credential of an earlier one only says so."""
-        enabled = [one for one in declared_accounts(manifests, loaded) if one.enabled]
+        enabled = [account for account in declared_accounts(manifests, loaded) if account.enabled]
         doubles = same_credentials(enabled)
-        return [self._ready(store, one, doubles.get(one.name)) for one in enabled]
+        return [self._account(account, doubles.get(account.name)) for account in enabled]
 
-    def _ready(self, store: Store, account: DeclaredAccount, first: str | None) -> PlatformAccount:
+    def _account(self, account: DeclaredAccount, first: str | None) -> PlatformAccount:
+        make: Callable[[], Awaitable[Platform]]
+        lock = None
         if first is not None:
-            make, lock = _refusal(f"{account.name} has the same credential as {first}."), None
+            make = partial(_refuse, f"{account.name} has the same credential as {first}.")
         else:
             agents = [MAIN_AGENT, *map(AgentId, account.loaded.settings.agents)]
-            topics = NamedTopics(store=store, clock=self.clock, agents=agents)
-            make = adapter_maker(
-                account, self.clock, self.open_file, welcome(store, account), self.home, topics
+            topics = NamedTopics(store=self.store, clock=self.clock, agents=agents)
+            make = partial(
+                make_adapter,
+                account,
+                self.home,
+                clock=self.clock,
+                open_file=self.open_file,
+                welcomes=welcome(self.store, account),
+                find_topic=topics.find,
+                name_topic=topics.name,
+                keep_topic=topics.keep,
             )
             lock = self._lock(account.manifest.name, account.credential)
-        return PlatformAccount(
-            name=account.name, make=make, lease=self._lease(store, account.name, lock), worded=account.worded
-        )
+        lease = self._lease(account.name, lock)
+        return PlatformAccount(name=account.name, make=make, lease=lease, worded=account.worded)
 
     def _lock(self, platform: str, secret: str) -> MachineLock | None:
         """One credential is one lock, whatever the account is called in the home that uses it."""
@@ -243,23 +229,17 @@ class AccountFactory:
         folder, owner = lock_folder(self.environ), {"home": str(self.home)}
         return MachineLock(folder=folder, scope=platform, identity=secret, owner=owner)
 
-    def _lease(self, store: Store, account: str, lock: MachineLock | None = None) -> StoreLease:
-        name = f"account:{account}"
-        return StoreLease(store=store, clock=self.clock, name=name, owner=str(self.home), lock=lock)
+    def _lease(self, account: str, lock: MachineLock | None = None) -> StoreLease:
+        name, owner = f"account:{account}", str(self.home)
+        return StoreLease(store=self.store, clock=self.clock, name=name, owner=owner, lock=lock)
 
 
-def _refusal(why: str) -> Callable[[], Awaitable[Platform]]:
-    async def make() -> Platform:
-        raise UserError(why, hint=ONE_EACH)
-
-    return make
+async def _ready(platform: Platform) -> Platform:
+    return platform
 
 
-def ready_maker(platform: Platform) -> Callable[[], Awaitable[Platform]]:
-    async def make() -> Platform:
-        return platform
-
-    return make
+async def _refuse(why: str) -> Platform:
+    raise UserError(why, hint=ONE_EACH)
 
 
 def rename_webhook_account(tell: Report) -> Report:

@@ -31,7 +31,6 @@ from hermes.app.tools import (
     own_tools,
     redacting,
 )
-from hermes.app.waking import ProcessNotifier
 from hermes.control.chores import HOURLY, Chore
 from hermes.control.gateway import Gateway
 from hermes.control.hooks.dispatch import Hooks
@@ -43,9 +42,11 @@ from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.ports.agent import Provider
 from hermes.domain.ports.platform import Platform
 from hermes.domain.ports.store import Store
-from hermes.domain.ports.world import Backend, Media
+from hermes.domain.ports.world import Backend, Media, ProcessView
 from hermes.domain.settings.settings import Profile, Settings
-from hermes.domain.tool import Tool
+from hermes.domain.text import one_line
+from hermes.domain.tool import Tool, ToolContext
+from hermes.domain.turn import Turn
 from hermes.execution.local.backend import LocalBackend, LocalOptions
 from hermes.state.files.media import MediaFiles
 from hermes.state.home.homes import INSIDE, agent_home
@@ -96,7 +97,8 @@ class AgentFactory:
         self._overrides = overrides
         self._messaging = messaging
         self._gateway = gateway
-        self._notifier = ProcessNotifier(lambda: None if stopping() else gateway())
+        self._stopping = stopping
+        self._waking: set[asyncio.Task[Turn | None]] = set()
         self._models = Models()
         self._choices: dict[AgentId, ModelChoice] = {}
         self._routes: dict[str, ModelRoute] = {}
@@ -257,7 +259,7 @@ class AgentFactory:
             own_pids=(os.getpid(),),
             asks=profile.settings.approvals.mode != "off",
             deny=profile.settings.approvals.deny,
-            ended=self._notifier.tell_ended,
+            ended=self._tell_ended,
             jobs=None if self._overrides.in_memory else job_tool(self._gateway),
             post=self._messaging.office,
         )
@@ -268,3 +270,15 @@ class AgentFactory:
         return limited_tools(
             [*own_tools(bench, chosen, added), *added_tools(chosen, added)], profile.settings
         )
+
+    def _tell_ended(self, context: ToolContext, process: ProcessView) -> None:
+        """A background process is over: its session hears of it in a turn of its own."""
+        gateway = None if self._stopping() else self._gateway()
+        if gateway is None:
+            return
+        command = one_line(process.command, 200)
+        words = f"[Background process {process.id} ended with code {process.code}: {command}]"
+        work = gateway.wake(context.agent, context.session, words)
+        task = asyncio.get_running_loop().create_task(work, name=f"wake {context.session}")
+        self._waking.add(task)
+        task.add_done_callback(self._waking.discard)

@@ -22,8 +22,7 @@ from hermes.app.accounts import AccountFactory, rename_webhook_account
 from hermes.app.agents import AgentFactory, AppOverrides
 from hermes.app.hooks import AppHooks
 from hermes.app.http import AppHttp
-from hermes.app.import_jobs import take_over_jobs
-from hermes.app.import_people import import_people
+from hermes.app.imports import import_people, take_over_jobs
 from hermes.app.messaging import Messaging
 from hermes.app.store import StoreLifecycle
 from hermes.app.vitals import NOBODY, LiveStatus, StatusListener
@@ -332,12 +331,13 @@ class App:
         return {manifest.name: manifest.capabilities for manifest in self._manifests}
 
     def _accounts(self, store: Store) -> list[PlatformAccount]:
-        desk = AccountFactory(
+        factory = AccountFactory(
             home=self._home,
             environ=self._environ,
             clock=self._given.clock,
+            store=store,
             open_file=self._messaging.open,
         )
         if self._given.platforms is not None:
-            return desk.given(store, self._given.platforms)
-        return desk.declared(store, self._manifests, self.loaded)
+            return factory.given(self._given.platforms)
+        return factory.declared(self._manifests, self.loaded)

@@ -13,7 +13,7 @@ from hermes.admin.commands.gateway import setup_arguments
 from hermes.admin.commands.status import read_state
 from hermes.admin.shell.command import CliCommand, Subcommands
 from hermes.admin.shell.output import CliConsole, Column, facts
-from hermes.app.accounts import DeclaredAccount, adapter_maker, declared_accounts
+from hermes.app.accounts import DeclaredAccount, declared_accounts, make_adapter
 from hermes.domain.adapter import AdapterContext, Finding
 from hermes.domain.address import DEFAULT_ACCOUNT, account_problem, read_platform
 from hermes.domain.capabilities import Capabilities, Grade, Manifest, TextUnit
@@ -161,7 +161,7 @@ async def findings_of(declared: DeclaredAccount, home: Path) -> list[Finding]:
 
     try:
         async with asyncio.timeout(_SECONDS):
-            platform = await adapter_maker(declared, SystemClock(), home=home)()
+            platform = await make_adapter(declared, home, clock=SystemClock())
             if not isinstance(platform, Checks):
                 return [Finding(good=True, text=f"{declared.title} has nothing that could be tested.")]
             found = await platform.check()

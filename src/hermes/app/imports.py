@@ -1,5 +1,6 @@
-"""The scheduled jobs of the earlier product (`cron/jobs.json`), imported once at the first start. What has no
-place here is kept beside the job; a job that cannot be understood comes along too, marked with the reason."""
+"""What the earlier product left in a home, imported once: its scheduled jobs (`cron/jobs.json`) at the first
+start, and the people it had let in (`pairing/<platform>-approved.json`). What has no place is kept beside
+the job; a job that cannot be understood comes along too, marked with the reason."""
 
 from __future__ import annotations
 
@@ -9,28 +10,41 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, tzinfo
+from datetime import UTC, datetime, tzinfo
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from hermes.control.jobs.schedule import Schedule, read_schedule
+from hermes.control.people.pairing import import_paired
 from hermes.control.runtime import Runtime
 from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source, SourceKind
 from hermes.domain.clock import Clock, zone_named
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, JobId, new_job_id
 from hermes.domain.job import Job, JobState
-from hermes.domain.ports.store import Tx
+from hermes.domain.pairing import Account, PairedUser
+from hermes.domain.ports.store import Store, Tx
 from hermes.domain.settings.declaring import NONE_LISTED
 from hermes.domain.text import one_line, storable
 from hermes.state.files.job_files import read_jobs_file
+from hermes.state.home.jsonfile import read_mapping
 
-log = logging.getLogger("hermes.cron")
+cron_log = logging.getLogger("hermes.cron")
+pairing_log = logging.getLogger("hermes.app")
 FACT = "cron.imported"
 _ID = re.compile(r"[0-9a-f]{12}")
 _KEYS = """id name prompt skills skill model script no_agent context_from schedule schedule_display repeat
     enabled state paused_at paused_reason created_at next_run_at last_run_at last_status last_error
     last_delivery_error deliver origin enabled_toolsets workdir attach_to_session"""
 _USED = frozenset(_KEYS.split())
+FOLDERS = ("platforms/pairing", "pairing")
+_SUFFIX = "-approved.json"
+_MOST_PAIRED_BYTES = 4_000_000
+_NAME = 100
+
+
+# --- jobs ---
 
 
 async def take_over_jobs(runtime: Runtime, clock: Clock) -> None:
@@ -39,7 +53,7 @@ async def take_over_jobs(runtime: Runtime, clock: Clock) -> None:
     try:
         records = await asyncio.to_thread(read_jobs_file, home)
     except UserError as error:
-        log.warning("cron.not_imported agent=%s why=%s", agent, error)
+        cron_log.warning("cron.not_imported agent=%s why=%s", agent, error)
         return
     if not records:
         return
@@ -47,7 +61,7 @@ async def take_over_jobs(runtime: Runtime, clock: Clock) -> None:
 
     count = await runtime.store.write(lambda tx: import_jobs(tx, agent, records, now, zone))
     if count:
-        log.info("cron.imported agent=%s jobs=%d", agent, count)
+        cron_log.info("cron.imported agent=%s jobs=%d", agent, count)
 
 
 def import_jobs(
@@ -176,3 +190,59 @@ def _words(value: object) -> tuple[str, ...]:
     if isinstance(value, str):
         return (value,) if value.strip() else ()
     return tuple(str(word) for word in value) if isinstance(value, list | tuple) else ()
+
+
+# --- people ---
+
+
+async def import_people(home: Path, store: Store) -> int:
+    """Let in everybody who was approved there. A file that cannot be read is logged and tried at the
+    next start; one that was imported is not read again, so that nobody who was revoked since comes back."""
+    count = 0
+    for file in await asyncio.to_thread(_approval_files, home):
+        try:
+            people = await asyncio.to_thread(read_approved, file)
+        except UserError as error:
+            pairing_log.warning("pairing.not_imported %s", error)
+            continue
+        label = str(file.relative_to(home))
+        new = await store.write(partial(import_paired, label=label, people=people))
+        if new:
+            pairing_log.info("pairing.imported file=%s people=%d", label, new)
+        count += new
+    return count
+
+
+def read_approved(file: Path) -> list[PairedUser]:
+    """The people of one file; a `UserError` if it is not what it should be."""
+    tree = read_mapping(file, _MOST_PAIRED_BYTES)
+    account = Account(platform=file.name.removesuffix(_SUFFIX).lower(), name=DEFAULT_ACCOUNT)
+    return [_paired(account, user, facts, file) for user, facts in tree.items() if user.strip()]
+
+
+def _paired(account: Account, user: str, facts: Any, file: Path) -> PairedUser:
+    noted = facts if isinstance(facts, dict) else {}
+    name = noted.get("user_name")
+    return PairedUser(
+        account=account,
+        user=user.strip(),
+        name=one_line(name, _NAME) if isinstance(name, str) else "",
+        approved_at=_approved_at(noted.get("approved_at"), file),
+        by="imported",
+    )
+
+
+def _approved_at(value: Any, file: Path) -> datetime:
+    try:
+        if isinstance(value, str):
+            read = datetime.fromisoformat(value)
+            return read if read.tzinfo else read.replace(tzinfo=UTC)
+        return datetime.fromtimestamp(float(value), UTC)
+    except (TypeError, ValueError, OverflowError, OSError):
+        return datetime.fromtimestamp(file.stat().st_mtime, UTC)
+
+
+def _approval_files(home: Path) -> list[Path]:
+    return [
+        file for folder in FOLDERS for file in sorted((home / folder).glob(f"*{_SUFFIX}")) if file.is_file()
+    ]
