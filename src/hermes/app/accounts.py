@@ -172,8 +172,15 @@ async def make_adapter(declared: DeclaredAccount, home: Path, **around: Any) -> 
             f"{declared.title} needs {', '.join(missing)}.", hint=f"hermes config set {missing[0]} …"
         )
     adapter = await asyncio.to_thread(plugins.load_adapter, declared.manifest)
-    own = {"settings": declared.block, "find": declared.find, "account": declared.account}
-    return adapter(AdapterContext(**own, folder=home / "platforms" / declared.name, **around))
+    return adapter(
+        AdapterContext(
+            settings=declared.block,
+            find=declared.find,
+            account=declared.account,
+            folder=home / "platforms" / declared.name,
+            **around,
+        )
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
