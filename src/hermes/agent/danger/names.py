@@ -166,27 +166,3 @@ SILENT = names(
 # Programs that print the names of files.
 LISTERS = names("find fd fdfind ls realpath readlink locate tree")
 CHANGERS = names("mv cp chmod chown sed tee dd truncate ln install sh bash python python3 perl")
-PACKAGE_READING = names("list search show info policy outdated query contents depends help why files")
-PACKAGE_ADDING = names("install add i update upgrade ci")
-PACKAGE_REMOVING = names("uninstall remove rm publish unpublish login adduser yank token owner")
-SERVICE_READING = names(
-    """
-    status list-units list-unit-files is-active is-enabled show cat list print list-timers list-dependencies
-    is-failed is-system-running help --status-all --version
-    """
-)
-POWER_VERBS = names("poweroff reboot halt kexec suspend hibernate rescue")
-SYSTEM_READING = names("-l -L --list list show status -S -a --help --version -n -nL -v")
-# The words that make programs change something which mostly report.
-SYSTEM_CHANGING = (
-    r"set|add|del|delete|flush|down|up|-w|change|replace|-s|--set|enable|disable|allow|deny|reset|set-hostname"
-    r"|set-time|write|-p|kill-session|terminate-user|-f|connection|reload|[\w.]+=.*"
-)
-DOWNLOAD_TARGETS = names("-o -O --output --output-document -P --directory-prefix")
-CONTAINER_READING = names(
-    """
-    ps images logs inspect version info stats top port diff history search events ls list build config context
-    help
-    """
-)
-CONTAINER_KINDS = names("compose container image volume network system")

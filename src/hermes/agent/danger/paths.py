@@ -163,11 +163,12 @@ def _may_be_link(path: str) -> bool:
     )
 
 
-def named_in(arg: str) -> set[str]:
+def named_in(arg: str) -> dict[str, None]:
     """What may be a path in a word: `file`, `--option=file`, `-Ifile`, `@file`, `host:file`."""
     glued = arg[arg.index("/") :] if arg.startswith("-") and "/" in arg else ""
     value = arg[2:] if arg.startswith("-") and not arg.startswith("--") else ""
-    return {arg, arg.partition("=")[2], arg.partition("@")[2], arg.partition(":")[2], glued, value}
+    texts = (arg, arg.partition("=")[2], arg.partition("@")[2], arg.partition(":")[2], glued, value)
+    return dict.fromkeys(texts)
 
 
 def _short(path: str, place: CommandScope) -> str:

@@ -29,7 +29,7 @@ from hermes.agent.danger.names import (
     by_name,
     names,
 )
-from hermes.agent.danger.paths import holds_home
+from hermes.agent.danger.paths import delete_fault, holds_home
 from hermes.agent.danger.shell.expand import UNKNOWN, to_plain
 from hermes.agent.danger.shell.words import unescaped
 
@@ -347,19 +347,31 @@ def _xargs(call: ShellCall) -> None:
             replace = glued or (arg == "-I" and call.after(next_)) or "{}"
 
 
+_JUNK = re.compile(
+    r"(\*?\.(pyc|pyo|tmp|log|bak|swp|swo|o|obj|orig|rej|class|DS_Store)|\*~|__pycache__|\.DS_Store"
+    r"|\.(pytest|mypy|ruff)_cache|\*/__pycache__/?\*?|Thumbs\.db)"
+)
+
+
 def _find(call: ShellCall) -> None:
     args = call.args
     starts = list(takewhile(lambda arg: not arg.startswith(("-", "(", "!")), args))
     sought = [to_plain(args[i + 1]) for i, arg in enumerate(args[:-1]) if arg in ("-name", "-iname", "-path")]
-    junk = bool(sought) and all(effects.JUNK.fullmatch(name) for name in sought)
+    junk = bool(sought) and all(_JUNK.fullmatch(name) for name in sought)
     for i, arg in enumerate(args):
         if arg == "-delete" and not junk:
-            effects.find_deletes(call, starts)
+            _delete_found(call, starts)
         elif arg in ("-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec"):
             inner = list(takewhile(lambda word: word not in (";", "+"), islice(args, i + 1, None)))
             _run_found(call, inner, starts, junk)
         elif arg in ("-fprint", "-fprintf", "-fls") and i + 1 < len(args):
             call.judge.check_write(args[i + 1])
+
+
+def _delete_found(call: ShellCall, starts: list[str]) -> None:
+    for start in starts or ["."]:
+        fault = delete_fault(call.judge.path(start), call.judge.place, recursive=True)
+        call.find(fault or "delete.everything", call.shown)
 
 
 def _run_found(call: ShellCall, inner: list[str], starts: list[str], junk: bool) -> None:
@@ -368,7 +380,7 @@ def _run_found(call: ShellCall, inner: list[str], starts: list[str], junk: bool)
     name = to_plain(inner[0]).rpartition("/")[2]
     if name in ("rm", "unlink", "shred", "rmdir"):
         if not junk:
-            effects.find_deletes(call, starts)
+            _delete_found(call, starts)
         return
     if any(holds_home(call.judge.path(start), call.judge.place) for start in starts or ["."]):
         call.find("read.home")
