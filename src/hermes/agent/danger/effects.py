@@ -233,16 +233,6 @@ def _send_feed(call: ShellCall) -> None:
         call.find("net.socket")
 
 
-def ssh(call: ShellCall) -> None:
-    if set(call.args) & {"-V", "-G", "-Q"}:
-        return
-    call.find("run.remote")
-    for arg, next_ in call.walk("-b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w"):
-        if not arg.startswith("-"):
-            call.read(call.args[next_:])
-            return
-
-
 def _web_server(call: ShellCall) -> None:
     """Shares a folder with whoever can reach this machine: its own workspace is fine."""
     ground = call.judge.place.ground
@@ -398,6 +388,8 @@ nmap tcpdump ngrok cloudflared bore chisel frpc: net.socket
 dig nslookup host ping: net.upload if .*<unknown>.*
 ssh-copy-id: write.ssh
 ssh-add: write.ssh args (?!-[lL]\n).
+make: run.unknown if (SHELL=|--eval).*
+make: run.unknown args (?=(.*\n)?-f\n)(.*\n)?-\n
 nc ncat netcat: net.socket unless -[A-Za-z]*z[A-Za-z]*
 nc ncat netcat: net.socket if -[A-Za-z]*[eclU][A-Za-z]*
 socat telnet: net.socket
