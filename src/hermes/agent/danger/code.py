@@ -11,13 +11,13 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from hermes.agent.danger.names import names
+from hermes.agent.danger.names import listed
 from hermes.agent.danger.shell.expand import to_plain
 
 if TYPE_CHECKING:
     from hermes.agent.danger.judge import ShellCall
 
-_SAFE_MODULES = names(
+_SAFE_MODULES = listed(
     """
     abc argparse array ast base64 binascii bisect calendar cmath collections colorsys copy csv dataclasses
     datetime decimal difflib enum errno fractions functools hashlib heapq hmac html inspect io itertools json
@@ -26,8 +26,10 @@ _SAFE_MODULES = names(
     pandas yaml toml packaging importlib
     """
 )
-_BAD_NAMES = names("exec eval compile __import__ getattr setattr globals locals vars breakpoint __builtins__")
-_BAD_ATTRIBUTES = names(
+_BAD_NAMES = listed(
+    "exec eval compile __import__ getattr setattr globals locals vars breakpoint __builtins__"
+)
+_BAD_ATTRIBUTES = listed(
     """
     system popen remove unlink rmdir removedirs rmtree rename renames chmod chown lchown kill killpg fork
     forkpty execv execve execl execlp execvp execvpe spawnl spawnv spawnvp posix_spawn startfile symlink link

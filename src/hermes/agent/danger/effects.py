@@ -1,224 +1,81 @@
 """What programs do by themselves: deleting, formatting, installing, sending, stopping.
 
-What can be told from a program's words alone is a row of the table; what needs more is a function."""
+What can be told from a program's words alone is a row of a table; what needs more is a function."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING
 
-from hermes.agent.danger import code, names
+from hermes.agent.danger import code
 from hermes.agent.danger.paths import delete_fault, holds_home
 from hermes.agent.danger.shell.expand import UNKNOWN, to_plain
 
 if TYPE_CHECKING:
     from hermes.agent.danger.judge import ShellCall
 
-_CODE_KEYS = re.compile(
-    r"(alias\..*|core\.(sshcommand|fsmonitor|hookspath|pager|editor|askpass|gitproxy)|credential\..*helper"
-    r"|diff\..*|difftool\..*|merge\..*|filter\..*|pager\..*|gpg\..*program|protocol\..*|sequence\.editor|uploadpack\..*)"
-    r"(=.*)?",
-    re.IGNORECASE,
-)
+Find = Callable[["ShellCall"], None]
+Row = tuple[str, Find]
+"""The programs it is about, and what finds the rules that they break."""
+
 _LOCAL = re.compile(r"(https?://)?(localhost|127\.[\d.]+|\[::1\]|0\.0\.0\.0)([:/].*)?")
 _METADATA = re.compile(
     r"169\.254\.169\.254|metadata\.google|100\.100\.100\.200|fd00:ec2|2852039166|0xa9fea9fe"
 )
-
-
-def _git(call: ShellCall) -> None:
-    args = list(call.plain_args)
-    while args and args[0].startswith("-"):
-        option = args.pop(0)
-        if (
-            option in ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env")
-            and args
-        ):
-            value = args.pop(0)
-            if option in ("-c", "--config-env") and _CODE_KEYS.fullmatch(value):
-                call.find("git.code")
-    if not args:
-        return
-    verb, rest = args[0], args[1:]
-    if UNKNOWN in verb:
-        call.find("run.unknown")
-    given = _Git(
-        options="".join(arg[1:] for arg in rest if re.fullmatch(r"-[A-Za-z]+", arg)),
-        words=[arg for arg in rest if not arg.startswith("-")],
-        flags={arg.partition("=")[0] for arg in rest if arg.startswith("--")},
-    )
-    faults = _FAULTS[verb](given) if verb in _FAULTS else {}
-    for rule in (rule for rule, found in faults.items() if found):
-        call.find(rule)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Git:
-    """The words behind a git verb, sorted."""
-
-    options: str
-    words: list[str]
-    flags: set[str]
-
-    @property
-    def first(self) -> str:
-        return self.words[0] if self.words else ""
-
-    @property
-    def whole(self) -> bool:
-        return any(word in (".", "*", ":/", "./") for word in self.words)
-
-    def has(self, letter: str, *flags: str) -> bool:
-        return (bool(letter) and letter in self.options) or not self.flags.isdisjoint(flags)
-
-
-def _push(given: _Git) -> dict[str, bool]:
-    forced = given.has("f", "--force", "--force-with-lease", "--force-if-includes", "--mirror")
-    removed = given.has("d", "--delete", "--prune") or any(word[:1] in ("+", ":") for word in given.words[1:])
-    address = any(re.match(r"\w+://|[\w.-]+@[\w.-]+:", word) for word in given.words)
-    return {"git.force": forced or removed, "git.push": address}
-
-
-def _config(given: _Git) -> dict[str, bool]:
-    reading = given.has("l", "--get", "--list", "--get-all", "--get-regexp") or len(given.words) < 2
-    wide = given.has("", "--global", "--system") and given.first not in ("user.name", "user.email")
-    code = _CODE_KEYS.fullmatch(given.first) is not None
-    return {"git.code": code and not reading, "write.startup": wide and not reading}
-
-
-def _fetch(given: _Git) -> dict[str, bool]:
-    foreign = any(word.startswith(("ext::", "fd::")) for word in given.words)
-    return {"git.code": foreign or given.has("u", "--upload-pack", "--config")}
-
-
-_VERBS: dict[str, Callable[[_Git], dict[str, bool]]] = {
-    # What may lose work that is not committed, or that exists only here.
-    "reset": lambda given: {"git.discard": given.has("", "--hard", "--merge", "--keep")},
-    "clean": lambda given: {"git.discard": given.has("f", "--force") and not given.has("n", "--dry-run")},
-    "branch": lambda given: {"git.discard": given.has("D") or {"--force", "--delete"} <= given.flags},
-    "checkout": lambda given: {"git.discard": given.whole or given.has("f", "--force")},
-    "restore": lambda given: {"git.discard": given.whole and not given.has("S", "--staged")},
-    "switch": lambda given: {"git.discard": given.has("f", "--discard-changes", "--force")},
-    "stash": lambda given: {"git.discard": given.first in ("drop", "clear")},
-    "worktree submodule": lambda given: {
-        "git.discard": given.has("f", "--force"),
-        "git.code": given.first == "foreach",
-    },
-    "rm": lambda given: {"delete.everything": given.whole or (given.has("r") and given.has("f"))},
-    # What may lose or send away what is committed, or run something else.
-    "push": _push,
-    "filter-branch filter-repo replace fast-import prune": lambda given: {"git.rewrite": True},
-    "reflog": lambda given: {"git.rewrite": given.first in ("expire", "delete")},
-    "gc": lambda given: {"git.rewrite": given.has("", "--prune")},
-    "update-ref symbolic-ref": lambda given: {"git.rewrite": given.has("d", "--delete")},
-    "rebase": lambda given: {"git.rewrite": given.has("", "--root"), "git.code": given.has("x", "--exec")},
-    "config": _config,
-    "bisect": lambda given: {"git.code": given.first == "run"},
-    "clone fetch pull ls-remote": _fetch,
-}
-_FAULTS = names.by_name(_VERBS)
-
-
-def _web(call: ShellCall) -> None:
-    """curl, wget: what leaves with the request."""
-    args = call.plain_args
-    addresses = [arg for arg in args if re.match(r"(\w+://|[\w-]+(\.[\w-]+)+(/|$|:))", arg)]
-    local = bool(addresses) and all(_LOCAL.fullmatch(address) for address in addresses)
-    if any(_METADATA.search(arg) for arg in args):
-        call.find("net.metadata")
-    if any(re.match("--(abstract-)?unix-socket", arg) for arg in args):
-        call.find("net.socket")
-    for i, arg in enumerate(args):
-        option, glued, value = arg.partition("=")
-        value = value if glued else args[i + 1] if i + 1 < len(args) else ""
-        if _sends_file(call.name, option, value, arg) and not local:
-            call.find("net.upload")
-        if option in ("-K", "--config") or (call.name == "wget" and option in ("--use-askpass", "-e")):
-            call.find("run.unknown")
-    if any(UNKNOWN in arg for arg in call.args) and not local:
-        sending = any(
-            arg.startswith(("-d", "--data", "-F", "--form", "--post-data", "-H", "--header")) for arg in args
-        )
-        if sending or any(UNKNOWN in address for address in addresses):
-            call.find("net.upload")
-
-
-_SENDING = names.names("-F --form -d --data --data-binary --data-raw --data-urlencode --json")
-
-
-def _sends_file(name: str, option: str, value: str, arg: str) -> bool:
-    if name == "curl":
-        if option in ("-T", "--upload-file") or re.fullmatch(r"-\w*T", option):
-            return True
-        if option in _SENDING:
-            named = re.match(r"@|.*(=@|=<)", value, re.DOTALL) is not None
-            return "@" in value and (named or option == "-F")
-        return re.match(r"-[dF]@|-F\w+=@", arg) is not None
-    return option in ("--post-file", "--body-file")
-
-
-def _raw_connection(call: ShellCall) -> None:
-    args = call.args
-    if call.name in ("nc", "ncat", "netcat"):
-        options = "".join(arg[1:] for arg in args if re.fullmatch(r"-[A-Za-z]+", arg))
-        if "z" not in options or call.feed is not None or {"e", "c", "l", "U"} & set(options):
-            call.find("net.socket")
-    elif call.name == "openssl":
-        if args[:1] == ["s_client"] and call.feed is not None and call.feed.text is None:
-            call.find("net.socket")
-    else:
-        call.find("net.socket")
-
-
-_ELSEWHERE = re.compile(r"([\w.-]+@)?[\w.-]+::?[^\\]|rsync://|\w[\w.-]+:|.*:\Z", re.DOTALL)
-
-
-def _copy_away(call: ShellCall) -> None:
-    there = [_ELSEWHERE.match(to_plain(word)) is not None for word in call.words]
-    if there and (there[-1] or call.name in ("sftp", "ftp", "tftp")):
-        call.find("net.upload")
-    if any(
-        arg in ("-e", "--rsh") or arg.startswith(("-oProxyCommand", "--rsync-path", "--rsh="))
-        for arg in call.args
-    ):
-        call.find("run.unknown")
-    if call.name == "rsync" and any(arg.startswith("--delete") for arg in call.args):
-        call.find("delete.unknown")
-
-
-def ssh(call: ShellCall) -> None:
-    if set(call.args) & {"-V", "-G", "-Q"}:
-        return
-    call.find("run.remote")
-    for arg, next_ in call.walk("-b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w"):
-        if not arg.startswith("-"):
-            call.read(call.args[next_:])
-            return
-
-
-def _containers(call: ShellCall) -> None:
-    words = call.words
-    if call.name in ("docker", "podman", "nerdctl") and words[:1] and words[0] in names.CONTAINER_KINDS:
-        words = words[1:]
-    if words and words[0] not in names.CONTAINER_READING:
-        call.find("container")
-
-
-def _add_key(call: ShellCall) -> None:
-    if call.args and call.args[0] not in ("-l", "-L"):
-        call.find("write.ssh")
-
-
-JUNK = re.compile(
-    r"(\*?\.(pyc|pyo|tmp|log|bak|swp|swo|o|obj|orig|rej|class|DS_Store)|\*~|__pycache__|\.DS_Store"
-    r"|\.(pytest|mypy|ruff)_cache|\*/__pycache__/?\*?|Thumbs\.db)"
+_GIT_CODE = (
+    r"(?i-s:(alias\..*|core\.(sshcommand|fsmonitor|hookspath|pager|editor|askpass|gitproxy)|credential\..*helper"
+    r"|diff\..*|difftool\..*|merge\..*|filter\..*|pager\..*|gpg\..*program|protocol\..*|sequence\.editor"
+    r"|uploadpack\..*)(=.*)?)"
 )
+_PATTERNS = {
+    "unknown": UNKNOWN,
+    "packagers": "pip pip3 pipx npm yarn pnpm gem cargo uv cpan cpanm composer conda mamba go poetry",
+    "services": "systemctl service launchctl rc-service supervisorctl initctl sc rc-update update-rc.d"
+    " chkconfig pm2",
+    "gitcode": _GIT_CODE,
+    "power": "poweroff|reboot|halt|kexec|suspend|hibernate|rescue",
+    "calmservice": r"status|list-units|list-unit-files|is-active|is-enabled|show|cat|list|print|list-timers"
+    r"|list-dependencies|is-failed|is-system-running|help|--status-all|--version",
+    "calmcontainer": r"\Z|(ps|images|logs|inspect|version|info|stats|top|port|diff|history|search|events|ls"
+    r"|list|build|config|context|help)\n",
+    "adds": r"((pip|tool|cargo)\n)*(install|add|i|update|upgrade|ci)\n",
+}
+"""Parts of rows by the name that stands for them in the tables."""
 
 
-Find = Callable[["ShellCall"], None]
-Rows = Sequence[tuple[str, Find]]
+def _rules(table: str, *, bundled: str = "A-Za-z0-9") -> Iterator[Row]:
+    r"""Programs that break a rule by their words alone, a row each; an indented line continues a row.
+
+    All conditions of a row have to hold: `starts` = its words without the options begin like this, `args` =
+    all its words do (with `\n` behind each), `if` = one of its words is like this, `unless` = none is. `<xy>`
+    means short options in one word with x or y among them, unless `_PATTERNS` has that name."""
+
+    def spelled_out(part: re.Match[str]) -> str:
+        return _PATTERNS.get(part[1], f"-[{bundled}]*[{part[1]}][{bundled}]*")
+
+    table = re.sub(r"<(\w+)>", spelled_out, table.strip())
+    for row in re.sub(r"\n +(\|?)", lambda gap: gap[1] or " ", table).splitlines():
+        programs, _, breach = row.partition(": ")
+        rule, *conditions = re.split(" (starts|args|if|unless) ", breach)
+        patterns = [re.compile(text, re.DOTALL) for text in conditions[1::2]]
+        yield programs, partial(_find_rule, rule, list(zip(conditions[::2], patterns, strict=True)))
+
+
+def _find_rule(rule: str, conditions: list[tuple[str, re.Pattern[str]]], call: ShellCall) -> None:
+    words = call.plain_args
+    for kind, pattern in conditions:
+        if kind in ("starts", "args"):
+            lines = (f"{word}\n" for word in words if kind == "args" or not word.startswith("-"))
+            holds = pattern.match("".join(lines)) is not None
+        else:
+            holds = any(map(pattern.fullmatch, words)) is (kind == "if")
+        if not holds:
+            return
+    call.find(rule)
 
 
 def find_effects(call: ShellCall) -> None:
@@ -226,55 +83,21 @@ def find_effects(call: ShellCall) -> None:
         find(call)
 
 
-def breaks(rule: str, when: str = "", unless: str = "") -> Find:
-    """Breaks a rule by its words alone: one of them is like `when`, and none like `unless`."""
-    wanted, excused = re.compile(when, re.DOTALL), re.compile(unless, re.DOTALL)
-
-    def find(call: ShellCall) -> None:
-        words = call.plain_args
-        if when and not any(map(wanted.fullmatch, words)):
-            return
-        if not unless or not any(map(excused.fullmatch, words)):
-            call.find(rule)
-
-    return find
+def _options(call: ShellCall) -> str:
+    """The letters of all short options."""
+    return "".join(arg[1:] for arg in call.args if re.fullmatch(r"-[A-Za-z0-9]+", arg))
 
 
-def _bundle(letters: str) -> str:
-    """Short options, alone or bundled, with one of these letters among them."""
-    return f"-[A-Za-z0-9]*[{letters}][A-Za-z0-9]*"
+def _operands(call: ShellCall) -> list[str]:
+    before = list(takewhile(lambda arg: arg != "--", call.args))
+    behind = [arg for arg in call.args[len(before) :] if arg != "--"]
+    return [arg for arg in before if not arg.startswith("-")] + behind
 
 
-def begins_like(rule: str, beginning: str) -> Find:
-    """Breaks a rule if its words that are not options begin like this."""
-    pattern = re.compile(beginning)
-
-    def find(call: ShellCall) -> None:
-        if pattern.match(" ".join(map(to_plain, call.words))):
-            call.find(rule)
-
-    return find
+# --- files ---
 
 
-def writes(options: str) -> Find:
-    """Writes whatever it has to what stands behind one of these options."""
-
-    def find(call: ShellCall) -> None:
-        for target in call.values_of(*options.split()):
-            if target != "-":
-                call.judge.check_write(target)
-                _fills(call, target)
-
-    return find
-
-
-def _fills(call: ShellCall, target: str) -> None:
-    """Whole folders are written there: they may bring a home of Hermes along."""
-    if holds_home(call.judge.path(target), call.judge.place):
-        call.find("write.agent")
-
-
-def takes_whole(when: str = "", *, here: bool = False) -> Find:
+def _reads_folders(when: str = "", *, here: bool = False) -> Find:
     """Reads whole folders if one of the words is like `when`: the homes in them too. `here`: with no folder
     named, it reads the one it stands in."""
     wanted = re.compile(when, re.DOTALL)
@@ -290,23 +113,20 @@ def takes_whole(when: str = "", *, here: bool = False) -> Find:
     return find
 
 
-def _options(call: ShellCall) -> str:
-    """The letters of all short options."""
-    return "".join(arg[1:] for arg in call.args if re.fullmatch(r"-[A-Za-z0-9]+", arg))
+def _write_folder(call: ShellCall, target: str) -> None:
+    """Whole folders are written there: they may bring a home of Hermes along."""
+    call.judge.check_write(target)
+    if holds_home(call.judge.path(target), call.judge.place):
+        call.find("write.agent")
 
 
-def _operands(call: ShellCall) -> list[str]:
-    found: list[str] = []
-    ended = False
-    for arg in call.args:
-        if arg == "--":
-            ended = True
-        elif ended or not arg.startswith("-"):
-            found.append(arg)
-    return found
+def _unpacks_to(*options: str) -> Find:
+    def find(call: ShellCall) -> None:
+        for target in call.values_of(*options):
+            if target != "-":
+                _write_folder(call, target)
 
-
-# --- files ---
+    return find
 
 
 def _delete(call: ShellCall) -> None:
@@ -319,22 +139,15 @@ def _delete(call: ShellCall) -> None:
             call.find(fault, to_plain(target))
 
 
-def find_deletes(call: ShellCall, starts: list[str]) -> None:
-    for start in starts or ["."]:
-        fault = delete_fault(call.judge.path(start), call.judge.place, recursive=True)
-        call.find(fault or "delete.everything", call.shown)
-
-
 def _write_last(call: ShellCall) -> None:
     """cp, mv, ln, install …: the last operand is written; mv also removes the others."""
     operands = _operands(call)
     named = [arg.partition("=")[2] for arg in call.args if arg.startswith("--target-directory=")]
     named += call.values_of("-t")
     whole = re.search("[rRa]", _options(call)) or {"--recursive", "--archive"} & set(call.args)
+    write = partial(_write_folder, call) if whole else call.judge.check_write
     for target in named or operands[-1:]:
-        call.judge.check_write(target)
-        if whole:
-            _fills(call, target)
+        write(target)
         for source in operands[:-1]:
             if UNKNOWN not in target and UNKNOWN not in source:
                 call.judge.check_write(f"{target.rstrip('/')}/{source.rstrip('/').rpartition('/')[2]}")
@@ -346,83 +159,92 @@ def _write_last(call: ShellCall) -> None:
 
 
 def _write_all(call: ShellCall) -> None:
-    for target in _operands(call):
+    copied = [arg[3:] for arg in call.args if arg.startswith("of=")]
+    for target in copied if call.name == "dd" else _operands(call):
         call.judge.check_write(target)
 
 
 def _modes(call: ShellCall) -> None:
-    modes = [arg for arg in call.plain_args if re.fullmatch(r"[0-7]{3,5}|[-+=,ugoarwxXst]+", arg)]
-    for mode in modes[:1]:
+    modes = [arg for arg in call.plain_args if re.fullmatch(r"[0-7]{3,5}|[-+=,ugoarwxXst]+", arg)][:1]
+    for mode in modes:
         others_write = re.fullmatch(r"0*[0-7]{2}[2367]", mode) or (
             re.search(r"(^|,)(a|[ug]*o[ug]*|)[+=][rxX]*w", mode) and not re.match(r"[ug]+[+=]", mode)
         )
         if others_write or re.fullmatch(r"0*[2-7][0-7]{3}", mode) or re.search(r"[+=][rwx]*s", mode):
             call.find("rights.open")
     for target in call.args:
-        if to_plain(target) not in modes[:1] and not target.startswith("--"):
+        if to_plain(target) not in modes and not target.startswith("--"):
             call.judge.check_write(target, fresh=False)
 
 
+# --- the network ---
+
+
 def _download_target(call: ShellCall) -> None:
-    options = names.DOWNLOAD_TARGETS - ({"-O"} if call.name == "curl" else set())
+    curl = call.name == "curl"
+    options = ("-o", "--output", "--output-document", "-P", "--directory-prefix", *(() if curl else ("-O",)))
     for target in call.values_of(*options):
         if target != "-":
             call.judge.check_write(target)
-    remote_name = (call.name == "curl" and re.search("O", _options(call))) or call.name == "wget"
-    if remote_name:
+    if not curl or "O" in _options(call):
         for arg in _operands(call):
             if "/" in arg and UNKNOWN not in arg:
                 call.judge.check_write("./" + to_plain(arg).partition("?")[0].rpartition("/")[2])
 
 
-# --- the machine ---
+def _web(call: ShellCall) -> None:
+    """curl, wget: what leaves with the request."""
+    args = call.plain_args
+    addresses = [arg for arg in args if re.match(r"(\w+://|[\w-]+(\.[\w-]+)+(/|$|:))", arg)]
+    local = bool(addresses) and all(map(_LOCAL.fullmatch, addresses))
+    if any(map(_METADATA.search, args)):
+        call.find("net.metadata")
+    if any(re.match("--(abstract-)?unix-socket", arg) for arg in args):
+        call.find("net.socket")
+    for arg, following in pairwise([*args, ""]):
+        option, glued, value = arg.partition("=")
+        if not local and _sends_file(call.name, option, value if glued else following, arg):
+            call.find("net.upload")
+        if option in ("-K", "--config") or (call.name == "wget" and option in ("--use-askpass", "-e")):
+            call.find("run.unknown")
+    if any(UNKNOWN in arg for arg in args) and not local:
+        sending = ("-d", "--data", "-F", "--form", "--post-data", "-H", "--header")
+        if any(arg.startswith(sending) for arg in args) or any(UNKNOWN in address for address in addresses):
+            call.find("net.upload")
 
 
-def _packages(call: ShellCall) -> None:
-    verb = next(iter(_operands(call)), "")
-    if verb and verb not in names.PACKAGE_READING and "--version" not in call.args:
-        call.find("package.change")
+_SENDS = re.compile(r"-F|--form|-d|--data(-binary|-raw|-urlencode)?|--json")
 
 
-_EVERYWHERE = re.compile(r"-g|--global|--location=global|--break-system-packages")
-_FOREIGN = re.compile(
-    r"--(extra-)?index-url|--trusted-host|--registry|-i|-f|--find-links|git\+|https?://|ssh://|git@|file:"
-)
+def _sends_file(name: str, option: str, value: str, arg: str) -> bool:
+    if name != "curl":
+        return option in ("--post-file", "--body-file")
+    if option == "--upload-file" or re.fullmatch(r"-\w*T", option):
+        return True
+    if _SENDS.fullmatch(option):
+        named = re.match(r"@|.*(=@|=<)", value, re.DOTALL) is not None
+        return "@" in value and (named or option == "-F")
+    return re.match(r"-[dF]@|-F\w+=@", arg) is not None
 
 
-def _language_packages(call: ShellCall) -> None:
-    words = [to_plain(arg) for arg in _operands(call)]
-    verb = next((word for word in words if word not in ("pip", "tool", "cargo")), "")
-    if verb in names.PACKAGE_ADDING:
-        if call.name in ("gem", "cpan", "cpanm") or any(map(_EVERYWHERE.fullmatch, call.args)):
-            call.find("package.change")
-        if any(map(_FOREIGN.match, call.plain_args)):
-            call.find("package.foreign")
-    elif verb in names.PACKAGE_REMOVING:
-        call.find("package.change")
-    elif verb in ("config", "set") and len(words) > 2:
-        call.find("write.startup")
+def _send_feed(call: ShellCall) -> None:
+    secured = call.name == "openssl"
+    if call.feed is not None and (not secured or (call.args[:1] == ["s_client"] and call.feed.text is None)):
+        call.find("net.socket")
 
 
-def _services(call: ShellCall) -> None:
-    words = _operands(call)
-    if set(words) & names.POWER_VERBS:
-        call.find("power")
-    elif words and not set(call.args) & names.SERVICE_READING:
-        call.find("agent.self" if "hermes" in " ".join(words) else "service.change")
+def _web_server(call: ShellCall) -> None:
+    """Shares a folder with whoever can reach this machine: its own workspace is fine."""
+    ground = call.judge.place.ground
+    for path in map(call.judge.path, call.values_of("-d", "--directory")):
+        if path is None or not ground or not (path + "/").startswith(ground + "/"):
+            call.find("net.upload")
 
 
-def _system(call: ShellCall) -> None:
-    if not call.args or not set(call.args) <= names.SYSTEM_READING:
-        call.find("system.change")
+# --- processes ---
 
 
 def _kill(call: ShellCall) -> None:
-    if call.name in ("killall", "pkill", "skill", "killall5"):
-        call.find("kill.all" if call.name == "killall5" else "kill.many")
-        if re.search("hermes", call.shown):
-            call.find("agent.self")
-        return
     if {"-l", "-L"} & set(call.args) or call.args[:1] == ["-0"]:
         return
     targets = list(call.args)
@@ -432,12 +254,16 @@ def _kill(call: ShellCall) -> None:
     for target in targets:
         if target in ("-1", "1"):
             call.find("kill.all")
-        elif target == "0":
+        elif target == "0" or UNKNOWN in target:
             call.find("kill.many")
         elif target.lstrip("-") in own:
             call.find("agent.self")
-        elif UNKNOWN in target:
-            call.find("kill.many")
+
+
+def _kill_by_name(call: ShellCall) -> None:
+    call.find("kill.all" if call.name == "killall5" else "kill.many")
+    if "hermes" in call.shown:
+        call.find("agent.self")
 
 
 _CALM = re.compile(r"(status|version|help|doctor|config (path|check)|.*--help|-h|--version|-V)( .*)?")
@@ -457,171 +283,168 @@ def _processes(call: ShellCall) -> None:
         call.find("read.secret")
 
 
-def _web_server(call: ShellCall) -> None:
-    """Shares a folder with whoever can reach this machine: its own workspace is fine."""
-    ground = call.judge.place.ground
-    for path in map(call.judge.path, call.values_of("-d", "--directory")):
-        if path is None or not ground or not (path + "/").startswith(ground + "/"):
-            call.find("net.upload")
+# --- git ---
 
 
-def _copy_blocks(call: ShellCall) -> None:
-    for arg in call.args:
-        if arg.startswith("of="):
-            call.judge.check_write(arg[3:])
+def _git(call: ShellCall) -> None:
+    args = call.plain_args
+    while args and args[0].startswith("-"):
+        option = args.pop(0)
+        if args and re.fullmatch("-[Cc]|--(git-dir|work-tree|namespace|exec-path|config-env)", option):
+            value = args.pop(0)
+            if option in ("-c", "--config-env") and re.fullmatch(_GIT_CODE, value):
+                call.find("git.code")
+    if args:
+        if UNKNOWN in args[0]:
+            call.find("run.unknown")
+        find_effects(replace(call, name=f"git/{args[0]}", args=args[1:]))
 
 
+_GIT_RULES = r"""
+git/reset: git.discard if --(hard|merge|keep)(=.*)?
+git/clean: git.discard if <f>|--force(=.*)? unless <n>|--dry-run(=.*)?
+git/branch: git.discard if <D>
+git/branch: git.discard args (?=(.*\n)?--force[=\n])(.*\n)?--delete[=\n]
+git/checkout: git.discard if \.|\*|:/|\./|<f>|--force(=.*)?
+git/restore: git.discard if \.|\*|:/|\./ unless <S>|--staged(=.*)?
+git/switch: git.discard if <f>|--(discard-changes|force)(=.*)?
+git/stash: git.discard starts (drop|clear)\n
+git/worktree git/submodule: git.discard if <f>|--force(=.*)?
+git/worktree git/submodule: git.code starts foreach\n
+git/rm: delete.everything if \.|\*|:/|\./
+git/rm: delete.everything args (?=(.*\n)?<r>\n)(.*\n)?<f>\n
+git/push: git.force if <fd>|--(force|force-with-lease|force-if-includes|mirror|delete|prune)(=.*)?
+git/push: git.force starts .*\n[+:]
+git/push: git.push if (?!-)(\w+://|[\w.-]+@[\w.-]+:).*
+git/filter-branch git/filter-repo git/replace git/fast-import git/prune: git.rewrite
+git/reflog: git.rewrite starts (expire|delete)\n
+git/gc: git.rewrite if --prune(=.*)?
+git/update-ref git/symbolic-ref: git.rewrite if <d>|--delete(=.*)?
+git/rebase: git.rewrite if --root(=.*)?
+git/rebase: git.code if <x>|--exec(=.*)?
+git/config: git.code starts <gitcode>\n. unless <l>|--(get|list|get-all|get-regexp)(=.*)?
+git/config: write.startup starts (?!user\.(name|email)\n)[^\n]*\n. if --(global|system)(=.*)?
+    unless <l>|--(get|list|get-all|get-regexp)(=.*)?
+git/bisect: git.code starts run\n
+git/clone git/fetch git/pull git/ls-remote: git.code if (ext|fd)::.*|<u>|--(upload-pack|config)(=.*)?
+"""
+_RULES = r"""
+shred wipe srm: delete.unknown
+chmod chown chgrp chattr setfacl: rights.recursive if <R>|--recursive
+chown chgrp chattr setfacl: rights.owner
+fdisk sfdisk cfdisk gdisk sgdisk parted wipefs blkdiscard mke2fs mkfs badblocks format diskpart hdparm:
+    disk.format unless -l|--list|-h|--help|--version|print
+mount umount losetup swapon swapoff cryptsetup lvremove vgremove pvremove lvcreate zpool zfs mdadm dmsetup
+    fsck diskutil: disk.change if (?!(-l|-a|-j|status|list|-V|--version)$).*
+tar bsdtar unzip cpio: run.unknown if (--to-command|--checkpoint-action|--use-compress-program|-I).*
+<packagers>: package.change starts <adds> if -g|--global|--location=global|--break-system-packages
+gem cpan cpanm: package.change starts <adds>
+<packagers>: package.foreign starts <adds>
+    if (--(extra-)?index-url|--trusted-host|--registry|-i|-f|--find-links|git\+|https?://|ssh://|git@|file:).*
+<packagers>: package.change starts ((pip|tool|cargo)\n)*(uninstall|remove|rm|publish|unpublish|login|adduser
+    |yank|token|owner)\n
+<packagers>: write.startup starts (?=([^\n]*\n){3})((pip|tool|cargo)\n)*(config|set)\n
+apt apt-get aptitude yum dnf zypper apk brew snap flatpak port pkg choco winget scoop: package.change
+    starts (?!(|list|search|show|info|policy|outdated|query|contents|depends|help|why|files)\n)
+    args (.*\n)?(--\n.|[^-]) unless --version
+dpkg: package.change if <irPeUF> unless <q>
+rpm: package.change if <ieUF> unless <q>
+pacman: package.change if <SRU> unless <si>
+nix-env emerge xbps-install: package.change if .*
+<services>: power if <power>
+<services>: agent.self starts .*hermes unless <power>|<calmservice>
+<services>: service.change starts (?!.*hermes) args (.*\n)?(--\n.|[^-]) unless <power>|<calmservice>
+shutdown reboot halt poweroff: power unless --help|-c|--version
+init telinit: power if [016sS]
+useradd userdel usermod groupadd groupdel adduser deluser passwd chpasswd visudo vipw chsh iptables ip6tables
+    nft firewall-cmd insmod rmmod modprobe setenforce update-alternatives ldconfig grub-install update-grub
+    efibootmgr networksetup scutil csrutil spctl setcap kexec depmod: system.change
+    args (?!((-l|-L|--list|list|show|status|-S|-a|--help|--version|-n|-nL|-v)\n)+\Z)
+ip ifconfig route nmcli sysctl hostname hostnamectl timedatectl loginctl ufw defaults: system.change
+    if set|add|del|delete|flush|down|up|-w|change|replace|-s|--set|enable|disable|allow|deny|reset
+    |set-hostname|set-time|write|-p|kill-session|terminate-user|-f|connection|reload|[\w.]+=.*
+crontab at batch atrm systemd-run: write.schedule unless -l|-V
+history: history.erase if <cdw>
+journalctl: history.erase if --(vacuum|rotate|flush).*
+dmesg: history.erase if -C|-c|--clear
+wevtutil: history.erase
+gpg: read.secret if .*--export-secret.*
+security: read.secret if (find|dump|export).*
+secret-tool kwallet-query bw op vault pass: read.secret if .+
+vim vi nvim ex emacs ed less man: run.unknown if \+?:?!.*|.*(:!|system\(|:r!|call\s+system).*
+strace ltrace perf py-spy rbspy: process.control if -[A-Za-z]*p\d*|--(attach|pid).*
+gcore reptyr jattach: process.control if .+
+bwrap proot nsjail schedtool chpst softlimit start-stop-daemon daemonize xterm rr: run.unknown
+man: run.unknown if -[PH].*|--(pager|html).*
+zip: run.unknown if -TT.*|--unzip-command.*
+enable: run.code if -[a-z]*f.*
+hash: run.unknown if -[a-z]*p.*
+bind: run.unknown if -[a-z]*[xf].*
+fc: run.unknown unless -[a-z]*l[a-z]*
+tmux screen dtach abduco zellij: run.unknown
+    unless -?-?(ls|list.*|has.*|kill.*|capture.*|version)|-V|-v|--help
+mail mailx sendmail mutt swaks: net.upload
+nmap tcpdump ngrok cloudflared bore chisel frpc: net.socket
+dig nslookup host ping: net.upload if .*<unknown>.*
+ssh-copy-id: write.ssh
+ssh-add: write.ssh args (?!-[lL]\n).
+make: run.unknown if (SHELL=|--eval).*
+make: run.unknown args (?=(.*\n)?-f\n)(.*\n)?-\n
+nc ncat netcat: net.socket unless -[A-Za-z]*z[A-Za-z]*
+nc ncat netcat: net.socket if -[A-Za-z]*[eclU][A-Za-z]*
+socat telnet: net.socket
+sftp ftp tftp: net.upload starts .
+scp rsync: net.upload
+    starts (.*\n)?((([\w.-]+@)?[\w.-]+::?[^\\\n]|rsync://|\w[\w.-]+:)[^\n]*\n|[^\n]*:\n)\Z
+scp rsync sftp ftp tftp: run.unknown if -e|--rsh|(-oProxyCommand|--rsync-path|--rsh=).*
+rsync: delete.unknown if --delete.*
+docker podman nerdctl: container
+    starts (?!((compose|container|image|volume|network|system)\n)?(<calmcontainer>))
+docker-compose lxc ctr: container starts (?!<calmcontainer>)
+kubectl helm oc: cluster starts (delete|apply|create|replace|patch|drain|cordon|scale|edit|exec
+    |rollout\s(restart|undo)|cp|run|uninstall|upgrade|install|set|taint|label|annotate)\b
+kubectl helm oc: read.secret starts get\ssecrets?|config\sview
+terraform tofu pulumi: cluster starts (apply|destroy|import|taint|state\s(rm|mv|push)|up)\b
+ansible ansible-playbook: cluster
+aws gcloud az gsutil rclone s3cmd b2 mc doctl flyctl heroku: cluster starts .*\b(rm|rb|delete\S*|terminate\S*
+    |destroy|put\S*|cp|mv|sync|copy|move|upload|create\S*|update\S*|run\S*|deploy|purge|set\S*|attach\S*
+    |get-secret\S*|get-session-token|print-access-token)\b
+gh glab: cluster starts gist\screate|release\s(upload|delete)|repo\s(delete|edit)|secret|auth\stoken|ssh-key
+    |gpg-key|workflow\srun|api\s.*(DELETE|PUT|POST|PATCH)
+"""
 _MAKES_DISKS = re.compile(r"(mkfs\..+|mkswap|newfs.*)$")
-_RIGHTS = "chmod chown chgrp chattr setfacl"
-_UNPACKING = "tar bsdtar unzip cpio"
 _RECURSES = r"-\w*[rRa]\w*|--(dereference-)?recursive|--archive|--directories=recurse|recurse"
-_ROWS: Rows = (
-    ("grep egrep fgrep zgrep diff", takes_whole(_RECURSES, here=True)),
-    ("rg ag ack", takes_whole(here=True)),
-    ("cp scp", takes_whole(_RECURSES)),
-    (
-        "rsync tar bsdtar zip 7z 7za 7zz rar pax cpio ln restic borg python-tarfile python-zipfile",
-        takes_whole(),
-    ),
-    ("ps", _processes),
+_ROWS: tuple[Row, ...] = (
+    ("grep egrep fgrep zgrep diff", _reads_folders(_RECURSES, here=True)),
+    ("rg ag ack", _reads_folders(here=True)),
+    ("cp scp", _reads_folders(_RECURSES)),
+    ("rsync tar bsdtar zip 7z 7za 7zz rar pax cpio ln restic borg", _reads_folders()),
+    ("python-tarfile python-zipfile", _reads_folders()),
     ("rm unlink rmdir shred wipe srm", _delete),
-    ("shred wipe srm", breaks("delete.unknown")),
     ("cp mv ln install rsync scp", _write_last),
-    ("tee touch truncate mkdir sponge", _write_all),
+    ("tee touch truncate mkdir sponge dd", _write_all),
     ("sed gsed", code.sed),
-    ("dd", _copy_blocks),
-    (_RIGHTS, breaks("rights.recursive", _bundle("R") + "|--recursive")),
-    ("chown chgrp chattr setfacl", breaks("rights.owner")),
+    ("psql mysql mariadb sqlite3 mongo mongosh redis-cli dropdb dropuser mysqladmin", code.sql),
+    ("clickhouse-client cqlsh sqlcmd duckdb", code.sql),
+    ("git", _git),
+    *_rules(_GIT_RULES, bundled="A-Za-z"),
+    *_rules(_RULES),
     ("chmod", _modes),
-    (
-        "fdisk sfdisk cfdisk gdisk sgdisk parted wipefs blkdiscard mke2fs mkfs badblocks format diskpart"
-        " hdparm",
-        breaks("disk.format", unless="-l|--list|-h|--help|--version|print"),
-    ),
-    (
-        "mount umount losetup swapon swapoff cryptsetup lvremove vgremove pvremove lvcreate zpool zfs mdadm"
-        " dmsetup fsck diskutil",
-        breaks("disk.change", r"(?!(-l|-a|-j|status|list|-V|--version)$).*"),
-    ),
+    ("tar bsdtar unzip cpio", _unpacks_to("-C", "--directory", "-d")),
+    *_rules("tar bsdtar unzip cpio: write.system if -P|--absolute-names"),
+    ("ssh-keygen", _unpacks_to("-f")),
     ("curl wget", _download_target),
-    (
-        _UNPACKING,
-        breaks("run.unknown", "(--to-command|--checkpoint-action|--use-compress-program|-I).*"),
-    ),
-    (_UNPACKING, writes("-C --directory -d")),
-    (_UNPACKING, breaks("write.system", "-P|--absolute-names")),
-    (
-        "pip pip3 pipx npm yarn pnpm gem cargo uv cpan cpanm composer conda mamba go poetry",
-        _language_packages,
-    ),
-    (
-        "apt apt-get aptitude yum dnf zypper apk brew snap flatpak port pkg choco winget scoop",
-        _packages,
-    ),
-    ("dpkg", breaks("package.change", _bundle("irPeUF"), unless=_bundle("q"))),
-    ("rpm", breaks("package.change", _bundle("ieUF"), unless=_bundle("q"))),
-    ("pacman", breaks("package.change", _bundle("SRU"), unless=_bundle("si"))),
-    ("nix-env emerge xbps-install", breaks("package.change", ".*")),
-    (
-        "systemctl service launchctl rc-service supervisorctl initctl sc rc-update update-rc.d chkconfig pm2",
-        _services,
-    ),
-    ("shutdown reboot halt poweroff", breaks("power", unless="--help|-c|--version")),
-    ("init telinit", breaks("power", "[016sS]")),
-    (
-        "useradd userdel usermod groupadd groupdel adduser deluser passwd chpasswd visudo vipw chsh iptables"
-        " ip6tables nft firewall-cmd insmod rmmod modprobe setenforce update-alternatives ldconfig"
-        " grub-install update-grub efibootmgr networksetup scutil csrutil spctl setcap kexec depmod",
-        _system,
-    ),
-    (
-        "ip ifconfig route nmcli sysctl hostname hostnamectl timedatectl loginctl ufw defaults",
-        breaks("system.change", names.SYSTEM_CHANGING),
-    ),
-    ("crontab at batch atrm systemd-run", breaks("write.schedule", unless="-l|-V")),
-    ("kill killall pkill skill killall5", _kill),
-    (
-        "psql mysql mariadb sqlite3 mongo mongosh redis-cli dropdb dropuser mysqladmin clickhouse-client"
-        " cqlsh sqlcmd duckdb",
-        code.sql,
-    ),
-    ("history", breaks("history.erase", _bundle("cdw"))),
-    ("journalctl", breaks("history.erase", "--(vacuum|rotate|flush).*")),
-    ("dmesg", breaks("history.erase", "-C|-c|--clear")),
-    ("wevtutil", breaks("history.erase")),
-    ("gpg", breaks("read.secret", ".*--export-secret.*")),
-    ("security", breaks("read.secret", "(find|dump|export).*")),
-    ("secret-tool kwallet-query bw op vault pass", breaks("read.secret", ".+")),
-    ("hermes", _agent),
+    ("curl wget", _web),
+    ("nc ncat netcat openssl", _send_feed),
     ("python-http.server", _web_server),
-    (
-        "vim vi nvim ex emacs ed less man",
-        breaks("run.unknown", r"\+?:?!.*|.*(:!|system\(|:r!|call\s+system).*"),
-    ),
+    ("ps", _processes),
+    ("kill", _kill),
+    ("killall pkill skill killall5", _kill_by_name),
+    ("prlimit ulimit", code.limits),
     ("vim vi nvim view ex emacs", code.editor),
     ("gdb lldb", code.debugger),
-    ("strace ltrace perf py-spy rbspy", breaks("process.control", r"-[A-Za-z]*p\d*|--(attach|pid).*")),
-    ("gcore reptyr jattach", breaks("process.control", ".+")),
-    ("prlimit ulimit", code.limits),
-    (
-        "bwrap proot nsjail schedtool chpst softlimit start-stop-daemon daemonize xterm rr",
-        breaks("run.unknown"),
-    ),
-    ("man", breaks("run.unknown", "-[PH].*|--(pager|html).*")),
-    ("zip", breaks("run.unknown", "-TT.*|--unzip-command.*")),
-    ("enable", breaks("run.code", "-[a-z]*f.*")),
-    ("hash", breaks("run.unknown", "-[a-z]*p.*")),
-    ("bind", breaks("run.unknown", "-[a-z]*[xf].*")),
-    ("fc", breaks("run.unknown", unless="-[a-z]*l[a-z]*")),
-    (
-        "tmux screen dtach abduco zellij",
-        breaks("run.unknown", unless="-?-?(ls|list.*|has.*|kill.*|capture.*|version)|-V|-v|--help"),
-    ),
-    ("mail mailx sendmail mutt swaks", breaks("net.upload")),
-    ("nmap tcpdump ngrok cloudflared bore chisel frpc", breaks("net.socket")),
-    # Name look-ups and pings carry data out in the names.
-    ("dig nslookup host ping", breaks("net.upload", f".*{UNKNOWN}.*")),
-    ("ssh-copy-id", breaks("write.ssh")),
-    ("ssh-keygen", writes("-f")),
-    ("git", _git),
-    ("curl wget", _web),
-    ("nc ncat netcat socat telnet openssl", _raw_connection),
-    ("scp rsync sftp ftp tftp", _copy_away),
-    ("docker podman nerdctl docker-compose lxc ctr", _containers),
-    (
-        "kubectl helm oc",
-        begins_like(
-            "cluster",
-            r"(delete|apply|create|replace|patch|drain|cordon|scale|edit|exec|rollout (restart|undo)|cp|run"
-            r"|uninstall|upgrade|install|set|taint|label|annotate)\b",
-        ),
-    ),
-    ("kubectl helm oc", begins_like("read.secret", r"get secrets?|config view")),
-    (
-        "terraform tofu pulumi",
-        begins_like("cluster", r"(apply|destroy|import|taint|state (rm|mv|push)|up)\b"),
-    ),
-    ("ansible ansible-playbook", breaks("cluster")),
-    (
-        "aws gcloud az gsutil rclone s3cmd b2 mc doctl flyctl heroku",
-        begins_like(
-            "cluster",
-            r"(?s).*\b(rm|rb|delete\S*|terminate\S*|destroy|put\S*|cp|mv|sync|copy|move|upload|create\S*|update\S*"
-            r"|run\S*|deploy|purge|set\S*|attach\S*|get-secret\S*|get-session-token|print-access-token)\b",
-        ),
-    ),
-    (
-        "gh glab",
-        begins_like(
-            "cluster",
-            r"gist create|release (upload|delete)|repo (delete|edit)|secret|auth token|ssh-key|gpg-key"
-            r"|workflow run|api .*(DELETE|PUT|POST|PATCH)",
-        ),
-    ),
-    ("ssh-add", _add_key),
+    ("hermes", _agent),
 )
-
-
 _TABLE: dict[str, list[Find]] = {}
 for _programs, _find in _ROWS:
     for _name in _programs.split():

@@ -18,18 +18,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 
-from hermes.agent.danger import programs
-from hermes.agent.danger.names import (
-    COMMAND_VARIABLES,
-    EVALUATORS,
-    LISTERS,
-    PRELOADS,
-    SHELLS,
-    SILENT,
-    TERMINALS,
-    names,
-    program_name,
-)
+from hermes.agent.danger import names, programs
 from hermes.agent.danger.paths import CommandScope, holds_home, named_in, read_fault, resolve, write_fault
 from hermes.agent.danger.programs import printed, source_of
 from hermes.agent.danger.rules import RULES, DangerFinding, DangerVerdict
@@ -93,9 +82,9 @@ class ShellCall:
         return [to_plain(arg) for arg in self.args]
 
     @property
-    def words(self) -> list[str]:
-        """The arguments that are not options."""
-        return [arg for arg in self.args if not arg.startswith("-")]
+    def fed(self) -> str | None:
+        """What comes on its input, if that is known."""
+        return self.feed.text if self.feed is not None else None
 
     def values_of(self, *options: str) -> list[str]:
         """The words that follow one of these options."""
@@ -261,12 +250,12 @@ class CommandJudge:
 
     def assign(self, name: str, values: tuple[str, ...], *, lasting: bool = True) -> None:
         # Before a single command (`IFS= read …`) the separator harms nobody.
-        if name.lstrip("+") in PRELOADS and (lasting or name != "IFS"):
+        if name.lstrip("+") in names.PRELOADS and (lasting or name != "IFS"):
             self.find("run.environment", name.lstrip("+"))
         if lasting and any(self.read_fault(value) == "read.home" for value in values):
             # A later command may use the variable, and then nobody knows any more what is in it.
             self.find("read.home", f"{name}={values[0]}")
-        if name.lstrip("+") in COMMAND_VARIABLES:
+        if name.lstrip("+") in names.COMMAND_VARIABLES:
             for value in (value for value in values if UNKNOWN not in value):
                 self.read(value)
         if lasting:
@@ -305,11 +294,11 @@ class CommandJudge:
             self.find("run.unknown", shown)
         elif not name.isascii():
             self.find("text.hidden", shown)
-        call = ShellCall(judge=self, name=program_name(name), args=args, feed=feed, shown=shown)
+        call = ShellCall(judge=self, name=names.program_name(name), args=args, feed=feed, shown=shown)
         self.ran.add(call.name)
-        if call.name in TERMINALS:
+        if call.name in names.TERMINALS:
             self.readers.add(call.name)
-        if call.name in EVALUATORS:
+        if call.name in names.EVALUATORS:
             self.check_subscripts(args)
         if self.functions.get(name):
             self.enter(None)
@@ -346,7 +335,7 @@ class CommandJudge:
 
     def _reads(self, call: ShellCall) -> None:
         """What the words of a program name, and where it runs: programs read the folder they stand in."""
-        silent = call.name in SILENT
+        silent = call.name in names.SILENT
         if self.cwd is not None and not silent and read_fault(self.cwd, self.place) == "read.home":
             self.find("read.home", f"{call.shown} in {self.cwd}")
         for text in (text for arg in call.args for text in named_in(arg) if text):
@@ -452,7 +441,7 @@ class CommandJudge:
 
     def _lists_home(self, fields: list[str]) -> bool:
         """Whether a program prints the names of files that may be in a home."""
-        if not fields or os.path.basename(fields[0]) not in LISTERS:
+        if not fields or os.path.basename(fields[0]) not in names.LISTERS:
             return False
         paths = [path for path in map(self.path, fields[1:]) if path is not None]
         return any(holds_home(path, self.place) or read_fault(path, self.place) for path in paths)
@@ -548,8 +537,12 @@ def calls_itself(name: str, node: ShellNode, *, aside: bool = False) -> bool:
             return False
 
 
-_LASTING = names("cd pushd popd alias exec hash enable set shopt history fc bind complete trap")
-_BESIDES = SHELLS | SILENT | names("env exec nice nohup setsid stdbuf timeout command ulimit umask set")
+_LASTING = names.listed("cd pushd popd alias exec hash enable set shopt history fc bind complete trap")
+_BESIDES = (
+    names.SHELLS
+    | names.SILENT
+    | names.listed("env exec nice nohup setsid stdbuf timeout command ulimit umask set")
+)
 """What may run beside a shell in a command: none of it takes the lines that are meant for the shell."""
 _UNFINISHED = re.compile(r"\\\Z|<<|(^|[\s;&|(])![^\s=(]|^\^")
 """What goes on in the next line, or brings back an earlier one."""
@@ -566,7 +559,7 @@ def judge_input(text: str, command: str, place: CommandScope) -> DangerVerdict:
     for finding in follow(text, place, place.cwd).findings:
         line.find(finding.rule, finding.what)
     program = follow(command, place, place.cwd)
-    if program.readers and program.readers <= SHELLS and program.ran <= _BESIDES:
+    if program.readers and program.readers <= names.SHELLS and program.ran <= _BESIDES:
         if _lasts(line) or _UNFINISHED.search(text.rstrip("\n")):
             line.find("run.later", "")
         return DangerVerdict(findings=tuple(line.findings))

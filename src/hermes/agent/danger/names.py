@@ -11,7 +11,7 @@ from typing import TypeVar
 _Row = TypeVar("_Row")
 
 
-def names(text: str) -> frozenset[str]:
+def listed(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
@@ -20,31 +20,36 @@ def by_name(rows: Mapping[str, _Row]) -> dict[str, _Row]:
     return {name: row for listed, row in rows.items() for name in listed.split()}
 
 
-SHELLS = names("sh bash dash zsh ksh ash fish csh tcsh rbash mksh")
-DOWNLOADS = names("curl wget fetch aria2c lynx http https xh lwp-download GET ftp nc ncat socat dig nslookup")
-DECODERS = names(
+SHELLS = listed("sh bash dash zsh ksh ash fish csh tcsh rbash mksh")
+DOWNLOADS = listed(
+    "curl wget fetch aria2c lynx http https xh lwp-download GET ftp nc ncat socat dig nslookup"
+)
+DECODERS = listed(
     """
     base64 base32 basenc xxd openssl gpg uudecode rev tr gunzip zcat gzip bzip2 xz unxz od hexdump uncompress
     """
 )
-# Interpreters, with the options that are followed by code.
-LANGUAGES = by_name(
-    {
-        "ruby lua luajit R Rscript osascript ghci pry scala groovy groovysh ocaml gnuplot raku": "-e",
-        "perl": "-e -E",
-        "bun elixir iex clojure racket tsx ts-node": "-e --eval",
-        "node nodejs": "-e --eval -p --print",
-        "julia": "-e -E --eval --print",
-        "octave sbcl": "--eval",
-        "erl": "-eval",
-        "deno": "eval",
-        "guile expect": "-c",
-        "pwsh": "-c -Command -EncodedCommand -e",
-        "php": "-r",
-        "swipl": "-g -t",
-        "tclsh irb jshell wish": "",
-    }
-)
+_CODE_OPTIONS = {
+    " ".join(SHELLS): "[-+][a-zA-Z]*c[a-zA-Z]*",
+    "ruby lua luajit R Rscript osascript ghci pry scala groovy groovysh ocaml gnuplot raku": "<e>",
+    "perl": "<eE>",
+    "bun elixir iex clojure racket tsx ts-node": "<e>|--eval",
+    "node nodejs": "<ep>|--eval|--print",
+    "julia": "<eE>|--eval|--print",
+    "octave sbcl": "--eval",
+    "erl": "-eval",
+    "deno": "eval",
+    "python guile expect": "<c>|-c.*",
+    "pwsh": "<ce>|-c.*|-Command|-EncodedCommand",
+    "php": "<r>",
+    "swipl": "<gt>",
+    "tclsh irb jshell wish": "(?!)",
+}
+TAKES_CODE = {
+    name: re.compile(re.sub("<(.+)>", r"-[a-zA-Z0-9]*[\1]", options), re.DOTALL)
+    for name, options in by_name(_CODE_OPTIONS).items()
+}
+"""Shells and interpreters, with the options that code follows; `<e>` is `-e`, alone or at the end of a bundle."""
 # Programs that run the command behind their options, with the options that take a value.
 WRAPPERS = by_name(
     {
@@ -88,7 +93,7 @@ PRECEDED = {
 }
 _LOADER = re.compile(r"ld(-(linux|musl).*)?\.so(\.\d+)?")
 # Programs with a terminal of their own: keys, not lines, reach what runs in them.
-TERMINALS = names("script tmux screen expect unbuffer rlwrap dtach abduco zellij")
+TERMINALS = listed("script tmux screen expect unbuffer rlwrap dtach abduco zellij")
 # Programs that take commands from their input, with the words (besides --help) that stop them from that.
 _STOPS_READING = by_name(
     {
@@ -112,9 +117,9 @@ READS_COMMANDS = {
     for name, words in _STOPS_READING.items()
 }
 # Of these, the ones that can start programs by what they read.
-ESCAPING = names("gdb lldb vim vi nvim view ex ed red emacs dc m4 ftp sftp lftp tftp smbclient newgrp virsh")
+ESCAPING = listed("gdb lldb vim vi nvim view ex ed red emacs dc m4 ftp sftp lftp tftp smbclient newgrp virsh")
 # Programs that are also known with a `g` before their name.
-GNU = names(
+GNU = listed(
     "rm rmdir unlink cp mv ln dd tee touch truncate shred chmod chown timeout env nice stdbuf find xargs"
 )
 
@@ -128,15 +133,13 @@ def program_name(path: str) -> str:
 
 
 # Commands of the shell that take a text for a name or a number, and run what stands in its brackets.
-EVALUATORS = names(
+EVALUATORS = listed(
     "test [ : let printf read unset declare typeset local export readonly wait mapfile readarray set"
 )
-RUNNERS = names("poetry pipenv uv pipx coverage")
-ROOT = names("sudo su doas pkexec runuser sudoedit gosu su-exec setpriv run0")
-ROOT_VALUES = names("-u -g -U -p -C -h -T -D -R -r -t --user --group")
-DECLARES = names("export declare typeset readonly local")
+RUNNERS = listed("poetry pipenv uv pipx coverage")
+DECLARES = listed("export declare typeset readonly local")
 # Variables that make other programs load or run something.
-PRELOADS = names(
+PRELOADS = listed(
     """
     LD_PRELOAD LD_AUDIT LD_LIBRARY_PATH DYLD_INSERT_LIBRARIES BASH_ENV ENV PROMPT_COMMAND PS4 PYTHONSTARTUP
     PYTHONHOME PERL5OPT RUBYOPT NODE_OPTIONS GIT_SSH GIT_SSH_COMMAND GIT_EXTERNAL_DIFF IFS SHELLOPTS
@@ -144,49 +147,25 @@ PRELOADS = names(
     """
 )
 # Variables that hold a command which other programs run.
-COMMAND_VARIABLES = names(
+COMMAND_VARIABLES = listed(
     """
     PAGER EDITOR VISUAL GIT_EDITOR GIT_PAGER GIT_SEQUENCE_EDITOR GIT_ASKPASS SSH_ASKPASS MANPAGER BROWSER
     FCEDIT LESSOPEN LESSCLOSE
     """
 )
-READERS = names(
+READERS = listed(
     """
     cat head tail less more grep egrep fgrep rg ls stat file wc md5sum sha256sum echo basename dirname du sort
     diff readlink realpath cut test printf awk nl strings jq
     """
 )
 # Programs whose words are not opened: naming a place is not reading it.
-SILENT = names(
+SILENT = listed(
     """
     cd pushd popd pwd echo printf test [ [[ : true false exit basename dirname which type export rm rmdir
     unlink touch mkdir
     """
 )
 # Programs that print the names of files.
-LISTERS = names("find fd fdfind ls realpath readlink locate tree")
-CHANGERS = names("mv cp chmod chown sed tee dd truncate ln install sh bash python python3 perl")
-PACKAGE_READING = names("list search show info policy outdated query contents depends help why files")
-PACKAGE_ADDING = names("install add i update upgrade ci")
-PACKAGE_REMOVING = names("uninstall remove rm publish unpublish login adduser yank token owner")
-SERVICE_READING = names(
-    """
-    status list-units list-unit-files is-active is-enabled show cat list print list-timers list-dependencies
-    is-failed is-system-running help --status-all --version
-    """
-)
-POWER_VERBS = names("poweroff reboot halt kexec suspend hibernate rescue")
-SYSTEM_READING = names("-l -L --list list show status -S -a --help --version -n -nL -v")
-# The words that make programs change something which mostly report.
-SYSTEM_CHANGING = (
-    r"set|add|del|delete|flush|down|up|-w|change|replace|-s|--set|enable|disable|allow|deny|reset|set-hostname"
-    r"|set-time|write|-p|kill-session|terminate-user|-f|connection|reload|[\w.]+=.*"
-)
-DOWNLOAD_TARGETS = names("-o -O --output --output-document -P --directory-prefix")
-CONTAINER_READING = names(
-    """
-    ps images logs inspect version info stats top port diff history search events ls list build config context
-    help
-    """
-)
-CONTAINER_KINDS = names("compose container image volume network system")
+LISTERS = listed("find fd fdfind ls realpath readlink locate tree")
+CHANGERS = listed("mv cp chmod chown sed tee dd truncate ln install sh bash python python3 perl")

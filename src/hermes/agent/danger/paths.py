@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
-from hermes.agent.danger.names import names
+from hermes.agent.danger.names import listed
 from hermes.agent.danger.shell.expand import UNKNOWN, has_glob, to_plain
 from hermes.agent.danger.shell.syntax import BRACKET, QUESTION, STAR
 from hermes.domain.homes import NO_HOMES, FolderRules
@@ -163,11 +163,12 @@ def _may_be_link(path: str) -> bool:
     )
 
 
-def named_in(arg: str) -> set[str]:
+def named_in(arg: str) -> dict[str, None]:
     """What may be a path in a word: `file`, `--option=file`, `-Ifile`, `@file`, `host:file`."""
     glued = arg[arg.index("/") :] if arg.startswith("-") and "/" in arg else ""
     value = arg[2:] if arg.startswith("-") and not arg.startswith("--") else ""
-    return {arg, arg.partition("=")[2], arg.partition("@")[2], arg.partition(":")[2], glued, value}
+    texts = (arg, arg.partition("=")[2], arg.partition("@")[2], arg.partition(":")[2], glued, value)
+    return dict.fromkeys(texts)
 
 
 def _short(path: str, place: CommandScope) -> str:
@@ -197,7 +198,7 @@ def _is_secret(path: str, place: CommandScope) -> bool:
     return any(_SECRET_NAME.fullmatch(one) and _glob(to_plain(name), one) for one in _TEMPTING)
 
 
-_TEMPTING = names("id_rsa id_ed25519 .env shadow sudoers environ .bashrc .netrc credentials.json")
+_TEMPTING = listed("id_rsa id_ed25519 .env shadow sudoers environ .bashrc .netrc credentials.json")
 
 
 def _glob(pattern: str, name: str) -> bool:

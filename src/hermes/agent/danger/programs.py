@@ -5,31 +5,12 @@ What a program does by itself is judged in `effects`."""
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import dropwhile, islice, pairwise, takewhile
 from typing import TYPE_CHECKING
 
-from hermes.agent.danger import code, effects
-from hermes.agent.danger.names import (
-    CHANGERS,
-    DECLARES,
-    DECODERS,
-    DOWNLOADS,
-    ESCAPING,
-    LANGUAGES,
-    PRECEDED,
-    READERS,
-    READS_COMMANDS,
-    ROOT,
-    ROOT_VALUES,
-    RUNNERS,
-    SHELLS,
-    SILENT,
-    WRAPPERS,
-    by_name,
-    names,
-)
-from hermes.agent.danger.paths import holds_home
+from hermes.agent.danger import code, effects, names
+from hermes.agent.danger.paths import delete_fault, holds_home
 from hermes.agent.danger.shell.expand import UNKNOWN, to_plain
 from hermes.agent.danger.shell.words import unescaped
 
@@ -40,8 +21,12 @@ _RUNS = {"download": "run.download", "decoder": "run.decoded"}
 """The rule that running something breaks, by where it comes from."""
 _MODULE = re.compile(r"-[bBdEhiIOPqRsSuvVx]*m(.*)", re.DOTALL)
 # Words that make an interpreter go on to take commands.
-_STAYS_PYTHON = re.compile(r"-[bBdEIOPqRsSuvx]*i")
-_STAYS = {"perl": re.compile("-d.*"), "ruby": re.compile("-rdebug"), "php": re.compile("-a|--interactive")}
+_STAYS = {
+    "python": re.compile(r"-[bBdEIOPqRsSuvx]*i"),
+    "perl": re.compile("-d.*"),
+    "ruby": re.compile("-rdebug"),
+    "php": re.compile("-a|--interactive"),
+}
 _STAYS_OTHER = re.compile("-i|--interactive|inspect|debug")
 _OWN_MODULE = re.compile(r"hermes(\.(cli|__main__))?")
 _OWN_SCRIPT = re.compile(r"(.*/)?hermes(/(cli|__main__)\.py)?/?", re.DOTALL)
@@ -51,38 +36,53 @@ _PYTHON = re.compile(r"python(\d+(\.\d+)?)?|pypy3?|ipython3?")
 def look(call: ShellCall) -> None:
     """Judge a program by what it runs, then by what it does."""
     name = call.name
-    for known in (_shell, _language, _wrapper, _builtin):
+    for known in (_interpreter, _awk, _runner, _builtin):
         if known(call):
             break
-    if name in READS_COMMANDS and not any(map(READS_COMMANDS[name].fullmatch, call.args)):
-        if name in ESCAPING:
+    if name in names.READS_COMMANDS and not any(map(names.READS_COMMANDS[name].fullmatch, call.args)):
+        if name in names.ESCAPING:
             code.fed_commands(call)
         elif call.feed is None and name not in ("sqlite3", "duckdb"):
             call.judge.readers.add(name)
-    if name in ROOT:
-        _root(call)
     effects.find_effects(call)
 
 
 # --- what runs text ---
 
 
-def _shell(call: ShellCall) -> bool:
-    if call.name not in SHELLS:
+def _interpreter(call: ShellCall) -> bool:
+    """Code stands behind an option, in a file or in what comes on its input."""
+    python, shell = _PYTHON.fullmatch(call.name) is not None, call.name in names.SHELLS
+    language = "python" if python else call.name
+    if language not in names.TAKES_CODE:
         return False
-    for arg, next_ in call.walk("-o +o -O --rcfile --init-file"):
-        if re.fullmatch(r"[-+][a-zA-Z]*c[a-zA-Z]*", arg):
-            _run_text(call, call.after(next_), call.args[next_ + 1 :])
-            return True
-        if arg in ("--rcfile", "--init-file") and call.after(next_):
-            _script_file(call, call.after(next_))
-        elif arg in ("-s", "-"):
+    if language in ("osascript", "pwsh") and call.args:
+        call.find("run.code")
+    if not shell and any(map(_STAYS.get(language, _STAYS_OTHER).fullmatch, call.args)):
+        call.judge.readers.add(call.name)
+    for arg, next_ in call.walk("-o +o -O --rcfile --init-file" if shell else "-W -X -r --require -I -M"):
+        module = _MODULE.fullmatch(arg) if python else None
+        if shell and arg in ("--rcfile", "--init-file"):
+            if call.after(next_):
+                _script_file(call, call.after(next_))
+            continue
+        if names.TAKES_CODE[language].fullmatch(arg):
+            if shell:
+                _run_text(call, call.after(next_), call.args[next_ + 1 :])
+            else:
+                inline = arg[2:] if python and arg.startswith("-c") else ""
+                _judge_code(call, to_plain(inline or call.after(next_)))
+        elif module:
+            _run_module(call, [*filter(None, [module[1]]), *call.args[next_:]])
+        elif arg == "-" or (shell and arg == "-s"):
             _run_feed(call)
-            return True
-        elif not arg.startswith(("-", "+")):
+        elif not arg.startswith(("-", "+") if shell else "-"):
             _script_file(call, arg, call.args[next_:])
-            return True
-    if not any(arg in ("--version", "--help", "-n") for arg in call.args):
+        else:
+            continue
+        return True
+    quiet = ("--version", "--help", "-n") if shell else ("--version", "-V", "-v", "--help", "-h")
+    if not any(arg in quiet for arg in call.args):
         _run_feed(call)
     return True
 
@@ -111,7 +111,7 @@ def _run_feed(call: ShellCall, *, shell: bool = False) -> None:
         call.judge.readers.add(call.name)
         return
     if feed.text is not None:
-        if shell or call.name in SHELLS:
+        if shell or call.name in names.SHELLS:
             call.judge.read(feed.text)
         else:
             _judge_code(call, feed.text)
@@ -133,38 +133,6 @@ def _script_file(call: ShellCall, path: str, args: Sequence[str] = ()) -> None:
         call.find("run.fresh")
 
 
-def _language(call: ShellCall) -> bool:
-    if call.name in ("awk", "gawk", "mawk", "nawk"):
-        return _awk(call)
-    python = _PYTHON.fullmatch(call.name) is not None
-    if not python and call.name not in LANGUAGES:
-        return False
-    if call.name in ("osascript", "pwsh") and call.args:
-        call.find("run.code")
-    flags = ["-c"] if python else sorted(LANGUAGES[call.name].split())
-    if any(map((_STAYS_PYTHON if python else _STAYS.get(call.name, _STAYS_OTHER)).fullmatch, call.args)):
-        call.judge.readers.add(call.name)
-    for arg, next_ in call.walk("-W -X -r --require -I -M"):
-        short = next((flag for flag in flags if _takes_code(arg, flag)), "")
-        if short:
-            inline = arg[2:] if arg.startswith(short) and len(short) == 2 and arg != short and python else ""
-            _judge_code(call, to_plain(inline or call.after(next_)))
-            return True
-        module = _MODULE.fullmatch(arg) if python else None
-        if module:
-            _run_module(call, [*([module[1]] if module[1] else []), *call.args[next_:]])
-            return True
-        if arg in ("-", "/dev/stdin"):
-            _run_feed(call)
-            return True
-        if not arg.startswith("-"):
-            _script_file(call, arg, call.args[next_:])
-            return True
-    if not any(arg in ("--version", "-V", "-v", "--help", "-h") for arg in call.args):
-        _run_feed(call)
-    return True
-
-
 def _run_module(call: ShellCall, words: list[str]) -> None:
     """`python -m`: this program's own module is found behind those that run others, too."""
     at = next((i for i, word in enumerate(words) if _OWN_MODULE.fullmatch(to_plain(word))), None)
@@ -172,17 +140,6 @@ def _run_module(call: ShellCall, words: list[str]) -> None:
         call.judge.run(["hermes", *words[at + 1 :]], call.feed)
     elif words:
         call.judge.run(["pip" if words[0] == "pip" else f"python-{words[0]}", *words[1:]], call.feed)
-
-
-def _takes_code(arg: str, flag: str) -> bool:
-    """`-e`, and in a bundle like perl's `-pe` or `-ne`."""
-    if arg == flag:
-        return True
-    if len(flag) == 2 and flag.startswith("-") and not arg.startswith("--"):
-        return re.fullmatch(rf"-[a-zA-Z0-9]*{flag[1]}", arg) is not None or (
-            flag == "-c" and arg.startswith("-c")
-        )
-    return False
 
 
 def _judge_code(call: ShellCall, text: str) -> None:
@@ -203,6 +160,8 @@ def _judge_code(call: ShellCall, text: str) -> None:
 
 
 def _awk(call: ShellCall) -> bool:
+    if call.name not in ("awk", "gawk", "mawk", "nawk"):
+        return False
     valued = "-F -v -l --assign --field-separator --load"
     programs = [call.after(next_) for word, next_ in call.walk("") if word in ("-e", "--source")]
     programs += [word.partition("=")[2] for word in call.args if word.startswith("--source=")]
@@ -224,61 +183,48 @@ def _awk(call: ShellCall) -> bool:
 # --- what runs other programs ---
 
 
-def _wrapper(call: ShellCall) -> bool:
-    name, args = call.name, list(call.args)
-    if name in _OWN_SYNTAX:
-        _OWN_SYNTAX[name](call)
-        return True
-    if name not in WRAPPERS:
+Commands = Iterable[str | list[str]]
+"""As texts for a shell, or as words."""
+
+
+def _runner(call: ShellCall) -> bool:
+    commands = _COMMANDS.get(call.name)
+    if commands is None:
         return False
-    if name in RUNNERS and args[:1] != ["run"]:
-        return False
-    args = args[1:] if name in RUNNERS else args
-    if name == "command" and args and args[0] in ("-v", "-V"):
-        return True
-    if name == "npx" and "-c" in args:
-        call.judge.read(to_plain(args[args.index("-c") + 1]) if args[-1] != "-c" else "")
-        return True
-    if name == "ld.so" and any(arg.startswith(("--preload", "--audit", "--library-path")) for arg in args):
-        call.find("run.environment")
-    _run_rest(call, args, names(WRAPPERS[name]), PRECEDED.get(name, ""))
+    for command in commands(call) or ():
+        if isinstance(command, str):
+            call.read([command])
+        elif command:
+            call.judge.run(command, call.feed)
     return True
 
 
-def _sg(call: ShellCall) -> None:
-    """`sg group -c command`, as one text or as words."""
-    call.judge.read(" ".join(arg for arg in call.plain_args if arg not in ("-", "-c")).partition(" ")[2])
+def _wrapped(call: ShellCall) -> Commands:
+    """What stands behind the options of a wrapper, and behind a word that has to precede it."""
+    name, args = call.name, call.args
+    if name in names.RUNNERS:
+        if args[:1] != ["run"]:
+            return
+        args = args[1:]
+    if name == "command" and args[:1] in (["-v"], ["-V"]):
+        return
+    if name == "npx" and "-c" in args:
+        yield args[args.index("-c") + 1] if args[-1] != "-c" else ""
+        return
+    if name == "ld.so" and any(arg.startswith(("--preload", "--audit", "--library-path")) for arg in args):
+        call.find("run.environment")
+    rest = _behind_options(args, names.WRAPPERS[name])
+    if name in names.PRECEDED and rest and re.fullmatch(names.PRECEDED[name], to_plain(rest[0]), re.DOTALL):
+        rest = _behind_options(rest[1:], names.WRAPPERS[name])
+    yield rest
 
 
-def _capsh(call: ShellCall) -> None:
-    if "--" in call.args:
-        call.judge.run(["bash", *call.args[call.args.index("--") + 1 :]], call.feed)
-
-
-def _commands(call: ShellCall) -> None:
-    """Each word is a command."""
-    for word in call.plain_args:
-        if " " in word or not word.startswith("-"):
-            call.judge.read(word)
-
-
-def _run_rest(
-    call: ShellCall, args: Sequence[str], valued: frozenset[str] = frozenset(), preceded: str = ""
-) -> None:
-    """What stands behind the options, and behind a word like `preceded`, is a command."""
-    rest = _behind_options(args, valued)
-    if preceded and rest and re.fullmatch(preceded, to_plain(rest[0]), re.DOTALL):
-        rest = _behind_options(rest[1:], valued)
-    if rest:
-        call.judge.run(rest, call.feed)
-
-
-def _behind_options(args: Sequence[str], valued: frozenset[str]) -> list[str]:
+def _behind_options(args: Sequence[str], valued: str) -> list[str]:
     """The words behind the options; those named here have a value."""
-    at = 0
+    at, options = 0, valued.split()
     while at < len(args) and args[at].startswith("-") and args[at] != "-":
         option = args[at]
-        at += 2 if option in valued else 1
+        at += 2 if option in options else 1
         if option == "--":
             break
     return list(args[at:])
@@ -312,12 +258,6 @@ def _run_in_env(call: ShellCall) -> None:
             return
 
 
-def _timeout(call: ShellCall) -> None:
-    command = _behind_options(call.args, names("-k -s --kill-after --signal"))[1:]
-    if command:
-        call.judge.run(command, call.feed)
-
-
 def _before_lists(args: list[str]) -> list[str]:
     """The words of `parallel` before its lists: no command among them means that the lists hold commands."""
     return list(takewhile(lambda arg: arg and not arg.startswith(":::"), args))
@@ -333,9 +273,8 @@ def _xargs(call: ShellCall) -> None:
         return
     for arg, next_ in call.walk("-I -n -P -L -d -a -s -E -j"):
         if not arg.startswith("-"):
-            known = call.feed.text.split() if call.feed is not None and call.feed.text is not None else None
-            words, command = known or [UNKNOWN], [arg, *call.args[next_:]]
-            if call.feed is not None and call.feed.source == "home" and arg not in SILENT:
+            words, command = (call.fed or "").split() or [UNKNOWN], [arg, *call.args[next_:]]
+            if call.feed is not None and call.feed.source == "home" and arg not in names.SILENT:
                 call.find("read.home")
             if replace:
                 call.judge.run([field.replace(replace, words[0]) for field in command])
@@ -347,19 +286,31 @@ def _xargs(call: ShellCall) -> None:
             replace = glued or (arg == "-I" and call.after(next_)) or "{}"
 
 
+_JUNK = re.compile(
+    r"(\*?\.(pyc|pyo|tmp|log|bak|swp|swo|o|obj|orig|rej|class|DS_Store)|\*~|__pycache__|\.DS_Store"
+    r"|\.(pytest|mypy|ruff)_cache|\*/__pycache__/?\*?|Thumbs\.db)"
+)
+
+
 def _find(call: ShellCall) -> None:
     args = call.args
     starts = list(takewhile(lambda arg: not arg.startswith(("-", "(", "!")), args))
     sought = [to_plain(args[i + 1]) for i, arg in enumerate(args[:-1]) if arg in ("-name", "-iname", "-path")]
-    junk = bool(sought) and all(effects.JUNK.fullmatch(name) for name in sought)
+    junk = bool(sought) and all(_JUNK.fullmatch(name) for name in sought)
     for i, arg in enumerate(args):
         if arg == "-delete" and not junk:
-            effects.find_deletes(call, starts)
+            _delete_found(call, starts)
         elif arg in ("-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec"):
             inner = list(takewhile(lambda word: word not in (";", "+"), islice(args, i + 1, None)))
             _run_found(call, inner, starts, junk)
         elif arg in ("-fprint", "-fprintf", "-fls") and i + 1 < len(args):
             call.judge.check_write(args[i + 1])
+
+
+def _delete_found(call: ShellCall, starts: list[str]) -> None:
+    for start in starts or ["."]:
+        fault = delete_fault(call.judge.path(start), call.judge.place, recursive=True)
+        call.find(fault or "delete.everything", call.shown)
 
 
 def _run_found(call: ShellCall, inner: list[str], starts: list[str], junk: bool) -> None:
@@ -368,92 +319,87 @@ def _run_found(call: ShellCall, inner: list[str], starts: list[str], junk: bool)
     name = to_plain(inner[0]).rpartition("/")[2]
     if name in ("rm", "unlink", "shred", "rmdir"):
         if not junk:
-            effects.find_deletes(call, starts)
+            _delete_found(call, starts)
         return
     if any(holds_home(call.judge.path(start), call.judge.place) for start in starts or ["."]):
         call.find("read.home")
-    reading = name in READERS
+    reading = name in names.READERS
     folder = starts[0] if starts else "."
-    found = f"{folder.rstrip('/')}/found" if reading or name not in CHANGERS else UNKNOWN
+    found = f"{folder.rstrip('/')}/found" if reading or name not in names.CHANGERS else UNKNOWN
     call.judge.run([field.replace("{}", found) for field in inner])
 
 
-def _flock(call: ShellCall) -> None:
+def _flock(call: ShellCall) -> Commands:
     args = [arg for arg in call.args if not arg.startswith("-") or arg == "-c"]
-    if len(args) > 2 and args[1] == "-c":
-        call.judge.read(to_plain(args[2]))
-    elif len(args) > 1:
-        call.judge.run(args[1:], call.feed)
+    return [args[2]] if len(args) > 2 and args[1] == "-c" else [args[1:]]
 
 
-def _watch(call: ShellCall) -> None:
-    call.read(_behind_options(call.args, names("-n --interval")))
-
-
-def _script_command(call: ShellCall) -> None:
-    for i, arg in enumerate(call.args[:-1]):
-        if re.fullmatch(r"-\w*c", arg) or arg == "--command":
-            call.judge.read(to_plain(call.args[i + 1]))
-
-
-def _make(call: ShellCall) -> None:
-    for arg in call.args:
-        if arg.startswith(("SHELL=", "--eval")):
-            call.find("run.unknown")
-    if "-f" in call.args and "-" in call.args:
-        call.find("run.unknown")
-
-
-def _root(call: ShellCall) -> None:
-    call.find("root")
-    args = list(call.args)
-    if call.name in ("su", "runuser") or call.name == "chroot":
-        for command in call.values_of("-c", "--command"):
-            call.read([command])
-        if call.name != "chroot":
+def _ssh(call: ShellCall) -> Commands:
+    if set(call.args) & {"-V", "-G", "-Q"}:
+        return
+    call.find("run.remote")
+    for arg, next_ in call.walk("-b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w"):
+        if not arg.startswith("-"):
+            yield " ".join(call.args[next_:])
             return
-        args = args[1:]
-    _run_rest(call, list(dropwhile(re.compile(r"[A-Za-z_]\w*=").match, args)), ROOT_VALUES)
 
 
-_OWN_SYNTAX = by_name(
+def _as_root(call: ShellCall) -> Commands:
+    call.find("root")
+    args = call.args
+    if call.name in ("su", "runuser", "chroot"):
+        yield from call.values_of("-c", "--command")
+        args = args[1:] if call.name == "chroot" else []
+    command = list(dropwhile(re.compile(r"[A-Za-z_]\w*=").match, args))
+    yield _behind_options(command, "-u -g -U -p -C -h -T -D -R -r -t --user --group")
+
+
+def _in_capabilities(call: ShellCall) -> Commands:
+    """`capsh … -- …`: bash takes what is behind."""
+    return [["bash", *rest[1:]] for rest in [list(dropwhile(lambda arg: arg != "--", call.args))] if rest]
+
+
+def _trap(call: ShellCall) -> Commands:
+    rest = call.args[1:] if call.args[:1] == ["--"] else call.args
+    return rest[:1] if len(rest) > 1 and rest[0] not in ("-p", "-l", "-") else ()
+
+
+_COMMANDS: dict[str, Callable[[ShellCall], Commands | None]] = names.by_name(
     {
+        " ".join(names.WRAPPERS): _wrapped,
+        "sudo su doas pkexec runuser sudoedit gosu su-exec setpriv run0 chroot unshare nsenter": _as_root,
         "env": _env,
-        "timeout": _timeout,
+        "timeout": lambda call: [_behind_options(call.args, "-k -s --kill-after --signal")[1:]],
         "xargs parallel": _xargs,
         "find fd": _find,
         "flock": _flock,
-        "watch": _watch,
-        "script": _script_command,
-        "ssh": effects.ssh,
-        "chroot unshare nsenter": _root,
-        "make": _make,
-        "sg": _sg,
-        "capsh": _capsh,
-        "hyperfine": _commands,
+        "watch": lambda call: [" ".join(_behind_options(call.args, "-n --interval"))],
+        "script": lambda call: [
+            value for option, value in pairwise(call.args) if re.fullmatch(r"-\w*c|--command", option)
+        ],
+        "ssh": _ssh,
+        # `sg group -c command`, as one text or as words.
+        "sg": lambda call: [" ".join(arg for arg in call.args if arg not in ("-", "-c")).partition(" ")[2]],
+        "capsh": _in_capabilities,
+        "hyperfine": lambda call: [arg for arg in call.args if " " in arg or not arg.startswith("-")],
+        "eval": lambda call: _run_text(call, " ".join(call.args), []),
+        "trap": _trap,
+        "history": lambda call: [" ".join(call.args[1:])] if call.args[:1] == ["-s"] else (),
+        "compgen complete": lambda call: [
+            value if option == "-C" else f": {value}"
+            for option, value in pairwise(call.args)
+            if option in ("-C", "-W")
+        ],
     }
 )
+"""The commands that programs run, by how they are told to."""
 
 
 def _builtin(call: ShellCall) -> bool:
     name, args = call.name, call.args
-    if name == "eval":
-        _run_text(call, " ".join(args), [])
-    elif name in ("source", "."):
+    if name in ("source", "."):
         if args:
             _script_file(call, args[0])
-    elif name == "trap":
-        rest = args[1:] if args[:1] == ["--"] else args
-        if len(rest) > 1 and rest[0] not in ("-p", "-l", "-"):
-            call.judge.read(to_plain(rest[0]))
-    elif name in ("compgen", "complete"):
-        for option, value in pairwise(args):
-            if option == "-C":
-                call.judge.read(to_plain(value))
-            elif option == "-W":
-                call.judge.read(f": {to_plain(value)}")
-    elif name == "history" and args[:1] == ["-s"]:
-        call.read(args[1:])
     elif name == "alias":
         for arg in args:
             if "=" in arg:
@@ -466,7 +412,7 @@ def _builtin(call: ShellCall) -> bool:
         call.judge.enter(None if where == "-" else call.judge.path(where))
     elif name == "popd":
         call.judge.enter(None)
-    elif name in DECLARES:
+    elif name in names.DECLARES:
         refers = name != "export" and any(re.fullmatch(r"-[a-zA-Z]*n[a-zA-Z]*", arg) for arg in args)
         for arg in args:
             if re.match(r"[A-Za-z_]\w*\+?=", arg):
@@ -474,18 +420,14 @@ def _builtin(call: ShellCall) -> bool:
                 value = UNKNOWN * 2 if refers else to_plain(value)
                 call.judge.assign(("+" if key.endswith("+") else "") + key.rstrip("+"), (value,))
     elif name in ("read", "mapfile", "readarray", "getopts", "unset"):
-        paths = call.feed is not None and "/" in (call.feed.text or "") and name != "unset"
+        paths = "/" in (call.fed or "") and name != "unset"
         for arg in (*args, "REPLY", "MAPFILE"):
             call.judge.variables.values.pop(arg, None)
             if paths:
                 call.judge.variables.values[arg] = (UNKNOWN * 2,)
         for command in call.values_of("-C")[:1] if name in ("mapfile", "readarray") else ():
             call.read([command])
-        fed = (
-            call.feed.text
-            if call.feed is not None and name == "read" and len(args) == 1 + ("-r" in args)
-            else None
-        )
+        fed = call.fed if name == "read" and len(args) == 1 + ("-r" in args) else None
         if fed and "\\" not in fed and args[-1] != "-r":
             call.judge.assign(args[-1], tuple(line.strip() for line in fed.splitlines()))
     elif name == "printf" and args[:1] == ["-v"] and len(args) > 2:
@@ -534,6 +476,6 @@ def source_of(fields: list[str]) -> str:
     while name in ("sudo", "command", "env", "timeout", "nohup") and len(fields) > 1:
         fields = fields[1:]
         name = fields[0].rpartition("/")[2]
-    if name in DOWNLOADS:
+    if name in names.DOWNLOADS:
         return "download"
-    return "decoder" if name in DECODERS else ""
+    return "decoder" if name in names.DECODERS else ""
