@@ -122,18 +122,13 @@ class MatrixClient(HttpClient[HttpAnswer]):
         return self._most_bytes
 
     async def fetch(self, server: str, media: str, sink: Sink) -> None:
-        """A file, with our name on the request; older homeservers know only the way without."""
-        try:
-            await self._download(f"/_matrix/client/v1/media/download/{path(server, media)}", sink)
-        except _Unrecognized:
-            where = f"/_matrix/media/v3/download/{path(server, media)}?allow_redirect=false"
-            try:
-                await self._download(where, sink)
-            except _Unrecognized as error:
-                raise Refused("The homeserver does not have the file") from error
-
-    async def _download(self, where: str, sink: Sink) -> None:
-        await self.download(self.url + where, sink, headers=self._headers(), refusal=_no_file)
+        """A file; older homeservers know only the second place."""
+        file = path(server, media)
+        for where in (f"client/v1/media/download/{file}", f"media/v3/download/{file}?allow_redirect=false"):
+            url = f"{self.url}/_matrix/{where}"
+            with contextlib.suppress(_Unrecognized):
+                return await self.download(url, sink, headers=self._headers(), refusal=_no_file)
+        raise Refused("The homeserver does not have the file")
 
     async def _ask(self, method: str, where: str, **more: Any) -> Any:
         more["headers"] = {**self._headers(), **more.get("headers", {})}

@@ -36,7 +36,10 @@ async def log_in(client: MatrixClient, context: AdapterContext) -> MatrixIdentit
     user, device = as_text(dig(account, "user_id")), str(dig(account, "device_id") or "")
     if not user.startswith("@"):
         raise Unreachable("The homeserver does not say who we are")
-    name = await _name(client, user)
+    try:
+        name = as_text(dig(await client.call("GET", f"v3/profile/{path(user)}/displayname"), "displayname"))
+    except Refused:
+        name = ""
     threads = is_on(context, "MATRIX_AUTO_THREAD")
     return MatrixIdentity(id=user, name=name, device=device, account=context.account, threads=threads)
 
@@ -46,14 +49,6 @@ def is_on(context: AdapterContext, variable: str) -> bool:
     if said not in (*_ON, *_OFF):
         raise UserError(f"{variable} is neither true nor false.")
     return said in _ON
-
-
-async def _name(client: MatrixClient, user: str) -> str:
-    try:
-        profile = await client.call("GET", f"v3/profile/{path(user)}/displayname")
-    except Refused:
-        return ""
-    return as_text(dig(profile, "displayname"))
 
 
 def _key(client: MatrixClient, context: AdapterContext) -> str:

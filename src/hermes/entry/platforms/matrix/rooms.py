@@ -130,13 +130,6 @@ class Rooms:
             room = after
         return room
 
-    async def goes_on_with(self, room: str, before: str, me: MatrixIdentity) -> bool:
-        """Whether a room takes the place of one that we are in, by what is said in that one."""
-        try:
-            return me.id in (await self.get(before)).members and await self.after(before) == room
-        except Refused:
-            return False
-
     def heed(self, room: str, events: Sequence[Mapping[str, Any]]) -> None:
         """Take note of what these events change."""
         if any(event.get("type") in _STATE and "state_key" in event for event in events):
@@ -333,7 +326,11 @@ class Invitations:
         """Whether the room takes the place of one we are in, as those say who rule there."""
         if self._rule == "nobody" or not invite.instead_of:
             return False
-        return await self._rooms.goes_on_with(invite.room, invite.instead_of, me)
+        try:
+            before = await self._rooms.get(invite.instead_of)
+            return me.id in before.members and await self._rooms.after(before.id) == invite.room
+        except Refused:
+            return False
 
     async def _is_welcome(self, invite: sync.Invite, me: MatrixIdentity) -> bool:
         if self._rule != "allowed":
