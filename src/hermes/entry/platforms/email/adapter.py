@@ -43,7 +43,7 @@ from hermes.entry.platforms.email.manifest import MANIFEST
 from hermes.entry.platforms.email.post import SmtpClient
 from hermes.entry.platforms.email.proof import NO_PROOF, UNPROVED_HINT, read_proof
 from hermes.entry.platforms.email.reports import Bounce
-from hermes.entry.platforms.email.servers import MailServers, drop, integer, is_on
+from hermes.entry.platforms.email.servers import MailServers, drop, integer
 
 log = logging.getLogger("hermes.email")
 T = TypeVar("T")
@@ -95,7 +95,7 @@ class EmailAdapter:
         """Mails that say they are from people who may write, and do not prove it."""
         self._folder = context.setting("EMAIL_FOLDER", "INBOX")
         self._most = integer(context, "EMAIL_MAX_PER_HOUR", 60)
-        self._copies_itself = is_on(context, "EMAIL_SELF_COPY")
+        self._copies_itself = not context.is_off("EMAIL_SELF_COPY")
         self._poll = float(integer(context, "EMAIL_POLL_INTERVAL", 15) or 15)
         self._side: ImapConnection | None = None
         self._running = False
