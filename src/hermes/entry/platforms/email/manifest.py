@@ -144,7 +144,7 @@ MANIFEST = Manifest(
             "EMAIL_TLS", "Whether connections are encrypted (true); false is for servers on this machine only"
         ),
     ),
-    login="hermes.entry.platforms.email.login:log_in",
+    login="hermes.entry.platforms.email.oauth:log_in",
     people="addresses like ann@example.org",
     person=r"[^\s@]+@[^\s@]+",
     evidence="A: dovecot and postfix, and pymap with aiosmtpd",
