@@ -25,24 +25,14 @@ from hermes.domain.ports.platform import Accept
 from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line, size_told
 from hermes.entry.kit.payload import Recent
+from hermes.entry.platforms.email import convert
 from hermes.entry.platforms.email.addresses import canonical, readable
 from hermes.entry.platforms.email.compose import OutgoingMail, compose, message_id
-from hermes.entry.platforms.email.convert import (
-    EmailIdentity,
-    MailLocation,
-    MailThread,
-    ParsedMail,
-    file_in,
-    parse_mail,
-    proof_found,
-    read_mail,
-    thread_of,
-)
+from hermes.entry.platforms.email.convert import EmailIdentity, MailLocation, MailThread, ParsedMail
 from hermes.entry.platforms.email.imap import ImapConnection, day, quoted
 from hermes.entry.platforms.email.manifest import MANIFEST
 from hermes.entry.platforms.email.post import SmtpClient
 from hermes.entry.platforms.email.proof import NO_PROOF, UNPROVED_HINT, read_proof
-from hermes.entry.platforms.email.reports import Bounce
 from hermes.entry.platforms.email.servers import MailServers, drop, integer
 
 log = logging.getLogger("hermes.email")
@@ -224,7 +214,9 @@ class EmailAdapter:
         if size > _THREADED:
             # A copy of our own needs no more than its head.
             head = await imap.fetch(uid, "HEADER", _HEADERS)
-            known = None if head is None else read_mail(head.body, self._me, MailLocation(arrived=now))
+            known = (
+                None if head is None else convert.read_mail(head.body, self._me, MailLocation(arrived=now))
+            )
             if known is not None and known.own:
                 return known
         found = await imap.fetch(uid, "", LARGEST if size <= LARGEST else _BEGINNING)
@@ -232,8 +224,8 @@ class EmailAdapter:
             return None
         place = MailLocation(validity=validity, uid=uid, arrived=found.arrived or now, size=size)
         if len(found.body) > _THREADED:
-            return await asyncio.to_thread(read_mail, found.body, self._me, place)
-        return read_mail(found.body, self._me, place)
+            return await asyncio.to_thread(convert.read_mail, found.body, self._me, place)
+        return convert.read_mail(found.body, self._me, place)
 
     def _may_write(self, item: Inbound) -> bool:
         """Two machines that answer each other are stopped here, if nothing else gave them away."""
@@ -317,7 +309,7 @@ class EmailAdapter:
         except Unreachable:
             # Better an answer with a subject of its own than none.
             return MailThread(id=reply_to)
-        return thread_of(parse_mail(raw)) if raw else MailThread(id=reply_to)
+        return convert.thread_of(convert.parse_mail(raw)) if raw else MailThread(id=reply_to)
 
     async def _header_of(self, imap: ImapConnection, name: str) -> bytes | None:
         for uid in (await self._with_id(imap, name))[-1:]:
@@ -374,7 +366,7 @@ class EmailAdapter:
         if not all(one.isascii() and one.isdigit() and len(one) < 12 for one in (validity, uid, number)):
             raise Refused("That is no file of a mail")
         raw = await self._aside(lambda imap: self._mail(imap, int(validity), int(uid), name))
-        data = None if raw is None else await asyncio.to_thread(file_in, raw, int(number))
+        data = None if raw is None else await asyncio.to_thread(convert.file_in, raw, int(number))
         if data is None:
             raise Refused("The mail with the file is no longer in the mailbox")
         for start in range(0, len(data), _PIECE):
@@ -428,7 +420,7 @@ class EmailAdapter:
         self._newest.clear()
         reading = await self._servers.tried("IMAP", self._check_reading)
         sending = await self._servers.tried("SMTP", self._check_sending)
-        return [reading, sending, proof_found(self._newest, self._me)]
+        return [reading, sending, convert.proof_found(self._newest, self._me)]
 
     async def _check_reading(self) -> str:
         imap = await self._servers.open_mailbox(self.answer_seconds)
@@ -453,6 +445,6 @@ class EmailAdapter:
         return f"{self._servers.smtp_host} takes mail {how}."
 
 
-def _log_bounce(bounce: Bounce) -> None:
+def _log_bounce(bounce: convert.Bounce) -> None:
     what = "email.bounced" if bounce.final else "email.delayed"
     log.warning("%s to=%s status=%s id=%s why=%s", what, bounce.to, bounce.status, bounce.id, bounce.why)
