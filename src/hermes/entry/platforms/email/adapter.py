@@ -19,11 +19,12 @@ from typing import TypeVar
 from hermes.domain.adapter import AdapterContext, Finding
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.capabilities import Capabilities
-from hermes.domain.errors import Refused, Unreachable, UserError
+from hermes.domain.errors import Refused, Unreachable
 from hermes.domain.message import Body, Inbound, Receipt
 from hermes.domain.ports.platform import Accept
 from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line, size_told
+from hermes.entry.kit.files import read_file
 from hermes.entry.kit.payload import Recent
 from hermes.entry.platforms.email import convert
 from hermes.entry.platforms.email.addresses import canonical, readable
@@ -79,8 +80,6 @@ class EmailAdapter:
         self._address = self._servers.address
         self._proof = read_proof(context, self._servers.imap_host)
         self._me = EmailIdentity(address=self._address, account=context.account, proof=self._proof)
-        self._newest: list[bytes] = []
-        """The heads of the mails that a check found."""
         self._unproved = 0
         """Mails that say they are from people who may write, and do not prove it."""
         self._folder = context.setting("EMAIL_FOLDER", "INBOX")
@@ -94,7 +93,8 @@ class EmailAdapter:
         self._awaited: dict[str, asyncio.Event] = {}
         self._copies: Recent[str, bool] = Recent(_REMEMBERED)
         self._threads: Recent[str, MailThread] = Recent(_REMEMBERED)
-        self._latest: Recent[str, tuple[str, datetime]] = Recent(_REMEMBERED)
+        """What an answer will have to carry; it is looked up in the mailbox if this is forgotten."""
+        self._latest: Recent[str, tuple[MailThread, datetime]] = Recent(_REMEMBERED)
         self._heard: Recent[str, deque[float]] = Recent(_REMEMBERED)
 
     @property
@@ -121,7 +121,7 @@ class EmailAdapter:
                     await self._take(imap, heard[start : start + _AT_ONCE], at, (accept, sent))
                 await self._rest(imap, self.first_seconds if heard else self.idle_seconds)
                 await accept((), None)
-                waiting = [uid for uid in await imap.search(f"UID {at.uid + 1}:*") if uid > at.uid]
+                waiting = await imap.newer(at.uid)
         finally:
             imap.close()
             self._running = False
@@ -137,22 +137,17 @@ class EmailAdapter:
             return _Cursor(folder.validity, folder.next_uid - 1, now), []
         validity, uid, at = map(int, parts)
         if validity == folder.validity:
-            waiting = await imap.search(f"UID {uid + 1}:*")
-            return _Cursor(validity, uid, at), [one for one in waiting if one > uid]
+            return _Cursor(validity, uid, at), await imap.newer(uid)
         # The server numbered the folder anew: what came since then is known by its date, and what was read
         # before by its Message-ID.
         log.warning("email.renumbered folder=%s", one_line(self._folder))
         since = datetime.fromtimestamp(at, UTC) - _OVERLAP
-        found = await imap.search("SINCE", day(since - timedelta(days=1)))
-        return _Cursor(folder.validity, 0, at), await self._arrived_since(imap, found, since)
-
-    async def _arrived_since(self, imap: ImapConnection, uids: Sequence[int], since: datetime) -> list[int]:
-        late: list[int] = []
-        for uid in uids:
+        waiting: list[int] = []
+        for uid in await imap.search("SINCE", day(since - timedelta(days=1))):
             head = await imap.fetch(uid, "HEADER.FIELDS (MESSAGE-ID)", _HEADERS)
             if head is not None and (head.arrived is None or head.arrived >= since):
-                late.append(uid)
-        return late
+                waiting.append(uid)
+        return _Cursor(folder.validity, 0, at), waiting
 
     async def _take(
         self, imap: ImapConnection, uids: Sequence[int], at: _Cursor, way: tuple[Accept, str | None]
@@ -168,9 +163,12 @@ class EmailAdapter:
                 log.warning("email.unreadable uid=%d", uid)
                 continue
             if reading.item is not None and self._may_write(reading.item):
-                self._remember(reading)
                 items.append(reading.item)
                 taken.append(uid)
+                if reading.thread.id:
+                    self._threads[reading.thread.id] = reading.thread
+                    chat = reading.item.source.address.chat
+                    self._latest[chat] = (reading.thread, self._context.clock.now())
             elif reading.own:
                 own.append(uid)
                 self._came_back(reading.thread.id)
@@ -242,15 +240,6 @@ class EmailAdapter:
         heard.append(now)
         return True
 
-    def _remember(self, reading: ParsedMail) -> None:
-        """What an answer will have to carry; it is looked up in the mailbox if this is forgotten."""
-        item = reading.item
-        if item is None or not reading.thread.id:
-            return
-        self._threads[reading.thread.id] = reading.thread
-        chat = item.source.address.chat
-        self._latest[chat] = (reading.thread.id, self._context.clock.now())
-
     async def _rest(self, imap: ImapConnection, seconds: float) -> None:
         if "IDLE" in imap.abilities:
             await imap.idle(seconds)
@@ -264,12 +253,7 @@ class EmailAdapter:
         person = canonical(to.chat)
         if not person:
             raise Refused(f"{one_line(str(to))} is no address; one looks like email:ann@example.org")
-        files = []
-        for file in body.attachments:
-            try:
-                files.append((file, await self._context.open_file(file)))
-            except UserError as error:
-                raise Refused(str(error)) from error
+        files = [(file, await read_file(self._context, file)) for file in body.attachments]
         thread = await self._thread(person, reply_to)
         if thread is not None and thread.reply_to and await self._may_have(thread.reply_to):
             person = thread.reply_to
@@ -296,10 +280,8 @@ class EmailAdapter:
     async def _thread(self, chat: str, reply_to: str | None) -> MailThread | None:
         """What the answered mail says; for what is not an answer, the mail that just came from there."""
         if reply_to is None:
-            recent, at = self._latest.get(chat, ("", None))
-            if at is None or self._context.clock.now() - at > _FRESH:
-                return None
-            reply_to = recent
+            thread, at = self._latest.get(chat, (None, None))
+            return thread if at is not None and self._context.clock.now() - at <= _FRESH else None
         if reply_to in self._threads:
             return self._threads[reply_to]
         if not (reply_to.startswith("<") and reply_to.endswith(">") and reply_to.isascii()):
@@ -321,9 +303,7 @@ class EmailAdapter:
         """Look for the copy that came back; it may take a while. Whoever listens sees it come; what came
         before that, or was put elsewhere by the server, is found by a look."""
         name = message_id(self._address, key)
-        if await self._came(name):
-            return Receipt(to=to, ref=name)
-        return None
+        return Receipt(to=to, ref=name) if await self._came(name) else None
 
     async def _came(self, name: str) -> bool:
         if name in self._copies:
@@ -389,22 +369,18 @@ class EmailAdapter:
     async def _aside(self, ask: Callable[[ImapConnection], Awaitable[T]]) -> T:
         """Ask something on a connection beside the one that listens; one that lay idle may be dead."""
         async with self._alone:
-            used = self._side is not None
-            try:
-                return await self._ask(ask)
-            except Unreachable:
-                if not used:
-                    raise
-            return await self._ask(ask)
-
-    async def _ask(self, ask: Callable[[ImapConnection], Awaitable[T]]) -> T:
-        if self._side is None:
+            if self._side is not None:
+                with contextlib.suppress(Unreachable):
+                    return await self._ask(self._side, ask)
             self._side = await self._servers.open_mailbox(self.answer_seconds)
+            return await self._ask(self._side, ask)
+
+    async def _ask(self, side: ImapConnection, ask: Callable[[ImapConnection], Awaitable[T]]) -> T:
         keep = False
         try:
-            found = await ask(self._side)
+            answer = await ask(side)
             keep = self._running
-            return found
+            return answer
         finally:
             if not keep:
                 self._close_side()
@@ -417,19 +393,20 @@ class EmailAdapter:
     # --- the check ---
 
     async def check(self) -> Sequence[Finding]:
-        self._newest.clear()
-        reading = await self._servers.tried("IMAP", self._check_reading)
+        heads: list[bytes] = []
+        reading = await self._servers.tried("IMAP", lambda: self._check_reading(heads))
         sending = await self._servers.tried("SMTP", self._check_sending)
-        return [reading, sending, convert.proof_found(self._newest, self._me)]
+        return [reading, sending, convert.proof_found(heads, self._me)]
 
-    async def _check_reading(self) -> str:
+    async def _check_reading(self, heads: list[bytes]) -> str:
+        """Also collects the heads of the newest mails."""
         imap = await self._servers.open_mailbox(self.answer_seconds)
         try:
             folder = await imap.select(self._folder)
             idles = "IDLE" in imap.abilities
             for uid in (await imap.search(f"UID {max(1, folder.next_uid - _RECENT)}:*"))[-_TRIED:]:
-                if found := await imap.fetch(uid, "HEADER", _HEADERS):
-                    self._newest.append(found.body)
+                if head := await imap.fetch(uid, "HEADER", _HEADERS):
+                    heads.append(head.body)
         finally:
             imap.close()
         told = "tells of new mail at once" if idles else f"is asked every {self._poll:.0f} s"

@@ -187,6 +187,10 @@ class ImapConnection:
                 uids.update(int(word) for word in line.text.split()[1:] if word.isdigit())
         return sorted(uids)
 
+    async def newer(self, uid: int) -> list[int]:
+        """The numbers above this one. `*` stands for the last mail, even if its number is lower."""
+        return [number for number in await self.search(f"UID {uid + 1}:*") if number > uid]
+
     async def sizes(self, uids: Sequence[int]) -> dict[int, int]:
         lines = await self._try(f"UID FETCH {','.join(map(str, uids))} (UID RFC822.SIZE)")
         return {told[b"UID"]: told[b"RFC822.SIZE"] for told in map(_numbers, lines) if len(told) == 2}
