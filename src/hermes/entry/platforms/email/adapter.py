@@ -28,7 +28,7 @@ from hermes.entry.kit.files import read_file
 from hermes.entry.kit.payload import Recent
 from hermes.entry.platforms.email import convert
 from hermes.entry.platforms.email.addresses import canonical, readable
-from hermes.entry.platforms.email.compose import OutgoingMail, compose, message_id
+from hermes.entry.platforms.email.compose import compose, message_id
 from hermes.entry.platforms.email.convert import EmailIdentity, MailLocation, MailThread, ParsedMail
 from hermes.entry.platforms.email.imap import ImapConnection, day, quoted
 from hermes.entry.platforms.email.manifest import MANIFEST
@@ -257,17 +257,17 @@ class EmailAdapter:
         thread = await self._thread(person, reply_to)
         if thread is not None and thread.reply_to and await self._may_have(thread.reply_to):
             person = thread.reply_to
-        letter = OutgoingMail(
+        data = await asyncio.to_thread(
+            compose,
+            body.text,
+            files,
             sender=self._address,
             name=self._context.setting("EMAIL_NAME", "Hermes"),
             to=person,
             key=key,
             at=self._context.clock.now(),
-            html=body.text,
             thread=thread,
-            files=files,
         )
-        data = await asyncio.to_thread(compose, letter)
         copy = self._copies_itself and person != self._address
         await self._post.submit(person, data, copy=copy, seconds=self.answer_seconds)
         return Receipt(to=to, ref=message_id(self._address, key))
