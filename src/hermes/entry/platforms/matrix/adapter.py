@@ -25,11 +25,10 @@ from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line
 from hermes.entry.kit.files import ANY_MIME, read_file
 from hermes.entry.kit.payload import Recent, as_dicts, as_text, dig
-from hermes.entry.platforms.matrix import contents, convert, sync
-from hermes.entry.platforms.matrix.client import MatrixClient, path
+from hermes.entry.platforms.matrix import compose, convert, sync
+from hermes.entry.platforms.matrix.api import MatrixClient, is_on, log_in, path, token_of
 from hermes.entry.platforms.matrix.convert import ENCRYPTED, MESSAGE, REACTION, REDACTION
 from hermes.entry.platforms.matrix.encryption import Encryption, encryption_findings
-from hermes.entry.platforms.matrix.login import is_on, log_in, token_of
 from hermes.entry.platforms.matrix.manifest import MANIFEST
 from hermes.entry.platforms.matrix.rooms import Invitations, Rooms
 from hermes.entry.platforms.matrix.sync import MatrixIdentity
@@ -228,10 +227,10 @@ class MatrixAdapter:
         if not about.encrypted:
             if self._mode == "required":
                 raise Refused("the room is not encrypted, and MATRIX_ENCRYPTION is required")
-            return sort, contents.fitted(content, contents.EVENT_BYTES)
+            return sort, compose.fitted(content, compose.EVENT_BYTES)
         if self._crypto is None:
             raise Refused("the room is encrypted, and MATRIX_ENCRYPTION is off")
-        fitting = contents.fitted(content, contents.ENCRYPTED_BYTES)
+        fitting = compose.fitted(content, compose.ENCRYPTED_BYTES)
         return await self._crypto.encrypt(about, sort, fitting)
 
     # --- what goes out ---
@@ -244,10 +243,10 @@ class MatrixAdapter:
         parts: dict[str, Attachment | None] = {"text": None} if body.text or not body.attachments else {}
         parts |= {f"file {number}": file for number, file in enumerate(body.attachments, 1)}
         for name, file in parts.items():
-            content = contents.message(body) if file is None else await self._uploaded(room, file)
-            content = contents.related(content, place, reply_to, author)
+            content = compose.message(body) if file is None else await self._uploaded(room, file)
+            content = compose.related(content, place, reply_to, author)
             mark = key if name == list(parts)[-1] else ""
-            ref = await self._put(room, MESSAGE, content, contents.transaction(key, name), mark)
+            ref = await self._put(room, MESSAGE, content, compose.transaction(key, name), mark)
             reply_to = None
         await self._number(room, ref, len(body.buttons), key)
         return Receipt(to=replace(place, chat=room), ref=ref)
@@ -255,15 +254,15 @@ class MatrixAdapter:
     async def _number(self, room: str, ref: str, buttons: int, key: str) -> None:
         """Numbers to react with."""
         for number, emoji in enumerate(convert.KEYS[:buttons]):
-            txn = contents.transaction(key, f"key {number}")
+            txn = compose.transaction(key, f"key {number}")
             await self._put(room, REACTION, _annotation(ref, emoji), txn)
 
     async def find_sent(self, to: Address, key: str) -> Receipt | None:
         """The last event of what was sent under a key carries it."""
         me = await self._who()
-        room, mark = await self._rooms.find(to.chat, me), contents.transaction(key)
+        room, mark = await self._rooms.find(to.chat, me), compose.transaction(key)
         async for event in self._rooms.own(room, me):
-            if event.get("sender") != me.id or event["content"].get(contents.SENT) != mark:
+            if event.get("sender") != me.id or event["content"].get(compose.SENT) != mark:
                 continue
             clear = await self._decrypted(room, event) or event
             buttons = clear["content"].get(convert.BUTTONS)
@@ -288,16 +287,16 @@ class MatrixAdapter:
         size, mime = len(data), file.mime or ANY_MIME
         if self._crypto is None or not (await self._rooms.get(room)).encrypted:
             url = await self._client.upload(data, file.name or "file", mime)
-            return contents.file(file, size, {"url": url})
+            return compose.file(file, size, {"url": url})
         data, keys = await self._crypto.lock_file(data)
         url = await self._client.upload(data, "file", ANY_MIME)
-        return contents.file(file, size, {"file": {"url": url, **keys}})
+        return compose.file(file, size, {"file": {"url": url, **keys}})
 
     async def _put(self, room: str, sort: str, content: dict[str, Any], txn: str, mark: str = "") -> str:
         if sort != REACTION:
             sort, content = await self._sealed(room, sort, content)
         if mark:
-            content = {**content, contents.SENT: contents.transaction(mark)}
+            content = {**content, compose.SENT: compose.transaction(mark)}
         told = await self._client.call("PUT", f"v3/{path('rooms', room, 'send', sort, txn)}", content)
         ref = as_text(dig(told, "event_id"))
         if not ref:
@@ -314,9 +313,9 @@ class MatrixAdapter:
             if await self._rooms.event(room, receipt.ref) is None:
                 raise Refused("that message is gone")
             self._alive[receipt.ref] = None
-        content = contents.edit(receipt.ref, body, contents.ENCRYPTED_BYTES)
+        content = compose.edit(receipt.ref, body)
         # The same words may come back later: an edit is not known by them, and may be repeated.
-        txn = contents.transaction(receipt.ref, secrets.token_hex(8))
+        txn = compose.transaction(receipt.ref, secrets.token_hex(8))
         await self._put(room, MESSAGE, content, txn)
 
     async def delete(self, receipt: Receipt) -> None:
@@ -324,7 +323,7 @@ class MatrixAdapter:
         await self._redact(receipt.to.chat, receipt.ref)
 
     async def _redact(self, room: str, ref: str) -> None:
-        where = path("rooms", room, "redact", ref, contents.transaction("redact", ref))
+        where = path("rooms", room, "redact", ref, compose.transaction("redact", ref))
         await self._client.call("PUT", f"v3/{where}", {})
 
     async def typing(self, to: Address) -> None:
@@ -343,7 +342,7 @@ class MatrixAdapter:
         if before is not None:
             await self._redact(room, before)
         if emoji:
-            txn = contents.transaction("react", ref, secrets.token_hex(8))
+            txn = compose.transaction("react", ref, secrets.token_hex(8))
             self._reacted[ref] = await self._put(room, REACTION, _annotation(ref, emoji), txn)
 
     async def _own_reaction(self, room: str, ref: str) -> str | None:
@@ -356,8 +355,8 @@ class MatrixAdapter:
     async def open_thread(self, parent: Address, name: str) -> Address:
         """A thread begins with a message; this one says what it is about."""
         room = await self._rooms.find(parent.chat, await self._who())
-        content = contents.message(Body(text=f"<p>{one_line(name, 128) or '…'}</p>"))
-        ref = await self._put(room, MESSAGE, content, contents.transaction("thread", secrets.token_hex(16)))
+        content = compose.message(Body(text=f"<p>{one_line(name, 128) or '…'}</p>"))
+        ref = await self._put(room, MESSAGE, content, compose.transaction("thread", secrets.token_hex(16)))
         return replace(parent, chat=room, thread=ref)
 
     async def fetch(self, ref: str, sink: Sink) -> None:

@@ -15,7 +15,7 @@ from hermes.domain.errors import Refused, Unreachable, UserError
 from hermes.domain.text import one_line
 from hermes.entry.kit.payload import Recent, as_dict, as_text, dig
 from hermes.entry.platforms.matrix import convert, sync
-from hermes.entry.platforms.matrix.client import MatrixClient, path
+from hermes.entry.platforms.matrix.api import MatrixClient, path
 from hermes.entry.platforms.matrix.convert import Event, Events, Room
 from hermes.entry.platforms.matrix.sync import MatrixIdentity
 

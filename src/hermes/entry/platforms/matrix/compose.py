@@ -52,9 +52,9 @@ def message(body: Body) -> dict[str, Any]:
     return content
 
 
-def edit(ref: str, body: Body, limit: int) -> dict[str, Any]:
+def edit(ref: str, body: Body) -> dict[str, Any]:
     """The same as a replacement of an earlier event."""
-    new = fitted(message(body), limit - 2_000)
+    new = fitted(message(body), ENCRYPTED_BYTES - 2_000)
     return {
         "msgtype": "m.text",
         "body": f"* {_cut(new['body'])}",
