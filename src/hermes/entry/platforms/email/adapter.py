@@ -41,7 +41,6 @@ T = TypeVar("T")
 LARGEST = 30 * 1024 * 1024
 """What is read whole; of a larger mail only the beginning is."""
 _BEGINNING = 256 * 1024
-_HEADERS = 64 * 1024
 _AT_ONCE = 20
 _REMEMBERED = 1000
 _RECENT, _TRIED = 100, 10
@@ -118,7 +117,7 @@ class EmailAdapter:
                 # What was passed over would never be answered; what waits is, once a proof is set.
                 heard = waiting if self._proof.possible else []
                 for start in range(0, len(heard), _AT_ONCE):
-                    await self._take(imap, heard[start : start + _AT_ONCE], at, (accept, sent))
+                    await self._take(imap, heard[start : start + _AT_ONCE], at, accept, sent)
                 await self._rest(imap, self.first_seconds if heard else self.idle_seconds)
                 await accept((), None)
                 waiting = await imap.newer(at.uid)
@@ -144,15 +143,14 @@ class EmailAdapter:
         since = datetime.fromtimestamp(at, UTC) - _OVERLAP
         waiting: list[int] = []
         for uid in await imap.search("SINCE", day(since - timedelta(days=1))):
-            head = await imap.fetch(uid, "HEADER.FIELDS (MESSAGE-ID)", _HEADERS)
+            head = await imap.fetch(uid, "HEADER.FIELDS (MESSAGE-ID)")
             if head is not None and (head.arrived is None or head.arrived >= since):
                 waiting.append(uid)
         return _Cursor(folder.validity, 0, at), waiting
 
     async def _take(
-        self, imap: ImapConnection, uids: Sequence[int], at: _Cursor, way: tuple[Accept, str | None]
+        self, imap: ImapConnection, uids: Sequence[int], at: _Cursor, accept: Accept, sent: str | None
     ) -> None:
-        accept, sent = way
         sizes = await imap.sizes(uids)
         items: list[Inbound] = []
         taken: list[int] = []
@@ -172,8 +170,10 @@ class EmailAdapter:
             elif reading.own:
                 own.append(uid)
                 self._came_back(reading.thread.id)
-            elif reading.bounce is not None:
-                _log_bounce(reading.bounce)
+            elif bounce := reading.bounce:
+                what = "email.bounced" if bounce.final else "email.delayed"
+                facts = (bounce.to, bounce.status, bounce.id, bounce.why)
+                log.warning("%s to=%s status=%s id=%s why=%s", what, *facts)
             else:
                 log.info("email.left_out uid=%d why=%s", uid, reading.why or "its sender writes too much")
                 await self._count(reading)
@@ -211,19 +211,16 @@ class EmailAdapter:
         now = self._context.clock.now()
         if size > _THREADED:
             # A copy of our own needs no more than its head.
-            head = await imap.fetch(uid, "HEADER", _HEADERS)
-            known = (
-                None if head is None else convert.read_mail(head.body, self._me, MailLocation(arrived=now))
-            )
-            if known is not None and known.own:
-                return known
-        found = await imap.fetch(uid, "", LARGEST if size <= LARGEST else _BEGINNING)
-        if found is None:
+            reading = convert.read_mail(await imap.head(uid), self._me, MailLocation(arrived=now))
+            if reading.own:
+                return reading
+        mail = await imap.fetch(uid, "", LARGEST if size <= LARGEST else _BEGINNING)
+        if mail is None:
             return None
-        place = MailLocation(validity=validity, uid=uid, arrived=found.arrived or now, size=size)
-        if len(found.body) > _THREADED:
-            return await asyncio.to_thread(convert.read_mail, found.body, self._me, place)
-        return convert.read_mail(found.body, self._me, place)
+        place = MailLocation(validity=validity, uid=uid, arrived=mail.arrived or now, size=size)
+        if len(mail.body) > _THREADED:
+            return await asyncio.to_thread(convert.read_mail, mail.body, self._me, place)
+        return convert.read_mail(mail.body, self._me, place)
 
     def _may_write(self, item: Inbound) -> bool:
         """Two machines that answer each other are stopped here, if nothing else gave them away."""
@@ -293,11 +290,9 @@ class EmailAdapter:
             return MailThread(id=reply_to)
         return convert.thread_of(convert.parse_mail(raw)) if raw else MailThread(id=reply_to)
 
-    async def _header_of(self, imap: ImapConnection, name: str) -> bytes | None:
-        for uid in (await self._with_id(imap, name))[-1:]:
-            found = await imap.fetch(uid, "HEADER", _HEADERS)
-            return None if found is None else found.body
-        return None
+    async def _header_of(self, imap: ImapConnection, name: str) -> bytes:
+        uids = await self._with_id(imap, name)
+        return await imap.head(uids[-1]) if uids else b""
 
     async def find_sent(self, to: Address, key: str) -> Receipt | None:
         """Look for the copy that came back; it may take a while. Whoever listens sees it come; what came
@@ -405,8 +400,7 @@ class EmailAdapter:
             folder = await imap.select(self._folder)
             idles = "IDLE" in imap.abilities
             for uid in (await imap.search(f"UID {max(1, folder.next_uid - _RECENT)}:*"))[-_TRIED:]:
-                if head := await imap.fetch(uid, "HEADER", _HEADERS):
-                    heads.append(head.body)
+                heads.append(await imap.head(uid))
         finally:
             imap.close()
         told = "tells of new mail at once" if idles else f"is asked every {self._poll:.0f} s"
@@ -420,8 +414,3 @@ class EmailAdapter:
             drop(client)
         how = f"with {self._servers.proof}" if known else "without asking for a password"
         return f"{self._servers.smtp_host} takes mail {how}."
-
-
-def _log_bounce(bounce: convert.Bounce) -> None:
-    what = "email.bounced" if bounce.final else "email.delayed"
-    log.warning("%s to=%s status=%s id=%s why=%s", what, bounce.to, bounce.status, bounce.id, bounce.why)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from base64 import b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -373,8 +372,8 @@ class _Body:
 
     def __init__(self, name_file: Callable[[int], str]) -> None:
         self.files: list[Attachment] = []
-        self.parts: list[Mail] = []
-        """The parts that `files` stand for."""
+        self.parts: list[Mail | bytes] = []
+        """The parts, or the bytes of unpacked files, that `files` stand for."""
         self._name_file = name_file
         self._left = _MOST_PARTS
 
@@ -397,7 +396,7 @@ class _Body:
         wrapped = unpack(_bytes(part)) if kind in _WRAPPINGS or name.lower() == "winmail.dat" else []
         for inner, data in wrapped:
             mime = guess_type(inner)[0] or "application/octet-stream"
-            self._add(_wrapped(mime, data), mime, inner)
+            self._add(data, mime, inner)
         if not wrapped and kind not in _SIGNATURES:
             self._add(part, kind, name)
         return "", False
@@ -411,7 +410,7 @@ class _Body:
             return next((child for child in filled if child[1]), filled[-1] if filled else ("", False))
         return "\n\n".join(text for text, _ in children if text.strip()), any(plain for _, plain in children)
 
-    def _add(self, part: Mail, kind: str, name: str) -> None:
+    def _add(self, part: Mail | bytes, kind: str, name: str) -> None:
         if len(self.files) >= _MOST_FILES:
             return
         name = one_line(name.replace("\\", "/").rpartition("/")[2], 200) or (_NAMELESS.get(kind, ""))
@@ -426,14 +425,6 @@ class _Body:
         )
 
 
-def _wrapped(mime: str, data: bytes) -> Mail:
-    part: Mail = Message()
-    part["Content-Type"] = mime
-    part["Content-Transfer-Encoding"] = "base64"
-    part.set_payload(b64encode(data).decode("ascii"))
-    return part
-
-
 def file_in(raw: bytes, number: int) -> bytes | None:
     """The bytes of the file with this number in a mail; None if there is none."""
     try:
@@ -442,6 +433,8 @@ def file_in(raw: bytes, number: int) -> bytes | None:
         if number >= len(body.parts):
             return None
         part = body.parts[number]
+        if isinstance(part, bytes):
+            return part
         inner = part.get_payload()
         if isinstance(inner, list):
             return b"\n".join(one.as_bytes() for one in inner if isinstance(one, Message))

@@ -217,6 +217,11 @@ class ImapConnection:
                 return FetchedMail(arrived=_arrived(line.text), body=body)
         return None
 
+    async def head(self, uid: int) -> bytes:
+        """The headers of a mail; nothing if it is gone."""
+        mail = await self.fetch(uid, "HEADER")
+        return b"" if mail is None else mail.body
+
     async def mark_seen(self, uids: Sequence[int]) -> None:
         await self._try(f"UID STORE {','.join(map(str, uids))} +FLAGS.SILENT (\\Seen)")
 
