@@ -223,7 +223,7 @@ class _Adapter(EmailAdapter):
 
 def _wait(adapter: EmailAdapter, seconds: float) -> None:
     adapter.answer_seconds = seconds
-    for client, _ in adapter._post._free:
+    for client in adapter._post._free:
         client.timeout = seconds
 
 

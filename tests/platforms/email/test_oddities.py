@@ -14,10 +14,9 @@ from hermes.domain.adapter import AdapterContext
 from hermes.domain.address import Source
 from hermes.domain.message import Body, Inbound
 from hermes.entry.platforms.email.adapter import EmailAdapter
-from hermes.entry.platforms.email.charsets import decode
 from hermes.entry.platforms.email.convert import MailLocation, ParsedMail, file_in, read_mail
 from hermes.entry.platforms.email.imap import ImapConnection, ImapLogin
-from hermes.entry.platforms.email.words import split_quote
+from hermes.entry.platforms.email.words import decode, split_quote
 from hermes.testing.platform_suite import PATIENCE, Does, Inboxes, running, until
 from tests.platforms.email.bed import ME, NOW, EmailBed, checked, written
 from tests.platforms.email.samples import MAILS, ORIGINALS, OUR_ID, mail, report

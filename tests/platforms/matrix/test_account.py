@@ -8,8 +8,8 @@ import pytest
 
 from hermes.domain.errors import Refused, UserError
 from hermes.domain.message import Attachment, Body, MediaKind
-from hermes.entry.platforms.matrix import login
-from hermes.entry.platforms.matrix.client import MatrixClient
+from hermes.entry.platforms.matrix import api
+from hermes.entry.platforms.matrix.api import MatrixClient
 from hermes.testing.platform_suite import Does, Inboxes, hosted, running, until
 from tests.platforms.matrix.bed import MatrixBed
 from tests.platforms.matrix.front import said, wrong
@@ -68,7 +68,7 @@ async def test_a_name_that_leads_nowhere() -> None:
 
 async def test_a_login_that_expires_is_made_anew() -> None:
     """A token of a password that the homeserver takes back while the adapter runs parks nothing."""
-    login._LOGINS.clear()
+    api._LOGINS.clear()
     async with MatrixBed() as bed:
         bed.said |= {
             "MATRIX_ACCESS_TOKEN": "",

@@ -17,7 +17,7 @@ from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.message import Attachment, Body, Button, Inbound, InboundKind, MediaKind
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
-from hermes.entry.platforms.matrix import adapter, contents, login
+from hermes.entry.platforms.matrix import adapter, api, compose
 from hermes.entry.platforms.matrix.adapter import UNREADABLE, MatrixAdapter
 from hermes.entry.platforms.matrix.convert import KEYS, Room, error_for, to_inbounds
 from hermes.testing.platform_suite import (
@@ -110,10 +110,10 @@ def test_rooms_of_two_are_private() -> None:
 
 
 def test_words_with_and_without_markup() -> None:
-    made = contents.message(Body(text="<p>a &lt; b</p>"))
+    made = compose.message(Body(text="<p>a &lt; b</p>"))
     assert made["body"] == "a < b" and "formatted_body" not in made
     html = '<h2>T</h2>\n<ul><li>one</li><li>two</li></ul>\n<p>x<br>y <a href="https://e.invalid/">z</a></p>'
-    made = contents.message(Body(text=html))
+    made = compose.message(Body(text=html))
     assert made["formatted_body"] == html and made["format"] == "org.matrix.custom.html"
     assert made["body"] == "T\n\n- one\n- two\nx\ny z (https://e.invalid/)"
     assert made["m.mentions"] == {}, "nobody is called by what the model happens to say"
@@ -121,10 +121,10 @@ def test_words_with_and_without_markup() -> None:
 
 def test_what_is_too_long_without_markup_is_shortened() -> None:
     html = '<b>"</b>' * 2000
-    made = contents.fitted(contents.message(Body(text=html)), 20_000)
+    made = compose.fitted(compose.message(Body(text=html)), 20_000)
     assert made["formatted_body"] == html and made["body"].endswith("…")
     with pytest.raises(Refused, match="too long"):
-        contents.fitted(contents.message(Body(text='"' * 40_000)), contents.EVENT_BYTES)
+        compose.fitted(compose.message(Body(text='"' * 40_000)), compose.EVENT_BYTES)
 
 
 async def test_threads_and_answers() -> None:
@@ -230,7 +230,7 @@ async def test_what_was_sent_is_found_and_made_whole() -> None:
                 await platform.edit(found, Body(text=f"{number}"))
             assert await platform.find_sent(bed.chat, "k1") == found
             # Somebody else's mark is nobody's.
-            mark = {contents.SENT: contents.transaction("k3")}
+            mark = {compose.SENT: compose.transaction("k3")}
             await bed.ann.say(bed.chat.chat, "not yours", **mark)
             assert await platform.find_sent(bed.chat, "k3") is None
 
@@ -593,7 +593,7 @@ async def test_a_wrong_token_parks_and_is_never_told(caplog: pytest.LogCaptureFi
 
 
 async def test_a_password_logs_in_once() -> None:
-    login._LOGINS.clear()
+    api._LOGINS.clear()
     async with MatrixBed() as bed:
         bed.said |= {
             "MATRIX_ACCESS_TOKEN": "",

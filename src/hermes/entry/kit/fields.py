@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hermes.domain.capabilities import SettingField
 
 
+def optional(env: str, title: str, hint: str = "", **more: Any) -> SettingField:
+    """A setting that an operator can do without; `more` are further fields of it."""
+    return SettingField(env=env, title=title, required=False, hint=hint, **more)
+
+
 def proxy_field(variable: str, service: str) -> SettingField:
-    return SettingField(
-        env=variable,
-        title=f"An HTTP proxy through which {service} is reached",
-        required=False,
-        hint="For example http://127.0.0.1:3128.",
-    )
+    title = f"An HTTP proxy through which {service} is reached"
+    return optional(variable, title, "For example http://127.0.0.1:3128.")
 
 
 def listener_fields(variables: str, port: str, hint: str) -> tuple[SettingField, SettingField]:

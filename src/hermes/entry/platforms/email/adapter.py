@@ -19,38 +19,28 @@ from typing import TypeVar
 from hermes.domain.adapter import AdapterContext, Finding
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.capabilities import Capabilities
-from hermes.domain.errors import Refused, Unreachable, UserError
+from hermes.domain.errors import Refused, Unreachable
 from hermes.domain.message import Body, Inbound, Receipt
 from hermes.domain.ports.platform import Accept
 from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line, size_told
+from hermes.entry.kit.files import read_file
 from hermes.entry.kit.payload import Recent
+from hermes.entry.platforms.email import convert
 from hermes.entry.platforms.email.addresses import canonical, readable
-from hermes.entry.platforms.email.compose import OutgoingMail, compose, message_id
-from hermes.entry.platforms.email.convert import (
-    EmailIdentity,
-    MailLocation,
-    MailThread,
-    ParsedMail,
-    file_in,
-    parse_mail,
-    proof_found,
-    read_mail,
-    thread_of,
-)
+from hermes.entry.platforms.email.compose import compose, message_id
+from hermes.entry.platforms.email.convert import EmailIdentity, MailLocation, MailThread, ParsedMail
 from hermes.entry.platforms.email.imap import ImapConnection, day, quoted
 from hermes.entry.platforms.email.manifest import MANIFEST
 from hermes.entry.platforms.email.post import SmtpClient
 from hermes.entry.platforms.email.proof import NO_PROOF, UNPROVED_HINT, read_proof
-from hermes.entry.platforms.email.reports import Bounce
-from hermes.entry.platforms.email.servers import MailServers, drop, integer, is_on
+from hermes.entry.platforms.email.servers import MailServers, drop, integer
 
 log = logging.getLogger("hermes.email")
 T = TypeVar("T")
 LARGEST = 30 * 1024 * 1024
 """What is read whole; of a larger mail only the beginning is."""
 _BEGINNING = 256 * 1024
-_HEADERS = 64 * 1024
 _AT_ONCE = 20
 _REMEMBERED = 1000
 _RECENT, _TRIED = 100, 10
@@ -89,13 +79,11 @@ class EmailAdapter:
         self._address = self._servers.address
         self._proof = read_proof(context, self._servers.imap_host)
         self._me = EmailIdentity(address=self._address, account=context.account, proof=self._proof)
-        self._newest: list[bytes] = []
-        """The heads of the mails that a check found."""
         self._unproved = 0
         """Mails that say they are from people who may write, and do not prove it."""
         self._folder = context.setting("EMAIL_FOLDER", "INBOX")
         self._most = integer(context, "EMAIL_MAX_PER_HOUR", 60)
-        self._copies_itself = is_on(context, "EMAIL_SELF_COPY")
+        self._copies_itself = not context.is_off("EMAIL_SELF_COPY")
         self._poll = float(integer(context, "EMAIL_POLL_INTERVAL", 15) or 15)
         self._side: ImapConnection | None = None
         self._running = False
@@ -104,7 +92,8 @@ class EmailAdapter:
         self._awaited: dict[str, asyncio.Event] = {}
         self._copies: Recent[str, bool] = Recent(_REMEMBERED)
         self._threads: Recent[str, MailThread] = Recent(_REMEMBERED)
-        self._latest: Recent[str, tuple[str, datetime]] = Recent(_REMEMBERED)
+        """What an answer will have to carry; it is looked up in the mailbox if this is forgotten."""
+        self._latest: Recent[str, tuple[MailThread, datetime]] = Recent(_REMEMBERED)
         self._heard: Recent[str, deque[float]] = Recent(_REMEMBERED)
 
     @property
@@ -128,10 +117,10 @@ class EmailAdapter:
                 # What was passed over would never be answered; what waits is, once a proof is set.
                 heard = waiting if self._proof.possible else []
                 for start in range(0, len(heard), _AT_ONCE):
-                    await self._take(imap, heard[start : start + _AT_ONCE], at, (accept, sent))
+                    await self._take(imap, heard[start : start + _AT_ONCE], at, accept, sent)
                 await self._rest(imap, self.first_seconds if heard else self.idle_seconds)
                 await accept((), None)
-                waiting = [uid for uid in await imap.search(f"UID {at.uid + 1}:*") if uid > at.uid]
+                waiting = await imap.newer(at.uid)
         finally:
             imap.close()
             self._running = False
@@ -147,27 +136,21 @@ class EmailAdapter:
             return _Cursor(folder.validity, folder.next_uid - 1, now), []
         validity, uid, at = map(int, parts)
         if validity == folder.validity:
-            waiting = await imap.search(f"UID {uid + 1}:*")
-            return _Cursor(validity, uid, at), [one for one in waiting if one > uid]
+            return _Cursor(validity, uid, at), await imap.newer(uid)
         # The server numbered the folder anew: what came since then is known by its date, and what was read
         # before by its Message-ID.
         log.warning("email.renumbered folder=%s", one_line(self._folder))
         since = datetime.fromtimestamp(at, UTC) - _OVERLAP
-        found = await imap.search("SINCE", day(since - timedelta(days=1)))
-        return _Cursor(folder.validity, 0, at), await self._arrived_since(imap, found, since)
-
-    async def _arrived_since(self, imap: ImapConnection, uids: Sequence[int], since: datetime) -> list[int]:
-        late: list[int] = []
-        for uid in uids:
-            head = await imap.fetch(uid, "HEADER.FIELDS (MESSAGE-ID)", _HEADERS)
+        waiting: list[int] = []
+        for uid in await imap.search("SINCE", day(since - timedelta(days=1))):
+            head = await imap.fetch(uid, "HEADER.FIELDS (MESSAGE-ID)")
             if head is not None and (head.arrived is None or head.arrived >= since):
-                late.append(uid)
-        return late
+                waiting.append(uid)
+        return _Cursor(folder.validity, 0, at), waiting
 
     async def _take(
-        self, imap: ImapConnection, uids: Sequence[int], at: _Cursor, way: tuple[Accept, str | None]
+        self, imap: ImapConnection, uids: Sequence[int], at: _Cursor, accept: Accept, sent: str | None
     ) -> None:
-        accept, sent = way
         sizes = await imap.sizes(uids)
         items: list[Inbound] = []
         taken: list[int] = []
@@ -178,14 +161,19 @@ class EmailAdapter:
                 log.warning("email.unreadable uid=%d", uid)
                 continue
             if reading.item is not None and self._may_write(reading.item):
-                self._remember(reading)
                 items.append(reading.item)
                 taken.append(uid)
+                if reading.thread.id:
+                    self._threads[reading.thread.id] = reading.thread
+                    chat = reading.item.source.address.chat
+                    self._latest[chat] = (reading.thread, self._context.clock.now())
             elif reading.own:
                 own.append(uid)
                 self._came_back(reading.thread.id)
-            elif reading.bounce is not None:
-                _log_bounce(reading.bounce)
+            elif bounce := reading.bounce:
+                what = "email.bounced" if bounce.final else "email.delayed"
+                facts = (bounce.to, bounce.status, bounce.id, bounce.why)
+                log.warning("%s to=%s status=%s id=%s why=%s", what, *facts)
             else:
                 log.info("email.left_out uid=%d why=%s", uid, reading.why or "its sender writes too much")
                 await self._count(reading)
@@ -223,17 +211,16 @@ class EmailAdapter:
         now = self._context.clock.now()
         if size > _THREADED:
             # A copy of our own needs no more than its head.
-            head = await imap.fetch(uid, "HEADER", _HEADERS)
-            known = None if head is None else read_mail(head.body, self._me, MailLocation(arrived=now))
-            if known is not None and known.own:
-                return known
-        found = await imap.fetch(uid, "", LARGEST if size <= LARGEST else _BEGINNING)
-        if found is None:
+            reading = convert.read_mail(await imap.head(uid), self._me, MailLocation(arrived=now))
+            if reading.own:
+                return reading
+        mail = await imap.fetch(uid, "", LARGEST if size <= LARGEST else _BEGINNING)
+        if mail is None:
             return None
-        place = MailLocation(validity=validity, uid=uid, arrived=found.arrived or now, size=size)
-        if len(found.body) > _THREADED:
-            return await asyncio.to_thread(read_mail, found.body, self._me, place)
-        return read_mail(found.body, self._me, place)
+        place = MailLocation(validity=validity, uid=uid, arrived=mail.arrived or now, size=size)
+        if len(mail.body) > _THREADED:
+            return await asyncio.to_thread(convert.read_mail, mail.body, self._me, place)
+        return convert.read_mail(mail.body, self._me, place)
 
     def _may_write(self, item: Inbound) -> bool:
         """Two machines that answer each other are stopped here, if nothing else gave them away."""
@@ -250,15 +237,6 @@ class EmailAdapter:
         heard.append(now)
         return True
 
-    def _remember(self, reading: ParsedMail) -> None:
-        """What an answer will have to carry; it is looked up in the mailbox if this is forgotten."""
-        item = reading.item
-        if item is None or not reading.thread.id:
-            return
-        self._threads[reading.thread.id] = reading.thread
-        chat = item.source.address.chat
-        self._latest[chat] = (reading.thread.id, self._context.clock.now())
-
     async def _rest(self, imap: ImapConnection, seconds: float) -> None:
         if "IDLE" in imap.abilities:
             await imap.idle(seconds)
@@ -272,26 +250,21 @@ class EmailAdapter:
         person = canonical(to.chat)
         if not person:
             raise Refused(f"{one_line(str(to))} is no address; one looks like email:ann@example.org")
-        files = []
-        for file in body.attachments:
-            try:
-                files.append((file, await self._context.open_file(file)))
-            except UserError as error:
-                raise Refused(str(error)) from error
+        files = [(file, await read_file(self._context, file)) for file in body.attachments]
         thread = await self._thread(person, reply_to)
         if thread is not None and thread.reply_to and await self._may_have(thread.reply_to):
             person = thread.reply_to
-        letter = OutgoingMail(
+        data = await asyncio.to_thread(
+            compose,
+            body.text,
+            files,
             sender=self._address,
             name=self._context.setting("EMAIL_NAME", "Hermes"),
             to=person,
             key=key,
             at=self._context.clock.now(),
-            html=body.text,
             thread=thread,
-            files=files,
         )
-        data = await asyncio.to_thread(compose, letter)
         copy = self._copies_itself and person != self._address
         await self._post.submit(person, data, copy=copy, seconds=self.answer_seconds)
         return Receipt(to=to, ref=message_id(self._address, key))
@@ -304,10 +277,8 @@ class EmailAdapter:
     async def _thread(self, chat: str, reply_to: str | None) -> MailThread | None:
         """What the answered mail says; for what is not an answer, the mail that just came from there."""
         if reply_to is None:
-            recent, at = self._latest.get(chat, ("", None))
-            if at is None or self._context.clock.now() - at > _FRESH:
-                return None
-            reply_to = recent
+            thread, at = self._latest.get(chat, (None, None))
+            return thread if at is not None and self._context.clock.now() - at <= _FRESH else None
         if reply_to in self._threads:
             return self._threads[reply_to]
         if not (reply_to.startswith("<") and reply_to.endswith(">") and reply_to.isascii()):
@@ -317,21 +288,17 @@ class EmailAdapter:
         except Unreachable:
             # Better an answer with a subject of its own than none.
             return MailThread(id=reply_to)
-        return thread_of(parse_mail(raw)) if raw else MailThread(id=reply_to)
+        return convert.thread_of(convert.parse_mail(raw)) if raw else MailThread(id=reply_to)
 
-    async def _header_of(self, imap: ImapConnection, name: str) -> bytes | None:
-        for uid in (await self._with_id(imap, name))[-1:]:
-            found = await imap.fetch(uid, "HEADER", _HEADERS)
-            return None if found is None else found.body
-        return None
+    async def _header_of(self, imap: ImapConnection, name: str) -> bytes:
+        uids = await self._with_id(imap, name)
+        return await imap.head(uids[-1]) if uids else b""
 
     async def find_sent(self, to: Address, key: str) -> Receipt | None:
         """Look for the copy that came back; it may take a while. Whoever listens sees it come; what came
         before that, or was put elsewhere by the server, is found by a look."""
         name = message_id(self._address, key)
-        if await self._came(name):
-            return Receipt(to=to, ref=name)
-        return None
+        return Receipt(to=to, ref=name) if await self._came(name) else None
 
     async def _came(self, name: str) -> bool:
         if name in self._copies:
@@ -374,7 +341,7 @@ class EmailAdapter:
         if not all(one.isascii() and one.isdigit() and len(one) < 12 for one in (validity, uid, number)):
             raise Refused("That is no file of a mail")
         raw = await self._aside(lambda imap: self._mail(imap, int(validity), int(uid), name))
-        data = None if raw is None else await asyncio.to_thread(file_in, raw, int(number))
+        data = None if raw is None else await asyncio.to_thread(convert.file_in, raw, int(number))
         if data is None:
             raise Refused("The mail with the file is no longer in the mailbox")
         for start in range(0, len(data), _PIECE):
@@ -397,22 +364,18 @@ class EmailAdapter:
     async def _aside(self, ask: Callable[[ImapConnection], Awaitable[T]]) -> T:
         """Ask something on a connection beside the one that listens; one that lay idle may be dead."""
         async with self._alone:
-            used = self._side is not None
-            try:
-                return await self._ask(ask)
-            except Unreachable:
-                if not used:
-                    raise
-            return await self._ask(ask)
-
-    async def _ask(self, ask: Callable[[ImapConnection], Awaitable[T]]) -> T:
-        if self._side is None:
+            if self._side is not None:
+                with contextlib.suppress(Unreachable):
+                    return await self._ask(self._side, ask)
             self._side = await self._servers.open_mailbox(self.answer_seconds)
+            return await self._ask(self._side, ask)
+
+    async def _ask(self, side: ImapConnection, ask: Callable[[ImapConnection], Awaitable[T]]) -> T:
         keep = False
         try:
-            found = await ask(self._side)
+            answer = await ask(side)
             keep = self._running
-            return found
+            return answer
         finally:
             if not keep:
                 self._close_side()
@@ -425,19 +388,19 @@ class EmailAdapter:
     # --- the check ---
 
     async def check(self) -> Sequence[Finding]:
-        self._newest.clear()
-        reading = await self._servers.tried("IMAP", self._check_reading)
+        heads: list[bytes] = []
+        reading = await self._servers.tried("IMAP", lambda: self._check_reading(heads))
         sending = await self._servers.tried("SMTP", self._check_sending)
-        return [reading, sending, proof_found(self._newest, self._me)]
+        return [reading, sending, convert.proof_found(heads, self._me)]
 
-    async def _check_reading(self) -> str:
+    async def _check_reading(self, heads: list[bytes]) -> str:
+        """Also collects the heads of the newest mails."""
         imap = await self._servers.open_mailbox(self.answer_seconds)
         try:
             folder = await imap.select(self._folder)
             idles = "IDLE" in imap.abilities
             for uid in (await imap.search(f"UID {max(1, folder.next_uid - _RECENT)}:*"))[-_TRIED:]:
-                if found := await imap.fetch(uid, "HEADER", _HEADERS):
-                    self._newest.append(found.body)
+                heads.append(await imap.head(uid))
         finally:
             imap.close()
         told = "tells of new mail at once" if idles else f"is asked every {self._poll:.0f} s"
@@ -451,8 +414,3 @@ class EmailAdapter:
             drop(client)
         how = f"with {self._servers.proof}" if known else "without asking for a password"
         return f"{self._servers.smtp_host} takes mail {how}."
-
-
-def _log_bounce(bounce: Bounce) -> None:
-    what = "email.bounced" if bounce.final else "email.delayed"
-    log.warning("%s to=%s status=%s id=%s why=%s", what, bounce.to, bounce.status, bounce.id, bounce.why)

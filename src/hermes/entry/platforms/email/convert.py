@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from base64 import b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from email.errors import MessageError
 from email.header import decode_header
 from email.message import Message
-from email.parser import BytesParser
+from email.parser import BytesParser, HeaderParser
 from email.policy import compat32
 from email.utils import getaddresses
 from functools import partial
@@ -22,13 +21,12 @@ from hermes.domain.adapter import Finding
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.ids import DeliveryId
 from hermes.domain.message import Attachment, Inbound, MediaKind, ReplyTo, media_kind
-from hermes.domain.text import one_line, size_told, storable
+from hermes.domain.text import one_line, showable, size_told, storable
+from hermes.entry.platforms.email import words
 from hermes.entry.platforms.email.addresses import canonical, readable
-from hermes.entry.platforms.email.charsets import charset_in_page, decode
 from hermes.entry.platforms.email.proof import SenderPolicy
-from hermes.entry.platforms.email.reports import OURS, Bounce, bounce_of
 from hermes.entry.platforms.email.winmail import unpack
-from hermes.entry.platforms.email.words import html_to_text, split_quote, unflowed, without_signature
+from hermes.entry.platforms.email.words import decode
 
 Mail: TypeAlias = "Message[str, str]"
 T = TypeVar("T")
@@ -38,6 +36,7 @@ _MOST_PARTS = 500
 _MOST_FILES = 50
 _MOST_NAMED = 10
 _TWICE = re.compile(r"""\s*([^\s<>"(),;:]+@[^\s<>"(),;:]+)\s*<([^<>\s]+)>\s*""")
+_OURS = re.compile(r"<hermes\.[0-9a-f]{40}@[A-Za-z0-9.-]+>", re.ASCII)
 _ID = re.compile(r"<[^<>\s\x00-\x1f]{1,400}>")
 _MACHINES = re.compile(
     r"(?:mailer-daemon|postmaster|no-?_?\.?reply|do-?_?\.?not-?_?\.?reply|bounces?|notifications?)(?:[+=-].*)?",
@@ -83,6 +82,22 @@ class MailThread:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Bounce:
+    """What a report says of a mail of ours that did not arrive (RFC 3464). Who wanted it sent cannot be told
+    by mail; the log says it."""
+
+    id: str
+    """Which mail of ours."""
+    to: str
+    status: str
+    why: str
+
+    @property
+    def final(self) -> bool:
+        return self.status.startswith("5")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedMail:
     """A mail as it was understood: a message, or why it is none."""
 
@@ -111,13 +126,13 @@ def parse_mail(raw: bytes) -> Mail:
 
 def _read(mail: Mail, raw: bytes, me: EmailIdentity, place: MailLocation) -> ParsedMail:
     thread = thread_of(mail)
-    if bounce := _quietly(lambda: bounce_of(mail), None):
+    if bounce := _quietly(lambda: _bounce(mail), None):
         return ParsedMail(why="it is a report about a mail of ours", thread=thread, bounce=bounce)
     sender, name = _sender(mail)
     if not sender:
         return ParsedMail(why="it does not say who wrote it", thread=thread)
     if sender == me.address:
-        return ParsedMail(why="we wrote it", own=OURS.fullmatch(thread.id) is not None, thread=thread)
+        return ParsedMail(why="we wrote it", own=_is_ours(thread.id), thread=thread)
     if why := machine_made(mail, sender):
         return ParsedMail(why=why, thread=thread)
     if why := me.proof.doubt(mail, sender):
@@ -125,15 +140,15 @@ def _read(mail: Mail, raw: bytes, me: EmailIdentity, place: MailLocation) -> Par
     body = _Body(lambda number: f"{place.validity}/{place.uid}/{number}/{thread.id}")
     text, _ = body.gather(mail, 0)
     answers = _answered(mail)
-    words, quote = _words(text, reply=bool(answers))
-    words = _with_subject(words, thread.subject, first=not answers)
+    text, quote = _words(text, reply=bool(answers))
+    text = _with_subject(text, thread.subject, first=not answers)
     others = _quietly(lambda: _others(mail, (sender, me.address)), list[str]())
-    if others and not words.lstrip().startswith("/"):
+    if others and not text.lstrip().startswith("/"):
         more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
-        words += f"\n\n[Also sent to {', '.join(others[:_MOST_NAMED])}{more}.]"
+        text += f"\n\n[Also sent to {', '.join(others[:_MOST_NAMED])}{more}.]"
     if place.size > len(raw):
-        words += f"\n\n[This mail has {size_told(place.size)}; only its beginning was read.]"
-    if not words.strip() and not body.files:
+        text += f"\n\n[This mail has {size_told(place.size)}; only its beginning was read.]"
+    if not text.strip() and not body.files:
         return ParsedMail(why="it is empty", thread=thread)
     shown = readable(sender)
     source = Source(
@@ -149,9 +164,11 @@ def _read(mail: Mail, raw: bytes, me: EmailIdentity, place: MailLocation) -> Par
         source=source,
         at=place.arrived,
         ref=thread.id or None,
-        text=storable(words.strip("\n")),
+        text=storable(text.strip("\n")),
         attachments=tuple(body.files),
-        reply_to=_reply(answers, quote),
+        reply_to=ReplyTo(ref=answers, text=storable(quote)[:4000], mine=_is_ours(answers))
+        if answers
+        else None,
     )
     return ParsedMail(item=item, thread=thread)
 
@@ -214,18 +231,20 @@ def thread_of(mail: Mail) -> MailThread:
 
 
 def _wished(mail: Mail) -> str:
-    sender, wished = (
-        [canonical(address) for _, address in getaddresses([_utf8(mail, name)]) if address]
-        for name in ("From", "Reply-To")
-    )
+    sender, wished = _addresses(mail, "From"), _addresses(mail, "Reply-To")
     return wished[0] if len(wished) == 1 and wished != sender else ""
 
 
 def _others(mail: Mail, without: Sequence[str]) -> list[str]:
     """Who else got it."""
-    lines = [_utf8(mail, name) for name in ("To", "Cc")]
-    found = [canonical(address) for _, address in getaddresses(lines)]
-    return [readable(one) for one in dict.fromkeys(found) if one and one not in without]
+    receivers = dict.fromkeys(_addresses(mail, "To", "Cc"))
+    return [readable(address) for address in receivers if address and address not in without]
+
+
+def _addresses(mail: Mail, *names: str) -> list[str]:
+    """The addresses in these headers; an empty one stands for what is none."""
+    pairs = getaddresses([_utf8(mail, name) for name in names])
+    return [canonical(address) for _, address in pairs if address]
 
 
 def _answered(mail: Mail) -> str:
@@ -234,8 +253,8 @@ def _answered(mail: Mail) -> str:
     return storable(found[0]) if found else ""
 
 
-def is_ours(message_id: str) -> bool:
-    return OURS.fullmatch(message_id) is not None
+def _is_ours(message_id: str) -> bool:
+    return _OURS.fullmatch(message_id) is not None
 
 
 def _ids(mail: Mail, name: str) -> str:
@@ -257,11 +276,46 @@ def _delivery(mail: Mail, raw: bytes, sender: str, message_id: str) -> DeliveryI
     return DeliveryId(f"mail:{hashlib.sha256(told).hexdigest()[:40]}")
 
 
-def _reply(answers: str, quote: str) -> ReplyTo | None:
-    if not answers:
+# --- reports ---
+
+
+def _bounce(mail: Mail) -> Bounce | None:
+    """What a report says of a mail of ours; None if it is none, or about somebody else's."""
+    if mail.get_content_type() != "multipart/report":
         return None
-    mine = is_ours(answers)
-    return ReplyTo(ref=answers, text=storable(quote)[:4000], mine=mine)
+    parts = mail.get_payload()
+    status: Mail | None = None
+    name = ""
+    for part in parts[:5] if isinstance(parts, list) else []:
+        if not isinstance(part, Message):
+            continue
+        kind, inner = part.get_content_type(), part.get_payload()
+        if kind == "message/delivery-status" and isinstance(inner, list):
+            # The first block is about the report, the others are about one receiver each.
+            status = next((block for block in inner[1:] if isinstance(block, Message)), None)
+        elif kind == "message/rfc822" and isinstance(inner, list) and inner:
+            name = _sent_id(inner[0]) if isinstance(inner[0], Message) else ""
+        elif kind == "text/rfc822-headers" and isinstance(inner, str):
+            name = _sent_id(HeaderParser().parsestr(inner[:64_000]))
+    if not name or status is None:
+        return None
+    return Bounce(
+        id=name,
+        to=_reported(status, "Final-Recipient") or _reported(status, "Original-Recipient"),
+        status=_reported(status, "Status"),
+        why=_reported(status, "Diagnostic-Code"),
+    )
+
+
+def _sent_id(mail: Mail) -> str:
+    found = _OURS.search(str(mail.get("Message-ID", "")))
+    return found[0] if found else ""
+
+
+def _reported(block: Mail, name: str) -> str:
+    """A field without the kind of address or server that stands before it."""
+    text = str(block.get(name, ""))
+    return one_line(showable(text.partition(";")[2] or text).strip(), 160)
 
 
 # --- who may be answered ---
@@ -318,8 +372,8 @@ class _Body:
 
     def __init__(self, name_file: Callable[[int], str]) -> None:
         self.files: list[Attachment] = []
-        self.parts: list[Mail] = []
-        """The parts that `files` stand for."""
+        self.parts: list[Mail | bytes] = []
+        """The parts, or the bytes of unpacked files, that `files` stand for."""
         self._name_file = name_file
         self._left = _MOST_PARTS
 
@@ -342,7 +396,7 @@ class _Body:
         wrapped = unpack(_bytes(part)) if kind in _WRAPPINGS or name.lower() == "winmail.dat" else []
         for inner, data in wrapped:
             mime = guess_type(inner)[0] or "application/octet-stream"
-            self._add(_wrapped(mime, data), mime, inner)
+            self._add(data, mime, inner)
         if not wrapped and kind not in _SIGNATURES:
             self._add(part, kind, name)
         return "", False
@@ -352,11 +406,11 @@ class _Body:
             self.gather(child, depth + 1) for child in payload[:_MOST_PARTS] if isinstance(child, Message)
         ]
         if kind == "multipart/alternative":
-            said = [child for child in children if child[0].strip()]
-            return next((child for child in said if child[1]), said[-1] if said else ("", False))
+            filled = [child for child in children if child[0].strip()]
+            return next((child for child in filled if child[1]), filled[-1] if filled else ("", False))
         return "\n\n".join(text for text, _ in children if text.strip()), any(plain for _, plain in children)
 
-    def _add(self, part: Mail, kind: str, name: str) -> None:
+    def _add(self, part: Mail | bytes, kind: str, name: str) -> None:
         if len(self.files) >= _MOST_FILES:
             return
         name = one_line(name.replace("\\", "/").rpartition("/")[2], 200) or (_NAMELESS.get(kind, ""))
@@ -371,14 +425,6 @@ class _Body:
         )
 
 
-def _wrapped(mime: str, data: bytes) -> Mail:
-    part: Mail = Message()
-    part["Content-Type"] = mime
-    part["Content-Transfer-Encoding"] = "base64"
-    part.set_payload(b64encode(data).decode("ascii"))
-    return part
-
-
 def file_in(raw: bytes, number: int) -> bytes | None:
     """The bytes of the file with this number in a mail; None if there is none."""
     try:
@@ -387,6 +433,8 @@ def file_in(raw: bytes, number: int) -> bytes | None:
         if number >= len(body.parts):
             return None
         part = body.parts[number]
+        if isinstance(part, bytes):
+            return part
         inner = part.get_payload()
         if isinstance(inner, list):
             return b"\n".join(one.as_bytes() for one in inner if isinstance(one, Message))
@@ -406,12 +454,12 @@ def _bytes(part: Mail) -> bytes:
 def _text(part: Mail, kind: str) -> str:
     charset, data = _quietly(part.get_content_charset, None), _bytes(part)
     if kind == "text/html" and not charset:
-        charset = charset_in_page(data)
+        charset = words.charset_in_page(data)
     text = decode(data, charset).replace("\r\n", "\n").replace("\r", "\n")
     if kind == "text/html":
-        return html_to_text(text[: LONGEST_TEXT * 5])
+        return words.html_to_text(text[: LONGEST_TEXT * 5])
     if _parameter(part, "format") == "flowed":
-        return unflowed(text, delete_space=_parameter(part, "delsp") == "yes")
+        return words.unflowed(text, delete_space=_parameter(part, "delsp") == "yes")
     return text
 
 
@@ -423,17 +471,15 @@ def _words(text: str, *, reply: bool) -> tuple[str, str]:
     if len(text) > LONGEST_TEXT:
         text = text[:LONGEST_TEXT] + "\n\n[The mail goes on; the rest was left out.]"
     text = "\n".join(line if line == "-- " else line.rstrip() for line in text.split("\n")).strip("\n")
-    words, quote = split_quote(text) if reply else (text, "")
-    return without_signature(words), quote
+    text, quote = words.split_quote(text) if reply else (text, "")
+    return words.without_signature(text), quote
 
 
-def _with_subject(words: str, subject: str, *, first: bool) -> str:
+def _with_subject(text: str, subject: str, *, first: bool) -> str:
     """The subject belongs to what was said, in the mail that begins a conversation; a command stays one."""
-    if not first or not subject or words.lstrip().startswith("/") or subject in words:
-        return words
-    if not words.strip():
-        return subject
-    return f"Subject: {subject}\n\n{words}"
+    if not first or not subject or text.lstrip().startswith("/") or subject in text:
+        return text
+    return f"Subject: {subject}\n\n{text}" if text.strip() else subject
 
 
 def _quietly(ask: Callable[[], T], otherwise: T) -> T:

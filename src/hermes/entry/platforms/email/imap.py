@@ -14,6 +14,7 @@ import ssl
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from email.utils import format_datetime, parsedate_to_datetime
 
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.text import one_line
@@ -21,14 +22,10 @@ from hermes.domain.text import one_line
 _LINE = 1024 * 1024
 _PIECE = 64 * 1024
 _LITERAL = re.compile(rb"\{(\d{1,12})\+?\}$")
-_NUMBER_OF = {
-    name: re.compile(rb"(?:^|[ (])" + name.encode() + rb" (\d{1,15})\b", re.IGNORECASE)
-    for name in ("UID", "RFC822.SIZE")
-}
+_NUMBERS = re.compile(rb"[ (](UID|RFC822\.SIZE) (\d{1,15})\b", re.IGNORECASE)
 _ARRIVED = re.compile(rb'INTERNALDATE "([^"]{10,40})"', re.IGNORECASE)
 _QUOTED_BODY = re.compile(rb'BODY\[[^\]]*\](?:<\d+>)? "((?:[^"\\]|\\.)*)"', re.IGNORECASE)
 _LISTED = re.compile(rb'^LIST \(([^)]*)\) (?:"(?:[^"\\]|\\.)*"|NIL) (.+)$', re.IGNORECASE)
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +51,6 @@ class ImapFolder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedMail:
-    uid: int
-    size: int
     arrived: datetime | None
     body: bytes
 
@@ -87,16 +82,16 @@ class ImapConnection:
         self._most = _PIECE
         self._news = False
         self.abilities: frozenset[str] = frozenset()
-        self.folder = ""
 
     @classmethod
     async def open(cls, box: ImapLogin) -> ImapConnection:
         """Connect, encrypt and log in."""
         at_once = box.tls if box.port == 993 else None
+        handshake = None if at_once is None else 20.0
         try:
             async with asyncio.timeout(box.seconds):
                 reader, writer = await asyncio.open_connection(
-                    box.host, box.port, ssl=at_once, limit=_LINE, ssl_handshake_timeout=_handshake(at_once)
+                    box.host, box.port, ssl=at_once, limit=_LINE, ssl_handshake_timeout=handshake
                 )
         except (OSError, TimeoutError) as error:
             raise cannot_reach("IMAP", box.host, box.port, error) from error
@@ -173,18 +168,15 @@ class ImapConnection:
             lines = await self._command(f"SELECT {quoted(_to_utf7(folder))}")
         except _CommandRefused as error:
             raise Refused(f"There is no folder “{one_line(folder, 60)}” in the mailbox ({error})") from None
-        found = {}
+        numbers = {}
         for line in lines:
             if match := re.match(rb"OK \[(UIDVALIDITY|UIDNEXT) (\d{1,15})\]", line.text, re.IGNORECASE):
-                found[match[1].upper()] = int(match[2])
-        self.folder = folder
-        validity = found.get(b"UIDVALIDITY")
-        if validity is None:
+                numbers[match[1].upper()] = int(match[2])
+        if b"UIDVALIDITY" not in numbers:
             raise Unreachable("The IMAP server does not number its mail (no UIDVALIDITY)")
-        following = found.get(b"UIDNEXT")
-        if following is None:
-            following = max(await self.search("ALL"), default=0) + 1
-        return ImapFolder(validity=validity, next_uid=following)
+        if b"UIDNEXT" not in numbers:
+            numbers[b"UIDNEXT"] = max(await self.search("ALL"), default=0) + 1
+        return ImapFolder(validity=numbers[b"UIDVALIDITY"], next_uid=numbers[b"UIDNEXT"])
 
     async def search(self, *criteria: str) -> list[int]:
         """The numbers of mails that fit, in order."""
@@ -195,10 +187,13 @@ class ImapConnection:
                 uids.update(int(word) for word in line.text.split()[1:] if word.isdigit())
         return sorted(uids)
 
+    async def newer(self, uid: int) -> list[int]:
+        """The numbers above this one. `*` stands for the last mail, even if its number is lower."""
+        return [number for number in await self.search(f"UID {uid + 1}:*") if number > uid]
+
     async def sizes(self, uids: Sequence[int]) -> dict[int, int]:
         lines = await self._try(f"UID FETCH {','.join(map(str, uids))} (UID RFC822.SIZE)")
-        found = [(_number("UID", line), _number("RFC822.SIZE", line)) for line in lines if _is_fetch(line)]
-        return {uid: size for uid, size in found if uid is not None and size is not None}
+        return {told[b"UID"]: told[b"RFC822.SIZE"] for told in map(_numbers, lines) if len(told) == 2}
 
     async def fetch(self, uid: int, what: str = "", most: int = _PIECE) -> FetchedMail | None:
         """A mail (or its HEADER), at most so many bytes of it. None if it is gone, or if the server itself
@@ -215,16 +210,17 @@ class ImapConnection:
         finally:
             self._most = _PIECE
         for line in lines:
-            if _is_fetch(line) and _number("UID", line) == uid and b"BODY[" in line.text.upper():
+            if _numbers(line).get(b"UID") == uid and b"BODY[" in line.text.upper():
                 quoted_body = _QUOTED_BODY.search(line.text)
                 short = re.sub(rb"\\(.)", rb"\1", quoted_body[1]) if quoted_body else b""
-                return FetchedMail(
-                    uid=uid,
-                    size=_number("RFC822.SIZE", line) or 0,
-                    arrived=_arrived(line.text),
-                    body=line.literals[0] if line.literals else short,
-                )
+                body = line.literals[0] if line.literals else short
+                return FetchedMail(arrived=_arrived(line.text), body=body)
         return None
+
+    async def head(self, uid: int) -> bytes:
+        """The headers of a mail; nothing if it is gone."""
+        mail = await self.fetch(uid, "HEADER")
+        return b"" if mail is None else mail.body
 
     async def mark_seen(self, uids: Sequence[int]) -> None:
         await self._try(f"UID STORE {','.join(map(str, uids))} +FLAGS.SILENT (\\Seen)")
@@ -261,17 +257,14 @@ class ImapConnection:
             while not (line := await self._read()).text.startswith(b"+"):
                 if self._ended(tag, line):
                     return
-                self._notice(line)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     while not self._news:
-                        line = await self._read(timed=False)
-                        if self._ended(tag, line):
+                        if self._ended(tag, await self._read(timed=False)):
                             return
-                        self._notice(line)
             await self._write(b"DONE\r\n")
-            while not self._ended(tag, line := await self._read()):
-                self._notice(line)
+            while not self._ended(tag, await self._read()):
+                pass
 
     async def noop(self) -> None:
         await self._try("NOOP")
@@ -303,26 +296,23 @@ class ImapConnection:
                     await self._write(next(answers, b"*") + b"\r\n")
                 elif self._ended(tag, line):
                     return lines
-                else:
-                    self._notice(line)
-                    if line.text.startswith(b"* "):
-                        lines.append(_Line(line.text[2:], line.literals))
+                elif line.text.startswith(b"* "):
+                    lines.append(_Line(line.text[2:], line.literals))
 
     def _ended(self, tag: bytes, line: _Line) -> bool:
-        """Whether this line ends the command; an error if it ends badly."""
-        if not line.text.startswith(tag + b" "):
-            return False
-        code, _, told = line.text[len(tag) + 1 :].partition(b" ")
-        if code.upper() != b"OK":
-            raise _CommandRefused(code.upper(), told)
-        return True
-
-    def _notice(self, line: _Line) -> None:
+        """Whether this line ends the command; an error if it ends badly, or if the server hangs up. Another
+        line may say that there is new mail."""
         text = line.text.upper()
+        if line.text.startswith(tag + b" "):
+            code, _, words = line.text[len(tag) + 1 :].partition(b" ")
+            if code.upper() != b"OK":
+                raise _CommandRefused(code.upper(), words)
+            return True
         if text.startswith(b"* BYE"):
             raise Unreachable(f"The IMAP server hung up ({_told(line.text[5:])})")
         if text.startswith(b"* ") and text.endswith((b" EXISTS", b" RECENT")):
             self._news = True
+        return False
 
     async def _read(self, *, timed: bool = True) -> _Line:
         texts: list[bytes] = []
@@ -403,29 +393,22 @@ def quoted(text: str) -> str:
 
 def day(moment: datetime) -> str:
     """A date as SEARCH wants it."""
-    return f"{moment.day}-{_MONTHS[moment.month - 1]}-{moment.year}"
+    return "-".join(format_datetime(moment).split()[1:4]).lstrip("0")
 
 
-def _handshake(tls: ssl.SSLContext | None) -> float | None:
-    return None if tls is None else 20.0
-
-
-def _is_fetch(line: _Line) -> bool:
-    return re.match(rb"\d+ FETCH \(", line.text, re.IGNORECASE) is not None
-
-
-def _number(name: str, line: _Line) -> int | None:
-    match = _NUMBER_OF[name].search(line.text)
-    return None if match is None else int(match[1])
+def _numbers(line: _Line) -> dict[bytes, int]:
+    """The UID and the size in an answer to FETCH; nothing in any other."""
+    if not re.match(rb"\d+ FETCH \(", line.text, re.IGNORECASE):
+        return {}
+    # What was asked for comes before anything in the mail that looks like it.
+    return {name.upper(): int(number) for name, number in reversed(_NUMBERS.findall(line.text))}
 
 
 def _arrived(text: bytes) -> datetime | None:
     match = _ARRIVED.search(text)
     try:
-        day_, month, year, rest = re.split(rb"[- ]", match[1].strip(), maxsplit=3) if match else [b""] * 4
-        number = _MONTHS.index(month.decode("ascii").title()) + 1
-        told = f"{int(year):04}-{number:02}-{int(day_):02} {rest.decode('ascii')}"
-        return datetime.strptime(told, "%Y-%m-%d %H:%M:%S %z").astimezone(UTC)
+        moment = parsedate_to_datetime(match[1].decode("ascii") if match else "")
+        return moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
     except (ValueError, OverflowError):
         return None
 

@@ -1,22 +1,27 @@
 """Access tokens for mail servers that take no passwords (RFC 6749): got with a refresh token, renewed before
 they end or when a server refuses one. A provider may exchange the refresh token on the way; the latest one is
-kept in the account's folder, as long as the operator names the one that it came from."""
+kept in the account's folder, as long as the operator names the one that it came from.
+
+A person gives us the first one by a code that is typed in elsewhere (RFC 8628), or in a browser that comes
+back to this machine (RFC 8252, with the proof of RFC 7636)."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import logging
 import os
+import secrets
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from hermes.domain.adapter import AdapterContext
 from hermes.domain.address import spell_platform
@@ -31,6 +36,9 @@ _MOST = 64 * 1024
 _SECONDS = 20.0
 _EARLY = timedelta(seconds=120)
 _USUAL_LIFE = 1800
+_PATIENCE = 900.0
+_PAGE = "<!DOCTYPE html><title>Hermes</title><p>That is all. You may close this page.</p>"
+Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,12 +93,6 @@ def provider_of(context: AdapterContext) -> OAuthProvider | None:
     return _OTHER if context.setting("EMAIL_OAUTH_TOKEN_URL") else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Access:
-    token: str
-    ends: datetime
-
-
 class OAuthTokens:
     """The access of one account; its connections share it."""
 
@@ -98,40 +100,36 @@ class OAuthTokens:
         self._context = context
         self._provider = provider
         self._url = token_url(context, provider)
-        self._client, self._given = (
+        client, self._given = (
             context.setting(f"EMAIL_OAUTH_{what}") for what in ("CLIENT_ID", "REFRESH_TOKEN")
         )
-        for name, told in (("CLIENT_ID", self._client), ("REFRESH_TOKEN", self._given)):
-            if not told:
-                how = (
-                    f"`{login_command(context)}` gets it"
-                    if name == "REFRESH_TOKEN"
-                    else "see docs/platforms/email.md"
-                )
-                raise NeedsLogin(f"EMAIL_OAUTH_{name} is missing: {how}")
-        self._key = sha256("\0".join((self._url, self._client, self._given)).encode()).hexdigest()
-        self._access: _Access | None = None
+        if not client:
+            raise NeedsLogin("EMAIL_OAUTH_CLIENT_ID is missing: see docs/platforms/email.md")
+        if not self._given:
+            raise NeedsLogin(f"EMAIL_OAUTH_REFRESH_TOKEN is missing: `{login_command(context)}` gets it")
+        self._key = sha256("\0".join((self._url, client, self._given)).encode()).hexdigest()
+        self._token = ""
+        self._ends = datetime.min.replace(tzinfo=UTC)
         self._alone = asyncio.Lock()
 
     async def access(self, refused: str = "") -> str:
         """A token that has not ended; another one than was refused."""
         async with self._alone:
-            known = self._access
-            if known is None or known.token == refused or known.ends <= self._context.clock.now():
-                known = self._access = await self._renew()
-            return known.token
+            if self._token in ("", refused) or self._ends <= self._context.clock.now():
+                await self._renew()
+            return self._token
 
-    async def _renew(self) -> _Access:
+    async def _renew(self) -> None:
         kept = await asyncio.to_thread(self._kept)
         try:
-            return await self._exchange(kept or self._given)
+            await self._exchange(kept or self._given)
         except NeedsLogin:
             if not kept:
                 raise
-        # What was kept does not count any more; what the operator said may.
-        return await self._exchange(self._given)
+            # What was kept does not count any more; what the operator said may.
+            await self._exchange(self._given)
 
-    async def _exchange(self, refresh: str) -> _Access:
+    async def _exchange(self, refresh: str) -> None:
         asked = {"grant_type": "refresh_token", "refresh_token": refresh, **client_of(self._context)}
         if self._provider.scope:
             asked["scope"] = self._provider.scope
@@ -145,7 +143,7 @@ class OAuthTokens:
         seconds = int(life) if isinstance(life, int | str) and str(life).isdigit() else _USUAL_LIFE
         # A token that ends at once would be asked for at once again.
         lasts = max(timedelta(seconds=min(seconds, 86_400)) - _EARLY, timedelta(seconds=30))
-        return _Access(token, now + lasts)
+        self._token, self._ends = token, now + lasts
 
     # --- the refresh token that came in the other's place ---
 
@@ -162,9 +160,8 @@ class OAuthTokens:
         if self._context.folder is None:
             return
         try:
-            _write_private(
-                self._context.folder / _FILE, json.dumps({"of": self._key, "refresh_token": refresh})
-            )
+            kept = json.dumps({"of": self._key, "refresh_token": refresh})
+            _write_private(self._context.folder / _FILE, kept)
         except OSError as error:
             log.warning("email.token_not_kept why=%s", error.strerror)
 
@@ -217,8 +214,7 @@ async def ask(
 
 
 def _error(context: AdapterContext, title: str, status: int, reply: Any) -> HermesError:
-    name = showable(str(dig(reply, "error") or ""))
-    description = showable(str(dig(reply, "error_description") or ""))
+    name, description = (showable(str(dig(reply, key) or "")) for key in ("error", "error_description"))
     why = one_line(": ".join(filter(None, (name, description))), 200)
     if name in ("authorization_pending", "slow_down"):
         return Unreachable("Nobody has decided yet", after=5.0 if name == "slow_down" else 0.0)
@@ -255,3 +251,104 @@ def _write_private(path: Path, text: str) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+# --- how a person lets us in ---
+
+
+async def log_in(context: AdapterContext, tell: Tell) -> dict[str, str]:
+    """What is to be kept: the refresh token. `tell` says what the person has to do."""
+    provider = provider_of(context)
+    if provider is None or not (provider.by_code or provider.consent_url):
+        raise UserError(
+            "It is not said who lets us in without a password.",
+            hint="hermes config set EMAIL_OAUTH_PROVIDER google (or microsoft)",
+        )
+    if not context.setting("EMAIL_OAUTH_CLIENT_ID"):
+        raise UserError(
+            "EMAIL_OAUTH_CLIENT_ID is missing: the id of an application that you register with"
+            f" {provider.title}.",
+            hint="docs/platforms/email.md says how.",
+        )
+    get = _by_code if provider.by_code else _by_browser
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            told = await get(context, provider, tell)
+    except TimeoutError:
+        raise UserError("Nobody has decided in time.", hint="Try again.") from None
+    refresh = told.get("refresh_token")
+    if not isinstance(refresh, str) or not refresh.isascii() or not refresh.isprintable():
+        raise NeedsLogin(f"{provider.title} gave access, but no refresh token")
+    return {"EMAIL_OAUTH_REFRESH_TOKEN": refresh}
+
+
+async def _by_code(context: AdapterContext, provider: OAuthProvider, tell: Tell) -> dict[str, Any]:
+    url, client = token_url(context, provider), client_of(context)
+    begin = f"{url.removesuffix('/token')}/devicecode"
+    asked = {"client_id": client["client_id"], "scope": provider.scope}
+    told = await ask(context, provider, begin, asked)
+    device, code, where = (
+        str(told.get(name) or "") for name in ("device_code", "user_code", "verification_uri")
+    )
+    if not (device and code and where):
+        raise Unreachable(f"{provider.title} gives no code to type in")
+    me = context.setting("EMAIL_ADDRESS")
+    tell(f"Open {one_line(showable(where), 200)} in any browser, log in as {me},")
+    tell(f"and type in this code: {one_line(showable(code), 40)}")
+    interval = told.get("interval")
+    seconds = float(interval) if isinstance(interval, int) and 0 <= interval <= 60 else 5.0
+    grant = {"grant_type": "urn:ietf:params:oauth:grant-type:device_code", "device_code": device, **client}
+    while True:
+        await context.clock.sleep(max(seconds, 1.0))
+        try:
+            return await ask(context, provider, url, grant)
+        except Unreachable as error:
+            seconds += error.after or 0.0
+
+
+async def _by_browser(context: AdapterContext, provider: OAuthProvider, tell: Tell) -> dict[str, Any]:
+    from aiohttp import web
+
+    state, verifier = secrets.token_urlsafe(24), secrets.token_urlsafe(48)
+    came: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
+
+    async def answer(request: web.BaseRequest) -> web.Response:
+        said = dict(request.query)
+        if not secrets.compare_digest(said.get("state", "").encode(errors="replace"), state.encode()):
+            return web.Response(status=404)
+        if not came.done():
+            came.set_result(said)
+        return web.Response(text=_PAGE, content_type="text/html")
+
+    # The answer holds a secret: it is logged nowhere.
+    runner = web.ServerRunner(web.Server(answer, access_log=None), shutdown_timeout=2.0)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        port = runner.addresses[0][1]
+        back = f"http://127.0.0.1:{port}"
+        proof = base64.urlsafe_b64encode(sha256(verifier.encode()).digest()).rstrip(b"=").decode()
+        asked = {
+            "client_id": context.setting("EMAIL_OAUTH_CLIENT_ID"),
+            "redirect_uri": back,
+            "response_type": "code",
+            "scope": provider.scope,
+            "state": state,
+            "code_challenge": proof,
+            "code_challenge_method": "S256",
+            "access_type": "offline",
+            "prompt": "consent",
+            "login_hint": context.setting("EMAIL_ADDRESS"),
+        }
+        tell("Open this address in a browser on this machine, and say yes:")
+        tell(f"{provider.consent_url}?{urlencode(asked)}")
+        tell(f"(A browser elsewhere needs a way back: ssh -L {port}:127.0.0.1:{port} to this machine first.)")
+        said = await came
+    finally:
+        await runner.cleanup()
+    if not said.get("code"):
+        why = one_line(showable(said.get("error") or "?"), 80)
+        raise NeedsLogin(f"{provider.title} did not let us in: {why}")
+    grant = {"grant_type": "authorization_code", "code": said["code"], "redirect_uri": back}
+    grant |= {"code_verifier": verifier} | client_of(context)
+    return await ask(context, provider, token_url(context, provider), grant)

@@ -32,11 +32,8 @@ class MailServers:
         if not self.address:
             raise NeedsLogin("EMAIL_ADDRESS is no address; one looks like hermes@example.org")
         provider = provider_of(context)
-        known = ("", "") if provider is None else (provider.imap_host, provider.smtp_host)
-        self.imap_host, self.smtp_host = (
-            context.setting(f"EMAIL_{what}_HOST", host)
-            for what, host in zip(("IMAP", "SMTP"), known, strict=True)
-        )
+        self.imap_host = context.setting("EMAIL_IMAP_HOST", provider.imap_host if provider else "")
+        self.smtp_host = context.setting("EMAIL_SMTP_HOST", provider.smtp_host if provider else "")
         for what, host in (("IMAP", self.imap_host), ("SMTP", self.smtp_host)):
             if not host:
                 raise NeedsLogin(f"EMAIL_{what}_HOST is missing: the name of the {what} server")
@@ -101,7 +98,7 @@ class MailServers:
         return await ImapConnection.open(
             ImapLogin(
                 host=self.imap_host,
-                port=self._port("IMAP", 993),
+                port=self._context.port("EMAIL_IMAP_PORT", "993"),
                 user=self._user,
                 password=self._password,
                 token=token,
@@ -111,7 +108,7 @@ class MailServers:
         )
 
     async def _open_smtp(self, seconds: float, token: str) -> aiosmtplib.SMTP:
-        port, tls = self._port("SMTP", 587), await self._tls_context()
+        port, tls = self._context.port("EMAIL_SMTP_PORT", "587"), await self._tls_context()
         client = aiosmtplib.SMTP(
             hostname=self.smtp_host,
             port=port,
@@ -163,15 +160,9 @@ class MailServers:
                 raise
             raise NeedsLogin(refused_token("SMTP", self._user, f"{error.code} {error.message}")) from None
 
-    def _port(self, what: str, usual: int) -> int:
-        port = integer(self._context, f"EMAIL_{what}_PORT", usual)
-        if not 0 < port < 65536:
-            raise UserError(f"EMAIL_{what}_PORT is {port}: a port is wanted, like {usual}.")
-        return port
-
     async def _tls_context(self) -> ssl.SSLContext | None:
         """How connections are encrypted; they are, unless the servers are on this machine."""
-        if not is_on(self._context, "EMAIL_TLS"):
+        if self._context.is_off("EMAIL_TLS"):
             if any(host not in LOCAL for host in (self.imap_host, self.smtp_host)):
                 raise UserError(
                     "EMAIL_TLS=false is for servers on this machine only: the password would be readable.",
@@ -201,10 +192,6 @@ def integer(context: AdapterContext, name: str, usual: int) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 9):
         raise UserError(f"{name} is {one_line(text, 20)}: a whole number is wanted, like {usual}.")
     return int(text)
-
-
-def is_on(context: AdapterContext, name: str) -> bool:
-    return context.setting(name, "true").lower() not in ("false", "no", "off", "0")
 
 
 def _as_known(error: BaseException) -> Exception:

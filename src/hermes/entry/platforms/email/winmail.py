@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hermes.entry.platforms.email.charsets import decode
+from hermes.entry.platforms.email.words import decode
 
 _SIGNATURE = (0x223E9F78).to_bytes(4, "little")
 _BEGIN, _TITLE, _DATA, _PROPERTIES = 0x00069002, 0x00018010, 0x0006800F, 0x00069005

@@ -1,10 +1,27 @@
-"""The words of a mail: HTML as text, soft line ends, what was quoted and what is new."""
+"""The words of a mail: bytes as text, whatever charset they claim; HTML as text; soft line ends; what was
+quoted and what is new."""
 
 from __future__ import annotations
 
+import codecs
 import re
 from html.parser import HTMLParser
 
+_MEANT = {
+    # What programs say, and what they mean by it (as browsers have it).
+    "iso8859-1": "windows-1252",
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "euc_kr": "cp949",
+    "shift_jis": "cp932",
+    "iso8859-9": "windows-1254",
+    "tis-620": "windows-874",
+}
+_NO_CHARSETS = frozenset(
+    ("punycode", "idna", "unicode-escape", "raw-unicode-escape", "undefined", "ascii", "utf-7")
+)
+"""What Python knows and no mail should use, or takes far too long; ASCII is tried as UTF-8."""
+_META = re.compile(rb"""<meta\s[^>]{0,200}?charset\s*=\s*["']?\s*([A-Za-z0-9_:.-]{1,40})""", re.IGNORECASE)
 _BLOCKS = frozenset((
     "address", "article", "aside", "blockquote", "body", "center", "div", "dl", "dt", "dd", "fieldset",
     "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "header", "hr", "li", "main",
@@ -16,10 +33,6 @@ _SPACED = frozenset((
 _SILENT = frozenset((
     "head", "script", "style", "title", "template", "noscript", "svg", "math", "object",
 ))  # fmt: skip
-_VOID = frozenset((
-    "br", "hr", "img", "input", "meta", "link", "wbr", "area", "base", "col", "embed", "source",
-    "track",
-))  # fmt: skip
 _DEEPEST = 60
 _BLANKS = re.compile(r"[ \t\r\n\f]+")
 _MANY_LINES = re.compile(r"\n{3,}")
@@ -30,14 +43,38 @@ _ORIGINAL = re.compile(
     re.IGNORECASE,
 )
 _HEADER_LINE = re.compile(r"^\s*\*?(?:from|von|de|da|van|от|发件人|差出人)\s?[:：]\*?\s?\S", re.IGNORECASE)
-
-
 _OTHER_HEADER = re.compile(
     r"^\s*\*?(?:sent|date|to|cc|subject|gesendet|datum|an|betreff|envoyé|à|objet|enviado|enviado el|para"
     r"|asunto|assunto|inviato|data|a|oggetto|verzonden|aan|onderwerp|отправлено|кому|тема|发送时间|收件人|主题"
     r"|送信日時|宛先|件名)\s?[:：]\*?\s",
     re.IGNORECASE,
 )
+
+
+def decode(data: bytes, charset: str | None) -> str:
+    """Bytes in the charset they claim; in a likely one, if that is unknown or not true."""
+    for name in (_known(charset), "utf-8"):
+        if not name:
+            continue
+        try:
+            return data.decode(name)
+        except (LookupError, ValueError):
+            continue
+    return data.decode("windows-1252", "replace")
+
+
+def charset_in_page(data: bytes) -> str | None:
+    """What a page says of itself, for mails that do not say it."""
+    found = _META.search(data[:4096])
+    return found[1].decode("ascii") if found else None
+
+
+def _known(charset: str | None) -> str:
+    try:
+        name = codecs.lookup((charset or "").strip("\"' ")).name if charset else ""
+    except (LookupError, ValueError):
+        return ""
+    return "" if name in _NO_CHARSETS else _MEANT.get(name, name)
 
 
 def html_to_text(html: str) -> str:
@@ -103,7 +140,7 @@ class _Reader(HTMLParser):
         if tag in _SILENT:
             self._silent = max(0, self._silent - 1)
             return
-        if self._silent or tag in _VOID:
+        if self._silent or tag == "hr":
             return
         if tag == "a" and self._links:
             self._end_link(*self._links.pop())
@@ -197,7 +234,7 @@ def split_quote(text: str) -> tuple[str, str]:
     that answers between the lines, is left as it is."""
     lines = text.split("\n")
     for place, line in enumerate(lines):
-        following = next((one for one in lines[place + 1 :] if one.strip()), "")
+        following = next((later for later in lines[place + 1 :] if later.strip()), "")
         if _ORIGINAL.match(line) and (line.strip("_ ") or _HEADER_LINE.match(following)):
             return _parted(text, lines, place, place + 1)
         if _HEADER_LINE.match(line) and _are_headers(lines[place + 1 : place + 5]):

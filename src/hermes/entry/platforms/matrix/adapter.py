@@ -12,7 +12,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from hermes.domain.adapter import AdapterContext, Finding, good
@@ -25,55 +25,24 @@ from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line
 from hermes.entry.kit.files import ANY_MIME, read_file
 from hermes.entry.kit.payload import Recent, as_dicts, as_text, dig
-from hermes.entry.platforms.matrix import contents
-from hermes.entry.platforms.matrix.client import MatrixClient, path
-from hermes.entry.platforms.matrix.convert import (
-    BUTTONS,
-    ENCRYPTED,
-    KEYS,
-    MESSAGE,
-    REACTION,
-    REDACTION,
-    STICKER,
-    NotUnderstood,
-    file_place,
-    redacted,
-    to_inbounds,
-)
+from hermes.entry.platforms.matrix import compose, convert, sync
+from hermes.entry.platforms.matrix.api import MatrixClient, is_on, log_in, path, token_of
+from hermes.entry.platforms.matrix.convert import ENCRYPTED, MESSAGE, REACTION, REDACTION
 from hermes.entry.platforms.matrix.encryption import Encryption, encryption_findings
-from hermes.entry.platforms.matrix.invitations import Invitations
-from hermes.entry.platforms.matrix.login import is_on, log_in, token_of
 from hermes.entry.platforms.matrix.manifest import MANIFEST
-from hermes.entry.platforms.matrix.rooms import SYNC_FILTER, Rooms
-from hermes.entry.platforms.matrix.sync import (
-    MatrixIdentity,
-    RoomUpdate,
-    invites_of,
-    left_rooms,
-    moves_of,
-    news_of,
-    next_batch,
-    since_joining,
-)
+from hermes.entry.platforms.matrix.rooms import Invitations, Rooms
+from hermes.entry.platforms.matrix.sync import MatrixIdentity
 
 log = logging.getLogger("hermes.matrix")
 ENCRYPTION = ("off", "optional", "required")
 _OPEN = (REACTION, REDACTION)
 """What is never encrypted."""
-_HEARD = (MESSAGE, STICKER, *_OPEN)
+_HEARD = (MESSAGE, convert.STICKER, *_OPEN)
 _MOST_ALIVE = 2000
 _TYPING_MS = 12_000
+_SYNC_PATIENCE = 30.0
 _FILE_BYTES = 100 * 1024 * 1024
 UNREADABLE = "[A message that could not be decrypted: its key never came.]"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UndecryptedEvent:
-    """An event whose key has not come, and until when it is waited for."""
-
-    room: str
-    event: dict[str, Any]
-    until: float
 
 
 class MatrixAdapter:
@@ -100,7 +69,8 @@ class MatrixAdapter:
         self._alive: Recent[str, None] = Recent(_MOST_ALIVE)
         self._reacted: Recent[str, str] = Recent(_MOST_ALIVE)
         """Of one that is forgotten the server is asked, should it be taken back after all."""
-        self._locked: dict[str, UndecryptedEvent] = {}
+        self._locked: dict[str, tuple[str, dict[str, Any], float]] = {}
+        """Events whose keys have not come: the room, the event, and until when it is waited for."""
         self._held: dict[str, str] = {}
         """The points at which rooms asked us in and locked events came, oldest first."""
         self._invitations = Invitations(context, self._client, self._rooms, self._held)
@@ -130,35 +100,25 @@ class MatrixAdapter:
 
     async def _begin(self, accept: Accept, me: MatrixIdentity) -> str:
         """Without a point to go on from it begins with now; invitations wait since whenever."""
-        told = await self._sync(None)
-        since = next_batch(told)
-        if since is None:
-            raise Unreachable("The homeserver does not say where we are")
-        if self._crypto is not None:
-            await self._crypto.absorb(told)
-        await self._invitations.take(invites_of(told, me), me, "")
+        told, since = await self._sync(None)
+        await self._invitations.take(sync.invites_of(told, me), me, "")
         await accept((), None if self._invitations else f"{since} {me.id}")
         return since
 
     async def _step(self, accept: Accept, me: MatrixIdentity, since: str) -> str:
         try:
-            told = await self._sync(since)
-        except NotUnderstood as error:
+            told, after = await self._sync(since)
+        except convert.NotUnderstood as error:
             log.warning("matrix.lost_place why=%s", error)
             return await self._begin(accept, me)
-        after = next_batch(told)
-        if after is None:
-            raise Unreachable("The homeserver does not say where we are")
-        if self._crypto is not None:
-            await self._crypto.absorb(told)
-        moves = moves_of(told)
+        moves = sync.moves_of(told)
         for move in moves:
             self._rooms.replaced(move.instead_of, move.room)
-        await self._invitations.take([*invites_of(told, me), *moves], me, since)
+        await self._invitations.take([*sync.invites_of(told, me), *moves], me, since)
         items = await self._unlocked(me)
-        for room in left_rooms(told):
+        for room in sync.left_rooms(told):
             self._rooms.forget(room)
-        for news in news_of(told):
+        for news in sync.news_of(told):
             items += await self._items(news, me, since)
         point = next(iter(self._held.values()), after)
         if items or (after != since and point == after):
@@ -167,30 +127,33 @@ class MatrixAdapter:
             await accept((), None)
         return after
 
-    async def _sync(self, since: str | None) -> Any:
-        query = {"filter": SYNC_FILTER, "timeout": "0", "set_presence": "online"}
+    async def _sync(self, since: str | None) -> tuple[Any, str]:
+        """What is new since a point, the keys in it taken out, and the point after it."""
+        query = {"filter": sync.FILTER, "timeout": "0", "set_presence": "online"}
         wait = 0.0
         if since is not None:
             wait = 1.0 if self._invitations else self.sync_seconds
             query |= {"since": since, "timeout": str(int(wait * 1000))}
-        return await self._client.call(
-            "GET", "v3/sync", query=query, seconds=wait + max(self.answer_seconds, self._sync_patience)
-        )
+        seconds = wait + max(self.answer_seconds, _SYNC_PATIENCE)
+        told = await self._client.call("GET", "v3/sync", query=query, seconds=seconds)
+        after = sync.next_batch(told)
+        if after is None:
+            raise Unreachable("The homeserver does not say where we are")
+        if self._crypto is not None:
+            await self._crypto.absorb(told)
+        return told, after
 
-    _sync_patience = 30.0
-
-    async def _items(self, news: RoomUpdate, me: MatrixIdentity, since: str) -> list[Inbound]:
+    async def _items(self, news: sync.RoomUpdate, me: MatrixIdentity, since: str) -> list[Inbound]:
         events: Sequence[dict[str, Any]] = news.events
         try:
             if news.before is not None:
-                asked_in = lambda event: len(since_joining([event], me)) == 0  # noqa: E731
-                gap = await self._rooms.gap(news.room, news.before, since, asked_in)
+                gap = await self._rooms.gap(news.room, news.before, since, me)
                 events = [*gap, *events]
             self._rooms.heed(news.room, (*news.state, *events))
             for event in events:
                 if event.get("type") == REDACTION:
-                    self._alive.pop(redacted(event), None)
-            return await self._converted(news.room, since_joining(events, me), me, since)
+                    self._alive.pop(convert.redacted(event), None)
+            return await self._converted(news.room, sync.since_joining(events, me), me, since)
         except Refused as error:
             # We were sent out of it meanwhile.
             log.info("matrix.room_closed why=%s", error)
@@ -215,9 +178,9 @@ class MatrixAdapter:
                 log.warning("matrix.not_encrypted event=%s: it is not read", one_line(clear["event_id"]))
                 continue
             mentioned = await self._rooms.mentioned(room, clear, me)
-            found = to_inbounds(clear, await self._rooms.get(room), me, mentioned)
-            items += found
-            if not found:
+            meant = convert.to_inbounds(clear, await self._rooms.get(room), me, mentioned)
+            items += meant
+            if not meant:
                 log.info("matrix.left_out event=%s type=%s", one_line(clear["event_id"]), clear["type"])
         return items
 
@@ -234,33 +197,29 @@ class MatrixAdapter:
 
     def _wait_for(self, room: str, event: dict[str, Any], since: str) -> None:
         until = self._context.clock.monotonic() + self.key_seconds
-        self._locked.setdefault(event["event_id"], UndecryptedEvent(room=room, event=event, until=until))
+        self._locked.setdefault(event["event_id"], (room, event, until))
         self._held.setdefault(event["event_id"], since)
 
     async def _unlocked(self, me: MatrixIdentity) -> list[Inbound]:
-        """Those of the locked events whose keys have come; or which will never be read, as they are told."""
+        """Those of the locked events whose keys have come; and of those whose keys never came, that they are
+        unreadable."""
         items: list[Inbound] = []
-        for ref, one in list(self._locked.items()):
+        for ref, (room, event, until) in list(self._locked.items()):
             assert self._crypto is not None
-            event = self._crypto.decrypt(one.room, one.event)
-            if event is None and self._context.clock.monotonic() < one.until:
+            clear = self._crypto.decrypt(room, event)
+            if clear is None and self._context.clock.monotonic() < until:
                 continue
             try:
-                items += await self._given_up(one, event, me)
+                if clear is not None:
+                    items += await self._converted(room, [event], me)
+                else:
+                    log.warning("matrix.never_decrypted event=%s", one_line(ref))
+                    unread = {"type": MESSAGE, "content": {"msgtype": "m.text", "body": UNREADABLE}}
+                    items += convert.to_inbounds({**event, **unread}, await self._rooms.get(room), me, {})
             except Refused as error:
                 log.info("matrix.room_closed why=%s", error)
             del self._locked[ref], self._held[ref]
         return items
-
-    async def _given_up(
-        self, waiting: UndecryptedEvent, event: dict[str, Any] | None, me: MatrixIdentity
-    ) -> list[Inbound]:
-        if event is not None:
-            return await self._converted(waiting.room, [waiting.event], me)
-        log.warning("matrix.never_decrypted event=%s", one_line(waiting.event["event_id"]))
-        content = {"msgtype": "m.text", "body": UNREADABLE}
-        unread = {**waiting.event, "type": MESSAGE, "content": content}
-        return list(to_inbounds(unread, await self._rooms.get(waiting.room), me, {}))
 
     async def _sealed(self, room: str, sort: str, content: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         """The event as the room wants it: encrypted, where it is."""
@@ -268,10 +227,10 @@ class MatrixAdapter:
         if not about.encrypted:
             if self._mode == "required":
                 raise Refused("the room is not encrypted, and MATRIX_ENCRYPTION is required")
-            return sort, contents.fitted(content, contents.EVENT_BYTES)
+            return sort, compose.fitted(content, compose.EVENT_BYTES)
         if self._crypto is None:
             raise Refused("the room is encrypted, and MATRIX_ENCRYPTION is off")
-        fitting = contents.fitted(content, contents.ENCRYPTED_BYTES)
+        fitting = compose.fitted(content, compose.ENCRYPTED_BYTES)
         return await self._crypto.encrypt(about, sort, fitting)
 
     # --- what goes out ---
@@ -280,35 +239,33 @@ class MatrixAdapter:
         me = await self._who()
         room = await self._rooms.find(to.chat, me)
         place, reply_to = await self._within(room, to, reply_to)
-        ref, most, author = "", len(body.attachments), self._rooms.author(reply_to, me)
-        if body.text or not body.attachments:
-            content = contents.related(contents.message(body), place, reply_to, author)
-            mark = "" if most else key
-            ref = await self._put(room, MESSAGE, content, contents.transaction(key, "text"), mark)
-            reply_to = None
-        for number, file in enumerate(body.attachments, 1):
-            content = contents.related(await self._uploaded(room, file), place, reply_to, author)
-            mark = key if number == most else ""
-            ref = await self._put(room, MESSAGE, content, contents.transaction(key, f"file {number}"), mark)
+        ref, author = "", self._rooms.author(reply_to, me)
+        parts: dict[str, Attachment | None] = {"text": None} if body.text or not body.attachments else {}
+        parts |= {f"file {number}": file for number, file in enumerate(body.attachments, 1)}
+        for name, file in parts.items():
+            content = compose.message(body) if file is None else await self._uploaded(room, file)
+            content = compose.related(content, place, reply_to, author)
+            mark = key if name == list(parts)[-1] else ""
+            ref = await self._put(room, MESSAGE, content, compose.transaction(key, name), mark)
             reply_to = None
         await self._number(room, ref, len(body.buttons), key)
         return Receipt(to=replace(place, chat=room), ref=ref)
 
     async def _number(self, room: str, ref: str, buttons: int, key: str) -> None:
         """Numbers to react with."""
-        for number, emoji in enumerate(KEYS[:buttons]):
-            txn = contents.transaction(key, f"key {number}")
+        for number, emoji in enumerate(convert.KEYS[:buttons]):
+            txn = compose.transaction(key, f"key {number}")
             await self._put(room, REACTION, _annotation(ref, emoji), txn)
 
     async def find_sent(self, to: Address, key: str) -> Receipt | None:
         """The last event of what was sent under a key carries it."""
         me = await self._who()
-        room, mark = await self._rooms.find(to.chat, me), contents.transaction(key)
+        room, mark = await self._rooms.find(to.chat, me), compose.transaction(key)
         async for event in self._rooms.own(room, me):
-            if event.get("sender") != me.id or event["content"].get(contents.SENT) != mark:
+            if event.get("sender") != me.id or event["content"].get(compose.SENT) != mark:
                 continue
             clear = await self._decrypted(room, event) or event
-            buttons = clear["content"].get(BUTTONS)
+            buttons = clear["content"].get(convert.BUTTONS)
             await self._number(room, event["event_id"], len(buttons) if isinstance(buttons, list) else 0, key)
             return Receipt(to=replace(to, chat=room), ref=event["event_id"])
         return None
@@ -330,16 +287,16 @@ class MatrixAdapter:
         size, mime = len(data), file.mime or ANY_MIME
         if self._crypto is None or not (await self._rooms.get(room)).encrypted:
             url = await self._client.upload(data, file.name or "file", mime)
-            return contents.file(file, size, {"url": url})
+            return compose.file(file, size, {"url": url})
         data, keys = await self._crypto.lock_file(data)
         url = await self._client.upload(data, "file", ANY_MIME)
-        return contents.file(file, size, {"file": {"url": url, **keys}})
+        return compose.file(file, size, {"file": {"url": url, **keys}})
 
     async def _put(self, room: str, sort: str, content: dict[str, Any], txn: str, mark: str = "") -> str:
         if sort != REACTION:
             sort, content = await self._sealed(room, sort, content)
         if mark:
-            content = {**content, contents.SENT: contents.transaction(mark)}
+            content = {**content, compose.SENT: compose.transaction(mark)}
         told = await self._client.call("PUT", f"v3/{path('rooms', room, 'send', sort, txn)}", content)
         ref = as_text(dig(told, "event_id"))
         if not ref:
@@ -356,9 +313,9 @@ class MatrixAdapter:
             if await self._rooms.event(room, receipt.ref) is None:
                 raise Refused("that message is gone")
             self._alive[receipt.ref] = None
-        content = contents.edit(receipt.ref, body, contents.ENCRYPTED_BYTES)
+        content = compose.edit(receipt.ref, body)
         # The same words may come back later: an edit is not known by them, and may be repeated.
-        txn = contents.transaction(receipt.ref, secrets.token_hex(8))
+        txn = compose.transaction(receipt.ref, secrets.token_hex(8))
         await self._put(room, MESSAGE, content, txn)
 
     async def delete(self, receipt: Receipt) -> None:
@@ -366,7 +323,7 @@ class MatrixAdapter:
         await self._redact(receipt.to.chat, receipt.ref)
 
     async def _redact(self, room: str, ref: str) -> None:
-        where = path("rooms", room, "redact", ref, contents.transaction("redact", ref))
+        where = path("rooms", room, "redact", ref, compose.transaction("redact", ref))
         await self._client.call("PUT", f"v3/{where}", {})
 
     async def typing(self, to: Address) -> None:
@@ -385,7 +342,7 @@ class MatrixAdapter:
         if before is not None:
             await self._redact(room, before)
         if emoji:
-            txn = contents.transaction("react", ref, secrets.token_hex(8))
+            txn = compose.transaction("react", ref, secrets.token_hex(8))
             self._reacted[ref] = await self._put(room, REACTION, _annotation(ref, emoji), txn)
 
     async def _own_reaction(self, room: str, ref: str) -> str | None:
@@ -398,12 +355,12 @@ class MatrixAdapter:
     async def open_thread(self, parent: Address, name: str) -> Address:
         """A thread begins with a message; this one says what it is about."""
         room = await self._rooms.find(parent.chat, await self._who())
-        content = contents.message(Body(text=f"<p>{one_line(name, 128) or '…'}</p>"))
-        ref = await self._put(room, MESSAGE, content, contents.transaction("thread", secrets.token_hex(16)))
+        content = compose.message(Body(text=f"<p>{one_line(name, 128) or '…'}</p>"))
+        ref = await self._put(room, MESSAGE, content, compose.transaction("thread", secrets.token_hex(16)))
         return replace(parent, chat=room, thread=ref)
 
     async def fetch(self, ref: str, sink: Sink) -> None:
-        server, media, secret = file_place(ref)
+        server, media, secret = convert.file_place(ref)
         await self._who()
         if secret is None:
             await self._client.fetch(server, media, sink)

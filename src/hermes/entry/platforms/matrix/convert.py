@@ -4,9 +4,9 @@ content of events. Pure functions; an event that cannot be read gives nothing.""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
@@ -31,6 +31,8 @@ _FILES = {
     "m.video": MediaKind.VIDEO,
     "m.file": MediaKind.FILE,
 }
+Event: TypeAlias = Mapping[str, Any]
+Events: TypeAlias = Mapping[str, Event]
 _FALLBACK = re.compile(r"\A(?:> ?[^\n]*\n)+\n?")
 _MXC = re.compile(r"mxc://([A-Za-z0-9.\-:\[\]]{1,255})/([A-Za-z0-9_\-]{1,255})", re.ASCII)
 
@@ -56,73 +58,56 @@ class Room:
 # --- events ---------------------------------------------------------------------------------------
 
 
-def mentioned_events(event: Mapping[str, Any]) -> tuple[str, ...]:
+def mentioned_events(event: Event) -> tuple[str, ...]:
     """The events that one has to know to understand this one."""
     relation = _relation(event)
-    found = []
+    refs = [_answered(relation)]
     if relation.get("rel_type") in ("m.replace", "m.annotation"):
-        found.append(relation.get("event_id"))
-    if (answered := _answered(relation)) is not None:
-        found.append(answered)
-    return tuple(str(one) for one in found if is_id(one, "$"))
+        refs.insert(0, relation.get("event_id"))
+    return tuple(str(ref) for ref in refs if is_id(ref, "$"))
 
 
-def to_inbounds(
-    event: Mapping[str, Any], room: Room, me: MatrixIdentity, events: Mapping[str, Mapping[str, Any]]
-) -> tuple[Inbound, ...]:
+def to_inbounds(event: Event, room: Room, me: MatrixIdentity, events: Events) -> tuple[Inbound, ...]:
     """What an event of a room means; nothing for one of our own, or of a kind that does not concern us.
     `events` are those it mentions, as far as they are to be had."""
     try:
         if event["sender"] == me.id or "redacted_because" in as_dict(event.get("unsigned")):
             return ()
-        relation = _relation(event)
         if event["type"] == REACTION:
-            found = _reacted(event, relation, room, me, events)
+            item = _reacted(event, room, me, events)
         elif event["type"] == REDACTION:
-            found = _deleted(event, room, me)
+            item = _deleted(event, room, me)
         elif event["type"] not in (MESSAGE, STICKER):
-            found = None
-        elif relation.get("rel_type") == "m.replace":
-            found = _edited(event, relation, room, me, events)
+            item = None
+        elif _relation(event).get("rel_type") == "m.replace":
+            item = _edited(event, room, me, events)
         else:
-            found = _message(event, as_dict(event["content"]), room, me, events)
+            item = _message(event, room, me, events)
     except MALFORMED:
         return ()
-    return () if found is None else (found,)
+    return () if item is None else (item,)
 
 
-def _message(
-    event: Mapping[str, Any],
-    content: Mapping[str, Any],
-    room: Room,
-    me: MatrixIdentity,
-    events: Mapping[str, Mapping[str, Any]],
-) -> Inbound | None:
+def _message(event: Event, room: Room, me: MatrixIdentity, events: Events) -> Inbound | None:
+    content = as_dict(event["content"])
     text, mentioned = _words(content, room, me)
-    attachments = tuple(_attachments(event, content))
+    attachments = _attachments(event, content)
     if (not text and not attachments) or content.get("msgtype") == VERIFICATION:
         return None
-    relation = _relation(event)
+    source = _source(event, room, me, _thread(event, me, begins=mentioned and not room.private))
     return Inbound(
-        delivery=DeliveryId(event["event_id"]),
-        source=_source(event, room, me, _thread(event, me, begins=mentioned and not room.private)),
-        at=moment(event.get("origin_server_ts"), per_second=1000),
+        **_origin(event, source),
         ref=event["event_id"],
         text=text,
         attachments=attachments,
-        reply_to=_reply(relation, me, room, events),
+        reply_to=_reply(_relation(event), me, room, events),
         mentions_me=mentioned,
     )
 
 
-def _edited(
-    event: Mapping[str, Any],
-    relation: Mapping[str, Any],
-    room: Room,
-    me: MatrixIdentity,
-    events: Mapping[str, Mapping[str, Any]],
-) -> Inbound | None:
-    before = events.get(as_text(relation.get("event_id")))
+def _edited(event: Event, room: Room, me: MatrixIdentity, events: Events) -> Inbound | None:
+    ref = as_text(_relation(event).get("event_id"))
+    before = events.get(ref)
     # Everybody may send such an event; only the author's counts.
     if before is None or before.get("sender") != event["sender"]:
         return None
@@ -130,69 +115,55 @@ def _edited(
     if not text:
         return None
     called = not room.private and _words(as_dict(before.get("content")), room, me)[1]
-    return Inbound(
-        delivery=DeliveryId(event["event_id"]),
-        source=_source(event, room, me, _thread(before, me, begins=called)),
-        at=moment(event.get("origin_server_ts"), per_second=1000),
-        what=InboundKind.EDIT,
-        ref=as_text(relation["event_id"]),
-        text=text,
-        mentions_me=mentioned,
-    )
+    source = _source(event, room, me, _thread(before, me, begins=called))
+    return Inbound(**_origin(event, source), what=InboundKind.EDIT, ref=ref, text=text, mentions_me=mentioned)
 
 
-def _reacted(
-    event: Mapping[str, Any],
-    relation: Mapping[str, Any],
-    room: Room,
-    me: MatrixIdentity,
-    events: Mapping[str, Mapping[str, Any]],
-) -> Inbound | None:
-    ref, key = relation.get("event_id"), storable(as_text(relation.get("key")))
+def _reacted(event: Event, room: Room, me: MatrixIdentity, events: Events) -> Inbound | None:
+    relation = _relation(event)
+    ref, key = as_text(relation.get("event_id")), storable(as_text(relation.get("key")))
     if relation.get("rel_type") != "m.annotation" or not is_id(ref, "$") or not key:
         return None
-    on = events.get(str(ref), {})
+    on = events.get(ref, {})
+    origin = _origin(event, _source(event, room, me, _thread(on, me)))
     value = pressed(on, key) if on.get("sender") == me.id else None
-    return Inbound(
-        delivery=DeliveryId(event["event_id"]),
-        source=_source(event, room, me, _thread(on, me)),
-        at=moment(event.get("origin_server_ts"), per_second=1000),
-        what=InboundKind.REACTION if value is None else InboundKind.BUTTON,
-        ref=str(ref),
-        text=key if value is None else "",
-        button=value,
-    )
+    if value is None:
+        return Inbound(**origin, what=InboundKind.REACTION, ref=ref, text=key)
+    return Inbound(**origin, what=InboundKind.BUTTON, ref=ref, button=value)
 
 
-def _deleted(event: Mapping[str, Any], room: Room, me: MatrixIdentity) -> Inbound | None:
+def _origin(event: Event, source: Source) -> dict[str, Any]:
+    """The fields that the messages of all events have."""
+    at = moment(event.get("origin_server_ts"), per_second=1000)
+    return {"delivery": DeliveryId(event["event_id"]), "source": source, "at": at}
+
+
+def _deleted(event: Event, room: Room, me: MatrixIdentity) -> Inbound | None:
     """Who may delete what is the homeserver's affair: it tells of no deletion that does not count."""
-    gone = redacted(event)
-    if not is_id(gone, "$"):
+    if not is_id(gone := redacted(event), "$"):
         return None
-    return deletion(
-        _source(event, room, me, None), gone, moment(event.get("origin_server_ts"), per_second=1000)
-    )
+    at = moment(event.get("origin_server_ts"), per_second=1000)
+    return deletion(_source(event, room, me, None), gone, at)
 
 
-def redacted(event: Mapping[str, Any]) -> str:
+def redacted(event: Event) -> str:
     """The event that a redaction deletes; newer rooms tell it inside."""
     return as_text(event.get("redacts")) or as_text(dig(event, "content", "redacts"))
 
 
-def pressed(event: Mapping[str, Any], key: str) -> str | None:
+def pressed(event: Event, key: str) -> str | None:
     """What a reaction with this key to an event of ours stands for, as the event is now."""
     content = as_dict(event.get("content"))
     if latest := as_dict(dig(event, "unsigned", "m.relations", "m.replace")):
         content = as_dict(dig(latest, "content", "m.new_content"))
     buttons = content.get(BUTTONS)
-    plain = [one.replace("\ufe0f", "") for one in KEYS]
-    place = plain.index(key.replace("\ufe0f", "")) if key.replace("\ufe0f", "") in plain else len(plain)
-    if not isinstance(buttons, list) or place >= len(buttons):
-        return None
-    return storable(as_text(as_dict(buttons[place]).get("value"))) or None
+    for number, button in zip(KEYS, buttons if isinstance(buttons, list) else (), strict=False):
+        if number.replace("\ufe0f", "") == key.replace("\ufe0f", ""):
+            return name_of(as_dict(button).get("value"))
+    return None
 
 
-def _thread(event: Mapping[str, Any], me: MatrixIdentity, *, begins: bool = False) -> str | None:
+def _thread(event: Event, me: MatrixIdentity, *, begins: bool = False) -> str | None:
     """The thread that an event is in, or the one that is to begin with it."""
     relation = _relation(event)
     root = relation.get("event_id") if relation.get("rel_type") == "m.thread" else None
@@ -201,7 +172,7 @@ def _thread(event: Mapping[str, Any], me: MatrixIdentity, *, begins: bool = Fals
     return str(root) if is_id(root, "$") else None
 
 
-def _source(event: Mapping[str, Any], room: Room, me: MatrixIdentity, thread: str | None) -> Source:
+def _source(event: Event, room: Room, me: MatrixIdentity, thread: str | None) -> Source:
     kind = SourceKind.PRIVATE if room.private else SourceKind.GROUP if thread is None else SourceKind.THREAD
     chat = room.first or room.id
     return Source(
@@ -217,7 +188,7 @@ def _source(event: Mapping[str, Any], room: Room, me: MatrixIdentity, thread: st
     )
 
 
-def _words(content: Mapping[str, Any], room: Room, me: MatrixIdentity) -> tuple[str, bool]:
+def _words(content: Event, room: Room, me: MatrixIdentity) -> tuple[str, bool]:
     """What was said, without our own name at its start, and whether it speaks to us."""
     text, sort = as_text(content.get("body")), content.get("msgtype")
     if _answered(as_dict(content.get("m.relates_to"))) is not None:
@@ -246,35 +217,32 @@ def _without_name(text: str, room: Room, me: MatrixIdentity) -> tuple[str, bool]
     return text, False
 
 
-def _attachments(event: Mapping[str, Any], content: Mapping[str, Any]) -> Iterator[Attachment]:
+def _attachments(event: Event, content: Event) -> tuple[Attachment, ...]:
     kind = MediaKind.STICKER if event["type"] == STICKER else _FILES.get(as_text(content.get("msgtype")))
     if kind is None:
-        return
+        return ()
     if kind is MediaKind.AUDIO and (VOICE in content or "org.matrix.msc3245.voice.v2" in content):
         kind = MediaKind.VOICE
-    ref = file_ref(content)
-    if ref is None:
-        raise ValueError("a file without an address")
-    yield Attachment(
+    file = Attachment(
         kind=kind,
-        ref=ref,
+        ref=_file_ref(content),
         name=storable(as_text(content.get("filename")) or as_text(content.get("body"))) or None,
         mime=name_of(dig(content, "info", "mimetype")),
         size=as_size(dig(content, "info", "size")),
     )
+    return (file,)
 
 
-def file_ref(content: Mapping[str, Any]) -> str | None:
+def _file_ref(content: Event) -> str:
     """Where a file is: its mxc address; for an encrypted one with its key behind it."""
-    file = content.get("file")
-    if not isinstance(file, dict):
-        url = as_text(content.get("url"))
-        return url if _MXC.fullmatch(url) else None
-    url, key = as_text(file.get("url")), as_text(dig(file, "key", "k"))
-    iv, digest = as_text(file.get("iv")), as_text(dig(file, "hashes", "sha256"))
-    if not _MXC.fullmatch(url) or not all(re.fullmatch(r"[\w+/=-]{16,64}", one) for one in (key, iv, digest)):
-        return None
-    return "#".join((url, key, iv, digest))
+    file, secrets = content, []
+    if isinstance(content.get("file"), dict):
+        file = content["file"]
+        secrets = [dig(file, "key", "k"), file.get("iv"), dig(file, "hashes", "sha256")]
+    url, *secrets = map(as_text, (file.get("url"), *secrets))
+    if not _MXC.fullmatch(url) or not all(re.fullmatch(r"[\w+/=-]{16,64}", secret) for secret in secrets):
+        raise ValueError("a file without an address")
+    return "#".join((url, *secrets))
 
 
 def file_place(ref: str) -> tuple[str, str, tuple[str, str, str] | None]:
@@ -286,11 +254,8 @@ def file_place(ref: str) -> tuple[str, str, tuple[str, str, str] | None]:
     return found[1], found[2], (secrets[0], secrets[1], secrets[2]) if secrets else None
 
 
-def _reply(
-    relation: Mapping[str, Any], me: MatrixIdentity, room: Room, events: Mapping[str, Mapping[str, Any]]
-) -> ReplyTo | None:
-    ref = _answered(relation)
-    if ref is None:
+def _reply(relation: Event, me: MatrixIdentity, room: Room, events: Events) -> ReplyTo | None:
+    if (ref := _answered(relation)) is None:
         return None
     event = events.get(ref, {})
     author = as_text(event.get("sender"))
@@ -299,7 +264,7 @@ def _reply(
     return ReplyTo(ref=ref, text=text, author=name_of(name), mine=author == me.id)
 
 
-def _answered(relation: Mapping[str, Any]) -> str | None:
+def _answered(relation: Event) -> str | None:
     """The event that is answered to; in a thread every event names one, for programs that know no threads."""
     if relation.get("rel_type") == "m.thread" and relation.get("is_falling_back") is True:
         return None
@@ -307,7 +272,7 @@ def _answered(relation: Mapping[str, Any]) -> str | None:
     return str(answered) if is_id(answered, "$") else None
 
 
-def _relation(event: Mapping[str, Any]) -> Mapping[str, Any]:
+def _relation(event: Event) -> Event:
     return as_dict(dig(event, "content", "m.relates_to"))
 
 

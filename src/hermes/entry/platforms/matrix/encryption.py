@@ -20,7 +20,7 @@ import aiohttp
 from hermes.domain.adapter import Finding, good, wrong
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
 from hermes.entry.kit.payload import as_text, dig
-from hermes.entry.platforms.matrix.client import MatrixClient
+from hermes.entry.platforms.matrix.api import MatrixClient
 from hermes.entry.platforms.matrix.convert import ENCRYPTED, Room
 from hermes.entry.platforms.matrix.sync import MatrixIdentity
 

@@ -12,7 +12,7 @@ from hermes.domain.capabilities import (
     TextUnit,
 )
 from hermes.domain.message import MediaKind
-from hermes.entry.kit.fields import proxy_field
+from hermes.entry.kit.fields import optional, proxy_field
 
 _MB = 1_000_000
 _KINDS = (MediaKind.IMAGE, MediaKind.VOICE, MediaKind.AUDIO, MediaKind.VIDEO, MediaKind.FILE)
@@ -51,52 +51,40 @@ MANIFEST = Manifest(
             title="The homeserver: its address, or the name at the end of its users' ids",
             hint="Like https://matrix.example.org, or example.org.",
         ),
-        SettingField(
-            env="MATRIX_USER_ID",
-            title="The bot's user, to log in with a password",
-            required=False,
+        optional(
+            "MATRIX_USER_ID",
+            "The bot's user, to log in with a password",
+            "Like @hermes:example.org.",
             identifies=True,
-            hint="Like @hermes:example.org.",
             asked=True,
         ),
-        SettingField(
-            env="MATRIX_PASSWORD",
-            title="Its password",
-            required=False,
+        optional("MATRIX_PASSWORD", "Its password", secret=True, asked=True),
+        optional(
+            "MATRIX_ACCESS_TOKEN",
+            "Or an access token that does not expire, of a login that no other program uses",
+            "If there is one, the password is not used.",
             secret=True,
-            asked=True,
-        ),
-        SettingField(
-            env="MATRIX_ACCESS_TOKEN",
-            title="Or an access token that does not expire, of a login that no other program uses",
-            required=False,
-            secret=True,
-            hint="If there is one, the password is not used.",
             unless="MATRIX_PASSWORD",
         ),
-        SettingField(
-            env="MATRIX_DEVICE_ID",
-            title="The name of the login that a password makes",
-            required=False,
-            hint="Only needed if several gateways use one account.",
+        optional(
+            "MATRIX_DEVICE_ID",
+            "The name of the login that a password makes",
+            "Only needed if several gateways use one account.",
         ),
-        SettingField(
-            env="MATRIX_INVITES",
-            title="Whose invitations are accepted: allowed, everyone or nobody (allowed)",
-            required=False,
-            hint="allowed = of people who may write to it, or would be given a pairing code.",
+        optional(
+            "MATRIX_INVITES",
+            "Whose invitations are accepted: allowed, everyone or nobody (allowed)",
+            "allowed = of people who may write to it, or would be given a pairing code.",
         ),
-        SettingField(
-            env="MATRIX_ENCRYPTION",
-            title="Encrypted rooms: off, optional or required (off)",
-            required=False,
-            hint="Needs matrix-nio: pip install 'hermes-gateway[matrix]'.",
+        optional(
+            "MATRIX_ENCRYPTION",
+            "Encrypted rooms: off, optional or required (off)",
+            "Needs matrix-nio: pip install 'hermes-gateway[matrix]'.",
         ),
-        SettingField(
-            env="MATRIX_AUTO_THREAD",
-            title="Whether who mentions it in a room is answered in a thread (false)",
-            required=False,
-            hint="With true each such thread is a conversation of its own.",
+        optional(
+            "MATRIX_AUTO_THREAD",
+            "Whether who mentions it in a room is answered in a thread (false)",
+            "With true each such thread is a conversation of its own.",
         ),
         proxy_field("MATRIX_PROXY", "the homeserver"),
     ),

@@ -1,37 +1,26 @@
 """What the adapter knows of rooms and of events in them, for as long as it is connected: asked for once it is
-needed, and again when the homeserver says that it changed."""
+needed, and again when the homeserver says that it changed. And which rooms it joins."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from hermes.domain.errors import Refused, Unreachable
+from hermes.domain.adapter import AdapterContext
+from hermes.domain.address import Address, Source, SourceKind
+from hermes.domain.errors import Refused, Unreachable, UserError
+from hermes.domain.text import one_line
 from hermes.entry.kit.payload import Recent, as_dict, as_text, dig
-from hermes.entry.platforms.matrix.client import MatrixClient, path
-from hermes.entry.platforms.matrix.convert import (
-    ENCRYPTED,
-    MESSAGE,
-    REACTION,
-    REDACTION,
-    Room,
-    mentioned_events,
-    redacted,
-)
-from hermes.entry.platforms.matrix.sync import (
-    CREATE,
-    MEMBER,
-    TOMBSTONE,
-    MatrixIdentity,
-    direct_chats,
-    predecessor,
-    readable,
-    replacement,
-)
+from hermes.entry.platforms.matrix import convert, sync
+from hermes.entry.platforms.matrix.api import MatrixClient, path
+from hermes.entry.platforms.matrix.convert import Event, Events, Room
+from hermes.entry.platforms.matrix.sync import MatrixIdentity
 
-_STATE = frozenset({MEMBER, "m.room.name", "m.room.encryption"})
+log = logging.getLogger("hermes.matrix")
+_STATE = frozenset({sync.MEMBER, "m.room.name", "m.room.encryption"})
 _MOST_EVENTS = 1000
 _MOST_ROOMS = 2000
 _PAGE = "100"
@@ -39,6 +28,8 @@ _PAGES = 100
 _LOOKED_THROUGH = 2
 _MOVES = 20
 _ASK_AGAIN = 30.0
+_INVITE_RULES = ("allowed", "everyone", "nobody")
+_INVITE_TRIES = 20
 
 Decrypt = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any] | None]]
 
@@ -100,16 +91,16 @@ class Rooms:
     async def after(self, room: str) -> str:
         """The room that is said to take this one's place, if there is one."""
         if room not in self._after:
-            self._after[room] = replacement(await self._state(room, TOMBSTONE))
+            self._after[room] = sync.replacement(await self._state(room, sync.TOMBSTONE))
         return self._after[room]
 
     async def _before(self, room: str) -> str:
         """The room whose place this one claims to take; that never changes."""
         if room not in self._claims:
-            created = await self._state(room, CREATE)
+            created = await self._state(room, sync.CREATE)
             if not created:
                 return ""
-            self._claims[room] = predecessor(created)
+            self._claims[room] = sync.predecessor(created)
         return self._claims[room]
 
     async def _first(self, room: str, before: str) -> str:
@@ -139,20 +130,13 @@ class Rooms:
             room = after
         return room
 
-    async def goes_on_with(self, room: str, before: str, me: MatrixIdentity) -> bool:
-        """Whether a room takes the place of one that we are in, by what is said in that one."""
-        try:
-            return me.id in (await self.get(before)).members and await self.after(before) == room
-        except Refused:
-            return False
-
     def heed(self, room: str, events: Sequence[Mapping[str, Any]]) -> None:
         """Take note of what these events change."""
         if any(event.get("type") in _STATE and "state_key" in event for event in events):
             self.forget(room)
         for event in events:
-            if event.get("type") == REDACTION:
-                self._events.pop(redacted(event), None)
+            if event.get("type") == convert.REDACTION:
+                self._events.pop(convert.redacted(event), None)
 
     async def find(self, to: str, me: MatrixIdentity) -> str:
         """The room that an address means: itself, one with this alias, or the direct chat with a person; and
@@ -170,52 +154,46 @@ class Rooms:
         return await self.newest(self._named[to])
 
     async def _direct(self, person: str, me: MatrixIdentity) -> str:
-        where = f"v3/{path('user', me.id, 'account_data', 'm.direct')}"
-        for listed in reversed((await self._directs(where)).get(person, [])):
+        for listed in reversed((await self._directs(me)).get(person, [])):
             try:
                 room = await self.newest(listed)
                 if person in (await self.get(room)).members:
                     return room
             except (Refused, RoomNotJoined):
                 continue
-        told = await self._client.call(
-            "POST",
-            "v3/createRoom",
-            {"preset": "trusted_private_chat", "is_direct": True, "invite": [person]},
-        )
-        room = _room_id(told)
+        asked = {"preset": "trusted_private_chat", "is_direct": True, "invite": [person]}
+        room = _room_id(await self._client.call("POST", "v3/createRoom", asked))
         await self.mark_direct(room, person, me)
         return room
 
     async def mark_direct(self, room: str, person: str, me: MatrixIdentity) -> None:
         """Put a room on our list of direct chats, where other programs of this account look, too."""
-        where = f"v3/{path('user', me.id, 'account_data', 'm.direct')}"
-        chats = await self._directs(where)
+        chats = await self._directs(me)
         if room not in chats.get(person, []):
             chats[person] = [*chats.get(person, []), room]
-            await self._client.call("PUT", where, chats)
+            await self._client.call("PUT", _directs_path(me), chats)
 
-    async def _directs(self, where: str) -> dict[str, list[str]]:
+    async def _directs(self, me: MatrixIdentity) -> dict[str, list[str]]:
         try:
-            return direct_chats(await self._client.call("GET", where))
+            return sync.direct_chats(await self._client.call("GET", _directs_path(me)))
         except Refused:
             return {}
 
     # --- events ---
 
-    async def gap(self, room: str, before: str, since: str, until: Callable[[Any], bool]) -> list[Any]:
-        """What a sync left out: the events between the last one and this, oldest first. `until` says where
-        nothing older is wanted."""
-        found: list[dict[str, Any]] = []
+    async def gap(self, room: str, before: str, since: str, me: MatrixIdentity) -> list[dict[str, Any]]:
+        """What a sync left out: the events between the last one and this, oldest first, and nothing from
+        long before we were asked in."""
+        gap: list[dict[str, Any]] = []
         async for events in self._pages(room, _PAGES, {"from": before, "to": since}):
-            found += events
-            if any(map(until, events)):
+            gap += events
+            if any(not sync.since_joining([event], me) for event in events):
                 break
-        return found[::-1]
+        return gap[::-1]
 
     async def own(self, room: str, me: MatrixIdentity) -> AsyncIterator[dict[str, Any]]:
         """The messages that we sent last, latest first."""
-        wanted = {"senders": [me.id], "types": [MESSAGE, ENCRYPTED]}
+        wanted = {"senders": [me.id], "types": [convert.MESSAGE, convert.ENCRYPTED]}
         async for events in self._pages(room, _LOOKED_THROUGH, {"filter": json.dumps(wanted)}):
             for event in events:
                 if isinstance(event.get("content"), dict):
@@ -231,7 +209,7 @@ class Rooms:
             page = dig(told, "chunk")
             if not isinstance(page, list):
                 raise Unreachable("The homeserver's history cannot be read")
-            yield readable(page)
+            yield sync.readable(page)
             end = as_text(told.get("end"))
             if not page or not end or end == asked.get("from"):
                 return
@@ -245,19 +223,17 @@ class Rooms:
         sender = self._events.get(ref or "", {}).get("sender")
         return None if sender == me.id else sender
 
-    async def mentioned(
-        self, room: str, event: Mapping[str, Any], me: MatrixIdentity
-    ) -> dict[str, Mapping[str, Any]]:
+    async def mentioned(self, room: str, event: Event, me: MatrixIdentity) -> Events:
         """The events that this one mentions, as far as they are to be had."""
-        found: dict[str, Mapping[str, Any]] = {}
-        for ref in mentioned_events(event):
-            one = self._events.get(ref)
+        mentioned = {}
+        for ref in convert.mentioned_events(event):
+            known = self._events.get(ref)
             # What a reaction to an event of ours means is said by the event as it is now.
-            if one is None or (event.get("type") == REACTION and one.get("sender") == me.id):
-                one = await self.event(room, ref)
-            if one is not None:
-                found[ref] = one
-        return found
+            if known is None or (event.get("type") == convert.REACTION and known.get("sender") == me.id):
+                known = await self.event(room, ref)
+            if known is not None:
+                mentioned[ref] = known
+        return mentioned
 
     async def has(self, room: str, ref: str) -> bool:
         try:
@@ -272,9 +248,7 @@ class Rooms:
             told = await self._client.call("GET", f"v3/{path('rooms', room, 'event', ref)}")
         except Refused:
             return None
-        if not readable([told]):
-            return None
-        if "redacted_because" in as_dict(told.get("unsigned")):
+        if not sync.readable([told]) or "redacted_because" in as_dict(told.get("unsigned")):
             return None
         clear = await self._decrypt(room, told)
         if clear is not None:
@@ -282,19 +256,8 @@ class Rooms:
         return clear
 
 
-SYNC_FILTER = json.dumps(
-    {
-        "presence": {"types": []},
-        "account_data": {"types": []},
-        "room": {
-            "account_data": {"types": []},
-            "ephemeral": {"types": []},
-            "state": {"lazy_load_members": True},
-            "timeline": {"limit": 50},
-        },
-    },
-    separators=(",", ":"),
-)
+def _directs_path(me: MatrixIdentity) -> str:
+    return f"v3/{path('user', me.id, 'account_data', 'm.direct')}"
 
 
 def _room_id(answer: Any) -> str:
@@ -302,3 +265,76 @@ def _room_id(answer: Any) -> str:
     if not room.startswith("!"):
         raise Unreachable("The homeserver does not say which room it is", maybe_done=True)
     return room
+
+
+class Invitations:
+    """The rooms that we are asked into, and those that take the place of one we are in: joined, or ignored.
+    One that cannot be joined yet is tried again; until then its point holds the stored one back."""
+
+    def __init__(
+        self, context: AdapterContext, client: MatrixClient, rooms: Rooms, held: dict[str, str]
+    ) -> None:
+        self._rule = context.setting("MATRIX_INVITES", "allowed").lower()
+        if self._rule not in _INVITE_RULES:
+            raise UserError("MATRIX_INVITES is neither allowed, everyone nor nobody.")
+        self._welcomes = context.welcomes
+        self._client = client
+        self._rooms = rooms
+        self._held = held
+        self._open: dict[str, tuple[sync.Invite, int]] = {}
+
+    def __bool__(self) -> bool:
+        """Whether some wait to be tried again."""
+        return bool(self._open)
+
+    async def take(self, invites: Sequence[sync.Invite], me: MatrixIdentity, since: str) -> None:
+        for invite in invites:
+            self._open.setdefault(invite.room, (invite, 0))
+            self._held.setdefault(invite.room, since)
+        for room, (invite, tries) in list(self._open.items()):
+            try:
+                await self._answer(invite, me)
+            except Unreachable as error:
+                log.info("matrix.invite_later room=%s why=%s", one_line(room), error)
+                self._open[room] = (invite, tries + 1)
+                if tries + 1 < _INVITE_TRIES:
+                    continue
+                log.warning("matrix.invite_lost room=%s: it must be sent again", one_line(room))
+            except Refused as error:
+                log.warning("matrix.invite_failed room=%s why=%s", one_line(room), error)
+            del self._open[room], self._held[room]
+
+    async def _answer(self, invite: sync.Invite, me: MatrixIdentity) -> None:
+        """Go where somebody asks us to who may speak there, and where a room goes on that we are in."""
+        follows = await self._follows(invite, me)
+        if not follows and (invite.moved or not await self._is_welcome(invite, me)):
+            log.info("matrix.invite_ignored from=%s", one_line(invite.sender))
+            return
+        # A homeserver that is not in the room yet has to know one that is.
+        server = invite.sender.partition(":")[2]
+        via = {"via": server, "server_name": server} if server else None
+        await self._client.call("POST", f"v3/{path('join', invite.room)}", {}, query=via)
+        log.info("matrix.joined from=%s direct=%s moved=%s", one_line(invite.sender), invite.direct, follows)
+        if follows and (await self._rooms.get(invite.room)).before != invite.instead_of:
+            # Who may close a room could send us anywhere by it.
+            await self._client.call("POST", f"v3/{path('rooms', invite.room, 'leave')}", {})
+            log.warning("matrix.left room=%s: it does not go on with ours", one_line(invite.room))
+        elif invite.direct:
+            await self._rooms.mark_direct(invite.room, invite.sender, me)
+
+    async def _follows(self, invite: sync.Invite, me: MatrixIdentity) -> bool:
+        """Whether the room takes the place of one we are in, as those say who rule there."""
+        if self._rule == "nobody" or not invite.instead_of:
+            return False
+        try:
+            before = await self._rooms.get(invite.instead_of)
+            return me.id in before.members and await self._rooms.after(before.id) == invite.room
+        except Refused:
+            return False
+
+    async def _is_welcome(self, invite: sync.Invite, me: MatrixIdentity) -> bool:
+        if self._rule != "allowed":
+            return self._rule == "everyone"
+        address = Address(platform=convert.NAME, account=me.account, chat=invite.room)
+        kind = SourceKind.PRIVATE if invite.direct else SourceKind.GROUP
+        return await self._welcomes(Source(address=address, kind=kind, user=invite.sender))

@@ -3,6 +3,7 @@ one takes the place of. Pure functions; what cannot be read is left out."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,16 @@ from hermes.domain.text import storable
 from hermes.entry.kit.payload import as_dict, as_dicts, as_text, dig
 
 MEMBER, CREATE, TOMBSTONE = "m.room.member", "m.room.create", "m.room.tombstone"
+_NOTHING: dict[str, Any] = {"types": []}
+_OF_ROOMS = {
+    "account_data": _NOTHING,
+    "ephemeral": _NOTHING,
+    "state": {"lazy_load_members": True},
+    "timeline": {"limit": 50},
+}
+FILTER = json.dumps(
+    {"presence": _NOTHING, "account_data": _NOTHING, "room": _OF_ROOMS}, separators=(",", ":")
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ functions."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from hashlib import sha256
 from html import escape
 from html.parser import HTMLParser
@@ -12,7 +12,7 @@ from typing import Any
 
 from hermes.domain.address import Address
 from hermes.domain.errors import Refused
-from hermes.domain.message import Attachment, Body, Button, MediaKind
+from hermes.domain.message import Attachment, Body, MediaKind
 from hermes.entry.platforms.matrix.convert import BUTTONS, KEYS, VOICE
 
 EVENT_BYTES = 60_000
@@ -48,13 +48,13 @@ def message(body: Body) -> dict[str, Any]:
         )
     content = {"msgtype": "m.text", **_words(html), "m.mentions": {}}
     if shown:
-        content[BUTTONS] = _buttons(shown)
+        content[BUTTONS] = [{"label": button.label, "value": button.value} for button in shown]
     return content
 
 
-def edit(ref: str, body: Body, limit: int) -> dict[str, Any]:
+def edit(ref: str, body: Body) -> dict[str, Any]:
     """The same as a replacement of an earlier event."""
-    new = fitted(message(body), limit - 2_000)
+    new = fitted(message(body), ENCRYPTED_BYTES - 2_000)
     return {
         "msgtype": "m.text",
         "body": f"* {_cut(new['body'])}",
@@ -135,10 +135,6 @@ def _unwrapped(html: str) -> str:
     """One paragraph needs no tags of its own."""
     inner = html.removeprefix("<p>").removesuffix("</p>")
     return inner if len(inner) == len(html) - 7 and "<p>" not in inner else html
-
-
-def _buttons(buttons: Sequence[Button]) -> list[dict[str, str]]:
-    return [{"label": one.label, "value": one.value} for one in buttons]
 
 
 def _cut(text: str) -> str:

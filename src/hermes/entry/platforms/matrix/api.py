@@ -1,5 +1,6 @@
-"""Calls of the Client-Server API: one homeserver, one access token. The token travels in a header and is told
-to nobody; answers that are no success become our errors."""
+"""Calls of the Client-Server API: one homeserver, one access token, which the operator set or a user and a
+password give. The token travels in a header and is told to nobody; answers that are no success become our
+errors."""
 
 from __future__ import annotations
 
@@ -9,19 +10,26 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
+from hashlib import sha256
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 import aiohttp
 
+from hermes.domain.adapter import AdapterContext
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.ports.world import Sink
 from hermes.entry.kit.errors import TOO_FAST
 from hermes.entry.kit.http import HttpAnswer, HttpClient
 from hermes.entry.kit.payload import as_size, as_text, dig
 from hermes.entry.platforms.matrix.convert import error_for
+from hermes.entry.platforms.matrix.sync import MatrixIdentity
 
 _SMALL = 1_000_000
+_TOKEN = "MATRIX_ACCESS_TOKEN"
+_ON, _OFF = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+_LOGINS: dict[str, str] = {}
+"""Access tokens that passwords gave, in this process: each login more is one that the homeserver counts."""
 
 
 def homeserver(address: str) -> str:
@@ -122,18 +130,13 @@ class MatrixClient(HttpClient[HttpAnswer]):
         return self._most_bytes
 
     async def fetch(self, server: str, media: str, sink: Sink) -> None:
-        """A file, with our name on the request; older homeservers know only the way without."""
-        try:
-            await self._download(f"/_matrix/client/v1/media/download/{path(server, media)}", sink)
-        except _Unrecognized:
-            where = f"/_matrix/media/v3/download/{path(server, media)}?allow_redirect=false"
-            try:
-                await self._download(where, sink)
-            except _Unrecognized as error:
-                raise Refused("The homeserver does not have the file") from error
-
-    async def _download(self, where: str, sink: Sink) -> None:
-        await self.download(self.url + where, sink, headers=self._headers(), refusal=_no_file)
+        """A file; older homeservers know only the second place."""
+        file = path(server, media)
+        for where in (f"client/v1/media/download/{file}", f"media/v3/download/{file}?allow_redirect=false"):
+            url = f"{self.url}/_matrix/{where}"
+            with contextlib.suppress(_Unrecognized):
+                return await self.download(url, sink, headers=self._headers(), refusal=_no_file)
+        raise Refused("The homeserver does not have the file")
 
     async def _ask(self, method: str, where: str, **more: Any) -> Any:
         more["headers"] = {**self._headers(), **more.get("headers", {})}
@@ -164,3 +167,72 @@ def _no_file(response: HttpAnswer) -> HermesError | None:
     if response.status in (401, TOO_FAST) or response.status >= 500:
         return error_for(response.status, response.answer)
     return Refused(f"The homeserver does not give the file (HTTP {response.status})")
+
+
+# --- who we are ---
+
+
+def token_of(context: AdapterContext) -> str:
+    """The access token, or nothing where a password is to give one."""
+    token = context.setting(_TOKEN)
+    if not token and not (context.setting("MATRIX_USER_ID") and context.setting("MATRIX_PASSWORD")):
+        raise NeedsLogin("Matrix needs MATRIX_ACCESS_TOKEN, or MATRIX_USER_ID and MATRIX_PASSWORD, to log in")
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise NeedsLogin(f"{_TOKEN} is no access token; one is a single word")
+    return token
+
+
+async def log_in(client: MatrixClient, context: AdapterContext) -> MatrixIdentity:
+    await client.discover()
+    if not client.token:
+        client.token = await _token(client, context)
+        # The token of a password may expire or be taken back; the next connection logs in again.
+        client.renew = lambda: _LOGINS.pop(_key(client, context), None)
+    account = await client.call("GET", "v3/account/whoami")
+    user, device = as_text(dig(account, "user_id")), str(dig(account, "device_id") or "")
+    if not user.startswith("@"):
+        raise Unreachable("The homeserver does not say who we are")
+    try:
+        name = as_text(dig(await client.call("GET", f"v3/profile/{path(user)}/displayname"), "displayname"))
+    except Refused:
+        name = ""
+    threads = is_on(context, "MATRIX_AUTO_THREAD")
+    return MatrixIdentity(id=user, name=name, device=device, account=context.account, threads=threads)
+
+
+def is_on(context: AdapterContext, variable: str) -> bool:
+    said = context.setting(variable, "false").lower()
+    if said not in (*_ON, *_OFF):
+        raise UserError(f"{variable} is neither true nor false.")
+    return said in _ON
+
+
+def _key(client: MatrixClient, context: AdapterContext) -> str:
+    said = (client.url, context.setting("MATRIX_USER_ID"), context.setting("MATRIX_PASSWORD"))
+    return sha256("\0".join(said).encode()).hexdigest()
+
+
+async def _token(client: MatrixClient, context: AdapterContext) -> str:
+    key, user = _key(client, context), context.setting("MATRIX_USER_ID")
+    if key in _LOGINS:
+        return _LOGINS[key]
+    # The same device every time: its transaction ids and its keys go on to count.
+    device = "HERMES" + sha256(user.encode()).hexdigest()[:8].upper()
+    asked = {
+        "type": "m.login.password",
+        "identifier": {"type": "m.id.user", "user": user},
+        "password": context.setting("MATRIX_PASSWORD"),
+        "device_id": context.setting("MATRIX_DEVICE_ID", device),
+        "initial_device_display_name": "Hermes Gateway",
+    }
+    try:
+        told = await client.call("POST", "v3/login", asked)
+    except Refused as error:
+        raise NeedsLogin(
+            f"The homeserver does not take MATRIX_USER_ID and MATRIX_PASSWORD: {error}"
+        ) from None
+    token = as_text(dig(told, "access_token"))
+    if not token:
+        raise Unreachable("The homeserver gives no access token")
+    _LOGINS[key] = token
+    return token
