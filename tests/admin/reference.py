@@ -329,8 +329,8 @@ def http_page() -> str:
                 f"`{one.method} {shown_path(one)}`",
                 one.summary,
                 "signature" if one.signed else f"`{one.scope}`" if one.scope else "open",
-                ", ".join(f"`{name}`" for name in one.details.headers),
-                " ".join(map(str, [one.status, *one.details.also, *errors(one)])),
+                ", ".join(f"`{name}`" for name in one.headers),
+                " ".join(map(str, [one.status, *one.also, *errors(one)])),
             )
             for one in ROUTES
             if tag_of(one) == tag

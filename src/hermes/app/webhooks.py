@@ -9,9 +9,8 @@ from pathlib import Path
 from hermes.domain.clock import Clock
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
-from hermes.entry.http.webhooks.receive import PLATFORM
+from hermes.entry.http.webhooks.receive import PLATFORM, RateLimiter, Webhooks
 from hermes.entry.http.webhooks.routes import RouteTable, WebhookRoute, problems, read_routes
-from hermes.entry.http.webhooks.stages import RateLimiter, Webhooks
 from hermes.execution.scripts import Scripts
 from hermes.state.files.subscriptions import WebhookSubscriptions
 from hermes.state.settings.loader import LoadedSettings

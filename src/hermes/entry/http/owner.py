@@ -68,8 +68,8 @@ async def stop(call: HttpCall, turn: str) -> bool:
 
 @local_route("GET", "/control/turns/{turn}/events", "Watch a turn from a record on.")
 async def watch(call: HttpCall, after: int = 0) -> web.StreamResponse:
-    agent, turn = await call.turn(TurnId(call.part("turn")), NotFound("There is no such run (any more)."))
-    feed = call.watch(agent, turn.id, after=after)
+    turn = await call.turn(TurnId(call.part("turn")), NotFound("There is no such run (any more)."))
+    feed = call.watch(turn, after=after)
     stream = await call.site.streams.send(call.request, feed, _encode_item, headers={})
     # A stream that was cut off has no end: its watcher comes back for the rest.
     await stream.write(encode_event("{}", name=END))

@@ -13,7 +13,7 @@ from hermes.domain.errors import HermesError
 from hermes.domain.rows import OpenWork
 from hermes.entry.http.site.call import PLATFORM, HttpCall, as_json
 from hermes.entry.http.site.keys import KeyScope
-from hermes.entry.http.site.routing import RouteDetails, route
+from hermes.entry.http.site.routing import route
 
 LEAST_FREE = 64 * 1024 * 1024
 """Bytes on the home's disk below which the gateway is not ready: what it accepts it must be able to store."""
@@ -112,13 +112,7 @@ async def health_of_v1(call: HttpCall) -> Health:
     return Health(platform=PLATFORM, version=call.site.version)
 
 
-@route(
-    "GET",
-    "/health/detailed",
-    "How each part of the gateway is.",
-    scope=KeyScope.ADMIN,
-    details=RouteDetails(also=(503,)),
-)
+@route("GET", "/health/detailed", "How each part of the gateway is.", scope=KeyScope.ADMIN, also=(503,))
 async def detailed(call: HttpCall) -> DetailedHealth | web.Response:
     facts = await asyncio.to_thread(call.site.facts)
     work, trouble = await _look_at_store(call, str(facts.get("store_trouble", "")))

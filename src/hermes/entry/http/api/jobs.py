@@ -22,18 +22,14 @@ from hermes.entry.http.ask.addressee import route_call
 from hermes.entry.http.site.call import HttpCall
 from hermes.entry.http.site.errors import ApiError, bad_request, not_found
 from hermes.entry.http.site.keys import KeyScope
-from hermes.entry.http.site.routing import RouteDetails, route
+from hermes.entry.http.site.routing import route
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_NAME)]
 Prompt = Annotated[str, msgspec.Meta(max_length=LONGEST_PROMPT)]
 _ID = re.compile(r"[0-9a-f]{12}")
 _CALLED = {"times": "repeat", "toolsets": "enabled_toolsets"}
 """Fields of a job's spec that clients call otherwise."""
-
-MAKES = RouteDetails(
-    example={"name": "Mail", "schedule": "0 9 * * MON-FRI", "prompt": "What is new in the mail?"}
-)
-CHANGES = RouteDetails(example={"schedule": "every 2h", "enabled": True})
+EXAMPLE = {"name": "Mail", "schedule": "0 9 * * MON-FRI", "prompt": "What is new in the mail?"}
 
 
 class JobOptions(msgspec.Struct, kw_only=True):
@@ -159,7 +155,7 @@ async def list_jobs(call: HttpCall, include_disabled: bool = False) -> JobList:
     return JobList(jobs=shown)
 
 
-@route("POST", "/api/jobs", "Make a job.", details=MAKES)
+@route("POST", "/api/jobs", "Make a job.", example=EXAMPLE)
 async def make_job(call: HttpCall, body: NewJob) -> JobResponse:
     spec, maker = _spec(call, body, body.skills), call.source("jobs")
     if body.agent:
@@ -178,7 +174,7 @@ async def read_job(call: HttpCall) -> JobResponse:
     return JobResponse(job=_facts(desk, job))
 
 
-@route("PATCH", "/api/jobs/{id}", "Change a job.", details=CHANGES)
+@route("PATCH", "/api/jobs/{id}", "Change a job.", example={"schedule": "every 2h", "enabled": True})
 async def change_job(call: HttpCall, body: JobChange) -> JobResponse:
     desk, job = await _find(call)
     spec = _spec(call, body, body.skills if body.skill is None else [body.skill])

@@ -120,7 +120,7 @@ def shown_path(endpoint: HttpRoute) -> str:
 
 def errors(endpoint: HttpRoute) -> dict[int, str]:
     """The statuses an endpoint may refuse with, each with its reason."""
-    statuses = {400, 403, 500, *endpoint.details.refuses}
+    statuses = {400, 403, 500, *endpoint.refuses}
     if endpoint.scope is not None:
         statuses |= {401, 429, 503}
     if endpoint.body is not None:
@@ -132,7 +132,6 @@ def errors(endpoint: HttpRoute) -> dict[int, str]:
 
 def _operation(endpoint: HttpRoute, schemas: _Schemas) -> Json:
     scope = "" if endpoint.scope is None else f" Needs a key with the scope `{endpoint.scope}`."
-    details = endpoint.details
     operation: Json = {
         "operationId": f"{tag_of(endpoint)}_{endpoint.answer.__name__}",
         "summary": endpoint.summary,
@@ -141,19 +140,19 @@ def _operation(endpoint: HttpRoute, schemas: _Schemas) -> Json:
         "security": [] if endpoint.scope is None else [{"key": []}],
         "parameters": _parameters(endpoint),
         "responses": {
-            str(status): _answer(endpoint, status, schemas) for status in (endpoint.status, *details.also)
+            str(status): _answer(endpoint, status, schemas) for status in (endpoint.status, *endpoint.also)
         },
     }
     if endpoint.body is not None:
         content = {"schema": schemas.of(endpoint.body)}
-        if details.example is not None:
-            content["example"] = dict(details.example)
+        if endpoint.example is not None:
+            content["example"] = dict(endpoint.example)
         operation["requestBody"] = {"required": True, "content": {JSON: content}}
     if endpoint.signed:
         anything: Json = {kind: {"schema": {}} for kind in (JSON, "application/x-www-form-urlencoded")}
         operation["requestBody"] = {"required": True, "content": anything}
     for status, why in errors(endpoint).items():
-        if status not in details.also:
+        if status not in endpoint.also:
             operation["responses"][str(status)] = {
                 "description": why,
                 "content": {JSON: {"schema": schemas.of(ErrorBody)}},
@@ -169,7 +168,7 @@ def _parameters(endpoint: HttpRoute) -> list[Json]:
     query = [_parameter("query", name, schema) for name, schema in _query_fields(endpoint).items()]
     headers = [
         {**_parameter("header", name, HEADERS[name][1]), "description": HEADERS[name][0]}
-        for name in endpoint.details.headers
+        for name in endpoint.headers
     ]
     return [*path, *query, *headers]
 
@@ -183,12 +182,12 @@ def _answer(endpoint: HttpRoute, status: int, schemas: _Schemas) -> Json:
     for kind in endpoint.gives if status != HTTPStatus.NO_CONTENT else ():
         if kind is web.StreamResponse:
             content[EVENTS] = {}
-        elif kind is web.Response and endpoint.details.media:
-            content[endpoint.details.media] = {"schema": {"type": "string"}}
+        elif kind is web.Response and endpoint.media:
+            content[endpoint.media] = {"schema": {"type": "string"}}
         elif kind is not web.Response:  # which is the same answer with headers or a status of its own
             content[JSON] = {"schema": schemas.of(kind)}
     phrase = HTTPStatus(status).phrase
-    return {"description": phrase, "content": content, "headers": _headers(endpoint.details.returns)}
+    return {"description": phrase, "content": content, "headers": _headers(endpoint.returns)}
 
 
 def _headers(names: Iterable[str]) -> Json:

@@ -22,28 +22,14 @@ Answer = Callable[..., Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RouteDetails:
-    """What the types of an endpoint do not say: the headers it reads and those it answers with, errors of its
-    own, further statuses of its usual answer, the media type of an answer that is not JSON, and an example
-    body."""
-
-    headers: tuple[str, ...] = ()
-    returns: tuple[str, ...] = ()
-    refuses: tuple[int, ...] = ()
-    also: tuple[int, ...] = ()
-    media: str = ""
-    example: Mapping[str, Any] | None = None
-
-
-PLAIN = RouteDetails()
-SIGNED = RouteDetails(refuses=(401, 404, 413, 429, 502, 503), also=(200,))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class HttpRoute:
     """One endpoint. Without a `scope` it is open to everybody; the requests of a `signed` one carry a
     signature that the resource checks. `gives` are the types its answer may have. With `spreads`, the fields
-    of the body are the parameters."""
+    of the body are the parameters.
+
+    The rest is for the documents: the headers it reads and those it answers with (`returns`), errors of its
+    own, further statuses of its usual answer, the media type of an answer that is not JSON, and an example
+    body."""
 
     method: str
     path: str
@@ -56,7 +42,12 @@ class HttpRoute:
     spreads: bool = False
     status: int = 200
     signed: bool = False
-    details: RouteDetails = PLAIN
+    headers: tuple[str, ...] = ()
+    returns: tuple[str, ...] = ()
+    refuses: tuple[int, ...] = ()
+    also: tuple[int, ...] = ()
+    media: str = ""
+    example: Mapping[str, Any] | None = None
 
 
 ROUTES: list[HttpRoute] = []
@@ -65,32 +56,10 @@ LOCAL_ROUTES: list[HttpRoute] = []
 
 
 def route(
-    method: str,
-    path: str,
-    summary: str,
-    *,
-    scope: KeyScope | None = KeyScope.CHAT,
-    status: int = 200,
-    details: RouteDetails = PLAIN,
+    method: str, path: str, summary: str, *, scope: KeyScope | None = KeyScope.CHAT, **more: Any
 ) -> Callable[[Answer], Answer]:
-    """Declare an endpoint of the API."""
-    return _declaring(
-        ROUTES, method=method, path=path, summary=summary, scope=scope, status=status, details=details
-    )
-
-
-def signed_route(method: str, path: str, summary: str, *, status: int = 200) -> Callable[[Answer], Answer]:
-    """As `route`, for requests with a signature that the resource checks."""
-    return _declaring(
-        ROUTES,
-        method=method,
-        path=path,
-        summary=summary,
-        scope=None,
-        status=status,
-        signed=True,
-        details=SIGNED,
-    )
+    """Declare an endpoint of the API; `more` are further fields of its `HttpRoute`."""
+    return _declaring(ROUTES, method=method, path=path, summary=summary, scope=scope, **more)
 
 
 def local_route(method: str, path: str, summary: str) -> Callable[[Answer], Answer]:
