@@ -7,7 +7,7 @@ in it. A client that goes away stops what it began, unless it can come back to i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -151,13 +151,8 @@ async def _stream(
     # A decision is asked for beside the answer, which then goes on; a question in words is the answer, and
     # the reply to it is another request.
     watch = TurnWatch(call=call, turn=turn, after=answering.after, stops_at=_CLARIFY)
-    stream = await call.site.streams.send(
-        call.request,
-        watch.feed(),
-        chunks.see,
-        headers=turns.turn_headers(call, turn),
-        first=chunks.start(),
-        ended=lambda: chunks.ended,
+    stream = await turns.stream_turn(
+        call, turn, watch.feed(), chunks.see, first=chunks.start(), ended=lambda: chunks.ended
     )
     trouble = None if watch.pending is None else msgspec.to_builtins(_waiting(watch.pending))
     await stream.write(chunks.end("stop", trouble=trouble))
@@ -175,57 +170,45 @@ async def _whole(call: HttpCall, model: str, answering: ContinuedTurn) -> web.Re
     entries = await read_entries(watch.feed(), asks_client)
     calls = _calls(entries) if entries and asks_client(entries) else []
     new = [entry for entry in entries if entry.seq > after]
-    answer = _answer(new, calls, watch.pending)
-    headers = {**turns.turn_headers(call, turn), **_headers(answer.details)}
-    if answer.details is not None and answer.message.content == "":
-        why = str(answer.details.error) or "The turn was stopped."
+    message, reason, details = _answer(new, calls, watch.pending)
+    headers = {**turns.turn_headers(call, turn), **_headers(details)}
+    if details is not msgspec.UNSET and message.content == "":
+        why = str(details.error) or "The turn was stopped."
         raise ApiError(502, "agent_incomplete", why, headers=headers)
+    used = usage_of(entry.record for entry in new)
     completion = ChatCompletion(
         id=id_for(PREFIX, turn.id),
         created=int(turn.created_at.timestamp()),
         model=model,
-        choices=[ChatChoice(message=answer.message, finish_reason=answer.reason)],
-        usage=_usage(new),
-        hermes=msgspec.UNSET if answer.details is None else answer.details,
+        choices=[ChatChoice(message=message, finish_reason=reason)],
+        usage=ChatUsage(
+            prompt_tokens=used.prompt, completion_tokens=used.completion, total_tokens=used.total
+        ),
+        hermes=details,
     )
     return as_json(completion, headers=headers)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ChatAnswer:
-    message: AnswerMessage
-    reason: str
-    details: CompletionDetails | None = None
-
-
-def _answer(entries: Sequence[Entry], calls: list[ChatToolCall], pending: TurnQuestion | None) -> _ChatAnswer:
+def _answer(
+    entries: Sequence[Entry], calls: list[ChatToolCall], pending: TurnQuestion | None
+) -> tuple[AnswerMessage, str, CompletionDetails | msgspec.UnsetType]:
+    """What is said, why it ends there, and what it lacks."""
     replies = [entry.record for entry in entries if isinstance(entry.record, ModelSaid)]
+    last_words = replies[-1].text if replies else ""
     if pending is not None:
-        text = question_text(pending.question) if pending.question.kind in _CLARIFY else pending.question.text
-        return _ChatAnswer(message=AnswerMessage(content=text), reason="stop", details=_waiting(pending))
+        asked = pending.question
+        text = question_text(asked) if asked.kind in _CLARIFY else asked.text
+        return AnswerMessage(content=text), "stop", _waiting(pending)
     if calls:
-        message = AnswerMessage(content=(replies[-1].text if replies else "") or None, tool_calls=calls)
-        return _ChatAnswer(message=message, reason="tool_calls")
-    last = entries[-1].record if entries else None
-    if isinstance(last, Failed | Stopped):
-        return _cut_short(last, answer_text(entries, footer=False) or (replies[-1].text if replies else ""))
+        return AnswerMessage(content=last_words or None, tool_calls=calls), "tool_calls", msgspec.UNSET
+    end = entries[-1].record if entries else None
+    if isinstance(end, Failed | Stopped):
+        text, failed = answer_text(entries, footer=False) or last_words, isinstance(end, Failed)
+        code = "agent_failed" if failed else "agent_stopped"
+        details = CompletionDetails(partial=bool(text), failed=failed, error=end.reason, error_code=code)
+        return AnswerMessage(content=text), "error" if failed else "stop", details
     cut = bool(replies) and replies[-1].ending is Ending.LENGTH
-    return _ChatAnswer(
-        message=AnswerMessage(content=answer_text(entries)), reason="length" if cut else "stop"
-    )
-
-
-def _cut_short(last: Failed | Stopped, text: str) -> _ChatAnswer:
-    failed = isinstance(last, Failed)
-    details = CompletionDetails(
-        partial=bool(text),
-        failed=failed,
-        error=last.reason,
-        error_code="agent_failed" if failed else "agent_stopped",
-    )
-    return _ChatAnswer(
-        message=AnswerMessage(content=text), reason="error" if failed else "stop", details=details
-    )
+    return AnswerMessage(content=answer_text(entries)), "length" if cut else "stop", msgspec.UNSET
 
 
 def _waiting(asked: TurnQuestion) -> CompletionDetails:
@@ -243,14 +226,9 @@ def _calls(entries: Sequence[Entry]) -> list[ChatToolCall]:
     ]
 
 
-def _usage(entries: Sequence[Entry]) -> ChatUsage:
-    used = usage_of(entry.record for entry in entries)
-    return ChatUsage(prompt_tokens=used.prompt, completion_tokens=used.completion, total_tokens=used.total)
-
-
-def _headers(details: CompletionDetails | None) -> Mapping[str, str]:
+def _headers(details: CompletionDetails | msgspec.UnsetType) -> Mapping[str, str]:
     """That an answer is not whole, for those who read no bodies."""
-    if details is None:
+    if details is msgspec.UNSET:
         return {}
     headers = {COMPLETED: "false", PARTIAL: str(details.partial is True).lower()}
     if details.error is not msgspec.UNSET:

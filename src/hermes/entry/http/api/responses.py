@@ -336,13 +336,9 @@ async def _check_nothing_is_owed(
 
 async def _stream(call: HttpCall, stored: StoredResponse, after: int | None) -> web.StreamResponse:
     events = ResponseEvents(stored.fold(), after=after)
-    stream = await call.site.streams.send(
-        call.request,
-        call.watch(stored.turn) if after is None else _resumed(call, stored, events),
-        events.see,
-        headers=turns.turn_headers(call, stored.turn),
-        first=events.start(),
-        ended=lambda: events.ended,
+    feed = call.watch(stored.turn) if after is None else _resumed(call, stored, events)
+    stream = await turns.stream_turn(
+        call, stored.turn, feed, events.see, first=events.start(), ended=lambda: events.ended
     )
     return stream.response
 

@@ -205,14 +205,7 @@ async def watch(
         return web.Response(status=204)
     clock = call.site.clock
     events = RunEvents(turns.run_name(turn), now=lambda: clock.now().timestamp(), after=seen)
-    stream = await call.site.streams.send(
-        call.request,
-        call.watch(turn),
-        events.see,
-        headers=turns.turn_headers(call, turn),
-        first=RETRY,
-    )
-    return stream.response
+    return (await turns.stream_turn(call, turn, call.watch(turn), events.see, first=RETRY)).response
 
 
 @route(

@@ -91,13 +91,8 @@ async def chat_stream(call: HttpCall, body: SessionChatRequest) -> web.StreamRes
     events = SessionEvents(
         session=turn.session, run=turns.run_name(turn), now=lambda: clock.now().timestamp()
     )
-    stream = await call.site.streams.send(
-        call.request,
-        call.watch(turn),
-        events.see,
-        headers=turns.turn_headers(call, turn),
-        first=events.start(words),
-        ended=lambda: events.ended,
+    stream = await turns.stream_turn(
+        call, turn, call.watch(turn), events.see, first=events.start(words), ended=lambda: events.ended
     )
     return stream.response
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from hashlib import sha256
@@ -26,6 +26,7 @@ from hermes.control.sessions.submission import (
     id_for,
 )
 from hermes.domain.errors import Unreachable
+from hermes.domain.event import FeedItem
 from hermes.domain.ids import TurnId
 from hermes.domain.ports.store import Tx
 from hermes.domain.turn import CLIENT_GONE, Guidance, Turn, TurnInput
@@ -34,6 +35,7 @@ from hermes.entry.http.ask.messages import ConversationInput, keep_pictures
 from hermes.entry.http.site import headers
 from hermes.entry.http.site.call import HttpCall, session_name
 from hermes.entry.http.site.errors import ApiError, bad_request
+from hermes.entry.http.site.streams import EventStream
 
 FORGET_AFTER = timedelta(days=1)
 RUN_PREFIX = "run_"
@@ -139,6 +141,20 @@ def turn_headers(call: HttpCall, turn: Turn) -> dict[str, str]:
     facts = {headers.SESSION_ID: turn.session, headers.RUN_ID: run_name(turn)}
     key = call.name_header(headers.SESSION_KEY)
     return facts if key is None else {**facts, headers.SESSION_KEY: key}
+
+
+async def stream_turn(
+    call: HttpCall,
+    turn: Turn,
+    feed: AsyncGenerator[FeedItem],
+    encode: Callable[[FeedItem], bytes],
+    *,
+    first: bytes,
+    ended: Callable[[], bool] = lambda: False,
+) -> EventStream:
+    """Write what a turn shows in the words of a dialect; see `Streams.send`."""
+    named = turn_headers(call, turn)
+    return await call.site.streams.send(call.request, feed, encode, headers=named, first=first, ended=ended)
 
 
 async def finish_shielded(

@@ -50,7 +50,6 @@ class HttpOptions:
 class AgentFacts:
     """An agent as clients see it: its model, by the model's own name, and its tools."""
 
-    agent: AgentId
     model: str
     tools: tuple[Tool, ...] = ()
 
