@@ -312,8 +312,8 @@ def _events(union: Any) -> str:
 
 def http_page() -> str:
     """The page `docs/reference/http.md`."""
+    from hermes.entry.http.api import load_resources
     from hermes.entry.http.api.openapi import errors, shown_path, tag_of, tags
-    from hermes.entry.http.api.resources import load_resources
     from hermes.entry.http.site.routing import ROUTES
 
     load_resources()

@@ -21,9 +21,17 @@ from hermes.domain.ids import AgentId
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import ApiKey, PlatformSettings
 from hermes.entry.host import HostState
-from hermes.entry.http.site.call import PLATFORM, HttpOptions, Site
-from hermes.entry.http.site.key_strength import LEAST_CHARS, WIDE_BITS, bits_of, is_guessable, is_loopback
-from hermes.entry.http.site.keys import ALL_SCOPES, HttpKey, Keyring, KeyScope, Principal
+from hermes.entry.http.site.admission import (
+    ALL_SCOPES,
+    HttpKey,
+    HttpOptions,
+    Keyring,
+    KeyScope,
+    Principal,
+    is_loopback,
+)
+from hermes.entry.http.site.call import PLATFORM, Site
+from hermes.entry.http.site.key_strength import LEAST_CHARS, WIDE_BITS, bits_of, is_guessable
 from hermes.entry.http.webhooks.receive import PLATFORM as WEBHOOKS
 from hermes.entry.http.webhooks.receive import RateLimiter, Webhooks
 from hermes.entry.http.webhooks.routes import RouteTable, WebhookRoute, problems, read_routes

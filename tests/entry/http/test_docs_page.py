@@ -8,8 +8,8 @@ from hashlib import sha256
 from html.parser import HTMLParser
 from pathlib import Path
 
+from hermes.entry.http.api import load_resources
 from hermes.entry.http.api.openapi import shown_path, tag_of
-from hermes.entry.http.api.resources import load_resources
 from hermes.entry.http.site.routing import ROUTES
 from hermes.testing.api import ApiWorld
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,9 +19,9 @@ from aiohttp import web
 
 from hermes.domain.errors import HermesError, UserError
 from hermes.domain.ids import AgentId
+from hermes.entry.http.api import load_resources
 from hermes.entry.http.api.metrics import TRAFFIC, UNMATCHED, Traffic
-from hermes.entry.http.api.resources import load_resources
-from hermes.entry.http.site.admission import NOBODY, Admission
+from hermes.entry.http.site.admission import NOBODY, Admission, Keyring, Principal
 from hermes.entry.http.site.call import HttpCall, Site, as_json, decode_query, validation_error
 from hermes.entry.http.site.errors import (
     ApiError,
@@ -31,7 +32,6 @@ from hermes.entry.http.site.errors import (
     too_large,
 )
 from hermes.entry.http.site.headers import PAGES_MAY_SEND
-from hermes.entry.http.site.keys import Keyring, Principal
 from hermes.entry.http.site.owner_socket import bind_socket
 from hermes.entry.http.site.routing import LOCAL_ROUTES, ROUTES, HttpRoute
 from hermes.entry.http.webhooks.receive import WEBHOOKS, Webhooks
@@ -121,7 +121,10 @@ class HttpServer:
         app[TRAFFIC] = self._traffic
         app[WEBHOOKS] = self._webhooks
         app.on_response_prepare.append(add_headers)
-        for path, routes in _by_path(wanted).items():
+        by_path: defaultdict[str, list[HttpRoute]] = defaultdict(list)
+        for route in wanted:
+            by_path[route.path].append(route)
+        for path, routes in by_path.items():
             of_profile = [] if routes[0].signed else [f"/p/{{{_PROFILE}}}{path}"]
             for place in (path, *of_profile):
                 resource = app.router.add_resource(place)
@@ -169,13 +172,6 @@ class HttpServer:
         if agent not in self._site.agents or not (principal is NOBODY or principal.sees(agent)):
             raise not_found("profile", name, "unknown_profile")
         return agent
-
-
-def _by_path(routes: Sequence[HttpRoute]) -> dict[str, list[HttpRoute]]:
-    paths: dict[str, list[HttpRoute]] = {}
-    for route in routes:
-        paths.setdefault(route.path, []).append(route)
-    return paths
 
 
 async def _read_body(request: web.Request, decoder: msgspec.json.Decoder[Any], limit: int) -> Any:

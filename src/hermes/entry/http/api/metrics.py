@@ -17,11 +17,12 @@ from aiohttp import web
 
 from hermes.domain.rows import OpenWork, OutState
 from hermes.domain.turn import TurnState
+from hermes.entry.http.site.admission import KeyScope
 from hermes.entry.http.site.call import HttpCall, Site
-from hermes.entry.http.site.keys import KeyScope
 from hermes.entry.http.site.routing import route
 
 MEDIA = "text/plain"
+_QUOTED = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 UNMATCHED = "unmatched"
 GONE = "gone"
 """Stands for the status of a request whose client did not wait for it."""
@@ -93,21 +94,13 @@ def process_numbers() -> dict[str, float]:
 
 def family(name: str, kind: str, about: str, value: float | Iterable[Sample]) -> str:
     samples = [({}, value)] if isinstance(value, int | float) else value
-    lines = [f"{name}{_labels(labels)} {_number(value)}\n" for labels, value in samples]
+    lines = [f"{name}{_labels(labels)} {value if value % 1 else int(value)}\n" for labels, value in samples]
     return f"# HELP {name} {about}\n# TYPE {name} {kind}\n" + "".join(lines)
 
 
 def _labels(labels: Mapping[str, str]) -> str:
-    named = [f'{name}="{_quoted(value)}"' for name, value in labels.items() if name]
+    named = [f'{name}="{value.translate(_QUOTED)}"' for name, value in labels.items() if name]
     return labels.get("", "") + ("{" + ",".join(named) + "}" if named else "")
-
-
-def _quoted(value: str) -> str:
-    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
-
-
-def _number(value: float) -> str:
-    return str(int(value)) if value == int(value) else repr(float(value))
 
 
 # --- the numbers ---------------------------------------------------------------------------------------

@@ -13,19 +13,10 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from hermes.entry.http.api.resources import RESOURCES, resource_name
+from hermes.entry.http.api import RESOURCES, TAGS
+from hermes.entry.http.site import headers
 from hermes.entry.http.site.call import LONGEST_NAME, HttpCall
 from hermes.entry.http.site.errors import ErrorBody
-from hermes.entry.http.site.headers import (
-    CHAT_ID,
-    IDEMPOTENCY,
-    LAST_EVENT,
-    RUN_ID,
-    SESSION_ID,
-    SESSION_KEY,
-    THREAD_ID,
-    USER_ID,
-)
 from hermes.entry.http.site.routing import ROUTES, HttpRoute, route
 
 Json = dict[str, Any]
@@ -36,17 +27,20 @@ _PART = re.compile(r"\{(\w+)(?::[^{}]*)?\}")
 _FIT = r"^\.?([^./\\\x00-\x1f\x7f]\.?)*$"
 _NAME: Json = {"type": "string", "minLength": 1, "maxLength": LONGEST_NAME, "pattern": _FIT}
 HEADERS: Mapping[str, tuple[str, Json]] = {
-    IDEMPOTENCY: ("Makes a repeat harmless: the same request under the same key is the same turn.", _NAME),
-    SESSION_ID: ("The session: a known one goes on, a new one begins under this id.", _NAME),
-    SESSION_KEY: ("A name for whom the client speaks for; given back as it came.", _NAME),
-    CHAT_ID: ("The chat, at the client's side, in which this is said.", _NAME),
-    USER_ID: ("The person, at the client's side, who says it.", _NAME),
-    THREAD_ID: ("The thread of that chat.", _NAME),
-    LAST_EVENT: (
+    headers.IDEMPOTENCY: (
+        "Makes a repeat harmless: the same request under the same key is the same turn.",
+        _NAME,
+    ),
+    headers.SESSION_ID: ("The session: a known one goes on, a new one begins under this id.", _NAME),
+    headers.SESSION_KEY: ("A name for whom the client speaks for; given back as it came.", _NAME),
+    headers.CHAT_ID: ("The chat, at the client's side, in which this is said.", _NAME),
+    headers.USER_ID: ("The person, at the client's side, who says it.", _NAME),
+    headers.THREAD_ID: ("The thread of that chat.", _NAME),
+    headers.LAST_EVENT: (
         "The id of the last event that was seen; the stream goes on after it.",
         {"type": "string", "pattern": r"^\d{0,15}$"},
     ),
-    RUN_ID: ("The run that answers, for `/v1/runs/{id}`.", {"type": "string"}),
+    headers.RUN_ID: ("The run that answers, for `/v1/runs/{id}`.", {"type": "string"}),
     "Retry-After": ("Seconds after which it is worth trying again.", {"type": "string"}),
     "WWW-Authenticate": ("How a key is sent.", {"type": "string"}),
 }
@@ -111,7 +105,7 @@ def tags(routes: Iterable[HttpRoute]) -> dict[str, str]:
 
 
 def tag_of(endpoint: HttpRoute) -> str:
-    return resource_name(endpoint.answer.__module__)
+    return TAGS[endpoint.answer.__module__]
 
 
 def shown_path(endpoint: HttpRoute) -> str:
@@ -165,7 +159,11 @@ def _parameters(endpoint: HttpRoute) -> list[Json]:
     """What an endpoint takes beside its body: parts of the path, fields of the query, headers."""
     text = {"type": "string", "minLength": 1}
     path = [_parameter("path", name, text, required=True) for name in _PART.findall(endpoint.path)]
-    query = [_parameter("query", name, schema) for name, schema in _query_fields(endpoint).items()]
+    fields: Mapping[str, Json] = {}
+    if endpoint.query is not None:
+        [shape] = msgspec.json.schema_components([endpoint.query])[1].values()
+        fields = shape["properties"]
+    query = [_parameter("query", name, schema) for name, schema in fields.items()]
     headers = [
         {**_parameter("header", name, HEADERS[name][1]), "description": HEADERS[name][0]}
         for name in endpoint.headers
@@ -214,15 +212,6 @@ class _Schemas:
     def of(self, kind: Any) -> Json:
         schema: Json = self._schemas[kind]
         return schema
-
-
-def _query_fields(endpoint: HttpRoute) -> Mapping[str, Json]:
-    """The fields of a query, each with its shape."""
-    if endpoint.query is None:
-        return {}
-    [schema] = msgspec.json.schema_components([endpoint.query])[1].values()
-    fields: Mapping[str, Json] = schema["properties"]
-    return fields
 
 
 def _structs(kinds: Iterable[Any]) -> Iterator[type[msgspec.Struct]]:

@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 
 from hermes.domain.ids import CallId
-from hermes.domain.message import Attachment
 from hermes.domain.tool import ToolCall
 from hermes.domain.turn import EarlierMessage, Speaker
 from hermes.entry.http.ask import messages
@@ -181,9 +180,6 @@ def _content(message: EarlierMessage) -> list[InputText | InputImage | OutputTex
     if message.by is Speaker.AGENT:
         return [OutputText(text=message.text)]
     words: list[InputText | InputImage | OutputText] = [InputText(text=message.text)] if message.text else []
-    return [*words, *(InputImage(image_url=_address(image)) for image in message.attachments)]
-
-
-def _address(image: Attachment) -> str | None:
-    """Pictures that came inside the request are kept here, and have no address."""
-    return image.ref if image.ref.startswith("http") else None
+    # Pictures that came inside the request are kept here, and have no address.
+    places = [image.ref if image.ref.startswith("http") else None for image in message.attachments]
+    return [*words, *(InputImage(image_url=place) for place in places)]

@@ -34,10 +34,10 @@ from hermes.entry.http.ask import turns
 from hermes.entry.http.ask.addressee import AgentChoice, RoutingHints, find_addressee, pick_agent
 from hermes.entry.http.ask.messages import ChatMessage, ConversationInput, check_choice, read_offers
 from hermes.entry.http.ask.questions import read_entries
+from hermes.entry.http.site.admission import KeyScope
 from hermes.entry.http.site.call import LONGEST_NAME, HttpCall, as_json
 from hermes.entry.http.site.errors import ApiError, bad_request, not_found
 from hermes.entry.http.site.headers import IDEMPOTENCY
-from hermes.entry.http.site.keys import KeyScope
 from hermes.entry.http.site.routing import route
 from hermes.stream.faces.response_events import ResponseEvents
 from hermes.stream.faces.response_shape import ConversationName, FunctionTool, ResponseObject

@@ -200,9 +200,11 @@ async def watch(
     """`after` is the id of the last event that was seen, for clients that cannot send Last-Event-ID."""
     turn = await _find(call)
     seen = _last_seen(call, after)
-    if seen >= 0 and await _is_over(call, turn, seen):
-        # A client that asks again and again has everything: this tells it to stop asking.
-        return web.Response(status=204)
+    if seen >= 0:
+        view = await _view(call, turn)
+        if not view.turn.state.open and view.entries and view.entries[-1].seq <= seen:
+            # A client that asks again and again has everything: this tells it to stop asking.
+            return web.Response(status=204)
     clock = call.site.clock
     events = RunEvents(turns.run_name(turn), now=lambda: clock.now().timestamp(), after=seen)
     return (await turns.stream_turn(call, turn, call.watch(turn), events.see, first=RETRY)).response
@@ -323,11 +325,6 @@ async def _view(call: HttpCall, asked: Turn) -> RunView:
         return read_run(tx, now, turns.run_name(asked))
 
     return await call.gateway.read(asked.agent, view)
-
-
-async def _is_over(call: HttpCall, turn: Turn, after: int) -> bool:
-    view = await _view(call, turn)
-    return not view.turn.state.open and bool(view.entries) and view.entries[-1].seq <= after
 
 
 async def _shown(call: HttpCall, turn: Turn) -> RunObject:

@@ -264,7 +264,13 @@ def read_tools(
 ) -> tuple[ClientTool, ...]:
     """The tools that the agent may call. What cannot be promised is refused: the agent decides by itself
     whether it calls one, so a call cannot be forced."""
-    tools = read_offers([_function(offer, f"tools[{place}]") for place, offer in enumerate(offers or ())])
+    functions: list[FunctionTool] = []
+    for place, offer in enumerate(offers or ()):
+        if offer.type != "function" or offer.function is None:
+            why = "A tool is a function, with its name."
+            raise bad_request(why, param=f"tools[{place}]", code="unsupported_tool")
+        functions.append(offer.function)
+    tools = read_offers(functions)
     check_choice(choice)
     return () if choice == "none" else tools
 
@@ -296,9 +302,3 @@ def read_offers(offers: Sequence[FunctionTool]) -> tuple[ClientTool, ...]:
             ClientTool(name=offer.name, description=offer.description or "", parameters=parameters.decode())
         )
     return tuple(tools)
-
-
-def _function(offer: ToolOffer, at: str) -> FunctionTool:
-    if offer.type != "function" or offer.function is None:
-        raise bad_request("A tool is a function, with its name.", param=at, code="unsupported_tool")
-    return offer.function

@@ -19,9 +19,9 @@ from hermes.domain.ids import AgentId, SessionId, TurnId
 from hermes.domain.ports.store import Tx
 from hermes.domain.tool import Tool
 from hermes.domain.turn import Turn
+from hermes.entry.http.site.admission import HttpOptions, KeyScope, Principal
 from hermes.entry.http.site.errors import ApiError, bad_request
 from hermes.entry.http.site.headers import CHAT_ID, THREAD_ID, USER_ID
-from hermes.entry.http.site.keys import KeyScope, Principal
 from hermes.entry.http.site.streams import Streams
 
 PLATFORM = "api_server"
@@ -29,21 +29,6 @@ LONGEST_NAME = 256
 _UNFIT = re.compile(r"[\x00-\x1f\x7f/\\]|\.\.")
 T = TypeVar("T")
 _encode = msgspec.json.Encoder().encode
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpOptions:
-    """What an operator may set for the API server."""
-
-    host: str = "127.0.0.1"
-    port: int = 8642
-    origins: tuple[str, ...] = ()
-    hosts: tuple[str, ...] = ()
-    model_name: str = ""
-    max_open: int = 512
-    max_body: int = 10_000_000
-    finish_when_gone: bool = False
-    private_images: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from hermes.entry.http.site.keys import KeyScope
+from hermes.entry.http.site.admission import KeyScope
 
 Answer = Callable[..., Awaitable[Any]]
 
@@ -74,15 +74,12 @@ def _declaring(routes: list[HttpRoute], *, spreads: bool = False, **facts: Any) 
     def declare(answer: Answer) -> Answer:
         hints, parameters = get_type_hints(answer), _parameters(answer)
         body, query = (parameters, None) if spreads else (hints.get("body"), parameters)
-        gives = _members(hints["return"])
+        given = hints["return"]
+        gives = get_args(given) if get_origin(given) in (Union, UnionType) else (given,)
         routes.append(HttpRoute(answer=answer, body=body, query=query, gives=gives, spreads=spreads, **facts))
         return answer
 
     return declare
-
-
-def _members(kind: Any) -> tuple[Any, ...]:
-    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
 
 
 def _parameters(answer: Answer) -> type[msgspec.Struct] | None:

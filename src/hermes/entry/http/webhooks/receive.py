@@ -34,9 +34,9 @@ from hermes.domain.ids import AgentId, TurnId
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.text import one_line
 from hermes.domain.turn import Cause, Guidance, ReplyPlace, Turn, TurnAction, TurnInput
+from hermes.entry.http.site.admission import is_loopback
 from hermes.entry.http.site.call import HttpCall, as_json
 from hermes.entry.http.site.errors import ApiError
-from hermes.entry.http.site.key_strength import is_loopback
 from hermes.entry.http.site.routing import route
 from hermes.entry.http.webhooks import incoming, signatures
 from hermes.entry.http.webhooks.filters import ReadLines, passes
@@ -89,12 +89,6 @@ class Webhooks:
         if name not in self.warned:
             self.warned.add(name)
             log.warning("%s route=%s: %s", event, name, why)
-
-    async def check_wanted(self, route: WebhookRoute, facts: incoming.EventFacts) -> None:
-        if not route.wants(facts.event):
-            raise EventIgnored("event")
-        if not await asyncio.to_thread(passes, route.filters, facts, self.read_lines):
-            raise EventIgnored("filter")
 
     async def through_script(self, route: WebhookRoute, facts: incoming.EventFacts) -> incoming.EventFacts:
         """The event as the route's script leaves it; nothing said, or a failure, drops it."""
@@ -261,7 +255,10 @@ def is_local(request: web.Request) -> bool:
 
 
 async def _take(call: HttpCall, hooks: Webhooks, event: WebhookEvent) -> web.Response:
-    await hooks.check_wanted(event.route, event.facts)
+    if not event.route.wants(event.facts.event):
+        raise EventIgnored("event")
+    if not await asyncio.to_thread(passes, event.route.filters, event.facts, hooks.read_lines):
+        raise EventIgnored("filter")
     if await _is_known(call, event):
         return event.answer(200, "duplicate")
     facts = await hooks.through_script(event.route, event.facts)
@@ -329,7 +326,10 @@ async def _target(call: HttpCall, route: WebhookRoute, facts: incoming.EventFact
     try:
         to = target(route, facts)
         if isinstance(to, NamedTarget):
-            to = await _find(call, to)
+            chats = await call.gateway.courier.resolve(to.target)
+            if len(chats) != 1:
+                raise BadRoute(f"{one_line(to.target, 80)} is not one chat.")
+            to = replace(chats[0], thread=to.thread or chats[0].thread)
     except (BadRoute, UserError) as error:
         log.warning("webhook.no_target route=%s: %s", route.name, error)
         raise ApiError(502, "no_target", "There is no chat that this event could go to.") from error
@@ -337,13 +337,6 @@ async def _target(call: HttpCall, route: WebhookRoute, facts: incoming.EventFact
         log.warning("webhook.no_target route=%s: there is no platform %s", route.name, to.platform)
         raise ApiError(502, "no_target", "The platform that this route delivers to is not there.")
     return to
-
-
-async def _find(call: HttpCall, place: NamedTarget) -> Address:
-    chats = await call.gateway.courier.resolve(place.target)
-    if len(chats) != 1:
-        raise BadRoute(f"{one_line(place.target, 80)} is not one chat.")
-    return replace(chats[0], thread=place.thread) if place.thread else chats[0]
 
 
 # --- without an agent ---
