@@ -312,8 +312,8 @@ def _events(union: Any) -> str:
 
 def http_page() -> str:
     """The page `docs/reference/http.md`."""
+    from hermes.entry.http.api import load_resources
     from hermes.entry.http.api.openapi import errors, shown_path, tag_of, tags
-    from hermes.entry.http.api.resources import load_resources
     from hermes.entry.http.site.routing import ROUTES
 
     load_resources()
@@ -329,8 +329,8 @@ def http_page() -> str:
                 f"`{one.method} {shown_path(one)}`",
                 one.summary,
                 "signature" if one.signed else f"`{one.scope}`" if one.scope else "open",
-                ", ".join(f"`{name}`" for name in one.details.headers),
-                " ".join(map(str, [one.status, *one.details.also, *errors(one)])),
+                ", ".join(f"`{name}`" for name in one.headers),
+                " ".join(map(str, [one.status, *one.also, *errors(one)])),
             )
             for one in ROUTES
             if tag_of(one) == tag

@@ -140,7 +140,7 @@ def _plantings() -> list[Planting]:
         _siblings("format-siblings", "agent/models/formats"),
         Planting(
             contract="http-rooms",
-            files={"entry/http/site/planted.py": "import hermes.entry.http.ask.submitting\n"},
+            files={"entry/http/site/planted.py": "import hermes.entry.http.ask.turns\n"},
             finds=frozenset({("hermes.entry.http.site", "hermes.entry.http.ask")}),
         ),
         Planting(

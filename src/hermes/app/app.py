@@ -293,9 +293,7 @@ class App:
             clock=self._given.clock,
             default=self.loaded.settings.default_agent,
             agents={
-                agent: AgentFacts(
-                    agent=agent, model=self._agents.model_name(runtime.profile), tools=tuple(runtime.tools)
-                )
+                agent: AgentFacts(model=self._agents.model_name(runtime.profile), tools=tuple(runtime.tools))
                 for agent, runtime in runtimes.items()
             },
             version=self._version,

@@ -1,4 +1,5 @@
-"""The HTTP server of a gateway: its options and keys from the settings, its port, and the owner's socket.
+"""The HTTP server of a gateway: its options, keys and webhook routes from the settings, its ports, and the
+owner's socket.
 
 The server is used when it was asked for or has a key. Without a key it is given a strong one, written to the
 home's `.env`; with a weak one it is left closed and says why: the agent behind it runs commands."""
@@ -10,19 +11,32 @@ import ipaddress
 import logging
 import secrets
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hermes.app.webhooks import AppWebhooks
+from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import ApiKey, PlatformSettings
 from hermes.entry.host import HostState
-from hermes.entry.http.site.call import PLATFORM, HttpOptions, Site
-from hermes.entry.http.site.key_strength import LEAST_CHARS, WIDE_BITS, bits_of, is_guessable, is_loopback
-from hermes.entry.http.site.keys import ALL_SCOPES, HttpKey, Keyring, KeyScope, Principal
+from hermes.entry.http.site.admission import (
+    ALL_SCOPES,
+    HttpKey,
+    HttpOptions,
+    Keyring,
+    KeyScope,
+    Principal,
+    is_loopback,
+)
+from hermes.entry.http.site.call import PLATFORM, Site
+from hermes.entry.http.site.key_strength import LEAST_CHARS, WIDE_BITS, bits_of, is_guessable
 from hermes.entry.http.webhooks.receive import PLATFORM as WEBHOOKS
+from hermes.entry.http.webhooks.receive import RateLimiter, Webhooks
+from hermes.entry.http.webhooks.routes import RouteTable, WebhookRoute, problems, read_routes
+from hermes.execution.scripts import Scripts
+from hermes.state.files.subscriptions import WebhookSubscriptions
 from hermes.state.settings.loader import SECRETS_FILE, LoadedSettings
 from hermes.state.settings.names import platform_variable
 from hermes.state.settings.reader import looks_like_placeholder
@@ -34,6 +48,13 @@ DEFAULT_KEY = "default"
 _TAKEN = (DEFAULT_KEY, "owner", "nobody")
 _KEY_BYTES = 32
 _NEW_KEY = f"python3 -c 'import secrets; print(secrets.token_urlsafe({_KEY_BYTES}))'"
+DEFAULT_HOST = "127.0.0.1"
+DEFAULT_PORT = 8644
+DEFAULT_RATE = 30
+"""Events a minute, for each route."""
+DEFAULT_MAX_BODY = 1_048_576
+DEFAULT_SCRIPT_SECONDS = 30
+_MOST_LINES = 1 << 20
 _NONE = PlatformSettings()
 
 
@@ -50,6 +71,7 @@ class AppHttp:
         self._home = home
         self._loaded = loaded
         self._tell = tell
+        self._find = partial(_find, loaded, PLATFORM)
         self._webhooks = AppWebhooks(home, loaded, environ)
         self._server: Any = None
         self.address = ""
@@ -110,10 +132,6 @@ class AppHttp:
     @property
     def _block(self) -> PlatformSettings:
         return self._loaded.settings.platforms.get(PLATFORM, _NONE)
-
-    def _find(self, variable: str) -> str:
-        secret = self._loaded.find(PLATFORM, variable)
-        return "" if secret is None else secret.reveal().strip()
 
     @property
     def _is_wide(self) -> bool:
@@ -182,6 +200,11 @@ def check_key(name: str, key: str, *, wide: bool = False) -> None:
     raise UserError(f"{name} is too weak: {why}.", hint=f"Set a new one: {_NEW_KEY}")
 
 
+def _find(loaded: LoadedSettings, platform: str, variable: str) -> str:
+    secret = loaded.find(platform, variable)
+    return "" if secret is None else secret.reveal().strip()
+
+
 def _words(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.replace("\n", ",").split(",") if word.strip())
 
@@ -199,3 +222,79 @@ def _host(host: str) -> str:
         return f"[{host}]" if ipaddress.ip_address(host).version == 6 else host
     except ValueError:
         return host
+
+
+class AppWebhooks:
+    """What an operator said of webhooks, and what is made of it."""
+
+    def __init__(self, home: Path, loaded: LoadedSettings, environ: Mapping[str, str]) -> None:
+        self._home = home
+        self._loaded = loaded
+        self._find = partial(_find, loaded, WEBHOOKS)
+        self._scripts = Scripts(home, environ)
+        self._subscriptions = WebhookSubscriptions(home)
+        self._block = loaded.settings.platforms.get(WEBHOOKS, _NONE)
+        self.static = static_routes(loaded)
+
+    @property
+    def is_off(self) -> bool:
+        return self._block.enabled is False
+
+    def wants_port(self, served: bool) -> bool:
+        """Whether webhooks get a port of their own: asked for, or there are routes and no server beside.
+        Looks at the file of subscriptions: call it off the loop."""
+        if self.is_off:
+            return False
+        if self._find("WEBHOOK_PORT") or self._block.extra.get("port"):
+            return True
+        asked = bool(self._block.enabled or self.static or self._subscriptions.read())
+        return asked and not served
+
+    @property
+    def host(self) -> str:
+        return self._find("WEBHOOK_HOST") or DEFAULT_HOST
+
+    @property
+    def port(self) -> int:
+        return self._number("WEBHOOK_PORT", DEFAULT_PORT)
+
+    def make(self, clock: Clock) -> Webhooks | None:
+        """Nothing where webhooks are switched off."""
+        if self.is_off:
+            return None
+        for problem in problems(self.static):
+            log.warning("webhook.broken_route %s", problem)
+        return Webhooks(
+            routes=RouteTable(self.static, self._subscriptions.read, shared_secret(self._loaded)),
+            read_lines=self._lines,
+            run_script=self._run,
+            rates=RateLimiter(self._number("WEBHOOK_RATE_LIMIT", DEFAULT_RATE), clock.monotonic),
+            max_body=self._number("WEBHOOK_MAX_BODY_BYTES", DEFAULT_MAX_BODY),
+            script_seconds=self._number("WEBHOOK_SCRIPT_TIMEOUT_SECONDS", DEFAULT_SCRIPT_SECONDS),
+        )
+
+    async def _run(self, name: str, data: bytes, timeout: float) -> tuple[int | None, bytes]:
+        end = await self._scripts.run(name, data, timeout)
+        return end.code, end.output
+
+    def _lines(self, name: str) -> frozenset[str]:
+        with (self._home / name).open("rb") as file:
+            text = file.read(_MOST_LINES).decode("utf-8", "replace")
+        return frozenset(line for raw in text.splitlines() if (line := raw.strip()))
+
+    def _number(self, variable: str, default: int) -> int:
+        text = self._find(variable)
+        if text and not (text.isascii() and text.isdigit()):
+            log.warning("webhook.setting %s must be a whole number; it counts as %d", variable, default)
+            return default
+        return int(text) if text else default
+
+
+def shared_secret(loaded: LoadedSettings) -> Secret:
+    """The secret of routes that have none of their own."""
+    return loaded.find(WEBHOOKS, "WEBHOOK_SECRET") or Secret("")
+
+
+def static_routes(loaded: LoadedSettings) -> dict[str, WebhookRoute]:
+    block = loaded.settings.platforms.get(WEBHOOKS, _NONE)
+    return read_routes(block.trees.get("routes"), shared_secret(loaded))

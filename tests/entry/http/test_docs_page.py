@@ -8,8 +8,8 @@ from hashlib import sha256
 from html.parser import HTMLParser
 from pathlib import Path
 
+from hermes.entry.http.api import load_resources
 from hermes.entry.http.api.openapi import shown_path, tag_of
-from hermes.entry.http.api.resources import load_resources
 from hermes.entry.http.site.routing import ROUTES
 from hermes.testing.api import ApiWorld
 
@@ -72,8 +72,8 @@ async def test_only_its_own_style_is_allowed(tmp_path: Path) -> None:
 async def test_the_examples_work(tmp_path: Path) -> None:
     async with ApiWorld(home=tmp_path / "home") as api:
         for one in ROUTES:
-            if one.details.example is not None and "{" not in one.path:
-                heard = await api.ask(one.method, one.path, json=one.details.example)
+            if one.example is not None and "{" not in one.path:
+                heard = await api.ask(one.method, one.path, json=one.example)
                 assert heard.status == one.status, (one.path, heard.data)
 
 
@@ -81,4 +81,4 @@ def test_every_body_has_an_example() -> None:
     load_resources()
     bodies = [one for one in ROUTES if one.body is not None]
     assert bodies
-    assert [one.path for one in bodies if one.details.example is None] == []
+    assert [one.path for one in bodies if one.example is None] == []

@@ -9,7 +9,8 @@ import uuid
 
 import pytest
 
-from hermes.entry.http.site.key_strength import WIDE_BITS, bits_of, is_guessable, is_loopback
+from hermes.entry.http.site.admission import is_loopback
+from hermes.entry.http.site.key_strength import WIDE_BITS, bits_of, is_guessable
 
 GUESSABLE = (
     *("a" * 16, "a" * 64, "passwordpassword", "1234567890123456", "changemechangeme", "abcdefghijklmnop"),

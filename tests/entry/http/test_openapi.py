@@ -9,8 +9,8 @@ from pathlib import Path
 
 from openapi_spec_validator import validate
 
+from hermes.entry.http.api import load_resources
 from hermes.entry.http.api.openapi import document, shown_path
-from hermes.entry.http.api.resources import load_resources
 from hermes.entry.http.site.routing import ROUTES
 from hermes.testing.api import ApiWorld
 

@@ -21,7 +21,7 @@ from hermes.domain import process_mark as mark
 from hermes.domain.hooks import Hook
 from hermes.domain.ports.world import Command
 from hermes.domain.process_rank import RIGHTS, Rank
-from hermes.entry.http.api.resources import load_resources
+from hermes.entry.http.api import load_resources
 from hermes.entry.http.site import peers
 from hermes.entry.http.site.peers import descent_rank
 from hermes.entry.http.site.routing import LOCAL_ROUTES, ROUTES

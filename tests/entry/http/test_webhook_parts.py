@@ -10,8 +10,8 @@ import pytest
 
 from hermes.domain.address import Address
 from hermes.domain.settings.declaring import Secret
-from hermes.entry.http.webhooks.delivery import WebhookDelivery, event_name, identify
-from hermes.entry.http.webhooks.filters import BadFilter, EventFacts, passes, read_filter
+from hermes.entry.http.webhooks.filters import BadFilter, passes, read_filter
+from hermes.entry.http.webhooks.incoming import EventFacts, WebhookDelivery, event_name, identify
 from hermes.entry.http.webhooks.routes import (
     BadRoute,
     NamedTarget,

@@ -15,7 +15,7 @@ from hermes.admin.commands.status import read_state
 from hermes.admin.process.running import ask_socket
 from hermes.admin.shell.command import CliCommand, Subcommands
 from hermes.admin.shell.output import Column
-from hermes.app.webhooks import DEFAULT_HOST, DEFAULT_PORT, shared_secret, static_routes
+from hermes.app.http import DEFAULT_HOST, DEFAULT_PORT, shared_secret, static_routes
 from hermes.domain.errors import UserError
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.text import one_line

@@ -1,1 +1,1 @@
-"""The HTTP door: an OpenAI-compatible API, runs, sessions and webhooks, one file per resource."""
+"""The HTTP side: an OpenAI-compatible API, runs, sessions and webhooks, one file per resource."""

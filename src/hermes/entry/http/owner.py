@@ -17,7 +17,7 @@ from hermes.control.doors.slash_commands import CallerReply
 from hermes.control.sessions.submission import NotFound
 from hermes.control.turn.questions import AnswerResult
 from hermes.domain.errors import HermesError
-from hermes.domain.event import FeedItem, Verdict
+from hermes.domain.event import Verdict
 from hermes.domain.ids import QuestionId, SessionId, TurnId
 from hermes.domain.rows import OpenWork
 from hermes.domain.turn import Turn
@@ -68,23 +68,27 @@ async def stop(call: HttpCall, turn: str) -> bool:
 
 @local_route("GET", "/control/turns/{turn}/events", "Watch a turn from a record on.")
 async def watch(call: HttpCall, after: int = 0) -> web.StreamResponse:
-    agent, turn = await call.turn(TurnId(call.part("turn")), NotFound("There is no such run (any more)."))
-    feed = call.watch(agent, turn.id, after=after)
-    stream = await call.site.streams.send(call.request, feed, _encode_item, headers={})
+    turn = await call.turn(TurnId(call.part("turn")), NotFound("There is no such run (any more)."))
+    feed = call.watch(turn, after=after)
+    stream = await call.site.streams.send(
+        call.request, feed, lambda item: encode_event(encode_seen(item).decode(), name=SEEN), headers={}
+    )
     # A stream that was cut off has no end: its watcher comes back for the rest.
     await stream.write(encode_event("{}", name=END))
     return stream.response
-
-
-def _encode_item(item: FeedItem) -> bytes:
-    return encode_event(encode_seen(item).decode(), name=SEEN)
 
 
 @local_route("GET", "/control/events", "Hear of turns that nobody said, and that the gateway is there.")
 async def listen(call: HttpCall) -> web.StreamResponse:
     facts = {"pid": os.getpid(), "version": call.site.version, **call.site.facts()}
     hello = encode_event(encode(facts).decode(), name=HELLO)
-    stream = await call.site.streams.send(call.request, _woken(call), _encode_turn, headers={}, first=hello)
+    stream = await call.site.streams.send(
+        call.request,
+        _woken(call),
+        lambda turn: encode_event(encode(turn).decode(), name=TURN),
+        headers={},
+        first=hello,
+    )
     return stream.response
 
 
@@ -96,10 +100,6 @@ async def _woken(call: HttpCall) -> AsyncGenerator[Turn]:
             yield await turns.get()
     finally:
         leave()
-
-
-def _encode_turn(turn: Turn) -> bytes:
-    return encode_event(encode(turn).decode(), name=TURN)
 
 
 def _terminal(call: HttpCall, session: str | None = None, model: str | None = None) -> EmbeddedDoor:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,8 +19,9 @@ from aiohttp import web
 
 from hermes.domain.errors import HermesError, UserError
 from hermes.domain.ids import AgentId
-from hermes.entry.http.api.resources import load_resources
-from hermes.entry.http.site.admission import NOBODY, Admission
+from hermes.entry.http.api import load_resources
+from hermes.entry.http.api.metrics import TRAFFIC, UNMATCHED, Traffic
+from hermes.entry.http.site.admission import NOBODY, Admission, Keyring, Principal
 from hermes.entry.http.site.call import HttpCall, Site, as_json, decode_query, validation_error
 from hermes.entry.http.site.errors import (
     ApiError,
@@ -30,11 +32,9 @@ from hermes.entry.http.site.errors import (
     too_large,
 )
 from hermes.entry.http.site.headers import PAGES_MAY_SEND
-from hermes.entry.http.site.keys import Keyring, Principal
 from hermes.entry.http.site.owner_socket import bind_socket
 from hermes.entry.http.site.routing import LOCAL_ROUTES, ROUTES, HttpRoute
-from hermes.entry.http.site.traffic import UNMATCHED, Traffic
-from hermes.entry.http.webhooks.stages import WEBHOOKS, Webhooks
+from hermes.entry.http.webhooks.receive import WEBHOOKS, Webhooks
 
 log = logging.getLogger("hermes.http")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -57,6 +57,7 @@ class HttpServer:
     def __init__(self, site: Site, webhooks: Webhooks | None = None) -> None:
         load_resources()
         self._site = site
+        self._traffic = Traffic()
         self._webhooks = webhooks
         self._runners: list[web.AppRunner] = []
         self._paths: list[Path] = []
@@ -116,12 +117,14 @@ class HttpServer:
                 response.headers.setdefault(name, value)
             response.headers.update(admission.cors_headers(request))
 
-        app = web.Application(
-            middlewares=[_middleware(self._site.traffic)], client_max_size=self._site.options.max_body
-        )
+        app = web.Application(middlewares=[_answer_and_count], client_max_size=self._site.options.max_body)
+        app[TRAFFIC] = self._traffic
         app[WEBHOOKS] = self._webhooks
         app.on_response_prepare.append(add_headers)
-        for path, routes in _by_path(wanted).items():
+        by_path: defaultdict[str, list[HttpRoute]] = defaultdict(list)
+        for route in wanted:
+            by_path[route.path].append(route)
+        for path, routes in by_path.items():
             of_profile = [] if routes[0].signed else [f"/p/{{{_PROFILE}}}{path}"]
             for place in (path, *of_profile):
                 resource = app.router.add_resource(place)
@@ -171,13 +174,6 @@ class HttpServer:
         return agent
 
 
-def _by_path(routes: Sequence[HttpRoute]) -> dict[str, list[HttpRoute]]:
-    paths: dict[str, list[HttpRoute]] = {}
-    for route in routes:
-        paths.setdefault(route.path, []).append(route)
-    return paths
-
-
 async def _read_body(request: web.Request, decoder: msgspec.json.Decoder[Any], limit: int) -> Any:
     if request.content_length is not None and request.content_length > limit:
         raise too_large(limit)
@@ -200,29 +196,25 @@ async def _read_body(request: web.Request, decoder: msgspec.json.Decoder[Any], l
         raise bad_request("The body is nested too deeply.", code="invalid_json") from error
 
 
-def _middleware(traffic: Traffic) -> Any:
+@web.middleware
+async def _answer_and_count(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Errors in the API's shape, and every request counted."""
-
-    @web.middleware
-    async def answer_and_count(request: web.Request, handler: Handler) -> web.StreamResponse:
-        started = time.perf_counter()
-        status: int | None = None
-        try:
-            response = await _answer(request, handler)
-            status = response.status
-            return response
-        except ConnectionError:
-            # Nobody reads this answer; without one, aiohttp would log a fault of ours.
-            return web.Response(status=_CLIENT_LEFT)
-        finally:
-            seconds = time.perf_counter() - started
-            resource = request.match_info.route.resource
-            path = UNMATCHED if resource is None else resource.canonical
-            method = UNMATCHED if resource is None else request.method
-            traffic.count(method, path, status, seconds)
-            log.debug("http.done path=%s status=%s seconds=%.3f", request.path, status, seconds)
-
-    return answer_and_count
+    started = time.perf_counter()
+    status: int | None = None
+    try:
+        response = await _answer(request, handler)
+        status = response.status
+        return response
+    except ConnectionError:
+        # Nobody reads this answer; without one, aiohttp would log a fault of ours.
+        return web.Response(status=_CLIENT_LEFT)
+    finally:
+        seconds = time.perf_counter() - started
+        resource = request.match_info.route.resource
+        path = UNMATCHED if resource is None else resource.canonical
+        method = UNMATCHED if resource is None else request.method
+        request.app[TRAFFIC].count(method, path, status, seconds)
+        log.debug("http.done path=%s status=%s seconds=%.3f", request.path, status, seconds)
 
 
 async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -1,1 +1,32 @@
-"""One file per resource."""
+"""The resources of the API, one file each, under their names in the documentation. Importing one registers
+its routes."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+RESOURCES = {
+    "chat": "api.completions",
+    "responses": "api.responses",
+    "runs": "api.runs",
+    "sessions": "api.sessions",
+    "session_chat": "api.session_chat",
+    "questions": "api.questions",
+    "jobs": "api.jobs",
+    "models": "api.models",
+    "health": "api.health",
+    "capabilities": "api.capabilities",
+    "webhooks": "webhooks.receive",
+    "metrics": "api.metrics",
+    "openapi": "api.openapi",
+    "docs": "api.docs",
+    "control": "owner",
+}
+_ROOM = "hermes.entry.http."
+TAGS = {_ROOM + module: name for name, module in RESOURCES.items()}
+"""What a resource is called in the documentation, by the module that declares it."""
+
+
+def load_resources() -> None:
+    for module in RESOURCES.values():
+        import_module(_ROOM + module)

@@ -7,30 +7,28 @@ in it. A client that goes away stops what it began, unless it can come back to i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 from aiohttp import web
 
+from hermes.control.doors.continuing import ContinuedTurn
 from hermes.control.sessions.submission import id_for
 from hermes.domain.event import Asked, Ending, Entry, Failed, ModelSaid, QuestionKind, Stopped, usage_of
 from hermes.domain.ids import client_call_id
 from hermes.domain.text import one_line
-from hermes.entry.http.ask.addressee import AgentChoice, RoutingHints, find_addressee
-from hermes.entry.http.ask.client_tools import ToolOffer, read_tools
-from hermes.entry.http.ask.continuing import (
-    AnsweringTurn,
-    continue_turn,
-    run_name,
-    turn_headers,
-    while_connected,
+from hermes.entry.http.ask import turns
+from hermes.entry.http.ask.addressee import RoutingHints, find_addressee
+from hermes.entry.http.ask.messages import (
+    ChatMessage,
+    ChatToolCall,
+    FunctionCall,
+    ToolOffer,
+    read_messages,
+    read_tools,
 )
-from hermes.entry.http.ask.messages import ChatMessage, ChatToolCall, FunctionCall, read_messages
-from hermes.entry.http.ask.options import ASKS, TurnOptions
-from hermes.entry.http.ask.questions import PendingQuestion, TurnQuestion
-from hermes.entry.http.ask.submitting import ask
-from hermes.entry.http.ask.watching import PEOPLE, TurnWatch, read_entries
+from hermes.entry.http.ask.questions import PEOPLE, PendingQuestion, TurnQuestion, TurnWatch, read_entries
 from hermes.entry.http.site.call import HttpCall, as_json
 from hermes.entry.http.site.errors import ApiError, bad_request
 from hermes.entry.http.site.headers import COMPLETED, ERROR, PARTIAL
@@ -40,7 +38,6 @@ from hermes.stream.fold.answer import answer_text
 from hermes.stream.fold.questions import asked_of_client, question_text
 
 PREFIX = "chatcmpl-"
-EXAMPLE = {"model": "hermes-agent", "messages": [{"role": "user", "content": "What can you do?"}]}
 _CLARIFY = frozenset((QuestionKind.CLARIFY,))
 
 
@@ -117,7 +114,10 @@ class ChatCompletion(msgspec.Struct, kw_only=True, omit_defaults=False):
     "POST",
     "/v1/chat/completions",
     "Say something to an agent, as to a model.",
-    details=replace(ASKS, example=EXAMPLE),
+    headers=turns.ASKING,
+    returns=turns.TURN_HEADERS,
+    refuses=turns.REFUSES,
+    example={"model": "hermes-agent", "messages": [{"role": "user", "content": "What can you do?"}]},
 )
 async def complete(call: HttpCall, body: ChatRequest) -> ChatCompletion | web.StreamResponse:
     if body.n not in (None, 1):
@@ -125,111 +125,94 @@ async def complete(call: HttpCall, body: ChatRequest) -> ChatCompletion | web.St
     conversation = replace(read_messages(body.messages), tools=read_tools(body.tools, body.tool_choice))
     hints = RoutingHints(text=conversation.text, results=conversation.asked)
     choice = await find_addressee(call, body.model, hints)
-    options = TurnOptions(prefix=PREFIX)
-    answering = await continue_turn(call, choice, conversation, options)
+    options = turns.TurnOptions(prefix=PREFIX)
+    answering = await turns.continue_turn(call, choice, conversation, options)
     if answering is None:
-        answering = AnsweringTurn(turn=(await ask(call, choice, conversation, options)).turn)
-    async with while_connected(call, choice.agent, answering.turn):
+        answering = ContinuedTurn(turn=(await turns.ask(call, choice, conversation, options)).turn, after=0)
+    async with turns.while_connected(call, answering.turn):
         if body.stream:
             apart = body.stream_options is not None and body.stream_options.include_usage
-            return await _stream(call, choice, answering, usage_apart=apart)
-        return await _whole(call, choice, answering)
+            return await _stream(call, choice.name, answering, usage_apart=apart)
+        return await _whole(call, choice.name, answering)
 
 
 async def _stream(
-    call: HttpCall, choice: AgentChoice, answering: AnsweringTurn, *, usage_apart: bool
+    call: HttpCall, model: str, answering: ContinuedTurn, *, usage_apart: bool
 ) -> web.StreamResponse:
     turn = answering.turn
     chunks = ChatChunks(
         id=id_for(PREFIX, turn.id),
-        model=choice.name,
+        model=model,
         created=int(turn.created_at.timestamp()),
         after=answering.after,
-        about={"run_id": run_name(turn), "session_id": turn.session},
+        about={"run_id": turns.run_name(turn), "session_id": turn.session},
         usage_apart=usage_apart,
     )
     # A decision is asked for beside the answer, which then goes on; a question in words is the answer, and
     # the reply to it is another request.
-    watch = TurnWatch(call=call, agent=choice.agent, answering=answering, stops_at=_CLARIFY)
-    stream = await call.site.streams.send(
-        call.request,
-        watch.feed(),
-        chunks.see,
-        headers=turn_headers(call, turn),
-        first=chunks.start(),
-        ended=lambda: chunks.ended,
+    watch = TurnWatch(call=call, turn=turn, after=answering.after, stops_at=_CLARIFY)
+    stream = await turns.stream_turn(
+        call, turn, watch.feed(), chunks.see, first=chunks.start(), ended=lambda: chunks.ended
     )
     trouble = None if watch.pending is None else msgspec.to_builtins(_waiting(watch.pending))
     await stream.write(chunks.end("stop", trouble=trouble))
     return stream.response
 
 
-async def _whole(call: HttpCall, choice: AgentChoice, answering: AnsweringTurn) -> web.Response:
+async def _whole(call: HttpCall, model: str, answering: ContinuedTurn) -> web.Response:
+    turn, after = answering.turn, answering.after
+
     def asks_client(entries: list[Entry]) -> bool:
         last = entries[-1]
-        return (
-            last.seq > answering.after and isinstance(last.record, Asked) and bool(asked_of_client(entries))
-        )
+        return last.seq > after and isinstance(last.record, Asked) and bool(asked_of_client(entries))
 
-    watch = TurnWatch(call=call, agent=choice.agent, answering=answering, stops_at=PEOPLE, live=False)
+    watch = TurnWatch(call=call, turn=turn, after=after, stops_at=PEOPLE, live=False)
     entries = await read_entries(watch.feed(), asks_client)
     calls = _calls(entries) if entries and asks_client(entries) else []
-    new = [entry for entry in entries if entry.seq > answering.after]
-    answer = _answer(new, calls, watch.pending)
-    headers = {**turn_headers(call, answering.turn), **_headers(answer.details)}
-    if answer.details is not None and answer.message.content == "":
-        why = str(answer.details.error) or "The turn was stopped."
+    new = [entry for entry in entries if entry.seq > after]
+    message, reason, details = _answer(new, calls, watch.pending)
+    headers = {**turns.turn_headers(call, turn), **_headers(details)}
+    if details is not msgspec.UNSET and message.content == "":
+        why = str(details.error) or "The turn was stopped."
         raise ApiError(502, "agent_incomplete", why, headers=headers)
+    used = usage_of(entry.record for entry in new)
     completion = ChatCompletion(
-        id=id_for(PREFIX, answering.turn.id),
-        created=int(answering.turn.created_at.timestamp()),
-        model=choice.name,
-        choices=[ChatChoice(message=answer.message, finish_reason=answer.reason)],
-        usage=_usage(new),
-        hermes=msgspec.UNSET if answer.details is None else answer.details,
+        id=id_for(PREFIX, turn.id),
+        created=int(turn.created_at.timestamp()),
+        model=model,
+        choices=[ChatChoice(message=message, finish_reason=reason)],
+        usage=ChatUsage(
+            prompt_tokens=used.prompt, completion_tokens=used.completion, total_tokens=used.total
+        ),
+        hermes=details,
     )
     return as_json(completion, headers=headers)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ChatAnswer:
-    message: AnswerMessage
-    reason: str
-    details: CompletionDetails | None = None
-
-
-def _answer(entries: Sequence[Entry], calls: list[ChatToolCall], pending: TurnQuestion | None) -> _ChatAnswer:
+def _answer(
+    entries: Sequence[Entry], calls: list[ChatToolCall], pending: TurnQuestion | None
+) -> tuple[AnswerMessage, str, CompletionDetails | msgspec.UnsetType]:
+    """What is said, why it ends there, and what it lacks."""
     replies = [entry.record for entry in entries if isinstance(entry.record, ModelSaid)]
+    last_words = replies[-1].text if replies else ""
     if pending is not None:
-        text = question_text(pending.question) if pending.question.kind in _CLARIFY else pending.question.text
-        return _ChatAnswer(message=AnswerMessage(content=text), reason="stop", details=_waiting(pending))
+        asked = pending.question
+        text = question_text(asked) if asked.kind in _CLARIFY else asked.text
+        return AnswerMessage(content=text), "stop", _waiting(pending)
     if calls:
-        message = AnswerMessage(content=(replies[-1].text if replies else "") or None, tool_calls=calls)
-        return _ChatAnswer(message=message, reason="tool_calls")
-    last = entries[-1].record if entries else None
-    if isinstance(last, Failed | Stopped):
-        return _cut_short(last, answer_text(entries, footer=False) or (replies[-1].text if replies else ""))
+        return AnswerMessage(content=last_words or None, tool_calls=calls), "tool_calls", msgspec.UNSET
+    end = entries[-1].record if entries else None
+    if isinstance(end, Failed | Stopped):
+        text, failed = answer_text(entries, footer=False) or last_words, isinstance(end, Failed)
+        code = "agent_failed" if failed else "agent_stopped"
+        details = CompletionDetails(partial=bool(text), failed=failed, error=end.reason, error_code=code)
+        return AnswerMessage(content=text), "error" if failed else "stop", details
     cut = bool(replies) and replies[-1].ending is Ending.LENGTH
-    return _ChatAnswer(
-        message=AnswerMessage(content=answer_text(entries)), reason="length" if cut else "stop"
-    )
-
-
-def _cut_short(last: Failed | Stopped, text: str) -> _ChatAnswer:
-    failed = isinstance(last, Failed)
-    details = CompletionDetails(
-        partial=bool(text),
-        failed=failed,
-        error=last.reason,
-        error_code="agent_failed" if failed else "agent_stopped",
-    )
-    return _ChatAnswer(
-        message=AnswerMessage(content=text), reason="error" if failed else "stop", details=details
-    )
+    return AnswerMessage(content=answer_text(entries)), "length" if cut else "stop", msgspec.UNSET
 
 
 def _waiting(asked: TurnQuestion) -> CompletionDetails:
-    run = run_name(asked.turn)
+    run = turns.run_name(asked.turn)
     return CompletionDetails(pending=asked.pending, run_id=run, session_id=asked.turn.session)
 
 
@@ -243,14 +226,9 @@ def _calls(entries: Sequence[Entry]) -> list[ChatToolCall]:
     ]
 
 
-def _usage(entries: Sequence[Entry]) -> ChatUsage:
-    used = usage_of(entry.record for entry in entries)
-    return ChatUsage(prompt_tokens=used.prompt, completion_tokens=used.completion, total_tokens=used.total)
-
-
-def _headers(details: CompletionDetails | None) -> Mapping[str, str]:
+def _headers(details: CompletionDetails | msgspec.UnsetType) -> Mapping[str, str]:
     """That an answer is not whole, for those who read no bodies."""
-    if details is None:
+    if details is msgspec.UNSET:
         return {}
     headers = {COMPLETED: "false", PARTIAL: str(details.partial is True).lower()}
     if details.error is not msgspec.UNSET:

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from hermes.entry.http.api.openapi import JSON, Json, document
 from hermes.entry.http.site.call import HttpCall
-from hermes.entry.http.site.routing import RouteDetails, route
+from hermes.entry.http.site.routing import route
 
 MEDIA = "text/html"
 _CODE = re.compile(r"`([^`]+)`")
@@ -46,7 +46,7 @@ code for programs. The same as this page for programs: <a href="/openapi.json">/
 """
 
 
-@route("GET", "/docs", "This API, for people.", scope=None, details=RouteDetails(media=MEDIA))
+@route("GET", "/docs", "This API, for people.", scope=None, media=MEDIA)
 async def read_docs(call: HttpCall) -> web.Response:
     page, policy = _page(call.site.version, str(call.request.url.origin()))
     return web.Response(

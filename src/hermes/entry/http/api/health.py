@@ -11,9 +11,9 @@ from aiohttp import web
 
 from hermes.domain.errors import HermesError
 from hermes.domain.rows import OpenWork
+from hermes.entry.http.site.admission import KeyScope
 from hermes.entry.http.site.call import PLATFORM, HttpCall, as_json
-from hermes.entry.http.site.keys import KeyScope
-from hermes.entry.http.site.routing import RouteDetails, route
+from hermes.entry.http.site.routing import route
 
 LEAST_FREE = 64 * 1024 * 1024
 """Bytes on the home's disk below which the gateway is not ready: what it accepts it must be able to store."""
@@ -112,13 +112,7 @@ async def health_of_v1(call: HttpCall) -> Health:
     return Health(platform=PLATFORM, version=call.site.version)
 
 
-@route(
-    "GET",
-    "/health/detailed",
-    "How each part of the gateway is.",
-    scope=KeyScope.ADMIN,
-    details=RouteDetails(also=(503,)),
-)
+@route("GET", "/health/detailed", "How each part of the gateway is.", scope=KeyScope.ADMIN, also=(503,))
 async def detailed(call: HttpCall) -> DetailedHealth | web.Response:
     facts = await asyncio.to_thread(call.site.facts)
     work, trouble = await _look_at_store(call, str(facts.get("store_trouble", "")))
@@ -139,10 +133,10 @@ async def detailed(call: HttpCall) -> DetailedHealth | web.Response:
         active_agents=busy,
         agents=sorted(call.agents),
         model=str(facts.get("model", "")),
-        platforms={name: PlatformHealth(**host) for name, host in facts.get("platforms", {}).items()},
-        chores=[ChoreHealth(**chore) for chore in facts.get("chores", [])],
-        loops=[LoopHealth(**loop) for loop in facts.get("loops", [])],
-        queues=None if work is None else _queues(work),
+        platforms=msgspec.convert(facts.get("platforms", {}), dict[str, PlatformHealth]),
+        chores=msgspec.convert(facts.get("chores", []), list[ChoreHealth]),
+        loops=msgspec.convert(facts.get("loops", []), list[LoopHealth]),
+        queues=None if work is None else msgspec.convert(work, QueueSizes, from_attributes=True),
         open_streams=len(call.site.streams),
         uptime_seconds=max(0.0, round(now.timestamp() - float(facts.get("started_at", 0)), 3)),
         updated_at=now.isoformat(),
@@ -181,9 +175,3 @@ def run_checks(facts: Mapping[str, Any], work: OpenWork | None, trouble: str) ->
         "loops": ReadinessCheck(ok=not broken, detail="; ".join(broken)),
         "background_queues": ReadinessCheck(ok=waiting <= MOST_WAITING, detail=f"{waiting} messages wait"),
     }
-
-
-def _queues(work: OpenWork) -> QueueSizes:
-    return QueueSizes(
-        turns=dict(work.turns), outbox=dict(work.outbox), inbox=work.inbox, questions=work.questions
-    )

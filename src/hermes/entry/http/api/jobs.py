@@ -19,21 +19,17 @@ from hermes.control.people.routing import job_source
 from hermes.domain.ids import AgentId, JobId
 from hermes.domain.job import Job, JobState
 from hermes.entry.http.ask.addressee import route_call
+from hermes.entry.http.site.admission import KeyScope
 from hermes.entry.http.site.call import HttpCall
 from hermes.entry.http.site.errors import ApiError, bad_request, not_found
-from hermes.entry.http.site.keys import KeyScope
-from hermes.entry.http.site.routing import RouteDetails, route
+from hermes.entry.http.site.routing import route
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_NAME)]
 Prompt = Annotated[str, msgspec.Meta(max_length=LONGEST_PROMPT)]
 _ID = re.compile(r"[0-9a-f]{12}")
 _CALLED = {"times": "repeat", "toolsets": "enabled_toolsets"}
 """Fields of a job's spec that clients call otherwise."""
-
-MAKES = RouteDetails(
-    example={"name": "Mail", "schedule": "0 9 * * MON-FRI", "prompt": "What is new in the mail?"}
-)
-CHANGES = RouteDetails(example={"schedule": "every 2h", "enabled": True})
+EXAMPLE = {"name": "Mail", "schedule": "0 9 * * MON-FRI", "prompt": "What is new in the mail?"}
 
 
 class JobOptions(msgspec.Struct, kw_only=True):
@@ -152,33 +148,33 @@ class JobRemoved(msgspec.Struct, kw_only=True):
 async def list_jobs(call: HttpCall, include_disabled: bool = False) -> JobList:
     """Those that will run, or with `include_disabled` the paused and the completed ones too."""
     shown: list[JobFacts] = []
-    for desk in _desks(call):
+    for desk in _desks(call).values():
         for job in await desk.all():
             if include_disabled or job.state is JobState.SCHEDULED:
-                shown.append(_facts(desk, job))
+                shown.append(_shown(desk, job).job)
     return JobList(jobs=shown)
 
 
-@route("POST", "/api/jobs", "Make a job.", details=MAKES)
+@route("POST", "/api/jobs", "Make a job.", example=EXAMPLE)
 async def make_job(call: HttpCall, body: NewJob) -> JobResponse:
     spec, maker = _spec(call, body, body.skills), call.source("jobs")
     if body.agent:
         agent = AgentId(body.agent)
     else:
         agent = await route_call(call, job_source(body.name, maker), body.prompt, maker)
-    if agent not in call.agents:
+    desk = _desks(call).get(agent)
+    if desk is None:
         raise bad_request(f"There is no agent “{agent[:80]}”.", param="agent")
-    desk = _desk(call, agent)
-    return JobResponse(job=_facts(desk, await desk.create(spec, maker)))
+    return _shown(desk, await desk.create(spec, maker))
 
 
 @route("GET", "/api/jobs/{id}", "One job.")
 async def read_job(call: HttpCall) -> JobResponse:
     desk, job = await _find(call)
-    return JobResponse(job=_facts(desk, job))
+    return _shown(desk, job)
 
 
-@route("PATCH", "/api/jobs/{id}", "Change a job.", details=CHANGES)
+@route("PATCH", "/api/jobs/{id}", "Change a job.", example={"schedule": "every 2h", "enabled": True})
 async def change_job(call: HttpCall, body: JobChange) -> JobResponse:
     desk, job = await _find(call)
     spec = _spec(call, body, body.skills if body.skill is None else [body.skill])
@@ -188,7 +184,7 @@ async def change_job(call: HttpCall, body: JobChange) -> JobResponse:
         job = await desk.act(job.id, JobAction.PAUSE)
     elif body.enabled and job.state is JobState.PAUSED:
         job = await desk.act(job.id, JobAction.RESUME)
-    return JobResponse(job=_facts(desk, job))
+    return _shown(desk, job)
 
 
 @route("DELETE", "/api/jobs/{id}", "Remove a job.")
@@ -200,20 +196,22 @@ async def remove_job(call: HttpCall) -> JobRemoved:
 
 @route("POST", "/api/jobs/{id}/pause", "Let a job rest.")
 async def pause_job(call: HttpCall) -> JobResponse:
-    desk, job = await _find(call)
-    return JobResponse(job=_facts(desk, await desk.act(job.id, JobAction.PAUSE)))
+    return await _act(call, JobAction.PAUSE)
 
 
 @route("POST", "/api/jobs/{id}/resume", "Let a job go on from its next time.")
 async def resume_job(call: HttpCall) -> JobResponse:
-    desk, job = await _find(call)
-    return JobResponse(job=_facts(desk, await desk.act(job.id, JobAction.RESUME)))
+    return await _act(call, JobAction.RESUME)
 
 
 @route("POST", "/api/jobs/{id}/run", "Run a job now.")
 async def run_job(call: HttpCall) -> JobResponse:
+    return await _act(call, JobAction.RUN)
+
+
+async def _act(call: HttpCall, action: JobAction) -> JobResponse:
     desk, job = await _find(call)
-    return JobResponse(job=_facts(desk, await desk.act(job.id, JobAction.RUN)))
+    return _shown(desk, await desk.act(job.id, action))
 
 
 @route("GET", "/api/jobs/{id}/runs", "What became of a job's runs.")
@@ -223,27 +221,24 @@ async def list_runs(call: HttpCall, limit: Annotated[int, msgspec.Meta(ge=1, le=
     return JobRunList(runs=[msgspec.convert(run_facts(run, desk.zone), JobRunFacts) for run in runs])
 
 
-def _desk(call: HttpCall, agent: AgentId) -> JobDesk:
-    return replace(call.gateway.jobs(agent), sees=lambda job: call.may_see(job.origin))
-
-
-def _desks(call: HttpCall) -> list[JobDesk]:
-    return [_desk(call, agent) for agent in call.agents]
+def _desks(call: HttpCall) -> dict[AgentId, JobDesk]:
+    jobs, sees = call.gateway.jobs, lambda job: call.may_see(job.origin)
+    return {agent: replace(jobs(agent), sees=sees) for agent in call.agents}
 
 
 async def _find(call: HttpCall) -> tuple[JobDesk, Job]:
     ident = call.part("id")
     if not _ID.fullmatch(ident):
         raise bad_request("The id of a job is 12 hexadecimal digits.", param="id")
-    for desk in _desks(call):
+    for desk in _desks(call).values():
         job = await desk.get(JobId(ident))
         if job is not None:
             return desk, job
     raise not_found("job", ident, "job_not_found")
 
 
-def _facts(desk: JobDesk, job: Job) -> JobFacts:
-    return msgspec.convert(job_facts(job, desk.zone), JobFacts)
+def _shown(desk: JobDesk, job: Job) -> JobResponse:
+    return JobResponse(job=msgspec.convert(job_facts(job, desk.zone), JobFacts))
 
 
 def _spec(call: HttpCall, body: NewJob | JobChange, skills: Sequence[str] | None) -> JobSpec:

@@ -7,6 +7,8 @@ import asyncio
 import os
 import resource
 import sys
+from bisect import bisect_left
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
 from typing import Any
@@ -15,12 +17,17 @@ from aiohttp import web
 
 from hermes.domain.rows import OpenWork, OutState
 from hermes.domain.turn import TurnState
+from hermes.entry.http.site.admission import KeyScope
 from hermes.entry.http.site.call import HttpCall, Site
-from hermes.entry.http.site.keys import KeyScope
-from hermes.entry.http.site.routing import RouteDetails, route
-from hermes.entry.http.site.traffic import BOUNDS, Traffic
+from hermes.entry.http.site.routing import route
 
 MEDIA = "text/plain"
+_QUOTED = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
+UNMATCHED = "unmatched"
+GONE = "gone"
+"""Stands for the status of a request whose client did not wait for it."""
+_BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0)
+"""Upper ends of the histogram's buckets, in seconds."""
 _OPEN_TURNS = [state.value for state in TurnState if state.open]
 _OPEN_OUTBOX = [state.value for state in OutState if state.open]
 Sample = tuple[Mapping[str, str], float]
@@ -29,13 +36,26 @@ Family = tuple[str, str, str, float | Iterable[Sample]]
 """Name, kind, description, and one value or several with labels."""
 
 
-@route(
-    "GET",
-    "/metrics",
-    "Numbers for Prometheus.",
-    scope=KeyScope.ADMIN,
-    details=RouteDetails(media=MEDIA, refuses=(503,)),
-)
+class Traffic:
+    """Counts requests as they are answered, and how long they took: within each bound, and in all."""
+
+    def __init__(self) -> None:
+        self.requests: Counter[tuple[str, str, str]] = Counter()
+        self.buckets: defaultdict[tuple[str, str], list[int]] = defaultdict(lambda: [0] * (len(_BOUNDS) + 1))
+        self.seconds: defaultdict[tuple[str, str], float] = defaultdict(float)
+
+    def count(self, method: str, route: str, status: int | None, seconds: float) -> None:
+        """A request was answered, or, without a status, given up by its client."""
+        self.requests[method, route, GONE if status is None else f"{status // 100}xx"] += 1
+        self.buckets[method, route][bisect_left(_BOUNDS, seconds)] += 1
+        self.seconds[method, route] += seconds
+
+
+TRAFFIC = web.AppKey("traffic", Traffic)
+"""Where the server keeps it for `/metrics`."""
+
+
+@route("GET", "/metrics", "Numbers for Prometheus.", scope=KeyScope.ADMIN, media=MEDIA, refuses=(503,))
 async def read_metrics(call: HttpCall) -> web.Response:
     work = await call.gateway.open_work()
     facts, process = await asyncio.gather(
@@ -46,7 +66,7 @@ async def read_metrics(call: HttpCall) -> web.Response:
         *_gateway(call.site, facts),
         *_work(work),
         *_store(facts),
-        *_traffic(call.site.traffic),
+        *_traffic(call.request.app[TRAFFIC]),
     ]
     return web.Response(
         body="".join(family(*each) for each in families).encode(),
@@ -73,23 +93,14 @@ def process_numbers() -> dict[str, float]:
 
 
 def family(name: str, kind: str, about: str, value: float | Iterable[Sample]) -> str:
-    """One value, or several with labels."""
     samples = [({}, value)] if isinstance(value, int | float) else value
-    lines = [f"{name}{_labels(labels)} {_number(value)}\n" for labels, value in samples]
+    lines = [f"{name}{_labels(labels)} {value if value % 1 else int(value)}\n" for labels, value in samples]
     return f"# HELP {name} {about}\n# TYPE {name} {kind}\n" + "".join(lines)
 
 
 def _labels(labels: Mapping[str, str]) -> str:
-    named = [f'{name}="{_quoted(value)}"' for name, value in labels.items() if name]
+    named = [f'{name}="{value.translate(_QUOTED)}"' for name, value in labels.items() if name]
     return labels.get("", "") + ("{" + ",".join(named) + "}" if named else "")
-
-
-def _quoted(value: str) -> str:
-    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
-
-
-def _number(value: float) -> str:
-    return str(int(value)) if value == int(value) else repr(float(value))
 
 
 # --- the numbers ---------------------------------------------------------------------------------------
@@ -133,13 +144,9 @@ def _work(work: OpenWork) -> Iterator[Family]:
 
 def _store(facts: Mapping[str, Any]) -> Iterator[Family]:
     seconds, commits = facts.get("store_seconds", 0.0), facts.get("store_commits", 0)
+    both = [({"": "_sum"}, seconds), ({"": "_count"}, commits)]
     about = "Time of a commit with the units in it, up to the disk."
-    yield (
-        "hermes_store_commit_seconds",
-        "summary",
-        about,
-        [({"": "_sum"}, seconds), ({"": "_count"}, commits)],
-    )
+    yield "hermes_store_commit_seconds", "summary", about, both
     yield "hermes_store_units_total", "counter", "Units of work stored.", facts.get("store_units", 0)
     trouble = float(bool(facts.get("store_trouble")))
     yield "hermes_store_trouble", "gauge", "1 while the store cannot do its work.", trouble
@@ -159,10 +166,10 @@ def _traffic(traffic: Traffic) -> Iterator[Family]:
 
 
 def _histogram(traffic: Traffic) -> Iterator[Sample]:
-    for (method, path), durations in sorted(traffic.durations.items()):
+    for (method, path), buckets in sorted(traffic.buckets.items()):
         labels = {"method": method, "route": path}
-        totals = list(accumulate(durations.buckets))
-        for bound, total in zip([*(f"{bound:g}" for bound in BOUNDS), "+Inf"], totals, strict=True):
+        totals = list(accumulate(buckets))
+        for bound, total in zip([*(f"{bound:g}" for bound in _BOUNDS), "+Inf"], totals, strict=True):
             yield {"": "_bucket", **labels, "le": bound}, total
-        yield {"": "_sum", **labels}, durations.seconds
+        yield {"": "_sum", **labels}, traffic.seconds[method, path]
         yield {"": "_count", **labels}, totals[-1]

@@ -13,19 +13,10 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from hermes.entry.http.api.resources import RESOURCES, resource_name
+from hermes.entry.http.api import RESOURCES, TAGS
+from hermes.entry.http.site import headers
 from hermes.entry.http.site.call import LONGEST_NAME, HttpCall
 from hermes.entry.http.site.errors import ErrorBody
-from hermes.entry.http.site.headers import (
-    CHAT_ID,
-    IDEMPOTENCY,
-    LAST_EVENT,
-    RUN_ID,
-    SESSION_ID,
-    SESSION_KEY,
-    THREAD_ID,
-    USER_ID,
-)
 from hermes.entry.http.site.routing import ROUTES, HttpRoute, route
 
 Json = dict[str, Any]
@@ -36,17 +27,20 @@ _PART = re.compile(r"\{(\w+)(?::[^{}]*)?\}")
 _FIT = r"^\.?([^./\\\x00-\x1f\x7f]\.?)*$"
 _NAME: Json = {"type": "string", "minLength": 1, "maxLength": LONGEST_NAME, "pattern": _FIT}
 HEADERS: Mapping[str, tuple[str, Json]] = {
-    IDEMPOTENCY: ("Makes a repeat harmless: the same request under the same key is the same turn.", _NAME),
-    SESSION_ID: ("The session: a known one goes on, a new one begins under this id.", _NAME),
-    SESSION_KEY: ("A name for whom the client speaks for; given back as it came.", _NAME),
-    CHAT_ID: ("The chat, at the client's side, in which this is said.", _NAME),
-    USER_ID: ("The person, at the client's side, who says it.", _NAME),
-    THREAD_ID: ("The thread of that chat.", _NAME),
-    LAST_EVENT: (
+    headers.IDEMPOTENCY: (
+        "Makes a repeat harmless: the same request under the same key is the same turn.",
+        _NAME,
+    ),
+    headers.SESSION_ID: ("The session: a known one goes on, a new one begins under this id.", _NAME),
+    headers.SESSION_KEY: ("A name for whom the client speaks for; given back as it came.", _NAME),
+    headers.CHAT_ID: ("The chat, at the client's side, in which this is said.", _NAME),
+    headers.USER_ID: ("The person, at the client's side, who says it.", _NAME),
+    headers.THREAD_ID: ("The thread of that chat.", _NAME),
+    headers.LAST_EVENT: (
         "The id of the last event that was seen; the stream goes on after it.",
         {"type": "string", "pattern": r"^\d{0,15}$"},
     ),
-    RUN_ID: ("The run that answers, for `/v1/runs/{id}`.", {"type": "string"}),
+    headers.RUN_ID: ("The run that answers, for `/v1/runs/{id}`.", {"type": "string"}),
     "Retry-After": ("Seconds after which it is worth trying again.", {"type": "string"}),
     "WWW-Authenticate": ("How a key is sent.", {"type": "string"}),
 }
@@ -111,7 +105,7 @@ def tags(routes: Iterable[HttpRoute]) -> dict[str, str]:
 
 
 def tag_of(endpoint: HttpRoute) -> str:
-    return resource_name(endpoint.answer.__module__)
+    return TAGS[endpoint.answer.__module__]
 
 
 def shown_path(endpoint: HttpRoute) -> str:
@@ -120,7 +114,7 @@ def shown_path(endpoint: HttpRoute) -> str:
 
 def errors(endpoint: HttpRoute) -> dict[int, str]:
     """The statuses an endpoint may refuse with, each with its reason."""
-    statuses = {400, 403, 500, *endpoint.details.refuses}
+    statuses = {400, 403, 500, *endpoint.refuses}
     if endpoint.scope is not None:
         statuses |= {401, 429, 503}
     if endpoint.body is not None:
@@ -132,7 +126,6 @@ def errors(endpoint: HttpRoute) -> dict[int, str]:
 
 def _operation(endpoint: HttpRoute, schemas: _Schemas) -> Json:
     scope = "" if endpoint.scope is None else f" Needs a key with the scope `{endpoint.scope}`."
-    details = endpoint.details
     operation: Json = {
         "operationId": f"{tag_of(endpoint)}_{endpoint.answer.__name__}",
         "summary": endpoint.summary,
@@ -141,19 +134,19 @@ def _operation(endpoint: HttpRoute, schemas: _Schemas) -> Json:
         "security": [] if endpoint.scope is None else [{"key": []}],
         "parameters": _parameters(endpoint),
         "responses": {
-            str(status): _answer(endpoint, status, schemas) for status in (endpoint.status, *details.also)
+            str(status): _answer(endpoint, status, schemas) for status in (endpoint.status, *endpoint.also)
         },
     }
     if endpoint.body is not None:
         content = {"schema": schemas.of(endpoint.body)}
-        if details.example is not None:
-            content["example"] = dict(details.example)
+        if endpoint.example is not None:
+            content["example"] = dict(endpoint.example)
         operation["requestBody"] = {"required": True, "content": {JSON: content}}
     if endpoint.signed:
         anything: Json = {kind: {"schema": {}} for kind in (JSON, "application/x-www-form-urlencoded")}
         operation["requestBody"] = {"required": True, "content": anything}
     for status, why in errors(endpoint).items():
-        if status not in details.also:
+        if status not in endpoint.also:
             operation["responses"][str(status)] = {
                 "description": why,
                 "content": {JSON: {"schema": schemas.of(ErrorBody)}},
@@ -166,10 +159,14 @@ def _parameters(endpoint: HttpRoute) -> list[Json]:
     """What an endpoint takes beside its body: parts of the path, fields of the query, headers."""
     text = {"type": "string", "minLength": 1}
     path = [_parameter("path", name, text, required=True) for name in _PART.findall(endpoint.path)]
-    query = [_parameter("query", name, schema) for name, schema in _query_fields(endpoint).items()]
+    fields: Mapping[str, Json] = {}
+    if endpoint.query is not None:
+        [shape] = msgspec.json.schema_components([endpoint.query])[1].values()
+        fields = shape["properties"]
+    query = [_parameter("query", name, schema) for name, schema in fields.items()]
     headers = [
         {**_parameter("header", name, HEADERS[name][1]), "description": HEADERS[name][0]}
-        for name in endpoint.details.headers
+        for name in endpoint.headers
     ]
     return [*path, *query, *headers]
 
@@ -183,12 +180,12 @@ def _answer(endpoint: HttpRoute, status: int, schemas: _Schemas) -> Json:
     for kind in endpoint.gives if status != HTTPStatus.NO_CONTENT else ():
         if kind is web.StreamResponse:
             content[EVENTS] = {}
-        elif kind is web.Response and endpoint.details.media:
-            content[endpoint.details.media] = {"schema": {"type": "string"}}
+        elif kind is web.Response and endpoint.media:
+            content[endpoint.media] = {"schema": {"type": "string"}}
         elif kind is not web.Response:  # which is the same answer with headers or a status of its own
             content[JSON] = {"schema": schemas.of(kind)}
     phrase = HTTPStatus(status).phrase
-    return {"description": phrase, "content": content, "headers": _headers(endpoint.details.returns)}
+    return {"description": phrase, "content": content, "headers": _headers(endpoint.returns)}
 
 
 def _headers(names: Iterable[str]) -> Json:
@@ -215,15 +212,6 @@ class _Schemas:
     def of(self, kind: Any) -> Json:
         schema: Json = self._schemas[kind]
         return schema
-
-
-def _query_fields(endpoint: HttpRoute) -> Mapping[str, Json]:
-    """The fields of a query, each with its shape."""
-    if endpoint.query is None:
-        return {}
-    [schema] = msgspec.json.schema_components([endpoint.query])[1].values()
-    fields: Mapping[str, Json] = schema["properties"]
-    return fields
 
 
 def _structs(kinds: Iterable[Any]) -> Iterator[type[msgspec.Struct]]:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import msgspec
 
-from hermes.domain.ids import AgentId, SessionId
+from hermes.domain.ids import SessionId
 from hermes.domain.ports.store import Tx
 from hermes.entry.http.ask.questions import (
     QuestionAnswer,
@@ -18,7 +18,7 @@ from hermes.entry.http.ask.questions import (
     find_question,
 )
 from hermes.entry.http.site.call import HttpCall
-from hermes.entry.http.site.routing import RouteDetails, route
+from hermes.entry.http.site.routing import route
 
 MOST = 200
 
@@ -39,18 +39,18 @@ async def list_questions(
     waiting: list[TurnQuestion] = []
     for agent in call.agents:
         # One more than wanted, to know if there are.
-        waiting += await call.gateway.read(agent, partial(_look, call, agent, wanted, limit + 1))
+        waiting += await call.gateway.read(agent, partial(_look, call, wanted, limit + 1))
     return QuestionList(data=[each.state for each in waiting[:limit]], has_more=len(waiting) > limit)
 
 
-def _look(call: HttpCall, agent: AgentId, wanted: SessionId | None, most: int, tx: Tx) -> list[TurnQuestion]:
+def _look(call: HttpCall, wanted: SessionId | None, most: int, tx: Tx) -> list[TurnQuestion]:
     """The open questions of one agent that a client may see."""
     waiting: list[TurnQuestion] = []
     for question in tx.questions.open_of(wanted):
         turn = tx.turns.get(question.turn)
         if turn is not None and call.may_see(turn.source):
             entries = tx.journal.of_turn(turn.id)
-            waiting.append(TurnQuestion(agent=agent, question=question, turn=turn, entries=entries))
+            waiting.append(TurnQuestion(question=question, turn=turn, entries=entries))
         if len(waiting) >= most:
             break
     return waiting
@@ -61,11 +61,6 @@ async def read_question(call: HttpCall) -> QuestionState:
     return (await find_question(call, call.part("question"))).state
 
 
-@route(
-    "POST",
-    "/v1/questions/{question}",
-    "Answer a question.",
-    details=RouteDetails(refuses=(409,), example={"choice": "once"}),
-)
+@route("POST", "/v1/questions/{question}", "Answer a question.", refuses=(409,), example={"choice": "once"})
 async def give_answer(call: HttpCall, body: QuestionAnswer) -> QuestionState:
     return await answer_question(call, await find_question(call, call.part("question")), body)

@@ -9,19 +9,9 @@ from typing import Any
 import msgspec
 
 from hermes.domain.ids import CallId
-from hermes.domain.message import Attachment
 from hermes.domain.tool import ToolCall
 from hermes.domain.turn import EarlierMessage, Speaker
-from hermes.entry.http.ask.messages import (
-    MOST_ITEMS,
-    ChatMessage,
-    ContentPart,
-    ConversationInput,
-    FunctionResult,
-    read_message,
-    read_messages,
-    read_parts,
-)
+from hermes.entry.http.ask import messages
 from hermes.entry.http.site.errors import bad_request
 from hermes.stream.faces.response_shape import FunctionCallItem, FunctionResultItem, FunctionTool, OutputText
 
@@ -35,11 +25,11 @@ class InputItem(msgspec.Struct, kw_only=True):
 
     type: str = "message"
     role: str | None = None
-    content: str | list[ContentPart] | None = None
+    content: str | list[messages.ContentPart] | None = None
     call_id: str | None = None
     name: str | None = None
     arguments: str = "{}"
-    output: str | list[ContentPart] | None = None
+    output: str | list[messages.ContentPart] | None = None
 
 
 class ClientToolSpec(msgspec.Struct, kw_only=True):
@@ -74,40 +64,42 @@ KeptItem = InputMessage | FunctionCallItem | FunctionResultItem
 
 
 def read_input(
-    given: str | Sequence[InputItem], history: Sequence[ChatMessage], *, cut: bool
-) -> ConversationInput:
+    given: str | Sequence[InputItem], history: Sequence[messages.ChatMessage], *, cut: bool
+) -> messages.ConversationInput:
     """What is said now is what the user said last; everything before it is history. If `cut`, only the last
     of it."""
-    messages: list[EarlierMessage] = []
+    earlier: list[EarlierMessage] = []
     instructions: list[str] = []
     if history:
         before = read_history(history)
         instructions += [before.instructions] if before.instructions else []
-        messages += before.history
+        earlier += before.history
     if isinstance(given, str):
-        messages.append(EarlierMessage(by=Speaker.USER, text=given))
+        earlier.append(EarlierMessage(by=Speaker.USER, text=given))
     else:
         if not given:
             raise bad_request("The input is empty.", param="input")
-        if len(given) > MOST_ITEMS:
-            raise bad_request(f"More than {MOST_ITEMS} items.", param="input")
+        if len(given) > messages.MOST_ITEMS:
+            raise bad_request(f"More than {messages.MOST_ITEMS} items.", param="input")
         for place, item in enumerate(given):
-            _read_item(item, f"input[{place}]", instructions, messages)
-    conversation = _now(messages, "\n\n".join(instructions))
+            _read_item(item, f"input[{place}]", instructions, earlier)
+    conversation = _now(earlier, "\n\n".join(instructions))
     return replace(conversation, history=conversation.history[-MOST_KEPT:]) if cut else conversation
 
 
-def read_history(messages: Sequence[ChatMessage]) -> ConversationInput:
+def read_history(history: Sequence[messages.ChatMessage]) -> messages.ConversationInput:
     """Messages that came before, whoever spoke last."""
-    if len(messages) > MOST_ITEMS:
-        raise bad_request(f"More than {MOST_ITEMS} messages.", param="conversation_history")
-    return read_messages([*messages, ChatMessage(role="user", content="-")])
+    if len(history) > messages.MOST_ITEMS:
+        raise bad_request(f"More than {messages.MOST_ITEMS} messages.", param="conversation_history")
+    return messages.read_messages([*history, messages.ChatMessage(role="user", content="-")])
 
 
 def _read_item(item: InputItem, at: str, instructions: list[str], history: list[EarlierMessage]) -> None:
     match item.type:
         case "message":
-            read_message(ChatMessage(role=item.role or "", content=item.content), at, instructions, history)
+            messages.read_message(
+                messages.ChatMessage(role=item.role or "", content=item.content), at, instructions, history
+            )
         case "function_call":
             if not item.call_id or not item.name:
                 raise bad_request("A function_call needs its call_id and name.", param=at)
@@ -120,7 +112,7 @@ def _read_item(item: InputItem, at: str, instructions: list[str], history: list[
         case "function_call_output":
             if not item.call_id:
                 raise bad_request("A function_call_output needs its call_id.", param=f"{at}.call_id")
-            text, _ = read_parts(item.output, at)
+            text, _ = messages.read_parts(item.output, at)
             history.append(EarlierMessage(by=Speaker.TOOL, text=text, call=CallId(item.call_id)))
         case other if other in _UNHEARD:
             pass
@@ -132,26 +124,21 @@ def _read_item(item: InputItem, at: str, instructions: list[str], history: list[
             )
 
 
-def _now(history: Sequence[EarlierMessage], instructions: str) -> ConversationInput:
-    start = len(history)
-    speaker = history[-1].by if history else Speaker.AGENT
-    if speaker is Speaker.AGENT:
+def _now(history: Sequence[EarlierMessage], instructions: str) -> messages.ConversationInput:
+    before, now = messages.split_last(history)
+    if not now or now[0].by is Speaker.AGENT:
         raise bad_request(
             "The input must end with a message of the user, or a function_call_output.", param="input"
         )
-    while start and history[start - 1].by is speaker:
-        start -= 1
-    now, before = history[start:], tuple(history[:start])
-    if speaker is Speaker.TOOL:
-        results = tuple(FunctionResult(call=message.call or "", text=message.text) for message in now)
-        return ConversationInput(
-            instructions=instructions, history=tuple(history), text=GO_ON, results=results
+    if now[0].by is Speaker.TOOL:
+        return messages.ConversationInput(
+            instructions=instructions, history=tuple(history), text=GO_ON, results=now
         )
     images = tuple(image for message in now for image in message.attachments)
     words = "\n\n".join(message.text for message in now if message.text)
     if not words.strip() and not images:
         raise bad_request("The input says nothing.", param="input")
-    return ConversationInput(instructions=instructions, history=before, text=words, images=images)
+    return messages.ConversationInput(instructions=instructions, history=before, text=words, images=images)
 
 
 def read_functions(given: Sequence[ClientToolSpec]) -> list[FunctionTool]:
@@ -168,10 +155,10 @@ def read_functions(given: Sequence[ClientToolSpec]) -> list[FunctionTool]:
     ]
 
 
-def as_items(messages: Sequence[EarlierMessage], name: str) -> list[KeptItem]:
+def as_items(history: Sequence[EarlierMessage], name: str) -> list[KeptItem]:
     """Earlier messages, each as the item that it came as; `name` makes their ids."""
     items: list[KeptItem] = []
-    for message in messages:
+    for message in history:
         ident = f"{name}_in{len(items)}"
         if message.by is Speaker.TOOL:
             items.append(
@@ -193,9 +180,6 @@ def _content(message: EarlierMessage) -> list[InputText | InputImage | OutputTex
     if message.by is Speaker.AGENT:
         return [OutputText(text=message.text)]
     words: list[InputText | InputImage | OutputText] = [InputText(text=message.text)] if message.text else []
-    return [*words, *(InputImage(image_url=_address(image)) for image in message.attachments)]
-
-
-def _address(image: Attachment) -> str | None:
-    """Pictures that came inside the request are kept here, and have no address."""
-    return image.ref if image.ref.startswith("http") else None
+    # Pictures that came inside the request are kept here, and have no address.
+    places = [image.ref if image.ref.startswith("http") else None for image in message.attachments]
+    return [*words, *(InputImage(image_url=place) for place in places)]

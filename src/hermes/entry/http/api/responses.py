@@ -9,52 +9,41 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Annotated, Any, Literal
 
 import msgspec
 from aiohttp import web
 
-from hermes.control.doors.continuing import TakeToolResults, calls_open
-from hermes.control.sessions.submission import SubmittedTurn, TurnUnfinished
-from hermes.domain.event import Entry, FeedItem
-from hermes.domain.ids import AgentId, QuestionId, client_call_id, question_of_call
+from hermes.control.doors.continuing import TakeToolResults, calls_open, part_name
+from hermes.control.sessions.submission import SubmittedTurn, TurnUnfinished, id_for
+from hermes.domain.event import Entry, FeedItem, QuestionKind, Verdict
+from hermes.domain.ids import AgentId, CallId, QuestionId, client_call_id, question_of_call
 from hermes.domain.ports.store import Tx
-from hermes.domain.turn import Turn
-from hermes.entry.http.api.kept_responses import (
-    PREFIX,
-    ResponseTerms,
-    StoredResponse,
-    as_stored,
-    find_response,
-    input_items,
-    read_now,
-    read_terms,
-    restarted_after,
-)
+from hermes.domain.turn import EarlierMessage, Request, Speaker, Turn, TurnState
 from hermes.entry.http.api.response_inputs import (
     ClientToolSpec,
     InputItem,
     KeptItem,
+    as_items,
     read_functions,
     read_input,
 )
+from hermes.entry.http.ask import turns
 from hermes.entry.http.ask.addressee import AgentChoice, RoutingHints, find_addressee, pick_agent
-from hermes.entry.http.ask.client_tools import check_choice, read_offers
-from hermes.entry.http.ask.continuing import finish_shielded, turn_headers, while_connected
-from hermes.entry.http.ask.messages import ChatMessage, ConversationInput
-from hermes.entry.http.ask.options import ASKS, FORGET_AFTER, TurnOptions, idempotent_request
-from hermes.entry.http.ask.submitting import ask
-from hermes.entry.http.ask.watching import read_entries
+from hermes.entry.http.ask.messages import ChatMessage, ConversationInput, check_choice, read_offers
+from hermes.entry.http.ask.questions import read_entries
+from hermes.entry.http.site.admission import KeyScope
 from hermes.entry.http.site.call import LONGEST_NAME, HttpCall, as_json
-from hermes.entry.http.site.errors import ApiError, bad_request
+from hermes.entry.http.site.errors import ApiError, bad_request, not_found
 from hermes.entry.http.site.headers import IDEMPOTENCY
 from hermes.entry.http.site.routing import route
 from hermes.stream.faces.response_events import ResponseEvents
-from hermes.stream.faces.response_shape import ConversationName, ResponseObject
+from hermes.stream.faces.response_shape import ConversationName, FunctionTool, ResponseObject
+from hermes.stream.faces.responses import ResponseFold, parts_before
 
-EXAMPLE = {"model": "hermes-agent", "input": "What can you do?"}
+PREFIX = "resp_"
 CANCELLED = "cancelled by the client"
 _CANCEL_SECONDS = 10.0
 _MOST_METADATA, _LONGEST_KEY, _LONGEST_VALUE = 16, 64, 512
@@ -99,6 +88,44 @@ class ResponseDeleted(msgspec.Struct, kw_only=True):
     deleted: bool = True
 
 
+class ResponseTerms(msgspec.Struct, kw_only=True):
+    """How a response was asked for: what is kept of the request beside the turn itself."""
+
+    model: str
+    instructions: str | None = None
+    metadata: dict[str, str] = {}
+    tools: list[FunctionTool] = []
+    tool_choice: str = "auto"
+    parallel_tool_calls: bool = True
+    previous_response_id: str | None = None
+    conversation: str | None = None
+    background: bool = False
+    store: bool = True
+    truncation: str = "disabled"
+    user: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredResponse:
+    """A response that a client may see: whose it is, how it was asked for, and the turn behind it."""
+
+    turn: Turn
+    terms: ResponseTerms
+    name: str
+    created_at: int
+    part: int = 1
+
+    def fold(self) -> ResponseFold:
+        terms = self.terms
+        before = part_name(PREFIX, self.turn, self.part - 1) if self.part > 1 else None
+        named = terms.conversation
+        facts = {name: getattr(terms, name) for name in ResponseTerms.__struct_fields__}
+        facts["previous_response_id"] = terms.previous_response_id or before
+        facts["conversation"] = None if named is None else ConversationName(id=named)
+        blank = ResponseObject(id=self.name, created_at=self.created_at, **facts)
+        return ResponseFold(blank, run=turns.run_name(self.turn), session=self.turn.session, part=self.part)
+
+
 # --- asking ----------------------------------------------------------------------------------------
 
 
@@ -106,7 +133,10 @@ class ResponseDeleted(msgspec.Struct, kw_only=True):
     "POST",
     "/v1/responses",
     "Say something to an agent, and get a response that can be gone on from.",
-    details=replace(ASKS, refuses=(404, 409, 422), example=EXAMPLE),
+    headers=turns.ASKING,
+    returns=turns.TURN_HEADERS,
+    refuses=(404, 409, 422),
+    example={"model": "hermes-agent", "input": "What can you do?"},
 )
 async def respond(call: HttpCall, body: ResponseRequest) -> ResponseObject | web.StreamResponse:
     _check(body)
@@ -126,7 +156,7 @@ async def respond(call: HttpCall, body: ResponseRequest) -> ResponseObject | web
     )
     if submitted is None:
         await _check_nothing_is_owed(call, choice.agent, chain, before)
-        options = TurnOptions(
+        options = turns.TurnOptions(
             prefix=PREFIX,
             lasting=terms.store,
             named=terms.store,
@@ -134,16 +164,16 @@ async def respond(call: HttpCall, body: ResponseRequest) -> ResponseObject | web
             session=None if chain is None else _session_of(call, choice.agent, chain),
             conversation=chain if terms.store else None,
             facts=msgspec.json.encode(terms).decode(),
-            keep=call.gateway.keeps if terms.store else FORGET_AFTER,
+            keep=call.gateway.keeps if terms.store else turns.FORGET_AFTER,
         )
-        submitted = await ask(call, choice, conversation, options)
-    stored = as_stored(choice.agent, submitted, terms)
+        submitted = await turns.ask(call, choice, conversation, options)
+    stored = as_stored(submitted, terms)
     hangs = not terms.store and call.name_header(IDEMPOTENCY) is None
-    async with while_connected(call, stored.agent, replace(stored.turn, ephemeral=hangs)):
+    async with turns.while_connected(call, replace(stored.turn, ephemeral=hangs)):
         if body.stream:
             return await _stream(call, stored, None)
         response = await (read_now if terms.background else _whole)(call, stored)
-        return as_json(response, headers=turn_headers(call, stored.turn))
+        return as_json(response, headers=turns.turn_headers(call, stored.turn))
 
 
 def _check(body: ResponseRequest) -> None:
@@ -184,9 +214,9 @@ async def _pick(
         hints = RoutingHints(text=conversation.text, session=session, results=conversation.asked)
         return await find_addressee(call, body.model, hints)
     choice = pick_agent(call, before.terms.model if body.model is None else body.model)
-    if choice.named and body.model is not None and choice.agent != before.agent:
+    if choice.named and body.model is not None and choice.agent != before.turn.agent:
         raise bad_request("The previous response is another agent's.", param="model")
-    return replace(choice, agent=before.agent)
+    return replace(choice, agent=before.turn.agent)
 
 
 def _conversation_name(body: ResponseRequest) -> str | None:
@@ -246,24 +276,24 @@ async def _bring(
     """Go on with the turn that asked for these results; None if it was another program's model that did."""
     results: dict[QuestionId, str] = {}
     for result in conversation.results:
-        question = question_of_call(result.call)
+        question = question_of_call(result.call or "")
         if question is not None and await _was_asked(call, agent, question):
             results[question] = result.text
         elif before is not None:
-            raise bad_request(f"No call {result.call[:80]} was made there.", param="input")
+            raise bad_request(f"No call {(result.call or '')[:80]} was made there.", param="input")
     if not results:
         return None
-    options = TurnOptions(
+    options = turns.TurnOptions(
         prefix=PREFIX,
         named=terms.store,
         conversation=terms.conversation,
         facts=msgspec.json.encode(terms).decode(),
     )
     bringing = TakeToolResults(
-        results=results, now=call.site.clock.now(), request=await idempotent_request(call, options)
+        results=results, now=call.site.clock.now(), request=await turns.idempotent_request(call, options)
     )
     try:
-        return await finish_shielded(call.gateway.go_on(agent, bringing.unit))
+        return await turns.finish_shielded(call.gateway.go_on(agent, bringing.unit))
     except TurnUnfinished:
         if before is not None or terms.conversation is not None:
             raise
@@ -306,13 +336,9 @@ async def _check_nothing_is_owed(
 
 async def _stream(call: HttpCall, stored: StoredResponse, after: int | None) -> web.StreamResponse:
     events = ResponseEvents(stored.fold(), after=after)
-    stream = await call.site.streams.send(
-        call.request,
-        call.watch(stored.agent, stored.turn.id) if after is None else _resumed(call, stored, events),
-        events.see,
-        headers=turn_headers(call, stored.turn),
-        first=events.start(),
-        ended=lambda: events.ended,
+    feed = call.watch(stored.turn) if after is None else _resumed(call, stored, events)
+    stream = await turns.stream_turn(
+        call, stored.turn, feed, events.see, first=events.start(), ended=lambda: events.ended
     )
     return stream.response
 
@@ -323,7 +349,7 @@ async def _resumed(
     """For a client that comes back: what may have been lost is looked up once something is seen, for right
     after a crash the turn has yet to be started again."""
     looked_up = False
-    async with contextlib.aclosing(call.watch(stored.agent, stored.turn.id)) as feed:
+    async with contextlib.aclosing(call.watch(stored.turn)) as feed:
         async for item in feed:
             if not looked_up:
                 events.since, looked_up = await restarted_after(call, stored), True
@@ -338,7 +364,7 @@ async def _whole(call: HttpCall, stored: StoredResponse) -> ResponseObject:
         fold.see(entries[-1])
         return fold.done or fold.waits
 
-    await read_entries(call.watch(stored.agent, stored.turn.id, live=False), is_settled)
+    await read_entries(call.watch(stored.turn, live=False), is_settled)
     return fold.response()
 
 
@@ -347,7 +373,7 @@ async def _stop(call: HttpCall, stored: StoredResponse) -> bool:
     now = await read_now(call, stored)
     if now.status not in ("queued", "in_progress") and now.hermes is msgspec.UNSET:
         return False
-    return await finish_shielded(call.gateway.stop_turn(stored.agent, stored.turn.id, CANCELLED))
+    return await turns.finish_shielded(call.gateway.stop_turn(stored.turn.agent, stored.turn.id, CANCELLED))
 
 
 # --- coming back -----------------------------------------------------------------------------------
@@ -370,7 +396,7 @@ async def read_response(
 async def delete_response(call: HttpCall) -> ResponseDeleted:
     stored = await find_response(call, call.part("response_id"))
     await _stop(call, stored)
-    await call.gateway.write(stored.agent, lambda tx: tx.requests.remove(stored.name))
+    await call.gateway.write(stored.turn.agent, lambda tx: tx.requests.remove(stored.name))
     return ResponseDeleted(id=stored.name)
 
 
@@ -380,7 +406,7 @@ async def cancel_response(call: HttpCall) -> ResponseObject:
     if await _stop(call, stored):
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CANCEL_SECONDS):
-                await read_entries(call.watch(stored.agent, stored.turn.id, live=False))
+                await read_entries(call.watch(stored.turn, live=False))
     return await read_now(call, stored)
 
 
@@ -392,7 +418,7 @@ async def list_input_items(
     order: Literal["asc", "desc"] = "desc",
 ) -> InputItemList:
     stored = await find_response(call, call.part("response_id"))
-    items = await call.gateway.read(stored.agent, lambda tx: input_items(tx, stored))
+    items = await call.gateway.read(stored.turn.agent, lambda tx: input_items(tx, stored))
     if order == "desc":
         items.reverse()
     if after is not None:
@@ -407,3 +433,84 @@ async def list_input_items(
         last_id=shown[-1].id if shown else None,
         has_more=len(items) > len(shown),
     )
+
+
+# --- as it is stored ---
+
+
+async def find_response(call: HttpCall, name: str) -> StoredResponse:
+    """A stored response that this client may see."""
+
+    def look(tx: Tx) -> tuple[Request, Turn] | None:
+        request = tx.requests.get(name) if name.startswith(PREFIX) else None
+        turn = None if request is None else tx.turns.get(request.turn)
+        if request is None or turn is None or not read_terms(request).store:
+            return None
+        mine = request.owner == call.principal.name or call.principal.may(KeyScope.SESSIONS)
+        return (request, turn) if mine else None
+
+    request, turn = await call.find(look, not_found("response", name, "response_not_found"))
+    return as_stored(SubmittedTurn(turn=turn, request=request), read_terms(request))
+
+
+def as_stored(submitted: SubmittedTurn, terms: ResponseTerms) -> StoredResponse:
+    turn, request = submitted.turn, submitted.request
+    name = part_name(PREFIX, turn, submitted.part) if request is None else request.id
+    made = turn.created_at if request is None else request.created_at
+    number = name.removeprefix(id_for(PREFIX, turn.id)).removeprefix("_")
+    return StoredResponse(
+        turn=turn,
+        terms=terms if request is None else read_terms(request),
+        name=name,
+        created_at=int(made.timestamp()),
+        part=int(number or 1),
+    )
+
+
+def read_terms(request: Request) -> ResponseTerms:
+    return msgspec.json.decode(request.facts, type=ResponseTerms)
+
+
+async def restarted_after(call: HttpCall, stored: StoredResponse) -> int:
+    """The last record from before the turn was started again."""
+
+    def look(tx: Tx) -> int:
+        turn = tx.turns.get(stored.turn.id)
+        entries = tx.journal.of_turn(stored.turn.id)
+        return entries[-1].seq - turn.progress if turn is not None and turn.attempt > 1 and entries else 0
+
+    return await call.gateway.read(stored.turn.agent, look)
+
+
+async def read_now(call: HttpCall, stored: StoredResponse) -> ResponseObject:
+    """The response as far as it has come."""
+
+    def look(tx: Tx) -> tuple[Turn | None, list[Entry]]:
+        return tx.turns.get(stored.turn.id), tx.journal.of_turn(stored.turn.id)
+
+    turn, entries = await call.gateway.read(stored.turn.agent, look)
+    fold = stored.fold()
+    for entry in entries:
+        fold.see(entry)
+    response = fold.response()
+    if turn is not None and turn.state is TurnState.ACCEPTED:
+        response.status = "queued"
+    return response
+
+
+def input_items(tx: Tx, stored: StoredResponse) -> list[KeptItem]:
+    """What a response was asked with: words, or the results of the client's functions."""
+    name = stored.name.removeprefix(PREFIX)
+    if stored.part == 1:
+        given = stored.turn.input
+        now = EarlierMessage(by=Speaker.USER, text=given.text, attachments=given.attachments)
+        return as_items([*given.guidance.history, now], name)
+    entries = tx.journal.of_turn(stored.turn.id)
+    results = [
+        EarlierMessage(by=Speaker.TOOL, text=question.answer, call=CallId(client_call_id(question.id)))
+        for question in tx.questions.of_turn(stored.turn.id)
+        if question.kind is QuestionKind.CLIENT_TOOL
+        and question.verdict is Verdict.REPLY
+        and parts_before(entries, question.id) == stored.part - 1
+    ]
+    return as_items(results, name)

@@ -12,13 +12,12 @@ from aiohttp import web
 from hermes.control.doors.api_runs import ApiRunStatus, RunView, answering_turn, read_run, recent_runs
 from hermes.control.sessions.submission import turn_named
 from hermes.domain.event import Entry, QuestionKind, usage_of
-from hermes.domain.ids import AgentId, TurnId
+from hermes.domain.ids import TurnId
 from hermes.domain.ports.store import Tx
 from hermes.domain.turn import Turn
+from hermes.entry.http.ask import turns
 from hermes.entry.http.ask.addressee import RoutingHints, agent_name, find_addressee
-from hermes.entry.http.ask.continuing import RUN_PREFIX, finish_shielded, run_name, turn_headers
 from hermes.entry.http.ask.messages import ChatMessage, ConversationInput, read_messages
-from hermes.entry.http.ask.options import ASKS, TurnOptions
 from hermes.entry.http.ask.questions import (
     DECISIONS,
     PendingQuestion,
@@ -27,16 +26,13 @@ from hermes.entry.http.ask.questions import (
     answer_question,
     read_answer,
 )
-from hermes.entry.http.ask.submitting import ask
 from hermes.entry.http.site.call import HttpCall
 from hermes.entry.http.site.errors import ApiError, bad_request, not_found
 from hermes.entry.http.site.headers import LAST_EVENT
-from hermes.entry.http.site.routing import RouteDetails, route
+from hermes.entry.http.site.routing import route
 from hermes.stream.faces.run_events import RunEvents, last_event
 from hermes.stream.fold.answer import answer_text
 
-BEGINS = RouteDetails(headers=ASKS.headers, refuses=ASKS.refuses, example={"input": "What can you do?"})
-ANSWERS = RouteDetails(refuses=(409,), example={"choice": "once"})
 STOPPED = "stopped by the client"
 RETRY = b"retry: 1000\n\n"
 _RESPONSE_PREFIX = "resp_"
@@ -143,23 +139,31 @@ class RunStopped(msgspec.Struct, kw_only=True):
     status: ApiRunStatus
 
 
-@route("POST", "/v1/runs", "Begin a run; it goes on without its client.", status=202, details=BEGINS)
+@route(
+    "POST",
+    "/v1/runs",
+    "Begin a run; it goes on without its client.",
+    status=202,
+    headers=turns.ASKING,
+    refuses=turns.REFUSES,
+    example={"input": "What can you do?"},
+)
 async def start(call: HttpCall, body: RunRequest) -> RunStarted:
     conversation = _read(body)
     after = None if body.previous_response_id is None else _previous(body.previous_response_id)
     hints = RoutingHints(text=conversation.text, session=lambda agent: body.session_id, after=after)
     choice = await find_addressee(call, body.model, hints)
-    options = TurnOptions(
-        prefix=RUN_PREFIX,
+    options = turns.TurnOptions(
+        prefix=turns.RUN_PREFIX,
         lasting=True,
         named=True,
         after=after,
         session=body.session_id,
         facts=msgspec.json.encode({"model": choice.name}).decode(),
     )
-    turn = (await ask(call, choice, conversation, options)).turn
+    turn = (await turns.ask(call, choice, conversation, options)).turn
     return RunStarted(
-        run_id=run_name(turn),
+        run_id=turns.run_name(turn),
         session_id=turn.session,
         created_at=turn.created_at.timestamp(),
         model=choice.name,
@@ -169,48 +173,50 @@ async def start(call: HttpCall, body: RunRequest) -> RunStarted:
 @route("GET", "/v1/runs", "The runs that this key asked for lately.")
 async def list_runs(call: HttpCall, limit: Annotated[int, msgspec.Meta(ge=1, le=100)] = 20) -> RunList:
     gateway, name = call.gateway, call.principal.name
-    runs: list[tuple[AgentId, Turn]] = []
+    runs: list[Turn] = []
     for agent in call.agents:
-        recent = await gateway.read(agent, lambda tx: recent_runs(tx, name, RUN_PREFIX, limit))
-        runs += [(agent, turn) for _, turn in recent]
-    runs.sort(key=lambda run: run[1].created_at, reverse=True)
-    return RunList(data=[await _shown(call, agent, turn) for agent, turn in runs[:limit]])
+        recent = await gateway.read(agent, lambda tx: recent_runs(tx, name, turns.RUN_PREFIX, limit))
+        runs += [turn for _, turn in recent]
+    runs.sort(key=lambda run: run.created_at, reverse=True)
+    return RunList(data=[await _shown(call, turn) for turn in runs[:limit]])
 
 
 @route("GET", "/v1/runs/{run_id}", "A run as it is now.")
 async def read(call: HttpCall) -> RunObject:
-    agent, turn = await _find(call)
-    return await _shown(call, agent, turn)
+    return await _shown(call, await _find(call))
 
 
 @route(
     "GET",
     "/v1/runs/{run_id}/events",
     "A run as it happens, from its beginning or from an event on.",
-    details=RouteDetails(headers=(LAST_EVENT,), returns=ASKS.returns, also=(204,)),
+    headers=(LAST_EVENT,),
+    returns=turns.TURN_HEADERS,
+    also=(204,),
 )
 async def watch(
     call: HttpCall, after: Annotated[int, msgspec.Meta(ge=0)] | None = None
 ) -> web.StreamResponse:
     """`after` is the id of the last event that was seen, for clients that cannot send Last-Event-ID."""
-    agent, turn = await _find(call)
+    turn = await _find(call)
     seen = _last_seen(call, after)
-    if seen >= 0 and await _is_over(call, agent, turn, seen):
-        # A client that asks again and again has everything: this tells it to stop asking.
-        return web.Response(status=204)
+    if seen >= 0:
+        view = await _view(call, turn)
+        if not view.turn.state.open and view.entries and view.entries[-1].seq <= seen:
+            # A client that asks again and again has everything: this tells it to stop asking.
+            return web.Response(status=204)
     clock = call.site.clock
-    events = RunEvents(run_name(turn), now=lambda: clock.now().timestamp(), after=seen)
-    stream = await call.site.streams.send(
-        call.request,
-        call.watch(agent, turn.id),
-        events.see,
-        headers=turn_headers(call, turn),
-        first=RETRY,
-    )
-    return stream.response
+    events = RunEvents(turns.run_name(turn), now=lambda: clock.now().timestamp(), after=seen)
+    return (await turns.stream_turn(call, turn, call.watch(turn), events.see, first=RETRY)).response
 
 
-@route("POST", "/v1/runs/{run_id}/approval", "Allow or deny what a run asks for.", details=ANSWERS)
+@route(
+    "POST",
+    "/v1/runs/{run_id}/approval",
+    "Allow or deny what a run asks for.",
+    refuses=(409,),
+    example={"choice": "once"},
+)
 async def approve(call: HttpCall, body: ApprovalRequest) -> ApprovalResponse:
     given = QuestionAnswer(choice=body.choice)
     meant = await _meant(call, DECISIONS, body.question_id)
@@ -223,7 +229,8 @@ async def approve(call: HttpCall, body: ApprovalRequest) -> ApprovalResponse:
     "POST",
     "/v1/runs/{run_id}/clarify",
     "Answer what a run wants to know.",
-    details=RouteDetails(refuses=(409,), example={"text": "The blue one."}),
+    refuses=(409,),
+    example={"text": "The blue one."},
 )
 async def clarify(call: HttpCall, body: ClarifyRequest) -> ClarifyResponse:
     if (body.text is None) == (body.choice is None):
@@ -235,20 +242,19 @@ async def clarify(call: HttpCall, body: ClarifyRequest) -> ClarifyResponse:
 
 @route("POST", "/v1/runs/{run_id}/stop", "Stop a run.")
 async def stop(call: HttpCall) -> RunStopped:
-    agent, asked = await _find(call)
-    turn = await call.gateway.read(agent, lambda tx: answering_turn(tx, asked))
-    await finish_shielded(call.gateway.stop_turn(agent, turn.id, STOPPED))
-    view = await _view(call, agent, asked)
+    asked = await _find(call)
+    turn = await call.gateway.read(asked.agent, lambda tx: answering_turn(tx, asked))
+    await turns.finish_shielded(call.gateway.stop_turn(asked.agent, turn.id, STOPPED))
+    view = await _view(call, asked)
     return RunStopped(run_id=call.part("run_id"), status=view.status)
 
 
 async def _meant(call: HttpCall, kinds: tuple[QuestionKind, ...], wanted: str | None) -> list[TurnQuestion]:
     """The questions that an answer is for: the named one, else those that are open, the oldest first."""
-    agent, turn = await _find(call)
-    view = await _view(call, agent, turn)
+    view = await _view(call, await _find(call))
     meant = [
         each
-        for each in _questions(agent, view)
+        for each in _questions(view)
         if each.question.id == wanted
         or (wanted is None and each.question.open and each.question.kind in kinds)
     ]
@@ -292,7 +298,7 @@ def _read(body: RunRequest) -> ConversationInput:
 
 
 def _previous(name: str) -> TurnId:
-    for prefix in (_RESPONSE_PREFIX, RUN_PREFIX):
+    for prefix in (_RESPONSE_PREFIX, turns.RUN_PREFIX):
         # A later part of a turn has the turn's name and a number: all of them end where the turn does.
         turn = turn_named(prefix, "_".join(name.split("_")[:2]))
         if turn is not None:
@@ -308,47 +314,41 @@ def _previous(name: str) -> TurnId:
 # --- finding and showing ---
 
 
-async def _find(call: HttpCall) -> tuple[AgentId, Turn]:
+async def _find(call: HttpCall) -> Turn:
     name = call.part("run_id")
-    return await call.turn(turn_named(RUN_PREFIX, name), not_found("run", name, "run_not_found"))
+    return await call.turn(turn_named(turns.RUN_PREFIX, name), not_found("run", name, "run_not_found"))
 
 
-async def _view(call: HttpCall, agent: AgentId, asked: Turn) -> RunView:
+async def _view(call: HttpCall, asked: Turn) -> RunView:
     def view(tx: Tx) -> RunView:
         now = tx.turns.get(asked.id) or asked
-        return read_run(tx, now, run_name(asked))
+        return read_run(tx, now, turns.run_name(asked))
 
-    return await call.gateway.read(agent, view)
-
-
-async def _is_over(call: HttpCall, agent: AgentId, turn: Turn, after: int) -> bool:
-    view = await _view(call, agent, turn)
-    return not view.turn.state.open and bool(view.entries) and view.entries[-1].seq <= after
+    return await call.gateway.read(asked.agent, view)
 
 
-async def _shown(call: HttpCall, agent: AgentId, turn: Turn) -> RunObject:
-    view = await _view(call, agent, turn)
+async def _shown(call: HttpCall, turn: Turn) -> RunObject:
+    view = await _view(call, turn)
     facts = {} if view.request is None else msgspec.json.decode(view.request.facts, type=dict[str, object])
     over = not view.turn.state.open
     return RunObject(
-        run_id=run_name(turn),
+        run_id=turns.run_name(turn),
         status=view.status,
         created_at=view.asked.created_at.timestamp(),
         updated_at=view.updated_at.timestamp(),
         session_id=view.turn.session,
-        model=str(facts.get("model") or agent_name(call, agent)),
+        model=str(facts.get("model") or agent_name(call, turn.agent)),
         last_event=last_event(view.entries),
-        questions=[each.pending for each in _questions(agent, view) if each.question.open],
+        questions=[each.pending for each in _questions(view) if each.question.open],
         output=answer_text(view.entries, footer=False) if over else msgspec.UNSET,
         usage=TokenUsage.by(view.entries),
         error=msgspec.UNSET if view.error is None else view.error,
     )
 
 
-def _questions(agent: AgentId, view: RunView) -> list[TurnQuestion]:
+def _questions(view: RunView) -> list[TurnQuestion]:
     return [
-        TurnQuestion(agent=agent, question=question, turn=view.turn, entries=view.entries)
-        for question in view.questions
+        TurnQuestion(question=question, turn=view.turn, entries=view.entries) for question in view.questions
     ]
 
 

@@ -23,21 +23,18 @@ from hermes.control.sessions.administration import (
 from hermes.control.sessions.submission import NotFound, id_for
 from hermes.domain.chat_format import as_message
 from hermes.domain.event import Entry
-from hermes.domain.ids import AgentId, SessionId, new_session_id
+from hermes.domain.ids import SessionId, new_session_id
 from hermes.domain.ports.store import Tx
 from hermes.domain.session import Session, SessionFilter, begin_session, session_key
 from hermes.domain.transcript import visible
 from hermes.entry.http.ask.addressee import RoutingHints, find_addressee
-from hermes.entry.http.ask.continuing import RUN_PREFIX, finish_shielded
 from hermes.entry.http.ask.messages import ChatToolCall
+from hermes.entry.http.ask.turns import RUN_PREFIX, finish_shielded
 from hermes.entry.http.site.call import HttpCall, session_name
 from hermes.entry.http.site.errors import bad_request, not_found
-from hermes.entry.http.site.routing import RouteDetails, route
+from hermes.entry.http.site.routing import route
 
 Title = Annotated[str, msgspec.Meta(max_length=LONGEST_TITLE)]
-
-BEGINS = RouteDetails(refuses=(409,), example={"title": "Groceries"})
-CHANGES = RouteDetails(refuses=(409,), example={"title": "Groceries, this week"})
 
 
 class SessionMatch(msgspec.Struct, kw_only=True):
@@ -151,7 +148,14 @@ async def list_sessions(
     )
 
 
-@route("POST", "/api/sessions", "Begin a conversation.", status=201, details=BEGINS)
+@route(
+    "POST",
+    "/api/sessions",
+    "Begin a conversation.",
+    status=201,
+    refuses=(409,),
+    example={"title": "Groceries"},
+)
 async def create(call: HttpCall, body: NewSession) -> SessionFacts:
     now = call.site.clock.now()
     ident = SessionId(f"api_{new_session_id(now)}") if body.id is None else session_name(body.id)
@@ -170,15 +174,15 @@ async def create(call: HttpCall, body: NewSession) -> SessionFacts:
 
 @route("GET", "/api/sessions/{session_id}", "One conversation.")
 async def read(call: HttpCall) -> SessionFacts:
-    _, session = await find_session(call)
-    return session_facts(FoundSession(session=session))
+    return session_facts(FoundSession(session=await find_session(call)))
 
 
 @route(
     "PATCH",
     "/api/sessions/{session_id}",
     "Change a conversation's title, or say that it has ended.",
-    details=CHANGES,
+    refuses=(409,),
+    example={"title": "Groceries, this week"},
 )
 async def change(call: HttpCall, body: SessionChange) -> SessionFacts:
     changes: dict[Literal["title", "ended"], str | None] = {}
@@ -188,16 +192,18 @@ async def change(call: HttpCall, body: SessionChange) -> SessionFacts:
         changes["ended"] = body.end_reason
     if not changes:
         raise bad_request("There is nothing to change: send title or end_reason.")
-    agent, session = await find_session(call)
+    session = await find_session(call)
     owner = call.owner
-    changed = await call.gateway.write(agent, lambda tx: change_session(tx, session.id, owner, changes))
+    changed = await call.gateway.write(
+        session.agent, lambda tx: change_session(tx, session.id, owner, changes)
+    )
     return session_facts(FoundSession(session=changed))
 
 
 @route("DELETE", "/api/sessions/{session_id}", "Delete a conversation for good, stopping what goes on in it.")
 async def delete(call: HttpCall) -> SessionDeleted:
-    agent, session = await find_session(call)
-    await finish_shielded(call.gateway.delete_session(agent, session.id))
+    session = await find_session(call)
+    await finish_shielded(call.gateway.delete_session(session.agent, session.id))
     return SessionDeleted(id=session.id)
 
 
@@ -208,17 +214,17 @@ async def delete(call: HttpCall) -> SessionDeleted:
     status=201,
 )
 async def fork(call: HttpCall) -> SessionFacts:
-    agent, session = await find_session(call)
+    session = await find_session(call)
     now, owner = call.site.clock.now(), call.owner
-    branch = await call.gateway.write(agent, lambda tx: branch_session(tx, session.id, owner, now))
+    branch = await call.gateway.write(session.agent, lambda tx: branch_session(tx, session.id, owner, now))
     return session_facts(FoundSession(session=branch))
 
 
 @route("GET", "/api/sessions/{session_id}/messages", "What was said in a conversation.")
 async def messages(call: HttpCall) -> MessageList:
-    agent, session = await find_session(call)
+    session = await find_session(call)
     owner = call.owner
-    _, entries = await call.gateway.read(agent, lambda tx: read_transcript(tx, session.id, owner))
+    _, entries = await call.gateway.read(session.agent, lambda tx: read_transcript(tx, session.id, owner))
     shown = [message for entry in visible(entries) if (message := _message(entry)) is not None]
     return MessageList(session_id=session.id, data=shown)
 
@@ -226,8 +232,8 @@ async def messages(call: HttpCall) -> MessageList:
 # --- finding and showing ---
 
 
-async def find_session(call: HttpCall) -> tuple[AgentId, Session]:
-    """The session of the path, if this client may see it, and its agent."""
+async def find_session(call: HttpCall) -> Session:
+    """The session of the path, if this client may see it."""
     wanted, owner = SessionId(call.part("session_id")), call.owner
 
     def look(tx: Tx) -> Session | None:

@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from hermes.control.sessions.submission import find_request
 from hermes.domain.address import Source
 from hermes.domain.ids import AgentId, QuestionId, SessionId, TurnId
@@ -77,34 +79,38 @@ def agent_name(call: HttpCall, agent: AgentId) -> str:
     return default_name(call.site) if agent == call.default else agent
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OfferedModel:
-    """A name that a request's `model` may have, and the model behind it; an alias has a parent."""
+class Model(msgspec.Struct, kw_only=True):
+    """Something that answers: an agent, or another name for the default agent's model."""
 
-    name: str
+    id: str
+    object: str = "model"
+    created: int
+    owned_by: str = "hermes"
     root: str
     parent: str | None = None
 
 
-def offered_models(call: HttpCall) -> list[OfferedModel]:
-    """The default agent first, with the aliases, then the others that the key may see."""
+def offered_models(call: HttpCall) -> list[Model]:
+    """What a request's `model` may name: the default agent first, with the aliases, then the others that the
+    key may see."""
     site, default = call.site, default_name(call.site)
-    offered: list[OfferedModel] = []
+    created = int(site.facts().get("started_at", 0))
+    offered: list[Model] = []
     for agent in call.agents:
         model = site.agents[agent].model
         if agent == call.default:
             aliases = site.aliases.items()
             offered[:0] = [
-                OfferedModel(name=default, root=model or default),
-                *(OfferedModel(name=alias, root=root, parent=default) for alias, root in aliases),
+                Model(id=default, created=created, root=model or default),
+                *(Model(id=alias, created=created, root=root, parent=default) for alias, root in aliases),
             ]
         if agent != default:
-            offered.append(OfferedModel(name=agent, root=model or agent))
+            offered.append(Model(id=agent, created=created, root=model or agent))
     return offered
 
 
 def no_such_model(call: HttpCall, name: str) -> ApiError:
-    names = ", ".join(model.name for model in offered_models(call))
+    names = ", ".join(model.id for model in offered_models(call))
     why = f"There is no model “{name[:80]}” here. There are: {names}."
     return ApiError(404, "model_not_found", why, param="model")
 

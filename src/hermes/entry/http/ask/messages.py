@@ -1,17 +1,26 @@
-"""Messages in the OpenAI format, as a turn takes them: instructions, what came before, what is said now."""
+"""What a request says, in the OpenAI format, as a turn takes it: instructions, what came before, what is said
+now, with its pictures, and the client's own functions that the agent may call."""
 
 from __future__ import annotations
 
+import asyncio
+import binascii
+import re
+from base64 import b64decode
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import msgspec
 
-from hermes.domain.ids import CallId, QuestionId, question_of_call
+from hermes.domain.hosts import leads_inside
+from hermes.domain.ids import AgentId, CallId, QuestionId, question_of_call
 from hermes.domain.message import Attachment, MediaKind
 from hermes.domain.tool import ToolCall
 from hermes.domain.turn import ClientTool, EarlierMessage, Speaker
-from hermes.entry.http.site.errors import bad_request
+from hermes.entry.http.site.call import HttpCall
+from hermes.entry.http.site.errors import ApiError, bad_request
+from hermes.stream.faces.response_shape import FunctionTool
 
 LONGEST_TEXT = 65_536
 MOST_ITEMS = 1_000
@@ -57,14 +66,6 @@ class ChatMessage(msgspec.Struct, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FunctionResult:
-    """What a client's own function gave: the answer of the call with this id."""
-
-    call: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationInput:
     """A list of messages as a turn takes it. `results` are those at its end, when nothing was said after
     them."""
@@ -73,13 +74,13 @@ class ConversationInput:
     history: tuple[EarlierMessage, ...] = ()
     text: str = ""
     images: tuple[Attachment, ...] = ()
-    results: tuple[FunctionResult, ...] = ()
+    results: tuple[EarlierMessage, ...] = ()
     tools: tuple[ClientTool, ...] = ()
 
     @property
     def asked(self) -> dict[QuestionId, str]:
         """The results that were asked for by a turn of ours."""
-        asked = ((question_of_call(result.call), result.text) for result in self.results)
+        asked = ((question_of_call(result.call or ""), result.text) for result in self.results)
         return {question: text for question, text in asked if question is not None}
 
     def instructed(self, instructions: str | None) -> ConversationInput:
@@ -111,11 +112,18 @@ def as_conversation(instructions: str, messages: Sequence[EarlierMessage]) -> Co
         )
     if last.by is Speaker.AGENT:
         raise bad_request("The last message must be the user's, or a tool's result.", param="messages")
-    start = len(messages)
-    while start and messages[start - 1].by is Speaker.TOOL:
-        start -= 1
-    results = tuple(FunctionResult(call=result.call or "", text=result.text) for result in messages[start:])
+    results = split_last(messages)[1]
     return ConversationInput(instructions=instructions, history=tuple(messages), results=results)
+
+
+def split_last(
+    messages: Sequence[EarlierMessage],
+) -> tuple[tuple[EarlierMessage, ...], tuple[EarlierMessage, ...]]:
+    """What came before, and what one speaker said last in a row."""
+    start = len(messages)
+    while start and messages[start - 1].by is messages[-1].by:
+        start -= 1
+    return tuple(messages[:start]), tuple(messages[start:])
 
 
 def read_message(
@@ -175,3 +183,122 @@ def _image(part: ContentPart, at: str) -> Attachment:
             code="unsupported_content_type",
         )
     return Attachment(kind=MediaKind.IMAGE, ref=url)
+
+
+MOST_BYTES = 5_000_000
+_DATA = re.compile(r"data:(image/[a-z0-9.+-]{1,40})((?:;[a-z0-9=_-]{1,40})*);base64,", re.IGNORECASE)
+_LARGE = 100_000
+_OPENINGS = {
+    "image/png": (b"\x89PNG\r\n\x1a\n",),
+    "image/jpeg": (b"\xff\xd8\xff",),
+    "image/gif": (b"GIF87a", b"GIF89a"),
+    "image/webp": (b"RIFF",),
+}
+_SAME = {"image/jpg": "image/jpeg"}
+
+
+async def keep_pictures(call: HttpCall, agent: AgentId, conversation: ConversationInput) -> ConversationInput:
+    """The same conversation with its pictures stored."""
+    history = [
+        replace(earlier, attachments=await _keep(call, agent, earlier.attachments))
+        for earlier in conversation.history
+    ]
+    images = await _keep(call, agent, conversation.images)
+    return replace(conversation, history=tuple(history), images=images)
+
+
+async def _keep(call: HttpCall, agent: AgentId, images: Sequence[Attachment]) -> tuple[Attachment, ...]:
+    kept: list[Attachment] = []
+    for image in images:
+        if not image.ref.startswith("data:"):
+            if not call.site.options.private_images and leads_inside(image.ref):
+                raise _wrong("A picture's address may not lead into a private network; send it as data.")
+            kept.append(image)
+            continue
+        # A large picture takes milliseconds to decode, which nobody else's stream should wait for.
+        read = asyncio.to_thread(read_picture, image.ref) if len(image.ref) > _LARGE else None
+        mime, data = read_picture(image.ref) if read is None else await read
+        kept.append(await call.gateway.keep_media(agent, data, mime))
+    return tuple(kept)
+
+
+def read_picture(address: str) -> tuple[str, bytes]:
+    """The type and the bytes of a `data:` address; a complaint if they are not what they say."""
+    head = _DATA.match(address)
+    if head is None:
+        raise _wrong("A picture's data address looks like this: data:image/png;base64,…")
+    mime = head[1].lower()
+    mime = _SAME.get(mime, mime)
+    if mime not in _OPENINGS:
+        raise _wrong("Pictures may be PNG, JPEG, GIF or WebP.")
+    if (len(address) - head.end()) // 4 * 3 > MOST_BYTES + 2:
+        raise ApiError(400, "image_too_large", f"A picture has at most {MOST_BYTES:,} bytes.")
+    try:
+        data = b64decode(address[head.end() :], validate=True)
+    except (binascii.Error, ValueError):
+        raise _wrong("The picture's data is not base64.") from None
+    if not data.startswith(_OPENINGS[mime]):
+        raise _wrong(f"The picture's data is not {mime.partition('/')[2].upper()}.")
+    if len(data) > MOST_BYTES:
+        raise ApiError(400, "image_too_large", f"A picture has at most {MOST_BYTES:,} bytes.")
+    return mime, data
+
+
+def _wrong(message: str) -> ApiError:
+    return bad_request(message, code="invalid_image")
+
+
+MOST_TOOLS = 128
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+class ToolOffer(msgspec.Struct, kw_only=True):
+    """A tool that the client runs itself; only functions are."""
+
+    type: str = "function"
+    function: FunctionTool | None = None
+
+
+def read_tools(
+    offers: Sequence[ToolOffer] | None, choice: str | dict[str, Any] | None
+) -> tuple[ClientTool, ...]:
+    """The tools that the agent may call. What cannot be promised is refused: the agent decides by itself
+    whether it calls one, so a call cannot be forced."""
+    functions: list[FunctionTool] = []
+    for place, offer in enumerate(offers or ()):
+        if offer.type != "function" or offer.function is None:
+            why = "A tool is a function, with its name."
+            raise bad_request(why, param=f"tools[{place}]", code="unsupported_tool")
+        functions.append(offer.function)
+    tools = read_offers(functions)
+    check_choice(choice)
+    return () if choice == "none" else tools
+
+
+def check_choice(choice: str | dict[str, Any] | None) -> None:
+    if choice not in (None, "auto", "none"):
+        raise bad_request(
+            "tool_choice may be “auto” or “none”: the agent decides itself which tools it calls.",
+            param="tool_choice",
+            code="unsupported_tool_choice",
+        )
+
+
+def read_offers(offers: Sequence[FunctionTool]) -> tuple[ClientTool, ...]:
+    if len(offers) > MOST_TOOLS:
+        raise bad_request(f"More than {MOST_TOOLS} tools.", param="tools")
+    seen: set[str] = set()
+    tools: list[ClientTool] = []
+    for place, offer in enumerate(offers):
+        if not _NAME.fullmatch(offer.name):
+            raise bad_request(
+                "A tool's name is 1 to 64 letters, digits, “_” and “-”.", param=f"tools[{place}]"
+            )
+        if offer.name in seen:
+            raise bad_request(f"There are two tools “{offer.name}”.", param=f"tools[{place}]")
+        seen.add(offer.name)
+        parameters = msgspec.json.encode(offer.parameters or {"type": "object", "properties": {}})
+        tools.append(
+            ClientTool(name=offer.name, description=offer.description or "", parameters=parameters.decode())
+        )
+    return tuple(tools)

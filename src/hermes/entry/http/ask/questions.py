@@ -1,23 +1,25 @@
 """Questions that turns wait for, as clients see and answer them: the same for `/v1/questions`, for a run's
-approval and for whoever shows a question beside an answer.
+approval and for whoever shows a question beside an answer. A request watches its turn to its end, or to where
+it waits for a person, and is then answered with the question.
 
 Who may see a turn may see its questions; only the key that the turn was begun with may answer them, in the
 name of the person who was asked."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from hermes.control.sessions.submission import NotFound
 from hermes.control.turn.questions import read_reply, read_word
-from hermes.domain.event import Entry, ModelSaid, QuestionKind, Verdict
-from hermes.domain.ids import AgentId, QuestionId, client_call_id
+from hermes.domain.event import Asked, Entry, FeedItem, ModelSaid, QuestionKind, Verdict
+from hermes.domain.ids import QuestionId, client_call_id
 from hermes.domain.ports.store import Tx
 from hermes.domain.turn import Answer, Question, Turn
-from hermes.entry.http.ask.continuing import finish_shielded, run_name
+from hermes.entry.http.ask.turns import finish_shielded, run_name
 from hermes.entry.http.site.call import HttpCall
 from hermes.entry.http.site.errors import ApiError, bad_request
 from hermes.stream.fold.questions import choices, command_text
@@ -62,7 +64,6 @@ class QuestionState(PendingQuestion, kw_only=True):
 class TurnQuestion:
     """A question with the turn that waits for it; `entries` are the turn's."""
 
-    agent: AgentId
     question: Question
     turn: Turn
     entries: Sequence[Entry]
@@ -97,30 +98,28 @@ class TurnQuestion:
 async def find_question(call: HttpCall, name: str) -> TurnQuestion:
     """A question that this client may see."""
 
-    def look(tx: Tx) -> tuple[Question, Turn, Sequence[Entry]] | None:
+    def look(tx: Tx) -> TurnQuestion | None:
         question = tx.questions.get(QuestionId(name))
         turn = None if question is None else tx.turns.get(question.turn)
         if question is None or turn is None or not call.may_see(turn.source):
             return None
-        return question, turn, tx.journal.of_turn(turn.id)
+        return TurnQuestion(question=question, turn=turn, entries=tx.journal.of_turn(turn.id))
 
-    missing = NotFound("There is no such question (any more).")
-    agent, (question, turn, entries) = await call.find(look, missing)
-    return TurnQuestion(agent=agent, question=question, turn=turn, entries=entries)
+    return await call.find(look, NotFound("There is no such question (any more)."))
 
 
-async def open_questions(call: HttpCall, agent: AgentId, turn: Turn) -> list[TurnQuestion]:
+async def open_questions(call: HttpCall, turn: Turn) -> list[TurnQuestion]:
     """What a turn waits for now, the oldest first; nothing if it does not wait."""
 
     def look(tx: Tx) -> list[TurnQuestion]:
         entries = tx.journal.of_turn(turn.id)
         return [
-            TurnQuestion(agent=agent, question=question, turn=turn, entries=entries)
+            TurnQuestion(question=question, turn=turn, entries=entries)
             for question in tx.questions.of_turn(turn.id)
             if question.open
         ]
 
-    return await call.gateway.read(agent, look)
+    return await call.gateway.read(turn.agent, look)
 
 
 async def answer_question(call: HttpCall, asked: TurnQuestion, given: QuestionAnswer) -> QuestionState:
@@ -132,7 +131,7 @@ async def answer_question(call: HttpCall, asked: TurnQuestion, given: QuestionAn
         )
     verdict, text = read_answer(question, given)
     answer = Answer(question=question.id, verdict=verdict, text=text, by=turn.source.person)
-    outcome = await finish_shielded(call.gateway.answer(asked.agent, answer))
+    outcome = await finish_shielded(call.gateway.answer(turn.agent, answer))
     now = await find_question(call, question.id)
     if not outcome.closed:
         raise ApiError(409, "question_closed", f"{outcome.text} ({_status(now.question)})")
@@ -171,3 +170,50 @@ def _status(question: Question) -> str:
             return question.verdict.value
         case _:
             return "answered"
+
+
+PEOPLE = frozenset((QuestionKind.APPROVAL, QuestionKind.CLARIFY, QuestionKind.CONFIRM))
+
+
+async def read_entries(
+    feed: AsyncGenerator[FeedItem], enough: Callable[[list[Entry]], bool] = lambda entries: False
+) -> list[Entry]:
+    """The records of a turn, to the end of its feed or until there are enough of them."""
+    entries: list[Entry] = []
+    async with contextlib.aclosing(feed):
+        async for item in feed:
+            if isinstance(item, Entry):
+                entries.append(item)
+                if enough(entries):
+                    break
+    return entries
+
+
+@dataclass(slots=True, kw_only=True)
+class TurnWatch:
+    """A turn as one request watches it; what it recorded up to `after` was told by an earlier one. `pending`
+    is the question at which it ended, if it is one of the kinds of `stops_at`. Without `live` it sees records
+    alone, for a request that is answered in one piece."""
+
+    call: HttpCall
+    turn: Turn
+    after: int = 0
+    stops_at: frozenset[QuestionKind]
+    live: bool = True
+    pending: TurnQuestion | None = None
+
+    async def feed(self) -> AsyncGenerator[FeedItem]:
+        async with contextlib.aclosing(self.call.watch(self.turn, live=self.live)) as feed:
+            async for item in feed:
+                yield item
+                if isinstance(item, Entry) and await self._waits(item):
+                    return
+
+    async def _waits(self, entry: Entry) -> bool:
+        """Whether the turn waits for the answer to this question now; a replay goes on past old ones."""
+        asked = entry.record
+        if not isinstance(asked, Asked) or asked.kind not in self.stops_at or entry.seq <= self.after:
+            return False
+        waiting = await open_questions(self.call, self.turn)
+        self.pending = next((each for each in waiting if each.question.id == asked.question), None)
+        return self.pending is not None

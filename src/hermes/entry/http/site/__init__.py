@@ -1,1 +1,1 @@
-"""The site: routing, the call, admission, errors, streams. What every resource is given."""
+"""What every HTTP endpoint is built on: routing, the call, admission, errors, streams. Not a web site."""

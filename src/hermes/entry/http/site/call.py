@@ -19,11 +19,10 @@ from hermes.domain.ids import AgentId, SessionId, TurnId
 from hermes.domain.ports.store import Tx
 from hermes.domain.tool import Tool
 from hermes.domain.turn import Turn
+from hermes.entry.http.site.admission import HttpOptions, KeyScope, Principal
 from hermes.entry.http.site.errors import ApiError, bad_request
 from hermes.entry.http.site.headers import CHAT_ID, THREAD_ID, USER_ID
-from hermes.entry.http.site.keys import KeyScope, Principal
 from hermes.entry.http.site.streams import Streams
-from hermes.entry.http.site.traffic import Traffic
 
 PLATFORM = "api_server"
 LONGEST_NAME = 256
@@ -33,25 +32,9 @@ _encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HttpOptions:
-    """What an operator may set for the API server."""
-
-    host: str = "127.0.0.1"
-    port: int = 8642
-    origins: tuple[str, ...] = ()
-    hosts: tuple[str, ...] = ()
-    model_name: str = ""
-    max_open: int = 512
-    max_body: int = 10_000_000
-    finish_when_gone: bool = False
-    private_images: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AgentFacts:
     """An agent as clients see it: its model, by the model's own name, and its tools."""
 
-    agent: AgentId
     model: str
     tools: tuple[Tool, ...] = ()
 
@@ -70,7 +53,6 @@ class Site:
     facts: Callable[[], Mapping[str, Any]]
     aliases: Mapping[str, str] = field(default_factory=dict)
     streams: Streams = field(default_factory=Streams)
-    traffic: Traffic = field(default_factory=Traffic)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,27 +100,25 @@ class HttpCall:
         """Those that this client may see."""
         return [agent for agent in self.site.agents if self.principal.sees(agent)]
 
-    def watch(
-        self, agent: AgentId, turn: TurnId, *, after: int = 0, live: bool = True
-    ) -> AsyncGenerator[FeedItem]:
+    def watch(self, turn: Turn, *, after: int = 0, live: bool = True) -> AsyncGenerator[FeedItem]:
         """What a turn shows, after a record; without `live` its records alone."""
-        return cast(AsyncGenerator[FeedItem], self.gateway.watch(agent, turn, after, live=live))
+        return cast(AsyncGenerator[FeedItem], self.gateway.watch(turn.agent, turn.id, after, live=live))
 
     @property
     def owner(self) -> str | None:
         """Only sessions that began through this credential may be seen; None if all may be."""
         return None if self.principal.may(KeyScope.SESSIONS) else self._credential
 
-    async def find(self, look: Callable[[Tx], T | None], missing: Exception) -> tuple[AgentId, T]:
-        """The first hit among the agents, and whose it is; raises `missing` if there is none."""
+    async def find(self, look: Callable[[Tx], T | None], missing: Exception) -> T:
+        """The first hit among the agents; raises `missing` if there is none."""
         for agent in self.agents:
             hit = await self.gateway.read(agent, look)
             if hit is not None:
-                return agent, hit
+                return hit
         raise missing
 
-    async def turn(self, ident: TurnId | None, missing: Exception) -> tuple[AgentId, Turn]:
-        """A turn that this client may see, and its agent."""
+    async def turn(self, ident: TurnId | None, missing: Exception) -> Turn:
+        """A turn that this client may see."""
 
         def look(tx: Tx) -> Turn | None:
             turn = None if ident is None else tx.turns.get(ident)

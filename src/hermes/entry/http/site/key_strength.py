@@ -3,7 +3,6 @@ rows of a keyboard, repetitions) counts little, what a program draws counts in f
 
 from __future__ import annotations
 
-import ipaddress
 import math
 import re
 from itertools import pairwise
@@ -27,7 +26,6 @@ _SUBSTITUTED = str.maketrans("@4310$57!", "aaeiostti")
 _REPEATED = 4
 """From this length on, what stood there before adds nothing."""
 _HEX = re.compile(r"[0-9a-f]+", re.IGNORECASE)
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _WORD_BITS = 1.5
 """What a letter of a sentence is worth."""
 
@@ -39,7 +37,7 @@ def is_guessable(key: str) -> bool:
         or len(set(key)) < LEAST_LEFT - 2
         or _is_periodic(key)
         or _is_row(key)
-        or _is_little(_remaining(key))
+        or _is_little(_KNOWN.sub("", key))
     )
 
 
@@ -73,21 +71,9 @@ def _without_habits(key: str) -> str:
     return "".join(char for place, char in enumerate(key) if place not in known)
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches what listens there."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() in _LOOPBACK
-
-
-def _remaining(key: str) -> str:
-    """The letters and digits that belong to no well-known word."""
-    return "".join(char for char in _KNOWN.sub("", key) if char.isalnum())
-
-
-def _is_little(rest: str) -> bool:
+def _is_little(unknown: str) -> bool:
     """Digits behind a word are the first that a guesser tries, so a digit counts half."""
+    rest = "".join(filter(str.isalnum, unknown))
     return _is_row(rest, 0.8) or 2 * len(rest) - sum(map(str.isdigit, rest)) < 2 * LEAST_LEFT
 
 

@@ -16,34 +16,20 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from hermes.entry.http.site.keys import KeyScope
+from hermes.entry.http.site.admission import KeyScope
 
 Answer = Callable[..., Awaitable[Any]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RouteDetails:
-    """What the types of an endpoint do not say: the headers it reads and those it answers with, errors of its
-    own, further statuses of its usual answer, the media type of an answer that is not JSON, and an example
-    body."""
-
-    headers: tuple[str, ...] = ()
-    returns: tuple[str, ...] = ()
-    refuses: tuple[int, ...] = ()
-    also: tuple[int, ...] = ()
-    media: str = ""
-    example: Mapping[str, Any] | None = None
-
-
-PLAIN = RouteDetails()
-SIGNED = RouteDetails(refuses=(401, 404, 413, 429, 502, 503), also=(200,))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpRoute:
     """One endpoint. Without a `scope` it is open to everybody; the requests of a `signed` one carry a
     signature that the resource checks. `gives` are the types its answer may have. With `spreads`, the fields
-    of the body are the parameters."""
+    of the body are the parameters.
+
+    The rest is for the documents: the headers it reads and those it answers with (`returns`), errors of its
+    own, further statuses of its usual answer, the media type of an answer that is not JSON, and an example
+    body."""
 
     method: str
     path: str
@@ -56,7 +42,12 @@ class HttpRoute:
     spreads: bool = False
     status: int = 200
     signed: bool = False
-    details: RouteDetails = PLAIN
+    headers: tuple[str, ...] = ()
+    returns: tuple[str, ...] = ()
+    refuses: tuple[int, ...] = ()
+    also: tuple[int, ...] = ()
+    media: str = ""
+    example: Mapping[str, Any] | None = None
 
 
 ROUTES: list[HttpRoute] = []
@@ -65,32 +56,10 @@ LOCAL_ROUTES: list[HttpRoute] = []
 
 
 def route(
-    method: str,
-    path: str,
-    summary: str,
-    *,
-    scope: KeyScope | None = KeyScope.CHAT,
-    status: int = 200,
-    details: RouteDetails = PLAIN,
+    method: str, path: str, summary: str, *, scope: KeyScope | None = KeyScope.CHAT, **more: Any
 ) -> Callable[[Answer], Answer]:
-    """Declare an endpoint of the API."""
-    return _declaring(
-        ROUTES, method=method, path=path, summary=summary, scope=scope, status=status, details=details
-    )
-
-
-def signed_route(method: str, path: str, summary: str, *, status: int = 200) -> Callable[[Answer], Answer]:
-    """As `route`, for requests with a signature that the resource checks."""
-    return _declaring(
-        ROUTES,
-        method=method,
-        path=path,
-        summary=summary,
-        scope=None,
-        status=status,
-        signed=True,
-        details=SIGNED,
-    )
+    """Declare an endpoint of the API; `more` are further fields of its `HttpRoute`."""
+    return _declaring(ROUTES, method=method, path=path, summary=summary, scope=scope, **more)
 
 
 def local_route(method: str, path: str, summary: str) -> Callable[[Answer], Answer]:
@@ -105,15 +74,12 @@ def _declaring(routes: list[HttpRoute], *, spreads: bool = False, **facts: Any) 
     def declare(answer: Answer) -> Answer:
         hints, parameters = get_type_hints(answer), _parameters(answer)
         body, query = (parameters, None) if spreads else (hints.get("body"), parameters)
-        gives = _members(hints["return"])
+        given = hints["return"]
+        gives = get_args(given) if get_origin(given) in (Union, UnionType) else (given,)
         routes.append(HttpRoute(answer=answer, body=body, query=query, gives=gives, spreads=spreads, **facts))
         return answer
 
     return declare
-
-
-def _members(kind: Any) -> tuple[Any, ...]:
-    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
 
 
 def _parameters(answer: Answer) -> type[msgspec.Struct] | None:

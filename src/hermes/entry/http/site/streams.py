@@ -35,13 +35,13 @@ class EventStream:
 
     def __init__(self, request: web.Request, headers: Mapping[str, str]) -> None:
         self.response = web.StreamResponse(headers={**_HEADERS, **headers})
-        self._request = request
-        self._written = time.monotonic()
-        self._waiting_since: float | None = None
+        self.request = request
+        self.written = time.monotonic()
+        self.waiting_since: float | None = None
 
     async def open(self) -> Self:
-        await self.response.prepare(self._request)
-        transport = self._request.transport
+        await self.response.prepare(self.request)
+        transport = self.request.transport
         if transport is not None:
             transport.set_write_buffer_limits(high=_BUFFER_BYTES)
             # What a reader leaves unread shall pile up little here and in the kernel.
@@ -51,28 +51,15 @@ class EventStream:
     async def write(self, data: bytes) -> None:
         if not data:
             return
-        self._waiting_since = self._waiting_since or time.monotonic()
+        self.waiting_since = self.waiting_since or time.monotonic()
         try:
             await self.response.write(data)
         finally:
-            self._waiting_since = None
-        self._written = time.monotonic()
-
-    def is_stalled(self, now: float) -> bool:
-        """Whether its reader has not read for too long."""
-        return self._waiting_since is not None and now - self._waiting_since > STALLED_SECONDS
-
-    def is_quiet(self, now: float) -> bool:
-        """Whether nothing was written for so long that somebody between may think it dead."""
-        return self._waiting_since is None and now - self._written > QUIET_SECONDS
-
-    @property
-    def resumable(self) -> bool:
-        """Whether its client can come back for the rest: a GET can be asked again."""
-        return self._request.method == "GET"
+            self.waiting_since = None
+        self.written = time.monotonic()
 
     def cut(self) -> None:
-        transport = self._request.transport
+        transport = self.request.transport
         if transport is not None:
             # Without lingering: the kernel drops what was not read, and the reader learns of it at once.
             _set_option(transport, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -134,17 +121,19 @@ class Streams:
             await asyncio.sleep(_LOOK_SECONDS)
             now = time.monotonic()
             for stream in list(self._open):
-                if stream.is_stalled(now):
-                    stream.cut()
-                elif stream.is_quiet(now):
+                if stream.waiting_since is not None:
+                    if now - stream.waiting_since > STALLED_SECONDS:
+                        stream.cut()
+                elif now - stream.written > QUIET_SECONDS:
+                    # Somebody between could think it dead.
                     task = asyncio.create_task(stream.keep_alive(), name="keep-alive")
                     self._beats.add(task)
                     task.add_done_callback(self._beats.discard)
 
     async def close(self) -> None:
-        """Wait for no stream whose client can come back."""
+        """Wait for no stream whose client can come back for the rest: a GET can be asked again."""
         for stream in list(self._open):
-            if stream.resumable:
+            if stream.request.method == "GET":
                 stream.cut()
         if self._looking is not None:
             self._looking.cancel()

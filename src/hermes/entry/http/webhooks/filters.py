@@ -9,19 +9,16 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from hermes.control.people.operator_patterns import BadPattern, finds, read_pattern
 from hermes.domain.settings.declaring import Secret
-from hermes.entry.http.webhooks.signatures import Headers
+from hermes.entry.http.webhooks.incoming import ABSENT, EventFacts
 
 log = logging.getLogger("hermes.webhooks")
 _MOST_TEXT = 100_000
 _MOST_DEPTH = 16
 _MOST_PARTS = 200
-ABSENT = object()
-"""What a path leads to that leads nowhere; `null` is something."""
 
 ReadLines = Callable[[str], frozenset[str]]
 """The lines of a file that a filter names; `OSError` if it cannot be read."""
@@ -29,32 +26,6 @@ ReadLines = Callable[[str], frozenset[str]]
 
 class BadFilter(Exception):
     """One sentence: what is wrong, and where."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventFacts:
-    """An event as filters and templates see it."""
-
-    payload: Any
-    headers: Headers
-    event: str
-
-    def find(self, path: str) -> Any:
-        """What stands at a dotted path; numbers count in lists. `ABSENT` if nothing does."""
-        if path == "event":
-            return self.event
-        if path.startswith("headers."):
-            header = self.headers.get(path.removeprefix("headers."))
-            return ABSENT if header is None else header
-        value = self.payload
-        for part in path.split("."):
-            if isinstance(value, dict) and part in value:
-                value = value[part]
-            elif isinstance(value, list) and part.isascii() and part.isdigit() and int(part) < len(value):
-                value = value[int(part)]
-            else:
-                return ABSENT
-        return value
 
 
 Filter = Callable[[EventFacts, ReadLines], bool]

@@ -9,8 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
-from dataclasses import dataclass, replace
+import secrets
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -29,23 +34,14 @@ from hermes.domain.ids import AgentId, TurnId
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.text import one_line
 from hermes.domain.turn import Cause, Guidance, ReplyPlace, Turn, TurnAction, TurnInput
+from hermes.entry.http.site.admission import is_loopback
 from hermes.entry.http.site.call import HttpCall, as_json
 from hermes.entry.http.site.errors import ApiError
-from hermes.entry.http.site.key_strength import is_loopback
-from hermes.entry.http.site.routing import signed_route
-from hermes.entry.http.webhooks.delivery import WebhookDelivery, event_name, identify
-from hermes.entry.http.webhooks.filters import EventFacts
-from hermes.entry.http.webhooks.payload import read_body, read_payload
-from hermes.entry.http.webhooks.routes import BadRoute, NamedTarget, WebhookRoute, target
-from hermes.entry.http.webhooks.signatures import (
-    NO_AUTH,
-    BadSignature,
-    Headers,
-    SignatureScheme,
-    VerifiedSignature,
-    verify,
-)
-from hermes.entry.http.webhooks.stages import WEBHOOKS, EventIgnored, Webhooks, render
+from hermes.entry.http.site.routing import route
+from hermes.entry.http.webhooks import incoming, signatures
+from hermes.entry.http.webhooks.filters import ReadLines, passes
+from hermes.entry.http.webhooks.routes import BadRoute, NamedTarget, RouteTable, WebhookRoute, target
+from hermes.entry.http.webhooks.template import plain_text, words_for
 
 log = logging.getLogger("hermes.webhooks")
 PLATFORM = "webhook"
@@ -55,6 +51,98 @@ ROUTED = '{"routed": true}'
 """Noted with an event whose sender named no agent."""
 _DELIVERY_SECONDS = 8.0
 _LOOK_SECONDS = 0.02
+_MINUTE = 60.0
+_SILENT = "[SILENT]"
+RunScript = Callable[[str, bytes, float], Awaitable[tuple[int | None, bytes]]]
+"""Runs a script with words on its input; its code (None if it was ended) and its output."""
+
+
+class EventIgnored(Exception):
+    """The event is not wanted; the reason is for its sender."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Webhooks:
+    """What all webhooks of a gateway share."""
+
+    routes: RouteTable
+    read_lines: ReadLines
+    run_script: RunScript
+    rates: RateLimiter
+    max_body: int
+    script_seconds: int
+    warned: set[str] = field(default_factory=set)
+    storing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def find(self, name: str) -> WebhookRoute:
+        """The route of this name, if it takes events."""
+        route = await asyncio.to_thread(self.routes.find, name)
+        if route is None:
+            raise ApiError(404, "unknown_route", "There is no webhook route of this name.")
+        if not route.enabled:
+            if route.problem:
+                self.warn_once(name, "webhook.broken_route", route.problem)
+            raise ApiError(403, "route_disabled", "This webhook route takes no events.")
+        return route
+
+    def warn_once(self, name: str, event: str, why: str) -> None:
+        if name not in self.warned:
+            self.warned.add(name)
+            log.warning("%s route=%s: %s", event, name, why)
+
+    async def through_script(self, route: WebhookRoute, facts: incoming.EventFacts) -> incoming.EventFacts:
+        """The event as the route's script leaves it; nothing said, or a failure, drops it."""
+        if not route.script:
+            return facts
+        given = json.dumps(facts.payload, ensure_ascii=False).encode("utf-8", "replace")
+        try:
+            code, printed = await self.run_script(route.script, given, self.script_seconds)
+        except UserError as error:
+            log.warning("webhook.script_failed route=%s: %s", route.name, error)
+            raise EventIgnored("script") from error
+        if code != 0:
+            log.warning("webhook.script_failed route=%s code=%s", route.name, code)
+        output = printed.decode("utf-8", "replace").strip()
+        if code != 0 or output in ("", _SILENT):
+            raise EventIgnored("script")
+        return replace(facts, payload=_script_payload(output))
+
+
+def _script_payload(output: str) -> Any:
+    """JSON takes the payload's place; other words are its `output`."""
+    try:
+        payload = json.loads(output)
+    except (ValueError, RecursionError):
+        return {"output": output}
+    return {"output": output} if incoming.is_deeper(payload, incoming.MOST_DEPTH) else payload
+
+
+WEBHOOKS: web.AppKey[Webhooks | None] = web.AppKey("webhooks")
+"""Where the server keeps them for `receive`; None where webhooks are switched off."""
+
+
+class RateLimiter:
+    """How often each route was called within the last minute. Only what proved itself is counted, so that
+    nobody else can use up a route's calls."""
+
+    def __init__(self, most: int, now: Callable[[], float]) -> None:
+        self._most = most
+        self._now = now
+        self._calls: dict[str, deque[float]] = {}
+
+    def count(self, name: str) -> None:
+        calls, now = self._calls.setdefault(name, deque()), self._now()
+        while calls and now - calls[0] >= _MINUTE:
+            calls.popleft()
+        if len(calls) >= self._most:
+            after = str(int(_MINUTE - (now - calls[0])) + 1)
+            raise ApiError(
+                429,
+                "too_many_events",
+                f"This route takes {self._most} events a minute.",
+                headers={"Retry-After": after},
+            )
+        calls.append(now)
 
 
 class WebhookAnswer(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -74,37 +162,35 @@ class WebhookEvent:
 
     agent: AgentId | None
     route: WebhookRoute
-    facts: EventFacts
-    delivery: WebhookDelivery
+    facts: incoming.EventFacts
+    delivery: incoming.WebhookDelivery
 
     @property
     def owner(self) -> str:
         return f"webhook:{self.route.name}"
 
     def answer(self, status: int, outcome: str, **more: str) -> web.Response:
-        body = WebhookAnswer(
-            status=outcome,
-            route=self.route.name,
-            event=self.facts.event,
-            delivery_id=self.delivery.id,
-            **more,
-        )
-        log.info(
-            "webhook.%s route=%s event=%s delivery=%s",
-            outcome,
-            self.route.name,
-            self.facts.event,
-            self.delivery.id,
-        )
+        name, event, ident = self.route.name, self.facts.event, self.delivery.id
+        log.info("webhook.%s route=%s event=%s delivery=%s", outcome, name, event, ident)
+        body = WebhookAnswer(status=outcome, route=name, event=event, delivery_id=ident, **more)
         return as_json(body, status=status)
 
 
-@signed_route("POST", "/webhooks/{route}", "Hand an event to a webhook route.", status=202)
+SIGNED: dict[str, Any] = {
+    "scope": None,
+    "signed": True,
+    "status": 202,
+    "also": (200,),
+    "refuses": (401, 404, 413, 429, 502, 503),
+}
+
+
+@route("POST", "/webhooks/{route}", "Hand an event to a webhook route.", **SIGNED)
 async def receive(call: HttpCall) -> WebhookAnswer | web.Response:
     return await _receive(call, None)
 
 
-@signed_route("POST", "/p/{agent}/webhooks/{route}", "Hand an event to a route, for this agent.", status=202)
+@route("POST", "/p/{agent}/webhooks/{route}", "Hand an event to a route, for this agent.", **SIGNED)
 async def receive_for(call: HttpCall) -> WebhookAnswer | web.Response:
     agent = AgentId(call.part("agent"))
     if agent not in call.site.agents:
@@ -117,16 +203,19 @@ async def _receive(call: HttpCall, agent: AgentId | None) -> web.Response:
     if hooks is None:
         raise ApiError(404, "unknown_route", "Webhooks are switched off.")
     route = await hooks.find(call.part("route"))
-    body = await read_body(call.request, hooks.max_body)
-    headers = Headers(call.request.headers.items())
+    body = await incoming.read_body(call.request, hooks.max_body)
+    headers = signatures.Headers(call.request.headers.items())
     now = call.site.clock.now().timestamp()
     proof = _prove(call.request, route, headers, body, now)
-    if proof.scheme is SignatureScheme.GENERIC_V1:
-        hooks.warn_once(route.name)
+    if proof.scheme is signatures.SignatureScheme.GENERIC_V1:
+        # It signs no time: whoever copied a request can send it again.
+        hooks.warn_once(route.name, "webhook.deprecated_signature", "use X-Webhook-Signature-V2")
     hooks.rates.count(route.name)
-    payload = await asyncio.to_thread(read_payload, body, call.request.content_type)
-    facts = EventFacts(payload=payload, headers=headers, event=event_name(headers, payload))
-    event = WebhookEvent(agent=agent, route=route, facts=facts, delivery=identify(headers, body, proof, now))
+    payload = await asyncio.to_thread(incoming.read_payload, body, call.request.content_type)
+    facts = incoming.EventFacts(payload=payload, headers=headers, event=incoming.event_name(headers, payload))
+    event = WebhookEvent(
+        agent=agent, route=route, facts=facts, delivery=incoming.identify(headers, body, proof, now)
+    )
     try:
         return await _take(call, hooks, event)
     except EventIgnored as why:
@@ -134,14 +223,18 @@ async def _receive(call: HttpCall, agent: AgentId | None) -> web.Response:
 
 
 def _prove(
-    request: web.Request, route: WebhookRoute, headers: Headers, body: bytes, now: float
-) -> VerifiedSignature:
+    request: web.Request, route: WebhookRoute, headers: signatures.Headers, body: bytes, now: float
+) -> signatures.VerifiedSignature:
     local = is_local(request)
     try:
-        if not local and route.secret.reveal() != NO_AUTH and len(route.secret.reveal()) < LEAST_SECRET:
-            raise BadSignature("the route's secret is too short for the network")
-        return verify(headers, body, route.secret, now=now, loopback=local)
-    except BadSignature as why:
+        if (
+            not local
+            and route.secret.reveal() != signatures.NO_AUTH
+            and len(route.secret.reveal()) < LEAST_SECRET
+        ):
+            raise signatures.BadSignature("the route's secret is too short for the network")
+        return signatures.verify(headers, body, route.secret, now=now, loopback=local)
+    except signatures.BadSignature as why:
         log.warning("webhook.refused route=%s peer=%s: %s", route.name, request.remote, why)
         raise ApiError(401, "bad_signature", "The request is not signed as this route expects it.") from why
 
@@ -162,12 +255,20 @@ def is_local(request: web.Request) -> bool:
 
 
 async def _take(call: HttpCall, hooks: Webhooks, event: WebhookEvent) -> web.Response:
-    await hooks.check_wanted(event.route, event.facts)
+    if not event.route.wants(event.facts.event):
+        raise EventIgnored("event")
+    if not await asyncio.to_thread(passes, event.route.filters, event.facts, hooks.read_lines):
+        raise EventIgnored("filter")
     if await _is_known(call, event):
         return event.answer(200, "duplicate")
     facts = await hooks.through_script(event.route, event.facts)
     to = await _target(call, event.route, facts)
-    source, text = _source(event), render(event.route, facts)
+    if event.route.deliver_only:
+        text = plain_text(event.route.prompt, facts)
+    else:
+        text = words_for(event.route.prompt, facts, route=event.route.name, mark=secrets.token_hex(8))
+    address = Address(platform=PLATFORM, chat=event.route.name, thread=event.delivery.id)
+    source = Source(address=address, kind=SourceKind.WEBHOOK)
     words = Submission(
         agent=event.agent or await call.gateway.route(source, text),
         source=source,
@@ -221,11 +322,14 @@ async def _is_known(call: HttpCall, event: WebhookEvent) -> bool:
     return False
 
 
-async def _target(call: HttpCall, route: WebhookRoute, facts: EventFacts) -> Address | None:
+async def _target(call: HttpCall, route: WebhookRoute, facts: incoming.EventFacts) -> Address | None:
     try:
         to = target(route, facts)
         if isinstance(to, NamedTarget):
-            to = await _find(call, to)
+            chats = await call.gateway.courier.resolve(to.target)
+            if len(chats) != 1:
+                raise BadRoute(f"{one_line(to.target, 80)} is not one chat.")
+            to = replace(chats[0], thread=to.thread or chats[0].thread)
     except (BadRoute, UserError) as error:
         log.warning("webhook.no_target route=%s: %s", route.name, error)
         raise ApiError(502, "no_target", "There is no chat that this event could go to.") from error
@@ -233,18 +337,6 @@ async def _target(call: HttpCall, route: WebhookRoute, facts: EventFacts) -> Add
         log.warning("webhook.no_target route=%s: there is no platform %s", route.name, to.platform)
         raise ApiError(502, "no_target", "The platform that this route delivers to is not there.")
     return to
-
-
-async def _find(call: HttpCall, place: NamedTarget) -> Address:
-    chats = await call.gateway.courier.resolve(place.target)
-    if len(chats) != 1:
-        raise BadRoute(f"{one_line(place.target, 80)} is not one chat.")
-    return replace(chats[0], thread=place.thread) if place.thread else chats[0]
-
-
-def _source(event: WebhookEvent) -> Source:
-    address = Address(platform=PLATFORM, chat=event.route.name, thread=event.delivery.id)
-    return Source(address=address, kind=SourceKind.WEBHOOK)
 
 
 # --- without an agent ---

@@ -15,7 +15,8 @@ from hermes.domain.address import Address, read_platform
 from hermes.domain.errors import UserError
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.text import one_line
-from hermes.entry.http.webhooks.filters import BadFilter, EventFacts, Filter, read_filter
+from hermes.entry.http.webhooks.filters import BadFilter, Filter, read_filter
+from hermes.entry.http.webhooks.incoming import EventFacts
 from hermes.entry.http.webhooks.template import fill
 
 LOG = "log"

@@ -79,12 +79,8 @@ class Headers:
         return values[0]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Signed:
-    headers: Headers
-    body: bytes
-    secret: str
-    now: float
+Check = Callable[[Headers, bytes, str, float], VerifiedSignature]
+"""Over the headers, the body, the secret and the time."""
 
 
 def verify(headers: Headers, body: bytes, secret: Secret, *, now: float, loopback: bool) -> VerifiedSignature:
@@ -96,35 +92,34 @@ def verify(headers: Headers, body: bytes, secret: Secret, *, now: float, loopbac
         if not loopback:
             raise BadSignature("a route without authentication is open on loopback only")
         return VerifiedSignature(scheme=SignatureScheme.NONE)
-    asked = _Signed(headers=headers, body=body, secret=key, now=now)
     for names, check in _SCHEMES:
         if any(name in headers for name in names):
-            return check(asked)
+            return check(headers, body, key, now)
     raise BadSignature("no signature")
 
 
 # --- the schemes ---
 
 
-def _svix(asked: _Signed) -> VerifiedSignature:
+def _svix(headers: Headers, body: bytes, secret: str, now: float) -> VerifiedSignature:
     """Svix, and Standard Webhooks, which is the same under another name."""
-    brand = "svix" if any(name in asked.headers for name in _SVIX) else "webhook"
-    ident = asked.headers.only(f"{brand}-id")
+    brand = "svix" if any(name in headers for name in _SVIX) else "webhook"
+    ident = headers.only(f"{brand}-id")
     if not _MESSAGE_ID.fullmatch(ident):
         raise BadSignature("the message id holds what an id cannot hold")
-    sent, at = _fresh(asked, f"{brand}-timestamp")
-    signed = f"{ident}.{sent}.".encode() + asked.body
-    given = asked.headers.only(f"{brand}-signature").split(" ")
-    if len(given) > _MOST_SIGNATURES:
+    sent = _fresh(headers, f"{brand}-timestamp", now)
+    signed = f"{ident}.{sent}.".encode() + body
+    signatures = headers.only(f"{brand}-signature").split(" ")
+    if len(signatures) > _MOST_SIGNATURES:
         raise BadSignature("too many signatures")
     agreed = False
-    for key in _svix_keys(asked.secret):
+    for key in _svix_keys(secret):
         wanted = b"v1," + base64.b64encode(hmac.digest(key, signed, hashlib.sha256))
-        for one in given:
-            agreed |= _same(one, wanted)
+        for signature in signatures:
+            agreed |= _same(signature, wanted)
     if not agreed:
         raise BadSignature("the signature is wrong")
-    return VerifiedSignature(scheme=SignatureScheme.SVIX, id=ident, timestamp=at)
+    return VerifiedSignature(scheme=SignatureScheme.SVIX, id=ident, timestamp=int(sent))
 
 
 def _svix_keys(secret: str) -> Iterator[bytes]:
@@ -140,60 +135,53 @@ def _svix_keys(secret: str) -> Iterator[bytes]:
         yield key
 
 
-def _github(asked: _Signed) -> VerifiedSignature:
-    kind, _, given = asked.headers.only("x-hub-signature-256").partition("=")
-    if kind != "sha256":
-        raise BadSignature("not a SHA-256 signature")
-    _check_hex(asked, given, asked.body)
-    return VerifiedSignature(scheme=SignatureScheme.GITHUB)
-
-
-def _gitlab(asked: _Signed) -> VerifiedSignature:
-    if not _same(asked.headers.only("x-gitlab-token"), _bytes(asked.secret)):
+def _gitlab(headers: Headers, body: bytes, secret: str, now: float) -> VerifiedSignature:
+    if not _same(headers.only("x-gitlab-token"), _bytes(secret)):
         raise BadSignature("the token is wrong")
     return VerifiedSignature(scheme=SignatureScheme.GITLAB)
 
 
-def _generic_v2(asked: _Signed) -> VerifiedSignature:
-    given = asked.headers.only("x-webhook-signature-v2")
-    sent, at = _fresh(asked, "x-webhook-timestamp")
-    _check_hex(asked, given, f"{sent}.".encode() + asked.body)
-    return VerifiedSignature(scheme=SignatureScheme.GENERIC_V2, timestamp=at)
+def _hexadecimal(scheme: SignatureScheme, header: str, *, prefix: str = "", time: str = "") -> Check:
+    """A signature in hexadecimal digits, over the body or, with a header for the `time`, over both."""
 
+    def check(headers: Headers, body: bytes, secret: str, now: float) -> VerifiedSignature:
+        given = headers.only(header)
+        if not given.startswith(prefix):
+            raise BadSignature("not a SHA-256 signature")
+        sent = _fresh(headers, time, now) if time else None
+        signed = body if sent is None else f"{sent}.".encode() + body
+        digits = given.removeprefix(prefix)
+        if not _HEX.fullmatch(digits) or not _same(digits, _signature(secret, signed).encode()):
+            raise BadSignature("the signature is wrong")
+        return VerifiedSignature(scheme=scheme, timestamp=None if sent is None else int(sent))
 
-def _generic_v1(asked: _Signed) -> VerifiedSignature:
-    _check_hex(asked, asked.headers.only("x-webhook-signature"), asked.body)
-    return VerifiedSignature(scheme=SignatureScheme.GENERIC_V1)
+    return check
 
 
 _SVIX = ("svix-signature", "svix-id", "svix-timestamp")
 _STANDARD = ("webhook-signature", "webhook-id", "webhook-timestamp")
-_SCHEMES: tuple[tuple[tuple[str, ...], Callable[[_Signed], VerifiedSignature]], ...] = (
+_GITHUB, _V2, _V1 = "x-hub-signature-256", "x-webhook-signature-v2", "x-webhook-signature"
+_SCHEMES: tuple[tuple[tuple[str, ...], Check], ...] = (
     ((*_SVIX, *_STANDARD), _svix),
-    (("x-hub-signature-256",), _github),
+    ((_GITHUB,), _hexadecimal(SignatureScheme.GITHUB, _GITHUB, prefix="sha256=")),
     (("x-gitlab-token",), _gitlab),
-    (("x-webhook-signature-v2",), _generic_v2),
-    (("x-webhook-signature",), _generic_v1),
+    ((_V2,), _hexadecimal(SignatureScheme.GENERIC_V2, _V2, time="x-webhook-timestamp")),
+    ((_V1,), _hexadecimal(SignatureScheme.GENERIC_V1, _V1)),
 )
 
 
-# --- what they share ---
-
-
-def _fresh(asked: _Signed, name: str) -> tuple[str, int]:
+def _fresh(headers: Headers, name: str, now: float) -> str:
     """The time of sending as it was written and signed, if it is near enough to now."""
-    sent = asked.headers.only(name)
+    sent = headers.only(name)
     if not _SECONDS.fullmatch(sent):
         raise BadSignature(f"{name} is not a time in seconds")
-    if abs(asked.now - int(sent)) > TOLERANCE:
+    if abs(now - int(sent)) > TOLERANCE:
         raise BadSignature(f"{name} is more than {TOLERANCE} s away from now")
-    return sent, int(sent)
+    return sent
 
 
-def _check_hex(asked: _Signed, given: str, signed: bytes) -> None:
-    wanted = hmac.digest(_bytes(asked.secret), signed, hashlib.sha256).hex().encode()
-    if not _HEX.fullmatch(given) or not _same(given, wanted):
-        raise BadSignature("the signature is wrong")
+def _signature(secret: str, signed: bytes) -> str:
+    return hmac.digest(_bytes(secret), signed, hashlib.sha256).hex()
 
 
 def _same(given: str, wanted: bytes) -> bool:
@@ -208,5 +196,5 @@ def _bytes(text: str) -> bytes:
 def sign(body: bytes, secret: Secret, *, now: float) -> dict[str, str]:
     """Headers that prove a body of ours, in the generic scheme with a time."""
     sent = str(int(now))
-    signature = hmac.digest(_bytes(secret.reveal()), f"{sent}.".encode() + body, hashlib.sha256).hex()
+    signature = _signature(secret.reveal(), f"{sent}.".encode() + body)
     return {"X-Webhook-Timestamp": sent, "X-Webhook-Signature-V2": signature}

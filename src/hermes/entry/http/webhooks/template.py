@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 from hermes.domain.text import one_line, storable
-from hermes.entry.http.webhooks.filters import ABSENT, EventFacts
+from hermes.entry.http.webhooks.incoming import ABSENT, EventFacts
 
 MOST_RAW = 4000
 MOST_OBJECT = 2000

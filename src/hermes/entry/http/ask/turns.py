@@ -1,0 +1,237 @@
+"""From a request to its turn: the session it belongs to, by which key and fingerprint a repeat is known, a
+turn that already waits for what the request brings, and else a new one. The same for chat completions,
+responses, runs and sessions.
+
+Clients come and leave meanwhile: a change is finished although its client left, and a turn that only its
+client could come back to is stopped with it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from hashlib import sha256
+from typing import Any, TypeVar
+
+from hermes.control.doors.continuing import ContinuedTurn, ContinueTurn
+from hermes.control.sessions.submission import (
+    KeyConflict,
+    NewRequest,
+    SessionTarget,
+    Submission,
+    SubmittedTurn,
+    find_request,
+    id_for,
+)
+from hermes.domain.errors import Unreachable
+from hermes.domain.event import FeedItem
+from hermes.domain.ids import TurnId
+from hermes.domain.ports.store import Tx
+from hermes.domain.turn import CLIENT_GONE, Guidance, Turn, TurnInput
+from hermes.entry.http.ask.addressee import AgentChoice
+from hermes.entry.http.ask.messages import ConversationInput, keep_pictures
+from hermes.entry.http.site import headers
+from hermes.entry.http.site.call import HttpCall, session_name
+from hermes.entry.http.site.errors import ApiError, bad_request
+from hermes.entry.http.site.streams import EventStream
+
+FORGET_AFTER = timedelta(days=1)
+RUN_PREFIX = "run_"
+ASKING = (headers.IDEMPOTENCY, *headers.TELLING)
+TURN_HEADERS = (headers.SESSION_ID, headers.SESSION_KEY, headers.RUN_ID)
+REFUSES = (404, 409, 422, 502)
+"""What an endpoint declares that makes a turn with `ask` and answers with `turn_headers`."""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnOptions:
+    """What a resource wants of a turn. `lasting` ones go on without their client; `named` ones can be asked
+    for again by their id with this prefix; `after` goes on from an earlier turn; `facts` are kept with it. A
+    session of its own is forgotten after `keep`."""
+
+    prefix: str
+    lasting: bool = False
+    named: bool = False
+    after: TurnId | None = None
+    session: str | None = None
+    conversation: str | None = None
+    facts: str = "{}"
+    keep: timedelta = FORGET_AFTER
+
+
+def session_target(call: HttpCall, options: TurnOptions) -> SessionTarget:
+    forget = call.site.clock.now() + options.keep
+    if options.after is not None:
+        return SessionTarget(after=options.after, until=forget, owner=call.owner)
+    named = options.session or call.name_header(headers.SESSION_ID)
+    if named is not None:
+        return SessionTarget(session=session_name(named), begin=True, owner=call.owner)
+    if call.name_header(headers.CHAT_ID) or call.name_header(headers.USER_ID):
+        return SessionTarget(owner=call.owner)
+    if call.name_header(headers.THREAD_ID):
+        raise bad_request(f"{headers.THREAD_ID} needs {headers.CHAT_ID} beside it.", param=headers.THREAD_ID)
+    return SessionTarget(until=forget)
+
+
+async def idempotent_request(call: HttpCall, options: TurnOptions) -> NewRequest | None:
+    """By what a request can be asked for again, if it can."""
+    key = call.name_header(headers.IDEMPOTENCY)
+    if key is None and not options.named:
+        return None
+    return NewRequest(
+        prefix=options.prefix,
+        owner=call.principal.name,
+        key=key,
+        fingerprint=await fingerprint(call),
+        conversation=options.conversation,
+        facts=options.facts,
+    )
+
+
+async def fingerprint(call: HttpCall) -> str:
+    """What is asked, where, and by whom: the same under one key, or it is another request."""
+    parts = [call.principal.name, call.request.method, call.request.path]
+    parts += [f"{name}={call.request.headers.get(name, '')}" for name in headers.TELLING]
+    digest = sha256("\n".join(parts).encode("utf-8", "surrogateescape"))
+    digest.update(await call.request.read())
+    return digest.hexdigest()
+
+
+async def continue_turn(
+    call: HttpCall, choice: AgentChoice, conversation: ConversationInput, options: TurnOptions
+) -> ContinuedTurn | None:
+    """Go on with a turn that waits for what this request brings: the results of the client's tools, or words
+    that answer its question. None if nothing waits for it."""
+    place = session_target(call, options)
+    results = conversation.asked
+    if place.own and not results:
+        return None
+    request = await idempotent_request(call, options)
+    bringing = ContinueTurn(
+        agent=choice.agent,
+        source=call.source(place.session or "-"),
+        mine=call.owns,
+        now=call.site.clock.now(),
+        request=request,
+    )
+
+    def bring(tx: Tx) -> ContinuedTurn | None:
+        if conversation.results:
+            return bringing.with_results(tx, results)
+        return bringing.with_words(tx, place.session, conversation.text)
+
+    continued = await finish_shielded(call.gateway.go_on(choice.agent, bring))
+    if continued is None:
+        if conversation.results and not place.own:
+            raise ApiError(409, "tool_call_not_pending", "Nothing in this session waits for these results.")
+        return None
+    return replace(continued, turn=replace(continued.turn, ephemeral=place.own and request is None))
+
+
+def run_name(turn: Turn) -> str:
+    """The turn's name under `/v1/runs`."""
+    return id_for(RUN_PREFIX, turn.id)
+
+
+def turn_headers(call: HttpCall, turn: Turn) -> dict[str, str]:
+    """What every answer that has a turn behind it tells in its headers."""
+    facts = {headers.SESSION_ID: turn.session, headers.RUN_ID: run_name(turn)}
+    key = call.name_header(headers.SESSION_KEY)
+    return facts if key is None else {**facts, headers.SESSION_KEY: key}
+
+
+async def stream_turn(
+    call: HttpCall,
+    turn: Turn,
+    feed: AsyncGenerator[FeedItem],
+    encode: Callable[[FeedItem], bytes],
+    *,
+    first: bytes,
+    ended: Callable[[], bool] = lambda: False,
+) -> EventStream:
+    """Write what a turn shows in the words of a dialect; see `Streams.send`."""
+    named = turn_headers(call, turn)
+    return await call.site.streams.send(call.request, feed, encode, headers=named, first=first, ended=ended)
+
+
+async def finish_shielded(
+    work: Coroutine[Any, Any, T], left: Callable[[T], Awaitable[None]] | None = None
+) -> T:
+    """A change goes to its end even if the client goes away meanwhile: who must be woken by it is woken.
+    What came of it is then given to `left`."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait((task,))
+        if left is not None and task.exception() is None:
+            await left(task.result())
+        raise
+
+
+@contextlib.asynccontextmanager
+async def while_connected(call: HttpCall, turn: Turn) -> AsyncIterator[None]:
+    """A turn that hangs on its client is stopped when the client goes away."""
+    try:
+        yield
+    except (asyncio.CancelledError, ConnectionError):
+        await abandon_turn(call, turn)
+        raise
+
+
+async def abandon_turn(call: HttpCall, turn: Turn) -> None:
+    """The client is gone: so is what it began and cannot come back to."""
+    if turn.ephemeral and not call.site.options.finish_when_gone:
+        with contextlib.suppress(Unreachable):
+            await asyncio.shield(call.gateway.stop_turn(turn.agent, turn.id, CLIENT_GONE))
+
+
+async def ask(
+    call: HttpCall, choice: AgentChoice, conversation: ConversationInput, options: TurnOptions
+) -> SubmittedTurn:
+    """Make the turn, or find the one that the same request made before."""
+    if len(call.gateway.feeds) >= call.site.options.max_open:
+        raise ApiError(
+            429, "rate_limit_exceeded", "Too much is running at once.", headers={"Retry-After": "1"}
+        )
+    for name in headers.TELLING:
+        call.name_header(name)  # one that is not used here must be fit as well: it counts for the fingerprint
+    place = session_target(call, options)
+    request = await idempotent_request(call, options)
+    await _check_other_agents(call, choice, request)
+    conversation = await keep_pictures(
+        call, choice.agent, conversation if place.own else replace(conversation, history=())
+    )
+    guidance = Guidance(
+        instructions=conversation.instructions,
+        history=conversation.history,
+        tools=conversation.tools,
+        model=choice.model,
+    )
+    alone = place.own or options.after is not None
+    hangs = alone and call.name_header(headers.IDEMPOTENCY) is None and not options.lasting
+    words = Submission(
+        agent=choice.agent,
+        source=call.source(place.session or "-"),
+        input=TurnInput(text=conversation.text, attachments=conversation.images, guidance=guidance),
+        place=place,
+        ephemeral=hangs,
+        request=request,
+    )
+    # What was committed must be known to somebody, also when the client leaves in this moment.
+    return await finish_shielded(call.gateway.ask(words), left=lambda made: abandon_turn(call, made.turn))
+
+
+async def _check_other_agents(call: HttpCall, choice: AgentChoice, request: NewRequest | None) -> None:
+    """Each agent keeps its own requests; a key that was used with another one is used all the same."""
+    if request is None or request.key is None:
+        return
+    owner, keys = request.owner, request.keys
+    for agent in call.site.agents:
+        if agent == choice.agent:
+            continue
+        if await call.gateway.read(agent, lambda tx: find_request(tx, owner, keys)) is not None:
+            raise KeyConflict("This key was used for a request to another agent.")

@@ -1,0 +1,164 @@
+"""An event as it comes in: its body, read up to a limit and understood as JSON or as a form; its name; and
+the keys by which it counts once.
+
+A delivery id is the sender's; the keys hold the body's hash as well, so one id for two bodies loses nothing.
+A time that was signed is a key of its own: whoever repeats the request cannot change it, but could change an
+id that nobody signed. With neither, the same body counts once in an hour or two."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qs
+
+from aiohttp import web
+
+from hermes.domain.text import one_line, showable
+from hermes.entry.http.site.errors import ApiError, bad_request, too_large
+from hermes.entry.http.webhooks.signatures import Headers, VerifiedSignature
+
+MOST_DEPTH = 64
+_MOST_FIELDS = 1000
+_FORM = "application/x-www-form-urlencoded"
+_HOUR = 3600
+UNKNOWN_EVENT = "unknown"
+_ID_HEADERS = ("x-github-delivery", "svix-id", "webhook-id", "x-request-id", "idempotency-key")
+_EVENT_HEADERS = ("x-github-event", "x-gitlab-event")
+_MOST_NAME = 120
+_MOST_ID = 128
+ABSENT = object()
+"""What a path leads to that leads nowhere; `null` is something."""
+
+
+async def read_body(request: web.Request, limit: int) -> bytes:
+    if request.content_length is not None and request.content_length > limit:
+        raise too_large(limit)
+    body = bytearray()
+    async for piece in request.content.iter_any():
+        body += piece
+        if len(body) > limit:
+            raise too_large(limit)
+    return bytes(body)
+
+
+def read_payload(body: bytes, kind: str) -> Any:
+    """What a body says. `kind` is its content type."""
+    if kind == _FORM:
+        return _read_form(body)
+    if kind == "application/json" or kind.endswith("+json"):
+        return _read_json(body)
+    raise ApiError(415, "unsupported_content_type", "The body must be JSON or a form (Content-Type).")
+
+
+def _read_json(body: bytes | str) -> Any:
+    try:
+        text = body.decode("utf-8") if isinstance(body, bytes) else body
+        payload = json.loads(text, parse_constant=_refuse)
+    except RecursionError as error:
+        raise _too_deep() from error
+    except ValueError as error:
+        raise bad_request("The body is not JSON.", code="invalid_json") from error
+    if is_deeper(payload, MOST_DEPTH):
+        raise _too_deep()
+    return payload
+
+
+def _read_form(body: bytes) -> Any:
+    """Fields by name. GitHub sends its JSON as the one field `payload`."""
+    try:
+        fields = parse_qs(
+            body.decode("utf-8"), keep_blank_values=True, strict_parsing=True, max_num_fields=_MOST_FIELDS
+        )
+    except ValueError as error:
+        raise bad_request("The body is not a form.", code="invalid_form") from error
+    if fields.keys() == {"payload"} and len(fields["payload"]) == 1:
+        return _read_json(fields["payload"][0])
+    return {name: values[0] if len(values) == 1 else values for name, values in fields.items()}
+
+
+def is_deeper(value: Any, depth: int) -> bool:
+    level = [value]
+    for _ in range(depth):
+        below: list[Any] = []
+        for one in level:
+            below += one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
+        if not below:
+            return False
+        level = below
+    return True
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _too_deep() -> ApiError:
+    return bad_request("The body is nested too deeply.", code="invalid_json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookDelivery:
+    """One event on its way in. It counts once: not again if one of its keys is known."""
+
+    id: str
+    keys: tuple[str, ...]
+
+
+def event_name(headers: Headers, payload: Any) -> str:
+    inside = payload if isinstance(payload, dict) else {}
+    names = [headers.get(name) for name in _EVENT_HEADERS] + [inside.get("event_type"), inside.get("type")]
+    for name in names:
+        if isinstance(name, str) and (clean := one_line(name, _MOST_NAME)):
+            return clean
+    return UNKNOWN_EVENT
+
+
+def identify(headers: Headers, body: bytes, proof: VerifiedSignature, now: float) -> WebhookDelivery:
+    digest = hashlib.sha256(body).hexdigest()
+    sent = _sender_id(headers, proof)
+    keys = [] if sent is None else [f"id:{sent}:{digest}"]
+    if proof.timestamp is not None and proof.id is None:
+        keys.append(f"at:{proof.timestamp}:{digest}")
+    ident = sent or f"{int(now * 1000)}-{digest[:8]}"
+    if not keys:
+        hour = int(now // _HOUR)
+        keys = [f"hour:{number}:{digest}" for number in (hour, hour - 1)]
+    return WebhookDelivery(id=ident, keys=tuple(keys))
+
+
+def _sender_id(headers: Headers, proof: VerifiedSignature) -> str | None:
+    """The sender's id, printable and of a length that keys can have."""
+    sent = proof.id or next(filter(None, map(headers.get, _ID_HEADERS)), None)
+    if sent is None:
+        return None
+    if len(sent) <= _MOST_ID and sent.isprintable() and showable(sent) == sent:
+        return sent
+    return hashlib.sha256(sent.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventFacts:
+    """An event as filters and templates see it."""
+
+    payload: Any
+    headers: Headers
+    event: str
+
+    def find(self, path: str) -> Any:
+        """What stands at a dotted path; numbers count in lists. `ABSENT` if nothing does."""
+        if path == "event":
+            return self.event
+        if path.startswith("headers."):
+            header = self.headers.get(path.removeprefix("headers."))
+            return ABSENT if header is None else header
+        value = self.payload
+        for part in path.split("."):
+            if isinstance(value, dict) and part in value:
+                value = value[part]
+            elif isinstance(value, list) and part.isascii() and part.isdigit() and int(part) < len(value):
+                value = value[int(part)]
+            else:
+                return ABSENT
+        return value
