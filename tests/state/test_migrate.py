@@ -89,7 +89,6 @@ class _Stumbling:
         self._steps = steps
         self.all = db.all
         self.one = db.one
-        self.many = db.many
 
     def run(self, sql: str, *values: Any) -> int:
         self._steps -= 1

@@ -3,7 +3,6 @@ A driver raises `Refused` where a row would break a unique key."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Protocol
 
 from hermes.domain.errors import UserError
@@ -19,8 +18,6 @@ class Db(Protocol):
 
     def run(self, sql: str, *values: Any) -> int:
         """Execute and return the number of rows changed."""
-
-    def many(self, sql: str, rows: Sequence[Row]) -> None: ...
 
 
 class DamagedDatabase(UserError):

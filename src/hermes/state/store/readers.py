@@ -19,9 +19,9 @@ from hermes.state.store.connection import (
     DAMAGE,
     ENGINE_ERRORS,
     SqliteDb,
-    SqliteTx,
     StoreOptions,
     connect_reader,
+    tables_of,
 )
 
 T = TypeVar("T")
@@ -66,13 +66,13 @@ class Readers:
             # A future cannot carry it.
             raise RuntimeError("the query raised StopIteration") from error
 
-    def _tx(self, agent: AgentId) -> SqliteTx:
+    def _tx(self, agent: AgentId) -> Tx:
         local = self._local
         if not hasattr(local, "db"):
             local.db = connect_reader(self._path, self._options)
             local.handles = {}
             self._open.append(local.db)
-        tx: SqliteTx | None = local.handles.get(agent)
+        tx: Tx | None = local.handles.get(agent)
         if tx is None:
-            tx = local.handles[agent] = SqliteTx(local.db, agent)
+            tx = local.handles[agent] = tables_of(local.db, agent)
         return tx

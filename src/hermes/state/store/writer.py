@@ -41,7 +41,6 @@ from hermes.state.store.connection import (
     FILE_LOST,
     NOT_WRITABLE,
     SqliteDb,
-    SqliteTx,
     StoreOptions,
     TransactionGone,
     as_user_error,
@@ -49,6 +48,7 @@ from hermes.state.store.connection import (
     describe,
     open_current,
     suspicion,
+    tables_of,
 )
 from hermes.state.store.readers import NeedsWriter, Readers
 from hermes.state.store.tables.search import SearchTable, catch_up
@@ -88,7 +88,7 @@ class SqliteStore:
         self.lost = asyncio.Event()
         """Set once the file was removed or replaced under us; its content was saved."""
         self._db: SqliteDb | None = None
-        self._handles: dict[AgentId, SqliteTx] = {}
+        self._handles: dict[AgentId, Tx] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._readers: Readers | None = None
@@ -299,7 +299,7 @@ class SqliteStore:
     def _run(self, db: SqliteDb, unit: WorkUnit) -> None:
         tx = self._handles.get(unit.agent)
         if tx is None:
-            tx = self._handles[unit.agent] = SqliteTx(db, unit.agent)
+            tx = self._handles[unit.agent] = tables_of(db, unit.agent)
         unit.error = None
         db.run("SAVEPOINT unit")
         try:

@@ -30,13 +30,8 @@ class TurnsTable(ScopedTable):
     def add(self, turn: Turn, *, epoch: int = 0) -> None:
         if turn.agent != self._agent:
             raise Lost(f"a turn of agent {turn.agent} in the store of {self._agent}")
-        added = self._db.run(
-            f"INSERT INTO turns ({_TURN.names}, epoch) SELECT {_TURN.marks}, ?"
-            " WHERE EXISTS (SELECT 1 FROM sessions WHERE id = ?2 AND agent = ?3)",
-            *_TURN.values(turn, input=_plain(turn.input)),
-            epoch,
-        )
-        if not added:
+        there = "WHERE EXISTS (SELECT 1 FROM sessions WHERE id = ?2 AND agent = ?3)"
+        if not _TURN.insert(self._db, turn, there, input=_plain(turn.input), epoch=epoch):
             raise Lost(f"session {turn.session} is gone")
         if turn.input.guidance != NO_GUIDANCE:
             body = encode(turn.input.guidance)

@@ -1,19 +1,77 @@
-"""What the gateway asks across agents: the start of a life, work that is due, and what may be forgotten."""
+"""What belongs to the gateway and to no agent: its facts and leases; and what it asks across agents: the
+start of a life, work that is due, how much is open, and what may be forgotten."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
 from hermes.domain.ids import AgentId, SessionId
-from hermes.domain.rows import Boot, DueSession
+from hermes.domain.rows import Boot, DueSession, OpenWork
 from hermes.domain.turn import CRASHES_BESIDE, Question
 from hermes.state.store.codec import stamp
 from hermes.state.store.db import TableFamily
 from hermes.state.store.tables.questions import question_of
 from hermes.state.store.tables.sessions import SessionsTable
 
+_OURS = "gateway."
 _PRUNED_AT_ONCE = 5000
 _SESSIONS_AT_ONCE = 200
+
+
+class FactsTable(TableFamily):
+    """Facts the gateway keeps of itself, by name. Those of the file's own format are `migrations`'."""
+
+    def get(self, name: str) -> str | None:
+        row = self._db.one("SELECT value FROM facts WHERE name = ?", _OURS + name)
+        return None if row is None else str(row[0])
+
+    def put(self, name: str, value: str) -> None:
+        self._db.run("INSERT OR REPLACE INTO facts VALUES (?, ?)", _OURS + name, value)
+
+
+class LeasesTable(TableFamily):
+    """Who may use an account or tick the clock. The epoch rises with every new holder and fences."""
+
+    def take(self, name: str, owner: str, now: datetime, seconds: float) -> int | None:
+        moment = stamp(now)
+        row = self._db.one(
+            "INSERT INTO leases VALUES (?1, ?2, 1, ?3) ON CONFLICT (name) DO UPDATE"
+            " SET owner = ?2, until = ?3, epoch = epoch + (owner != ?2)"
+            " WHERE owner = ?2 OR until < ?4 RETURNING epoch",
+            name,
+            owner,
+            moment + seconds,
+            moment,
+        )
+        return None if row is None else int(row[0])
+
+    def release(self, name: str, owner: str) -> None:
+        self._db.run("UPDATE leases SET until = 0 WHERE name = ? AND owner = ?", name, owner)
+
+
+class CensusTable(TableFamily):
+    """How much is open. Every count reads an index of open rows alone, so it costs what is open and not what
+    ever was."""
+
+    def count(self) -> OpenWork:
+        turns = self._db.all(
+            "SELECT state, count(*) FROM turns INDEXED BY turns_open"
+            " WHERE state IN ('accepted', 'running', 'waiting') GROUP BY state"
+        )
+        outbox = self._db.all(
+            "SELECT state, count(*) FROM outbox INDEXED BY outbox_open"
+            " WHERE draft = 0 AND state IN ('due', 'attempting', 'unknown') GROUP BY state"
+        )
+        inbox = self._db.one("SELECT count(*) FROM inbox INDEXED BY inbox_pending WHERE outcome IS NULL")
+        questions = self._db.one(
+            "SELECT count(*) FROM questions INDEXED BY questions_session WHERE verdict IS NULL"
+        )
+        return OpenWork(
+            turns=dict(turns),
+            outbox=dict(outbox),
+            inbox=inbox[0] if inbox else 0,
+            questions=questions[0] if questions else 0,
+        )
 
 
 class RecoveryTable(TableFamily):
