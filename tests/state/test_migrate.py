@@ -89,6 +89,7 @@ class _Stumbling:
         self._steps = steps
         self.all = db.all
         self.one = db.one
+        self.value = db.value
 
     def run(self, sql: str, *values: Any) -> int:
         self._steps -= 1

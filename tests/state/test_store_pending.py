@@ -86,6 +86,10 @@ class _Explaining:
         self._explain(sql, values)
         return self._db.one(sql, *values)
 
+    def value(self, sql: str, *values: Any) -> Any:
+        row = self.one(sql, *values)
+        return None if row is None else row[0]
+
     def run(self, sql: str, *values: Any) -> int:
         self._explain(sql, values)
         return self._db.run(sql, *values)

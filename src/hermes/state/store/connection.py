@@ -102,6 +102,10 @@ class SqliteDb:
         row: Row | None = self._execute(sql, values).fetchone()
         return row
 
+    def value(self, sql: str, *values: Any) -> Any:
+        row = self.one(sql, *values)
+        return None if row is None else row[0]
+
     def run(self, sql: str, *values: Any) -> int:
         try:
             self._execute(sql, values).fetchall()

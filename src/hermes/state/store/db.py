@@ -16,6 +16,9 @@ class Db(Protocol):
 
     def one(self, sql: str, *values: Any) -> Row | None: ...
 
+    def value(self, sql: str, *values: Any) -> Any:
+        """The first column of the first row; None without a row."""
+
     def run(self, sql: str, *values: Any) -> int:
         """Execute and return the number of rows changed."""
 

@@ -267,10 +267,9 @@ def _how_it_ended(db: SqliteDb, saved: SalvageReport, turn: str) -> _Doubt | Non
 
 def _end_of(db: SqliteDb, turn: str) -> str | None:
     """The kind of record that ended a turn."""
-    row = db.one(
-        "SELECT kind FROM journal WHERE turn = ? AND kind IN ('finished', 'failed', 'stopped')", turn
-    )
-    return None if row is None else str(row[0])
+    ends = "SELECT kind FROM journal WHERE turn = ? AND kind IN ('finished', 'failed', 'stopped')"
+    kind: str | None = db.value(ends, turn)
+    return kind
 
 
 def _is_unbegun(db: SqliteDb, saved: SalvageReport, turn: str, text: str) -> bool:

@@ -17,8 +17,8 @@ _FRESH_SECONDS = 3600.0
 class DirectoryTable(ScopedTable):
     def note(self, channel: Channel) -> None:
         seen = stamp(channel.seen_at) if channel.seen_at is not None else 0.0
+        # A chat in which much is said is written down once an hour, not with every message.
         self._db.run(
-            # A chat in which much is said is written down once an hour, not with every message.
             "INSERT INTO channels (address, account, name, kind, guild, seen_at)"
             " VALUES (?1, ?2, ?3, ?4, ?5, ?6)"
             " ON CONFLICT (address) DO UPDATE SET name = iif(?3 = '', name, ?3), kind = ?4,"
@@ -65,13 +65,9 @@ class DirectoryTable(ScopedTable):
             self._db.run("INSERT OR REPLACE INTO homes VALUES (?, ?, ?)", account, str(to), stamp(at))
 
     def bound(self, to: Address) -> list[SessionId]:
-        rows = self._db.all(
+        sql = (
             "SELECT DISTINCT session FROM bindings WHERE agent = ? AND platform = ? AND account = ?"
-            " AND chat = ? AND thread = ? ORDER BY at DESC",
-            self._agent,
-            to.platform,
-            to.account,
-            to.chat,
-            to.thread or "",
+            " AND chat = ? AND thread = ? ORDER BY at DESC"
         )
+        rows = self._db.all(sql, self._agent, to.platform, to.account, to.chat, to.thread or "")
         return [SessionId(row[0]) for row in rows]

@@ -9,11 +9,27 @@ from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.rows import Boot, DueSession, OpenWork
 from hermes.domain.turn import CRASHES_BESIDE, Question
 from hermes.state.store.codec import stamp
+from hermes.state.store.columns import Columns
 from hermes.state.store.db import TableFamily
 from hermes.state.store.tables.questions import question_of
 from hermes.state.store.tables.sessions import SessionsTable
 
 _OURS = "gateway."
+_DUE = Columns(DueSession, "turns")
+# Settled rows are forgotten by age, never by count.
+_PRUNED_BY_BITES = (
+    "DELETE FROM inbox WHERE n IN (SELECT n FROM inbox WHERE accepted_at < ?"
+    " AND outcome IS NOT NULL ORDER BY accepted_at LIMIT ?)",
+    "DELETE FROM outbox WHERE n IN (SELECT n FROM outbox WHERE created_at < ?"
+    " AND state IN ('sent', 'dead', 'gone', 'shown') ORDER BY created_at LIMIT ?)",
+    "DELETE FROM requests WHERE rowid IN"
+    " (SELECT rowid FROM requests WHERE created_at < ? ORDER BY created_at LIMIT ?)",
+)
+_PRUNED_WHOLE = (
+    "DELETE FROM overheard WHERE at < ?",
+    "DELETE FROM job_slots WHERE due < ? AND state = 'over'",
+    "DELETE FROM handoffs WHERE created_at < ? AND state IN ('completed', 'failed')",
+)
 _PRUNED_AT_ONCE = 5000
 _SESSIONS_AT_ONCE = 200
 
@@ -22,8 +38,8 @@ class FactsTable(TableFamily):
     """Facts the gateway keeps of itself, by name. Those of the file's own format are `migrations`'."""
 
     def get(self, name: str) -> str | None:
-        row = self._db.one("SELECT value FROM facts WHERE name = ?", _OURS + name)
-        return None if row is None else str(row[0])
+        value: str | None = self._db.value("SELECT value FROM facts WHERE name = ?", _OURS + name)
+        return value
 
     def put(self, name: str, value: str) -> None:
         self._db.run("INSERT OR REPLACE INTO facts VALUES (?, ?)", _OURS + name, value)
@@ -34,16 +50,13 @@ class LeasesTable(TableFamily):
 
     def take(self, name: str, owner: str, now: datetime, seconds: float) -> int | None:
         moment = stamp(now)
-        row = self._db.one(
+        sql = (
             "INSERT INTO leases VALUES (?1, ?2, 1, ?3) ON CONFLICT (name) DO UPDATE"
             " SET owner = ?2, until = ?3, epoch = epoch + (owner != ?2)"
-            " WHERE owner = ?2 OR until < ?4 RETURNING epoch",
-            name,
-            owner,
-            moment + seconds,
-            moment,
+            " WHERE owner = ?2 OR until < ?4 RETURNING epoch"
         )
-        return None if row is None else int(row[0])
+        epoch: int | None = self._db.value(sql, name, owner, moment + seconds, moment)
+        return epoch
 
     def release(self, name: str, owner: str) -> None:
         self._db.run("UPDATE leases SET until = 0 WHERE name = ? AND owner = ?", name, owner)
@@ -62,44 +75,39 @@ class CensusTable(TableFamily):
             "SELECT state, count(*) FROM outbox INDEXED BY outbox_open"
             " WHERE draft = 0 AND state IN ('due', 'attempting', 'unknown') GROUP BY state"
         )
-        inbox = self._db.one("SELECT count(*) FROM inbox INDEXED BY inbox_pending WHERE outcome IS NULL")
-        questions = self._db.one(
+        inbox = self._db.value("SELECT count(*) FROM inbox INDEXED BY inbox_pending WHERE outcome IS NULL")
+        questions = self._db.value(
             "SELECT count(*) FROM questions INDEXED BY questions_session WHERE verdict IS NULL"
         )
-        return OpenWork(
-            turns=dict(turns),
-            outbox=dict(outbox),
-            inbox=inbox[0] if inbox else 0,
-            questions=questions[0] if questions else 0,
-        )
+        return OpenWork(turns=dict(turns), outbox=dict(outbox), inbox=inbox, questions=questions)
 
 
 class RecoveryTable(TableFamily):
     def boot(self, now: datetime) -> Boot:
         """Begin a life. After an unclean end, turns that ran then and had added nothing are suspects. Turns
         whose client is gone with the old process are marked to be settled, not run."""
-        last = self._db.one("SELECT epoch, closed_at FROM boots ORDER BY epoch DESC LIMIT 1")
-        unclean = last is not None and last[1] is None
-        if last is not None and unclean:
-            self._count_crash(last[0])
+        crashed = self._db.value(
+            "SELECT iif(closed_at IS NULL, epoch, NULL) FROM boots ORDER BY epoch DESC LIMIT 1"
+        )
+        if crashed is not None:
+            self._count_crash(crashed)
         self._db.run(
             "UPDATE turns INDEXED BY turns_open"
             " SET stop = 'client gone', state = iif(state = 'waiting', 'running', state)"
             " WHERE ephemeral AND state IN ('accepted', 'running', 'waiting')"
         )
-        row = self._db.one("INSERT INTO boots (started_at) VALUES (?) RETURNING epoch", stamp(now))
-        assert row is not None
-        return Boot(epoch=row[0], unclean=unclean)
+        epoch = self._db.value("INSERT INTO boots (started_at) VALUES (?) RETURNING epoch", stamp(now))
+        return Boot(epoch=epoch, unclean=crashed is not None)
 
     def _count_crash(self, epoch: int) -> None:
         """A turn that was alone in having added nothing has one crash more to answer for. Several are only
         remembered, until each is to be tried alone: any one of them may have done it, or none."""
-        rows = self._db.all(
-            # The list of states names the index: without it SQLite would read every turn there ever was.
+        # The list of states names the index: without it SQLite would read every turn there ever was.
+        sql = (
             "SELECT n FROM turns INDEXED BY turns_due WHERE state IN ('accepted', 'running')"
-            " AND state = 'running' AND epoch = ? AND progress = 0",
-            epoch,
+            " AND state = 'running' AND epoch = ? AND progress = 0"
         )
+        rows = self._db.all(sql, epoch)
         crashes = "max(crashes, ?) + 1" if len(rows) == 1 else "max(crashes, min(crashes + 1, ?))"
         for (n,) in rows:
             self._db.run(f"UPDATE turns SET crashes = {crashes} WHERE n = ?", CRASHES_BESIDE, n)
@@ -108,15 +116,8 @@ class RecoveryTable(TableFamily):
         self._db.run("UPDATE boots SET closed_at = ? WHERE epoch = ?", stamp(now), epoch)
 
     def due(self, after: int, limit: int) -> list[DueSession]:
-        rows = self._db.all(
-            "SELECT n, session, agent FROM turns INDEXED BY turns_due"
-            " WHERE state IN ('accepted', 'running') AND n > ? ORDER BY n LIMIT ?",
-            after,
-            limit,
-        )
-        return [
-            DueSession(n=n, session=SessionId(session), agent=AgentId(agent)) for n, session, agent in rows
-        ]
+        rest = "INDEXED BY turns_due WHERE state IN ('accepted', 'running') AND n > ? ORDER BY n LIMIT ?"
+        return _DUE.all(self._db, rest, after, limit)
 
     def expired(self, now: datetime, limit: int) -> list[tuple[AgentId, Question]]:
         rows = self._db.all(
@@ -128,32 +129,9 @@ class RecoveryTable(TableFamily):
         return [(AgentId(row[0]), question_of(row[1:])) for row in rows]
 
     def prune(self, before: datetime, now: datetime) -> int:
-        """Forget settled rows by age, never by count, and sessions whose time is over, a bounded bite at a
-        time."""
         moment = stamp(before)
-        gone = self._db.run(
-            "DELETE FROM inbox WHERE n IN (SELECT n FROM inbox WHERE accepted_at < ?"
-            " AND outcome IS NOT NULL ORDER BY accepted_at LIMIT ?)",
-            moment,
-            _PRUNED_AT_ONCE,
-        )
-        gone += self._db.run(
-            "DELETE FROM outbox WHERE n IN (SELECT n FROM outbox WHERE created_at < ?"
-            " AND state IN ('sent', 'dead', 'gone', 'shown') ORDER BY created_at LIMIT ?)",
-            moment,
-            _PRUNED_AT_ONCE,
-        )
-        gone += self._db.run("DELETE FROM overheard WHERE at < ?", moment)
-        gone += self._db.run("DELETE FROM job_slots WHERE due < ? AND state = 'over'", moment)
-        gone += self._db.run(
-            "DELETE FROM handoffs WHERE created_at < ? AND state IN ('completed', 'failed')", moment
-        )
-        gone += self._db.run(
-            "DELETE FROM requests WHERE rowid IN"
-            " (SELECT rowid FROM requests WHERE created_at < ? ORDER BY created_at LIMIT ?)",
-            moment,
-            _PRUNED_AT_ONCE,
-        )
+        gone = sum(self._db.run(sql, moment, _PRUNED_AT_ONCE) for sql in _PRUNED_BY_BITES)
+        gone += sum(self._db.run(sql, moment) for sql in _PRUNED_WHOLE)
         return gone + self._expire_sessions(now)
 
     def _expire_sessions(self, now: datetime) -> int:

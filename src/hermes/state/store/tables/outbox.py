@@ -42,12 +42,8 @@ class OutboxTable(TableFamily):
         return _MESSAGE.all(self._db, "WHERE turn = ? ORDER BY n", turn)
 
     def waiting(self, account: str, after: int, limit: int) -> list[tuple[int, Address]]:
-        rows = self._db.all(
-            f"SELECT n, lane FROM outbox WHERE account = ? AND {_OPEN} AND n > ? ORDER BY n LIMIT ?",
-            account,
-            after,
-            limit,
-        )
+        sql = f"SELECT n, lane FROM outbox WHERE account = ? AND {_OPEN} AND n > ? ORDER BY n LIMIT ?"
+        rows = self._db.all(sql, account, after, limit)
         return [(n, Address.parse(lane)) for n, lane in rows]
 
 

@@ -34,20 +34,12 @@ class SessionsTable(ScopedTable):
 
     def save(self, session: Session) -> None:
         self._check_title(session)
-        self._db.run(
-            f"UPDATE sessions SET {_CHANGES} WHERE id = ? AND agent = ?",
-            *_SESSION.values(session, *_CHANGED),
-            session.id,
-            self._agent,
-        )
+        sql = f"UPDATE sessions SET {_CHANGES} WHERE id = ? AND agent = ?"
+        self._db.run(sql, *_SESSION.values(session, *_CHANGED), session.id, self._agent)
 
     def _check_title(self, session: Session) -> None:
-        taken = session.title is not None and self._db.one(
-            "SELECT 1 FROM sessions WHERE agent = ? AND title = ? AND id != ?",
-            self._agent,
-            session.title,
-            session.id,
-        )
+        sql = "SELECT 1 FROM sessions WHERE agent = ? AND title = ? AND id != ?"
+        taken = session.title is not None and self._db.one(sql, self._agent, session.title, session.id)
         if taken:
             raise UserError(f"Another session is called “{session.title}”.", hint="Choose another title.")
 
@@ -103,28 +95,20 @@ def session_condition(among: SessionFilter) -> tuple[str, tuple[str, ...]]:
 
 class BindingsTable(ScopedTable):
     def get(self, key: SessionKey) -> SessionId | None:
-        row = self._db.one(
+        session: SessionId | None = self._db.value(
             "SELECT session FROM bindings WHERE agent = ? AND platform = ? AND account = ? AND kind = ?"
             " AND chat = ? AND thread = ? AND user = ?",
             *self._identity(key),
         )
-        return None if row is None else SessionId(row[0])
+        return session
 
     def bind(self, key: SessionKey, session: SessionId, source: Source, at: datetime) -> None:
-        self._db.run(
-            "INSERT OR REPLACE INTO bindings VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            *self._identity(key),
-            session,
-            encode(source),
-            stamp(at),
-        )
+        sql = "INSERT OR REPLACE INTO bindings VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        self._db.run(sql, *self._identity(key), session, encode(source), stamp(at))
 
     def of(self, session: SessionId) -> list[tuple[SessionKey, Source]]:
-        rows = self._db.all(
-            f"SELECT source, {_KEY.names} FROM bindings WHERE session = ? AND agent = ? ORDER BY at DESC",
-            session,
-            self._agent,
-        )
+        sql = f"SELECT source, {_KEY.names} FROM bindings WHERE session = ? AND agent = ? ORDER BY at DESC"
+        rows = self._db.all(sql, session, self._agent)
         return [(_key(row[1:]), decode(Source, row[0])) for row in rows]
 
     def unused(
@@ -133,18 +117,15 @@ class BindingsTable(ScopedTable):
         session, key = (table.names.split(", ") for table in (_SESSION, _KEY))
         columns = ", ".join([f"s.{name}" for name in session] + [f"b.{name}" for name in key])
         last = (0.0, "") if after is None else (stamp(after.updated_at), after.id)
-        rows = self._db.all(
+        sql = (
             f"SELECT b.source, {columns}"
             " FROM (SELECT * FROM sessions WHERE agent = ?1 AND updated_at < ?2 AND ended IS NULL"
             " AND updated_at >= ?3 AND (updated_at, id) > (?3, ?4)"
             " AND EXISTS (SELECT 1 FROM bindings WHERE session = sessions.id AND agent = ?1)"
             " ORDER BY updated_at, id LIMIT ?5) s JOIN bindings b ON b.session = s.id AND b.agent = ?1"
-            " ORDER BY s.updated_at, s.id",
-            self._agent,
-            stamp(since),
-            *last,
-            limit,
+            " ORDER BY s.updated_at, s.id"
         )
+        rows = self._db.all(sql, self._agent, stamp(since), *last, limit)
         end = 1 + len(session)
         return [(_SESSION.read(row[1:end]), _key(row[end:]), decode(Source, row[0])) for row in rows]
 
