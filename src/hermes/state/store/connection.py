@@ -94,6 +94,13 @@ class SqliteDb:
     def __init__(self, connection: apsw.Connection) -> None:
         self.connection = connection
         self._execute = connection.execute
+        self._tables: dict[AgentId, Tx] = {}
+
+    def tx(self, agent: AgentId) -> Tx:
+        tx = self._tables.get(agent)
+        if tx is None:
+            tx = self._tables[agent] = tables_of(self, agent)
+        return tx
 
     def all(self, sql: str, *values: Any) -> list[Row]:
         return self._execute(sql, values).fetchall()

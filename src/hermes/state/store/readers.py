@@ -15,14 +15,7 @@ import apsw
 from hermes.domain.errors import Unreachable
 from hermes.domain.ids import AgentId
 from hermes.domain.ports.store import Tx
-from hermes.state.store.connection import (
-    DAMAGE,
-    ENGINE_ERRORS,
-    SqliteDb,
-    StoreOptions,
-    connect_reader,
-    tables_of,
-)
+from hermes.state.store import connection
 
 T = TypeVar("T")
 
@@ -34,13 +27,13 @@ class NeedsWriter(Exception):
 
 
 class Readers:
-    def __init__(self, path: Path, options: StoreOptions, damaged: Callable[[str], None]) -> None:
+    def __init__(self, path: Path, options: connection.StoreOptions, damaged: Callable[[str], None]) -> None:
         self._path = path
         self._options = options
         self._damaged = damaged
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="store-reader")
         self._local = threading.local()
-        self._open: list[SqliteDb] = []
+        self._open: list[connection.SqliteDb] = []
 
     async def query(self, agent: AgentId, work: Callable[[Tx], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._read, agent, work)
@@ -53,26 +46,23 @@ class Readers:
 
     def _read(self, agent: AgentId, work: Callable[[Tx], T]) -> T:
         try:
-            tx = self._tx(agent)
-            with self._local.db.connection:
-                return work(tx)
+            db = self._db()
+            with db.connection:
+                return work(db.tx(agent))
         except apsw.ReadOnlyError as error:
             raise NeedsWriter from error
-        except ENGINE_ERRORS as error:
-            if isinstance(error, DAMAGE):
+        except connection.ENGINE_ERRORS as error:
+            if isinstance(error, connection.DAMAGE):
                 self._damaged(str(error))
             raise Unreachable(f"the database cannot be read: {error}") from error
         except StopIteration as error:
             # A future cannot carry it.
             raise RuntimeError("the query raised StopIteration") from error
 
-    def _tx(self, agent: AgentId) -> Tx:
-        local = self._local
-        if not hasattr(local, "db"):
-            local.db = connect_reader(self._path, self._options)
-            local.handles = {}
-            self._open.append(local.db)
-        tx: Tx | None = local.handles.get(agent)
-        if tx is None:
-            tx = local.handles[agent] = tables_of(local.db, agent)
-        return tx
+    def _db(self) -> connection.SqliteDb:
+        """The connection of this thread."""
+        db: connection.SqliteDb | None = getattr(self._local, "db", None)
+        if db is None:
+            db = self._local.db = connection.connect_reader(self._path, self._options)
+            self._open.append(db)
+        return db

@@ -17,16 +17,8 @@ import apsw
 
 from hermes.domain.errors import Unreachable
 from hermes.state.home.wholefile import sync_file, sync_folder
+from hermes.state.store import connection
 from hermes.state.store.care.reserve import SIZE as SPARE_BYTES
-from hermes.state.store.connection import (
-    DAMAGE,
-    DEFAULTS,
-    StoreOptions,
-    connect_reader,
-    describe,
-    look_into,
-    problems_of,
-)
 from hermes.state.store.db import DamagedDatabase
 from hermes.state.store.migrations import check_version
 
@@ -65,7 +57,10 @@ def _never() -> bool:
 
 
 def backup(
-    path: Path, now: datetime, options: StoreOptions = DEFAULTS, give_up: Callable[[], bool] = _never
+    path: Path,
+    now: datetime,
+    options: connection.StoreOptions = connection.DEFAULTS,
+    give_up: Callable[[], bool] = _never,
 ) -> Path:
     """Copy the database as it is at this moment and return where. Blocking; writers go on meanwhile.
 
@@ -80,12 +75,12 @@ def backup(
         _verify(draft, give_up)
         sync_file(draft)
         draft.replace(final)
-    except DAMAGE as error:
+    except connection.DAMAGE as error:
         raise DamagedDatabase(f"{path} is damaged ({error}), so no backup was made.") from error
     except apsw.InterruptError as error:
         raise Unreachable("no backup was made: it would have taken too long") from error
     except (apsw.Error, OSError) as error:
-        raise Unreachable(f"no backup was made: {describe(error)}") from error
+        raise Unreachable(f"no backup was made: {connection.describe(error)}") from error
     finally:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
@@ -96,22 +91,30 @@ def backup(
 
 
 def backup_if_due(
-    path: Path, now: datetime, options: StoreOptions = DEFAULTS, give_up: Callable[[], bool] = _never
+    path: Path,
+    now: datetime,
+    options: connection.StoreOptions = connection.DEFAULTS,
+    give_up: Callable[[], bool] = _never,
 ) -> Path | None:
     """A backup, if the last one worth the name is older than a day."""
     made = backups_of(path)
     fresh = bool(made) and timedelta(0) <= now - made_at(made[0]) < MOST_AGE
-    if not _holds_something(path, options) or (fresh and _holds_something(made[0], DEFAULTS)):
+    if not _holds_something(path, options) or (fresh and _holds_something(made[0], connection.DEFAULTS)):
         return None
     return backup(path, now, options, give_up)
 
 
 def backup_at_stop(
-    path: Path, now: datetime, options: StoreOptions = DEFAULTS, give_up: Callable[[], bool] = _never
+    path: Path,
+    now: datetime,
+    options: connection.StoreOptions = connection.DEFAULTS,
+    give_up: Callable[[], bool] = _never,
 ) -> Path | None:
     """A backup of what happened since the last one."""
     made = backups_of(path)
-    if not _holds_something(path, options) or (made and _marks(made[0], DEFAULTS) == _marks(path, options)):
+    if not _holds_something(path, options) or (
+        made and _marks(made[0], connection.DEFAULTS) == _marks(path, options)
+    ):
         return None
     return backup(path, now, options, give_up)
 
@@ -127,19 +130,19 @@ def _rotate(path: Path, newest: Path) -> None:
         kept.add(day)
 
 
-def _holds_something(path: Path, options: StoreOptions) -> bool:
+def _holds_something(path: Path, options: connection.StoreOptions) -> bool:
     """Whether anything would be missed: words, jobs, people."""
     return any(_marks(path, options))
 
 
-def _marks(path: Path, options: StoreOptions) -> tuple[int, ...]:
+def _marks(path: Path, options: connection.StoreOptions) -> tuple[int, ...]:
     """How far each table has come that a person would miss; nothing if it cannot be read."""
     if not path.stat().st_size:
         return ()
     marks = ", ".join(f"(SELECT coalesce(max(rowid), 0) FROM {table})" for table in _NUMBERED)
     counts = ", ".join(f"(SELECT count(*) FROM {table})" for table in _COUNTED)
     try:
-        with closing(look_into(path, options)) as db:
+        with closing(connection.look_into(path, options)) as db:
             row = db.one(f"SELECT {marks}, {counts}")
     except apsw.Error as error:
         log.info("store.backup unreadable=%s problem=%s", path.name, error)
@@ -153,9 +156,12 @@ def _leave_room(path: Path, folder: Path) -> None:
         raise Unreachable("no backup was made: there is too little room on the disk")
 
 
-def _copy(path: Path, draft: Path, options: StoreOptions, give_up: Callable[[], bool]) -> None:
+def _copy(path: Path, draft: Path, options: connection.StoreOptions, give_up: Callable[[], bool]) -> None:
     draft.touch(mode=0o600)
-    with closing(connect_reader(path, options)) as source, closing(apsw.Connection(str(draft))) as target:
+    with (
+        closing(connection.connect_reader(path, options)) as source,
+        closing(apsw.Connection(str(draft))) as target,
+    ):
         # The file counts once it is whole and synced, so its own journal would be work for nothing.
         target.execute("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF").fetchall()
         # Within one transaction all steps see the same moment, whatever is written meanwhile.
@@ -169,9 +175,9 @@ def _copy(path: Path, draft: Path, options: StoreOptions, give_up: Callable[[], 
 
 
 def _verify(draft: Path, give_up: Callable[[], bool]) -> None:
-    with closing(look_into(draft)) as db:
+    with closing(connection.look_into(draft)) as db:
         db.connection.set_progress_handler(give_up, _STEPS_AT_ONCE)
         check_version(db, str(draft))
-        problems = problems_of(db)
+        problems = connection.problems_of(db)
     if problems:
         raise apsw.CorruptError(problems[0])
