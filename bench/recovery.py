@@ -34,8 +34,8 @@ from hermes.domain.rows import OutboxRow
 from hermes.domain.session import begin_session, session_key
 from hermes.domain.turn import BusyMode, Cause, ReplyPlace, Turn, TurnInput, TurnState
 from hermes.state.store.codec import encode
-from hermes.state.store.connection import StoreOptions, connect, tables_of
 from hermes.state.store.migrations import migrate
+from hermes.state.store.sqlite import StoreOptions, connect, tables_of
 
 _CHATS = 10_000
 _MEGABYTE = 1 << 20

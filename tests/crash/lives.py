@@ -13,7 +13,7 @@ from pathlib import Path
 
 from hermes.control.turn.claim import GIVEN_UP
 from hermes.domain.ids import MAIN_AGENT
-from hermes.state.store.connection import look_into, tables_of
+from hermes.state.store.sqlite import look_into, tables_of
 from hermes.testing.wire import WorldServer
 from hermes.testing.world import World
 from tests.nursery import SOURCES, Popen

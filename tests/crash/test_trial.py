@@ -22,7 +22,7 @@ from hermes.domain.errors import HermesError, Unreachable
 from hermes.domain.ids import MAIN_AGENT
 from hermes.state.home.homes import DATABASE_FILE
 from hermes.state.store.care.backup import backups_of
-from hermes.state.store.connection import look_into, tables_of
+from hermes.state.store.sqlite import look_into, tables_of
 from hermes.testing.history import check_history
 from hermes.testing.model_script import FAULTS, Call, Cut, ModelRequest, Reply, Said, Then, message_text
 from hermes.testing.model_server import FakeModelServer

@@ -15,7 +15,7 @@ import apsw
 from hermes.domain.errors import Unreachable
 from hermes.domain.ids import AgentId
 from hermes.domain.ports.store import Tx
-from hermes.state.store import connection
+from hermes.state.store import sqlite
 
 T = TypeVar("T")
 
@@ -27,13 +27,13 @@ class NeedsWriter(Exception):
 
 
 class Readers:
-    def __init__(self, path: Path, options: connection.StoreOptions, damaged: Callable[[str], None]) -> None:
+    def __init__(self, path: Path, options: sqlite.StoreOptions, damaged: Callable[[str], None]) -> None:
         self._path = path
         self._options = options
         self._damaged = damaged
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="store-reader")
         self._local = threading.local()
-        self._open: list[connection.SqliteDb] = []
+        self._open: list[sqlite.SqliteDb] = []
 
     async def query(self, agent: AgentId, work: Callable[[Tx], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._read, agent, work)
@@ -48,21 +48,22 @@ class Readers:
         try:
             db = self._db()
             with db.connection:
-                return work(db.tx(agent))
+                answer = work(db.tx(agent))
+            return answer
         except apsw.ReadOnlyError as error:
             raise NeedsWriter from error
-        except connection.ENGINE_ERRORS as error:
-            if isinstance(error, connection.DAMAGE):
+        except sqlite.ENGINE_ERRORS as error:
+            if isinstance(error, sqlite.DAMAGE):
                 self._damaged(str(error))
             raise Unreachable(f"the database cannot be read: {error}") from error
         except StopIteration as error:
             # A future cannot carry it.
             raise RuntimeError("the query raised StopIteration") from error
 
-    def _db(self) -> connection.SqliteDb:
+    def _db(self) -> sqlite.SqliteDb:
         """The connection of this thread."""
-        db: connection.SqliteDb | None = getattr(self._local, "db", None)
+        db: sqlite.SqliteDb | None = getattr(self._local, "db", None)
         if db is None:
-            db = self._local.db = connection.connect_reader(self._path, self._options)
+            db = self._local.db = sqlite.connect_reader(self._path, self._options)
             self._open.append(db)
         return db

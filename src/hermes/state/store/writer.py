@@ -29,7 +29,7 @@ import apsw
 from hermes.domain.errors import Unreachable
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.ports.store import Tx
-from hermes.state.store import connection
+from hermes.state.store import sqlite
 from hermes.state.store.care.file_identity import LOOK_SECONDS, DatabaseFileGuard
 from hermes.state.store.care.reserve import FILE as RESERVE_FILE
 from hermes.state.store.care.reserve import DiskReserve
@@ -75,7 +75,7 @@ class StoreFacts:
 class SqliteStore:
     """The database file of a gateway. Use `open`, then handles by `scoped`."""
 
-    def __init__(self, path: Path | None, options: connection.StoreOptions = connection.DEFAULTS) -> None:
+    def __init__(self, path: Path | None, options: sqlite.StoreOptions = sqlite.DEFAULTS) -> None:
         self.path = path
         self.facts = StoreFacts()
         self._options = options
@@ -93,7 +93,7 @@ class SqliteStore:
         self._name = DatabaseFileGuard(path if options.vfs is None else None)
         self.lost = asyncio.Event()
         """Set once the file was removed or replaced under us; its content was saved."""
-        self._db: connection.SqliteDb | None = None
+        self._db: sqlite.SqliteDb | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._readers: Readers | None = None
@@ -178,9 +178,7 @@ class SqliteStore:
         """What SQLite's check finds wrong with the file; runs beside everything else and may take long."""
         if self.path is None or self._shut:
             return []
-        problems = await asyncio.to_thread(
-            connection.check_file, self.path, self._options, lambda: self._shut
-        )
+        problems = await asyncio.to_thread(sqlite.check_file, self.path, self._options, lambda: self._shut)
         if problems:
             self._note_damage(problems[0])
         return problems
@@ -191,7 +189,7 @@ class SqliteStore:
         try:
             self._connect()
         except BaseException as error:  # handed to whoever opens the store
-            self._tell(_settle, opened, None, connection.as_user_error(error, self.path))
+            self._tell(_settle, opened, None, sqlite.as_user_error(error, self.path))
             return
         self._reserve.keep()
         self._tell(_settle, opened)
@@ -208,12 +206,12 @@ class SqliteStore:
                 time.sleep(_RETRY_SECONDS)
         self._disconnect()
 
-    def _connect(self) -> connection.SqliteDb:
+    def _connect(self) -> sqlite.SqliteDb:
         if self._db is not None:
             return self._db
         if self._name.look():
-            raise apsw.CantOpenError(connection.FILE_LOST)
-        db = connection.open_current(self.path, self._options)
+            raise apsw.CantOpenError(sqlite.FILE_LOST)
+        db = sqlite.open_current(self.path, self._options)
         self._name.note_opened()
         # The writer checkpoints by itself, after it has told everybody who waits for the commit.
         db.run("PRAGMA wal_autocheckpoint = 0")
@@ -229,7 +227,7 @@ class SqliteStore:
             if db is not None:
                 db.connection.close()
         except apsw.Error as error:
-            log.warning("store.close problem=%r", connection.describe(error))
+            log.warning("store.close problem=%r", sqlite.describe(error))
         self._name.note_closed()
 
     def _round(self) -> bool:
@@ -249,10 +247,10 @@ class SqliteStore:
             self._unindexed = True
             self._tell(_settle_units, batch)
             self._upkeep()
-        elif isinstance(error, connection.DAMAGE):
+        elif isinstance(error, sqlite.DAMAGE):
             self._give_up_damaged(batch, str(error))
         else:
-            self._give_back(batch, connection.describe(error))
+            self._give_back(batch, sqlite.describe(error))
         self._hand = []
         return True
 
@@ -291,7 +289,7 @@ class SqliteStore:
             for unit in batch:
                 self._run(db, unit)
             db.run("COMMIT")
-        except connection.ENGINE_ERRORS as error:
+        except sqlite.ENGINE_ERRORS as error:
             self._undo()
             if isinstance(error, apsw.FullError):
                 self._reserve.give_up()
@@ -302,17 +300,17 @@ class SqliteStore:
         self._say_trouble("")
         return None
 
-    def _run(self, db: connection.SqliteDb, unit: WorkUnit) -> None:
+    def _run(self, db: sqlite.SqliteDb, unit: WorkUnit) -> None:
         unit.error = None
         db.run("SAVEPOINT unit")
         try:
             unit.result = unit.work(db.tx(unit.agent))
-        except connection.ENGINE_ERRORS:
+        except sqlite.ENGINE_ERRORS:
             raise
         except BaseException as error:  # handed to whoever asked for the unit
             unit.error = error
         if not db.connection.in_transaction:
-            raise connection.TransactionGone("the transaction ended under its unit")
+            raise sqlite.TransactionGone("the transaction ended under its unit")
         if unit.error is not None:
             db.run("ROLLBACK TO unit")
         db.run("RELEASE unit")
@@ -324,15 +322,13 @@ class SqliteStore:
         try:
             self._db.run("ROLLBACK")
         except apsw.Error as error:
-            log.warning("store.rollback problem=%r", connection.describe(error))
+            log.warning("store.rollback problem=%r", sqlite.describe(error))
             self._disconnect()
 
     # --- when something is wrong ---
 
     def _say_trouble(self, trouble: str) -> None:
-        now = (
-            trouble or self._trouble_for_accepts() or (connection.DISK_FULL if self._reserve.given_up else "")
-        )
+        now = trouble or self._trouble_for_accepts() or (sqlite.DISK_FULL if self._reserve.given_up else "")
         if now != self.facts.trouble:
             log.warning("store.trouble problem=%r", now) if now else log.info("store.well")
         self.facts.trouble = now
@@ -340,16 +336,16 @@ class SqliteStore:
     def _note_damage(self, what: str) -> None:
         if not self._damage:
             log.error("store.damaged file=%s problem=%r", self.path, what)
-        self._damage = connection.FILE_DAMAGED
+        self._damage = sqlite.FILE_DAMAGED
         self._say_trouble("")
         try:
             if self.path is not None:
-                connection.suspicion(self.path).write_text(what + "\n", encoding="utf-8")
+                sqlite.suspicion(self.path).write_text(what + "\n", encoding="utf-8")
         except OSError as problem:
             log.warning("store.mark problem=%s", problem)
 
     def _trouble_for_accepts(self) -> str:
-        return connection.FILE_LOST if self._name.is_lost else self._damage
+        return sqlite.FILE_LOST if self._name.is_lost else self._damage
 
     def _rescue(self) -> None:
         try:
@@ -366,7 +362,7 @@ class SqliteStore:
             return
         if not self._name.is_lost and self._name.look():
             self._rescue()
-        trouble = self._trouble_for_accepts() or ("" if self._reserve.keep() else connection.DISK_FULL)
+        trouble = self._trouble_for_accepts() or ("" if self._reserve.keep() else sqlite.DISK_FULL)
         if trouble:
             self._refuse((unit for unit in self._first if not unit.ends), trouble)
             self._first = deque(unit for unit in self._first if unit.ends)
@@ -392,10 +388,10 @@ class SqliteStore:
     def _give_up_damaged(self, batch: list[WorkUnit], what: str) -> None:
         """Find the units that meet the damage and fail them; the others are done one by one."""
         self._note_damage(what)
-        self._refuse((unit for unit in batch if unit.first), connection.FILE_DAMAGED)
+        self._refuse((unit for unit in batch if unit.first), sqlite.FILE_DAMAGED)
         for unit in batch:
             if not unit.first and (error := self._commit([unit])) is not None:
-                self._refuse([unit], connection.describe(error))
+                self._refuse([unit], sqlite.describe(error))
             elif not unit.first:
                 self._tell(_settle_units, [unit])
 
@@ -403,7 +399,7 @@ class SqliteStore:
 
     def _idle(self) -> None:
         if not self.facts.trouble and not self._name.is_writable():
-            self._say_trouble(connection.NOT_WRITABLE)
+            self._say_trouble(sqlite.NOT_WRITABLE)
         if self.facts.trouble and not self._damage:
             self._probe()
         elif self._unindexed and not self._index():
@@ -432,17 +428,17 @@ class SqliteStore:
             return
         self._beside(lambda db: db.run("UPDATE facts SET value = value WHERE name = 'indexed'"))
 
-    def _beside(self, work: Callable[[connection.SqliteDb], int]) -> int:
+    def _beside(self, work: Callable[[sqlite.SqliteDb], int]) -> int:
         try:
             db = self._connect()
             db.run("BEGIN IMMEDIATE")
             done = work(db)
             db.run("COMMIT")
-        except connection.ENGINE_ERRORS as error:
+        except sqlite.ENGINE_ERRORS as error:
             self._undo()
-            if isinstance(error, connection.DAMAGE):
+            if isinstance(error, sqlite.DAMAGE):
                 self._note_damage(str(error))
-            self._say_trouble(connection.describe(error))
+            self._say_trouble(sqlite.describe(error))
             return 0
         self._say_trouble("")
         return done
@@ -454,8 +450,8 @@ class SqliteStore:
         db.connection.set_busy_timeout(_CHECKPOINT_MS)
         try:
             db.run(f"PRAGMA wal_checkpoint({mode})")
-        except connection.ENGINE_ERRORS as error:
-            log.warning("store.checkpoint problem=%r", connection.describe(error))
+        except sqlite.ENGINE_ERRORS as error:
+            log.warning("store.checkpoint problem=%r", sqlite.describe(error))
         finally:
             db.connection.set_busy_timeout(self._options.busy_ms)
 

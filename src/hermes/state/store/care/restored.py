@@ -16,7 +16,7 @@ from hermes.domain.rows import OutboxRow
 from hermes.domain.turn import ReplyPlace, TurnInput
 from hermes.state.store.care.salvage import SalvageReport
 from hermes.state.store.codec import decode, stamp, unstamp
-from hermes.state.store.connection import SqliteDb
+from hermes.state.store.sqlite import SqliteDb
 from hermes.state.store.tables.outbox import OutboxTable
 
 RESTORED = "restored from a backup"

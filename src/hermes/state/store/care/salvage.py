@@ -21,8 +21,8 @@ from hermes.domain.message import Body, Inbound, Receipt
 from hermes.domain.rows import OutState
 from hermes.domain.turn import ReplyPlace, TurnInput, TurnState
 from hermes.state.store.codec import decode, decode_record
-from hermes.state.store.connection import SqliteDb
 from hermes.state.store.db import Row
+from hermes.state.store.sqlite import SqliteDb
 from hermes.state.store.tables.inbox import InboxTable
 from hermes.state.store.tables.sessions import SessionsTable
 

@@ -239,6 +239,21 @@ def check_file(path: Path, options: StoreOptions, give_up: Callable[[], bool]) -
             return []
 
 
+def copy_pages(
+    source: apsw.Connection, draft: Path, at_once: int = -1, give_up: Callable[[], bool] = lambda: False
+) -> None:
+    """Copy a database into a new file, so many pages at a time. Blocking."""
+    draft.touch(mode=0o600)
+    with closing(apsw.Connection(str(draft))) as target:
+        # The file counts once it is whole and synced, so its own journal would be work for nothing.
+        target.execute("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF").fetchall()
+        with target.backup("main", source, "main") as copying:
+            while not copying.done:
+                if give_up():
+                    raise apsw.InterruptError("interrupted")
+                copying.step(at_once)
+
+
 def suspicion(path: Path) -> Path:
     """The mark that says: check this file in full before it is opened again."""
     return path.with_name(path.name + ".suspect")
