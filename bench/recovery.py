@@ -29,12 +29,13 @@ from bench.stopwatch import most_resident, run
 from hermes.domain.event import Entry, UserSaid
 from hermes.domain.ids import MAIN_AGENT, SessionId, TurnId
 from hermes.domain.message import Body
+from hermes.domain.ports.store import Tx
 from hermes.domain.rows import OutboxRow
 from hermes.domain.session import begin_session, session_key
 from hermes.domain.turn import BusyMode, Cause, ReplyPlace, Turn, TurnInput, TurnState
 from hermes.state.store.codec import encode
-from hermes.state.store.connection import SqliteTx, StoreOptions, connect
 from hermes.state.store.migrations import migrate
+from hermes.state.store.sqlite import StoreOptions, connect, tables_of
 
 _CHATS = 10_000
 _MEGABYTE = 1 << 20
@@ -118,7 +119,7 @@ def build(folder: Path, left: Left) -> None:
     db = connect(folder / "state.db", StoreOptions(checkpoint_pages=0))
     db.run("BEGIN IMMEDIATE")
     migrate(db, "the bench's database")
-    tx = SqliteTx(db, MAIN_AGENT)
+    tx = tables_of(db, MAIN_AGENT)
     now = datetime.now(UTC)
     boot = tx.recovery.boot(now)
     for n in range(left.open):
@@ -127,7 +128,7 @@ def build(folder: Path, left: Left) -> None:
         to = inbound(f"o{n}", "x").source.address
         body = Body(text=answer_to(f"old{n}"))
         tx.outbox.add(OutboxRow(key=f"old:{n}", to=to, body=body, created_at=now))
-    db.many(
+    db.connection.executemany(
         "INSERT INTO inbox (account, delivery, ref, body, accepted_at) VALUES (?, ?, ?, ?, ?)",
         [_pending(n, now.timestamp()) for n in range(left.pending)],
     )
@@ -140,7 +141,7 @@ def _pending(n: int, moment: float) -> tuple[Any, ...]:
     return (ACCOUNT, item.delivery, item.ref, encode(item), moment)
 
 
-def _open_turn(tx: SqliteTx, n: int, now: datetime, epoch: int) -> None:
+def _open_turn(tx: Tx, n: int, now: datetime, epoch: int) -> None:
     """A turn that ran and had written down what was said to it."""
     item = inbound(f"r{n}", f"open{n}")
     key = session_key(item.source, MAIN_AGENT)

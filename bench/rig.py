@@ -33,7 +33,7 @@ from hermes.domain.settings.settings import (
 )
 from hermes.domain.tool import ToolCall
 from hermes.domain.turn import BusyMode
-from hermes.state.store.connection import StoreOptions
+from hermes.state.store.sqlite import StoreOptions
 from hermes.state.store.writer import SqliteStore
 from hermes.testing.crash import unit_name
 from hermes.testing.harness import open_settings

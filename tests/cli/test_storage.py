@@ -20,7 +20,7 @@ import pytest
 from hermes.admin.process.run import EXIT_RESTART
 from hermes.state.home.homes import DATABASE_FILE
 from hermes.state.store.care.backup import backups_of
-from hermes.state.store.connection import look_into, suspicion
+from hermes.state.store.sqlite import look_into, suspicion
 from hermes.testing.ports import free_port
 from tests import nursery
 from tests.cli.command import PATIENCE, Running, environment, gateway, hermes

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from hermes.control.turn.claim import GIVEN_UP
 from hermes.domain.ids import MAIN_AGENT
-from hermes.state.store.connection import SqliteTx, look_into
+from hermes.state.store.sqlite import look_into, tables_of
 from hermes.testing.wire import WorldServer
 from hermes.testing.world import World
 from tests.nursery import SOURCES, Popen
@@ -125,7 +125,7 @@ class Lives:
     def _leftovers(self) -> list[str]:
         db = look_into(self.folder / "state.db")
         try:
-            tx = SqliteTx(db, MAIN_AGENT)
+            tx = tables_of(db, MAIN_AGENT)
             rows = [tx.inbox.pending(0, 9), tx.recovery.due(0, 9), tx.outbox.waiting("fake", 0, 9)]
         finally:
             db.connection.close()

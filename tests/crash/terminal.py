@@ -15,7 +15,7 @@ from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.ports.store import Tx
 from hermes.domain.turn import Turn
 from hermes.state.home.homes import DATABASE_FILE
-from hermes.state.store.connection import StoreOptions
+from hermes.state.store.sqlite import StoreOptions
 from hermes.state.store.writer import SqliteStore
 from hermes.testing.model_script import Respond
 from hermes.testing.model_server import FakeModelServer

@@ -22,7 +22,7 @@ from hermes.domain.errors import HermesError, Unreachable
 from hermes.domain.ids import MAIN_AGENT
 from hermes.state.home.homes import DATABASE_FILE
 from hermes.state.store.care.backup import backups_of
-from hermes.state.store.connection import SqliteTx, look_into
+from hermes.state.store.sqlite import look_into, tables_of
 from hermes.testing.history import check_history
 from hermes.testing.model_script import FAULTS, Call, Cut, ModelRequest, Reply, Said, Then, message_text
 from hermes.testing.model_server import FakeModelServer
@@ -147,7 +147,7 @@ class Trial:
 
     def leftovers(self) -> int:
         with contextlib.closing(look_into(self.home / DATABASE_FILE)) as db:
-            tx = SqliteTx(db, MAIN_AGENT)
+            tx = tables_of(db, MAIN_AGENT)
             waiting = [*tx.inbox.pending(0, 9), *tx.recovery.due(0, 9), *tx.outbox.waiting("fake", 0, 9)]
         return len(waiting)
 

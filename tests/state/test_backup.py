@@ -13,9 +13,15 @@ from hermes.domain.errors import Unreachable
 from hermes.domain.ids import SessionId
 from hermes.domain.ports.store import Tx
 from hermes.state.store.care import backup as backups
-from hermes.state.store.care import upkeep
-from hermes.state.store.care.backup import KEPT, backup, backup_at_stop, backup_if_due, backups_of, made_at
-from hermes.state.store.care.upkeep import Upkeep
+from hermes.state.store.care.backup import (
+    KEPT,
+    Upkeep,
+    backup,
+    backup_at_stop,
+    backup_if_due,
+    backups_of,
+    made_at,
+)
 from hermes.state.store.writer import SqliteStore
 from hermes.testing.clock import FakeClock
 from hermes.testing.store_suite.samples import NOW, add_talk, entry
@@ -77,10 +83,10 @@ async def test_a_stop_waits_no_longer_than_its_time(tmp_path: Path, monkeypatch:
         old = backup(path, NOW)
         await store.write(partial(_append, 1))
         care = Upkeep(store=store, path=path, clock=FakeClock(NOW + timedelta(days=1)))
-        monkeypatch.setattr(upkeep, "STOP_SECONDS", -1.0)
+        monkeypatch.setattr(backups, "STOP_SECONDS", -1.0)
         await care.stop(hurry=False)
         assert backups_of(path) == [old]
-        monkeypatch.setattr(upkeep, "STOP_SECONDS", 60.0)
+        monkeypatch.setattr(backups, "STOP_SECONDS", 60.0)
         await care.stop(hurry=True)
         assert backups_of(path) == [old], "who is in a hurry is not held up"
         await care.stop(hurry=False)

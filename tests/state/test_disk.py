@@ -21,7 +21,7 @@ from hermes.domain.errors import Unreachable
 from hermes.domain.ids import SessionId
 from hermes.domain.ports.store import Tx
 from hermes.state.store.care.reserve import DiskReserve
-from hermes.state.store.connection import StoreOptions
+from hermes.state.store.sqlite import StoreOptions
 from hermes.state.store.writer import SqliteStore
 from hermes.testing.powercut import SmallDisk
 from hermes.testing.store_suite.samples import NOW, add_talk, entry, inbound

@@ -15,8 +15,8 @@ import pytest
 
 from hermes.domain.errors import UserError
 from hermes.state.store import migrations as migrations
-from hermes.state.store.connection import SqliteDb, connect, open_current
 from hermes.state.store.migrations import MIGRATIONS, NEWEST, Migration, migrate
+from hermes.state.store.sqlite import SqliteDb, connect, open_current
 from hermes.state.store.writer import SqliteStore
 from hermes.testing.store_suite.samples import NOW, inbound
 
@@ -89,7 +89,7 @@ class _Stumbling:
         self._steps = steps
         self.all = db.all
         self.one = db.one
-        self.many = db.many
+        self.value = db.value
 
     def run(self, sql: str, *values: Any) -> int:
         self._steps -= 1
@@ -115,7 +115,7 @@ def test_a_migration_that_was_cut_off_leaves_nothing(tmp_path: Path) -> None:
 
 KILLED = """
 import os, signal, sys
-from hermes.state.store import connection as engine
+from hermes.state.store import sqlite as engine
 real = engine.SqliteDb.run
 count = 0
 def run(self, sql, *values):

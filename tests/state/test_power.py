@@ -17,7 +17,7 @@ from hermes.domain.ids import SessionId
 from hermes.domain.message import Inbound
 from hermes.domain.ports.store import Tx
 from hermes.state.store.care.repair import open_checked
-from hermes.state.store.connection import StoreOptions
+from hermes.state.store.sqlite import StoreOptions
 from hermes.state.store.writer import SqliteStore
 from hermes.testing.clock import FakeClock
 from hermes.testing.powercut import PowerCut

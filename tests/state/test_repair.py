@@ -26,8 +26,8 @@ from hermes.state.store.care import repair
 from hermes.state.store.care.backup import KEPT, backup, backup_if_due, backups_of
 from hermes.state.store.care.repair import OpenedStore, open_checked
 from hermes.state.store.care.restored import RESTORED
-from hermes.state.store.connection import SqliteDb, suspicion
 from hermes.state.store.db import DamagedDatabase
+from hermes.state.store.sqlite import DEFAULTS, SqliteDb, suspicion
 from hermes.state.store.writer import SqliteStore
 from hermes.testing.clock import FakeClock
 from hermes.testing.store_suite.samples import NOW, address, entry, inbound, out, session, turn
@@ -452,7 +452,7 @@ async def test_a_repair_that_was_cut_off_is_finished(tmp_path: Path, monkeypatch
     for number in (1, 2):
         stop_at(number)
         with pytest.raises(KeyboardInterrupt):
-            repair._make_sound(path, NOW, repair.DEFAULTS)
+            repair._make_sound(path, NOW, DEFAULTS)
         monkeypatch.undo()
         assert {*_aside(path).values(), *_digests(path).values()} >= set(before.values())
     opened = await open_checked(path, FakeClock())

@@ -15,8 +15,8 @@ import pytest
 
 from hermes.domain.ids import MAIN_AGENT, SessionId
 from hermes.state.store.codec import encode, stamp
-from hermes.state.store.connection import SqliteDb, SqliteTx, open_current
 from hermes.state.store.db import Row
+from hermes.state.store.sqlite import SqliteDb, open_current, tables_of
 from hermes.state.store.writer import SqliteStore
 from hermes.testing.store_suite.samples import NOW, address, inbound, out, turn
 
@@ -36,16 +36,16 @@ def build(path: Path, count: int) -> None:
     body, given, text = encode(inbound("d")), encode(turn("t").input), encode(out("k").body)
     at = stamp(NOW)
     numbers = range(count)
-    db.many(
+    db.connection.executemany(
         "INSERT INTO inbox (account, delivery, ref, body, accepted_at, outcome)"
         " VALUES ('fake', ?, ?, ?, ?, ?)",
         [(f"d{n}{done}", f"r{n}", body, at, done) for n in numbers for done in (None, "turn")],
     )
-    db.many(
+    db.connection.executemany(
         "INSERT INTO sessions (id, agent, created_at, updated_at) VALUES (?, 'main', ?, ?)",
         [(f"s{n}", at, at) for n in range(count // 10)],
     )
-    db.many(
+    db.connection.executemany(
         "INSERT INTO turns (id, session, agent, cause, state, input, busy, attempt, progress, crashes, epoch,"
         " ephemeral, created_at) VALUES (?, ?, 'main', 'message', ?, ?, 'queue', 0, 0, 0, 0, 0, ?)",
         [
@@ -54,7 +54,7 @@ def build(path: Path, count: int) -> None:
             for st in ("accepted", "done")
         ],
     )
-    db.many(
+    db.connection.executemany(
         "INSERT INTO outbox (key, lane, account, turn, part, draft, body, state, attempts, error, created_at)"
         " VALUES (?, ?, 'fake', ?, 0, 0, ?, ?, 0, '', ?)",
         [
@@ -86,12 +86,13 @@ class _Explaining:
         self._explain(sql, values)
         return self._db.one(sql, *values)
 
+    def value(self, sql: str, *values: Any) -> Any:
+        row = self.one(sql, *values)
+        return None if row is None else row[0]
+
     def run(self, sql: str, *values: Any) -> int:
         self._explain(sql, values)
         return self._db.run(sql, *values)
-
-    def many(self, sql: str, rows: Any) -> None:
-        self._db.many(sql, rows)
 
 
 async def test_a_long_queue_after_a_kill_is_read_by_its_index(tmp_path: Path, full: bool) -> None:
@@ -119,7 +120,7 @@ def _plan(db: _Explaining) -> list[str]:
 def _assert_plans(path: Path) -> None:
     db = open_current(path)
     explaining = _Explaining(db)
-    tx = SqliteTx(explaining, MAIN_AGENT)  # type: ignore[arg-type]
+    tx = tables_of(explaining, MAIN_AGENT)
     tx.inbox.pending(0, 256)
     assert _plan(explaining) == ["SEARCH inbox USING INDEX inbox_pending (n>?)"]
     tx.inbox.find("x")

@@ -49,7 +49,7 @@ from hermes.state.files.session_log import FOLDER as LOG_FOLDER
 from hermes.state.files.session_log import SessionLogs
 from hermes.state.home.homes import DATABASE_FILE
 from hermes.state.settings.loader import LoadedSettings, load_settings
-from hermes.state.store.connection import StoreOptions
+from hermes.state.store.sqlite import StoreOptions
 from hermes.state.store.writer import SqliteStore
 
 log = logging.getLogger("hermes.app")

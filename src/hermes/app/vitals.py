@@ -16,7 +16,7 @@ from hermes.control.jobs.ticker import LONGEST_SLEEP
 from hermes.control.workers import LoopState, Supervisor
 from hermes.entry.host import AdapterHost, HostState
 from hermes.state.settings.loader import LoadedSettings
-from hermes.state.store.units import StoreFacts
+from hermes.state.store.writer import StoreFacts
 
 
 class StatusListener(Protocol):

@@ -27,7 +27,7 @@ from hermes.domain.ports.agent import Provider
 from hermes.domain.settings.settings import DisplaySettings, Profile
 from hermes.domain.turn import BusyMode
 from hermes.state.files.media import MediaFiles
-from hermes.state.store.connection import StoreOptions
+from hermes.state.store.sqlite import StoreOptions
 from hermes.state.store.writer import SqliteStore
 from hermes.testing.crash import KillingProvider, KillingService, KillingStore, KillSwitch
 from hermes.testing.harness import open_settings

@@ -6,12 +6,8 @@ transcripts, questions and search are that agent's alone; the queues belong to t
 
 from __future__ import annotations
 
-from collections.abc import (
-    Callable,
-    Collection,
-    Iterable,
-    Sequence,
-)
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, TypeVar
 
@@ -39,8 +35,6 @@ from hermes.domain.session import EVERY_SESSION, Session, SessionFilter, Session
 from hermes.domain.turn import Answer, Question, Request, Turn, TurnState
 
 T = TypeVar("T")
-
-# --- the store -----------------------------------------------------------------------------------
 
 
 class Inbox(Protocol):
@@ -234,13 +228,6 @@ class WorkCounts(Protocol):
     def count(self) -> OpenWork: ...
 
 
-"""Await this with what came and the platform's cursor; acknowledge when it returns, not before. With nothing
-at all (`accept((), None)`) it is a sign of life: a poll came back empty, a heartbeat was answered."""
-
-
-# --- the agent -----------------------------------------------------------------------------------
-
-
 class Directory(Protocol):
     """Chats and home channels belong to the gateway; `bound` tells of the sessions of one agent."""
 
@@ -277,15 +264,6 @@ class OutboxMessages(Protocol):
 
     def drop(self, key: str, why: str) -> bool:
         """Give a message up for good; False if there is none that could still be sent."""
-
-
-class DeliveryTables(Protocol):
-    """The part of a transaction that knows where messages can go."""
-
-    @property
-    def directory(self) -> Directory: ...
-    @property
-    def post(self) -> OutboxMessages: ...
 
 
 class Grants(Protocol):
@@ -374,51 +352,33 @@ class PairingCodes(Protocol):
     def put_mark(self, mark: PairingCounter) -> None: ...
 
 
-class Tx(DeliveryTables, Protocol):
-    """One transaction, scoped to one agent."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tx:
+    """One transaction, scoped to one agent: its tables."""
 
-    @property
-    def inbox(self) -> Inbox: ...
-    @property
-    def turns(self) -> Turns: ...
-    @property
-    def journal(self) -> Journal: ...
-    @property
-    def sessions(self) -> Sessions: ...
-    @property
-    def bindings(self) -> Bindings: ...
-    @property
-    def outbox(self) -> Outbox: ...
-    @property
-    def questions(self) -> Questions: ...
-    @property
-    def grants(self) -> Grants: ...
-    @property
-    def requests(self) -> Requests: ...
-    @property
-    def jobs(self) -> Jobs: ...
-    @property
-    def job_runs(self) -> JobRuns: ...
-    @property
-    def facts(self) -> Facts: ...
-    @property
-    def search(self) -> Search: ...
-    @property
-    def media(self) -> MediaIndex: ...
-    @property
-    def talk(self) -> Talk: ...
-    @property
-    def leases(self) -> Leases: ...
-    @property
-    def pairings(self) -> Pairings: ...
-    @property
-    def pairing_codes(self) -> PairingCodes: ...
-    @property
-    def recovery(self) -> Recovery: ...
-    @property
-    def census(self) -> WorkCounts: ...
-    @property
-    def handoffs(self) -> Handoffs: ...
+    inbox: Inbox
+    turns: Turns
+    journal: Journal
+    sessions: Sessions
+    bindings: Bindings
+    outbox: Outbox
+    questions: Questions
+    grants: Grants
+    requests: Requests
+    jobs: Jobs
+    job_runs: JobRuns
+    facts: Facts
+    search: Search
+    media: MediaIndex
+    talk: Talk
+    leases: Leases
+    pairings: Pairings
+    pairing_codes: PairingCodes
+    recovery: Recovery
+    census: WorkCounts
+    handoffs: Handoffs
+    directory: Directory
+    post: OutboxMessages
 
 
 class Store(Protocol):
@@ -434,6 +394,3 @@ class Store(Protocol):
     async def read(self, query: Callable[[Tx], T]) -> T: ...
 
     def scoped(self, agent: AgentId) -> Store: ...
-
-
-# --- platforms -----------------------------------------------------------------------------------

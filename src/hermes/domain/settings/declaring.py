@@ -72,3 +72,8 @@ def setting(default: T, doc: str, *, env: str = "", **rules: Any) -> T:
         made = field(default=default, metadata={"about": about})
     # Typed as its default, so that the type checker holds it against the annotation.
     return cast(T, made)
+
+
+def own_setting(default: T, doc: str, *, also: str = "", **rules: Any) -> T:
+    """A setting of a platform that has a variable of its own name, and those of `also`."""
+    return setting(default, doc, env=f"<P>_* {also}", **rules)

@@ -13,17 +13,9 @@ from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import NAME_RULE, GatewaySettings, HostedAgent, Settings, is_name
 from hermes.domain.text import one_line
-from hermes.state.settings.accounts import named_account
+from hermes.state.settings import names
 from hermes.state.settings.findings import nearest
 from hermes.state.settings.loader import key_variable
-from hermes.state.settings.names import (
-    ACCOUNT_MARK,
-    PLATFORMS,
-    is_key_like,
-    is_later,
-    platform_variable,
-    platform_variables,
-)
 from hermes.state.settings.places import ALIASES, ALSO_UNDER_GATEWAY
 from hermes.state.settings.reader import TABLES, suggestion
 from hermes.state.settings.values import SettingSpec, knobs, sections
@@ -49,13 +41,13 @@ def unknown_key(key: str, meant: str) -> UserError:
 
 def known_variables() -> list[str]:
     """Every variable that gives a value to a field."""
-    names = [name for knob in knobs(Settings).values() for name in knob.about.env]
-    for section in sections(Settings).values():
-        names += [name for knob in knobs(section).values() for name in knob.about.env]
-    for platform in sorted(PLATFORMS):
+    known: list[str] = []
+    for section in (Settings, *sections(Settings).values()):
+        known += [name for knob in knobs(section).values() for name in knob.about.env]
+    for platform in sorted(names.PLATFORMS):
         for knob in knobs(PlatformSettings).values():
-            names += platform_variables(platform, knob.about.env)
-    return names
+            known += names.platform_variables(platform, knob.about.env)
+    return known
 
 
 def find_key(key: str, provider: str = "auto", also: Collection[str] = ()) -> SettingKey:
@@ -63,9 +55,9 @@ def find_key(key: str, provider: str = "auto", also: Collection[str] = ()) -> Se
     the platforms have for themselves."""
     if _VARIABLE.fullmatch(key):
         known = [*known_variables(), *also]
-        if named_account(key, PLATFORMS, also)[0] or is_key_like(key) or key in known:
+        if names.named_account(key, names.PLATFORMS, also)[0] or names.is_key_like(key) or key in known:
             return SettingKey(variable=key)
-        plain, mark, account = key.partition(ACCOUNT_MARK)
+        plain, mark, account = key.partition(names.ACCOUNT_MARK)
         meant = nearest(plain if mark else key, known)
         raise unknown_key(key, meant and f"{meant}{mark}{account if mark else ''}")
     parts = _own_place(key.split("."))
@@ -85,14 +77,14 @@ def find_key(key: str, provider: str = "auto", also: Collection[str] = ()) -> Se
 
 
 def _refused(key: str, parts: list[str], siblings: list[str]) -> UserError:
-    if is_later(".".join(parts)):
+    if names.is_later(".".join(parts)):
         return UserError(
             f"“{one_line(key)}” is known, but not used yet.", hint="Setting it would do nothing."
         )
     if len(parts) == 1 and (parts[0] in TABLES or parts[0] in sections(Settings)):
         return UserError(f"“{key}” holds several values.", hint="Set them one by one, or edit config.yaml.")
     if len(parts) == 1:
-        siblings = [*siblings, *sections(Settings), *knobs(GatewaySettings), *PLATFORMS]
+        siblings = [*siblings, *sections(Settings), *knobs(GatewaySettings), *names.PLATFORMS]
     return unknown_key(key, suggestion(".".join(parts), siblings))
 
 
@@ -106,7 +98,7 @@ def _own_place(parts: list[str]) -> list[str]:
         return [parts[0], ALIASES[parts[0], parts[1]]]
     if len(parts) == 1 and parts[0] in knobs(GatewaySettings):
         return ["gateway", *parts]
-    return ["platforms", *parts] if parts[0].partition("@")[0] in PLATFORMS else parts
+    return ["platforms", *parts] if parts[0].partition("@")[0] in names.PLATFORMS else parts
 
 
 def _platform_key(key: str, parts: list[str]) -> SettingKey:
@@ -115,8 +107,8 @@ def _platform_key(key: str, parts: list[str]) -> SettingKey:
     own = knobs(PlatformSettings)
     if len(parts) == 3 and name in own:
         return SettingKey(path=tuple(parts), knob=own[name])
-    if is_key_like(parts[-1]):
-        return SettingKey(variable=platform_variable(account, "_".join(parts[2:])), path=tuple(parts))
+    if names.is_key_like(parts[-1]):
+        return SettingKey(variable=names.platform_variable(account, "_".join(parts[2:])), path=tuple(parts))
     if nearest(name, list(own)) or not all(parts):
         raise unknown_key(key, suggestion(".".join(parts), list(own)))
     return SettingKey(path=tuple(parts))
@@ -125,8 +117,8 @@ def _platform_key(key: str, parts: list[str]) -> SettingKey:
 def _check_block(key: str, name: str) -> None:
     """A `UserError` if no block can have this name."""
     platform, at, account = name.partition("@")
-    if platform not in PLATFORMS:
-        raise unknown_key(key, suggestion(f"platforms.{platform}", sorted(PLATFORMS)))
+    if platform not in names.PLATFORMS:
+        raise unknown_key(key, suggestion(f"platforms.{platform}", sorted(names.PLATFORMS)))
     problem = account_problem(platform, account) if at else None
     if problem is not None:
         raise problem

@@ -23,17 +23,9 @@ from hermes.domain.settings.settings import ModelSettings, Settings
 from hermes.domain.text import one_line
 from hermes.state.home.homes import DATABASE_FILE
 from hermes.state.home.textfile import TextFile, read_text
-from hermes.state.settings.accounts import named_account
+from hermes.state.settings import names
 from hermes.state.settings.dotenv import parse_dotenv
 from hermes.state.settings.findings import SettingsFindings
-from hermes.state.settings.names import (
-    ACCOUNT_MARK,
-    PLATFORMS,
-    is_key_like,
-    platform_variable,
-    platform_variables,
-    with_account,
-)
 from hermes.state.settings.narrowing import stop_at_limits, stop_at_variable
 from hermes.state.settings.places import arrange
 from hermes.state.settings.reader import SettingsReader, looks_like_placeholder, password_in
@@ -79,7 +71,7 @@ class LoadedSettings:
     def find(self, account: str, variable: str) -> Secret | None:
         """What an operator said for a platform's variable, as a variable or as a key of its block; for
         `telegram@work`, what was said for that account."""
-        own = with_account(variable, read_platform(account)[1])
+        own = names.with_account(variable, read_platform(account)[1])
         said = self.secrets.reveal(own) or self.variables.get(own, "")
         if said:
             return Secret(said)
@@ -87,7 +79,7 @@ class LoadedSettings:
         if block is None:
             return None
         for name in (*block.secrets, *block.extra):
-            if own == platform_variable(account, name) or variable == name.upper():
+            if own == names.platform_variable(account, name) or variable == name.upper():
                 return block.secrets.get(name) or Secret(block.extra.get(name, ""))
         return None
 
@@ -107,7 +99,7 @@ def load_settings(home: Path, environ: Mapping[str, str], *, platforms: Iterable
     found = SettingsFindings(str(home / CONFIG_FILE))
     in_file, in_environment = SettingsFindings(str(home / SECRETS_FILE)), SettingsFindings("environment")
     variables, hidden = _variables(home, environ, in_file, in_environment)
-    known = PLATFORMS | {name.lower() for name in platforms}
+    known = names.PLATFORMS | {name.lower() for name in platforms}
     reader = SettingsReader(found, known, lambda name: variables[name].value if name in variables else None)
     if (home / "config.yml").exists():
         found.note(None, "config.yml is not read.", f"Rename it to {CONFIG_FILE}.")
@@ -126,7 +118,9 @@ def load_settings(home: Path, environ: Mapping[str, str], *, platforms: Iterable
     stop_at_limits(root, found)
     settings = reader.settings(root)
     settings = _with_environment(settings, variables, known)
-    key_like = {name for name, held in variables.items() if is_key_like(name) or password_in(held.value)}
+    key_like = {
+        name for name, held in variables.items() if names.is_key_like(name) or password_in(held.value)
+    }
     secret_values = reader.secrets | {name: variables[name].value for name in key_like}
     hidden += filter(None, map(password_in, secret_values.values()))
     if any(value and value in file.text for value in reader.secrets.values()):  # not `${NAME}`
@@ -165,7 +159,7 @@ def _by_line(problems: list[SettingsError]) -> list[SettingsError]:
 def check_text(text: str, platforms: Iterable[str] = ()) -> tuple[Settings, list[SettingsError]]:
     """What a `config.yaml` with this text would mean by itself, and its problems."""
     found = SettingsFindings(CONFIG_FILE)
-    known = PLATFORMS | set(platforms)
+    known = names.PLATFORMS | set(platforms)
     reader = SettingsReader(found, known, lambda name: f"${{{name}}}")
     root = read_yaml(TextFile(text=text), found)
     return reader.settings(arrange(root, known, found)), found.problems
@@ -211,7 +205,7 @@ def _variables(
                 f"{entry.name} was set in line {variables[entry.name].line} already.",
                 "Remove one of the two; this later one counts.",
             )
-        secret = is_key_like(entry.name)
+        secret = names.is_key_like(entry.name)
         if secret and looks_like_placeholder(entry.value):
             in_file.problem(entry.first, f"{entry.name} is still a placeholder.", "Put in the real value.")
         elif entry.value:
@@ -249,10 +243,10 @@ def _told_accounts(variables: Mapping[str, _Variable], platforms: frozenset[str]
     """The further accounts that variables tell of."""
     found: set[str] = set()
     for name, held in variables.items():
-        if ACCOUNT_MARK not in name:
+        if names.ACCOUNT_MARK not in name:
             continue
         try:
-            platform, account = named_account(name, platforms)
+            platform, account = names.named_account(name, platforms)
         except UserError as error:
             held.findings.problem(held.line, error.message, error.hint)
         else:
@@ -265,8 +259,8 @@ def _overlaid(section: S, variables: Mapping[str, _Variable], platform: str = ""
     """The section with the values that variables give to its fields."""
     changed: dict[str, Any] = {}
     for knob in knobs(type(section)).values():
-        names = platform_variables(platform, knob.about.env) if platform else knob.about.env
-        held = [(name, variables[name]) for name in names if name in variables]
+        own = names.platform_variables(platform, knob.about.env) if platform else knob.about.env
+        held = [(name, variables[name]) for name in own if name in variables]
         if not held or knob.kind is Secret:
             continue
         if not knob.many:

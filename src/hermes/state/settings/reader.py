@@ -23,20 +23,10 @@ from hermes.domain.settings.settings import (
     is_name,
 )
 from hermes.domain.text import one_line
+from hermes.state.settings import values
 from hermes.state.settings.findings import SettingsFindings, nearest
 from hermes.state.settings.names import LATER, PLATFORM_KEYS, is_key_like, is_later, own_key
 from hermes.state.settings.places import not_a_section
-from hermes.state.settings.values import (
-    SettingSpec,
-    WrongValue,
-    checked,
-    convert,
-    fallback,
-    knobs,
-    sections,
-    specs,
-    typed,
-)
 from hermes.state.settings.yaml_tree import YamlList, YamlMapping, YamlNode, YamlScalar
 
 if TYPE_CHECKING:
@@ -49,14 +39,14 @@ TABLES = ("agents", "platforms", "quick_commands", "reset_by_type", "reset_by_pl
 """Settings that hold any number of sections, in the order of reading: others name agents."""
 _LIMITS = frozenset(
     knob.name
-    for section in (Settings, PlatformSettings, *sections(Settings).values())
-    for knob in knobs(section).values()
+    for section in (Settings, PlatformSettings, *values.sections(Settings).values())
+    for knob in values.knobs(section).values()
     if knob.about.instead is not None
 )
-_OF_PLATFORMS = frozenset(knobs(PlatformSettings))
+_OF_PLATFORMS = frozenset(values.knobs(PlatformSettings))
 _BY_VARIABLE = {
     variable.removeprefix("<P>_").lower(): knob.name
-    for knob in knobs(PlatformSettings).values()
+    for knob in values.knobs(PlatformSettings).values()
     for variable in knob.about.env
 }
 _OLDER_KINDS = {"dm": "private", "forum": "thread"}
@@ -80,7 +70,7 @@ def _is_blank(node: YamlNode, *, strict: bool = True) -> bool:
 def _is_text(item: YamlScalar, path: str) -> bool:
     if path != _DENY or item.unreadable:
         return True
-    return isinstance(typed(item, item.text), str) and bool(item.text.strip())
+    return isinstance(values.typed(item, item.text), str) and bool(item.text.strip())
 
 
 def password_in(value: str) -> str:
@@ -96,9 +86,9 @@ def looks_like_placeholder(value: str) -> bool:
 
 def known_keys() -> list[str]:
     """Every dotted key with a fixed name."""
-    keys = list(knobs(Settings))
-    for name, section in sections(Settings).items():
-        keys += [f"{name}.{knob}" for knob in knobs(section)]
+    keys = list(values.knobs(Settings))
+    for name, section in values.sections(Settings).items():
+        keys += [f"{name}.{knob}" for knob in values.knobs(section)]
     return [*keys, *TABLES]
 
 
@@ -153,23 +143,23 @@ class SettingsReader:
         }
 
     def settings(self, root: YamlMapping) -> Settings:
-        values: dict[str, Any] = {}
-        own, order = specs(Settings), ("", *TABLES)
-        siblings = [*knobs(Settings), *sections(Settings), *knobs(GatewaySettings), *self.platforms]
-        siblings += [key for key in LATER if "." not in key]
+        given: dict[str, Any] = {}
+        own, order = values.specs(Settings), ("", *TABLES)
+        siblings = [*values.knobs(Settings), *values.sections(Settings), *values.knobs(GatewaySettings)]
+        siblings += [*self.platforms, *(key for key in LATER if "." not in key)]
         for name in sorted(root.pairs, key=lambda name: order.index(name if name in TABLES else "")):
             line, node = root.pairs[name]
             if name in own:
-                values[name] = self.read(own[name], node, name)
+                given[name] = self.read(own[name], node, name)
             else:
                 self.unknown(name, line, siblings)
-        if "default_agent" in values:
+        if "default_agent" in given:
             line = root.pairs["default_agent"][0]
-            if not self.is_agent("default_agent", line, values["default_agent"]):
-                del values["default_agent"]
-        return Settings(**values)
+            if not self.is_agent("default_agent", line, given["default_agent"]):
+                del given["default_agent"]
+        return Settings(**given)
 
-    def read(self, spec: SettingSpec, node: YamlNode, path: str) -> Any:
+    def read(self, spec: values.SettingSpec, node: YamlNode, path: str) -> Any:
         """What one field holds."""
         if not is_dataclass(spec.kind):
             return self.value(spec, node, path)
@@ -182,14 +172,14 @@ class SettingsReader:
         return kind(**self.fields(kind, node, path))
 
     def fields(self, kind: type, node: YamlNode, path: str) -> dict[str, Any]:
-        values: dict[str, Any] = {}
-        own = specs(kind)
+        given: dict[str, Any] = {}
+        own = values.specs(kind)
         for name, line, child in self.pairs(node, path):
             if name in own:
-                values[name] = self.read(own[name], child, f"{path}.{name}")
+                given[name] = self.read(own[name], child, f"{path}.{name}")
             else:
                 self.unknown(f"{path}.{name}", line, list(own))
-        return values
+        return given
 
     def table(self, kind: type, node: YamlNode, path: str) -> dict[str, Any]:
         """Sections under names of their own; those that do not count are left out."""
@@ -304,18 +294,18 @@ class SettingsReader:
     def route(self, node: YamlNode, path: str) -> Route | None:
         """A route with a mistake in it would match more than was meant, so it does not count at all."""
         before = self.findings.count
-        values = self.fields(Route, node, path)
+        given = self.fields(Route, node, path)
         pairs = node.pairs if isinstance(node, YamlMapping) else {}
         lacks = [name for name in ("match", "agent") if name not in pairs or _is_blank(pairs[name][1])]
-        if isinstance(values.get("agent"), str):
-            self.is_agent(f"{path}.agent", pairs["agent"][0], values["agent"])
+        if isinstance(given.get("agent"), str):
+            self.is_agent(f"{path}.agent", pairs["agent"][0], given["agent"])
         if self.findings.count == before and lacks:
             remedy = "Write {match: {…}, agent: …}."
             self.findings.problem(node.line, f"{path} has no {lacks[-1]}.", remedy)
-        platform = values["match"].platform if "match" in values else None
+        platform = given["match"].platform if "match" in given else None
         if platform is not None and platform not in self.platforms:
             self.no_such_platform(self.lines[f"{path}.match.platform"], platform)
-        return Route(**values) if self.findings.count == before else None
+        return Route(**given) if self.findings.count == before else None
 
     def no_such_platform(self, line: int, name: str) -> None:
         platform, at, account = name.partition("@")
@@ -342,43 +332,44 @@ class SettingsReader:
         if not isinstance(node, YamlMapping) and not (isinstance(node, YamlScalar) and node.empty):
             not_a_section(path, node, self.findings)
             return name, PlatformSettings(enabled=False)
-        own, known = knobs(PlatformSettings), PLATFORM_KEYS | ({"keys"} if name == API_SERVER else set())
-        values: dict[str, Any] = {"extra": {}, "secrets": {}, "trees": {}}
+        own = values.knobs(PlatformSettings)
+        known = PLATFORM_KEYS | ({"keys"} if name == API_SERVER else set())
+        given: dict[str, Any] = {"extra": {}, "secrets": {}, "trees": {}}
         for key, at_line, child in self.pairs(node, path):
             if key == "extra":
                 for inner, _, grandchild in self.pairs(child, f"{path}.extra"):
-                    self.platform_key(values, name, inner, grandchild, under_extra=True)
+                    self.platform_key(given, name, inner, grandchild, under_extra=True)
             elif key == "home_channel" and isinstance(child, YamlMapping):
-                values |= self.home_channel(child, f"{path}.{key}")
+                given |= self.home_channel(child, f"{path}.{key}")
             elif key not in known and field_of(name, key) not in own and nearest(key, list(own)):
                 self.unknown(f"{path}.{key}", at_line, list(own))
             else:
-                self.platform_key(values, name, key, child)
-        return name, PlatformSettings(**values)
+                self.platform_key(given, name, key, child)
+        return name, PlatformSettings(**given)
 
     def platform_key(
-        self, values: dict[str, Any], platform: str, name: str, node: YamlNode, *, under_extra: bool = False
+        self, given: dict[str, Any], platform: str, name: str, node: YamlNode, *, under_extra: bool = False
     ) -> None:
         """One key of a block. Under `extra:` a name that every platform has means the same, but does not
         replace what stands in the block itself."""
         path, meant = f"platforms.{platform}.{name}", field_of(platform, name)
         if name == "keys" and platform == API_SERVER:
             keys = self.table(ApiKey, node, path)
-            values["keys"] = values.get("keys", keys) if under_extra else keys
-        elif meant not in knobs(PlatformSettings):
-            tree = self.own_key(values, name, node, path, name)
+            given["keys"] = given.get("keys", keys) if under_extra else keys
+        elif meant not in values.knobs(PlatformSettings):
+            tree = self.own_key(given, name, node, path, name)
             if not isinstance(node, YamlScalar):
-                values["trees"][name] = tree
+                given["trees"][name] = tree
             if name == "model_routes" and isinstance(node, YamlMapping):
                 self.check_model_routes(node, path)
         else:
-            knob = knobs(PlatformSettings)[meant]
+            knob = values.knobs(PlatformSettings)[meant]
             value = self.value(knob, node, path)
             if under_extra:
-                values.setdefault(meant, value)
+                given.setdefault(meant, value)
             else:
                 # A list under its older name adds to the one that stands beside it.
-                values[meant] = (*values.get(meant, ()), *value) if knob.many else value
+                given[meant] = (*given.get(meant, ()), *value) if knob.many else value
 
     def home_channel(self, node: YamlMapping, path: str) -> dict[str, str]:
         """`home_channel` as a mapping; the existing product writes `platform` and `name` into it, too."""
@@ -386,7 +377,7 @@ class SettingsReader:
         fields = {"chat_id": "home_channel", "thread_id": "home_thread"}
         for name, line, child in self.pairs(node, path):
             if name in fields:
-                knob = knobs(PlatformSettings)[fields[name]]
+                knob = values.knobs(PlatformSettings)[fields[name]]
                 place[knob.name] = self.value(knob, child, f"{path}.{name}")
             elif name not in ("platform", "name"):
                 self.unknown(f"{path}.{name}", line, [*fields, "platform", "name"])
@@ -400,28 +391,28 @@ class SettingsReader:
                 remedy = "Write {model: <name>}, or remove it."
                 self.findings.problem(line, f"{path}.{one_line(alias)} names no model.", remedy)
 
-    def own_key(self, values: dict[str, Any], name: str, node: YamlNode, path: str, last: str) -> Any:
+    def own_key(self, given: dict[str, Any], name: str, node: YamlNode, path: str, last: str) -> Any:
         """Keep a platform's own key as text or as a secret, flattened; the result is the same as a tree.
         `last` is the last part of its name that is not a number."""
         if isinstance(node, YamlMapping):
             return {
-                key: self.own_key(values, f"{name}.{key}", child, f"{path}.{key}", key)
+                key: self.own_key(given, f"{name}.{key}", child, f"{path}.{key}", key)
                 for key, (_, child) in node.pairs.items()
             }
         if isinstance(node, YamlList) and not all(isinstance(item, YamlScalar) for item in node.items):
             return [
-                self.own_key(values, f"{name}.{number}", child, f"{path}.{number}", last)
+                self.own_key(given, f"{name}.{number}", child, f"{path}.{number}", last)
                 for number, child in enumerate(node.items)
             ]
         if isinstance(node, YamlList):
             items = [item for item in self.texts(node, path) or () if item]
-            values["extra"][name] = ("\n" if any("," in item for item in items) else ",").join(items)
+            given["extra"][name] = ("\n" if any("," in item for item in items) else ",").join(items)
             return [self.leaf(item, last) for item in node.items if isinstance(item, YamlScalar)]
         if not node.empty and (text := self.text(node, path)) is not None:
             if is_key_like(name) or password_in(text):
-                values["secrets"][name] = self.kept(path, node, Secret(text))
+                given["secrets"][name] = self.kept(path, node, Secret(text))
             else:
-                values["extra"][name] = text
+                given["extra"][name] = text
         return self.leaf(node, last)
 
     def leaf(self, node: YamlScalar, name: str) -> Any:
@@ -430,9 +421,9 @@ class SettingsReader:
         wrong = node.unreadable or bool(missing)
         if is_key_like(name) or password_in(text):
             return Secret("" if wrong or node.empty or looks_like_placeholder(text) else text)
-        return None if wrong else typed(node, text)
+        return None if wrong else values.typed(node, text)
 
-    # --- values
+    # --- given
 
     def unknown(self, path: str, line: int, siblings: list[str]) -> None:
         label = one_line(path)
@@ -448,7 +439,7 @@ class SettingsReader:
             f"Did you mean “{meant}”?" if meant else "Remove it.",
         )
 
-    def value(self, knob: SettingSpec, node: YamlNode, path: str) -> Any:
+    def value(self, knob: values.SettingSpec, node: YamlNode, path: str) -> Any:
         """The value of one field; the default where nothing or something wrong is said."""
         self.lines[path] = node.line
         try:
@@ -456,9 +447,9 @@ class SettingsReader:
             if knob.about.if_empty and (value == () or _is_blank(node, strict=knob.many)):
                 message = f"{path} is empty, {knob.about.if_empty}."
                 self.findings.problem(node.line, message, "Give it a value, or remove the line.")
-                return fallback(knob)
+                return values.fallback(knob)
             return value
-        except WrongValue as error:
+        except values.WrongValue as error:
             written = "a list" if isinstance(node, YamlList) else "a mapping"
             if isinstance(node, YamlScalar):
                 written = f"“{one_line(node.text, 40)}”"
@@ -469,26 +460,26 @@ class SettingsReader:
                 self.findings.stop(node.line, message, "Write each command as a text in quotes.")
             else:
                 self.findings.problem(node.line, message, error.remedy)
-            return fallback(knob)
+            return values.fallback(knob)
 
-    def checked_value(self, knob: SettingSpec, node: YamlNode, path: str) -> Any:
+    def checked_value(self, knob: values.SettingSpec, node: YamlNode, path: str) -> Any:
         if isinstance(node, YamlList) and knob.many:
             if not all(isinstance(item, YamlScalar) and _is_text(item, path) for item in node.items):
-                raise WrongValue(knob)
+                raise values.WrongValue(knob)
             texts = self.texts(node, path)
-            return fallback(knob) if texts is None else checked(knob, texts)
+            return values.fallback(knob) if texts is None else values.checked(knob, texts)
         if not isinstance(node, YamlScalar):
-            raise WrongValue(knob)
+            raise values.WrongValue(knob)
         if node.empty:
-            return fallback(knob) if knob.about.empty_denies else knob.default
+            return values.fallback(knob) if knob.about.empty_denies else knob.default
         if node.text and not _is_text(node, path):
-            raise WrongValue(knob)
+            raise values.WrongValue(knob)
         text = self.text(node, path)
         if text is None:
-            return fallback(knob)
+            return values.fallback(knob)
         if not text and knob.kind is not str:
             return knob.default
-        return self.kept(path, node, convert(knob, text))
+        return self.kept(path, node, values.convert(knob, text))
 
     def text(self, node: YamlScalar, path: str) -> str | None:
         """The scalar's text with its `${NAME}`s filled in; nothing if one is not set."""

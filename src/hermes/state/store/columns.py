@@ -3,11 +3,12 @@ seconds since 1970, an address its text, a class inside the class JSON; what SQL
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import is_dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import astuple, fields, is_dataclass
 from datetime import datetime
 from enum import StrEnum
 from functools import cache, partial
+from itertools import chain
 from operator import attrgetter
 from types import NoneType
 from typing import Any, Generic, TypeVar, get_args, get_type_hints
@@ -24,43 +25,65 @@ UNREADABLE = (Refused, ValueError, TypeError, OverflowError, OSError)
 
 
 class Columns(Generic[T]):
-    """`named` are the fields whose column is called otherwise."""
+    """`named` are the fields whose column is called otherwise; one whose class has a column for each of its
+    own fields is named by all of them."""
 
     def __init__(self, kind: type[T], table: str, **named: str) -> None:
-        kinds = {name: _plain_kind(hint) for name, hint in get_type_hints(kind).items()}
+        hints = get_type_hints(kind)
+        kinds = {name: _plain_kind(hint) for name, hint in hints.items()}
         self._kind = kind
         self._kinds = kinds
-        self._optional = {name for name, hint in get_type_hints(kind).items() if NoneType in get_args(hint)}
-        self._fields = tuple(kinds)
+        self._table = table
+        self._optional = {name for name, hint in hints.items() if NoneType in get_args(hint)}
         self._column = {name: named.get(name, name) for name in kinds}
+        self._spread = {name for name, columns in self._column.items() if "," in columns}
         self._stored = {name: how for name, kind in kinds.items() if (how := _storing(kind)) is not None}
-        self._read = [(name, how) for name, kind in kinds.items() if (how := _reading(kind)) is not None]
+        self._stored |= dict.fromkeys(self._spread, astuple)
+        whole = [(name, kind) for name, kind in kinds.items() if name not in self._spread]
+        self._read = [(name, how) for name, kind in whole if (how := _reading(kind)) is not None]
         self._getter = cache(attrgetter)
         self.names = ", ".join(self._column.values())
         self._select = f"SELECT {self.names} FROM {table} "
-        self.marks = ", ".join(f"?{place}" for place, _ in enumerate(kinds, 1))
+
+    def insert(self, db: Db, thing: T, rest: str = "", *, how: str = "INSERT", **more: Any) -> int:
+        """Store it as a new row; `rest` (WHERE, ON CONFLICT) may name its columns by number. `more` are other
+        values for its fields, and those of columns that are no fields."""
+        values = self.values(thing, **more)
+        names = ", ".join([self.names, *(name for name in more if name not in self._column)])
+        marks = ", ".join(f"?{place}" for place, _ in enumerate(values, 1))
+        source = f"SELECT {marks}" if rest.startswith("WHERE") else f"VALUES ({marks})"
+        return db.run(f"{how} INTO {self._table} ({names}) {source} {rest}", *values)
 
     def values(self, thing: T, *some: str, **instead: Any) -> Row:
         """What is stored of it, in the order of `names`, or of some of its fields; `instead` has the last
         word on what they hold."""
-        wanted = some or self._fields
-        told = dict(zip(wanted, self._getter(*wanted)(thing), strict=True))
-        told.update(instead)
+        wanted = some or tuple(self._column)
+        held = dict(zip(wanted, self._getter(*wanted)(thing), strict=True))
+        held.update(instead)
         for name, convert in self._stored.items():
-            if told.get(name) is not None:
-                told[name] = convert(told[name])
-        return tuple(told.values())
+            if held.get(name) is not None:
+                held[name] = convert(held[name])
+        if not self._spread:
+            return tuple(held.values())
+        columns = (value if name in self._spread else (value,) for name, value in held.items())
+        return tuple(chain.from_iterable(columns))
 
     def settings(self, *some: str) -> str:
         """The part of an UPDATE that gives these fields what `values` says of them."""
         return ", ".join(f"{self._column[name]} = ?" for name in some)
 
     def read(self, row: Row) -> T:
-        told = dict(zip(self._fields, row, strict=True))
+        held = dict(zip(self._column, self._gathered(row) if self._spread else row, strict=True))
         for name, convert in self._read:
-            if told[name] is not None:
-                told[name] = convert(told[name])
-        return self._kind(**told)
+            if held[name] is not None:
+                held[name] = convert(held[name])
+        return self._kind(**held)
+
+    def _gathered(self, row: Row) -> Iterator[Any]:
+        columns = iter(row)
+        for name, kind in self._kinds.items():
+            parts = [field.name for field in fields(kind)] if name in self._spread else []
+            yield kind(**{part: next(columns) for part in parts}) if parts else next(columns)
 
     def can_read(self, name: str, value: Any) -> bool:
         """Whether a field can be read from what its column holds."""

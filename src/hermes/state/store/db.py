@@ -3,7 +3,6 @@ A driver raises `Refused` where a row would break a unique key."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Protocol
 
 from hermes.domain.errors import UserError
@@ -17,10 +16,11 @@ class Db(Protocol):
 
     def one(self, sql: str, *values: Any) -> Row | None: ...
 
+    def value(self, sql: str, *values: Any) -> Any:
+        """The first column of the first row; None without a row."""
+
     def run(self, sql: str, *values: Any) -> int:
         """Execute and return the number of rows changed."""
-
-    def many(self, sql: str, rows: Sequence[Row]) -> None: ...
 
 
 class DamagedDatabase(UserError):

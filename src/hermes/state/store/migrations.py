@@ -186,15 +186,15 @@ NEWEST = MIGRATIONS[-1].number
 
 def check_version(db: Db, file: str) -> int:
     """The schema number of the file, or why this program must not touch it. Reads only."""
-    number = int((db.one("PRAGMA user_version") or (0,))[0])
+    number = int(db.value("PRAGMA user_version"))
     tables = {row[0] for row in db.all("SELECT name FROM sqlite_schema WHERE type = 'table'")}
     if not tables and number == 0:
         return 0
     if tables and not tables & _OURS:
         raise UserError(f"{file} belongs to another program.", hint="Point HERMES_HOME at another home.")
     if number > NEWEST and "facts" in tables:
-        oldest = db.one("SELECT value FROM facts WHERE name = 'oldest_program'")
-        if oldest is None or int(oldest[0]) > NEWEST:
+        oldest = db.value("SELECT value FROM facts WHERE name = 'oldest_program'")
+        if oldest is None or int(oldest) > NEWEST:
             raise UserError(
                 f"{file} was written by a newer Hermes (schema {number}, this one knows {NEWEST}).",
                 hint="Update Hermes, or point HERMES_HOME at another home.",
@@ -221,12 +221,10 @@ def _tables_by_number() -> dict[int, set[str]]:
     by_number: dict[int, set[str]] = {}
     for step in MIGRATIONS:
         text = " ".join(step.statements)
-        known = (known | set(_CREATED.findall(text))) - set(_DROPPED.findall(text))
-        by_number[step.number] = known
+        known = by_number[step.number] = known | set(_CREATED.findall(text))
     return by_number
 
 
 _CREATED = re.compile(r"CREATE (?:VIRTUAL )?TABLE (\w+)")
-_DROPPED = re.compile(r"DROP TABLE (\w+)")
 _TABLES = _tables_by_number()
 _OURS = {"facts", "boots"}

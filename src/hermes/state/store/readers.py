@@ -15,14 +15,7 @@ import apsw
 from hermes.domain.errors import Unreachable
 from hermes.domain.ids import AgentId
 from hermes.domain.ports.store import Tx
-from hermes.state.store.connection import (
-    DAMAGE,
-    ENGINE_ERRORS,
-    SqliteDb,
-    SqliteTx,
-    StoreOptions,
-    connect_reader,
-)
+from hermes.state.store import sqlite
 
 T = TypeVar("T")
 
@@ -34,13 +27,13 @@ class NeedsWriter(Exception):
 
 
 class Readers:
-    def __init__(self, path: Path, options: StoreOptions, damaged: Callable[[str], None]) -> None:
+    def __init__(self, path: Path, options: sqlite.StoreOptions, damaged: Callable[[str], None]) -> None:
         self._path = path
         self._options = options
         self._damaged = damaged
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="store-reader")
         self._local = threading.local()
-        self._open: list[SqliteDb] = []
+        self._open: list[sqlite.SqliteDb] = []
 
     async def query(self, agent: AgentId, work: Callable[[Tx], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._read, agent, work)
@@ -53,26 +46,24 @@ class Readers:
 
     def _read(self, agent: AgentId, work: Callable[[Tx], T]) -> T:
         try:
-            tx = self._tx(agent)
-            with self._local.db.connection:
-                return work(tx)
+            db = self._db()
+            with db.connection:
+                answer = work(db.tx(agent))
+            return answer
         except apsw.ReadOnlyError as error:
             raise NeedsWriter from error
-        except ENGINE_ERRORS as error:
-            if isinstance(error, DAMAGE):
+        except sqlite.ENGINE_ERRORS as error:
+            if isinstance(error, sqlite.DAMAGE):
                 self._damaged(str(error))
             raise Unreachable(f"the database cannot be read: {error}") from error
         except StopIteration as error:
             # A future cannot carry it.
             raise RuntimeError("the query raised StopIteration") from error
 
-    def _tx(self, agent: AgentId) -> SqliteTx:
-        local = self._local
-        if not hasattr(local, "db"):
-            local.db = connect_reader(self._path, self._options)
-            local.handles = {}
-            self._open.append(local.db)
-        tx: SqliteTx | None = local.handles.get(agent)
-        if tx is None:
-            tx = local.handles[agent] = SqliteTx(local.db, agent)
-        return tx
+    def _db(self) -> sqlite.SqliteDb:
+        """The connection of this thread."""
+        db: sqlite.SqliteDb | None = getattr(self._local, "db", None)
+        if db is None:
+            db = self._local.db = sqlite.connect_reader(self._path, self._options)
+            self._open.append(db)
+        return db

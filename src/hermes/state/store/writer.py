@@ -29,30 +29,12 @@ import apsw
 from hermes.domain.errors import Unreachable
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.ports.store import Tx
+from hermes.state.store import sqlite
 from hermes.state.store.care.file_identity import LOOK_SECONDS, DatabaseFileGuard
 from hermes.state.store.care.reserve import FILE as RESERVE_FILE
 from hermes.state.store.care.reserve import DiskReserve
-from hermes.state.store.connection import (
-    DAMAGE,
-    DEFAULTS,
-    DISK_FULL,
-    ENGINE_ERRORS,
-    FILE_DAMAGED,
-    FILE_LOST,
-    NOT_WRITABLE,
-    SqliteDb,
-    SqliteTx,
-    StoreOptions,
-    TransactionGone,
-    as_user_error,
-    check_file,
-    describe,
-    open_current,
-    suspicion,
-)
 from hermes.state.store.readers import NeedsWriter, Readers
 from hermes.state.store.tables.search import SearchTable, catch_up
-from hermes.state.store.units import StoreFacts, WorkUnit, fail_open, resolve_open, settle_units
 
 log = logging.getLogger("hermes.store")
 T = TypeVar("T")
@@ -66,10 +48,34 @@ _CHECKPOINT_MS = 100
 _MOST_BATCHES = 50
 
 
+@dataclass(slots=True)
+class WorkUnit:
+    """One piece of work on its way through the writer."""
+
+    agent: AgentId
+    work: Callable[[Tx], Any]
+    first: bool
+    future: asyncio.Future[Any]
+    ends: bool = False
+    result: Any = None
+    error: BaseException | None = None
+
+
+@dataclass(slots=True)
+class StoreFacts:
+    """What the store has done and how it is; for status, metrics and benches."""
+
+    units: int = 0
+    commits: int = 0
+    seconds: float = 0.0
+    """Spent in batches that were committed: their units and the COMMIT, which waits for the disk."""
+    trouble: str = ""
+
+
 class SqliteStore:
     """The database file of a gateway. Use `open`, then handles by `scoped`."""
 
-    def __init__(self, path: Path | None, options: StoreOptions = DEFAULTS) -> None:
+    def __init__(self, path: Path | None, options: sqlite.StoreOptions = sqlite.DEFAULTS) -> None:
         self.path = path
         self.facts = StoreFacts()
         self._options = options
@@ -87,8 +93,7 @@ class SqliteStore:
         self._name = DatabaseFileGuard(path if options.vfs is None else None)
         self.lost = asyncio.Event()
         """Set once the file was removed or replaced under us; its content was saved."""
-        self._db: SqliteDb | None = None
-        self._handles: dict[AgentId, SqliteTx] = {}
+        self._db: sqlite.SqliteDb | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._readers: Readers | None = None
@@ -173,7 +178,7 @@ class SqliteStore:
         """What SQLite's check finds wrong with the file; runs beside everything else and may take long."""
         if self.path is None or self._shut:
             return []
-        problems = await asyncio.to_thread(check_file, self.path, self._options, lambda: self._shut)
+        problems = await asyncio.to_thread(sqlite.check_file, self.path, self._options, lambda: self._shut)
         if problems:
             self._note_damage(problems[0])
         return problems
@@ -184,10 +189,10 @@ class SqliteStore:
         try:
             self._connect()
         except BaseException as error:  # handed to whoever opens the store
-            self._tell(fail_open, opened, as_user_error(error, self.path))
+            self._tell(_settle, opened, None, sqlite.as_user_error(error, self.path))
             return
         self._reserve.keep()
-        self._tell(resolve_open, opened)
+        self._tell(_settle, opened)
         while True:
             try:
                 while self._round():
@@ -201,17 +206,16 @@ class SqliteStore:
                 time.sleep(_RETRY_SECONDS)
         self._disconnect()
 
-    def _connect(self) -> SqliteDb:
+    def _connect(self) -> sqlite.SqliteDb:
         if self._db is not None:
             return self._db
         if self._name.look():
-            raise apsw.CantOpenError(FILE_LOST)
-        db = open_current(self.path, self._options)
+            raise apsw.CantOpenError(sqlite.FILE_LOST)
+        db = sqlite.open_current(self.path, self._options)
         self._name.note_opened()
         # The writer checkpoints by itself, after it has told everybody who waits for the commit.
         db.run("PRAGMA wal_autocheckpoint = 0")
         db.connection.set_wal_hook(self._count_log)
-        self._handles = {}
         self._db = db
         return db
 
@@ -223,7 +227,7 @@ class SqliteStore:
             if db is not None:
                 db.connection.close()
         except apsw.Error as error:
-            log.warning("store.close problem=%r", describe(error))
+            log.warning("store.close problem=%r", sqlite.describe(error))
         self._name.note_closed()
 
     def _round(self) -> bool:
@@ -241,12 +245,12 @@ class SqliteStore:
         error = self._commit(batch) if batch else None
         if error is None:
             self._unindexed = True
-            self._tell(settle_units, batch)
+            self._tell(_settle_units, batch)
             self._upkeep()
-        elif isinstance(error, DAMAGE):
+        elif isinstance(error, sqlite.DAMAGE):
             self._give_up_damaged(batch, str(error))
         else:
-            self._give_back(batch, describe(error))
+            self._give_back(batch, sqlite.describe(error))
         self._hand = []
         return True
 
@@ -285,7 +289,7 @@ class SqliteStore:
             for unit in batch:
                 self._run(db, unit)
             db.run("COMMIT")
-        except ENGINE_ERRORS as error:
+        except sqlite.ENGINE_ERRORS as error:
             self._undo()
             if isinstance(error, apsw.FullError):
                 self._reserve.give_up()
@@ -296,20 +300,17 @@ class SqliteStore:
         self._say_trouble("")
         return None
 
-    def _run(self, db: SqliteDb, unit: WorkUnit) -> None:
-        tx = self._handles.get(unit.agent)
-        if tx is None:
-            tx = self._handles[unit.agent] = SqliteTx(db, unit.agent)
+    def _run(self, db: sqlite.SqliteDb, unit: WorkUnit) -> None:
         unit.error = None
         db.run("SAVEPOINT unit")
         try:
-            unit.result = unit.work(tx)
-        except ENGINE_ERRORS:
+            unit.result = unit.work(db.tx(unit.agent))
+        except sqlite.ENGINE_ERRORS:
             raise
         except BaseException as error:  # handed to whoever asked for the unit
             unit.error = error
         if not db.connection.in_transaction:
-            raise TransactionGone("the transaction ended under its unit")
+            raise sqlite.TransactionGone("the transaction ended under its unit")
         if unit.error is not None:
             db.run("ROLLBACK TO unit")
         db.run("RELEASE unit")
@@ -321,13 +322,13 @@ class SqliteStore:
         try:
             self._db.run("ROLLBACK")
         except apsw.Error as error:
-            log.warning("store.rollback problem=%r", describe(error))
+            log.warning("store.rollback problem=%r", sqlite.describe(error))
             self._disconnect()
 
     # --- when something is wrong ---
 
     def _say_trouble(self, trouble: str) -> None:
-        now = trouble or self._trouble_for_accepts() or (DISK_FULL if self._reserve.given_up else "")
+        now = trouble or self._trouble_for_accepts() or (sqlite.DISK_FULL if self._reserve.given_up else "")
         if now != self.facts.trouble:
             log.warning("store.trouble problem=%r", now) if now else log.info("store.well")
         self.facts.trouble = now
@@ -335,16 +336,16 @@ class SqliteStore:
     def _note_damage(self, what: str) -> None:
         if not self._damage:
             log.error("store.damaged file=%s problem=%r", self.path, what)
-        self._damage = FILE_DAMAGED
+        self._damage = sqlite.FILE_DAMAGED
         self._say_trouble("")
         try:
             if self.path is not None:
-                suspicion(self.path).write_text(what + "\n", encoding="utf-8")
+                sqlite.suspicion(self.path).write_text(what + "\n", encoding="utf-8")
         except OSError as problem:
             log.warning("store.mark problem=%s", problem)
 
     def _trouble_for_accepts(self) -> str:
-        return FILE_LOST if self._name.is_lost else self._damage
+        return sqlite.FILE_LOST if self._name.is_lost else self._damage
 
     def _rescue(self) -> None:
         try:
@@ -361,7 +362,7 @@ class SqliteStore:
             return
         if not self._name.is_lost and self._name.look():
             self._rescue()
-        trouble = self._trouble_for_accepts() or ("" if self._reserve.keep() else DISK_FULL)
+        trouble = self._trouble_for_accepts() or ("" if self._reserve.keep() else sqlite.DISK_FULL)
         if trouble:
             self._refuse((unit for unit in self._first if not unit.ends), trouble)
             self._first = deque(unit for unit in self._first if unit.ends)
@@ -370,7 +371,7 @@ class SqliteStore:
         refused = list(units)
         for unit in refused:
             unit.error = Unreachable(f"nothing can be stored: {trouble}", after=1.0)
-        self._tell(settle_units, refused)
+        self._tell(_settle_units, refused)
 
     def _give_back(self, batch: list[WorkUnit], trouble: str) -> None:
         self._say_trouble(trouble)
@@ -387,18 +388,18 @@ class SqliteStore:
     def _give_up_damaged(self, batch: list[WorkUnit], what: str) -> None:
         """Find the units that meet the damage and fail them; the others are done one by one."""
         self._note_damage(what)
-        self._refuse((unit for unit in batch if unit.first), FILE_DAMAGED)
+        self._refuse((unit for unit in batch if unit.first), sqlite.FILE_DAMAGED)
         for unit in batch:
             if not unit.first and (error := self._commit([unit])) is not None:
-                self._refuse([unit], describe(error))
+                self._refuse([unit], sqlite.describe(error))
             elif not unit.first:
-                self._tell(settle_units, [unit])
+                self._tell(_settle_units, [unit])
 
     # --- work beside the units ---
 
     def _idle(self) -> None:
         if not self.facts.trouble and not self._name.is_writable():
-            self._say_trouble(NOT_WRITABLE)
+            self._say_trouble(sqlite.NOT_WRITABLE)
         if self.facts.trouble and not self._damage:
             self._probe()
         elif self._unindexed and not self._index():
@@ -427,17 +428,17 @@ class SqliteStore:
             return
         self._beside(lambda db: db.run("UPDATE facts SET value = value WHERE name = 'indexed'"))
 
-    def _beside(self, work: Callable[[SqliteDb], int]) -> int:
+    def _beside(self, work: Callable[[sqlite.SqliteDb], int]) -> int:
         try:
             db = self._connect()
             db.run("BEGIN IMMEDIATE")
             done = work(db)
             db.run("COMMIT")
-        except ENGINE_ERRORS as error:
+        except sqlite.ENGINE_ERRORS as error:
             self._undo()
-            if isinstance(error, DAMAGE):
+            if isinstance(error, sqlite.DAMAGE):
                 self._note_damage(str(error))
-            self._say_trouble(describe(error))
+            self._say_trouble(sqlite.describe(error))
             return 0
         self._say_trouble("")
         return done
@@ -449,8 +450,8 @@ class SqliteStore:
         db.connection.set_busy_timeout(_CHECKPOINT_MS)
         try:
             db.run(f"PRAGMA wal_checkpoint({mode})")
-        except ENGINE_ERRORS as error:
-            log.warning("store.checkpoint problem=%r", describe(error))
+        except sqlite.ENGINE_ERRORS as error:
+            log.warning("store.checkpoint problem=%r", sqlite.describe(error))
         finally:
             db.connection.set_busy_timeout(self._options.busy_ms)
 
@@ -467,6 +468,23 @@ class SqliteStore:
         except RuntimeError:
             # The loop has closed: nobody is left to be told.
             log.debug("store.nobody_listens")
+
+
+def _settle(future: asyncio.Future[Any], result: Any = None, error: BaseException | None = None) -> None:
+    if future.done():
+        return
+    if isinstance(error, StopIteration):
+        # A future cannot carry it.
+        error = RuntimeError("the unit raised StopIteration")
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)
+
+
+def _settle_units(batch: list[WorkUnit]) -> None:
+    for unit in batch:
+        _settle(unit.future, unit.result, unit.error)
 
 
 def _index_batch(tx: Tx) -> int:

@@ -1,13 +1,16 @@
 """Backups of the database: whole, checked copies in `backups/` beside it, made while the store is in use.
 A copy counts only after SQLite found nothing wrong with it. The newest is kept, and the last one of each of
-the days before; a database in which nothing happened yet gives none."""
+the days before; a database in which nothing happened yet gives none. `Upkeep` makes one a day and one at a
+clean stop."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import re
 import shutil
+import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
@@ -15,20 +18,14 @@ from pathlib import Path
 
 import apsw
 
-from hermes.domain.errors import Unreachable
+from hermes.domain.clock import Clock
+from hermes.domain.errors import HermesError, Unreachable
 from hermes.state.home.wholefile import sync_file, sync_folder
+from hermes.state.store import sqlite
 from hermes.state.store.care.reserve import SIZE as SPARE_BYTES
-from hermes.state.store.connection import (
-    DAMAGE,
-    DEFAULTS,
-    StoreOptions,
-    connect_reader,
-    describe,
-    look_into,
-    problems_of,
-)
 from hermes.state.store.db import DamagedDatabase
 from hermes.state.store.migrations import check_version
+from hermes.state.store.writer import SqliteStore
 
 log = logging.getLogger("hermes.store")
 
@@ -39,6 +36,7 @@ _STEPS_AT_ONCE = 100_000
 _NUMBERED = ("inbox", "turns", "journal", "outbox")
 _COUNTED = ("sessions", "jobs", "pairings", "grants")
 _STAMP = "%Y%m%dT%H%M%SZ"
+STOP_SECONDS = 3.0
 _NAME = re.compile(r"state-(\d{8}T\d{6}Z)\.db")
 
 
@@ -64,9 +62,7 @@ def _never() -> bool:
     return False
 
 
-def backup(
-    path: Path, now: datetime, options: StoreOptions = DEFAULTS, give_up: Callable[[], bool] = _never
-) -> Path:
+def backup(path: Path, now: datetime, give_up: Callable[[], bool] = _never) -> Path:
     """Copy the database as it is at this moment and return where. Blocking; writers go on meanwhile.
 
     `DamagedDatabase` if the original is damaged, `Unreachable` without room or when `give_up` says so."""
@@ -76,16 +72,16 @@ def backup(
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _leave_room(path, folder)
-        _copy(path, draft, options, give_up)
+        _copy(path, draft, give_up)
         _verify(draft, give_up)
         sync_file(draft)
         draft.replace(final)
-    except DAMAGE as error:
+    except sqlite.DAMAGE as error:
         raise DamagedDatabase(f"{path} is damaged ({error}), so no backup was made.") from error
     except apsw.InterruptError as error:
         raise Unreachable("no backup was made: it would have taken too long") from error
     except (apsw.Error, OSError) as error:
-        raise Unreachable(f"no backup was made: {describe(error)}") from error
+        raise Unreachable(f"no backup was made: {sqlite.describe(error)}") from error
     finally:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
@@ -95,25 +91,21 @@ def backup(
     return final
 
 
-def backup_if_due(
-    path: Path, now: datetime, options: StoreOptions = DEFAULTS, give_up: Callable[[], bool] = _never
-) -> Path | None:
+def backup_if_due(path: Path, now: datetime, give_up: Callable[[], bool] = _never) -> Path | None:
     """A backup, if the last one worth the name is older than a day."""
     made = backups_of(path)
     fresh = bool(made) and timedelta(0) <= now - made_at(made[0]) < MOST_AGE
-    if not _holds_something(path, options) or (fresh and _holds_something(made[0], DEFAULTS)):
+    if not _holds_something(path) or (fresh and _holds_something(made[0])):
         return None
-    return backup(path, now, options, give_up)
+    return backup(path, now, give_up)
 
 
-def backup_at_stop(
-    path: Path, now: datetime, options: StoreOptions = DEFAULTS, give_up: Callable[[], bool] = _never
-) -> Path | None:
+def backup_at_stop(path: Path, now: datetime, give_up: Callable[[], bool] = _never) -> Path | None:
     """A backup of what happened since the last one."""
     made = backups_of(path)
-    if not _holds_something(path, options) or (made and _marks(made[0], DEFAULTS) == _marks(path, options)):
+    if not _holds_something(path) or (made and _marks(made[0]) == _marks(path)):
         return None
-    return backup(path, now, options, give_up)
+    return backup(path, now, give_up)
 
 
 def _rotate(path: Path, newest: Path) -> None:
@@ -127,19 +119,19 @@ def _rotate(path: Path, newest: Path) -> None:
         kept.add(day)
 
 
-def _holds_something(path: Path, options: StoreOptions) -> bool:
+def _holds_something(path: Path) -> bool:
     """Whether anything would be missed: words, jobs, people."""
-    return any(_marks(path, options))
+    return any(_marks(path))
 
 
-def _marks(path: Path, options: StoreOptions) -> tuple[int, ...]:
+def _marks(path: Path) -> tuple[int, ...]:
     """How far each table has come that a person would miss; nothing if it cannot be read."""
     if not path.stat().st_size:
         return ()
     marks = ", ".join(f"(SELECT coalesce(max(rowid), 0) FROM {table})" for table in _NUMBERED)
     counts = ", ".join(f"(SELECT count(*) FROM {table})" for table in _COUNTED)
     try:
-        with closing(look_into(path, options)) as db:
+        with closing(sqlite.look_into(path)) as db:
             row = db.one(f"SELECT {marks}, {counts}")
     except apsw.Error as error:
         log.info("store.backup unreadable=%s problem=%s", path.name, error)
@@ -153,25 +145,57 @@ def _leave_room(path: Path, folder: Path) -> None:
         raise Unreachable("no backup was made: there is too little room on the disk")
 
 
-def _copy(path: Path, draft: Path, options: StoreOptions, give_up: Callable[[], bool]) -> None:
-    draft.touch(mode=0o600)
-    with closing(connect_reader(path, options)) as source, closing(apsw.Connection(str(draft))) as target:
-        # The file counts once it is whole and synced, so its own journal would be work for nothing.
-        target.execute("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF").fetchall()
+def _copy(path: Path, draft: Path, give_up: Callable[[], bool]) -> None:
+    with closing(sqlite.connect_reader(path)) as source:
         # Within one transaction all steps see the same moment, whatever is written meanwhile.
         source.run("BEGIN")
         source.one("SELECT 1 FROM facts")
-        with target.backup("main", source.connection, "main") as copying:
-            while not copying.done:
-                if give_up():
-                    raise apsw.InterruptError("interrupted")
-                copying.step(_PAGES_AT_ONCE)
+        sqlite.copy_pages(source.connection, draft, _PAGES_AT_ONCE, give_up)
 
 
 def _verify(draft: Path, give_up: Callable[[], bool]) -> None:
-    with closing(look_into(draft)) as db:
+    with closing(sqlite.look_into(draft)) as db:
         db.connection.set_progress_handler(give_up, _STEPS_AT_ONCE)
         check_version(db, str(draft))
-        problems = problems_of(db)
+        problems = sqlite.problems_of(db)
     if problems:
         raise apsw.CorruptError(problems[0])
+
+
+class Upkeep:
+    """The care of an open database file. It runs beside the writer and may fail without harm: failures are
+    logged. A stop waits only a moment for its backup: a large file has that of its last daily round."""
+
+    def __init__(self, *, store: SqliteStore, path: Path, clock: Clock) -> None:
+        self._store = store
+        self._path = path
+        self._clock = clock
+        self._until: float | None = None
+
+    async def back_up(self) -> str:
+        """A backup if the last one is older than a day, and only of a file that is known to be sound."""
+        if self._store.facts.trouble:
+            return "left out: the database has trouble"
+        made = await asyncio.to_thread(backup_if_due, self._path, self._clock.now(), give_up=self._is_time_up)
+        return "nothing was due" if made is None else f"made {made.name}"
+
+    async def examine(self) -> None:
+        try:
+            await self._store.check_integrity()
+        except HermesError as error:
+            log.error("store.damaged problem=%s", error)
+
+    async def stop(self, *, hurry: bool) -> None:
+        """Back up what happened since the last time; a backup under way has the same moment to end."""
+        self._until = time.monotonic() + (0.0 if hurry else STOP_SECONDS)
+        if hurry or self._store.facts.trouble:
+            return
+        try:
+            # An accept looks first whether the file is still the one that is open: no other is backed up.
+            await self._store.write(lambda tx: None, first=True)
+            await asyncio.to_thread(backup_at_stop, self._path, self._clock.now(), give_up=self._is_time_up)
+        except (HermesError, OSError, apsw.Error) as error:
+            log.warning("store.no_backup why=%s", error)
+
+    def _is_time_up(self) -> bool:
+        return self._until is not None and time.monotonic() > self._until

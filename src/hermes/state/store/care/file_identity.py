@@ -7,7 +7,6 @@ from __future__ import annotations
 import logging
 import os
 import time
-from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import apsw
 
 from hermes.state.home.wholefile import sync_file, sync_folder
 from hermes.state.store.care.walfile import log_of
+from hermes.state.store.sqlite import copy_pages
 
 log = logging.getLogger("hermes.store")
 LOOK_SECONDS = 1.0
@@ -46,7 +46,7 @@ class DatabaseFileGuard:
         self._log = None
 
     def look(self) -> bool:
-        """Whether the name has come to lead elsewhere, or that of the log, which holds the newest content."""
+        """Whether the path of the database, or that of its log, now leads to a different file."""
         self._looked_at = time.monotonic()
         if self._path is not None and self._identity is not None:
             moved = _identity(self._path) != self._identity
@@ -68,12 +68,7 @@ class DatabaseFileGuard:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft = rescued(path)
         draft.unlink(missing_ok=True)
-        draft.touch(mode=0o600)
-        with closing(apsw.Connection(str(draft))) as target:
-            target.execute("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF").fetchall()
-            with target.backup("main", connection, "main") as copying:
-                while not copying.done:
-                    copying.step(-1)
+        copy_pages(connection, draft)
         sync_file(draft)
         if _identity(path) not in (None, self._rescued, self._identity):
             path.replace(path.with_name(f"{path.name}.replaced-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}"))

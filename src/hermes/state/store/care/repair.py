@@ -19,23 +19,13 @@ import apsw
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
 from hermes.state.home.wholefile import sync_file, sync_folder
+from hermes.state.store import sqlite
 from hermes.state.store.care.backup import backups_of, made_at
 from hermes.state.store.care.file_identity import rescued
 from hermes.state.store.care.reserve import give_up_reserve
 from hermes.state.store.care.restored import settle_restored
 from hermes.state.store.care.salvage import SalvageReport, nothing_salvaged, salvage
 from hermes.state.store.care.walfile import has_log, log_damage, log_of
-from hermes.state.store.connection import (
-    DEFAULTS,
-    NOT_DAMAGE,
-    SqliteDb,
-    StoreOptions,
-    as_user_error,
-    look_into,
-    open_current,
-    problems_of,
-    suspicion,
-)
 from hermes.state.store.db import DamagedDatabase, DiskFull
 from hermes.state.store.migrations import check_version
 from hermes.state.store.writer import SqliteStore
@@ -70,7 +60,9 @@ class _Inspection:
     check_later: bool = False
 
 
-async def open_checked(path: Path, clock: Clock, options: StoreOptions = DEFAULTS) -> OpenedStore:
+async def open_checked(
+    path: Path, clock: Clock, options: sqlite.StoreOptions = sqlite.DEFAULTS
+) -> OpenedStore:
     """Open the database of a home, or the best that is left of it; on a full disk at the cost of its
     reserve."""
     try:
@@ -81,7 +73,7 @@ async def open_checked(path: Path, clock: Clock, options: StoreOptions = DEFAULT
     return await _open_sound(path, clock, options)
 
 
-async def _open_sound(path: Path, clock: Clock, options: StoreOptions) -> OpenedStore:
+async def _open_sound(path: Path, clock: Clock, options: sqlite.StoreOptions) -> OpenedStore:
     notices, later = await asyncio.to_thread(_make_sound, path, clock.now(), options)
     for notice in notices:
         log.warning("store.notice %s", notice)
@@ -89,7 +81,7 @@ async def _open_sound(path: Path, clock: Clock, options: StoreOptions) -> Opened
     return OpenedStore(store=store, notices=tuple(notices), check_later=later)
 
 
-def _make_sound(path: Path, now: datetime, options: StoreOptions) -> tuple[list[str], bool]:
+def _make_sound(path: Path, now: datetime, options: sqlite.StoreOptions) -> tuple[list[str], bool]:
     notices = _finish_swap(path, now)
     if not path.exists() and not backups_of(path) and not rescued(path).exists():
         _set_aside(path, now)
@@ -100,10 +92,10 @@ def _make_sound(path: Path, now: datetime, options: StoreOptions) -> tuple[list[
             notices.append(f"The search index in {path.name} was damaged; it was built anew.")
         elif found.damage:
             notices += _replace(path, found, now, options)
-        for settled in (suspicion(path), rescued(path)):
+        for settled in (sqlite.suspicion(path), rescued(path)):
             settled.unlink(missing_ok=True)
     except (apsw.Error, OSError) as error:
-        told = as_user_error(error, path)
+        told = sqlite.as_user_error(error, path)
         raise told from error
     return notices, found.check_later
 
@@ -111,22 +103,22 @@ def _make_sound(path: Path, now: datetime, options: StoreOptions) -> tuple[list[
 # --- looking ---
 
 
-def _examine(path: Path, options: StoreOptions) -> _Inspection:
+def _examine(path: Path, options: sqlite.StoreOptions) -> _Inspection:
     if path.stat().st_size == 0:
         used = bool(backups_of(path)) or has_log(path)
         return _Inspection(damage="it is empty" if used else "")
     try:
-        with closing(look_into(path, options)) as db:
+        with closing(sqlite.look_into(path, options)) as db:
             return _examine_open(path, db)
     except DamagedDatabase as error:
         return _Inspection(damage=error.message)
-    except NOT_DAMAGE:
+    except sqlite.NOT_DAMAGE:
         raise
     except (apsw.Error, ValueError, TypeError) as error:
         return _Inspection(damage=str(error))
 
 
-def _examine_open(path: Path, db: SqliteDb) -> _Inspection:
+def _examine_open(path: Path, db: sqlite.SqliteDb) -> _Inspection:
     if check_version(db, str(path)) == 0:
         # Its first opening was cut off, or it was there and is gone.
         return _Inspection(damage="it holds nothing" if backups_of(path) else "")
@@ -134,8 +126,8 @@ def _examine_open(path: Path, db: SqliteDb) -> _Inspection:
     unclean = last is not None and last[0] is None
     size = path.stat().st_size
     limit = _CHECKED_WHEN_UNCLEAN if unclean else _CHECKED_WHEN_CLEAN
-    full = size <= limit or suspicion(path).exists()
-    problems = problems_of(db) if full else []
+    full = size <= limit or sqlite.suspicion(path).exists()
+    problems = sqlite.problems_of(db) if full else []
     if problems:
         index_only = all("fts5" in problem.lower() for problem in problems)
         return _Inspection(damage=problems[0], index_only=index_only)
@@ -146,7 +138,7 @@ def _examine_open(path: Path, db: SqliteDb) -> _Inspection:
 # --- replacing ---
 
 
-def _replace(path: Path, inspection: _Inspection, now: datetime, options: StoreOptions) -> list[str]:
+def _replace(path: Path, inspection: _Inspection, now: datetime, options: sqlite.StoreOptions) -> list[str]:
     new = _new_of(path)
     origin, marks = _prepare(path, new, inspection, now, options)
     aside = _set_aside(path, now)
@@ -161,7 +153,7 @@ def _replace(path: Path, inspection: _Inspection, now: datetime, options: StoreO
 
 
 def _prepare(
-    path: Path, new: Path, inspection: _Inspection, now: datetime, options: StoreOptions
+    path: Path, new: Path, inspection: _Inspection, now: datetime, options: sqlite.StoreOptions
 ) -> tuple[str, str]:
     """Build the replacement; what it was made of and what came of that, empty if nothing was left to make it
     of."""
@@ -173,21 +165,21 @@ def _prepare(
         try:
             if _is_sound(new, options):
                 return origin, _mark(path, new, now, options)
-        except (*NOT_DAMAGE, OSError, MemoryError):
+        except (*sqlite.NOT_DAMAGE, OSError, MemoryError):
             raise
         except Exception as error:  # whatever it holds, there may be a better one
             log.warning("store.bad_candidate file=%s problem=%r", candidate.name, error)
     _remove(new)
-    open_current(new, options).close()
+    sqlite.open_current(new, options).close()
     sync_file(new)
     return "", ""
 
 
-def _is_sound(new: Path, options: StoreOptions) -> bool:
+def _is_sound(new: Path, options: sqlite.StoreOptions) -> bool:
     if new.stat().st_size == 0:
         return False
-    with closing(open_current(new, options)) as db:
-        sound = not problems_of(db)
+    with closing(sqlite.open_current(new, options)) as db:
+        sound = not sqlite.problems_of(db)
         db.run("PRAGMA wal_checkpoint(TRUNCATE)")
         return sound
 
@@ -201,15 +193,15 @@ def _candidates(path: Path, inspection: _Inspection) -> Iterator[tuple[str, Path
         yield f"The backup of {made_at(made):%Y-%m-%d %H:%M} UTC", made
 
 
-def _mark(path: Path, new: Path, now: datetime, options: StoreOptions) -> str:
+def _mark(path: Path, new: Path, now: datetime, options: sqlite.StoreOptions) -> str:
     """Take over what the damaged file still tells, settle what may have gone on since, and say what came of
     it."""
-    with closing(open_current(new, options)) as db:
+    with closing(sqlite.open_current(new, options)) as db:
         db.run("BEGIN IMMEDIATE")
         try:
             saved = _salvage(path, db, options)
             settled = settle_restored(db, saved, now)
-        except (*NOT_DAMAGE, OSError, MemoryError):
+        except (*sqlite.NOT_DAMAGE, OSError, MemoryError):
             raise
         except Exception:  # whatever the damaged file holds, the replacement is good without it
             log.exception("store.not_salvaged file=%s", path)
@@ -226,10 +218,10 @@ def _mark(path: Path, new: Path, now: datetime, options: StoreOptions) -> str:
     return f"{rows} later incoming messages were saved.{missing} In all: {settled}."
 
 
-def _salvage(path: Path, new: SqliteDb, options: StoreOptions) -> SalvageReport:
+def _salvage(path: Path, new: sqlite.SqliteDb, options: sqlite.StoreOptions) -> SalvageReport:
     if not path.exists() or path.stat().st_size == 0:
         return nothing_salvaged(new)
-    with closing(look_into(path, options)) as old:
+    with closing(sqlite.look_into(path, options)) as old:
         saved = salvage(old, new)
         try:
             trusted = not log_damage(path)
@@ -287,33 +279,33 @@ def _set_aside(path: Path, now: datetime) -> Path | None:
     return moved
 
 
-def _rebuild_index(path: Path, options: StoreOptions) -> bool:
+def _rebuild_index(path: Path, options: sqlite.StoreOptions) -> bool:
     """False if more is damaged than the index."""
     for prepare in (_leave_index, _renew_index):
         try:
-            with closing(open_current(path, options)) as db:
+            with closing(sqlite.open_current(path, options)) as db:
                 db.run("BEGIN IMMEDIATE")
                 prepare(db)
                 for index in _INDEXES:
                     db.run(f"INSERT INTO {index} ({index}) VALUES ('rebuild')")
                 db.run(_ALL_INDEXED)
-                if not problems_of(db):
+                if not sqlite.problems_of(db):
                     db.run("COMMIT")
                     return True
-        except NOT_DAMAGE:
+        except sqlite.NOT_DAMAGE:
             raise
         except (apsw.Error, UserError, ValueError) as error:
             log.warning("store.index_not_rebuilt by=%s problem=%s", prepare.__name__, error)
     return False
 
 
-def _leave_index(db: SqliteDb) -> None:
+def _leave_index(db: sqlite.SqliteDb) -> None:
     """Most damage is in what the index holds, and its own `rebuild` mends that."""
 
 
-def _renew_index(db: SqliteDb) -> None:
+def _renew_index(db: sqlite.SqliteDb) -> None:
     """Without its settings SQLite neither rebuilds nor drops an index: take its tables apart by hand."""
-    with closing(open_current(None)) as fresh:
+    with closing(sqlite.open_current(None)) as fresh:
         made = fresh.all("SELECT name, sql FROM sqlite_schema WHERE name IN (?, ?)", *_INDEXES)
     db.run("PRAGMA writable_schema = ON")
     for index in _INDEXES:

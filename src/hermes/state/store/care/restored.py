@@ -16,7 +16,7 @@ from hermes.domain.rows import OutboxRow
 from hermes.domain.turn import ReplyPlace, TurnInput
 from hermes.state.store.care.salvage import SalvageReport
 from hermes.state.store.codec import decode, stamp, unstamp
-from hermes.state.store.connection import SqliteDb
+from hermes.state.store.sqlite import SqliteDb
 from hermes.state.store.tables.outbox import OutboxTable
 
 RESTORED = "restored from a backup"
@@ -267,10 +267,9 @@ def _how_it_ended(db: SqliteDb, saved: SalvageReport, turn: str) -> _Doubt | Non
 
 def _end_of(db: SqliteDb, turn: str) -> str | None:
     """The kind of record that ended a turn."""
-    row = db.one(
-        "SELECT kind FROM journal WHERE turn = ? AND kind IN ('finished', 'failed', 'stopped')", turn
-    )
-    return None if row is None else str(row[0])
+    ends = "SELECT kind FROM journal WHERE turn = ? AND kind IN ('finished', 'failed', 'stopped')"
+    kind: str | None = db.value(ends, turn)
+    return kind
 
 
 def _is_unbegun(db: SqliteDb, saved: SalvageReport, turn: str, text: str) -> bool:

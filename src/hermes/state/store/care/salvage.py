@@ -21,8 +21,8 @@ from hermes.domain.message import Body, Inbound, Receipt
 from hermes.domain.rows import OutState
 from hermes.domain.turn import ReplyPlace, TurnInput, TurnState
 from hermes.state.store.codec import decode, decode_record
-from hermes.state.store.connection import SqliteDb
 from hermes.state.store.db import Row
+from hermes.state.store.sqlite import SqliteDb
 from hermes.state.store.tables.inbox import InboxTable
 from hermes.state.store.tables.sessions import SessionsTable
 
@@ -80,7 +80,7 @@ def nothing_salvaged(new: SqliteDb) -> SalvageReport:
     """Of a file that cannot be opened at all."""
     saved = SalvageReport(blind=True)
     for queue, is_open in _OPEN.items():
-        saved.highest[queue] = int((new.one(f"SELECT coalesce(max(n), 0) FROM {queue}") or (0,))[0])
+        saved.highest[queue] = new.value(f"SELECT coalesce(max(n), 0) FROM {queue}")
         saved.opened[queue] = {row[0] for row in new.all(f"SELECT n FROM {queue} WHERE {is_open}")}
         saved.read[queue] = set()
     moments = new.one("SELECT (SELECT max(accepted_at) FROM inbox), (SELECT max(at) FROM journal)") or ()

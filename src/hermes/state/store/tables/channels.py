@@ -1,18 +1,15 @@
-"""Known chats and home channels as tables, and single rows of the outbox for those who look after it."""
+"""Known chats and home channels."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime
 
 from hermes.domain.address import Address, SourceKind
 from hermes.domain.channels import Channel
 from hermes.domain.ids import SessionId
-from hermes.domain.rows import OutboxRow, OutState
 from hermes.state.store.codec import stamp, unstamp_or_none
-from hermes.state.store.db import ScopedTable, TableFamily
-from hermes.state.store.tables.outbox import MESSAGE
+from hermes.state.store.db import ScopedTable
 
 _FRESH_SECONDS = 3600.0
 
@@ -20,8 +17,8 @@ _FRESH_SECONDS = 3600.0
 class DirectoryTable(ScopedTable):
     def note(self, channel: Channel) -> None:
         seen = stamp(channel.seen_at) if channel.seen_at is not None else 0.0
+        # A chat in which much is said is written down once an hour, not with every message.
         self._db.run(
-            # A chat in which much is said is written down once an hour, not with every message.
             "INSERT INTO channels (address, account, name, kind, guild, seen_at)"
             " VALUES (?1, ?2, ?3, ?4, ?5, ?6)"
             " ON CONFLICT (address) DO UPDATE SET name = iif(?3 = '', name, ?3), kind = ?4,"
@@ -68,45 +65,9 @@ class DirectoryTable(ScopedTable):
             self._db.run("INSERT OR REPLACE INTO homes VALUES (?, ?, ?)", account, str(to), stamp(at))
 
     def bound(self, to: Address) -> list[SessionId]:
-        rows = self._db.all(
+        sql = (
             "SELECT DISTINCT session FROM bindings WHERE agent = ? AND platform = ? AND account = ?"
-            " AND chat = ? AND thread = ? ORDER BY at DESC",
-            self._agent,
-            to.platform,
-            to.account,
-            to.chat,
-            to.thread or "",
+            " AND chat = ? AND thread = ? ORDER BY at DESC"
         )
+        rows = self._db.all(sql, self._agent, to.platform, to.account, to.chat, to.thread or "")
         return [SessionId(row[0]) for row in rows]
-
-
-class OutboxAdminTable(TableFamily):
-    def get(self, key: str) -> OutboxRow | None:
-        return MESSAGE.one(self._db, "WHERE key = ?", key)
-
-    def begun(self, prefix: str) -> list[OutboxRow]:
-        return MESSAGE.all(self._db, "WHERE key >= ?1 AND key < ?1 || char(1114111) ORDER BY n", prefix)
-
-    def find(self, states: Collection[OutState], limit: int = 100) -> list[OutboxRow]:
-        wanted = ", ".join("?" for _ in states)
-        rest = f"WHERE draft = 0 AND state IN ({wanted}) ORDER BY n LIMIT ?"
-        return MESSAGE.all(self._db, rest, *(state.value for state in states), limit)
-
-    def retry(self, key: str, at: datetime) -> bool:
-        # Nobody knows any more whether one of the earlier attempts came through: what was tried is in doubt.
-        changed = self._db.run(
-            "UPDATE outbox SET state = iif(attempts > 0, 'unknown', 'due'), next_at = NULL, created_at = ?,"
-            " error = '' WHERE key = ? AND draft = 0 AND state IN ('due', 'unknown', 'dead')",
-            stamp(at),
-            key,
-        )
-        return changed > 0
-
-    def drop(self, key: str, why: str) -> bool:
-        changed = self._db.run(
-            "UPDATE outbox SET state = 'gone', next_at = NULL, error = ? WHERE key = ? AND draft = 0"
-            " AND state IN ('due', 'unknown', 'dead')",
-            why,
-            key,
-        )
-        return changed > 0

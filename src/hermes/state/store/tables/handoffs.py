@@ -17,38 +17,26 @@ class HandoffsTable(ScopedTable):
     def add(self, handoff: Handoff) -> bool:
         if handoff.agent != self._agent:
             raise Lost(f"a hand-off of agent {handoff.agent} in the store of {self._agent}")
-        added = self._db.run(
+        sql = (
             "INSERT INTO handoffs (id, agent, session, state, attempts, created_at, body)"
-            f" SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7 WHERE NOT EXISTS"
-            f" (SELECT 1 FROM handoffs WHERE session = ?3 AND {_OPEN})",
-            handoff.id,
-            self._agent,
-            handoff.session,
-            handoff.state.value,
-            handoff.attempts,
-            stamp(handoff.created_at),
-            encode(handoff),
+            " SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7 WHERE NOT EXISTS"
+            f" (SELECT 1 FROM handoffs WHERE session = ?3 AND {_OPEN})"
         )
-        return added > 0
+        values = (handoff.id, self._agent, handoff.session, handoff.state.value, handoff.attempts)
+        return self._db.run(sql, *values, stamp(handoff.created_at), encode(handoff)) > 0
 
     def get(self, handoff: str) -> Handoff | None:
         return _HANDOFFS.one(self._db, "WHERE id = ? AND agent = ?", handoff, self._agent)
 
     def change(self, was: Handoff, now: Handoff) -> bool:
         # One that becomes open again may not come beside another of its session.
-        changed = self._db.run(
+        sql = (
             "UPDATE handoffs SET state = ?1, attempts = ?2, body = ?3"
             " WHERE id = ?4 AND agent = ?5 AND state = ?6 AND attempts = ?7 AND NOT EXISTS"
-            f" (SELECT 1 FROM handoffs h WHERE h.session = handoffs.session AND h.id != ?4 AND h.{_OPEN})",
-            now.state.value,
-            now.attempts,
-            encode(now),
-            was.id,
-            self._agent,
-            was.state.value,
-            was.attempts,
+            f" (SELECT 1 FROM handoffs h WHERE h.session = handoffs.session AND h.id != ?4 AND h.{_OPEN})"
         )
-        return changed > 0
+        before = (was.id, self._agent, was.state.value, was.attempts)
+        return self._db.run(sql, now.state.value, now.attempts, encode(now), *before) > 0
 
     def open(self) -> list[Handoff]:
         rest = f"WHERE agent = ? AND {_OPEN} ORDER BY created_at, id"

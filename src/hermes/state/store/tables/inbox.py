@@ -15,6 +15,8 @@ from hermes.state.store.columns import Columns
 from hermes.state.store.db import Row, TableFamily
 
 _ROW = Columns(InboxRow, "inbox", inbound="body")
+_ADD = """INSERT INTO inbox (account, delivery, ref, body, accepted_at) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT DO NOTHING"""
 # By one index each, since every message is looked up so; deliveries have theirs within their accounts.
 _FOUND = """WHERE n IN (
   WITH RECURSIVE accounts (name) AS (
@@ -39,34 +41,18 @@ class InboxTable(TableFamily):
         new = 0
         moment = stamp(at)
         for item in items:
-            new += self._db.run(
-                "INSERT INTO inbox (account, delivery, ref, body, accepted_at) VALUES (?, ?, ?, ?, ?)"
-                " ON CONFLICT DO NOTHING",
-                account,
-                item.delivery,
-                item.ref,
-                encode(item),
-                moment,
-            )
+            new += self._db.run(_ADD, account, item.delivery, item.ref, encode(item), moment)
         if cursor is not None:
-            self._db.run(
+            sql = (
                 "INSERT INTO cursors VALUES (?, ?, ?)"
-                " ON CONFLICT (account) DO UPDATE SET cursor = excluded.cursor, at = excluded.at",
-                account,
-                cursor,
-                moment,
+                " ON CONFLICT (account) DO UPDATE SET cursor = excluded.cursor, at = excluded.at"
             )
+            self._db.run(sql, account, cursor, moment)
         return new
 
     def pending(self, after: int, limit: int) -> list[InboxRow]:
-        return [
-            _read(row)
-            for row in self._db.all(
-                f"SELECT {_ROW.names} FROM inbox WHERE outcome IS NULL AND n > ? ORDER BY n LIMIT ?",
-                after,
-                limit,
-            )
-        ]
+        sql = f"SELECT {_ROW.names} FROM inbox WHERE outcome IS NULL AND n > ? ORDER BY n LIMIT ?"
+        return [_read(row) for row in self._db.all(sql, after, limit)]
 
     def finish(self, n: int, outcome: str, turn: TurnId | None = None) -> None:
         changed = self._db.run(
@@ -76,8 +62,8 @@ class InboxTable(TableFamily):
             raise Lost(f"inbox row {n} was ended already")
 
     def cursor(self, account: str) -> str | None:
-        row = self._db.one("SELECT cursor FROM cursors WHERE account = ?", account)
-        return None if row is None else str(row[0])
+        cursor: str | None = self._db.value("SELECT cursor FROM cursors WHERE account = ?", account)
+        return cursor
 
     def find(self, text: str, limit: int = 20) -> list[InboxRow]:
         return _ROW.all(self._db, _FOUND, storable(text), limit)

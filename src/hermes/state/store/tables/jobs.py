@@ -7,7 +7,7 @@ from datetime import datetime
 from hermes.domain.errors import Lost
 from hermes.domain.ids import JobId
 from hermes.domain.job import DueJobs, Job, JobRun, Slot
-from hermes.state.store.codec import encode, stamp, stamp_or_none, unstamp
+from hermes.state.store.codec import encode, stamp, stamp_or_none, unstamp_or_none
 from hermes.state.store.columns import BodyColumn
 from hermes.state.store.db import ScopedTable
 
@@ -18,16 +18,13 @@ _RUNS = BodyColumn(JobRun, "job_slots")
 
 class JobsTable(ScopedTable):
     def save(self, job: Job) -> None:
-        changed = job.agent == self._agent and self._db.run(
+        sql = (
             "INSERT INTO jobs VALUES (?, ?, ?, ?)"
             " ON CONFLICT (id) DO UPDATE SET next_due = excluded.next_due, body = excluded.body"
-            " WHERE agent = excluded.agent",
-            job.id,
-            self._agent,
-            stamp_or_none(job.next_due),
-            encode(job),
+            " WHERE agent = excluded.agent"
         )
-        if not changed:
+        next_due = stamp_or_none(job.next_due)
+        if job.agent != self._agent or not self._db.run(sql, job.id, job.agent, next_due, encode(job)):
             raise Lost(f"job {job.id} belongs to another agent")
 
     def get(self, job: JobId) -> Job | None:
@@ -40,10 +37,8 @@ class JobsTable(ScopedTable):
     def due(self, now: datetime) -> DueJobs:
         rest = "WHERE agent = ? AND next_due <= ? ORDER BY next_due LIMIT ?"
         jobs = _JOBS.all(self._db, rest, self._agent, stamp(now), _MOST_DUE)
-        following = self._db.one(
-            "SELECT min(next_due) FROM jobs WHERE agent = ? AND next_due > ?", self._agent, stamp(now)
-        )
-        after = None if following is None or following[0] is None else unstamp(following[0])
+        following = "SELECT min(next_due) FROM jobs WHERE agent = ? AND next_due > ?"
+        after = unstamp_or_none(self._db.value(following, self._agent, stamp(now)))
         return DueJobs(jobs=tuple(jobs), next=after)
 
     def remove(self, job: JobId) -> None:
@@ -52,27 +47,15 @@ class JobsTable(ScopedTable):
 
 class JobRunsTable(ScopedTable):
     def claim(self, run: JobRun) -> bool:
-        return bool(
-            self._db.run(
-                "INSERT INTO job_slots (job, due, agent, state, body)"
-                " SELECT id, ?, agent, ?, ? FROM jobs WHERE id = ? AND agent = ? ON CONFLICT DO NOTHING",
-                stamp(run.due),
-                run.state.value,
-                encode(run),
-                run.job,
-                self._agent,
-            )
+        sql = (
+            "INSERT INTO job_slots (job, due, agent, state, body)"
+            " SELECT id, ?, agent, ?, ? FROM jobs WHERE id = ? AND agent = ? ON CONFLICT DO NOTHING"
         )
+        return self._db.run(sql, stamp(run.due), run.state.value, encode(run), run.job, self._agent) > 0
 
     def save(self, run: JobRun) -> None:
-        changed = self._db.run(
-            "UPDATE job_slots SET state = ?, body = ? WHERE job = ? AND due = ? AND agent = ?",
-            run.state.value,
-            encode(run),
-            run.job,
-            stamp(run.due),
-            self._agent,
-        )
+        sql = "UPDATE job_slots SET state = ?, body = ? WHERE job = ? AND due = ? AND agent = ?"
+        changed = self._db.run(sql, run.state.value, encode(run), run.job, stamp(run.due), self._agent)
         if not changed:
             raise Lost(f"the run of job {run.job} at {run.due} is gone")
 

@@ -12,6 +12,8 @@ from hermes.domain.ids import SessionId, TurnId
 from hermes.state.store.codec import decode_record, encode_record, stamp, unstamp
 from hermes.state.store.db import Row, ScopedTable
 
+_ADD = """INSERT INTO journal (session, seq, turn, at, kind, body) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT DO NOTHING"""
 _COPY = """INSERT INTO journal (session, seq, turn, at, kind, body)
 WITH fresh (old, turn) AS MATERIALIZED (
   SELECT turn, 'turn_' || lower(hex(randomblob(10)))
@@ -30,48 +32,29 @@ class JournalTable(ScopedTable):
             raise Lost(f"session {session} is gone")
         for entry in entries:
             kind, body = encode_record(entry.record)
-            added = self._db.run(
-                "INSERT INTO journal (session, seq, turn, at, kind, body) VALUES (?, ?, ?, ?, ?, ?)"
-                " ON CONFLICT DO NOTHING",
-                session,
-                entry.seq,
-                entry.turn,
-                stamp(entry.at),
-                kind,
-                body.decode(),
-            )
+            added = self._db.run(_ADD, session, entry.seq, entry.turn, stamp(entry.at), kind, body.decode())
             if not added:
                 raise Lost(f"record {entry.seq} of session {session} was written by somebody else")
 
     def read(
         self, session: SessionId, after: int = 0, most: int = -1, *, newest: bool = False
     ) -> list[Entry]:
-        rows = self._db.all(
+        sql = (
             "SELECT seq, turn, at, kind, body FROM journal"
-            f" WHERE session = ? AND seq > ? AND {_OURS} ORDER BY seq {'DESC' if newest else 'ASC'} LIMIT ?",
-            session,
-            after,
-            self._agent,
-            most,
+            f" WHERE session = ? AND seq > ? AND {_OURS} ORDER BY seq {'DESC' if newest else 'ASC'} LIMIT ?"
         )
+        rows = self._db.all(sql, session, after, self._agent, most)
         return [_entry(row) for row in (reversed(rows) if newest else rows)]
 
     def of_turn(self, turn: TurnId) -> list[Entry]:
-        rows = self._db.all(
-            f"SELECT seq, turn, at, kind, body FROM journal WHERE turn = ? AND {_OURS} ORDER BY seq",
-            turn,
-            self._agent,
-        )
-        return [_entry(row) for row in rows]
+        sql = f"SELECT seq, turn, at, kind, body FROM journal WHERE turn = ? AND {_OURS} ORDER BY seq"
+        return [_entry(row) for row in self._db.all(sql, turn, self._agent)]
 
     def usage(self, session: SessionId) -> tuple[int, Usage]:
         parts = [field.name for field in fields(Usage)]
         sums = ", ".join(f"coalesce(sum(json_extract(body, '$.usage.{part}')), 0)" for part in parts)
-        row = self._db.one(
-            f"SELECT count(*), {sums} FROM journal WHERE session = ? AND kind = 'model_said' AND {_OURS}",
-            session,
-            self._agent,
-        )
+        sql = f"SELECT count(*), {sums} FROM journal WHERE session = ? AND kind = 'model_said' AND {_OURS}"
+        row = self._db.one(sql, session, self._agent)
         assert row is not None
         return row[0], Usage(**dict(zip(parts, row[1:], strict=True)))
 

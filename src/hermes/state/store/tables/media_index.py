@@ -28,12 +28,8 @@ _ITEM = Columns(MediaItem, "media")
 
 class MediaTable(ScopedTable):
     def add(self, item: MediaItem) -> None:
-        self._db.run(
-            f"INSERT INTO media ({_ITEM.names}, agent) VALUES ({_ITEM.marks}, ?)"
-            " ON CONFLICT DO UPDATE SET stored_at = excluded.stored_at",
-            *_ITEM.values(item),
-            self._agent,
-        )
+        again = "ON CONFLICT DO UPDATE SET stored_at = excluded.stored_at"
+        _ITEM.insert(self._db, item, again, agent=self._agent)
 
     def get(self, sha256: str) -> MediaItem | None:
         return _ITEM.one(self._db, "WHERE agent = ? AND sha256 = ?", self._agent, sha256)
@@ -44,13 +40,8 @@ class MediaTable(ScopedTable):
         return [item for item in items if item.sha256 not in named][:limit]
 
     def remove(self, sha256: str, before: datetime) -> bool:
-        gone = self._db.run(
-            "DELETE FROM media WHERE agent = ? AND sha256 = ? AND stored_at < ?",
-            self._agent,
-            sha256,
-            stamp(before),
-        )
-        return gone > 0
+        old = "DELETE FROM media WHERE agent = ? AND sha256 = ? AND stored_at < ?"
+        return self._db.run(old, self._agent, sha256, stamp(before)) > 0
 
     def kept(self, sha256: str) -> bool:
         return self._db.one("SELECT 1 FROM media WHERE sha256 = ? LIMIT 1", sha256) is not None

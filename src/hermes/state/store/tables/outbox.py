@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from datetime import datetime
+
 from hermes.domain.address import Address
 from hermes.domain.errors import Refused, UserError
 from hermes.domain.ids import TurnId
 from hermes.domain.message import Body
-from hermes.domain.rows import OutboxRow
-from hermes.state.store.codec import encode
+from hermes.domain.rows import OutboxRow, OutState
+from hermes.state.store.codec import encode, stamp
 from hermes.state.store.columns import Columns
 from hermes.state.store.db import TableFamily
 
-MESSAGE = Columns(OutboxRow, "outbox", to="lane")
+_MESSAGE = Columns(OutboxRow, "outbox", to="lane")
 _CHANGED = ("state", "attempts", "next_at", "receipt", "error")
-_CHANGES = MESSAGE.settings(*_CHANGED)
+_CHANGES = _MESSAGE.settings(*_CHANGED)
 _OPEN = "draft = 0 AND state IN ('due', 'attempting', 'unknown')"
+_SENDABLE = "WHERE key = ? AND draft = 0 AND state IN ('due', 'unknown', 'dead')"
 
 
 class OutboxTable(TableFamily):
@@ -23,35 +27,48 @@ class OutboxTable(TableFamily):
         if not _readable(lane, row.to):
             raise Refused(f"“{lane}” is not a place one can write to")
         # The number of a row is the table's to give.
-        self._db.run(
-            f"INSERT INTO outbox ({MESSAGE.names}, account) VALUES ({MESSAGE.marks}, ?)",
-            *MESSAGE.values(row, n=None),
-            row.to.credential,
-        )
+        _MESSAGE.insert(self._db, row, n=None, account=row.to.credential)
 
     def save(self, row: OutboxRow) -> None:
-        self._db.run(
-            f"UPDATE outbox SET {_CHANGES} WHERE key = ?",
-            *MESSAGE.values(row, *_CHANGED),
-            row.key,
-        )
+        changes = _MESSAGE.values(row, *_CHANGED)
+        self._db.run(f"UPDATE outbox SET {_CHANGES} WHERE key = ?", *changes, row.key)
         if row.body.fleeting and not row.state.open:
             self._db.run("UPDATE outbox SET body = ? WHERE key = ?", encode(Body(fleeting=True)), row.key)
 
     def head(self, to: Address) -> OutboxRow | None:
-        return MESSAGE.one(self._db, f"WHERE lane = ? AND {_OPEN} ORDER BY n LIMIT 1", str(to))
+        return _MESSAGE.one(self._db, f"WHERE lane = ? AND {_OPEN} ORDER BY n LIMIT 1", str(to))
 
     def of_turn(self, turn: TurnId) -> list[OutboxRow]:
-        return MESSAGE.all(self._db, "WHERE turn = ? ORDER BY n", turn)
+        return _MESSAGE.all(self._db, "WHERE turn = ? ORDER BY n", turn)
 
     def waiting(self, account: str, after: int, limit: int) -> list[tuple[int, Address]]:
-        rows = self._db.all(
-            f"SELECT n, lane FROM outbox WHERE account = ? AND {_OPEN} AND n > ? ORDER BY n LIMIT ?",
-            account,
-            after,
-            limit,
-        )
+        sql = f"SELECT n, lane FROM outbox WHERE account = ? AND {_OPEN} AND n > ? ORDER BY n LIMIT ?"
+        rows = self._db.all(sql, account, after, limit)
         return [(n, Address.parse(lane)) for n, lane in rows]
+
+
+class OutboxAdminTable(TableFamily):
+    """Single rows, for those who look after the outbox."""
+
+    def get(self, key: str) -> OutboxRow | None:
+        return _MESSAGE.one(self._db, "WHERE key = ?", key)
+
+    def begun(self, prefix: str) -> list[OutboxRow]:
+        return _MESSAGE.all(self._db, "WHERE key >= ?1 AND key < ?1 || char(1114111) ORDER BY n", prefix)
+
+    def find(self, states: Collection[OutState], limit: int = 100) -> list[OutboxRow]:
+        wanted = ", ".join("?" for _ in states)
+        rest = f"WHERE draft = 0 AND state IN ({wanted}) ORDER BY n LIMIT ?"
+        return _MESSAGE.all(self._db, rest, *(state.value for state in states), limit)
+
+    def retry(self, key: str, at: datetime) -> bool:
+        # Nobody knows any more whether one of the earlier attempts came through: what was tried is in doubt.
+        changes = "state = iif(attempts > 0, 'unknown', 'due'), next_at = NULL, created_at = ?, error = ''"
+        return self._db.run(f"UPDATE outbox SET {changes} {_SENDABLE}", stamp(at), key) > 0
+
+    def drop(self, key: str, why: str) -> bool:
+        changes = "state = 'gone', next_at = NULL, error = ?"
+        return self._db.run(f"UPDATE outbox SET {changes} {_SENDABLE}", why, key) > 0
 
 
 def _readable(lane: str, to: Address) -> bool:

@@ -18,36 +18,28 @@ _LOOKED_THROUGH = 200
 class OverheardTable(ScopedTable):
     def keep(self, to: Address, message: OverheardMessage, most: int) -> None:
         place = str(to)
-        self._db.run(
-            "INSERT INTO overheard (agent, place, body, at) VALUES (?, ?, ?, ?)",
-            self._agent,
-            place,
-            encode(message),
-            stamp(message.at),
-        )
-        self._db.run(
+        sql = "INSERT INTO overheard (agent, place, body, at) VALUES (?, ?, ?, ?)"
+        self._db.run(sql, self._agent, place, encode(message), stamp(message.at))
+        sql = (
             "DELETE FROM overheard WHERE agent = ?1 AND place = ?2 AND n <= coalesce((SELECT n FROM overheard"
-            " WHERE agent = ?1 AND place = ?2 ORDER BY n DESC LIMIT 1 OFFSET ?3), -1)",
-            self._agent,
-            place,
-            most,
+            " WHERE agent = ?1 AND place = ?2 ORDER BY n DESC LIMIT 1 OFFSET ?3), -1)"
         )
+        self._db.run(sql, self._agent, place, most)
 
     def take(self, session: SessionId, to: Address, since: datetime | None = None) -> list[OverheardMessage]:
         place = str(to)
-        told = self._db.one("SELECT n FROM told WHERE session = ? AND place = ?", session, place)
+        told = self._db.value("SELECT n FROM told WHERE session = ? AND place = ?", session, place)
         rows = self._db.all(
             "SELECT n, body FROM overheard WHERE agent = ? AND place = ? AND n > ? AND at >= ? ORDER BY n",
             self._agent,
             place,
-            -1 if told is None else told[0],
+            -1 if told is None else told,
             0.0 if told is not None or since is None else stamp(since),
         )
-        last = self._db.one("SELECT max(n) FROM overheard WHERE agent = ? AND place = ?", self._agent, place)
-        if last is not None and last[0] is not None and (told is None or last[0] > told[0]):
-            self._db.run(
-                "INSERT OR REPLACE INTO told VALUES (?, ?, ?, ?)", self._agent, session, place, last[0]
-            )
+        latest = "SELECT max(n) FROM overheard WHERE agent = ? AND place = ?"
+        last = self._db.value(latest, self._agent, place)
+        if last is not None and (told is None or last > told):
+            self._db.run("INSERT OR REPLACE INTO told VALUES (?, ?, ?, ?)", self._agent, session, place, last)
         return [decode(OverheardMessage, body) for _, body in rows]
 
     def forget(self, to: Address, ref: str) -> None:

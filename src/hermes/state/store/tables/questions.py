@@ -16,17 +16,12 @@ _COLUMNS = "body, verdict, answer, answered_by"
 
 class QuestionsTable(ScopedTable):
     def add(self, question: Question) -> None:
-        added = self._db.run(
+        sql = (
             "INSERT INTO questions SELECT ?1, ?2, ?3, ?4, ?5, ?6, NULL, '', NULL"
-            " WHERE EXISTS (SELECT 1 FROM turns WHERE id = ?4 AND session = ?3 AND agent = ?2)",
-            question.id,
-            self._agent,
-            question.session,
-            question.turn,
-            encode(question),
-            stamp_or_none(question.expires_at),
+            " WHERE EXISTS (SELECT 1 FROM turns WHERE id = ?4 AND session = ?3 AND agent = ?2)"
         )
-        if not added:
+        values = (question.id, self._agent, question.session, question.turn, encode(question))
+        if not self._db.run(sql, *values, stamp_or_none(question.expires_at)):
             raise Lost(f"{question.turn} is gone")
 
     def get(self, question: QuestionId) -> Question | None:
@@ -44,23 +39,16 @@ class QuestionsTable(ScopedTable):
         return self._all("session = ? AND verdict IS NULL", session)
 
     def close(self, answer: Answer) -> bool:
-        changed = self._db.run(
+        sql = (
             "UPDATE questions SET verdict = ?, answer = ?, answered_by = ?"
-            " WHERE id = ? AND agent = ? AND verdict IS NULL",
-            answer.verdict.value,
-            answer.text,
-            answer.by,
-            answer.question,
-            self._agent,
+            " WHERE id = ? AND agent = ? AND verdict IS NULL"
         )
-        return bool(changed)
+        verdict = answer.verdict.value
+        return self._db.run(sql, verdict, answer.text, answer.by, answer.question, self._agent) > 0
 
     def _all(self, where: str, *values: str, index: str = "") -> list[Question]:
-        rows = self._db.all(
-            f"SELECT {_COLUMNS} FROM questions {index} WHERE {where} AND agent = ? ORDER BY rowid",
-            *values,
-            self._agent,
-        )
+        sql = f"SELECT {_COLUMNS} FROM questions {index} WHERE {where} AND agent = ? ORDER BY rowid"
+        rows = self._db.all(sql, *values, self._agent)
         return [question_of(row) for row in rows]
 
 

@@ -12,13 +12,8 @@ _REQUEST = Columns(Request, "requests")
 
 class RequestsTable(ScopedTable):
     def add(self, request: Request) -> None:
-        added = self._db.run(
-            f"INSERT INTO requests ({_REQUEST.names}, agent) SELECT {_REQUEST.marks}, ?10"
-            " WHERE EXISTS (SELECT 1 FROM turns WHERE id = ?3 AND session = ?4 AND agent = ?10)",
-            *_REQUEST.values(request),
-            self._agent,
-        )
-        if not added:
+        there = "WHERE EXISTS (SELECT 1 FROM turns WHERE id = ?3 AND session = ?4 AND agent = ?10)"
+        if not _REQUEST.insert(self._db, request, there, agent=self._agent):
             raise Lost(f"{request.turn} is gone")
 
     def get(self, request: str) -> Request | None:
@@ -40,12 +35,8 @@ class RequestsTable(ScopedTable):
         )
 
     def latest(self, owner: str, conversation: str) -> Request | None:
-        return self._one(
-            "owner = ? AND conversation = ?",
-            owner,
-            conversation,
-            order="ORDER BY created_at DESC, rowid DESC",
-        )
+        newest = "ORDER BY created_at DESC, rowid DESC"
+        return self._one("owner = ? AND conversation = ?", owner, conversation, order=newest)
 
     def remove(self, request: str) -> None:
         self._db.run("DELETE FROM requests WHERE id = ? AND agent = ?", request, self._agent)

@@ -32,7 +32,7 @@ _PIECES = re.compile(r'"([^"]*)"|\b(OR|NOT|AND)\b|([^\W_]+(?:[\'\-][^\W_]+)*)(\*
 
 def catch_up(db: Db) -> int:
     """Index one batch of the journal; 0 when there was nothing left."""
-    done = int((db.one("SELECT value FROM facts WHERE name = 'indexed'") or ("0",))[0])
+    done = int(db.value("SELECT value FROM facts WHERE name = 'indexed'") or "0")
     row = db.one(
         "SELECT max(n), count(*) FROM (SELECT n FROM journal WHERE n > ? ORDER BY n LIMIT ?)", done, _BATCH
     )
@@ -72,35 +72,27 @@ class SearchTable(ScopedTable):
 
     def _match(self, index: str, phrase: str, limit: int, viewer: Viewer | SessionFilter) -> list[SearchHit]:
         # Ranking a word that is nearly everywhere costs hundreds of milliseconds; the newest are as good.
-        many = self._db.one(
-            f"SELECT count(*) FROM (SELECT 1 FROM {index} WHERE {index} MATCH ? LIMIT ?)", phrase, _COMMON
-        )
-        order = f"{index}.rowid DESC" if many is not None and many[0] >= _COMMON else "rank"
+        sql = f"SELECT count(*) FROM (SELECT 1 FROM {index} WHERE {index} MATCH ? LIMIT ?)"
+        order = f"{index}.rowid DESC" if self._db.value(sql, phrase, _COMMON) >= _COMMON else "rank"
         seen, values = _seen_by(viewer)
-        rows = self._db.all(
+        sql = (
             f"SELECT j.session, j.seq, j.at, s.title, j.kind, snippet({index}, 0, '', '', '…', 16)"
             f" FROM {index} JOIN journal j ON j.n = {index}.rowid JOIN sessions s ON s.id = j.session"
-            f" WHERE {index} MATCH ? AND s.agent = ?{seen} ORDER BY {order} LIMIT ?",
-            phrase,
-            self._agent,
-            *values,
-            limit,
+            f" WHERE {index} MATCH ? AND s.agent = ?{seen} ORDER BY {order} LIMIT ?"
         )
+        rows = self._db.all(sql, phrase, self._agent, *values, limit)
         return [_hit(row) for row in rows]
 
     def _like(self, words: list[str], limit: int, viewer: Viewer | SessionFilter) -> list[SearchHit]:
         """Languages without spaces: the trigram index where a word is long enough, a scan where not."""
         condition = " AND ".join(["letters.text LIKE ?"] * len(words))
         seen, values = _seen_by(viewer)
-        rows = self._db.all(
+        sql = (
             "SELECT j.session, j.seq, j.at, s.title, j.kind, substr(letters.text, 1, 120) FROM letters"
             " JOIN journal j ON j.n = letters.rowid JOIN sessions s ON s.id = j.session"
-            f" WHERE {condition} AND s.agent = ?{seen} ORDER BY letters.rowid DESC LIMIT ?",
-            *(f"%{word}%" for word in words),
-            self._agent,
-            *values,
-            limit,
+            f" WHERE {condition} AND s.agent = ?{seen} ORDER BY letters.rowid DESC LIMIT ?"
         )
+        rows = self._db.all(sql, *(f"%{word}%" for word in words), self._agent, *values, limit)
         return [_hit(row) for row in rows]
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
-from hermes.domain.address import Source, SourceKind
+from hermes.domain.address import Source
 from hermes.domain.errors import Lost, UserError
 from hermes.domain.ids import SessionId
 from hermes.domain.session import BRANCHED, EVERY_SESSION, Session, SessionFilter, SessionKey
@@ -18,6 +19,7 @@ _CHANGED = (
     "title", "parent", "model", "busy_mode", "system_prompt", "ended", "updated_at", "expires_at", "yolo",
 )  # fmt: skip
 _CHANGES = _SESSION.settings(*_CHANGED)
+_KEY = Columns(SessionKey, "bindings")
 
 
 class SessionsTable(ScopedTable):
@@ -25,29 +27,19 @@ class SessionsTable(ScopedTable):
         if session.agent != self._agent:
             raise Lost(f"a session of agent {session.agent} in the store of {self._agent}")
         self._check_title(session)
-        self._db.run(
-            f"INSERT INTO sessions ({_SESSION.names}) VALUES ({_SESSION.marks})", *_SESSION.values(session)
-        )
+        _SESSION.insert(self._db, session)
 
     def get(self, session: SessionId) -> Session | None:
         return _SESSION.one(self._db, "WHERE id = ? AND agent = ?", session, self._agent)
 
     def save(self, session: Session) -> None:
         self._check_title(session)
-        self._db.run(
-            f"UPDATE sessions SET {_CHANGES} WHERE id = ? AND agent = ?",
-            *_SESSION.values(session, *_CHANGED),
-            session.id,
-            self._agent,
-        )
+        sql = f"UPDATE sessions SET {_CHANGES} WHERE id = ? AND agent = ?"
+        self._db.run(sql, *_SESSION.values(session, *_CHANGED), session.id, self._agent)
 
     def _check_title(self, session: Session) -> None:
-        taken = session.title is not None and self._db.one(
-            "SELECT 1 FROM sessions WHERE agent = ? AND title = ? AND id != ?",
-            self._agent,
-            session.title,
-            session.id,
-        )
+        sql = "SELECT 1 FROM sessions WHERE agent = ? AND title = ? AND id != ?"
+        taken = session.title is not None and self._db.one(sql, self._agent, session.title, session.id)
         if taken:
             raise UserError(f"Another session is called “{session.title}”.", hint="Choose another title.")
 
@@ -103,70 +95,45 @@ def session_condition(among: SessionFilter) -> tuple[str, tuple[str, ...]]:
 
 class BindingsTable(ScopedTable):
     def get(self, key: SessionKey) -> SessionId | None:
-        row = self._db.one(
+        session: SessionId | None = self._db.value(
             "SELECT session FROM bindings WHERE agent = ? AND platform = ? AND account = ? AND kind = ?"
             " AND chat = ? AND thread = ? AND user = ?",
             *self._identity(key),
         )
-        return None if row is None else SessionId(row[0])
+        return session
 
     def bind(self, key: SessionKey, session: SessionId, source: Source, at: datetime) -> None:
-        self._db.run(
-            "INSERT OR REPLACE INTO bindings VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            *self._identity(key),
-            session,
-            encode(source),
-            stamp(at),
-        )
+        sql = "INSERT OR REPLACE INTO bindings VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        self._db.run(sql, *self._identity(key), session, encode(source), stamp(at))
 
     def of(self, session: SessionId) -> list[tuple[SessionKey, Source]]:
-        rows = self._db.all(
-            "SELECT platform, account, kind, chat, thread, user, source FROM bindings"
-            " WHERE session = ? AND agent = ? ORDER BY at DESC",
-            session,
-            self._agent,
-        )
-        return [(self._key(row), decode(Source, row[6])) for row in rows]
+        sql = f"SELECT source, {_KEY.names} FROM bindings WHERE session = ? AND agent = ? ORDER BY at DESC"
+        rows = self._db.all(sql, session, self._agent)
+        return [(_key(row[1:]), decode(Source, row[0])) for row in rows]
 
     def unused(
         self, since: datetime, limit: int, after: Session | None = None
     ) -> list[tuple[Session, SessionKey, Source]]:
-        columns = ", ".join(f"s.{name}" for name in _SESSION.names.split(", "))
+        session, key = (table.names.split(", ") for table in (_SESSION, _KEY))
+        columns = ", ".join([f"s.{name}" for name in session] + [f"b.{name}" for name in key])
         last = (0.0, "") if after is None else (stamp(after.updated_at), after.id)
-        rows = self._db.all(
-            f"SELECT b.platform, b.account, b.kind, b.chat, b.thread, b.user, b.source, {columns}"
+        sql = (
+            f"SELECT b.source, {columns}"
             " FROM (SELECT * FROM sessions WHERE agent = ?1 AND updated_at < ?2 AND ended IS NULL"
             " AND updated_at >= ?3 AND (updated_at, id) > (?3, ?4)"
             " AND EXISTS (SELECT 1 FROM bindings WHERE session = sessions.id AND agent = ?1)"
             " ORDER BY updated_at, id LIMIT ?5) s JOIN bindings b ON b.session = s.id AND b.agent = ?1"
-            " ORDER BY s.updated_at, s.id",
-            self._agent,
-            stamp(since),
-            *last,
-            limit,
+            " ORDER BY s.updated_at, s.id"
         )
-        return [(_SESSION.read(row[7:]), self._key(row), decode(Source, row[6])) for row in rows]
+        rows = self._db.all(sql, self._agent, stamp(since), *last, limit)
+        end = 1 + len(session)
+        return [(_SESSION.read(row[1:end]), _key(row[end:]), decode(Source, row[0])) for row in rows]
 
     def _identity(self, key: SessionKey) -> Row:
         # "" stands for "none": SQL would hold two NULLs apart.
-        return (
-            self._agent,
-            key.platform,
-            key.account,
-            key.kind.value,
-            key.chat,
-            key.thread or "",
-            key.user or "",
-        )
+        return _KEY.values(key, agent=self._agent, thread=key.thread or "", user=key.user or "")
 
-    def _key(self, row: Row) -> SessionKey:
-        platform, account, kind, chat, thread, user = row[:6]
-        return SessionKey(
-            agent=self._agent,
-            platform=platform,
-            account=account,
-            kind=SourceKind(kind),
-            chat=chat,
-            thread=thread or None,
-            user=user or None,
-        )
+
+def _key(row: Row) -> SessionKey:
+    key = _KEY.read(row)
+    return replace(key, thread=key.thread or None, user=key.user or None)

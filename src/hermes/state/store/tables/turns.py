@@ -30,13 +30,8 @@ class TurnsTable(ScopedTable):
     def add(self, turn: Turn, *, epoch: int = 0) -> None:
         if turn.agent != self._agent:
             raise Lost(f"a turn of agent {turn.agent} in the store of {self._agent}")
-        added = self._db.run(
-            f"INSERT INTO turns ({_TURN.names}, epoch) SELECT {_TURN.marks}, ?"
-            " WHERE EXISTS (SELECT 1 FROM sessions WHERE id = ?2 AND agent = ?3)",
-            *_TURN.values(turn, input=_plain(turn.input)),
-            epoch,
-        )
-        if not added:
+        there = "WHERE EXISTS (SELECT 1 FROM sessions WHERE id = ?2 AND agent = ?3)"
+        if not _TURN.insert(self._db, turn, there, input=_plain(turn.input), epoch=epoch):
             raise Lost(f"session {turn.session} is gone")
         if turn.input.guidance != NO_GUIDANCE:
             body = encode(turn.input.guidance)
@@ -82,10 +77,10 @@ class TurnsTable(ScopedTable):
             stored = dict(zip(_FIELDS, _TURN.values(neutral), strict=True))
             values = [stored[name] for name in bad]
             self._db.run(f"UPDATE turns SET {_TURN.settings(*bad)} WHERE n = ?", *values, n)
-        guidance = self._db.one("SELECT body FROM guidance WHERE turn = ?", ident)
+        guidance = self._db.value("SELECT body FROM guidance WHERE turn = ?", ident)
         try:
             if guidance is not None:
-                decode(Guidance, guidance[0])
+                decode(Guidance, guidance)
         except UNREADABLE:
             self._db.run("DELETE FROM guidance WHERE turn = ?", ident)
             return True
@@ -99,33 +94,26 @@ class TurnsTable(ScopedTable):
         return row is not None and _TURN.can_read(name, row[0])
 
     def _reply_to_source(self, n: int) -> ReplyPlace | None:
-        row = self._db.one("SELECT source FROM turns WHERE n = ?", n)
-        return None if row is None or row[0] is None else ReplyPlace(to=decode(Source, row[0]).address)
+        source = self._db.value("SELECT source FROM turns WHERE n = ?", n)
+        return None if source is None else ReplyPlace(to=decode(Source, source).address)
 
     def save(self, turn: Turn, *, attempt: int, epoch: int | None = None) -> None:
-        changed = self._db.run(
+        sql = (
             f"UPDATE turns SET {_CHANGES}, epoch = coalesce(?, epoch)"
-            f" WHERE id = ? AND agent = ? AND attempt = ? AND {_OPEN}",
-            *_TURN.values(turn, *_CHANGED, input=_plain(turn.input)),
-            epoch,
-            turn.id,
-            self._agent,
-            attempt,
+            f" WHERE id = ? AND agent = ? AND attempt = ? AND {_OPEN}"
         )
+        values = _TURN.values(turn, *_CHANGED, input=_plain(turn.input))
+        changed = self._db.run(sql, *values, epoch, turn.id, self._agent, attempt)
         _fenced(changed, turn.id)
 
     def advance(self, turn: TurnId, *, attempt: int, records: int, state: TurnState) -> None:
-        changed = self._db.run(
-            # What waits for an answer waits for whoever brings it, so it no longer hangs on a client.
+        # What waits for an answer waits for whoever brings it, so it no longer hangs on a client.
+        sql = (
             "UPDATE turns SET state = ?1, progress = progress + ?2, crashes = iif(?2, 0, crashes),"
             " ephemeral = ephemeral AND ?1 != 'waiting' WHERE id = ?3 AND agent = ?4"
-            " AND attempt = ?5 AND state = 'running'",
-            state.value,
-            records,
-            turn,
-            self._agent,
-            attempt,
+            " AND attempt = ?5 AND state = 'running'"
         )
+        changed = self._db.run(sql, state.value, records, turn, self._agent, attempt)
         _fenced(changed, turn)
 
 

@@ -7,7 +7,7 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,27 +18,24 @@ import apsw
 
 from hermes.domain.errors import Refused, UserError
 from hermes.domain.ids import AgentId
+from hermes.domain.ports.store import Tx
 from hermes.state.store.care.reserve import SIZE as SPARE_BYTES
 from hermes.state.store.care.reserve import DiskReserve
 from hermes.state.store.care.walfile import has_log
-from hermes.state.store.db import DamagedDatabase, DiskFull, Row
+from hermes.state.store.db import DamagedDatabase, Db, DiskFull, Row
 from hermes.state.store.migrations import check_version, migrate
-from hermes.state.store.tables.channels import DirectoryTable, OutboxAdminTable
-from hermes.state.store.tables.facts import FactsTable
-from hermes.state.store.tables.grants import GrantsTable
+from hermes.state.store.tables.channels import DirectoryTable
+from hermes.state.store.tables.gateway import CensusTable, FactsTable, LeasesTable, RecoveryTable
 from hermes.state.store.tables.handoffs import HandoffsTable
 from hermes.state.store.tables.inbox import InboxTable
 from hermes.state.store.tables.jobs import JobRunsTable, JobsTable
 from hermes.state.store.tables.journal import JournalTable
-from hermes.state.store.tables.leases import LeasesTable
 from hermes.state.store.tables.media_index import MediaTable
-from hermes.state.store.tables.open_counts import CensusTable
-from hermes.state.store.tables.outbox import OutboxTable
+from hermes.state.store.tables.outbox import OutboxAdminTable, OutboxTable
 from hermes.state.store.tables.overheard import OverheardTable
-from hermes.state.store.tables.pairing import PairingCodesTable, PairingsTable
 from hermes.state.store.tables.questions import QuestionsTable
-from hermes.state.store.tables.recovery import RecoveryTable
 from hermes.state.store.tables.requests import RequestsTable
+from hermes.state.store.tables.rights import GrantsTable, PairingCodesTable, PairingsTable
 from hermes.state.store.tables.search import SearchTable
 from hermes.state.store.tables.sessions import BindingsTable, SessionsTable
 from hermes.state.store.tables.turns import TurnsTable
@@ -97,6 +94,13 @@ class SqliteDb:
     def __init__(self, connection: apsw.Connection) -> None:
         self.connection = connection
         self._execute = connection.execute
+        self._tables: dict[AgentId, Tx] = {}
+
+    def tx(self, agent: AgentId) -> Tx:
+        tx = self._tables.get(agent)
+        if tx is None:
+            tx = self._tables[agent] = tables_of(self, agent)
+        return tx
 
     def all(self, sql: str, *values: Any) -> list[Row]:
         return self._execute(sql, values).fetchall()
@@ -104,6 +108,10 @@ class SqliteDb:
     def one(self, sql: str, *values: Any) -> Row | None:
         row: Row | None = self._execute(sql, values).fetchone()
         return row
+
+    def value(self, sql: str, *values: Any) -> Any:
+        row = self.one(sql, *values)
+        return None if row is None else row[0]
 
     def run(self, sql: str, *values: Any) -> int:
         try:
@@ -115,40 +123,34 @@ class SqliteDb:
     def close(self) -> None:
         self.connection.close()
 
-    def many(self, sql: str, rows: Sequence[Row]) -> None:
-        try:
-            self.connection.executemany(sql, rows)
-        except apsw.ConstraintError as error:
-            raise Refused(f"it is there already ({error})") from error
 
-
-class SqliteTx:
+def tables_of(db: Db, agent: AgentId) -> Tx:
     """The table families of one connection, scoped to one agent."""
-
-    def __init__(self, db: SqliteDb, agent: AgentId) -> None:
-        self.inbox = InboxTable(db)
-        self.turns = TurnsTable(db, agent)
-        self.journal = JournalTable(db, agent)
-        self.sessions = SessionsTable(db, agent)
-        self.bindings = BindingsTable(db, agent)
-        self.outbox = OutboxTable(db)
-        self.questions = QuestionsTable(db, agent)
-        self.grants = GrantsTable(db, agent)
-        self.requests = RequestsTable(db, agent)
-        self.jobs = JobsTable(db, agent)
-        self.job_runs = JobRunsTable(db, agent)
-        self.facts = FactsTable(db)
-        self.search = SearchTable(db, agent)
-        self.media = MediaTable(db, agent)
-        self.talk = OverheardTable(db, agent)
-        self.leases = LeasesTable(db)
-        self.pairings = PairingsTable(db)
-        self.pairing_codes = PairingCodesTable(db)
-        self.recovery = RecoveryTable(db)
-        self.census = CensusTable(db)
-        self.directory = DirectoryTable(db, agent)
-        self.post = OutboxAdminTable(db)
-        self.handoffs = HandoffsTable(db, agent)
+    return Tx(
+        inbox=InboxTable(db),
+        turns=TurnsTable(db, agent),
+        journal=JournalTable(db, agent),
+        sessions=SessionsTable(db, agent),
+        bindings=BindingsTable(db, agent),
+        outbox=OutboxTable(db),
+        questions=QuestionsTable(db, agent),
+        grants=GrantsTable(db, agent),
+        requests=RequestsTable(db, agent),
+        jobs=JobsTable(db, agent),
+        job_runs=JobRunsTable(db, agent),
+        facts=FactsTable(db),
+        search=SearchTable(db, agent),
+        media=MediaTable(db, agent),
+        talk=OverheardTable(db, agent),
+        leases=LeasesTable(db),
+        pairings=PairingsTable(db),
+        pairing_codes=PairingCodesTable(db),
+        recovery=RecoveryTable(db),
+        census=CensusTable(db),
+        directory=DirectoryTable(db, agent),
+        post=OutboxAdminTable(db),
+        handoffs=HandoffsTable(db, agent),
+    )
 
 
 def connect(path: Path | None, options: StoreOptions = DEFAULTS, *, create: bool = True) -> SqliteDb:
@@ -235,6 +237,21 @@ def check_file(path: Path, options: StoreOptions, give_up: Callable[[], bool]) -
             return problems_of(db)
         except apsw.InterruptError:
             return []
+
+
+def copy_pages(
+    source: apsw.Connection, draft: Path, at_once: int = -1, give_up: Callable[[], bool] = lambda: False
+) -> None:
+    """Copy a database into a new file, so many pages at a time. Blocking."""
+    draft.touch(mode=0o600)
+    with closing(apsw.Connection(str(draft))) as target:
+        # The file counts once it is whole and synced, so its own journal would be work for nothing.
+        target.execute("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF").fetchall()
+        with target.backup("main", source, "main") as copying:
+            while not copying.done:
+                if give_up():
+                    raise apsw.InterruptError("interrupted")
+                copying.step(at_once)
 
 
 def suspicion(path: Path) -> Path:
