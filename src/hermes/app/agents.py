@@ -46,7 +46,7 @@ from hermes.domain.ports.store import Store
 from hermes.domain.ports.world import Backend, Media
 from hermes.domain.settings.settings import Profile, Settings
 from hermes.domain.tool import Tool
-from hermes.execution.local.backend import LocalBackend, LocalOptions
+from hermes.execution.local.backend import LocalBackend
 from hermes.state.files.media import MediaFiles
 from hermes.state.home.homes import INSIDE, agent_home
 from hermes.state.settings.loader import LoadedSettings
@@ -203,7 +203,8 @@ class AgentFactory:
             backend = LocalBackend(
                 home=profile.home,
                 environ={**self._environ, INSIDE: "1"},
-                options=LocalOptions(workspace=workspace, passthrough=(INSIDE,)),
+                workspace=workspace,
+                passthrough=(INSIDE,),
             )
             self._backends.append(backend)
             tools = self.tools(profile, store, backend, workspace, added)

@@ -33,6 +33,8 @@ _LIVE_SECONDS = 0.05
 _STDIN_BYTES = 1 << 20
 _LINGER = 0.05
 _RING_SECONDS = 0.003
+_GRACE = 0.3
+"""Seconds between the polite and the final signal when time is up."""
 _END_SECONDS = 1.8
 
 # The shell's state is dumped when it leaves, whatever made it leave; a command with an EXIT trap of its own
@@ -72,8 +74,7 @@ class CommandSupervisor:
         """Read what is wanted, and let the waiting shell do it."""
         self._link = link
         request: dict[str, Any] = json.loads(self._receive()[1])
-        self._grace = float(request["grace"])
-        self._output = OutputCapture(request)
+        self._output = OutputCapture(request["file"])
         self._live: bool = request["live"]
         self._live_sent_at = 0.0
         self._stdin_data = bytearray()
@@ -118,7 +119,7 @@ class CommandSupervisor:
                 self._feed()
             if time.monotonic() >= self._deadline and not self._timed_out:
                 self._timed_out = True
-                self._end_tree(self._grace)
+                self._end_tree(_GRACE)
             self._tell_live()
             self._tell_end()
             if ring is not None and (self._end_sent or time.monotonic() >= ring_at):
@@ -273,7 +274,7 @@ class CommandSupervisor:
         self._end_sent = True
         with contextlib.suppress(OSError):
             self._drain(64)
-        self._output.finish()
+        self._output.trim()
         letter = frames.LIVE_OUTPUT if self._live else frames.UNREAD
         unread = self._take_unread()[-_LIVE_BYTES if self._live else 0 :]
         self._live = False
@@ -284,7 +285,6 @@ class CommandSupervisor:
             "timed_out": self._timed_out,
             "cut": self._output.cut,
             "file": self._output.path,
-            "saved": self._output.saved,
             "left": not self._childless,
             "gone": self._missing_folder,
             "dropped": self._output.dropped,

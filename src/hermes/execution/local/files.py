@@ -25,28 +25,28 @@ class LocalFiles:
         self._home = home
 
     async def read(self, session: str, path: str, *, start: int = 0, limit: int = 1 << 20) -> bytes:
-        full = self._resolve(session, path)
+        full = self.resolve(session, path)
         return await _beside(lambda: _read(full, start, limit), full, "read")
 
     async def write(self, session: str, path: str, data: bytes) -> None:
-        full = self._resolve(session, path)
+        full = self.resolve(session, path)
         await _beside(lambda: _write(full, data), full, "written")
 
     async def stat(self, session: str, path: str) -> FileView | None:
-        full = self._resolve(session, path)
+        full = self.resolve(session, path)
         return await _beside(lambda: _stat(full), full, "looked at")
 
     async def list(self, session: str, path: str) -> list[FileView]:
-        full = self._resolve(session, path)
+        full = self.resolve(session, path)
         return await _beside(lambda: _list(full), full, "listed")
 
     async def search(self, search: FileSearch) -> FileMatches:
-        full = self._resolve(search.session, search.under)
+        full = self.resolve(search.session, search.under)
         if not await asyncio.to_thread(os.path.exists, full):
             raise UserError(f"There is no {full}.")
         return await asyncio.to_thread(search_tree, full, search)
 
-    def _resolve(self, session: str, path: str) -> str:
+    def resolve(self, session: str, path: str) -> str:
         if "\0" in path:
             raise UserError("A path cannot contain a NUL character.")
         if path == "~" or path.startswith("~/"):

@@ -2,13 +2,12 @@
 
 It keeps one spare keeper waiting. Being handed a connection, the spare keeps the command that comes over it
 and a new spare is forked, so that neither a fork nor the start of a shell stands between a command and its
-result. The frames of a connection are described in `spawner`."""
+result. What goes over a connection is described in `frames`."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import select
 import signal
 import socket
@@ -33,11 +32,9 @@ def _keep(doorbell: int, door: socket.socket, shell: str) -> NoReturn:
 
 
 def main() -> None:
-    """Arguments: the number of an open socket, the shell, the largest file a command may write."""
-    door, shell, largest = socket.socket(fileno=int(sys.argv[1])), sys.argv[2], int(sys.argv[3])
+    """Arguments: the number of an open socket, the shell."""
+    door, shell = socket.socket(fileno=int(sys.argv[1])), sys.argv[2]
     step_down(AGENT)
-    if largest:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
     become_reaper()
     bell, doorbell = os.pipe()
     keepers: set[int] = set()
