@@ -19,6 +19,30 @@ def become_reaper() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
+def hear_deaths() -> int:
+    """A descriptor that becomes readable whenever a child of this process has died: then `reap`."""
+    ours, theirs = os.pipe()
+    for end in (ours, theirs):
+        os.set_blocking(end, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(theirs, warn_on_full_buffer=False)
+    return ours
+
+
+def reap(deaths: int) -> tuple[dict[int, int], bool]:
+    """The children that have died, with their exit codes, and whether any are left."""
+    with contextlib.suppress(BlockingIOError):
+        os.read(deaths, 4096)
+    dead: dict[int, int] = {}
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                return dead, True
+            dead[pid] = os.waitstatus_to_exitcode(status)
+    return dead, False
+
+
 def descendants(root: int | None = None) -> list[int]:
     """Everything below a process; below this one if none is told."""
     me = os.getpid() if root is None else root

@@ -21,7 +21,7 @@ from typing import Any
 
 from hermes.execution.local import frames
 from hermes.execution.local.output_capture import OutputCapture
-from hermes.execution.process_tree import become_reaper, descendants, send_signal
+from hermes.execution.process_tree import become_reaper, descendants, hear_deaths, reap, send_signal
 
 _STDIN_FD = 248
 _GO_FD = 249
@@ -59,11 +59,7 @@ class CommandSupervisor:
 
     def __init__(self, shell: str) -> None:
         self._shell_path = shell
-        self._wake, self._waker = socket.socketpair()
-        self._wake.setblocking(False)
-        self._waker.setblocking(False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
+        self._deaths = hear_deaths()
         become_reaper()
         self._exit_code: int | None = None
         self._childless = False
@@ -101,7 +97,7 @@ class CommandSupervisor:
         """Until nothing is left. The new spare is rung for when a short command has ended, not beside it."""
         poll = select.poll()
         poll.register(self._link, select.POLLIN)
-        poll.register(self._wake, select.POLLIN)
+        poll.register(self._deaths, select.POLLIN)
         poll.register(self._output_fd, select.POLLIN)
         ring_at = time.monotonic() + _RING_SECONDS
         while not (self._end_sent and self._childless):
@@ -110,7 +106,7 @@ class CommandSupervisor:
             ready = {fd for fd, _ in poll.poll(self._patience() if ring is None else _RING_SECONDS * 1000)}
             if self._output_fd in ready and not self._drain(1):
                 poll.unregister(self._output_fd)
-            if self._wake.fileno() in ready:
+            if self._deaths in ready:
                 self._reap()
             if self._link.fileno() in ready:
                 self._obey()
@@ -177,18 +173,11 @@ class CommandSupervisor:
         return True
 
     def _reap(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            self._wake.recv(4096)
-        try:
-            while True:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-                if pid == 0:
-                    break
-                if pid == self._shell_pid:
-                    self._exit_code = os.waitstatus_to_exitcode(status)
-                    self._linger_until = time.monotonic() + _LINGER
-        except ChildProcessError:
-            self._childless = True
+        dead, left = reap(self._deaths)
+        self._childless = not left
+        if self._shell_pid in dead:
+            self._exit_code = dead[self._shell_pid]
+            self._linger_until = time.monotonic() + _LINGER
 
     def _end_tree(self, grace: float) -> None:
         """Nothing below this process is left afterwards, or the kernel will not let it go."""
