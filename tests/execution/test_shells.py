@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hermes.domain.ports.world import Command
-from hermes.execution.local.backend import LocalBackend, LocalOptions
+from hermes.execution.local.backend import LocalBackend
 from hermes.execution.local.shell_states import ShellState, ShellStates, read_dump, read_exports
 
 
@@ -71,7 +71,7 @@ async def test_code_in_the_file_of_a_session_does_not_run(tmp_path: Path) -> Non
     state = folder / hashlib.sha256(b"s").hexdigest()[:32]
     state.write_bytes(f"{tmp_path}\0id > {witness}\n".encode())
     state.chmod(0o600)
-    backend = LocalBackend(home=tmp_path / "home", environ={}, options=LocalOptions(workspace=tmp_path))
+    backend = LocalBackend(home=tmp_path / "home", environ={}, workspace=tmp_path)
     result = await backend.run(Command(text="pwd", session="s", timeout=20), lambda text: None)
     assert result.output.strip() == str(tmp_path) and not witness.exists()
     told = f"printf '{tmp_path}\\n\\0id > {witness}\\n\\0\\0' >&251; exec true"

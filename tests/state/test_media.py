@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 import os
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -22,41 +21,44 @@ from hermes.domain.ports.store import Tx
 from hermes.domain.ports.world import Sink
 from hermes.domain.rows import MediaItem, OutboxRow
 from hermes.domain.session import Session
-from hermes.state.files.media import MediaFiles, read_file, store_file
+from hermes.state.files.media import MediaFiles, read_file
 from hermes.state.home.wholefile import write_whole
 from hermes.state.store.writer import SqliteStore
 from hermes.testing.clock import START, FakeClock
 
 
-def test_a_file_is_named_by_what_is_in_it(tmp_path: Path) -> None:
-    item = store_file(tmp_path, b"picture", "image/png", FakeClock())
-    digest = hashlib.sha256(b"picture").hexdigest()
-    assert item == MediaItem(
-        sha256=digest, path=f"{digest[:2]}/{digest}", size=7, mime="image/png", stored_at=START
-    )
-    assert read_file(tmp_path, item) == b"picture"
-    assert store_file(tmp_path, b"picture", "image/png", FakeClock()) == item
+async def test_a_file_is_named_by_what_is_in_it(tmp_path: Path) -> None:
+    async with SqliteStore(None) as store:
+        media = MediaFiles(tmp_path, store, FakeClock())
+        item = await media.put(b"picture", "image/png")
+        digest = hashlib.sha256(b"picture").hexdigest()
+        assert item == MediaItem(
+            sha256=digest, path=f"{digest[:2]}/{digest}", size=7, mime="image/png", stored_at=START
+        )
+        assert read_file(tmp_path, item) == b"picture"
+        assert await media.put(b"picture", "image/png") == item
 
 
-def test_the_same_file_may_come_from_many_sides_at_once(tmp_path: Path) -> None:
+async def test_the_same_file_may_come_from_many_sides_at_once(tmp_path: Path) -> None:
+    """Also from agents that share the folder, which do not wait for each other."""
     data = bytes(range(256)) * 4000
-    with ThreadPoolExecutor(8) as pool:
-        items = list(pool.map(lambda _: store_file(tmp_path, data, "x/y", FakeClock()), range(32)))
+    async with SqliteStore(None) as store:
+        sides = [MediaFiles(tmp_path, store.scoped(AgentId(f"a{n % 8}")), FakeClock()) for n in range(32)]
+        items = await asyncio.gather(*(media.put(data, "x/y") for media in sides))
     assert len(set(items)) == 1
-    assert [one for one in tmp_path.rglob("*") if one.is_file()] == [tmp_path / items[0].path]
+    assert _names(tmp_path) == [items[0].path]
     assert read_file(tmp_path, items[0]) == data
 
 
 def test_nothing_outside_the_folder_is_read(tmp_path: Path) -> None:
     folder = tmp_path / "media"
-    item = store_file(folder, b"mine", "x/y", FakeClock())
+    folder.mkdir()
     (tmp_path / "secret").write_text("not yours")
-    for path in ("../secret", str(tmp_path / "secret"), "ab/none", ""):
-        with pytest.raises(UserError, match="no longer in the media folder"):
-            read_file(folder, replace(item, path=path))
     (folder / "link").symlink_to(tmp_path / "secret")
-    with pytest.raises(UserError):
-        read_file(folder, replace(item, path="link"))
+    for path in ("../secret", str(tmp_path / "secret"), "ab/none", "", "link"):
+        item = MediaItem(sha256="ab", path=path, size=4, mime="x/y", stored_at=START)
+        with pytest.raises(UserError, match="no longer in the media folder"):
+            read_file(folder, item)
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_no_scrap(

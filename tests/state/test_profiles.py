@@ -18,8 +18,8 @@ from hermes.state.home.homes import (
     agent_home,
     find_home,
     prepare_home,
+    profile_home,
     profile_names,
-    use_profile,
 )
 
 
@@ -45,17 +45,16 @@ def test_profiles_are_homes_below_the_root_home(tmp_path: Path) -> None:
     assert find_home({"HERMES_HOME": str(work)}, None) == work
     assert find_home({"HERMES_HOME": str(work)}, "play") == play
     assert find_home(environ, "default") == tmp_path
-    assert find_home(environ, "new", must_exist=False) == tmp_path / "profiles" / "new"
 
 
 def test_the_profile_in_use_stays(tmp_path: Path) -> None:
     environ = {"HERMES_HOME": str(tmp_path)}
     (tmp_path / "profiles" / "work").mkdir(parents=True)
     assert active_profile(tmp_path) == "default"
-    home = use_profile(tmp_path, "work")
-    assert find_home(environ, None) == home == tmp_path / "profiles" / "work"
+    (tmp_path / "active_profile").write_text("work\n")
+    assert find_home(environ, None) == tmp_path / "profiles" / "work"
     assert find_home(environ, "default") == tmp_path
-    use_profile(tmp_path, "default")
+    (tmp_path / "active_profile").write_text("default\n")
     assert find_home(environ, None) == tmp_path
     for content in (b"gone", b"../../etc", b"\xff\xfe"):
         (tmp_path / "active_profile").write_bytes(content)
@@ -68,11 +67,8 @@ def test_the_profile_in_use_stays(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["../x", "A", "", "a b", "root", "hermes", "x" * 65, "-a", "a\n", "é"])
 def test_names_that_no_profile_may_have(tmp_path: Path, name: str) -> None:
-    if name:
-        with pytest.raises(UserError, match="cannot be called"):
-            find_home({"HERMES_HOME": str(tmp_path)}, name, must_exist=False)
-    with pytest.raises(UserError):
-        use_profile(tmp_path, name)
+    with pytest.raises(UserError, match="cannot be called"):
+        profile_home(tmp_path, name)
 
 
 def test_a_profile_that_is_not_there(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ from hermes.domain.settings.settings import Profile, Settings
 from hermes.domain.text import one_line
 from hermes.domain.tool import Tool, ToolContext
 from hermes.domain.turn import Turn
-from hermes.execution.local.backend import LocalBackend, LocalOptions
+from hermes.execution.local.backend import LocalBackend
 from hermes.state.files.media import MediaFiles
 from hermes.state.home.homes import INSIDE, agent_home
 from hermes.state.settings.loader import LoadedSettings
@@ -205,7 +205,8 @@ class AgentFactory:
             backend = LocalBackend(
                 home=profile.home,
                 environ={**self._environ, INSIDE: "1"},
-                options=LocalOptions(workspace=workspace, passthrough=(INSIDE,)),
+                workspace=workspace,
+                passthrough=(INSIDE,),
             )
             self._backends.append(backend)
             tools = self.tools(profile, store, backend, workspace, added)

@@ -7,6 +7,7 @@ import asyncio
 import inspect
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 from hermes.domain.errors import Unreachable
@@ -32,41 +33,33 @@ class PluginHookRunner:
 
     @property
     def hooks(self) -> Sequence[Hook]:
-        known = (plugin_hook(name, run) for name, run in self._functions.items())
-        return [hook for hook in known if hook.events]
+        hooks = (plugin_hook(name, run) for name, run in self._functions.items())
+        return [hook for hook in hooks if hook.events]
 
     async def call(self, hook: Hook, event: str, context: Mapping[str, object]) -> HookAnswer:
         if hook.name in self._busy:
             raise Unreachable("its last call has not come back")
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[object] = loop.create_future()
+        answer: Future[object] = Future()
+        answer.set_running_or_notify_cancel()  # so that giving up on it does not get in the thread's way
         run = self._functions[hook.name]
 
-        def settle(error: str | None, result: object) -> None:
-            self._busy.discard(hook.name)
-            if answer.done():
-                return
-            if error is None:
-                answer.set_result(result)
-            else:
-                answer.set_exception(Unreachable(error))
-
         def work() -> None:
-            error, result = None, None
             try:
                 result = run(event, dict(context))
                 if inspect.iscoroutine(result):
                     result = asyncio.run(result)
-            except BaseException as raised:  # a plugin's code may raise anything; the breaker counts it
-                error = type(raised).__name__
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(settle, error, result)
+            except BaseException as error:  # a plugin's code may raise anything; the breaker counts it
+                self._busy.discard(hook.name)
+                answer.set_exception(Unreachable(type(error).__name__))
+            else:
+                self._busy.discard(hook.name)
+                answer.set_result(result)
 
         self._busy.add(hook.name)
         threading.Thread(target=work, name=f"hook {hook.name}", daemon=True).start()
         try:
             async with asyncio.timeout(hook.seconds(event)):
-                return HookAnswer(answer=await answer)
+                return HookAnswer(answer=await asyncio.wrap_future(answer))
         except TimeoutError:
             raise Unreachable(f"it gave no answer within {hook.seconds(event):g} s") from None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +17,30 @@ def become_reaper() -> None:
     """Whatever below loses its parent becomes a child of this process, and not of the system's first."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def hear_deaths() -> int:
+    """A descriptor that becomes readable whenever a child of this process has died: then `reap`."""
+    ours, theirs = os.pipe()
+    for end in (ours, theirs):
+        os.set_blocking(end, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(theirs, warn_on_full_buffer=False)
+    return ours
+
+
+def reap(deaths: int) -> tuple[dict[int, int], bool]:
+    """The children that have died, with their exit codes, and whether any are left."""
+    with contextlib.suppress(BlockingIOError):
+        os.read(deaths, 4096)
+    dead: dict[int, int] = {}
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                return dead, True
+            dead[pid] = os.waitstatus_to_exitcode(status)
+    return dead, False
 
 
 def descendants(root: int | None = None) -> list[int]:
@@ -52,3 +77,8 @@ def _listed_children() -> Callable[[int], list[int]]:
 def send_signal(pid: int, number: int) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
+
+
+def kill_group(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)

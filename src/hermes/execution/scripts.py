@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ from typing import cast
 
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
+from hermes.execution.process_tree import kill_group
 
 FOLDER = "scripts"
 MOST_OUTPUT = 1 << 20
@@ -33,7 +33,12 @@ _START = (
 )
 _MOST_COMPLAINT = 4000
 _LAST_WORDS_SECONDS = 1.0
-KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR")
+_KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR")
+
+
+def own_environment(home: Path, environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables of an operator's script or hook, from nothing: no key of the gateway is among them."""
+    return {name: environ[name] for name in _KEPT if name in environ} | {"HERMES_HOME": str(home)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +53,8 @@ class ScriptEnd:
 
 class Scripts:
     def __init__(self, home: Path, environ: Mapping[str, str]) -> None:
-        self._home = home
         self._folder = home / FOLDER
-        self._environ = {name: environ[name] for name in KEPT if name in environ}
+        self._environ = own_environment(home, environ)
 
     def find(self, name: str) -> Path:
         """The script of this name. One that leads out of the folder is none."""
@@ -64,20 +68,19 @@ class Scripts:
 
     async def run(self, name: str, data: bytes, timeout: float, cwd: str = "") -> ScriptEnd:
         path = await asyncio.to_thread(self.find, name)
-        loop = asyncio.get_running_loop()
         interpreter = _INTERPRETERS.get(path.suffix, ())
         if not interpreter and not await asyncio.to_thread(os.access, path, os.X_OK):
             raise UserError(
                 f"The script “{one_line(name, 60)}” cannot be started.", hint="Make it executable: chmod +x"
             )
         try:
-            transport, script = await loop.subprocess_exec(
-                lambda: _ScriptProtocol(loop),
+            transport, script = await asyncio.get_running_loop().subprocess_exec(
+                _ScriptProtocol,
                 *(sys.executable, "-I", "-S", "-c", _START, _SOURCES, *interpreter),
                 str(path),
                 stderr=subprocess.PIPE,
                 cwd=cwd or self._folder,
-                env=self._environ | {"HERMES_HOME": str(self._home)},
+                env=self._environ,
                 start_new_session=True,
             )
         except OSError as error:
@@ -86,67 +89,58 @@ class Scripts:
             ) from error
         try:
             async with asyncio.timeout(timeout):
-                _feed(transport, data)
-                await script.ended
+                feed(transport, data, last=True)
+                await script.ended.wait()
         except TimeoutError:
             script.whole = False
         finally:
-            _kill(transport.get_pid())
-            # What left the group may hold the output open: it is not waited for.
-            await asyncio.wait((script.silent,), timeout=_LAST_WORDS_SECONDS)
+            # The group, also after its leader has gone: what a script leaves behind goes with it. What left
+            # the group may hold the output open: it is not waited for.
+            kill_group(transport.get_pid())
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LAST_WORDS_SECONDS):
+                    await script.silent.wait()
             transport.close()
-        code = transport.get_returncode()
         complaint = bytes(script.complaint)
         if not script.whole:
             return ScriptEnd(code=None, complaint=complaint)
-        return ScriptEnd(code=code, output=bytes(script.heard), complaint=complaint)
+        return ScriptEnd(code=transport.get_returncode(), output=bytes(script.output), complaint=complaint)
 
 
 class _ScriptProtocol(asyncio.SubprocessProtocol):
     """Hears a script to its end, or until it has said too much."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.heard = bytearray()
+    def __init__(self) -> None:
+        self.output = bytearray()
         self.complaint = bytearray()
         self.whole = True
-        self.ended: asyncio.Future[None] = loop.create_future()
-        self.silent: asyncio.Future[None] = loop.create_future()
+        self.ended = asyncio.Event()
+        self.silent = asyncio.Event()
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd == 2:
             self.complaint += data
             del self.complaint[:-_MOST_COMPLAINT]
-            return
-        if len(self.heard) + len(data) <= MOST_OUTPUT:
-            self.heard += data
-            return
-        self.whole = False
-        _settle(self.ended)
+        elif len(self.output) + len(data) <= MOST_OUTPUT:
+            self.output += data
+        else:
+            self.whole = False
+            self.ended.set()
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         if fd == 1:
-            _settle(self.silent)
+            self.silent.set()
 
     def process_exited(self) -> None:
-        _settle(self.ended)
+        self.ended.set()
 
 
-def _settle(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
-
-
-def _feed(transport: asyncio.SubprocessTransport, data: bytes) -> None:
-    """A script that does not read its input to the end is none the worse for it."""
+def feed(transport: asyncio.SubprocessTransport, data: bytes, *, last: bool = False) -> None:
+    """Write to a process that need not read its input to the end."""
     # uvloop's transports are of no class of asyncio's.
     stdin = cast(asyncio.WriteTransport, transport.get_pipe_transport(0))
-    # A script that has ended already has closed it, which uvloop takes for a mistake of ours.
+    # A process that has ended already has closed it, which uvloop takes for a mistake of ours.
     with contextlib.suppress(RuntimeError):
         stdin.write(data)
-        stdin.write_eof()
-
-
-def _kill(pid: int) -> None:
-    """The group, also after its leader has gone: what a script leaves behind goes with it."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)
+        if last:
+            stdin.write_eof()

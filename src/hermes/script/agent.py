@@ -26,6 +26,7 @@ from hermes.app.app import App
 from hermes.app.tools import Toolsets
 from hermes.control.sessions.submission import SessionTarget, Submission
 from hermes.domain.address import Address, Source, SourceKind
+from hermes.domain.chat_format import as_records, content_text
 from hermes.domain.errors import UserError
 from hermes.domain.event import (
     Asked,
@@ -48,7 +49,6 @@ from hermes.domain.tool import ToolCall
 from hermes.domain.turn import CLIENT_GONE, Answer, TurnInput
 from hermes.script.engine import GatewayThread
 from hermes.script.result import TurnResult
-from hermes.state.files.session_log import as_records, content_text, message_text
 from hermes.state.home.homes import find_home
 from hermes.state.settings.loader import load_settings
 
@@ -281,7 +281,7 @@ class AIAgent:
         now = datetime.now(UTC)
         seed: Sequence[Record] = ()
         if talk.history is not None and list(talk.history) != self._messages:
-            told = [message_text(one) for one in talk.history if one.get("role") == "system"]
+            told = [content_text(one.get("content")) for one in talk.history if one.get("role") == "system"]
             talk.system = "\n\n".join([talk.system, *told]).strip()
             seed = as_records(talk.history)
             self._session = None

@@ -17,7 +17,7 @@ from hermes.domain.ids import MAIN_AGENT, AgentId, CallId, SessionId, TurnId
 from hermes.domain.ports.store import Tx
 from hermes.domain.session import Session
 from hermes.domain.tool import Approval, ToolContext
-from hermes.execution.local.backend import LocalBackend, LocalOptions
+from hermes.execution.local.backend import LocalBackend
 from hermes.state.store.tables.search import recall_from
 from hermes.state.store.writer import SqliteStore
 
@@ -42,7 +42,7 @@ class Talks:
 
     def __init__(self, store: SqliteStore, folder: Path) -> None:
         self.store = store
-        backend = LocalBackend(home=folder, environ=os.environ, options=LocalOptions(workspace=folder))
+        backend = LocalBackend(home=folder, environ=os.environ, workspace=folder)
         bench = Workbench(
             backend=backend, recall=recall_from(store, UTC), workspace=str(folder), home=str(folder)
         )

@@ -15,7 +15,7 @@ from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, CallId, SessionId, TurnId
 from hermes.domain.rows import SearchHit
 from hermes.domain.tool import Tool, ToolContext
-from hermes.execution.local.backend import LocalBackend, LocalOptions
+from hermes.execution.local.backend import LocalBackend
 from hermes.testing.harness import Journey
 
 
@@ -24,7 +24,7 @@ async def nothing(query: str, limit: int, context: ToolContext) -> list[SearchHi
 
 
 def cronjob(folder: Path, chat: Journey | None) -> Tool:
-    backend = LocalBackend(home=folder, environ=os.environ, options=LocalOptions(workspace=folder))
+    backend = LocalBackend(home=folder, environ=os.environ, workspace=folder)
     act = job_tool(lambda: None if chat is None else chat.gateway)
     bench = Workbench(backend=backend, recall=nothing, workspace=str(folder), home=str(folder), jobs=act)
     (tool,) = default_tools(bench, enabled=["cronjob"])
@@ -89,6 +89,6 @@ def test_what_is_asked_for_first(tmp_path: Path, arguments: Mapping[str, Any], a
 
 
 def test_a_workbench_without_jobs_has_no_such_tool(tmp_path: Path) -> None:
-    backend = LocalBackend(home=tmp_path, environ=os.environ, options=LocalOptions(workspace=tmp_path))
+    backend = LocalBackend(home=tmp_path, environ=os.environ, workspace=tmp_path)
     bench = Workbench(backend=backend, recall=nothing, workspace=str(tmp_path), home=str(tmp_path))
     assert "cronjob" not in {tool.name for tool in default_tools(bench)}

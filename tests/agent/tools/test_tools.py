@@ -15,7 +15,7 @@ from hermes.domain.ids import MAIN_AGENT, CallId, SessionId, TurnId
 from hermes.domain.ports.world import ProcessView
 from hermes.domain.rows import SearchHit
 from hermes.domain.tool import ApprovalPrompt, Effect, Tool, ToolContext, ToolResult
-from hermes.execution.local.backend import LocalBackend, LocalOptions
+from hermes.execution.local.backend import LocalBackend
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "tools.md"
 
@@ -33,9 +33,8 @@ class Bench:
         self.folder.mkdir(exist_ok=True)
         self.user = tmp_path / "user"
         self.user.mkdir(exist_ok=True)
-        options = LocalOptions(workspace=self.folder)
         environ = {**os.environ, "HOME": str(self.user)}
-        self.backend = LocalBackend(home=tmp_path / "agent", environ=environ, options=options)
+        self.backend = LocalBackend(home=tmp_path / "agent", environ=environ, workspace=self.folder)
         self.ended: list[ProcessView] = []
         bench = Workbench(
             backend=self.backend,

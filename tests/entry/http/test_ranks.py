@@ -26,7 +26,7 @@ from hermes.entry.http.site import peers
 from hermes.entry.http.site.peers import descent_rank
 from hermes.entry.http.site.routing import LOCAL_ROUTES, ROUTES
 from hermes.execution.hooks.processes import HookProcesses
-from hermes.execution.local.backend import LocalBackend, LocalOptions
+from hermes.execution.local.backend import LocalBackend
 from hermes.execution.process_tree import descendants
 from hermes.execution.scripts import FOLDER, Scripts
 from hermes.testing.api import ApiWorld
@@ -71,9 +71,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def backend(folder: Path) -> AsyncIterator[LocalBackend]:
-    made = LocalBackend(
-        home=folder / "agent", environ=os.environ, options=LocalOptions(workspace=folder / "work")
-    )
+    made = LocalBackend(home=folder / "agent", environ=os.environ, workspace=folder / "work")
     yield made
     await made.close()
 

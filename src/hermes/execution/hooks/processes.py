@@ -8,20 +8,19 @@ so that a slow import does not mean that a hook never runs."""
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
 from hermes.domain.errors import Unreachable
 from hermes.domain.hooks import Hook, HookAnswer
 from hermes.domain.text import one_line
-from hermes.execution.process_tree import descendants, send_signal
-from hermes.execution.scripts import KEPT
+from hermes.execution.process_tree import descendants, kill_group, send_signal
+from hermes.execution.scripts import feed, own_environment
 
 LOADING_SECONDS = 15.0
 MOST_OUTPUT = 1 << 20
@@ -37,24 +36,22 @@ _SOURCES = str(Path(__file__).parents[3])
 
 class HookProcesses:
     def __init__(self, home: Path, environ: Mapping[str, str]) -> None:
-        self._environ = {name: environ[name] for name in KEPT if name in environ}
-        self._environ["HERMES_HOME"] = str(home)
-        self._lives: dict[str, _HookProcess] = {}
-        self._starting: dict[str, asyncio.Task[_HookProcess]] = {}
+        self._environ = own_environment(home, environ)
+        self._processes: dict[str, asyncio.Task[_HookProcess]] = {}
         self._ending: set[asyncio.Task[None]] = set()
 
     async def call(self, hook: Hook, event: str, context: Mapping[str, object]) -> HookAnswer:
         seconds = hook.seconds(event)
         end = asyncio.get_running_loop().time() + seconds
         while True:
-            life: _HookProcess | None = None
+            process: _HookProcess | None = None
             try:
                 async with asyncio.timeout_at(end):
-                    life = await self._life(hook)
-                    return await life.ask(event, context)
+                    process = await self._process(hook)
+                    return await process.ask(event, context)
             except TimeoutError:
-                if life is not None and life.is_due():
-                    life.end("another call kept it waiting", cut=True)
+                if process is not None and process.is_due():
+                    process.end("another call kept it waiting", cut=True)
                 raise Unreachable(f"it gave no answer within {seconds:g} s") from None
             except _HookInterrupted:
                 continue
@@ -62,59 +59,35 @@ class HookProcesses:
                 raise Unreachable(f"it cannot be started ({error.strerror})") from error
 
     async def close(self) -> None:
-        for task in self._starting.values():
-            task.cancel()
-        for life in list(self._lives.values()):
-            life.end("the gateway stops")
-        if self._starting:
-            await asyncio.wait(self._starting.values())
+        starts = list(self._processes.values())
+        self._processes.clear()
+        for start in starts:
+            start.cancel()
+        if starts:
+            await asyncio.wait(starts)
+        for start in starts:
+            if not start.cancelled() and not start.exception():
+                start.result().end("the gateway stops")
         if self._ending:
             await asyncio.wait(self._ending)
 
-    async def _life(self, hook: Hook) -> _HookProcess:
-        """The process of a hook. Whoever asks first begins it, and everybody waits for the same one."""
-        known = self._lives.get(hook.folder)
-        if known is not None and known.lives:
-            return known
-        starting = self._starting.get(hook.folder)
-        if starting is None:
-            starting = asyncio.create_task(self._start(hook), name=f"start hook {hook.name}")
-            self._starting[hook.folder] = starting
-            starting.add_done_callback(lambda _: self._starting.pop(hook.folder, None))
-        return await asyncio.shield(starting)
+    async def _process(self, hook: Hook) -> _HookProcess:
+        """The process of a hook. Whoever asks first starts it, and everybody waits for the same one."""
+        start = self._processes.get(hook.folder)
+        if start is None or (start.done() and (start.exception() or not start.result().lives)):
+            start = asyncio.create_task(self._start(hook.folder), name=f"start hook {hook.name}")
+            self._processes[hook.folder] = start
+        return await asyncio.shield(start)
 
-    async def _start(self, hook: Hook) -> _HookProcess:
-        loop = asyncio.get_running_loop()
-        life = _HookProcess(loop, self._see_off)
-        await loop.subprocess_exec(
-            lambda: life,
-            sys.executable,
-            "-I",
-            "-c",
-            _START,
-            _SOURCES,
-            hook.folder,
+    async def _start(self, folder: str) -> _HookProcess:
+        _, process = await asyncio.get_running_loop().subprocess_exec(
+            lambda: _HookProcess(self._ending),
+            *(sys.executable, "-I", "-c", _START, _SOURCES, folder),
             cwd="/",
             env=self._environ,
             start_new_session=True,
         )
-        self._lives[hook.folder] = life
-        return life
-
-    def _see_off(self, life: _HookProcess) -> None:
-        """Killing looks through the whole process table, so it is done beside the loop."""
-
-        async def see_off() -> None:
-            if life.exited.done():
-                _kill_group(life.pid)
-            else:
-                await asyncio.to_thread(_kill, life.pid)
-                await asyncio.wait((life.exited,))
-            life.close()
-
-        task = asyncio.get_running_loop().create_task(see_off(), name=f"end hook process {life.pid}")
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
+        return process
 
 
 class _HookInterrupted(Exception):
@@ -122,41 +95,36 @@ class _HookInterrupted(Exception):
 
 
 class _HookProcess(asyncio.SubprocessProtocol):
-    """One process, from its start to its end."""
+    """One process, from its start to its end. `ending` holds the tasks that see processes off."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, see_off: Callable[[_HookProcess], None]) -> None:
-        self._loop = loop
-        self._see_off = see_off
-        self._transport: asyncio.SubprocessTransport | None = None
-        self._began = loop.time()
+    _transport: asyncio.SubprocessTransport
+
+    def __init__(self, ending: set[asyncio.Task[None]]) -> None:
+        self._ending = ending
+        self._started = time.monotonic()
         self._ready = False
         self._waiting: dict[int, asyncio.Future[object]] = {}
         self._last = 0
         self._line = bytearray()
         self._printed = bytearray()
         self._noise = 0
+        self._exited = asyncio.Event()
         self.lives = True
-        self.exited: asyncio.Future[None] = loop.create_future()
-
-    @property
-    def pid(self) -> int:
-        assert self._transport is not None
-        return self._transport.get_pid()
 
     def is_due(self) -> bool:
         """Whether a call that got no answer is the fault of this process, and not of its loading."""
-        return self._ready or self._loop.time() - self._began > LOADING_SECONDS
+        return self._ready or time.monotonic() - self._started > LOADING_SECONDS
 
     async def ask(self, event: str, context: Mapping[str, object]) -> HookAnswer:
         self._last += 1
         number, self._noise = self._last, 0
-        answer: asyncio.Future[object] = self._loop.create_future()
-        self._waiting[number] = answer
+        waiting = self._waiting[number] = asyncio.get_running_loop().create_future()
         try:
-            self._write({"id": number, "event": event, "context": context})
-            said = await answer
+            question = json.dumps({"id": number, "event": event, "context": context})
+            feed(self._transport, question.encode() + b"\n")
+            answer = await waiting
             await asyncio.sleep(0)  # what it printed before may stand right behind in the other pipe
-            return HookAnswer(answer=said, output=self._printed.decode("utf-8", "replace"))
+            return HookAnswer(answer=answer, output=self._printed.decode("utf-8", "replace"))
         finally:
             self._waiting.pop(number, None)
 
@@ -168,18 +136,19 @@ class _HookProcess(asyncio.SubprocessProtocol):
         for answer in self._waiting.values():
             if not answer.done():
                 answer.set_exception(_HookInterrupted() if cut else Unreachable(why))
-        self._see_off(self)
+        task = asyncio.create_task(self._see_off(), name=f"end hook process {self._transport.get_pid()}")
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
 
-    def close(self) -> None:
-        assert self._transport is not None
+    async def _see_off(self) -> None:
+        pid = self._transport.get_pid()
+        if self._exited.is_set():
+            kill_group(pid)
+        else:
+            # Killing looks through the whole process table, so it is done beside the loop.
+            await asyncio.to_thread(_kill, pid)
+            await self._exited.wait()
         self._transport.close()
-
-    def _write(self, words: Mapping[str, object]) -> None:
-        assert self._transport is not None
-        stdin = cast(asyncio.WriteTransport, self._transport.get_pipe_transport(0))
-        # A process that has ended already has closed it, which uvloop takes for a mistake of ours.
-        with contextlib.suppress(RuntimeError):
-            stdin.write(json.dumps(words).encode() + b"\n")
 
     # --- what comes from it ---
 
@@ -206,15 +175,13 @@ class _HookProcess(asyncio.SubprocessProtocol):
             self._hear(line)
 
     def process_exited(self) -> None:
-        code = self._transport.get_returncode() if self._transport is not None else None
-        if not self.exited.done():
-            self.exited.set_result(None)
-        self.end(f"its process ended with code {code}")
+        self._exited.set()
+        self.end(f"its process ended with code {self._transport.get_returncode()}")
 
     def _hear(self, line: bytes) -> None:
         try:
-            said = json.loads(line)
-            number = said.get("id")
+            message = json.loads(line)
+            number = message.get("id")
         except (ValueError, AttributeError, RecursionError):
             self.end("it wrote where only answers belong")
             return
@@ -222,14 +189,14 @@ class _HookProcess(asyncio.SubprocessProtocol):
         answer = self._waiting.get(number)
         if answer is None or answer.done():
             return
-        if "error" in said:
-            answer.set_exception(Unreachable(one_line(str(said["error"]), 200)))
+        if "error" in message:
+            answer.set_exception(Unreachable(one_line(str(message["error"]), 200)))
         else:
-            answer.set_result(said.get("answer"))
+            answer.set_result(message.get("answer"))
 
 
 def _kill(pid: int) -> None:
-    """The process and all below it, also what left its group: it is held first, so it can begin no more."""
+    """The process and all below it, also what left its group: it is held first, so it can start no more."""
     send_signal(pid, signal.SIGSTOP)
     seen: set[int] = set()
     for _ in range(_KILL_ROUNDS):
@@ -239,9 +206,4 @@ def _kill(pid: int) -> None:
         seen |= new
         if not new:
             break
-    _kill_group(pid)
-
-
-def _kill_group(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)
+    kill_group(pid)

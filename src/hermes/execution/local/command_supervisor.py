@@ -21,7 +21,7 @@ from typing import Any
 
 from hermes.execution.local import frames
 from hermes.execution.local.output_capture import OutputCapture
-from hermes.execution.process_tree import become_reaper, descendants, send_signal
+from hermes.execution.process_tree import become_reaper, descendants, hear_deaths, reap, send_signal
 
 _STDIN_FD = 248
 _GO_FD = 249
@@ -33,6 +33,8 @@ _LIVE_SECONDS = 0.05
 _STDIN_BYTES = 1 << 20
 _LINGER = 0.05
 _RING_SECONDS = 0.003
+_GRACE = 0.3
+"""Seconds between the polite and the final signal when time is up."""
 _END_SECONDS = 1.8
 
 # The shell's state is dumped when it leaves, whatever made it leave; a command with an EXIT trap of its own
@@ -57,11 +59,7 @@ class CommandSupervisor:
 
     def __init__(self, shell: str) -> None:
         self._shell_path = shell
-        self._wake, self._waker = socket.socketpair()
-        self._wake.setblocking(False)
-        self._waker.setblocking(False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
+        self._deaths = hear_deaths()
         become_reaper()
         self._exit_code: int | None = None
         self._childless = False
@@ -72,8 +70,7 @@ class CommandSupervisor:
         """Read what is wanted, and let the waiting shell do it."""
         self._link = link
         request: dict[str, Any] = json.loads(self._receive()[1])
-        self._grace = float(request["grace"])
-        self._output = OutputCapture(request)
+        self._output = OutputCapture(request["file"])
         self._live: bool = request["live"]
         self._live_sent_at = 0.0
         self._stdin_data = bytearray()
@@ -100,7 +97,7 @@ class CommandSupervisor:
         """Until nothing is left. The new spare is rung for when a short command has ended, not beside it."""
         poll = select.poll()
         poll.register(self._link, select.POLLIN)
-        poll.register(self._wake, select.POLLIN)
+        poll.register(self._deaths, select.POLLIN)
         poll.register(self._output_fd, select.POLLIN)
         ring_at = time.monotonic() + _RING_SECONDS
         while not (self._end_sent and self._childless):
@@ -109,7 +106,7 @@ class CommandSupervisor:
             ready = {fd for fd, _ in poll.poll(self._patience() if ring is None else _RING_SECONDS * 1000)}
             if self._output_fd in ready and not self._drain(1):
                 poll.unregister(self._output_fd)
-            if self._wake.fileno() in ready:
+            if self._deaths in ready:
                 self._reap()
             if self._link.fileno() in ready:
                 self._obey()
@@ -118,7 +115,7 @@ class CommandSupervisor:
                 self._feed()
             if time.monotonic() >= self._deadline and not self._timed_out:
                 self._timed_out = True
-                self._end_tree(self._grace)
+                self._end_tree(_GRACE)
             self._tell_live()
             self._tell_end()
             if ring is not None and (self._end_sent or time.monotonic() >= ring_at):
@@ -176,18 +173,11 @@ class CommandSupervisor:
         return True
 
     def _reap(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            self._wake.recv(4096)
-        try:
-            while True:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-                if pid == 0:
-                    break
-                if pid == self._shell_pid:
-                    self._exit_code = os.waitstatus_to_exitcode(status)
-                    self._linger_until = time.monotonic() + _LINGER
-        except ChildProcessError:
-            self._childless = True
+        dead, left = reap(self._deaths)
+        self._childless = not left
+        if self._shell_pid in dead:
+            self._exit_code = dead[self._shell_pid]
+            self._linger_until = time.monotonic() + _LINGER
 
     def _end_tree(self, grace: float) -> None:
         """Nothing below this process is left afterwards, or the kernel will not let it go."""
@@ -273,7 +263,7 @@ class CommandSupervisor:
         self._end_sent = True
         with contextlib.suppress(OSError):
             self._drain(64)
-        self._output.finish()
+        self._output.trim()
         letter = frames.LIVE_OUTPUT if self._live else frames.UNREAD
         unread = self._take_unread()[-_LIVE_BYTES if self._live else 0 :]
         self._live = False
@@ -284,7 +274,6 @@ class CommandSupervisor:
             "timed_out": self._timed_out,
             "cut": self._output.cut,
             "file": self._output.path,
-            "saved": self._output.saved,
             "left": not self._childless,
             "gone": self._missing_folder,
             "dropped": self._output.dropped,

@@ -7,14 +7,17 @@ import os
 import stat
 import tempfile
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TypeVar, TypeVarTuple
 
 from hermes.domain.errors import UserError
 from hermes.domain.ports.world import FileMatches, FileSearch, FileView
 from hermes.execution.local.search import search_tree
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 _MOST_LISTED = 10_000
+_NEW_MODE = 0o644
+"""What the shell's umask would leave; reading our own means setting it, which is everybody's."""
 
 
 class LocalFiles:
@@ -25,28 +28,24 @@ class LocalFiles:
         self._home = home
 
     async def read(self, session: str, path: str, *, start: int = 0, limit: int = 1 << 20) -> bytes:
-        full = self._resolve(session, path)
-        return await _beside(lambda: _read(full, start, limit), full, "read")
+        return await _beside("read", _read, self.resolve(session, path), start, limit)
 
     async def write(self, session: str, path: str, data: bytes) -> None:
-        full = self._resolve(session, path)
-        await _beside(lambda: _write(full, data), full, "written")
+        await _beside("written", _write, self.resolve(session, path), data)
 
     async def stat(self, session: str, path: str) -> FileView | None:
-        full = self._resolve(session, path)
-        return await _beside(lambda: _stat(full), full, "looked at")
+        return await _beside("looked at", _stat, self.resolve(session, path))
 
     async def list(self, session: str, path: str) -> list[FileView]:
-        full = self._resolve(session, path)
-        return await _beside(lambda: _list(full), full, "listed")
+        return await _beside("listed", _list, self.resolve(session, path))
 
     async def search(self, search: FileSearch) -> FileMatches:
-        full = self._resolve(search.session, search.under)
+        full = self.resolve(search.session, search.under)
         if not await asyncio.to_thread(os.path.exists, full):
             raise UserError(f"There is no {full}.")
         return await asyncio.to_thread(search_tree, full, search)
 
-    def _resolve(self, session: str, path: str) -> str:
+    def resolve(self, session: str, path: str) -> str:
         if "\0" in path:
             raise UserError("A path cannot contain a NUL character.")
         if path == "~" or path.startswith("~/"):
@@ -54,9 +53,9 @@ class LocalFiles:
         return os.path.normpath(os.path.join(self._cwd(session), path or "."))
 
 
-async def _beside(work: Callable[[], T], path: str, verb: str) -> T:
+async def _beside(verb: str, work: Callable[[str, *Ts], T], path: str, *args: *Ts) -> T:
     try:
-        return await asyncio.to_thread(work)
+        return await asyncio.to_thread(work, path, *args)
     except FileNotFoundError:
         raise UserError(f"There is no {path}.") from None
     except IsADirectoryError:
@@ -94,18 +93,13 @@ def _write(path: str, data: bytes) -> None:
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
-            os.fchmod(file.fileno(), stat.S_IMODE(before.st_mode) if before else _new_mode())
+            os.fchmod(file.fileno(), stat.S_IMODE(before.st_mode) if before else _NEW_MODE)
             file.flush()
             os.fsync(file.fileno())
         os.replace(fresh, target)
     except BaseException:
         os.unlink(fresh)
         raise
-
-
-def _new_mode() -> int:
-    """What the shell's umask would leave; reading our own means setting it, which is everybody's."""
-    return 0o644
 
 
 def _stat(path: str) -> FileView | None:
@@ -116,13 +110,13 @@ def _stat(path: str) -> FileView | None:
 
 
 def _view(path: str) -> FileView:
-    found = os.stat(path)
+    info = os.stat(path)
     return FileView(
         path=path,
-        size=found.st_size,
-        folder=stat.S_ISDIR(found.st_mode),
-        mode=stat.S_IMODE(found.st_mode),
-        changed=found.st_mtime,
+        size=info.st_size,
+        folder=stat.S_ISDIR(info.st_mode),
+        mode=stat.S_IMODE(info.st_mode),
+        changed=info.st_mtime,
     )
 
 

@@ -4,71 +4,64 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Any
 
+_HEAD_BYTES = 20_000
+_TAIL_BYTES = 30_000
 _UNREAD_BYTES = 100_000
 _SLACK = 1 << 18
+SAVED_BYTES = 16 << 20
 
 
 class OutputCapture:
-    """The output of a command: all of it while short, then head and tail, with the whole in a file."""
+    """The output of a command: head and tail, with the whole in a file once it is longer than both. `cut` is
+    how many bytes are in neither; `unread` is what nobody was told yet."""
 
-    def __init__(self, request: dict[str, Any]) -> None:
-        self._head_bytes, self._tail_bytes = int(request["head"]), int(request["tail"])
-        self._path, self._file_limit = str(request["file"]), int(request["file_limit"])
+    def __init__(self, path: str) -> None:
+        self._path = path
         self._file: int | None = None
-        self.saved = 0
-        self.total = 0
+        self._saved, self._most_saved = 0, SAVED_BYTES
         self.head = b""
         self.tail = bytearray()
+        self.cut = 0
         self.unread = bytearray()
         self.dropped = 0
 
+    @property
+    def path(self) -> str:
+        return self._path if self._saved else ""
+
     def add(self, data: bytes) -> None:
-        self.total += len(data)
-        self.tail += data
         self.unread += data
         if len(self.unread) > 2 * _UNREAD_BYTES:
             self.dropped += len(self.unread) - _UNREAD_BYTES
             del self.unread[:-_UNREAD_BYTES]
-        if self.total <= self._head_bytes + self._tail_bytes:
-            return
-        if self._file is None:
-            self._open()
-        else:
+        room = _HEAD_BYTES - len(self.head)
+        self.head += data[:room]
+        self.tail += data[room:]
+        if self._file is not None:
             self._save(data)
-        if len(self.tail) > self._tail_bytes + _SLACK:
-            del self.tail[: -self._tail_bytes]
+        elif len(self.tail) > _TAIL_BYTES:
+            self._open()
+            self._save(self.head + self.tail)
+        if len(self.tail) > _TAIL_BYTES + _SLACK:
+            self.trim()
 
-    @property
-    def cut(self) -> int:
-        """How many bytes are in neither head nor tail."""
-        return self.total - len(self.head) - len(self.tail)
-
-    @property
-    def path(self) -> str:
-        return self._path if self.saved else ""
-
-    def finish(self) -> None:
-        if self.cut or self._file is not None:
-            del self.tail[: -self._tail_bytes]
+    def trim(self) -> None:
+        self.cut += max(len(self.tail) - _TAIL_BYTES, 0)
+        del self.tail[:-_TAIL_BYTES]
 
     def _open(self) -> None:
         self._file = -1
-        self.head = bytes(self.tail[: self._head_bytes])
-        whole = bytes(self.tail)
-        del self.tail[: self._head_bytes]
         with contextlib.suppress(OSError):
             os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
             self._file = os.open(self._path, flags, 0o600)
-        self._save(whole)
 
     def _save(self, data: bytes) -> None:
-        if self._file is None or self._file < 0 or self.saved >= self._file_limit:
+        if self._file is None or self._file < 0 or self._saved >= self._most_saved:
             return
         try:
-            self.saved += os.write(self._file, data[: self._file_limit - self.saved])
+            self._saved += os.write(self._file, data[: self._most_saved - self._saved])
         except OSError:
             # A full disk costs the saved copy, never the command or what is shown of it.
-            self._file_limit = self.saved
+            self._most_saved = self._saved

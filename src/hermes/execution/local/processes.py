@@ -1,54 +1,76 @@
-"""Processes in the background: each has an id, belongs to a session, and ends with the backend.
+"""Commands that run, each with the connection to its keeper, and the table of those in the background.
 
-A process is watched by a task of its own until nothing of it is left. Finished ones are kept for a while, so
-that their last words can still be read."""
+A background process has an id, belongs to a session and ends with the backend. A task of its own watches it
+until nothing of it is left. Finished ones are kept for a while, so that their last words can still be
+read."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from hermes.domain.errors import UserError
 from hermes.domain.ports.world import ProcessView
 from hermes.execution.local import frames
-from hermes.execution.local.spawner import CommandConnection, CommandEnd
+from hermes.execution.local.spawner import receive_frame
 
 _MOST_RUNNING = 64
 _KEPT_SECONDS = 1800.0
 _ANSWER_SECONDS = 2.0
+_END_SECONDS = 3.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandEnd:
+    """What a keeper said of the end of its command. `left` is whether something of it still runs; `cut` is
+    how many bytes are in neither head nor tail; `gone` is a folder that the command could not start in."""
+
+    code: int
+    timed_out: bool
+    left: bool
+    cut: int
+    dropped: int
+    file: str
+    gone: str
+    head: bytes
+    tail: bytes
+    unread: bytes
+    state: bytes
 
 
 @dataclass(slots=True, kw_only=True)
-class BackgroundProcess:
-    """One background process."""
+class RunningCommand:
+    """A command, from its start until nothing of it is left. One task at a time may listen to its keeper."""
 
     id: str
     session: str
-    command: str
+    text: str
     cwd: str
-    line: CommandConnection
-    file: str
-    ended: Callable[[ProcessView], None]
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    ended: Callable[[ProcessView], None] = lambda view: None
     started: float = field(default_factory=time.monotonic)
-    stopped: float | None = None
     code: int | None = None
+    stopped: float | None = None
     unread: bytes = b""
     dropped: int = 0
     saved: str = ""
     over: asyncio.Event = field(default_factory=asyncio.Event)
-    answers: list[asyncio.Future[None]] = field(default_factory=list)
+    answered: asyncio.Event = field(default_factory=asyncio.Event)
 
     def view(self, *, take: bool) -> ProcessView:
-        output = self.unread.decode("utf-8", "replace") if take else ""
-        dropped = self.dropped if take else 0
+        output, dropped = "", 0
         if take:
+            output, dropped = self.unread.decode("utf-8", "replace"), self.dropped
             self.unread, self.dropped = b"", 0
         return ProcessView(
             id=self.id,
-            command=self.command,
+            command=self.text,
             cwd=self.cwd,
             seconds=(self.stopped or time.monotonic()) - self.started,
             running=self.stopped is None,
@@ -58,42 +80,75 @@ class BackgroundProcess:
             saved=self.saved,
         )
 
-    def polled(self, data: bytes, dropped: int) -> None:
-        self.unread += data
-        self.dropped = dropped
-        for answer in self.answers:
-            if not answer.done():
-                answer.set_result(None)
-        self.answers.clear()
+    async def hear_end(self, output: Callable[[bytes], None] = lambda data: None) -> CommandEnd | None:
+        """Listen until the command has ended; None when its keeper is gone."""
+        parts: dict[bytes, bytes] = {}
+        while (frame := await receive_frame(self.reader)) is not None:
+            letter, payload = frame
+            if letter == frames.LIVE_OUTPUT:
+                output(payload)
+            elif letter == frames.POLL:
+                self.unread += parts.pop(frames.UNREAD, b"")
+                self.dropped = json.loads(payload)["dropped"]
+                self.answered.set()
+            elif letter == frames.ENDED:
+                return CommandEnd(
+                    **json.loads(payload),
+                    head=parts[frames.HEAD],
+                    tail=parts[frames.TAIL],
+                    unread=parts.get(frames.UNREAD, b""),
+                    state=parts[frames.SHELL_STATE],
+                )
+            else:
+                parts[letter] = payload
+        return None
 
     async def watch(self) -> None:
-        """Live with the process until nothing of it is left."""
+        """Stay with a background process until nothing of it is left."""
         try:
             if self.code is None:
-                self._note(await self.line.hear_end(lambda data: None))
-            await self.line.hear_silence()
+                end = await self.hear_end()
+                self.code = 137 if end is None else end.code
+                if end is not None:
+                    self.unread += end.unread
+                    self.dropped, self.saved = end.dropped, end.file
+            await self.hear_end()
         finally:
             self.stopped = time.monotonic()
-            self.line.close()
-            self.polled(b"", self.dropped)
+            self.writer.close()
+            self.answered.set()
             self.over.set()
         self.ended(self.view(take=False))
 
-    def _note(self, end: CommandEnd | None) -> None:
-        if end is None:
-            self.code = 137
-            return
-        self.code = int(end.facts["code"])
-        self.unread += end.unread
-        self.dropped = int(end.facts["dropped"])
-        self.saved = str(end.facts["file"])
+    async def refresh(self) -> None:
+        """Fetch what it has said since."""
+        if self.stopped is None:
+            self.answered.clear()
+            self.send(frames.POLL)
+            await _within(_ANSWER_SECONDS, self.answered)
+
+    def send(self, letter: bytes, payload: bytes = b"") -> None:
+        if not self.writer.is_closing():
+            self.writer.write(frames.pack_frame(letter, payload))
+
+    async def kill(self) -> None:
+        """Kill everything the command started, and wait until it is gone. For whoever listens to it."""
+        self.send(frames.KILL, b"0")
+        try:
+            async with asyncio.timeout(_END_SECONDS):
+                while await receive_frame(self.reader) is not None:
+                    pass
+        except TimeoutError:
+            pass
+        finally:
+            self.writer.close()
 
 
 class ProcessTable:
-    """The `Processes` port over keepers."""
+    """The `Processes` port."""
 
     def __init__(self) -> None:
-        self._processes: dict[str, BackgroundProcess] = {}
+        self._processes: dict[str, RunningCommand] = {}
         self._watchers: set[asyncio.Task[None]] = set()
 
     def check_room(self) -> None:
@@ -101,89 +156,77 @@ class ProcessTable:
         if sum(process.stopped is None for process in self._processes.values()) >= _MOST_RUNNING:
             raise UserError(f"{_MOST_RUNNING} processes run already.", hint="Kill one that is not needed.")
 
-    def add(self, process: BackgroundProcess) -> None:
+    def add(self, process: RunningCommand) -> None:
         self._processes[process.id] = process
-        process.line.polled = process.polled
         watcher = asyncio.create_task(process.watch(), name=f"process {process.id}")
         self._watchers.add(watcher)
         watcher.add_done_callback(self._watchers.discard)
 
-    def find(self, process: str) -> ProcessView | None:
+    def find(self, id: str) -> ProcessView | None:
         """Whoever's it is: for judging what is sent to it."""
-        found = self._processes.get(process)
-        return None if found is None else found.view(take=False)
+        process = self._processes.get(id)
+        return None if process is None else process.view(take=False)
 
     async def list(self, session: str) -> list[ProcessView]:
         self._forget()
-        return [one.view(take=False) for one in self._processes.values() if one.session == session]
+        return [process.view(take=False) for process in self._of(session)]
 
-    async def poll(self, session: str, process: str) -> ProcessView:
-        found = self._get(session, process)
-        await self._refresh(found)
-        return found.view(take=True)
+    async def poll(self, session: str, id: str) -> ProcessView:
+        process = self._get(session, id)
+        await process.refresh()
+        return process.view(take=True)
 
-    async def wait(self, session: str, process: str, seconds: float) -> ProcessView:
-        found = self._get(session, process)
-        try:
-            async with asyncio.timeout(seconds):
-                await found.over.wait()
-        except TimeoutError:
-            await self._refresh(found)
-        return found.view(take=True)
+    async def wait(self, session: str, id: str, seconds: float) -> ProcessView:
+        process = self._get(session, id)
+        await _within(seconds, process.over)
+        await process.refresh()
+        return process.view(take=True)
 
-    async def kill(self, session: str, process: str) -> ProcessView:
-        found = self._get(session, process)
-        if found.stopped is None:
-            found.line.send(frames.KILL, b"0.3")
-            try:
-                async with asyncio.timeout(_ANSWER_SECONDS + 1):
-                    await found.over.wait()
-            except TimeoutError:
-                pass
-        return found.view(take=True)
+    async def kill(self, session: str, id: str) -> ProcessView:
+        process = self._get(session, id)
+        if process.stopped is None:
+            process.send(frames.KILL, b"0.3")
+            await _within(_END_SECONDS, process.over)
+        return process.view(take=True)
 
-    async def write(self, session: str, process: str, data: bytes, *, close: bool = False) -> None:
-        found = self._get(session, process)
-        if found.stopped is not None:
-            raise UserError(f"{process} has ended (exit code {found.code}).")
-        found.line.send(frames.WRITE, data)
+    async def write(self, session: str, id: str, data: bytes, *, close: bool = False) -> None:
+        process = self._get(session, id)
+        if process.stopped is not None:
+            raise UserError(f"{id} has ended (exit code {process.code}).")
+        process.send(frames.WRITE, data)
         if close:
-            found.line.send(frames.CLOSE_STDIN)
+            process.send(frames.CLOSE_STDIN)
 
     async def close(self) -> None:
         for process in self._processes.values():
             if process.stopped is None:
-                process.line.send(frames.KILL, b"0")
+                process.send(frames.KILL, b"0")
         if self._watchers:
-            _, left = await asyncio.wait(self._watchers, timeout=_ANSWER_SECONDS + 1)
+            _, left = await asyncio.wait(self._watchers, timeout=_END_SECONDS)
             for watcher in left:
                 watcher.cancel()
 
-    async def _refresh(self, process: BackgroundProcess) -> None:
-        if process.stopped is not None:
-            return
-        answer = asyncio.get_running_loop().create_future()
-        process.answers.append(answer)
-        process.line.send(frames.POLL)
-        try:
-            async with asyncio.timeout(_ANSWER_SECONDS):
-                await answer
-        except TimeoutError:
-            return
+    def _of(self, session: str) -> Iterable[RunningCommand]:
+        return (process for process in self._processes.values() if process.session == session)
 
-    def _get(self, session: str, process: str) -> BackgroundProcess:
-        found = self._processes.get(process)
-        if found is None or found.session != session:
-            known = [one.id for one in self._processes.values() if one.session == session]
-            hint = f"Known here: {', '.join(known)}." if known else "None runs here."
-            raise UserError(f"There is no process “{process}”.", hint=hint)
-        return found
+    def _get(self, session: str, id: str) -> RunningCommand:
+        ours = {process.id: process for process in self._of(session)}
+        if id not in ours:
+            hint = f"Known here: {', '.join(ours)}." if ours else "None runs here."
+            raise UserError(f"There is no process “{id}”.", hint=hint)
+        return ours[id]
 
     def _forget(self) -> None:
         limit = time.monotonic() - _KEPT_SECONDS
-        old = [one.id for one in self._processes.values() if one.stopped is not None and one.stopped < limit]
-        for process in old:
-            del self._processes[process]
+        for process in list(self._processes.values()):
+            if process.stopped is not None and process.stopped < limit:
+                del self._processes[process.id]
+
+
+async def _within(seconds: float, event: asyncio.Event) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
 
 
 def new_process_id() -> str:

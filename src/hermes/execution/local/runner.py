@@ -2,13 +2,11 @@
 
 It keeps one spare keeper waiting. Being handed a connection, the spare keeps the command that comes over it
 and a new spare is forked, so that neither a fork nor the start of a shell stands between a command and its
-result. The frames of a connection are described in `spawner`."""
+result. What goes over a connection is described in `frames`."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import resource
 import select
 import signal
 import socket
@@ -18,7 +16,7 @@ from typing import NoReturn
 
 from hermes.domain.process_mark import AGENT, step_down
 from hermes.execution.local.command_supervisor import CommandSupervisor
-from hermes.execution.process_tree import become_reaper, children_of, send_signal
+from hermes.execution.process_tree import become_reaper, children_of, hear_deaths, reap, send_signal
 
 
 def _keep(doorbell: int, door: socket.socket, shell: str) -> NoReturn:
@@ -33,48 +31,33 @@ def _keep(doorbell: int, door: socket.socket, shell: str) -> NoReturn:
 
 
 def main() -> None:
-    """Arguments: the number of an open socket, the shell, the largest file a command may write."""
-    door, shell, largest = socket.socket(fileno=int(sys.argv[1])), sys.argv[2], int(sys.argv[3])
+    """Arguments: the number of an open socket, the shell."""
+    door, shell = socket.socket(fileno=int(sys.argv[1])), sys.argv[2]
     step_down(AGENT)
-    if largest:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
     become_reaper()
+    deaths = hear_deaths()
     bell, doorbell = os.pipe()
     keepers: set[int] = set()
-
-    def reap(*_: object) -> None:
-        with contextlib.suppress(ChildProcessError):
-            while True:
-                pid, _status = os.waitpid(-1, os.WNOHANG)
-                if not pid:
-                    break
-                if pid in keepers:
-                    keepers.discard(pid)
-                    os.write(doorbell, struct.pack("i", pid))
-        # What a killed keeper left behind comes here, and is nobody's.
-        for pid in children_of(os.getpid()):
-            if pid not in keepers:
-                send_signal(pid, signal.SIGKILL)
-
-    signal.signal(signal.SIGCHLD, reap)
+    spare = 0
     poll = select.poll()
     poll.register(bell, select.POLLIN)
+    poll.register(deaths, select.POLLIN)
     poll.register(door, 0)
-    spare = 0
     while True:
-        if not spare:
-            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+        if spare not in keepers:
             spare = os.fork()
             if spare == 0:
-                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
                 _keep(doorbell, door, shell)
             keepers.add(spare)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
         ready = dict(poll.poll())
         if door.fileno() in ready:
             return
-        # Each keeper rings when it is handed a command and again when it has ended, in this order.
-        (rang,) = struct.unpack("i", os.read(bell, 4))
-        if rang == spare:
-            spare = 0
+        if deaths in ready:
+            keepers.difference_update(reap(deaths)[0])
+            # What a killed keeper left behind comes here, and is nobody's.
+            for pid in children_of(os.getpid()):
+                if pid not in keepers:
+                    send_signal(pid, signal.SIGKILL)
+        if bell in ready:
+            (taken,) = struct.unpack("i", os.read(bell, 4))
+            spare = 0 if taken == spare else spare

@@ -10,11 +10,15 @@ import os
 import re
 import time
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from hermes.domain.errors import UserError
 from hermes.domain.pattern_size import why_too_large
 from hermes.domain.ports.world import FileMatches, FileSearch, Match
 from hermes.domain.text import one_line, plain_braces
+
+if TYPE_CHECKING:
+    import regex
 
 SKIPPED = frozenset(
     {
@@ -34,108 +38,86 @@ _MOST_RULES = 1000
 
 def search_tree(root: str, search: FileSearch) -> FileMatches:
     """Matches under a folder (or in one file), in the order of the paths."""
-    look = _names(search) if search.names else _contents(search)
+    pattern = None if search.names else _compile(search.pattern)
+    glob = search.pattern if search.names else search.glob or "*"
     deadline = time.monotonic() + _SECONDS
-    found: list[Match] = []
+    matches: list[Match] = []
     files = 0
-    for path in _walk(root, search, deadline):
+    for path in [root] if os.path.isfile(root) else _walk(root, (), search, deadline):
         files += 1
         if time.monotonic() > deadline:
-            return FileMatches(matches=tuple(found), more=True, files=files)
+            break
+        # A glob without a slash is matched by the last part of a path, one with it by the whole.
+        if not fnmatch.fnmatchcase(
+            os.path.relpath(path, root) if "/" in glob else os.path.basename(path), glob
+        ):
+            continue
         try:
-            for match in look(path, root, deadline):
-                if len(found) >= search.limit:
-                    return FileMatches(matches=tuple(found), more=True, files=files)
-                found.append(match)
+            for match in [Match(path=path)] if pattern is None else _matching_lines(path, pattern, deadline):
+                if len(matches) >= search.limit:
+                    return FileMatches(matches=tuple(matches), more=True, files=files)
+                matches.append(match)
         except TimeoutError:
             if time.monotonic() > deadline:
-                return FileMatches(matches=tuple(found), more=True, files=files)
+                break
             shown = os.path.basename(path) if path == root else os.path.relpath(path, root)
             raise UserError(
                 f"“{one_line(search.pattern, 100)}” takes too long in {shown} and was given up.",
                 hint="Repeats within repeats, like (a|aa)+, may never end. Search for something simpler.",
             ) from None
-    return FileMatches(matches=tuple(found), more=time.monotonic() > deadline, files=files)
+    return FileMatches(matches=tuple(matches), more=time.monotonic() > deadline, files=files)
 
 
-class _names:  # noqa: N801
-    """Looks at names: a glob without a slash is matched by the last part, one with it by the whole."""
+def _compile(expression: str) -> regex.Pattern[bytes]:
+    """Expressions are those of `re`; `regex` looks for them, since it stops when told to and lets everybody
+    else run meanwhile."""
+    import regex
 
-    def __init__(self, search: FileSearch) -> None:
-        self._glob = search.pattern
-        self._whole = "/" in search.pattern
+    if why := why_too_large(expression):
+        raise UserError(
+            f"“{one_line(expression, 100)}” cannot be searched for: {why}.",
+            hint="Search for something simpler.",
+        )
+    try:
+        return regex.compile(plain_braces(expression).encode(), regex.MULTILINE)
+    except (regex.error, RecursionError, OverflowError) as error:
+        raise UserError(
+            f"“{one_line(expression, 100)}” is not a regular expression ({error}).",
+            hint="Escape the characters that are meant literally.",
+        ) from None
 
-    def __call__(self, path: str, root: str, deadline: float) -> Iterator[Match]:
-        shown = os.path.relpath(path, root) if self._whole else os.path.basename(path)
-        if fnmatch.fnmatchcase(shown, self._glob):
-            yield Match(path=path)
 
-
-class _contents:  # noqa: N801
-    """Looks into files, line by line where the expression matches at all. Expressions are those of `re`;
-    `regex` looks for them, since it stops when told to and lets everybody else run meanwhile."""
-
-    def __init__(self, search: FileSearch) -> None:
-        import regex
-
-        if why := why_too_large(search.pattern):
-            raise UserError(
-                f"“{one_line(search.pattern, 100)}” cannot be searched for: {why}.",
-                hint="Search for something simpler.",
-            )
-        try:
-            self._pattern = regex.compile(plain_braces(search.pattern).encode(), regex.MULTILINE)
-        except (regex.error, RecursionError, OverflowError) as error:
-            raise UserError(
-                f"“{one_line(search.pattern, 100)}” is not a regular expression ({error}).",
-                hint="Escape the characters that are meant literally.",
-            ) from None
-        self._glob = search.glob
-
-    def __call__(self, path: str, root: str, deadline: float) -> Iterator[Match]:
-        name = os.path.relpath(path, root) if "/" in self._glob else os.path.basename(path)
-        if self._glob and not fnmatch.fnmatchcase(name, self._glob):
+def _matching_lines(path: str, pattern: regex.Pattern[bytes], deadline: float) -> Iterator[Match]:
+    try:
+        if os.path.getsize(path) > _LARGEST:
             return
-        try:
-            if os.path.getsize(path) > _LARGEST:
-                return
-            with open(path, "rb") as file:
-                data = file.read()
-        except OSError:
-            return
-        if b"\0" in data[:8192]:
-            return
-        seconds = min(_FILE_SECONDS, max(deadline - time.monotonic(), 0.001))
-        yield from self._lines(path, data, seconds)
-
-    def _lines(self, path: str, data: bytes, seconds: float) -> Iterator[Match]:
-        line, seen, last, count = 1, 0, -1, 0
-        for match in self._pattern.finditer(data, concurrent=True, timeout=seconds):
-            line += data.count(b"\n", seen, match.start())
-            seen = match.start()
-            if line == last:
-                continue
-            last = line
-            begin = data.rfind(b"\n", 0, seen) + 1
-            end = data.find(b"\n", seen)
-            text = data[begin : end if end >= 0 else len(data)].decode("utf-8", "replace")
-            yield Match(path=path, line=line, text=text[:_LONGEST_LINE].rstrip("\r"))
-            count += 1
-            if count >= _PER_FILE:
-                return
-
-
-def _walk(root: str, search: FileSearch, deadline: float) -> Iterator[str]:
-    """Ends early at the deadline: what is hidden takes time, too."""
-    if os.path.isfile(root):
-        yield root
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError:
         return
-    yield from _enter(root, (), search, deadline)
+    if b"\0" in data[:8192]:
+        return
+    seconds = min(_FILE_SECONDS, max(deadline - time.monotonic(), 0.001))
+    line, seen, last, count = 1, 0, -1, 0
+    for match in pattern.finditer(data, concurrent=True, timeout=seconds):
+        line += data.count(b"\n", seen, match.start())
+        seen = match.start()
+        if line == last:
+            continue
+        last = line
+        begin = data.rfind(b"\n", 0, seen) + 1
+        end = data.find(b"\n", seen)
+        text = data[begin : end if end >= 0 else len(data)].decode("utf-8", "replace")
+        yield Match(path=path, line=line, text=text[:_LONGEST_LINE].rstrip("\r"))
+        count += 1
+        if count >= _PER_FILE:
+            return
 
 
-def _enter(
+def _walk(
     folder: str, ignored: tuple[_IgnoreFile, ...], search: FileSearch, deadline: float
 ) -> Iterator[str]:
+    """Ends early at the deadline: what is hidden takes time, too."""
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError:
@@ -154,7 +136,7 @@ def _enter(
         elif entry.name not in SKIPPED and entry.path not in search.closed:
             if search.names:
                 yield entry.path
-            yield from _enter(entry.path, ignored, search, deadline)
+            yield from _walk(entry.path, ignored, search, deadline)
 
 
 class _IgnoreFile:

@@ -10,7 +10,6 @@ import hashlib
 import os
 import re
 import stat
-from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,7 +35,7 @@ class ShellStates:
     def __init__(self, folder: Path, *, start: str) -> None:
         self._folder = folder
         self._start = start
-        self._states: OrderedDict[str, ShellState] = OrderedDict()
+        self._states: dict[str, ShellState] = {}
 
     def get(self, session: str) -> ShellState:
         state = self._states.get(session)
@@ -46,17 +45,15 @@ class ShellStates:
         return state
 
     def put(self, session: str, state: ShellState) -> None:
-        if self._states.get(session) == state:
-            return
         self._keep(session, state)
         if len(state.exports) <= _LARGEST:
             self._save(session, state)
 
     def _keep(self, session: str, state: ShellState) -> None:
+        self._states.pop(session, None)
         self._states[session] = state
-        self._states.move_to_end(session)
         if len(self._states) > _KEPT:
-            self._states.popitem(last=False)
+            del self._states[next(iter(self._states))]
 
     def _path(self, session: str) -> Path:
         return self._folder / hashlib.sha256(session.encode()).hexdigest()[:32]

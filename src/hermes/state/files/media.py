@@ -46,7 +46,7 @@ class MediaFiles:
         digest = await asyncio.to_thread(lambda: hashlib.sha256(data).hexdigest())
         async with self._changing:
             item = await self._add(digest, len(data), mime, "")
-            await asyncio.to_thread(store_file, self._folder, data, mime, self._clock, item.path)
+            await asyncio.to_thread(_write, self._folder / item.path, data)
         return item
 
     async def receive(self, pour: Callable[[Sink], Awaitable[None]], *, limit: int) -> MediaItem:
@@ -196,21 +196,10 @@ def old_files(folder: Path, before: datetime) -> list[Path]:
     return [path for path in found if path.is_file() and path.stat().st_mtime < before.timestamp()][:_SWEPT]
 
 
-def store_file(folder: Path, data: bytes, mime: str, clock: Clock, at: str | None = None) -> MediaItem:
-    """Write the bytes under their hash, or where they are known to lie, whole or not at all. Blocking: call
-    it off the loop."""
-    digest = hashlib.sha256(data).hexdigest()
-    path = folder / (at or f"{digest[:2]}/{digest}")
+def _write(path: Path, data: bytes) -> None:
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, data)
-    return MediaItem(
-        sha256=digest,
-        path=str(path.relative_to(folder)),
-        size=len(data),
-        mime=mime,
-        stored_at=clock.now(),
-    )
 
 
 def read_file(folder: Path, item: MediaItem) -> bytes:

@@ -13,19 +13,16 @@ import json
 import logging
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from hermes.domain.chat_format import as_messages
-from hermes.domain.errors import HermesError, UserError
-from hermes.domain.event import Entry, ModelSaid, Record, ToolFinished, UserSaid
-from hermes.domain.ids import AgentId, CallId, SessionId
+from hermes.domain.errors import HermesError
+from hermes.domain.event import Entry
+from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.ports.store import Store, Tx
-from hermes.domain.tool import ToolCall
 
 log = logging.getLogger("hermes.session_log")
 FOLDER = "sessions"
@@ -117,8 +114,8 @@ class SessionLogs:
     async def _write(self, place: Place, entries: Sequence[Entry], last: int | None) -> None:
         session = place[1]
         try:
-            job = _LogAppend(path=log_path(self._folder, session), entries=entries, after=last)
-            await asyncio.to_thread(job.run, self._redact)
+            path = log_path(self._folder, session)
+            await asyncio.to_thread(_append, path, entries, last, self._redact)
         except (OSError, HermesError) as error:
             log.warning("session_log.failed session=%s why=%s", session, error)
             return
@@ -138,25 +135,18 @@ def _to_write(noted: Mapping[Place, Sequence[Entry]], tx: Tx) -> dict[Place, Seq
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _LogAppend:
-    """Entries to append, in a thread: those behind `after`, or all for which there is no line yet."""
-
-    path: Path
-    entries: Sequence[Entry]
-    after: int | None
-
-    def run(self, redact: Callable[[str], str]) -> None:
-        messages = as_messages(entry for entry in self.entries if entry.seq > (self.after or 0))
-        if not messages:
-            return
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-        with os.fdopen(os.open(self.path, flags, 0o600), "r+b", buffering=0) as file:
-            if self.after is None:
-                messages = messages[_whole_lines(file.fileno()) :]
-            lines = [redact(json.dumps(message, ensure_ascii=False)) + "\n" for message in messages]
-            _write_all(file.fileno(), "".join(lines).encode("utf-8", "replace"))
+def _append(path: Path, entries: Sequence[Entry], after: int | None, redact: Callable[[str], str]) -> None:
+    """Append the entries behind `after`, or all for which there is no line yet. Blocking."""
+    messages = as_messages(entry for entry in entries if entry.seq > (after or 0))
+    if not messages:
+        return
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+    with os.fdopen(os.open(path, flags, 0o600), "a+b") as file:
+        if after is None:
+            messages = messages[_whole_lines(file.fileno()) :]
+        lines = [redact(json.dumps(message, ensure_ascii=False)) + "\n" for message in messages]
+        file.write("".join(lines).encode("utf-8", "replace"))
 
 
 def _whole_lines(descriptor: int) -> int:
@@ -170,63 +160,3 @@ def _whole_lines(descriptor: int) -> int:
     if end < size:
         os.ftruncate(descriptor, end)
     return count
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        left = left[os.write(descriptor, left) :]
-
-
-# --- the way back ------------------------------------------------------------------------------------
-
-
-def as_records(messages: Iterable[Mapping[str, Any]]) -> list[Record]:
-    """Messages in OpenAI's format as records. System messages are no part of a transcript."""
-    records: list[Record] = []
-    for message in messages:
-        text = message_text(message)
-        match message.get("role"):
-            case "user":
-                records.append(UserSaid(text=text))
-            case "assistant":
-                records.append(ModelSaid(text=text, calls=tuple(_calls(message))))
-            case "tool":
-                records.append(ToolFinished(call=CallId(str(message.get("tool_call_id", ""))), text=text))
-            case "system" | "developer":
-                pass
-            case role:
-                raise UserError(
-                    f"“{role}” is not a role of a message.", hint="user, assistant, tool, system."
-                )
-    return records
-
-
-def message_text(message: Mapping[str, Any]) -> str:
-    """The words of a message, whose content may be a text or parts."""
-    return content_text(message.get("content"))
-
-
-def content_text(content: object) -> str:
-    if content is None:
-        return ""
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, Sequence):
-        raise UserError("The content of a message must be a text or a list of parts.")
-    texts = []
-    for part in content:
-        if not isinstance(part, Mapping) or part.get("type") not in ("text", "input_text"):
-            raise UserError("Only text parts can be sent to the model in this version.")
-        texts.append(str(part.get("text", "")))
-    return "\n".join(texts)
-
-
-def _calls(message: Mapping[str, Any]) -> Iterable[ToolCall]:
-    for call in message.get("tool_calls") or ():
-        function = call.get("function") or {}
-        yield ToolCall(
-            id=CallId(str(call.get("id", ""))),
-            name=str(function.get("name", "")),
-            arguments=str(function.get("arguments", "{}")),
-        )

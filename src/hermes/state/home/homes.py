@@ -11,7 +11,6 @@ from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.settings.settings import NAME_RULE, Settings, is_name
 from hermes.domain.text import one_line
-from hermes.state.home.textfile import replace_text
 from hermes.state.settings.findings import nearest
 
 PROFILES_FOLDER = "profiles"
@@ -25,21 +24,21 @@ SKILLS_FOLDER = "skills"
 HOME_FOLDERS = ("logs", "cache", "memories", SKILLS_FOLDER, "hooks")
 
 
-def find_home(environ: Mapping[str, str], profile: str | None = None, *, must_exist: bool = True) -> Path:
+def find_home(environ: Mapping[str, str], profile: str | None = None) -> Path:
     """The home to work in: `-p`, else HERMES_PROFILE, else HERMES_HOME if it is a profile's home, else the
     profile in use, else HERMES_HOME or ~/.hermes itself. The profile `default` is that home itself."""
     named = _named_home(environ)
     root = root_home(environ)
     chosen = profile or environ.get("HERMES_PROFILE", "")
     if chosen:
-        return profile_home(root, chosen, must_exist=must_exist)
+        return profile_home(root, chosen)
     if named != root:
         return named
     sticky = active_profile(root)
     if sticky == DEFAULT_PROFILE:
         return root
     try:
-        return profile_home(root, sticky, must_exist=must_exist)
+        return profile_home(root, sticky)
     except UserError as error:
         raise UserError(
             f"The profile in use is wrong: {error.message}",
@@ -64,14 +63,14 @@ def _named_home(environ: Mapping[str, str]) -> Path:
     return Path(os.path.abspath(path))
 
 
-def profile_home(root: Path, name: str, *, must_exist: bool = True) -> Path:
+def profile_home(root: Path, name: str) -> Path:
     """Where the profile lives."""
     if name == DEFAULT_PROFILE:
         return root
     if not is_name(name):
         raise UserError(f"A profile cannot be called “{one_line(name)}”.", hint=f"Use {NAME_RULE}.")
     home = root / PROFILES_FOLDER / name
-    if must_exist and not home.is_dir():
+    if not home.is_dir():
         meant = nearest(name, list(profile_names(root)))
         hint = f"Did you mean “{meant}”?" if meant else f"Create it with: hermes profile create {name}"
         raise UserError(f"There is no profile “{name}” in {root}.", hint=hint)
@@ -94,13 +93,6 @@ def active_profile(root: Path) -> str:
             return file.read(200).decode("utf-8", "replace").strip() or DEFAULT_PROFILE
     except OSError:
         return DEFAULT_PROFILE
-
-
-def use_profile(root: Path, name: str) -> Path:
-    """Choose a profile to stay; its home is returned."""
-    home = profile_home(root, name)
-    replace_text(root / ACTIVE_FILE, name + "\n", 0o600)
-    return home
 
 
 def prepare_home(home: Path) -> Path:
