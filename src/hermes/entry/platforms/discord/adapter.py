@@ -28,6 +28,7 @@ from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line, size_told
 from hermes.entry.kit.files import ANY_MIME, file_name, read_file
 from hermes.entry.kit.payload import as_dicts, as_text, dig
+from hermes.entry.platforms.discord.api import API, TOKEN, DiscordApi, DiscordResponse
 from hermes.entry.platforms.discord.check import application, findings
 from hermes.entry.platforms.discord.convert import (
     TALKED_IN,
@@ -42,7 +43,10 @@ from hermes.entry.platforms.discord.convert import (
     ogg_seconds,
     to_inbounds,
 )
-from hermes.entry.platforms.discord.gateway import (
+from hermes.entry.platforms.discord.cursor import OLDEST, DiscordCursor
+from hermes.entry.platforms.discord.manifest import MANIFEST, MAX_FILE
+from hermes.entry.platforms.discord.scenes import DiscordDirectory
+from hermes.entry.platforms.discord.socket import (
     BEAT,
     INVALID,
     DiscordConnection,
@@ -50,10 +54,6 @@ from hermes.entry.platforms.discord.gateway import (
     DiscordSessionEnded,
     own_gateway,
 )
-from hermes.entry.platforms.discord.manifest import MANIFEST, MAX_FILE
-from hermes.entry.platforms.discord.mark import OLDEST, DiscordCursor
-from hermes.entry.platforms.discord.rest import API, TOKEN, DiscordResponse, DiscordRest
-from hermes.entry.platforms.discord.scenes import DiscordDirectory
 from hermes.entry.platforms.discord.threads import DiscordThreads
 
 log = logging.getLogger("hermes.discord")
@@ -80,7 +80,7 @@ class DiscordAdapter:
                 f"{TOKEN} is no bot token; one has three parts with dots between (developer portal → Bot)"
             )
         base = context.setting("DISCORD_BASE_URL", API)
-        self._rest = DiscordRest(self._token, base, context.setting("DISCORD_PROXY") or None, context.clock)
+        self._rest = DiscordApi(self._token, base, context.setting("DISCORD_PROXY") or None, context.clock)
         self._me = DiscordIdentity(id="", account=context.account)
         self._mark = DiscordCursor()
         self._stored = ""

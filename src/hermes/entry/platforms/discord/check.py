@@ -8,8 +8,8 @@ from hermes.domain.adapter import Finding, good, wrong
 from hermes.domain.errors import Unreachable
 from hermes.domain.text import one_line
 from hermes.entry.kit.payload import as_dict, as_dicts, dig
+from hermes.entry.platforms.discord.api import DiscordApi
 from hermes.entry.platforms.discord.convert import is_snowflake
-from hermes.entry.platforms.discord.rest import DiscordRest
 
 _CONTENT_FLAGS = 1 << 18 | 1 << 19
 _RIGHTS = {
@@ -26,7 +26,7 @@ _ADMINISTRATOR = 1 << 3
 _MOST_SERVERS, _SHOWN = 200, 10
 
 
-async def findings(rest: DiscordRest) -> list[Finding]:
+async def findings(rest: DiscordApi) -> list[Finding]:
     me = await rest.call("GET", "/users/@me")
     app = await application(rest)
     name = one_line(str(dig(me, "username") or "nobody"), 40)
@@ -40,7 +40,7 @@ async def findings(rest: DiscordRest) -> list[Finding]:
     return [*found, _count(len(servers), app["id"]), *lacking[:_SHOWN]]
 
 
-async def application(rest: DiscordRest) -> dict[str, Any]:
+async def application(rest: DiscordApi) -> dict[str, Any]:
     told = await rest.call("GET", "/applications/@me")
     if not is_snowflake(dig(told, "id")):
         raise Unreachable("Discord does not say which application the bot belongs to")

@@ -8,6 +8,7 @@ from typing import Any
 
 from hermes.domain.errors import Refused
 from hermes.entry.kit.payload import Recent, as_dicts, dig
+from hermes.entry.platforms.discord.api import DiscordApi
 from hermes.entry.platforms.discord.convert import (
     DiscordChannel,
     DiscordContext,
@@ -15,14 +16,13 @@ from hermes.entry.platforms.discord.convert import (
     is_snowflake,
     place_of,
 )
-from hermes.entry.platforms.discord.rest import DiscordRest
 
 _MOST_PLACES = 10_000
 
 
 class DiscordDirectory:
     def __init__(
-        self, rest: DiscordRest, *, asks_roles: bool, threads: bool, flat: Iterable[str] = ()
+        self, rest: DiscordApi, *, asks_roles: bool, threads: bool, flat: Iterable[str] = ()
     ) -> None:
         self._rest = rest
         self._asks_roles = asks_roles

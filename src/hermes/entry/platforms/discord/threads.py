@@ -15,8 +15,8 @@ from hermes.domain.address import Address
 from hermes.domain.errors import Refused, Unreachable
 from hermes.domain.text import one_line
 from hermes.entry.kit.payload import dig
+from hermes.entry.platforms.discord.api import DiscordApi, DiscordResponse
 from hermes.entry.platforms.discord.convert import channel_id, is_snowflake, thread_name
-from hermes.entry.platforms.discord.rest import DiscordResponse, DiscordRest
 from hermes.entry.platforms.discord.scenes import DiscordDirectory
 
 log = logging.getLogger("hermes.discord")
@@ -28,7 +28,7 @@ Ask = Callable[[str], Awaitable[DiscordResponse]]
 
 
 class DiscordThreads:
-    def __init__(self, rest: DiscordRest, scenes: DiscordDirectory) -> None:
+    def __init__(self, rest: DiscordApi, scenes: DiscordDirectory) -> None:
         self._rest = rest
         self._scenes = scenes
 

@@ -24,6 +24,7 @@ from hermes.entry.kit.files import ANY_MIME, read_file
 from hermes.entry.kit.listener import listening
 from hermes.entry.kit.payload import Recent, as_dict, as_dicts, as_text, dig
 from hermes.entry.platforms.slack.api import SlackApi, SlackResponse
+from hermes.entry.platforms.slack.catch_up import SlackCatchUp, SlackCursor, find_sent
 from hermes.entry.platforms.slack.convert import (
     SlackIdentity,
     aside_of,
@@ -35,9 +36,8 @@ from hermes.entry.platforms.slack.convert import (
     seconds,
     to_inbounds,
 )
-from hermes.entry.platforms.slack.doors import PATH, SlackCallbacks, SlackListener, SlackSocket, socket_url
-from hermes.entry.platforms.slack.history import SlackCatchUp, SlackCursor, find_sent
 from hermes.entry.platforms.slack.manifest import MANIFEST
+from hermes.entry.platforms.slack.socket import PATH, SlackCallbacks, SlackListener, SlackSocket, socket_url
 from hermes.entry.platforms.slack.status import SlackStatus
 from hermes.entry.platforms.slack.wire import (
     KEY_EVENT,

@@ -15,7 +15,7 @@ from hermes.domain.adapter import Finding
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.message import Attachment, Button
 from hermes.domain.text import one_line
-from hermes.entry.kit.errors import ErrorRow, FailedCall, error_from, error_rows, seconds_of
+from hermes.entry.kit.errors import error_table, seconds_of, slower, their_fault
 from hermes.entry.kit.files import file_name
 from hermes.entry.kit.payload import as_dicts, as_text, dig
 
@@ -28,13 +28,13 @@ ROTATED = (
     "SLACK_BOT_TOKEN is of an app with token rotation and ends after twelve hours: make an app without it,"
     " and set that one's token"
 )
-_PRIVATE_FAULTS = frozenset({
+_BAD_TOKEN = frozenset({
     "invalid_auth", "not_authed", "account_inactive", "token_revoked",
     "org_login_required", "not_allowed_token_type", "team_access_not_granted", "two_factor_setup_required",
 })  # fmt: skip
 _NO_CODES = frozenset(f"HTTP {status}" for status in range(200, 600))
 _SLACKS_OWN = frozenset({"internal_error", "fatal_error", "service_unavailable", "request_timeout"})
-_PLACES = {
+_REFUSALS = {
     "channel_not_found": "it does not know the chat, or the bot is not in it",
     "not_in_channel": "the bot is not in the channel; /invite it there",
     "no_permission": "the bot may not do that there; /invite it",
@@ -97,30 +97,25 @@ _OPTIONAL = frozenset({
 # --- errors --------------------------------------------------------------------------------------
 
 
-_ERRORS = error_rows(
+_error = error_table(
     "Slack",
-    ErrorRow(
-        Unreachable, "Slack wants us to be slower ({why})", codes={"ratelimited", "rate_limited"}, waits=True
-    ),
-    ErrorRow(
-        NeedsLogin,
-        "The Slack app lacks the permission {why}: add it under OAuth & Permissions, then install the app"
-        " again",
-        codes={"missing_scope"},
-    ),
-    ErrorRow(NeedsLogin, f"{ROTATED} ({{why}})", codes={"token_expired"}),
-    ErrorRow(
-        NeedsLogin,
-        "Slack does not take the token any more or at all ({why}); install the app again",
-        codes=_PRIVATE_FAULTS,
-    ),
-    ErrorRow(Unreachable, "Slack has a fault of its own ({why})", codes=_SLACKS_OWN, maybe_done=True),
-    *(
-        ErrorRow(Refused, f"Slack refuses it: {what} ({{why}})", codes={code})
-        for code, what in _PLACES.items()
-    ),
-    ErrorRow(Refused, "It is too large for Slack ({why})", codes={"HTTP 413"}),
-    ErrorRow(Unreachable, "What answers in Slack's place is not Slack ({why})", codes=_NO_CODES),
+    {
+        ("ratelimited", "rate_limited"): (slower, "Slack wants us to be slower ({why})"),
+        "missing_scope": (
+            NeedsLogin,
+            "The Slack app lacks the permission {why}: add it under OAuth & Permissions, then install the app"
+            " again",
+        ),
+        "token_expired": (NeedsLogin, f"{ROTATED} ({{why}})"),
+        _BAD_TOKEN: (
+            NeedsLogin,
+            "Slack does not take the token any more or at all ({why}); install the app again",
+        ),
+        _SLACKS_OWN: (their_fault, "Slack has a fault of its own ({why})"),
+        **{code: (Refused, f"Slack refuses it: {what} ({{why}})") for code, what in _REFUSALS.items()},
+        "HTTP 413": (Refused, "It is too large for Slack ({why})"),
+        _NO_CODES: (Unreachable, "What answers in Slack's place is not Slack ({why})"),
+    },
 )
 
 
@@ -130,7 +125,7 @@ def error_for(status: int, answer: Any, wait: str | None) -> HermesError:
     why = one_line(str(dig(answer, "needed") or "?"), 80) if code == "missing_scope" else code
     seconds = seconds_of(wait)
     after = 5.0 if seconds is None else seconds
-    return error_from(_ERRORS, FailedCall(status=status, code=code, why=why, after=after))
+    return _error(status, code, why, after)
 
 
 def check_install(who: Mapping[str, Any]) -> None:

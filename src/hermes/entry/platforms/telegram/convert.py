@@ -16,10 +16,10 @@ from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.ids import DeliveryId
 from hermes.domain.message import Attachment, Inbound, InboundKind, MediaKind, ReplyTo
 from hermes.domain.text import one_line, storable
-from hermes.entry.kit.errors import ErrorRow, FailedCall, error_from, error_rows
+from hermes.entry.kit.errors import error_table
 from hermes.entry.kit.payload import MALFORMED, as_size, as_text, dig, integer, moment, name_of
 from hermes.entry.platforms.telegram.compose import LABELLED
-from hermes.entry.platforms.telegram.words import author_of, described, read_words
+from hermes.entry.platforms.telegram.text import author_of, described, read_words
 
 NAME = "telegram"
 KINDS = {
@@ -280,34 +280,26 @@ def _value(data: str, message: Mapping[str, Any]) -> str:
 
 _WORDS = ("initiate conversation", "thread not found", "not a forum", "TOPIC_CLOSED", "file is too big")
 """What a description has in it that tells one refusal from another."""
-_ERRORS = error_rows(
+_error = error_table(
     "Telegram",
-    ErrorRow(
-        NeedsLogin,
-        "Telegram does not know this bot token; ask @BotFather for the right one (TELEGRAM_BOT_TOKEN)",
-        {401},
-        {"Not Found"},
-    ),
-    ErrorRow(
-        Unreachable,
-        "Another program receives this bot's messages: stop it, or use another bot ({why})",
-        {409},
-    ),
-    ErrorRow(
-        Refused,
-        "That person has to write to the bot first; Telegram wants it so",
-        codes={"initiate conversation"},
-    ),
-    ErrorRow(Refused, "Telegram does not let us write there ({why})", {403}),
-    ErrorRow(TopicGone, "The topic is gone ({why})", codes={"thread not found"}),
-    ErrorRow(
-        Refused,
-        "That chat has no topics; for private chats @BotFather turns them on ({why})",
-        codes={"not a forum"},
-    ),
-    ErrorRow(
-        Refused, "The topic is closed; open it, or make the bot an admin ({why})", codes={"TOPIC_CLOSED"}
-    ),
+    {
+        (401, "Not Found"): (
+            NeedsLogin,
+            "Telegram does not know this bot token; ask @BotFather for the right one (TELEGRAM_BOT_TOKEN)",
+        ),
+        409: (
+            Unreachable,
+            "Another program receives this bot's messages: stop it, or use another bot ({why})",
+        ),
+        "initiate conversation": (Refused, "That person has to write to the bot first; Telegram wants it so"),
+        403: (Refused, "Telegram does not let us write there ({why})"),
+        "thread not found": (TopicGone, "The topic is gone ({why})"),
+        "not a forum": (
+            Refused,
+            "That chat has no topics; for private chats @BotFather turns them on ({why})",
+        ),
+        "TOPIC_CLOSED": (Refused, "The topic is closed; open it, or make the bot an admin ({why})"),
+    },
     too_large={"file is too big"},
 )
 
@@ -318,7 +310,7 @@ def error_for(status: int, answer: Any) -> HermesError:
     code = next((words for words in _WORDS if words in why), why if status == 404 else "")
     wait = dig(answer, "parameters", "retry_after")
     after = float(wait) if isinstance(wait, int | float) and 0 <= wait < 86_400 else 5.0
-    return error_from(_ERRORS, FailedCall(status=status, code=code, why=why, after=after))
+    return _error(status, code, why, after)
 
 
 def moved_to(answer: Any) -> int | None:

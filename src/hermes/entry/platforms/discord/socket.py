@@ -19,7 +19,7 @@ from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.text import trouble_told
 from hermes.entry.kit.socket import SocketFeed
-from hermes.entry.platforms.discord.rest import TOKEN, DiscordRest
+from hermes.entry.platforms.discord.api import TOKEN, DiscordApi
 
 KEEP = 4000
 """Closed with this, a session can be taken up again; the usual codes end it."""
@@ -63,7 +63,7 @@ class DiscordConnection(SocketFeed[DiscordEvent]):
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def open(cls, rest: DiscordRest, url: str, clock: Clock) -> AsyncIterator[DiscordConnection]:
+    async def open(cls, rest: DiscordApi, url: str, clock: Clock) -> AsyncIterator[DiscordConnection]:
         """A connection that has said hello; it is closed at the end."""
         line = cls(await rest.connect(url.rstrip("/") + "/" + _ASKED, most_bytes=_MOST_BYTES), clock)
         try:

@@ -18,15 +18,7 @@ from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line
-from hermes.entry.kit.errors import (
-    TOO_FAST,
-    ErrorRow,
-    FailedCall,
-    error_from,
-    error_rows,
-    retry_after,
-    seconds_of,
-)
+from hermes.entry.kit.errors import TOO_FAST, error_table, retry_after, seconds_of, slower
 from hermes.entry.kit.http import HttpAnswer, HttpClient
 from hermes.entry.kit.payload import as_dict, dig
 
@@ -69,7 +61,7 @@ class DiscordResponse(HttpAnswer):
         return self.status == 400 and field in as_dict(dig(self.answer, "errors"))
 
 
-class DiscordRest(HttpClient[DiscordResponse]):
+class DiscordApi(HttpClient[DiscordResponse]):
     def __init__(self, token: str, base: str, proxy: str | None, clock: Clock) -> None:
         super().__init__(
             "Discord",
@@ -171,18 +163,17 @@ def _route(method: str, path: str) -> str:
 # --- errors --------------------------------------------------------------------------------------
 
 
-_ERRORS = error_rows(
+_error = error_table(
     "Discord",
-    ErrorRow(
-        NeedsLogin,
-        f"Discord does not know this bot token; copy it anew from the developer portal ({TOKEN})",
-        {401},
-    ),
-    ErrorRow(
-        Unreachable, "Something before Discord turned us away (HTTP 403)", codes={"blocked"}, waits=True
-    ),
-    ErrorRow(Refused, "Discord does not let us do that there ({why})", {403}),
-    ErrorRow(Refused, "Discord does not find it ({why})", {404}),
+    {
+        401: (
+            NeedsLogin,
+            f"Discord does not know this bot token; copy it anew from the developer portal ({TOKEN})",
+        ),
+        "blocked": (slower, "Something before Discord turned us away (HTTP 403)"),
+        403: (Refused, "Discord does not let us do that there ({why})"),
+        404: (Refused, "Discord does not find it ({why})"),
+    },
     too_large={"40005"},
 )
 
@@ -195,7 +186,7 @@ def error_for(status: int, answer: Any, headers: Mapping[str, str]) -> HermesErr
     blocked = _is_blocked(status, answer)
     code = "blocked" if blocked else str(dig(answer, "code"))
     after = _BLOCKED_SECONDS if blocked else _delay(answer, headers)
-    return error_from(_ERRORS, FailedCall(status=status, code=code, why=why, after=after))
+    return _error(status, code, why, after)
 
 
 def _is_blocked(status: int, answer: Any) -> bool:
