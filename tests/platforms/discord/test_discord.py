@@ -369,7 +369,7 @@ async def test_whatever_the_gateway_says_the_error_is_ours(full: bool) -> None:
                 await platform._hear(
                     inboxes.accept, DiscordConnection(None, FakeClock()), event, bed.server.gateway_url, NOW
                 )
-        await platform._close()
+        await platform.api.close()
 
 
 async def test_one_identify_a_connection() -> None:

@@ -90,10 +90,7 @@ class DiscordApi(HttpClient[DiscordResponse]):
         return await self.call("GET", path, **query)
 
     async def ask(self, method: str, path: str, asked: Any = None, **query: Any) -> DiscordResponse:
-        body: dict[str, Any] = {} if asked is None else {"json": asked}
-        if query:
-            body["params"] = query
-        return await self._request(method, path, **body)
+        return await self._request(method, path, json=asked, params=query or None)
 
     async def upload(self, path: str, asked: Mapping[str, Any], files: Sequence[File]) -> DiscordResponse:
         form = aiohttp.FormData()

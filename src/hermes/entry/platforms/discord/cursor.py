@@ -7,9 +7,10 @@ names no session, so that whoever comes after a crash reads them again."""
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
+
+import msgspec
 
 from hermes.domain.address import Source
 from hermes.entry.platforms.discord.convert import is_snowflake
@@ -20,8 +21,7 @@ _OVERLAP_MS = 60_000
 _MOST_CHATS = 200
 
 
-@dataclass(slots=True, kw_only=True)
-class DiscordCursor:
+class DiscordCursor(msgspec.Struct, kw_only=True):
     """`began`: where the first connection ever began; `newest`: the newest message since then; `since`: from
     where a gap has to be read, while there is one. What Discord does not list is remembered: `directs`, the
     private chats and their people; `threads`, which may be put away meanwhile, and their servers. `boosts`:
@@ -33,38 +33,27 @@ class DiscordCursor:
     began: int = 0
     newest: int = 0
     since: int | None = None
-    directs: dict[str, str] = field(default_factory=dict)
-    threads: dict[str, str] = field(default_factory=dict)
-    boosts: dict[str, str] = field(default_factory=dict)
+    directs: dict[str, str] = {}
+    threads: dict[str, str] = {}
+    boosts: dict[str, str] = {}
 
     @classmethod
     def read(cls, cursor: str | None) -> DiscordCursor:
         try:
-            told = json.loads(cursor or "{}")
-            session = told.get("session")
-            return cls(
-                session=session if isinstance(session, str) and session else None,
-                number=int(told.get("number", 0)),
-                url=str(told.get("url", "")),
-                began=int(told.get("began", 0)),
-                newest=int(told.get("newest", 0)),
-                directs=_ids(told.get("directs", {})),
-                threads=_ids(told.get("threads", {})),
-                boosts=_ids(told.get("boosts", {})),
-            )
-        except (ValueError, TypeError, AttributeError):
+            return msgspec.json.decode(cursor or "{}", type=cls)
+        except msgspec.DecodeError:
             return cls()
 
     def cursor(self) -> str:
-        told: dict[str, Any] = {"began": self.began, "newest": self.newest}
-        told |= {"directs": self.directs, "threads": self.threads}
+        stored: dict[str, Any] = {"began": self.began, "newest": self.newest}
+        stored |= {"directs": self.directs, "threads": self.threads}
         if self.boosts:
-            told["boosts"] = self.boosts
+            stored["boosts"] = self.boosts
         if self.since is not None:
-            told["newest"] = self.since
+            stored["newest"] = self.since
         elif self.session is not None:
-            told |= {"session": self.session, "number": self.number, "url": self.url}
-        return json.dumps(told, separators=(",", ":"))
+            stored |= {"session": self.session, "number": self.number, "url": self.url}
+        return json.dumps(stored, separators=(",", ":"))
 
     @property
     def is_new(self) -> bool:
@@ -114,7 +103,3 @@ def _remember(places: dict[str, str], channel: str, whose: str) -> None:
     places[channel] = whose
     while len(places) > _MOST_CHATS:
         del places[next(iter(places))]
-
-
-def _ids(pairs: Any) -> dict[str, str]:
-    return {key: value for key, value in pairs.items() if is_snowflake(key) and is_snowflake(value)}

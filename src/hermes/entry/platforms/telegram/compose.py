@@ -105,9 +105,10 @@ def album(fields: Mapping[str, Upload], caption: Mapping[str, Any]) -> list[dict
 # --- buttons -------------------------------------------------------------------------------------
 
 
-def keyboard(buttons: Sequence[Button]) -> list[list[dict[str, str]]]:
-    """Buttons as rows of an inline keyboard: short ones side by side. A value that does not fit into callback
-    data and does not end with its label cannot be told apart later, and its button is left out."""
+def keyboard(buttons: Sequence[Button]) -> dict[str, Any]:
+    """Buttons as rows of an inline keyboard, the parameter of a call: short ones side by side. A value that
+    does not fit into callback data and does not end with its label cannot be told apart later, and its button
+    is left out."""
     rows: list[list[dict[str, str]]] = []
     room = 0
     for number, button in enumerate(buttons):
@@ -121,4 +122,4 @@ def keyboard(buttons: Sequence[Button]) -> list[list[dict[str, str]]]:
             room = 32
         rows[-1].append({"text": button.label, "callback_data": data})
         room -= len(button.label) + 4
-    return rows
+    return {"reply_markup": {"inline_keyboard": rows}} if rows else {}

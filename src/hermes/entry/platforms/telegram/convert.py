@@ -17,7 +17,7 @@ from hermes.domain.ids import DeliveryId
 from hermes.domain.message import Attachment, Inbound, InboundKind, MediaKind, ReplyTo
 from hermes.domain.text import one_line, storable
 from hermes.entry.kit.errors import error_table
-from hermes.entry.kit.payload import MALFORMED, as_size, as_text, dig, integer, moment, name_of
+from hermes.entry.kit.payload import as_size, as_text, dig, inbounds, integer, moment, name_of
 from hermes.entry.platforms.telegram.compose import LABELLED
 from hermes.entry.platforms.telegram.text import author_of, described, read_words
 
@@ -59,22 +59,14 @@ class TelegramIdentity:
     account: str = DEFAULT_ACCOUNT
 
 
-def to_inbounds(update: Any, me: TelegramIdentity, now: datetime) -> tuple[Inbound, ...]:
-    """What an update means; nothing for one that is none of ours or cannot be read. `now` is when a button
-    was pressed, which nobody tells."""
-    try:
-        found = _converted(update, me, now)
-    except MALFORMED:
-        return ()
-    return () if found is None else (found,)
-
-
 def update_id(update: Any) -> int | None:
     """The number of an update, by which it is acknowledged."""
     return as_size(dig(update, "update_id"))
 
 
-def _converted(update: Any, me: TelegramIdentity, now: datetime) -> Inbound | None:
+@inbounds
+def to_inbounds(update: Any, me: TelegramIdentity, now: datetime) -> Inbound | None:
+    """What an update means. `now` is when a button was pressed, which nobody tells."""
     for name in ("message", "channel_post"):
         if name in update:
             return _message(update[name], me, InboundKind.MESSAGE)
@@ -233,11 +225,7 @@ def _reaction(news: Mapping[str, Any], me: TelegramIdentity) -> Inbound | None:
     added = [emoji for emoji in new if emoji and emoji not in old]
     if not added:
         return None
-    chat, number, at = (
-        integer(news["chat"]["id"]),
-        integer(news["message_id"]),
-        moment(news.get("date")),
-    )
+    chat, number, at = integer(news["chat"]["id"]), integer(news["message_id"]), moment(news.get("date"))
     person = news.get("user") or news["actor_chat"]
     return Inbound(
         delivery=DeliveryId(f"reaction:{chat}:{number}:{integer(person['id'])}:{int(at.timestamp())}"),
@@ -322,13 +310,8 @@ def moved_to(answer: Any) -> int | None:
 def webhook_findings(url: str, secret: str, info: Any) -> list[Finding]:
     current, trouble = dig(info, "url") or "", dig(info, "last_error_message")
     if not url:
-        return [
-            good(
-                "It is polled."
-                if not current
-                else "It is polled; the webhook that is set now will be removed."
-            )
-        ]
+        removed = "; the webhook that is set now will be removed" if current else ""
+        return [good(f"It is polled{removed}.")]
     found = []
     if not url.startswith("https://"):
         hint = "Telegram calls https addresses only, on the ports 443, 80, 88 and 8443."
