@@ -498,7 +498,7 @@ def test_a_cursor_that_cannot_be_read_begins_anew(cursor: str | None) -> None:
 def test_the_chats_that_are_remembered_have_an_end() -> None:
     mark = DiscordCursor(began=1)
     for number in (*range(300), 150):
-        mark.has_direct(str(number), str(number))
+        mark.directs[str(number)] = str(number)
     assert len(mark.directs) == 200 and list(mark.directs)[-1] == "150" and "0" not in mark.directs
     assert DiscordCursor.read(mark.cursor()).directs == mark.directs
 

@@ -167,7 +167,7 @@ async def test_the_first_word_begins_it_once() -> None:
         # Who comes after a crash sends the same again, and knows nothing.
         later: DiscordAdapter = bed.connect()
         again = await later.send(to, Body(text="1"), key="k1", reply_to=root["id"])
-        await later._close()
+        await later.api.close()
         assert sorted(texts(bed, root["id"])) == ["1", "2", "first"] and again.to == to
         assert bed.server.channels[root["id"]]["name"] == "plan the week"
         assert all(one.reply_to is None for one in bed.shown()), "what it answers is not in the thread"

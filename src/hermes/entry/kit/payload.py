@@ -7,11 +7,11 @@ import functools
 import json
 import re
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, ParamSpec, TypeVar
 
-from hermes.domain.message import Inbound
+from hermes.domain.message import Attachment, Inbound, MediaKind
 from hermes.domain.text import storable
 
 K = TypeVar("K")
@@ -98,6 +98,10 @@ def shaped(value: Any, shape: re.Pattern[str]) -> str:
     return value
 
 
+def attachment(ref: str, kind: MediaKind, name: Any, mime: Any, size: Any) -> Attachment:
+    return Attachment(kind=kind, ref=ref, name=name_of(name), mime=name_of(mime), size=as_size(size))
+
+
 def integer(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or abs(value) >= 2**62:
         raise ValueError("not a whole number")
@@ -112,9 +116,10 @@ def moment(value: Any, *, per_second: int = 1) -> datetime:
 class Recent(OrderedDict[K, V]):
     """What was learnt and can be asked for again: of too many, the oldest is forgotten."""
 
-    def __init__(self, most: int = 5_000) -> None:
+    def __init__(self, most: int = 5_000, items: Mapping[K, V] | None = None) -> None:
         super().__init__()
         self._most = most
+        self.update(items or {})
 
     def __setitem__(self, key: K, value: V) -> None:
         super().__setitem__(key, value)

@@ -17,7 +17,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import quote
 
-from hermes.domain.adapter import AdapterContext, Finding
+from hermes.domain.adapter import AdapterContext, Finding, good, wrong
 from hermes.domain.address import Address
 from hermes.domain.capabilities import MenuEntry
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
@@ -30,7 +30,6 @@ from hermes.entry.kit.payload import as_dicts, as_text, dig
 from hermes.entry.platforms.discord import convert
 from hermes.entry.platforms.discord.api import API, TOKEN, DiscordApi, DiscordResponse
 from hermes.entry.platforms.discord.channels import DiscordChannels
-from hermes.entry.platforms.discord.check import application, findings
 from hermes.entry.platforms.discord.convert import DiscordIdentity, channel_id, is_snowflake
 from hermes.entry.platforms.discord.cursor import OLDEST, DiscordCursor
 from hermes.entry.platforms.discord.manifest import MANIFEST, MAX_FILE
@@ -52,6 +51,19 @@ _HEARD = frozenset(
 _PAGE = 100
 _ASKED_PEOPLE = 25
 _WAVEFORM = base64.b64encode(bytes(64)).decode()
+_CONTENT_FLAGS = 1 << 18 | 1 << 19
+_RIGHTS = {
+    1 << 10: "View Channels",
+    1 << 11: "Send Messages",
+    1 << 16: "Read Message History",
+    1 << 15: "Attach Files",
+    1 << 35: "Create Public Threads",
+    1 << 38: "Send Messages in Threads",
+    1 << 6: "Add Reactions",
+    1 << 14: "Embed Links",
+}
+_ADMINISTRATOR = 1 << 3
+_MOST_SERVERS, _SHOWN = 200, 10
 # People may be named, roles and everybody not: the model decides what it writes, not whom it wakes.
 _MENTIONS = {"parse": ["users"], "replied_user": True}
 
@@ -300,7 +312,7 @@ class DiscordAdapter:
                 log.info("discord.no_chat user=%s why=%s", user, error)
                 continue
             if is_snowflake(dig(chat, "id")):
-                self._mark.has_direct(chat["id"], user)
+                self._mark.directs[chat["id"]] = user
 
     # --- what goes out ---
 
@@ -436,16 +448,45 @@ class DiscordAdapter:
             for entry in entries
             if _COMMAND_SHAPE.fullmatch(entry.name) and entry.summary
         ]
-        app = await application(self.api)
+        app = await self.api.application()
         await self.api.call("PUT", f"/applications/{app['id']}/commands", shown)
 
     # --- a look from outside ---
 
     async def check(self) -> Sequence[Finding]:
+        """Who the bot is, what it may read, on which servers it is and what it lacks there."""
         try:
-            return await findings(self.api)
+            me = await self.api.call("GET", "/users/@me")
+            app = await self.api.application()
+            listed = await self.api.call("GET", "/users/@me/guilds", limit=_MOST_SERVERS)
         finally:
             await self.api.close()
+        name, flags, servers = dig(me, "username"), app.get("flags"), as_dicts(listed)
+        found = [good(f"Discord knows the bot as {one_line(str(name or 'nobody'), 40)}.")]
+        if not isinstance(flags, int) or not flags & _CONTENT_FLAGS:
+            hint = "Turn it on at discord.com/developers/applications → your application → Bot."
+            found.append(wrong("It may not read messages: “Message Content Intent” is off.", hint))
+        lacking = [finding for finding in map(_lacking, servers) if finding is not None]
+        return [*found, _count(len(servers), app["id"]), *lacking[:_SHOWN]]
+
+
+def _count(count: int, app: str) -> Finding:
+    rights = sum(_RIGHTS)
+    invite = f"discord.com/oauth2/authorize?client_id={app}&permissions={rights}"
+    hint = f"Invite it: https://{invite}&scope=bot+applications.commands"
+    text = f"It is on {count} server{'s' * (count != 1)}."
+    return Finding(good=count > 0, text=text, hint="" if count else hint)
+
+
+def _lacking(server: dict[str, Any]) -> Finding | None:
+    """What the bot's roles do not give it on a server; channels may say otherwise."""
+    bits = str(server.get("permissions"))
+    has = int(bits) if bits.isascii() and bits.isdigit() and len(bits) < 30 else 0
+    missing = [] if has & _ADMINISTRATOR else [name for bit, name in _RIGHTS.items() if not has & bit]
+    if not missing:
+        return None
+    text = f"On “{one_line(str(server.get('name')), 40)}” it lacks rights: {', '.join(missing)}."
+    return wrong(text, "Give them to the bot's role: Server Settings → Roles.")
 
 
 def _message(receipt: Receipt) -> str:

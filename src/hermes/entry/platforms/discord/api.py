@@ -21,6 +21,7 @@ from hermes.domain.text import one_line
 from hermes.entry.kit.errors import TOO_FAST, error_table, retry_after, seconds_of, slower
 from hermes.entry.kit.http import HttpAnswer, HttpClient
 from hermes.entry.kit.payload import as_dict, dig
+from hermes.entry.platforms.discord.convert import is_snowflake
 
 API = "https://discord.com/api/v10"
 TOKEN = "DISCORD_BOT_TOKEN"
@@ -78,6 +79,13 @@ class DiscordApi(HttpClient[DiscordResponse]):
     async def call(self, method: str, path: str, asked: Any = None, **query: Any) -> Any:
         return (await self.ask(method, path, asked, **query)).result
 
+    async def application(self) -> dict[str, Any]:
+        """What the bot belongs to."""
+        app = as_dict(await self.call("GET", "/applications/@me"))
+        if not is_snowflake(app.get("id")):
+            raise Unreachable("Discord does not say which application the bot belongs to")
+        return app
+
     async def read(self, path: str, **query: Any) -> Any:
         """A look at something, as often as it takes while Discord only wants us to be slower."""
         for _ in range(_TRIES):
@@ -111,8 +119,6 @@ class DiscordApi(HttpClient[DiscordResponse]):
         self._remember(route, answer)
         return answer
 
-    # --- pace ---
-
     async def _wait_for(self, route: str) -> None:
         wait = max(self._free_at.get(route, 0.0), self._all_free_at) - self._clock.monotonic()
         if wait > _PATIENCE:
@@ -136,8 +142,6 @@ class DiscordApi(HttpClient[DiscordResponse]):
             after = seconds_of(answer.headers.get("X-RateLimit-Reset-After"))
             self._free_at[route] = now + (after or 0.0)
 
-    # --- files ---
-
     async def fetch(self, url: Any, sink: Sink) -> None:
         """A file of Discord's own servers, and of no others."""
         own = urlsplit(self._base)
@@ -155,9 +159,6 @@ def _route(method: str, path: str) -> str:
     number, _, rest = rest.partition("/")
     shape = _NUMBER.sub("/…", "/" + rest).partition("/reactions/")[0]
     return f"{method} {front}/{number}{shape}"
-
-
-# --- errors --------------------------------------------------------------------------------------
 
 
 _error = error_table(

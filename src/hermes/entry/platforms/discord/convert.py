@@ -25,7 +25,7 @@ from hermes.domain.message import (
     media_kind,
 )
 from hermes.domain.text import one_line, storable
-from hermes.entry.kit.payload import as_dict, as_size, as_text, if_malformed, name_of, shaped
+from hermes.entry.kit.payload import as_dict, as_text, attachment, if_malformed, name_of, shaped
 
 NAME = "discord"
 EPOCH_MS = 1_420_070_400_000
@@ -276,14 +276,10 @@ def _attachments(message: Mapping[str, Any], channel: str, number: str) -> Itera
     spoken = isinstance(flags, int) and bool(flags & VOICE_FLAG)
     for file in files_of(message):
         mime = as_text(file.get("content_type")).partition(";")[0].strip().lower()
-        yield Attachment(
-            kind=MediaKind.VOICE if spoken else media_kind(mime),
-            # The address of a file ends after a day; by these it can be asked for anew.
-            ref=f"{channel}/{number}/{snowflake(file['id'])}",
-            name=name_of(file.get("filename")),
-            mime=name_of(mime),
-            size=as_size(file.get("size")),
-        )
+        kind = MediaKind.VOICE if spoken else media_kind(mime)
+        # The address of a file ends after a day; by these it can be asked for anew.
+        ref = f"{channel}/{number}/{snowflake(file['id'])}"
+        yield attachment(ref, kind, file.get("filename"), mime, file.get("size"))
 
 
 @if_malformed(())
@@ -408,9 +404,6 @@ def ogg_seconds(data: bytes) -> float:
         if 0 < granules < 48_000 * 86_400:
             return round(granules / 48_000, 2)
     return max(round(len(data) / 4000, 2), 0.1)
-
-
-# --- little things -------------------------------------------------------------------------------
 
 
 def _time(text: str) -> datetime:

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from hermes.domain.address import Source
+from hermes.entry.kit.payload import Recent
 from hermes.entry.platforms.discord.convert import is_snowflake
 from hermes.entry.platforms.discord.manifest import BOOSTED, MAX_FILE
 
@@ -36,6 +37,11 @@ class DiscordCursor(msgspec.Struct, kw_only=True):
     directs: dict[str, str] = {}
     threads: dict[str, str] = {}
     boosts: dict[str, str] = {}
+
+    def __post_init__(self) -> None:
+        """Of very many, those that were silent longest are forgotten."""
+        for name in ("directs", "threads", "boosts"):
+            setattr(self, name, Recent(_MOST_CHATS, getattr(self, name)))
 
     @classmethod
     def read(cls, cursor: str | None) -> DiscordCursor:
@@ -67,9 +73,9 @@ class DiscordCursor(msgspec.Struct, kw_only=True):
         """A place where somebody wrote to us."""
         channel = source.address.thread or source.address.chat
         if source.guild is None and source.user:
-            _remember(self.directs, channel, source.user)
+            self.directs[channel] = source.user
         elif source.guild is not None and source.address.thread:
-            _remember(self.threads, channel, source.guild)
+            self.threads[channel] = source.guild
 
     def know_guild(self, guild: Any) -> None:
         """What Discord says of a server: how much it is boosted."""
@@ -77,14 +83,11 @@ class DiscordCursor(msgspec.Struct, kw_only=True):
         if is_snowflake(number):
             self.boosts.pop(number, None)
             if isinstance(level, int) and level in BOOSTED:
-                _remember(self.boosts, number, str(level))
+                self.boosts[number] = str(level)
 
     def most_bytes(self, guild: str | None) -> int:
         """How large a file may be on a server; None is a private chat."""
         return BOOSTED.get(int(self.boosts.get(guild or "", 0)), MAX_FILE)
-
-    def has_direct(self, channel: str, user: str) -> None:
-        _remember(self.directs, channel, user)
 
     def lose(self) -> None:
         """There is no session any more: what came since has to be read."""
@@ -95,11 +98,3 @@ class DiscordCursor(msgspec.Struct, kw_only=True):
     def gap(self, oldest: int) -> int:
         """The id after which to read: a little before the newest, for what came late."""
         return max(self.began, (self.since or 0) - (_OVERLAP_MS << 22), oldest, 0)
-
-
-def _remember(places: dict[str, str], channel: str, whose: str) -> None:
-    """What was used last stands at the end; of very many the longest silent is forgotten."""
-    places.pop(channel, None)
-    places[channel] = whose
-    while len(places) > _MOST_CHATS:
-        del places[next(iter(places))]

@@ -24,6 +24,11 @@ MOST_FILE = max(BOOSTED.values())
 """What some server takes; what a server takes itself is asked before sending."""
 MAX_TEXT = 2000
 
+
+def _file(*mimes: str) -> MediaLimit:
+    return MediaLimit(mimes=mimes, max_bytes=MOST_FILE, caption=MAX_TEXT)
+
+
 MANIFEST = Manifest(
     name="discord",
     title="Discord",
@@ -39,21 +44,11 @@ MANIFEST = Manifest(
         threads=Grade.FULL,
         buttons=Grade.FULL,
         media={
-            MediaKind.IMAGE: MediaLimit(
-                mimes=("image/png", "image/jpeg", "image/gif", "image/webp"),
-                max_bytes=MOST_FILE,
-                caption=MAX_TEXT,
-            ),
+            MediaKind.IMAGE: _file("image/png", "image/jpeg", "image/gif", "image/webp"),
             MediaKind.VOICE: MediaLimit(mimes=("audio/ogg", "audio/opus"), max_bytes=MOST_FILE),
-            MediaKind.AUDIO: MediaLimit(
-                mimes=("audio/mpeg", "audio/mp4", "audio/wav", "audio/flac", "audio/ogg"),
-                max_bytes=MOST_FILE,
-                caption=MAX_TEXT,
-            ),
-            MediaKind.VIDEO: MediaLimit(
-                mimes=("video/mp4", "video/webm", "video/quicktime"), max_bytes=MOST_FILE, caption=MAX_TEXT
-            ),
-            MediaKind.FILE: MediaLimit(max_bytes=MOST_FILE, caption=MAX_TEXT),
+            MediaKind.AUDIO: _file("audio/mpeg", "audio/mp4", "audio/wav", "audio/flac", "audio/ogg"),
+            MediaKind.VIDEO: _file("video/mp4", "video/webm", "video/quicktime"),
+            MediaKind.FILE: _file(),
         },
         # Voice messages go alone. What goes together fits everywhere.
         albums=(

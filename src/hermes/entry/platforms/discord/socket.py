@@ -96,8 +96,6 @@ class DiscordConnection(SocketFeed[DiscordEvent]):
         self._number = number
         await self._send(6, {"token": token, "session_id": session, "seq": number})
 
-    # --- the wire ---
-
     async def _send(self, op: int, data: Any) -> None:
         try:
             await self.socket.send_json({"op": op, "d": data})

@@ -32,8 +32,8 @@ from hermes.entry.kit.payload import (
     Recent,
     as_dict,
     as_dicts,
-    as_size,
     as_text,
+    attachment,
     dig,
     if_malformed,
     inbounds,
@@ -259,13 +259,8 @@ def _attachments(post: Mapping[str, Any]) -> Iterator[Attachment]:
     for number in post.get("file_ids") or ():
         info = infos.get(number, {})
         mime = as_text(info.get("mime_type")).partition(";")[0].strip().lower()
-        yield Attachment(
-            kind=MediaKind.VOICE if mime in _SPOKEN else media_kind(mime),
-            ref=shaped(number, ID),
-            name=name_of(info.get("name")),
-            mime=name_of(mime),
-            size=as_size(info.get("size")),
-        )
+        kind = MediaKind.VOICE if mime in _SPOKEN else media_kind(mime)
+        yield attachment(shaped(number, ID), kind, info.get("name"), mime, info.get("size"))
 
 
 def _root(post: Mapping[str, Any]) -> str | None:
@@ -312,9 +307,6 @@ def emoji_name(emoji: str) -> str:
     if not _EMOJI_SHAPE.fullmatch(name):
         raise Refused(f"Mattermost has no name that we know for {one_line(emoji, 20)}")
     return name
-
-
-# --- buttons -------------------------------------------------------------------------------------
 
 
 @if_malformed(None)
@@ -382,9 +374,6 @@ def names_of(parts: Any) -> list[str]:
     return [name for name in names if name]
 
 
-# --- slash commands ------------------------------------------------------------------------------
-
-
 @if_malformed(None)
 def commanded(form: Mapping[str, str], me: MattermostIdentity, now: datetime) -> Inbound | None:
     """A slash command that an admin made for us: `/hermes status now` means `/status now`. It may not be told
@@ -422,9 +411,6 @@ def place(to: Address) -> dict[str, str]:
 def key_of(to: Address, key: str) -> str:
     """The same for the same message of the outbox, and for no other."""
     return _digest(f"{to}\n{key}")
-
-
-# --- small things --------------------------------------------------------------------------------
 
 
 def _decoded(value: Any) -> Mapping[str, Any]:

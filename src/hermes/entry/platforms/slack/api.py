@@ -183,9 +183,6 @@ class SlackApi(HttpClient[SlackResponse]):
             raise Refused("Slack names an address that is not its own")
 
 
-# --- errors --------------------------------------------------------------------------------------
-
-
 _error = error_table(
     "Slack",
     {
@@ -224,9 +221,6 @@ def check_install(who: Mapping[str, Any]) -> None:
             "SLACK_BOT_TOKEN is of an app that is installed for a whole organisation: install it in a"
             " workspace, and set the token that it has there"
         )
-
-
-# --- what is Slack's own -------------------------------------------------------------------------
 
 
 def is_ours(url: str, api: str) -> bool:

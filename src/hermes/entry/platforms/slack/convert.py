@@ -18,8 +18,8 @@ from hermes.domain.text import storable
 from hermes.entry.kit.payload import (
     as_dict,
     as_dicts,
-    as_size,
     as_text,
+    attachment,
     dig,
     inbounds,
     name_of,
@@ -289,13 +289,9 @@ def _attachments(message: Mapping[str, Any]) -> Iterator[Attachment]:
         if file.get("mode") in ("tombstone", "hidden_by_limit"):
             continue
         mime = as_text(file.get("mimetype"))
-        yield Attachment(
-            kind=_CLIPS.get(as_text(file.get("subtype"))) or media_kind(mime),
-            ref=shaped(file["id"], _ID),
-            name=storable(as_text(file.get("name")) or as_text(file.get("title"))) or None,
-            mime=name_of(mime),
-            size=as_size(file.get("size")),
-        )
+        kind = _CLIPS.get(as_text(file.get("subtype"))) or media_kind(mime)
+        name = as_text(file.get("name")) or file.get("title")
+        yield attachment(shaped(file["id"], _ID), kind, name, mime, file.get("size"))
 
 
 # --- other happenings ----------------------------------------------------------------------------

@@ -38,9 +38,6 @@ class Upload:
     mime: str | None = None
 
 
-# --- places --------------------------------------------------------------------------------------
-
-
 def place(to: Address) -> dict[str, Any]:
     """An address as parameters of a call. A forum's general topic has no number when one writes to it."""
     found: dict[str, Any] = {"chat_id": chat_number(to)}
@@ -65,9 +62,6 @@ def chat_number(to: Address) -> int | str:
     if re.fullmatch(r"@\w{4,64}", to.chat, re.ASCII):
         return to.chat
     raise Refused(f"{to} is not a chat: its number is wanted, like telegram:123456789, or a channel's @name")
-
-
-# --- words and files -----------------------------------------------------------------------------
 
 
 def marked_up(name: str, text: str) -> dict[str, Any]:
@@ -100,9 +94,6 @@ def album(fields: Mapping[str, Upload], caption: Mapping[str, Any]) -> list[dict
     ]
     media[0] |= caption
     return media
-
-
-# --- buttons -------------------------------------------------------------------------------------
 
 
 def keyboard(buttons: Sequence[Button]) -> dict[str, Any]:

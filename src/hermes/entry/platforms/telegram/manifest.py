@@ -18,6 +18,12 @@ from hermes.entry.kit.fields import listener_fields, proxy_field
 
 CAPTION = 1024
 _MB = 1_000_000
+_SOUNDS = ("audio/mpeg", "audio/mp4", "audio/x-m4a")
+
+
+def _file(megabytes: int, *mimes: str) -> MediaLimit:
+    return MediaLimit(mimes=mimes, max_bytes=megabytes * _MB, caption=CAPTION)
+
 
 MANIFEST = Manifest(
     name="telegram",
@@ -37,19 +43,11 @@ MANIFEST = Manifest(
         threads=Grade.FULL,
         buttons=Grade.FULL,
         media={
-            MediaKind.IMAGE: MediaLimit(
-                mimes=("image/jpeg", "image/png", "image/webp"), max_bytes=10 * _MB, caption=CAPTION
-            ),
-            MediaKind.VOICE: MediaLimit(
-                mimes=("audio/ogg", "audio/opus", "audio/mpeg", "audio/mp4", "audio/x-m4a"),
-                max_bytes=50 * _MB,
-                caption=CAPTION,
-            ),
-            MediaKind.AUDIO: MediaLimit(
-                mimes=("audio/mpeg", "audio/mp4", "audio/x-m4a"), max_bytes=50 * _MB, caption=CAPTION
-            ),
-            MediaKind.VIDEO: MediaLimit(mimes=("video/mp4",), max_bytes=50 * _MB, caption=CAPTION),
-            MediaKind.FILE: MediaLimit(max_bytes=50 * _MB, caption=CAPTION),
+            MediaKind.IMAGE: _file(10, "image/jpeg", "image/png", "image/webp"),
+            MediaKind.VOICE: _file(50, "audio/ogg", "audio/opus", *_SOUNDS),
+            MediaKind.AUDIO: _file(50, *_SOUNDS),
+            MediaKind.VIDEO: _file(50, "video/mp4"),
+            MediaKind.FILE: _file(50),
         },
         albums=tuple(
             AlbumLimit(kinds=frozenset(kinds), max_bytes=50 * _MB)
