@@ -25,6 +25,7 @@ from hermes.entry.platforms.discord.convert import is_snowflake
 
 API = "https://discord.com/api/v10"
 TOKEN = "DISCORD_BOT_TOKEN"
+UNKNOWN_TOKEN = f"Discord does not know this bot token; copy it anew from the developer portal ({TOKEN})"
 FILE_HOSTS = frozenset({"cdn.discordapp.com", "media.discordapp.net"})
 _AGENT = "DiscordBot (hermes-gateway, 1)"
 _PATIENCE = 5.0
@@ -164,10 +165,7 @@ def _route(method: str, path: str) -> str:
 _error = error_table(
     "Discord",
     {
-        401: (
-            NeedsLogin,
-            f"Discord does not know this bot token; copy it anew from the developer portal ({TOKEN})",
-        ),
+        401: (NeedsLogin, UNKNOWN_TOKEN),
         "blocked": (slower, "Something before Discord turned us away (HTTP 403)"),
         403: (Refused, "Discord does not let us do that there ({why})"),
         404: (Refused, "Discord does not find it ({why})"),

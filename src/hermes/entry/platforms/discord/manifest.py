@@ -14,7 +14,7 @@ from hermes.domain.capabilities import (
     TextUnit,
 )
 from hermes.domain.message import MediaKind
-from hermes.entry.kit.fields import proxy_field
+from hermes.entry.kit.fields import option, proxy_field
 
 MEBI = 1024 * 1024
 MAX_FILE = 10 * MEBI
@@ -77,24 +77,21 @@ MANIFEST = Manifest(
             hint="discord.com/developers/applications → your application → Bot → Reset Token. Turn on"
             " “Message Content Intent” on the same page.",
         ),
-        SettingField(
-            env="DISCORD_AUTO_THREAD",
-            title="Whether who mentions it in a channel is answered in a thread of its own (true)",
-            required=False,
-            hint="With false it answers in the channel itself.",
+        option(
+            "DISCORD_AUTO_THREAD",
+            "Whether who mentions it in a channel is answered in a thread of its own (true)",
+            "With false it answers in the channel itself.",
         ),
-        SettingField(
-            env="DISCORD_NO_THREAD_CHANNELS",
-            title="The numbers of channels where it answers without a thread",
-            required=False,
-            hint="Several with commas between.",
+        option(
+            "DISCORD_NO_THREAD_CHANNELS",
+            "The numbers of channels where it answers without a thread",
+            "Several with commas between.",
         ),
         proxy_field("DISCORD_PROXY", "Discord"),
-        SettingField(
-            env="DISCORD_BASE_URL",
-            title="Another address of the HTTP API than https://discord.com/api/v10",
-            required=False,
-            hint="For an API proxy of your own.",
+        option(
+            "DISCORD_BASE_URL",
+            "Another address of the HTTP API than https://discord.com/api/v10",
+            "For an API proxy of your own.",
         ),
     ),
     people="numbers like 501234567890123456 (Settings → Advanced → Developer Mode, then right-click a person"

@@ -14,7 +14,7 @@ from hermes.domain.capabilities import (
     TextUnit,
 )
 from hermes.domain.message import MediaKind
-from hermes.entry.kit.fields import listener_fields, proxy_field
+from hermes.entry.kit.fields import listener_fields, option, proxy_field
 
 CAPTION = 1024
 _MB = 1_000_000
@@ -68,25 +68,22 @@ MANIFEST = Manifest(
             secret=True,
             hint="Write /newbot to @BotFather in Telegram; it looks like 123456:ABC-DEF1234.",
         ),
-        SettingField(
-            env="TELEGRAM_WEBHOOK_URL",
-            title="The public https address that Telegram calls, instead of being polled",
-            required=False,
-            hint="Leave it empty unless this machine can be reached from the internet.",
+        option(
+            "TELEGRAM_WEBHOOK_URL",
+            "The public https address that Telegram calls, instead of being polled",
+            "Leave it empty unless this machine can be reached from the internet.",
         ),
-        SettingField(
-            env="TELEGRAM_WEBHOOK_SECRET",
-            title="A secret of yours that Telegram sends along with each call",
-            required=False,
+        option(
+            "TELEGRAM_WEBHOOK_SECRET",
+            "A secret of yours that Telegram sends along with each call",
+            "1 to 256 letters, digits, _ and -; needed with a webhook address.",
             secret=True,
-            hint="1 to 256 letters, digits, _ and -; needed with a webhook address.",
         ),
         *listener_fields("TELEGRAM_WEBHOOK", "8443", "Your reverse proxy forwards the public address to it."),
-        SettingField(
-            env="TELEGRAM_BASE_URL",
-            title="Another Bot API server than https://api.telegram.org",
-            required=False,
-            hint="For a Bot API server of your own.",
+        option(
+            "TELEGRAM_BASE_URL",
+            "Another Bot API server than https://api.telegram.org",
+            "For a Bot API server of your own.",
         ),
         proxy_field("TELEGRAM_PROXY", "Telegram"),
     ),
