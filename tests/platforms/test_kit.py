@@ -12,7 +12,7 @@ from hermes.domain.adapter import AdapterContext
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
-from hermes.entry.kit.errors import ErrorRow, FailedCall, error_from, error_rows, seconds_of
+from hermes.entry.kit.errors import error_table, seconds_of
 from hermes.entry.kit.http import HttpAnswer, HttpClient
 from hermes.entry.kit.listener import is_secret, listening
 from hermes.entry.kit.payload import Recent, as_dicts, as_size, dig, integer, read_json
@@ -58,25 +58,25 @@ async def test_nothing_is_opened_after_the_end() -> None:
     assert not raised.value.maybe_done
 
 
-ROWS = error_rows("It", ErrorRow(NeedsLogin, "no {code}", {401}, {"token"}), too_large={"big"})
+error_for = error_table("It", {(401, "token"): (NeedsLogin, "no entry: {why}")}, too_large={"big"})
 
 
 @pytest.mark.parametrize(
     ("status", "code", "error", "words"),
     [
         (429, "token", Unreachable, "slower"),
-        (503, "token", NeedsLogin, "no token"),
+        (503, "token", NeedsLogin, "no entry: why"),
         (503, "", Unreachable, "fault of its own"),
         (503, "big", Unreachable, "fault of its own"),
-        (401, "", NeedsLogin, "no "),
-        (400, "token", NeedsLogin, "no token"),
+        (401, "", NeedsLogin, "no entry: why"),
+        (400, "token", NeedsLogin, "no entry: why"),
         (413, "", Refused, "too large"),
         (400, "big", Refused, "too large"),
         (400, "", Refused, "refuses it (why)"),
     ],
 )
-def test_error_rows(status: int, code: str, error: type[Exception], words: str) -> None:
-    found = error_from(ROWS, FailedCall(status=status, code=code, why="why", after=7.0))
+def test_error_tables(status: int, code: str, error: type[Exception], words: str) -> None:
+    found = error_for(status, code, "why", 7.0)
     assert type(found) is error and words in str(found)
     if isinstance(found, Unreachable):
         assert (found.after, found.maybe_done) == ((7.0, False) if status == 429 else (None, True))

@@ -152,7 +152,7 @@ class ForgetfulBed(DiscordBed):
 
 
 def _wait(adapter: DiscordAdapter, seconds: float) -> None:
-    adapter.answer_seconds = adapter._rest.answer_seconds = seconds
+    adapter.api.answer_seconds = seconds
 
 
 def _shown(one: Sent) -> Shown:

@@ -22,6 +22,7 @@ from hermes.domain.message import Attachment, Body, Button, Inbound, InboundKind
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.entry.platforms.discord.adapter import DiscordAdapter
+from hermes.entry.platforms.discord.api import DiscordApi, DiscordResponse, error_for
 from hermes.entry.platforms.discord.convert import (
     DiscordChannel,
     DiscordContext,
@@ -31,15 +32,14 @@ from hermes.entry.platforms.discord.convert import (
     ogg_seconds,
     to_inbounds,
 )
-from hermes.entry.platforms.discord.gateway import (
+from hermes.entry.platforms.discord.cursor import DiscordCursor
+from hermes.entry.platforms.discord.socket import (
     DiscordConnection,
     DiscordEvent,
     DiscordSessionEnded,
     close_error,
     own_gateway,
 )
-from hermes.entry.platforms.discord.mark import DiscordCursor
-from hermes.entry.platforms.discord.rest import DiscordResponse, DiscordRest, error_for
 from hermes.testing.clock import FakeClock
 from hermes.testing.platform_suite import (
     CHECKS,
@@ -369,7 +369,7 @@ async def test_whatever_the_gateway_says_the_error_is_ours(full: bool) -> None:
                 await platform._hear(
                     inboxes.accept, DiscordConnection(None, FakeClock()), event, bed.server.gateway_url, NOW
                 )
-        await platform._close()
+        await platform.api.close()
 
 
 async def test_one_identify_a_connection() -> None:
@@ -498,7 +498,7 @@ def test_a_cursor_that_cannot_be_read_begins_anew(cursor: str | None) -> None:
 def test_the_chats_that_are_remembered_have_an_end() -> None:
     mark = DiscordCursor(began=1)
     for number in (*range(300), 150):
-        mark.has_direct(str(number), str(number))
+        mark.directs[str(number)] = str(number)
     assert len(mark.directs) == 200 and list(mark.directs)[-1] == "150" and "0" not in mark.directs
     assert DiscordCursor.read(mark.cursor()).directs == mark.directs
 
@@ -549,7 +549,7 @@ async def test_a_limit_of_all_stops_all() -> None:
 async def test_what_a_limit_is_of(
     status: int, answer: object, headers: dict[str, str], wait: float | None, everywhere: bool
 ) -> None:
-    rest = DiscordRest("token", "http://127.0.0.1:9", None, FakeClock())
+    rest = DiscordApi("token", "http://127.0.0.1:9", None, FakeClock())
     told = DiscordResponse(status=status, answer=answer, headers=headers)
     here, there = "POST channels/1/messages", "GET channels/2"
     rest._remember(here, told)

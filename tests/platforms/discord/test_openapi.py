@@ -60,7 +60,7 @@ class JudgedBed(ForgetfulBed):
     def connect(self) -> DiscordAdapter:
         adapter = super().connect()
         # Prism takes its time when it meets a schema for the first time.
-        adapter.answer_seconds = 60.0
+        adapter.api.answer_seconds = 60.0
         return adapter
 
 

@@ -18,7 +18,7 @@ from hermes.domain.message import Attachment, Body, Button, Inbound, MediaKind, 
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import StreamingSettings
-from hermes.entry.platforms.discord import scenes
+from hermes.entry.platforms.discord import channels
 from hermes.entry.platforms.discord.adapter import DiscordAdapter
 from hermes.entry.platforms.discord.convert import DiscordChannel, DiscordContext, thread_name, to_inbounds
 from hermes.state.settings.loader import load_settings
@@ -167,7 +167,7 @@ async def test_the_first_word_begins_it_once() -> None:
         # Who comes after a crash sends the same again, and knows nothing.
         later: DiscordAdapter = bed.connect()
         again = await later.send(to, Body(text="1"), key="k1", reply_to=root["id"])
-        await later._close()
+        await later.api.close()
         assert sorted(texts(bed, root["id"])) == ["1", "2", "first"] and again.to == to
         assert bed.server.channels[root["id"]]["name"] == "plan the week"
         assert all(one.reply_to is None for one in bed.shown()), "what it answers is not in the thread"
@@ -363,7 +363,7 @@ async def test_stopped_at_each_write(tmp_path: Path, full: bool, after: bool) ->
         await cut_everywhere(tmp_path, make, talk, after=after, full=full)
         for adapter in adapters:
             # One that was cut off before it ran has nobody else to close what it opened.
-            await adapter._close()
+            await adapter.api.close()
 
 
 async def test_places_are_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -374,9 +374,9 @@ async def test_places_are_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatc
             self.asked += 1
             return {"id": path.rpartition("/")[2], "type": 11, "parent_id": "7"}
 
-    monkeypatch.setattr(scenes, "_MOST_PLACES", 3)
+    monkeypatch.setattr(channels, "_MOST_PLACES", 3)
     rest = Rest()
-    seen = scenes.DiscordDirectory(rest, asks_roles=False, threads=True)  # type: ignore[arg-type]
+    seen = channels.DiscordChannels(rest, asks_roles=False, threads=True)  # type: ignore[arg-type]
     places = [await seen.place(str(number)) for number in range(10)]
     assert len(seen._places) == 3 and rest.asked == 10
     assert await seen.place("9") == places[9] and rest.asked == 10

@@ -12,7 +12,6 @@ from hermes.domain.message import Inbound, MediaKind
 from hermes.domain.ports.platform import Accept
 from hermes.entry.platforms.mattermost.adapter import MattermostAdapter
 from hermes.entry.platforms.mattermost.convert import (
-    MattermostCache,
     MattermostChannel,
     MattermostIdentity,
     to_inbounds,
@@ -24,19 +23,18 @@ from hermes.testing.served import ServedBed
 from tests.platforms.mattermost.samples import EVENTS, PRIVATE, TEAM, new_id
 from tests.platforms.mattermost.server import ANN, BOT, Mattermost
 
-ME = MattermostIdentity(id=BOT["id"], username=BOT["username"])
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 EMOJI = {"eyes": "👀", "+1": "👍"}
 
 
-def known() -> MattermostCache:
-    cache = MattermostCache()
-    cache.channels[PRIVATE] = MattermostChannel(id=PRIVATE, type="D")
-    cache.channels[TEAM] = MattermostChannel(id=TEAM, type="O", name="Team")
-    cache.names[ANN["id"]] = "ann"
-    cache.posts[new_id("post 77")] = {"user_id": BOT["id"], "message": "so be it"}
-    cache.posts[new_id("post 3")] = None
-    return cache
+def known() -> MattermostIdentity:
+    me = MattermostIdentity(id=BOT["id"], username=BOT["username"])
+    me.channels[PRIVATE] = MattermostChannel(id=PRIVATE, type="D")
+    me.channels[TEAM] = MattermostChannel(id=TEAM, type="O", name="Team")
+    me.names[ANN["id"]] = "ann"
+    me.posts[new_id("post 77")] = {"user_id": BOT["id"], "message": "so be it"}
+    me.posts[new_id("post 3")] = None
+    return me
 
 
 class Watched(MattermostAdapter):
@@ -78,7 +76,7 @@ class MattermostBed(ServedBed):
     def connect(self) -> MattermostAdapter:
         adapter = Watched(self.context())
         adapter.bed = self
-        self.patient(lambda seconds: setattr(adapter, "answer_seconds", seconds))
+        self.patient(lambda seconds: setattr(adapter.api, "answer_seconds", seconds))
         return adapter
 
     def chats(self, count: int) -> list[Address]:
@@ -167,7 +165,7 @@ class MattermostBed(ServedBed):
         return list(EVENTS.values())
 
     def convert(self, payload: Any) -> Sequence[Inbound]:
-        return to_inbounds(payload, ME, known(), NOW)
+        return to_inbounds(payload, known(), NOW)
 
 
 def kind_of(mime: str) -> MediaKind:

@@ -19,9 +19,9 @@ from hermes.domain.message import Attachment, Body, Button, Inbound, InboundKind
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.entry.platforms.mattermost.adapter import MattermostAdapter, MattermostCursor
+from hermes.entry.platforms.mattermost.api import error_for
 from hermes.entry.platforms.mattermost.convert import as_events, calm, emoji_name, spoken, to_inbounds
-from hermes.entry.platforms.mattermost.rest import error_for
-from hermes.entry.platforms.mattermost.wire import MattermostSocket
+from hermes.entry.platforms.mattermost.socket import MattermostSocket
 from hermes.testing.platform_suite import (
     CHECKS,
     PATIENCE,
@@ -34,7 +34,7 @@ from hermes.testing.platform_suite import (
     running,
     until,
 )
-from tests.platforms.mattermost.bed import ME, NOW, MattermostBed, known
+from tests.platforms.mattermost.bed import NOW, MattermostBed, known
 from tests.platforms.mattermost.samples import EVENTS, PRIVATE, TEAM, post
 from tests.platforms.mattermost.server import ANN, BOT, COMMAND_TOKEN, TOKEN, new_id
 
@@ -45,7 +45,7 @@ async def test_mattermost_conforms(check: Check, full: bool) -> None:
 
 
 def converted(name: str) -> Inbound | None:
-    found = to_inbounds(EVENTS[name], ME, known(), NOW)
+    found = to_inbounds(EVENTS[name], known(), NOW)
     return found[0] if found else None
 
 
@@ -80,7 +80,7 @@ def test_what_events_mean() -> None:
 def test_the_history_and_the_events_name_a_happening_alike() -> None:
     told = json.loads(EVENTS["text"]["data"]["post"])
     for event in as_events([told], 0):
-        again = to_inbounds(event, ME, known(), NOW)
+        again = to_inbounds(event, known(), NOW)
         before = converted("text")
         assert before is not None and again[0].delivery == before.delivery
 
@@ -114,7 +114,7 @@ def test_of_the_history_only_what_is_new_counts() -> None:
     ],
 )
 def test_being_named(text: str, words: str, named: bool) -> None:
-    assert spoken(text, ME) == (words, named)
+    assert spoken(text, known()) == (words, named)
 
 
 async def test_more_was_written_than_comes_at_once() -> None:
@@ -509,7 +509,7 @@ async def test_a_wrong_token_parks_and_is_never_told(caplog: pytest.LogCaptureFi
 async def test_a_token_that_only_the_websocket_refuses() -> None:
     async with MattermostBed() as bed:
         platform = bed.connect()
-        platform._rest.token = "w" * 26
+        platform.api.token = "w" * 26
         with pytest.raises(NeedsLogin, match="WebSocket does not take the token"):
             await platform.run(Inboxes().accept, None)
 

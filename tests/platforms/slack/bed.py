@@ -11,9 +11,9 @@ from hermes.domain.address import Address
 from hermes.domain.message import Inbound, media_kind
 from hermes.domain.ports.platform import Accept
 from hermes.entry.platforms.slack.adapter import SlackAdapter
+from hermes.entry.platforms.slack.compose import emoji_told
 from hermes.entry.platforms.slack.convert import SlackIdentity, to_inbounds
 from hermes.entry.platforms.slack.manifest import MANIFEST
-from hermes.entry.platforms.slack.wire import emoji_told
 from hermes.testing.platform_suite import Does, Shown, until
 from hermes.testing.ports import free_port
 from hermes.testing.served import ServedBed

@@ -20,7 +20,7 @@ from urllib.parse import urlencode
 import aiohttp
 from aiohttp import web
 
-from hermes.entry.platforms.slack.wire import signature
+from hermes.entry.platforms.slack.api import signature
 from hermes.testing.platform_suite import Fault
 from hermes.testing.served import Route, ServedFake
 from tests.platforms.slack.methods import Methods, Wrong

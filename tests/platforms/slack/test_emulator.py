@@ -22,8 +22,8 @@ from hermes.domain.message import Attachment, Body, Button, MediaKind, Receipt
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.entry.platforms.slack.adapter import SlackAdapter
+from hermes.entry.platforms.slack.catch_up import SlackCatchUp
 from hermes.entry.platforms.slack.convert import SlackIdentity, to_inbounds
-from hermes.entry.platforms.slack.history import SlackCatchUp
 from hermes.testing.ports import free_port
 from tests.foreign.environments import ROOT, node
 from tests.platforms.slack.bed import NOW

@@ -15,8 +15,8 @@ from hermes.domain.address import Address, SourceKind
 from hermes.domain.errors import NeedsLogin, Unreachable
 from hermes.domain.message import Inbound, InboundKind, MediaKind
 from hermes.entry.platforms.slack.adapter import SlackAdapter
+from hermes.entry.platforms.slack.catch_up import OVERLAP, WEEK, SlackCursor
 from hermes.entry.platforms.slack.convert import is_elsewhere, to_inbounds
-from hermes.entry.platforms.slack.history import OVERLAP, WEEK, SlackCursor
 from hermes.testing.clock import FakeClock, QuickClock
 from hermes.testing.platform_suite import (
     CHECKS,

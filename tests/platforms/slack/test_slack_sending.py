@@ -16,15 +16,8 @@ from hermes.domain.message import Attachment, Body, Button, MediaKind
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.entry.platforms.slack.adapter import SlackAdapter
-from hermes.entry.platforms.slack.wire import (
-    blocks,
-    emoji_name,
-    error_for,
-    is_ours,
-    is_signed,
-    signature,
-    tagged,
-)
+from hermes.entry.platforms.slack.api import error_for, is_ours, is_signed, signature
+from hermes.entry.platforms.slack.compose import blocks, emoji_name, tagged
 from hermes.testing.platform_suite import Fault, Inboxes, running
 from tests.platforms.slack.bed import EventsBed, SlackBed
 from tests.platforms.slack.methods import check_blocks

@@ -172,7 +172,7 @@ def test_long_values_are_told_by_their_label() -> None:
     long = "a choice of many words that is much longer than what a button may carry"
     longer = f"{long}, and then some"
     choices = [Button(label=words, value=f"q_12:{words}") for words in (long, longer)]
-    rows = keyboard([*choices, Button(label="x", value="y" * 65)])
+    rows = keyboard([*choices, Button(label="x", value="y" * 65)])["reply_markup"]["inline_keyboard"]
     assert [[key["text"] for key in row] for row in rows] == [[long], [longer]]
     pressed = UPDATES["button"]["callback_query"]
     message = {**pressed["message"], "reply_markup": {"inline_keyboard": rows}}

@@ -1,71 +1,54 @@
-"""What an answer that is no success means for the caller. Each platform lists its own cases as rows; what
+"""What an answer that is no success means for the caller. Each platform lists its own cases in a table; what
 all services have in common stands around them: too fast, a fault of theirs, too large, refused."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
 
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 
 TOO_FAST = 429
 _SECONDS = re.compile(r"[0-9]{1,5}(\.[0-9]{1,6})?", re.ASCII)
+Case = int | str | Collection[int | str]
+"""A status, the vendor's own code for an error, or several of them."""
+Row = tuple[type[HermesError] | Callable[[str, float | None], HermesError], str]
+"""An error of ours, or what makes one of a text and the seconds to wait; and the text, with `{why}` in it."""
+ErrorFor = Callable[[int, str, str, float | None], HermesError]
+"""Of a status, a code, a line to show and the seconds to wait."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailedCall:
-    """An answer that is no success: its status, the vendor's own name for the error (or `HTTP 404` where it
-    gives none), a line to show, and the seconds to wait if it names them."""
-
-    status: int
-    code: str
-    why: str
-    after: float | None = None
+def slower(text: str, after: float | None) -> HermesError:
+    return Unreachable(text, after=after)
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorRow:
-    """An error of ours, and the statuses and codes that mean it; without either, it means every one. `{why}`
-    and `{code}` in the text are the vendor's."""
-
-    error: type[HermesError]
-    text: str
-    statuses: Collection[int] = ()
-    codes: Collection[str] = ()
-    waits: bool = False
-    maybe_done: bool = False
-
-    def matches(self, call: FailedCall) -> bool:
-        anything = not self.statuses and not self.codes
-        return anything or call.status in self.statuses or call.code in self.codes
-
-    def made(self, call: FailedCall) -> HermesError:
-        text = self.text.format(why=call.why, code=call.code)
-        if issubclass(self.error, Unreachable):
-            return self.error(text, after=call.after if self.waits else None, maybe_done=self.maybe_done)
-        return self.error(text)
+def their_fault(text: str, after: float | None) -> HermesError:
+    return Unreachable(text, maybe_done=True)
 
 
-def error_rows(service: str, *own: ErrorRow, too_large: Collection[str] = ()) -> tuple[ErrorRow, ...]:
-    """A service's own rows, between those that mean the same everywhere; `too_large`: its codes for that."""
-    # A refused login stays one at any status: trying again would not help.
-    logins = [row for row in own if issubclass(row.error, NeedsLogin)]
-    return (
-        ErrorRow(Unreachable, f"{service} wants us to be slower ({{why}})", {TOO_FAST}, waits=True),
-        *logins,
-        ErrorRow(
-            Unreachable, f"{service} has a fault of its own ({{why}})", range(500, 1000), maybe_done=True
-        ),
-        *(row for row in own if row not in logins),
-        ErrorRow(Refused, f"It is too large for {service} ({{why}})", {413}, too_large),
-        ErrorRow(Refused, f"{service} refuses it ({{why}})"),
-    )
+def error_table(service: str, own: Mapping[Case, Row], *, too_large: Collection[str] = ()) -> ErrorFor:
+    """The first case that fits decides: a service's own ones stand between those that mean the same
+    everywhere. `too_large`: its codes for that."""
+    rows: list[tuple[Case, Row]] = [
+        (TOO_FAST, (slower, f"{service} wants us to be slower ({{why}})")),
+        # A refused login stays one at any status: trying again would not help.
+        *((case, row) for case, row in own.items() if row[0] is NeedsLogin),
+        (range(500, 1000), (their_fault, f"{service} has a fault of its own ({{why}})")),
+        *own.items(),
+        ((413, *too_large), (Refused, f"It is too large for {service} ({{why}})")),
+    ]
+
+    def error_for(status: int, code: str, why: str, after: float | None) -> HermesError:
+        fitting = (row for case, row in rows if _fits(case, status) or _fits(case, code))
+        error, text = next(fitting, (Refused, f"{service} refuses it ({{why}})"))
+        text = text.format(why=why)
+        return error(text) if isinstance(error, type) else error(text, after)
+
+    return error_for
 
 
-def error_from(rows: Sequence[ErrorRow], call: FailedCall) -> HermesError:
-    """The error of the first row that fits."""
-    return next(row for row in rows if row.matches(call)).made(call)
+def _fits(case: Case, value: int | str) -> bool:
+    return value == case if isinstance(case, int | str) else value in case
 
 
 def seconds_of(text: str | None) -> float | None:

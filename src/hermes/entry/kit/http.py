@@ -5,7 +5,7 @@ carry the token elsewhere; errors name the kind of trouble and never the address
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -56,6 +56,7 @@ class HttpClient(Generic[A]):
         self._answers = answers
         self._open_session = open_session
         self._session: aiohttp.ClientSession | None = None
+        self._asides: set[asyncio.Task[None]] = set()
         self._closed = False
 
     @property
@@ -67,7 +68,17 @@ class HttpClient(Generic[A]):
             self._session = self._open_session()
         return self._session
 
+    def aside(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something that nobody waits for; at the end it has a second."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._asides.add(task)
+        task.add_done_callback(self._asides.discard)
+
     async def close(self) -> None:
+        if self._asides:
+            await asyncio.wait(self._asides, timeout=1.0)
+        for task in self._asides:
+            task.cancel()
         self._closed = True
         if self._session is not None:
             await self._session.close()

@@ -1,22 +1,55 @@
 """Readers of JSON from outside. The `as_…` readers take anything and give a value of one type; others raise
-`ValueError`. Whoever converts an event catches `MALFORMED` and leaves the event out."""
+`ValueError`. Readers of whole events marked `inbounds` or `if_malformed` skip what they cannot read."""
 
 from __future__ import annotations
 
+import functools
 import json
+import re
 from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
+from hermes.domain.message import Attachment, Inbound, MediaKind
 from hermes.domain.text import storable
 
 K = TypeVar("K")
 V = TypeVar("V")
+P = ParamSpec("P")
 
 MALFORMED = (
     TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError, RecursionError, OSError,
 )  # fmt: skip
 """Everything that reading an event can raise when the event is not what its vendor documents."""
+
+
+def if_malformed(default: V) -> Callable[[Callable[P, K]], Callable[P, K | V]]:
+    """Lets a reader give the default for what is not as its vendor documents."""
+
+    def decorate(read: Callable[P, K]) -> Callable[P, K | V]:
+        @functools.wraps(read)
+        def reading(*args: P.args, **kwargs: P.kwargs) -> K | V:
+            try:
+                return read(*args, **kwargs)
+            except MALFORMED:
+                return default
+
+        return reading
+
+    return decorate
+
+
+def inbounds(read: Callable[P, Inbound | None]) -> Callable[P, tuple[Inbound, ...]]:
+    """Makes a list of what an event means: empty for one that is none of ours or cannot be read."""
+    readable = if_malformed(None)(read)
+
+    @functools.wraps(read)
+    def reading(*args: P.args, **kwargs: P.kwargs) -> tuple[Inbound, ...]:
+        item = readable(*args, **kwargs)
+        return () if item is None else (item,)
+
+    return reading
 
 
 def read_json(raw: str | bytes) -> Any:
@@ -58,6 +91,17 @@ def name_of(value: Any) -> str | None:
     return storable(as_text(value)) or None
 
 
+def shaped(value: Any, shape: re.Pattern[str]) -> str:
+    """A text, such as an id, all of which fits the shape."""
+    if not isinstance(value, str) or not shape.fullmatch(value):
+        raise ValueError(f"not like {shape.pattern}")
+    return value
+
+
+def attachment(ref: str, kind: MediaKind, name: Any, mime: Any, size: Any) -> Attachment:
+    return Attachment(kind=kind, ref=ref, name=name_of(name), mime=name_of(mime), size=as_size(size))
+
+
 def integer(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or abs(value) >= 2**62:
         raise ValueError("not a whole number")
@@ -72,9 +116,10 @@ def moment(value: Any, *, per_second: int = 1) -> datetime:
 class Recent(OrderedDict[K, V]):
     """What was learnt and can be asked for again: of too many, the oldest is forgotten."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int = 5_000, items: Mapping[K, V] | None = None) -> None:
         super().__init__()
         self._most = most
+        self.update(items or {})
 
     def __setitem__(self, key: K, value: V) -> None:
         super().__setitem__(key, value)

@@ -5,7 +5,6 @@ a new session begins and the channels are read since the last message that was s
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import logging
 import random
@@ -18,9 +17,9 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import quote
 
-from hermes.domain.adapter import AdapterContext, Finding
+from hermes.domain.adapter import AdapterContext, Finding, good, wrong
 from hermes.domain.address import Address
-from hermes.domain.capabilities import Capabilities, MenuEntry
+from hermes.domain.capabilities import MenuEntry
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.message import Attachment, Body, Inbound, MediaKind, Receipt
 from hermes.domain.ports.platform import Accept
@@ -28,21 +27,13 @@ from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line, size_told
 from hermes.entry.kit.files import ANY_MIME, file_name, read_file
 from hermes.entry.kit.payload import as_dicts, as_text, dig
-from hermes.entry.platforms.discord.check import application, findings
-from hermes.entry.platforms.discord.convert import (
-    TALKED_IN,
-    VOICE_FLAG,
-    DiscordIdentity,
-    channel_id,
-    components,
-    files_of,
-    id_at,
-    is_snowflake,
-    nonce,
-    ogg_seconds,
-    to_inbounds,
-)
-from hermes.entry.platforms.discord.gateway import (
+from hermes.entry.platforms.discord import convert
+from hermes.entry.platforms.discord.api import API, TOKEN, DiscordApi, DiscordResponse
+from hermes.entry.platforms.discord.channels import DiscordChannels
+from hermes.entry.platforms.discord.convert import DiscordIdentity, channel_id, is_snowflake
+from hermes.entry.platforms.discord.cursor import OLDEST, DiscordCursor
+from hermes.entry.platforms.discord.manifest import MANIFEST, MAX_FILE
+from hermes.entry.platforms.discord.socket import (
     BEAT,
     INVALID,
     DiscordConnection,
@@ -50,11 +41,6 @@ from hermes.entry.platforms.discord.gateway import (
     DiscordSessionEnded,
     own_gateway,
 )
-from hermes.entry.platforms.discord.manifest import MANIFEST, MAX_FILE
-from hermes.entry.platforms.discord.mark import OLDEST, DiscordCursor
-from hermes.entry.platforms.discord.rest import API, TOKEN, DiscordResponse, DiscordRest
-from hermes.entry.platforms.discord.scenes import DiscordDirectory
-from hermes.entry.platforms.discord.threads import DiscordThreads
 
 log = logging.getLogger("hermes.discord")
 _TOKEN_SHAPE = re.compile(r"[A-Za-z0-9_-]{10,60}\.[A-Za-z0-9_-]{4,16}\.[A-Za-z0-9_-]{20,80}", re.ASCII)
@@ -65,12 +51,25 @@ _HEARD = frozenset(
 _PAGE = 100
 _ASKED_PEOPLE = 25
 _WAVEFORM = base64.b64encode(bytes(64)).decode()
+_CONTENT_FLAGS = 1 << 18 | 1 << 19
+_RIGHTS = {
+    1 << 10: "View Channels",
+    1 << 11: "Send Messages",
+    1 << 16: "Read Message History",
+    1 << 15: "Attach Files",
+    1 << 35: "Create Public Threads",
+    1 << 38: "Send Messages in Threads",
+    1 << 6: "Add Reactions",
+    1 << 14: "Embed Links",
+}
+_ADMINISTRATOR = 1 << 3
+_MOST_SERVERS, _SHOWN = 200, 10
 # People may be named, roles and everybody not: the model decides what it writes, not whom it wakes.
 _MENTIONS = {"parse": ["users"], "replied_user": True}
 
 
 class DiscordAdapter:
-    answer_seconds = 30.0
+    capabilities = MANIFEST.capabilities
 
     def __init__(self, context: AdapterContext) -> None:
         self._context = context
@@ -80,7 +79,7 @@ class DiscordAdapter:
                 f"{TOKEN} is no bot token; one has three parts with dots between (developer portal → Bot)"
             )
         base = context.setting("DISCORD_BASE_URL", API)
-        self._rest = DiscordRest(self._token, base, context.setting("DISCORD_PROXY") or None, context.clock)
+        self.api = DiscordApi(self._token, base, context.setting("DISCORD_PROXY") or None, context.clock)
         self._me = DiscordIdentity(id="", account=context.account)
         self._mark = DiscordCursor()
         self._stored = ""
@@ -88,8 +87,8 @@ class DiscordAdapter:
         self._identified = False
         self._shut_seconds: float | None = None
         """How long Discord lets no new session begin, if none is left for today."""
-        self._scenes = DiscordDirectory(
-            self._rest,
+        self._channels = DiscordChannels(
+            self.api,
             asks_roles=bool(context.settings.allowed_roles),
             # Where only some threads are listed, a new one would not be among them.
             threads=not context.is_off("DISCORD_AUTO_THREAD") and not context.settings.allowed_topics,
@@ -98,24 +97,17 @@ class DiscordAdapter:
                 *context.settings.free_response_channels,
             ),
         )
-        self._threads = DiscordThreads(self._rest, self._scenes)
-        self._small: set[asyncio.Task[None]] = set()
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return MANIFEST.capabilities
 
     # --- what comes in ---
 
     async def run(self, accept: Accept, cursor: str | None) -> None:
-        self._rest.answer_seconds = self.answer_seconds
         self._mark = DiscordCursor.read(cursor)
         self._stored = cursor or ""
         try:
             self._me = replace(self._me, id=await self._own_id())
             gateway, now = await self._way()
             url = own_gateway(self._mark.url, gateway) if self._mark.session else None
-            async with DiscordConnection.open(self._rest, url or gateway, self._context.clock) as line:
+            async with DiscordConnection.open(self.api, url or gateway, self._context.clock) as line:
                 if url and self._mark.session:
                     await line.resume(self._token, self._mark.session, self._mark.number)
                 else:
@@ -128,17 +120,17 @@ class DiscordAdapter:
             await self._store(accept)
             raise
         finally:
-            await self._close()
+            await self.api.close()
 
     async def _own_id(self) -> str:
-        number = dig(await self._rest.call("GET", "/users/@me"), "id")
+        number = dig(await self.api.call("GET", "/users/@me"), "id")
         if not is_snowflake(number):
             raise Unreachable("Discord does not say who the bot is")
         return str(number)
 
     async def _way(self) -> tuple[str, datetime]:
         """Where the gateway is, and what time it is there."""
-        told = await self._rest.ask("GET", "/gateway/bot")
+        told = await self.api.ask("GET", "/gateway/bot")
         url = as_text(dig(told.result, "url"))
         if not url.startswith(("wss://", "ws://")):
             raise Unreachable("Discord does not say where its gateway is")
@@ -175,7 +167,7 @@ class DiscordAdapter:
                 if isinstance(data, dict) and not data.get("unavailable"):
                     await self._done(accept, data.get("id"))
             case "CHANNEL_CREATE" | "CHANNEL_UPDATE" | "THREAD_CREATE" | "THREAD_UPDATE":
-                self._scenes.see([data])
+                self._channels.see([data])
             case name if name in _HEARD:
                 await self._take(accept, {"t": name, "d": data})
 
@@ -208,12 +200,12 @@ class DiscordAdapter:
         except (TypeError, KeyError, AttributeError) as error:
             raise Unreachable("Discord's greeting cannot be read") from error
         if mark.is_new:
-            mark.began = mark.newest = id_at(now)
+            mark.began = mark.newest = convert.id_at(now)
             self._pending = set()
             await self._store(accept)
             return
         mark.since = mark.newest if mark.since is None else mark.since
-        after = mark.gap(id_at(now - OLDEST))
+        after = mark.gap(convert.id_at(now - OLDEST))
         await self._find_directs()
         for channel in tuple(mark.directs):
             await self._read_channel(accept, channel, after, None)
@@ -236,7 +228,7 @@ class DiscordAdapter:
         data = event["d"]
         if not isinstance(data, dict):
             return
-        items = to_inbounds(event, self._me, await self._scenes.of(data, self._me))
+        items = convert.to_inbounds(event, self._me, await self._channels.of(data, self._me))
         if event["t"] == "MESSAGE_CREATE":
             self._mark.saw(data.get("id"))
         for item in items:
@@ -246,7 +238,7 @@ class DiscordAdapter:
         elif not self._is_ours(data):
             log.info("discord.left_out event=%s id=%s", event["t"], one_line(str(data.get("id")), 40))
         if event["t"] == "INTERACTION_CREATE":
-            self._aside(self._answer(data, items[0].text if items else ""))
+            self.api.aside(self._answer(data, items[0].text if items else ""))
 
     def _is_ours(self, data: Mapping[str, Any]) -> bool:
         return self._me.id in (data.get("user_id"), dig(data, "author", "id"))
@@ -261,7 +253,7 @@ class DiscordAdapter:
         if interaction.get("type") == 2:
             reply = {"type": 4, "data": {"flags": 64, "content": one_line(f"✓ {text}", 200)}}
         try:
-            await self._rest.call("POST", f"/interactions/{number}/{quote(token, safe='')}/callback", reply)
+            await self.api.call("POST", f"/interactions/{number}/{quote(token, safe='')}/callback", reply)
         except HermesError as error:
             log.info("discord.not_answered interaction=%s why=%s", number, error)
 
@@ -273,14 +265,14 @@ class DiscordAdapter:
         places = as_dicts(guild.get("channels")) + as_dicts(guild.get("threads"))
         inside = {"guild_id": guild.get("id")}
         channels = [channel | inside for channel in places if is_snowflake(channel.get("id"))]
-        self._scenes.see(channels)
+        self._channels.see(channels)
         self._mark.know_guild(guild)
         if not is_snowflake(guild.get("id")) or guild["id"] not in self._pending:
             return
-        after = self._mark.gap(id_at(now - OLDEST))
+        after = self._mark.gap(convert.id_at(now - OLDEST))
         for channel in channels:
             last = channel.get("last_message_id")
-            if is_snowflake(last) and int(str(last)) > after and channel.get("type") in (*TALKED_IN,):
+            if is_snowflake(last) and int(str(last)) > after and channel.get("type") in (*convert.TALKED_IN,):
                 await self._read_channel(accept, channel["id"], after, guild["id"])
         listed = {channel.get("id") for channel in channels}
         for thread, whose in tuple(self._mark.threads.items()):
@@ -292,7 +284,7 @@ class DiscordAdapter:
     async def _read_channel(self, accept: Accept, channel: str, after: int, guild: str | None) -> None:
         while True:
             try:
-                page = await self._rest.read(f"/channels/{channel}/messages", after=str(after), limit=_PAGE)
+                page = await self.api.read(f"/channels/{channel}/messages", after=str(after), limit=_PAGE)
             except Refused as error:
                 log.info("discord.no_history channel=%s why=%s", channel, error)
                 self._mark.threads.pop(channel, None)
@@ -301,8 +293,8 @@ class DiscordAdapter:
             news.sort(key=lambda message: int(message["id"]))
             items: list[Inbound] = []
             for message in news:
-                scene = await self._scenes.of(message, self._me, guild)
-                items += to_inbounds({"t": "MESSAGE_CREATE", "d": message}, self._me, scene)
+                scene = await self._channels.of(message, self._me, guild)
+                items += convert.to_inbounds({"t": "MESSAGE_CREATE", "d": message}, self._me, scene)
                 self._mark.saw(message["id"])
             await (self._store(accept, items) if items else accept((), None))
             if len(news) < _PAGE or int(news[-1]["id"]) <= after:
@@ -315,18 +307,18 @@ class DiscordAdapter:
         chatting = set(self._mark.directs.values())
         for user in [user for user in users if user not in chatting][:_ASKED_PEOPLE]:
             try:
-                chat = await self._rest.call("POST", "/users/@me/channels", {"recipient_id": user})
+                chat = await self.api.call("POST", "/users/@me/channels", {"recipient_id": user})
             except Refused as error:
                 log.info("discord.no_chat user=%s why=%s", user, error)
                 continue
             if is_snowflake(dig(chat, "id")):
-                self._mark.has_direct(chat["id"], user)
+                self._mark.directs[chat["id"]] = user
 
     # --- what goes out ---
 
     async def send(self, to: Address, body: Body, *, key: str, reply_to: str | None) -> Receipt:
         asked: dict[str, Any] = {
-            "nonce": nonce(to, key),
+            "nonce": convert.nonce(to, key),
             "enforce_nonce": True,
             "allowed_mentions": _MENTIONS,
         }
@@ -336,7 +328,7 @@ class DiscordAdapter:
         async def post(channel: str) -> DiscordResponse:
             return await self._write(channel, to, body, asked, reply_to)
 
-        told, channel = await self._threads.inside(to, post)
+        told, channel = await self._channels.inside(to, post)
         message = told.result
         if not is_snowflake(dig(message, "id")):
             raise Unreachable("Discord does not say which message it sent", maybe_done=True)
@@ -348,7 +340,7 @@ class DiscordAdapter:
     ) -> DiscordResponse:
         """A message into a channel; what belongs to a thread that could not be begun is a reply there."""
         said, astray = dict(asked), channel != channel_id(to)
-        if rows := components(body.buttons, to.thread if astray else None):
+        if rows := convert.components(body.buttons, to.thread if astray else None):
             said["components"] = rows
         answered = to.thread if astray else reply_to
         if is_snowflake(answered):
@@ -366,14 +358,14 @@ class DiscordAdapter:
         largest = max((one.size or 0 for one in body.attachments), default=0)
         if largest <= MAX_FILE:
             return
-        place = await self._scenes.place(channel_id(replace(to, thread=None)))
+        place = await self._channels.place(channel_id(replace(to, thread=None)))
         most = self._mark.most_bytes(None if place is None else place.guild)
         if largest > most:
             raise Refused(f"The file is too large for this place; Discord takes {size_told(most)} there")
 
     async def _post(self, path: str, asked: dict[str, Any], body: Body) -> DiscordResponse:
         if not body.attachments:
-            return await self._rest.ask("POST", path, asked)
+            return await self.api.ask("POST", path, asked)
         files = [await self._file(one) for one in body.attachments]
         told: dict[str, Any] = {
             **asked,
@@ -384,32 +376,32 @@ class DiscordAdapter:
             # A voice message is nothing but itself; with words it goes as a file that can be played.
             about = {
                 **told["attachments"][0],
-                "duration_secs": ogg_seconds(files[0][1]),
+                "duration_secs": convert.ogg_seconds(files[0][1]),
                 "waveform": _WAVEFORM,
             }
-            spoken = {**told, "flags": VOICE_FLAG, "attachments": [about]}
-            answer = await self._rest.upload(path, spoken, files)
+            spoken = {**told, "flags": convert.VOICE_FLAG, "attachments": [about]}
+            answer = await self.api.upload(path, spoken, files)
             if answer.status != 400 or answer.blames("message_reference"):
                 return answer
-        return await self._rest.upload(path, told, files)
+        return await self.api.upload(path, told, files)
 
     async def _file(self, file: Attachment) -> tuple[str, bytes, str]:
         data, mime = await read_file(self._context, file), file.mime or ANY_MIME
         return file_name(replace(file, mime=mime)), data, mime
 
     async def edit(self, receipt: Receipt, body: Body) -> None:
-        rows = components(body.buttons, receipt.to.thread if "/" in receipt.ref else None)
+        rows = convert.components(body.buttons, receipt.to.thread if "/" in receipt.ref else None)
         asked = {"content": body.text, "components": rows, "allowed_mentions": _MENTIONS}
-        await self._rest.call("PATCH", _message(receipt), asked)
+        await self.api.call("PATCH", _message(receipt), asked)
 
     async def delete(self, receipt: Receipt) -> None:
-        await self._rest.call("DELETE", _message(receipt))
+        await self.api.call("DELETE", _message(receipt))
 
     async def typing(self, to: Address) -> None:
         async def show(channel: str) -> DiscordResponse:
-            return await self._rest.ask("POST", f"/channels/{channel}/typing")
+            return await self.api.ask("POST", f"/channels/{channel}/typing")
 
-        told, _ = await self._threads.inside(to, show)
+        told, _ = await self._channels.inside(to, show)
         if told.status >= 300:
             raise told.error
 
@@ -417,28 +409,28 @@ class DiscordAdapter:
         to, root = receipt.to, receipt.to.thread
         if root is not None and receipt.ref == root:
             # What a thread was begun from is in its channel; what begins a post in a forum is in the post.
-            place = await self._scenes.place(to.chat)
+            place = await self._channels.place(to.chat)
             inside = place is not None and place.forum
             receipt = receipt if inside else replace(receipt, to=replace(to, thread=None))
         path = _message(receipt)
         if emoji:
-            await self._rest.call("PUT", f"{path}/reactions/{quote(emoji, safe='')}/@me")
+            await self.api.call("PUT", f"{path}/reactions/{quote(emoji, safe='')}/@me")
         if instead:
             with suppress(Refused):  # somebody took it away before
-                await self._rest.call("DELETE", f"{path}/reactions/{quote(instead, safe='')}/@me")
+                await self.api.call("DELETE", f"{path}/reactions/{quote(instead, safe='')}/@me")
 
     async def open_thread(self, parent: Address, name: str) -> Address:
-        return await self._threads.open(parent, name)
+        return await self._channels.open(parent, name)
 
     async def fetch(self, ref: str, sink: Sink) -> None:
         parts = ref.split("/")
         if len(parts) != 3 or not all(is_snowflake(part) for part in parts):
             raise Refused("that is no file of Discord's")
         channel, number, wanted = parts
-        message = await self._rest.call("GET", f"/channels/{channel}/messages/{number}")
-        for file in files_of(message):
+        message = await self.api.call("GET", f"/channels/{channel}/messages/{number}")
+        for file in convert.files_of(message):
             if file.get("id") == wanted:
-                await self._rest.fetch(file.get("url"), sink)
+                await self.api.fetch(file.get("url"), sink)
                 return
         raise Refused("the file is not there any more")
 
@@ -456,30 +448,45 @@ class DiscordAdapter:
             for entry in entries
             if _COMMAND_SHAPE.fullmatch(entry.name) and entry.summary
         ]
-        app = await application(self._rest)
-        await self._rest.call("PUT", f"/applications/{app['id']}/commands", shown)
+        app = await self.api.application()
+        await self.api.call("PUT", f"/applications/{app['id']}/commands", shown)
 
     # --- a look from outside ---
 
     async def check(self) -> Sequence[Finding]:
+        """Who the bot is, what it may read, on which servers it is and what it lacks there."""
         try:
-            return await findings(self._rest)
+            me = await self.api.call("GET", "/users/@me")
+            app = await self.api.application()
+            listed = await self.api.call("GET", "/users/@me/guilds", limit=_MOST_SERVERS)
         finally:
-            await self._close()
+            await self.api.close()
+        name, flags, servers = dig(me, "username"), app.get("flags"), as_dicts(listed)
+        found = [good(f"Discord knows the bot as {one_line(str(name or 'nobody'), 40)}.")]
+        if not isinstance(flags, int) or not flags & _CONTENT_FLAGS:
+            hint = "Turn it on at discord.com/developers/applications → your application → Bot."
+            found.append(wrong("It may not read messages: “Message Content Intent” is off.", hint))
+        lacking = [finding for finding in map(_lacking, servers) if finding is not None]
+        return [*found, _count(len(servers), app["id"]), *lacking[:_SHOWN]]
 
-    # --- little things ---
 
-    def _aside(self, work: Any) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._small.add(task)
-        task.add_done_callback(self._small.discard)
+def _count(count: int, app: str) -> Finding:
+    rights = sum(_RIGHTS)
+    invite = f"discord.com/oauth2/authorize?client_id={app}&permissions={rights}"
+    hint = f"Invite it: https://{invite}&scope=bot+applications.commands"
+    text = f"It is on {count} server{'s' * (count != 1)}."
+    return Finding(good=count > 0, text=text, hint="" if count else hint)
 
-    async def _close(self) -> None:
-        if self._small:
-            await asyncio.wait(tuple(self._small), timeout=1.0)
-        for task in tuple(self._small):
-            task.cancel()
-        await self._rest.close()
+
+def _lacking(server: dict[str, Any]) -> Finding | None:
+    """What the bot's roles do not give it on a server; channels may say otherwise."""
+    bits = str(server.get("permissions"))
+    has = int(bits) if bits.isascii() and bits.isdigit() and len(bits) < 30 else 0
+    missing = [] if has & _ADMINISTRATOR else [name for bit, name in _RIGHTS.items() if not has & bit]
+    if not missing:
+        return None
+    text = f"On “{one_line(str(server.get('name')), 40)}” it lacks rights: {', '.join(missing)}."
+    return wrong(text, "Give them to the bot's role: Server Settings → Roles.")
 
 
 def _message(receipt: Receipt) -> str:

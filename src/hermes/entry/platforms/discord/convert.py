@@ -25,7 +25,7 @@ from hermes.domain.message import (
     media_kind,
 )
 from hermes.domain.text import one_line, storable
-from hermes.entry.kit.payload import MALFORMED, as_dict, as_size, as_text, name_of
+from hermes.entry.kit.payload import as_dict, as_text, attachment, if_malformed, name_of, shaped
 
 NAME = "discord"
 EPOCH_MS = 1_420_070_400_000
@@ -86,17 +86,14 @@ class DiscordContext:
 _NOWHERE = DiscordContext()
 
 
+@if_malformed(())
 def to_inbounds(event: Any, me: DiscordIdentity, scene: DiscordContext = _NOWHERE) -> tuple[Inbound, ...]:
     """What a gateway event (`t` and `d`) means; nothing for one that is none of ours or cannot be read."""
-    try:
-        if event["t"] == "MESSAGE_DELETE_BULK":
-            return tuple(
-                _deleted(event["d"], one, me, scene) for one in event["d"]["ids"] if is_snowflake(one)
-            )
-        found = _converted(event["t"], event["d"], me, scene)
-    except MALFORMED:
-        return ()
-    return () if found is None else (found,)
+    name, data = event["t"], event["d"]
+    if name == "MESSAGE_DELETE_BULK":
+        return tuple(_deleted(data, number, me, scene) for number in data["ids"] if is_snowflake(number))
+    item = _converted(name, data, me, scene)
+    return () if item is None else (item,)
 
 
 def _converted(
@@ -118,9 +115,7 @@ def _converted(
 
 def snowflake(value: Any) -> str:
     """An id of Discord's."""
-    if not isinstance(value, str) or not _SNOWFLAKE.fullmatch(value):
-        raise ValueError("not an id of Discord's")
-    return value
+    return shaped(value, _SNOWFLAKE)
 
 
 def is_snowflake(value: Any) -> bool:
@@ -137,20 +132,18 @@ def id_at(moment: datetime) -> int:
     return max(int(moment.timestamp() * 1000) - EPOCH_MS, 0) << 22
 
 
+@if_malformed(None)
 def place_of(channel: Any) -> DiscordChannel | None:
     """What a channel object tells."""
-    try:
-        sort = channel["type"] if isinstance(channel["type"], int) else -1
-        return DiscordChannel(
-            name=storable(as_text(channel.get("name")))[:100],
-            parent=snowflake(channel["parent_id"]) if sort in THREADS else None,
-            guild=channel["guild_id"] if is_snowflake(channel.get("guild_id")) else None,
-            forum=sort in FORUMS,
-            direct=sort in (1, 3),
-            opens=sort in OPEN_THREADS,
-        )
-    except MALFORMED:
-        return None
+    sort = channel["type"] if isinstance(channel["type"], int) else -1
+    return DiscordChannel(
+        name=storable(as_text(channel.get("name")))[:100],
+        parent=snowflake(channel["parent_id"]) if sort in THREADS else None,
+        guild=channel["guild_id"] if is_snowflake(channel.get("guild_id")) else None,
+        forum=sort in FORUMS,
+        direct=sort in (1, 3),
+        opens=sort in OPEN_THREADS,
+    )
 
 
 # --- messages ------------------------------------------------------------------------------------
@@ -227,13 +220,19 @@ def _source(
 def _words(message: Mapping[str, Any], me: DiscordIdentity, scene: DiscordContext) -> tuple[str, bool]:
     """What was said, people by their names and our own left out at the start, and whether it names us."""
     text = as_text(message.get("content"))
-    people = {one["id"]: one for one in message.get("mentions") or () if is_snowflake(one.get("id"))}
+    people = _people(message)
     asked = {one for one in message.get("mention_roles") or () if is_snowflake(one)}
     mentioned = me.id in people or bool(asked & scene.mine)
     start = _CALLED.match(text)
     if start and (start[2] in scene.mine if start[1] == "&" else start[2] == me.id):
         text = text[start.end() :]
     return storable(_with_names(text, people) or _described(message)), mentioned
+
+
+def _people(message: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Who is mentioned, by their ids."""
+    mentions = message.get("mentions") or ()
+    return {person["id"]: person for person in mentions if is_snowflake(person.get("id"))}
 
 
 def _with_names(text: str, people: Mapping[str, Mapping[str, Any]]) -> str:
@@ -245,14 +244,11 @@ def _with_names(text: str, people: Mapping[str, Mapping[str, Any]]) -> str:
     return _PERSON.sub(named, text) if people else text
 
 
+@if_malformed("…")
 def thread_name(message: Any) -> str:
     """What a thread is called that begins with a message: its first words, or its files."""
-    try:
-        people = {one["id"]: one for one in message.get("mentions") or () if is_snowflake(one.get("id"))}
-        words = _with_names(_CALLED.sub("", as_text(message.get("content"))), people)
-        files = [as_text(file.get("filename")) for file in files_of(message)]
-    except MALFORMED:
-        return "…"
+    words = _with_names(_CALLED.sub("", as_text(message.get("content"))), _people(message))
+    files = [as_text(file.get("filename")) for file in files_of(message)]
     return storable(one_line(words, _TITLE) or one_line(", ".join(files), _TITLE)) or "…"
 
 
@@ -280,24 +276,18 @@ def _attachments(message: Mapping[str, Any], channel: str, number: str) -> Itera
     spoken = isinstance(flags, int) and bool(flags & VOICE_FLAG)
     for file in files_of(message):
         mime = as_text(file.get("content_type")).partition(";")[0].strip().lower()
-        yield Attachment(
-            kind=MediaKind.VOICE if spoken else media_kind(mime),
-            # The address of a file ends after a day; by these it can be asked for anew.
-            ref=f"{channel}/{number}/{snowflake(file['id'])}",
-            name=name_of(file.get("filename")),
-            mime=name_of(mime),
-            size=as_size(file.get("size")),
-        )
+        kind = MediaKind.VOICE if spoken else media_kind(mime)
+        # The address of a file ends after a day; by these it can be asked for anew.
+        ref = f"{channel}/{number}/{snowflake(file['id'])}"
+        yield attachment(ref, kind, file.get("filename"), mime, file.get("size"))
 
 
-def files_of(message: Any) -> list[Mapping[str, Any]]:
+@if_malformed(())
+def files_of(message: Any) -> Sequence[Mapping[str, Any]]:
     """The files of a message, and of one that it forwards."""
-    try:
-        forwarded = [one["message"] for one in message.get("message_snapshots") or ()]
-        parts = [one.get("attachments") or () for one in (message, *forwarded)]
-        return [file for part in parts for file in part if isinstance(file, dict)]
-    except MALFORMED:
-        return []
+    forwarded = [snapshot["message"] for snapshot in message.get("message_snapshots") or ()]
+    parts = [holder.get("attachments") or () for holder in (message, *forwarded)]
+    return [file for part in parts for file in part if isinstance(file, dict)]
 
 
 def _reply(message: Mapping[str, Any], me: DiscordIdentity) -> ReplyTo | None:
@@ -414,9 +404,6 @@ def ogg_seconds(data: bytes) -> float:
         if 0 < granules < 48_000 * 86_400:
             return round(granules / 48_000, 2)
     return max(round(len(data) / 4000, 2), 0.1)
-
-
-# --- little things -------------------------------------------------------------------------------
 
 
 def _time(text: str) -> datetime:

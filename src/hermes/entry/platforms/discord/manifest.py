@@ -14,7 +14,7 @@ from hermes.domain.capabilities import (
     TextUnit,
 )
 from hermes.domain.message import MediaKind
-from hermes.entry.kit.fields import proxy_field
+from hermes.entry.kit.fields import option, proxy_field
 
 MEBI = 1024 * 1024
 MAX_FILE = 10 * MEBI
@@ -23,6 +23,11 @@ BOOSTED = {2: 50 * MEBI, 3: 100 * MEBI}
 MOST_FILE = max(BOOSTED.values())
 """What some server takes; what a server takes itself is asked before sending."""
 MAX_TEXT = 2000
+
+
+def _file(*mimes: str) -> MediaLimit:
+    return MediaLimit(mimes=mimes, max_bytes=MOST_FILE, caption=MAX_TEXT)
+
 
 MANIFEST = Manifest(
     name="discord",
@@ -39,21 +44,11 @@ MANIFEST = Manifest(
         threads=Grade.FULL,
         buttons=Grade.FULL,
         media={
-            MediaKind.IMAGE: MediaLimit(
-                mimes=("image/png", "image/jpeg", "image/gif", "image/webp"),
-                max_bytes=MOST_FILE,
-                caption=MAX_TEXT,
-            ),
+            MediaKind.IMAGE: _file("image/png", "image/jpeg", "image/gif", "image/webp"),
             MediaKind.VOICE: MediaLimit(mimes=("audio/ogg", "audio/opus"), max_bytes=MOST_FILE),
-            MediaKind.AUDIO: MediaLimit(
-                mimes=("audio/mpeg", "audio/mp4", "audio/wav", "audio/flac", "audio/ogg"),
-                max_bytes=MOST_FILE,
-                caption=MAX_TEXT,
-            ),
-            MediaKind.VIDEO: MediaLimit(
-                mimes=("video/mp4", "video/webm", "video/quicktime"), max_bytes=MOST_FILE, caption=MAX_TEXT
-            ),
-            MediaKind.FILE: MediaLimit(max_bytes=MOST_FILE, caption=MAX_TEXT),
+            MediaKind.AUDIO: _file("audio/mpeg", "audio/mp4", "audio/wav", "audio/flac", "audio/ogg"),
+            MediaKind.VIDEO: _file("video/mp4", "video/webm", "video/quicktime"),
+            MediaKind.FILE: _file(),
         },
         # Voice messages go alone. What goes together fits everywhere.
         albums=(
@@ -82,24 +77,21 @@ MANIFEST = Manifest(
             hint="discord.com/developers/applications → your application → Bot → Reset Token. Turn on"
             " “Message Content Intent” on the same page.",
         ),
-        SettingField(
-            env="DISCORD_AUTO_THREAD",
-            title="Whether who mentions it in a channel is answered in a thread of its own (true)",
-            required=False,
-            hint="With false it answers in the channel itself.",
+        option(
+            "DISCORD_AUTO_THREAD",
+            "Whether who mentions it in a channel is answered in a thread of its own (true)",
+            "With false it answers in the channel itself.",
         ),
-        SettingField(
-            env="DISCORD_NO_THREAD_CHANNELS",
-            title="The numbers of channels where it answers without a thread",
-            required=False,
-            hint="Several with commas between.",
+        option(
+            "DISCORD_NO_THREAD_CHANNELS",
+            "The numbers of channels where it answers without a thread",
+            "Several with commas between.",
         ),
         proxy_field("DISCORD_PROXY", "Discord"),
-        SettingField(
-            env="DISCORD_BASE_URL",
-            title="Another address of the HTTP API than https://discord.com/api/v10",
-            required=False,
-            hint="For an API proxy of your own.",
+        option(
+            "DISCORD_BASE_URL",
+            "Another address of the HTTP API than https://discord.com/api/v10",
+            "For an API proxy of your own.",
         ),
     ),
     people="numbers like 501234567890123456 (Settings → Advanced → Developer Mode, then right-click a person"

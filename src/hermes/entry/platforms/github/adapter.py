@@ -90,8 +90,6 @@ class GithubAdapter:
         }
         return await self._client.exchange(method, f"{self._api}/{path}", json=body, headers=headers)
 
-    # --- the command ---
-
     async def _gh(self, method: str, path: str, body: object) -> HttpAnswer:
         arguments = ["api", "--include", "--method", method, path]
         given = None if body is None else json.dumps(body).encode()

@@ -10,7 +10,7 @@ from typing import Any
 from hermes.domain.address import Address
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.text import one_line
-from hermes.entry.kit.errors import TOO_FAST, ErrorRow, FailedCall, error_from, retry_after
+from hermes.entry.kit.errors import TOO_FAST, retry_after
 
 PER_PAGE = 100
 _REPO = re.compile(r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+")
@@ -45,21 +45,15 @@ def last_page(link: str) -> int:
     return int(found[1]) if found else 1
 
 
-_ERRORS = (
-    ErrorRow(NeedsLogin, "{why} (GITHUB_TOKEN)", {401}),
-    ErrorRow(Unreachable, "{why}", {TOO_FAST}, {"limited"}, waits=True),
-    ErrorRow(Unreachable, "{why}", range(500, 1000), maybe_done=True),
-    ErrorRow(Refused, "{why}"),
-)
-
-
 def error_for(status: int, headers: Mapping[str, str], message: str) -> HermesError:
     """What an answer that is no success means for whoever sent the comment."""
     limited = headers.get("X-RateLimit-Remaining") == "0" or "Retry-After" in headers
-    code = "limited" if status == 403 and (limited or "rate limit" in message.lower()) else ""
     why = f"GitHub says {status}: {one_line(message, 120)}"
-    after = min(retry_after(headers) or 60.0, 3600.0)
-    return error_from(_ERRORS, FailedCall(status=status, code=code, why=why, after=after))
+    if status == 401:
+        return NeedsLogin(f"{why} (GITHUB_TOKEN)")
+    if status == TOO_FAST or (status == 403 and (limited or "rate limit" in message.lower())):
+        return Unreachable(why, after=min(retry_after(headers) or 60.0, 3600.0))
+    return Unreachable(why, maybe_done=True) if status >= 500 else Refused(why)
 
 
 def _mark(key: str) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hermes.domain.capabilities import Capabilities, Flavour, Grade, Manifest, SettingField
+from hermes.domain.capabilities import Capabilities, Flavour, Grade, Manifest
+from hermes.entry.kit.fields import option
 
 MANIFEST = Manifest(
     name="github",
@@ -17,12 +18,11 @@ MANIFEST = Manifest(
     ),
     requires=("aiohttp",),
     settings=(
-        SettingField(
-            env="GITHUB_TOKEN",
-            title="A token that may write comments; without one the `gh` command is used",
-            required=False,
+        option(
+            "GITHUB_TOKEN",
+            "A token that may write comments; without one the `gh` command is used",
+            "GitHub → Settings → Developer settings → Fine-grained tokens.",
             secret=True,
-            hint="GitHub → Settings → Developer settings → Fine-grained tokens.",
         ),
     ),
     evidence="E: our fake of the comments' endpoints, from GitHub's documents",

@@ -13,7 +13,7 @@ from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.ids import DeliveryId
 from hermes.domain.message import Attachment, Inbound, InboundKind, MediaKind, ReplyTo, deletion
 from hermes.domain.text import one_line, storable
-from hermes.entry.kit.errors import ErrorRow, FailedCall, error_from, error_rows, seconds_of
+from hermes.entry.kit.errors import error_table, seconds_of, slower, their_fault
 from hermes.entry.kit.payload import MALFORMED, as_dict, as_size, as_text, dig, moment, name_of
 from hermes.entry.platforms.matrix.sync import MatrixIdentity, is_id
 
@@ -284,33 +284,26 @@ class NotUnderstood(Refused):
 
 
 _NO_CODES = frozenset(f"HTTP {status}" for status in range(400, 500)) - {"HTTP 401", "HTTP 413"}
-_ERRORS = error_rows(
+_error = error_table(
     "The homeserver",
-    ErrorRow(
-        Unreachable, "The homeserver wants us to be slower ({why})", codes={"M_LIMIT_EXCEEDED"}, waits=True
-    ),
-    ErrorRow(
-        NeedsLogin,
-        "The homeserver does not know this access token (any more); set another MATRIX_ACCESS_TOKEN, or"
-        " MATRIX_USER_ID and MATRIX_PASSWORD in its place",
-        codes={"M_UNKNOWN_TOKEN", "M_MISSING_TOKEN", "HTTP 401"},
-    ),
-    ErrorRow(
-        NeedsLogin,
-        "The homeserver does not let this account in ({why})",
-        {401},
-        {"M_USER_DEACTIVATED", "M_USER_LOCKED", "M_USER_SUSPENDED"},
-    ),
-    ErrorRow(Unreachable, "The homeserver has a fault of its own ({why})", range(400), maybe_done=True),
-    # Something before the homeserver, or another address than its own.
-    ErrorRow(
-        Unreachable,
-        "That is no answer of a homeserver's ({why}); is MATRIX_HOMESERVER right?",
-        codes=_NO_CODES,
-    ),
-    ErrorRow(Refused, "The homeserver does not let us do that ({why})", {403}, {"M_FORBIDDEN"}),
-    ErrorRow(Refused, "It is too large for the homeserver ({why})", {413}, {"M_TOO_LARGE"}),
-    ErrorRow(NotUnderstood, "The homeserver refuses it ({why})", {400}),
+    {
+        "M_LIMIT_EXCEEDED": (slower, "The homeserver wants us to be slower ({why})"),
+        ("M_UNKNOWN_TOKEN", "M_MISSING_TOKEN", "HTTP 401"): (
+            NeedsLogin,
+            "The homeserver does not know this access token (any more); set another MATRIX_ACCESS_TOKEN, or"
+            " MATRIX_USER_ID and MATRIX_PASSWORD in its place",
+        ),
+        (401, "M_USER_DEACTIVATED", "M_USER_LOCKED", "M_USER_SUSPENDED"): (
+            NeedsLogin,
+            "The homeserver does not let this account in ({why})",
+        ),
+        range(400): (their_fault, "The homeserver has a fault of its own ({why})"),
+        # Something before the homeserver, or another address than its own.
+        _NO_CODES: (Unreachable, "That is no answer of a homeserver's ({why}); is MATRIX_HOMESERVER right?"),
+        (403, "M_FORBIDDEN"): (Refused, "The homeserver does not let us do that ({why})"),
+        (413, "M_TOO_LARGE"): (Refused, "It is too large for the homeserver ({why})"),
+        400: (NotUnderstood, "The homeserver refuses it ({why})"),
+    },
 )
 
 
@@ -318,10 +311,7 @@ def error_for(status: int, answer: Any, wait: str | None = None) -> HermesError:
     """What an answer that is no success means for the caller; `wait` is its Retry-After."""
     code, words = as_text(dig(answer, "errcode")), as_text(dig(answer, "error"))
     why = one_line(": ".join(filter(None, (code, words))) or f"HTTP {status}", 160)
-    return error_from(
-        _ERRORS,
-        FailedCall(status=status, code=code or f"HTTP {status}", why=why, after=_delay(answer, wait)),
-    )
+    return _error(status, code or f"HTTP {status}", why, _delay(answer, wait))
 
 
 def _delay(answer: Any, wait: str | None) -> float:

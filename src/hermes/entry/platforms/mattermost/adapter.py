@@ -9,11 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import logging
 import re
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import parse_qsl
+
+from aiohttp import web
 
 from hermes.domain.adapter import AdapterContext, Finding, good, wrong
 from hermes.domain.address import Address
@@ -24,32 +29,13 @@ from hermes.domain.ports.platform import Accept
 from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line
 from hermes.entry.kit.files import file_name, read_file
-from hermes.entry.kit.listener import is_secret
+from hermes.entry.kit.listener import is_secret, listening
 from hermes.entry.kit.payload import as_dict, as_dicts, as_text, dig
-from hermes.entry.platforms.mattermost.convert import (
-    ID,
-    KEY,
-    MattermostCache,
-    MattermostChannel,
-    MattermostIdentity,
-    as_events,
-    button_parts,
-    calm,
-    commanded,
-    emoji_name,
-    key_of,
-    names_of,
-    place,
-    pressed,
-    read_channel,
-    time_of,
-    to_inbounds,
-    wanted,
-)
-from hermes.entry.platforms.mattermost.door import open_listener
+from hermes.entry.platforms.mattermost import convert
+from hermes.entry.platforms.mattermost.api import MattermostApi
+from hermes.entry.platforms.mattermost.convert import ID, KEY, MattermostChannel, MattermostIdentity
 from hermes.entry.platforms.mattermost.manifest import MANIFEST, limited
-from hermes.entry.platforms.mattermost.rest import MattermostRest
-from hermes.entry.platforms.mattermost.wire import ALIVE, MISSED, MattermostSocket
+from hermes.entry.platforms.mattermost.socket import ALIVE, MISSED, MattermostSocket
 
 log = logging.getLogger("hermes.mattermost")
 TOKEN, URL, COMMAND = "MATTERMOST_TOKEN", "MATTERMOST_URL", "MATTERMOST_COMMAND_TOKEN"
@@ -63,6 +49,7 @@ _GLANCE = 30
 _MOST_SINCE = 1_000
 """So many posts come at once of those since a moment, and the server does not say which."""
 _BATCH = 200
+_PRESS_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +61,8 @@ class MattermostCursor:
 
     @classmethod
     def read(cls, cursor: str | None) -> MattermostCursor | None:
-        found = re.fullmatch(r"(\d{1,15}):(\d{1,15})", cursor or "", re.ASCII)
-        return None if found is None else cls(at=int(found[1]), begin=int(found[2]))
+        parts = re.fullmatch(r"(\d{1,15}):(\d{1,15})", cursor or "", re.ASCII)
+        return None if parts is None else cls(at=int(parts[1]), begin=int(parts[2]))
 
     def __str__(self) -> str:
         return f"{self.at}:{self.begin}"
@@ -96,26 +83,16 @@ class MattermostAdapter:
             raise NeedsLogin(f"{URL} is no address; one looks like https://chat.example.com")
         if not _TOKEN_SHAPE.fullmatch(token):
             raise NeedsLogin(f"{TOKEN} is no access token; one has 26 letters and digits")
-        self._rest = MattermostRest(url, token, context.setting("MATTERMOST_PROXY") or None)
+        self.api = MattermostApi(url, token, context.setting("MATTERMOST_PROXY") or None)
         self._callback = context.setting("MATTERMOST_CALLBACK_URL")
         self._secret = hmac.new(token.encode(), b"hermes buttons", hashlib.sha256).digest()
-        self._cache = MattermostCache()
         self._me: MattermostIdentity | None = None
-        self._wire: MattermostSocket | None = None
+        self._socket: MattermostSocket | None = None
         self._able = MANIFEST.capabilities
 
     @property
     def capabilities(self) -> Capabilities:
         return self._able
-
-    @property
-    def answer_seconds(self) -> float:
-        """How long an answer is waited for."""
-        return self._rest.answer_seconds
-
-    @answer_seconds.setter
-    def answer_seconds(self, seconds: float) -> None:
-        self._rest.answer_seconds = seconds
 
     # --- what comes in ---
 
@@ -125,27 +102,18 @@ class MattermostAdapter:
             await self._learn_limit()
             begun = MattermostCursor.read(cursor)
             if begun is None:
-                newest = max((one.last_post_at for one in await self._channels()), default=0)
+                newest = max((channel.last_post_at for channel in await self._channels(me)), default=0)
                 begun = MattermostCursor(at=newest, begin=newest)
-
-            async with (
-                open_listener(
-                    self._context,
-                    self._callback,
-                    lambda message: self._press(message, accept),
-                    lambda form: self._command(form, accept),
-                ),
-                MattermostSocket.open(self._rest) as wire,
-            ):
-                self._wire = wire
-                await self._live(accept, begun, wire, me)
+            async with self._listener(accept), MattermostSocket.open(self.api) as socket:
+                self._socket = socket
+                await self._live(accept, begun, socket, me)
         finally:
-            self._wire = None
-            await self._rest.close()
+            self._socket = None
+            await self.api.close()
 
     async def _who(self) -> MattermostIdentity:
         if self._me is None:
-            answer = await self._rest.get("/users/me")
+            answer = await self.api.get("/users/me")
             number, name = as_text(dig(answer, "id")), as_text(dig(answer, "username"))
             if not (ID.fullmatch(number) and name):
                 raise Unreachable("Mattermost does not say who the bot is: look at MATTERMOST_URL")
@@ -160,7 +128,7 @@ class MattermostAdapter:
     async def _learn_limit(self) -> None:
         """How long a post may be: servers that were set up long ago take less."""
         try:
-            config = await self._rest.get("/config/client", format="old")
+            config = await self.api.get("/config/client", format="old")
         except (Refused, Unreachable) as error:
             log.info("mattermost.limit why=%s", error)
             return
@@ -169,96 +137,99 @@ class MattermostAdapter:
             self._able = limited(MANIFEST.capabilities, int(most))
 
     async def _live(
-        self, accept: Accept, begun: MattermostCursor, wire: MattermostSocket, me: MattermostIdentity
+        self, accept: Accept, begun: MattermostCursor, socket: MattermostSocket, me: MattermostIdentity
     ) -> None:
         here = await self._catch_up(accept, begun, me)
-        async for event in wire.events():
+        async for event in socket.events():
             if event.get("event") == ALIVE:
                 await accept((), None)
             elif event.get("event") == MISSED:
                 log.info("mattermost.missed: the history is read")
                 here = await self._catch_up(accept, here, me)
             elif items := await self._items((event,), me):
-                here = here.after(map(time_of, items))
+                here = here.after(map(convert.time_of, items))
                 await accept(items, str(here))
 
     async def _items(self, events: Sequence[Any], me: MattermostIdentity) -> list[Inbound]:
+        now = self._context.clock.now()
         for event in events:
             await self._learn(event, me)
-        now = self._context.clock.now()
-        found = [item for event in events for item in to_inbounds(event, me, self._cache, now)]
-        people = {item.source.user for item in found if item.source.user}
-        nameless = people - self._cache.names.keys()
-        if not nameless:
-            return found
-        await self._learn_names(sorted(nameless))
-        return [item for event in events for item in to_inbounds(event, me, self._cache, now)]
+
+        def read() -> list[Inbound]:
+            return [item for event in events for item in convert.to_inbounds(event, me, now)]
+
+        items = read()
+        nameless = {item.source.user for item in items if item.source.user} - me.names.keys()
+        if nameless:
+            await self._learn_names(sorted(nameless), me)
+            items = read()
+        return items
 
     async def _learn(self, event: Any, me: MattermostIdentity) -> None:
         """Ask for what an event leaves out: what sort of channel it is, and what was answered to."""
-        chat, root = wanted(event, me)
-        if chat is not None and chat not in self._cache.channels:
+        chat, root = convert.wanted(event, me)
+        if chat is not None and chat not in me.channels:
             try:
-                channel = read_channel(await self._rest.get(f"/channels/{chat}"))
+                channel = convert.read_channel(await self.api.get(f"/channels/{chat}"))
             except Refused as error:
                 log.info("mattermost.left_out channel=%s why=%s", chat, error)
                 channel = None
             if channel is not None:
-                self._cache.channels[chat] = channel
-        if root is not None and root not in self._cache.posts:
+                me.channels[chat] = channel
+        if root is not None and root not in me.posts:
             try:
-                post = await self._rest.get(f"/posts/{root}")
+                post = await self.api.get(f"/posts/{root}")
             except Refused:
                 post = None
-            self._cache.posts[root] = post if isinstance(post, dict) else None
+            me.posts[root] = post if isinstance(post, dict) else None
 
-    async def _learn_names(self, people: Sequence[str]) -> None:
+    async def _learn_names(self, people: Sequence[str], me: MattermostIdentity) -> None:
         """Who they are is nice to know; nothing waits for it for long."""
         try:
-            users = await self._rest.post("/users/ids", people[:_PAGE])
+            users = await self.api.call("POST", "/users/ids", people[:_PAGE])
         except HermesError as error:
             log.info("mattermost.names why=%s", error)
             return
         # Who has none is not asked for again.
-        self._cache.names.update(dict.fromkeys(people, ""))
+        me.names.update(dict.fromkeys(people, ""))
         for user in as_dicts(users):
             if name := as_text(user.get("username")):
-                self._cache.names[str(user.get("id"))] = name
+                me.names[str(user.get("id"))] = name
 
     # --- the history ---
 
-    async def _channels(self) -> list[MattermostChannel]:
-        listed = as_dicts(await self._rest.get("/users/me/channels"))
-        found = [channel for about in listed if (channel := read_channel(about))]
-        self._cache.channels.update({channel.id: channel for channel in found})
-        return found
+    async def _channels(self, me: MattermostIdentity) -> list[MattermostChannel]:
+        listed = as_dicts(await self.api.get("/users/me/channels"))
+        channels = [channel for about in listed if (channel := convert.read_channel(about))]
+        me.channels.update({channel.id: channel for channel in channels})
+        return channels
 
     async def _catch_up(
         self, accept: Accept, begun: MattermostCursor, me: MattermostIdentity
     ) -> MattermostCursor:
         """Store what happened since; the cursor moves when all of it is stored."""
         here, since = begun, begun.since
-        for channel in await self._channels():
+        for channel in await self._channels(me):
             if channel.last_post_at <= since:
                 continue
             try:
-                posts = await self._posts_since(channel.id, since)
+                posts = await self._posts_since(channel.id, since, me)
             except Refused as error:
                 log.info("mattermost.history channel=%s why=%s", channel.id, error)
                 continue
-            events = as_events(posts, since)
+            events = convert.as_events(posts, since)
             for start in range(0, len(events), _BATCH):
                 items = await self._items(events[start : start + _BATCH], me)
-                here = here.after(map(time_of, items))
+                here = here.after(map(convert.time_of, items))
                 await accept(items, None)
         await accept((), str(here))
         return here
 
-    async def _posts_since(self, chat: str, since: int) -> list[Any]:
+    async def _posts_since(self, chat: str, since: int, me: MattermostIdentity) -> list[Any]:
         """With those that were changed since; if they are too many, with the new ones alone."""
-        posts, _ = _listed(await self._rest.get(f"/channels/{chat}/posts", since=since))
+        posts, _ = _listed(await self.api.get(f"/channels/{chat}/posts", since=since))
         if len(posts) < _MOST_SINCE:
-            self._cache.posts.update(posts)
+            me.posts.update(posts)
             return list(posts.values())
         found: dict[str, Any] = {}
         async for page in self._pages(chat, _PAGES, _PAGE):
@@ -273,32 +244,68 @@ class MattermostAdapter:
         """The posts of a channel, the newest first, page by page; the first one has this size."""
         before: dict[str, str] = {}
         for _ in range(most):
-            posts, order = _listed(await self._rest.get(f"/channels/{chat}/posts", per_page=size, **before))
+            posts, order = _listed(await self.api.get(f"/channels/{chat}/posts", per_page=size, **before))
             yield {number: posts[number] for number in order}
             if len(order) < size:
                 return
             before, size = {"before": order[-1]}, _PAGE
 
+    # --- presses and slash commands ---
+
+    def _listener(self, accept: Accept) -> AbstractAsyncContextManager[None]:
+        """Where Mattermost tells of pressed buttons and slash commands, if the operator gives an address at
+        which it reaches us. It signs nothing; so every button carries a signature of ours in its context,
+        which people never see, and a slash command the token that Mattermost made for it."""
+
+        async def answer(request: web.Request) -> web.Response:
+            body = await request.read()
+            try:
+                if request.content_type == "application/x-www-form-urlencoded":
+                    form = dict(parse_qsl(body.decode(), keep_blank_values=True))
+                    ours = await self._command(form, accept)
+                else:
+                    ours = await self._press(json.loads(body), accept)
+            except (ValueError, RecursionError):
+                return web.Response(status=400)
+            except HermesError as error:
+                log.warning("mattermost.not_stored why=%s", error)
+                sorry = "That did not work; please try again."
+                return web.json_response({"ephemeral_text": sorry, "text": sorry})
+            return web.json_response({}, status=200 if ours else 403)
+
+        if not self._callback:
+            return nullcontext()
+        return listening(
+            self._context,
+            self._callback,
+            answer,
+            variables="MATTERMOST_CALLBACK",
+            usual_port="8446",
+            most_bytes=_PRESS_BYTES,
+        )
+
     async def _press(self, message: Any, accept: Accept) -> bool:
-        me = await self._who()
-        item = pressed(message, me, self._cache, self._secret, self._context.clock.now())
+        """Whether it was one of ours."""
+        me, now = await self._who(), self._context.clock.now()
+        item = convert.pressed(message, me, self._secret, now)
         if item is None:
             log.info("mattermost.left_out: a press that is none of ours")
             return False
-        if message.get("channel_id") not in self._cache.channels:
-            await self._channels()
-            item = pressed(message, me, self._cache, self._secret, self._context.clock.now()) or item
+        if message.get("channel_id") not in me.channels:
+            await self._channels(me)
+            item = convert.pressed(message, me, self._secret, now) or item
         await accept((item,), None)
         return True
 
     async def _command(self, form: Mapping[str, str], accept: Accept) -> bool:
+        """Whether it was one of ours."""
         if not is_secret(form.get("token", ""), self._context.setting(COMMAND)):
             log.info("mattermost.left_out: a slash command that is none of ours")
             return False
         me = await self._who()
-        if form.get("channel_id") not in self._cache.channels:
-            await self._channels()
-        item = commanded(form, me, self._cache, self._context.clock.now())
+        if form.get("channel_id") not in me.channels:
+            await self._channels(me)
+        item = convert.commanded(form, me, self._context.clock.now())
         if item is not None:
             await accept((item,), None)
         return item is not None
@@ -307,64 +314,72 @@ class MattermostAdapter:
 
     async def send(self, to: Address, body: Body, *, key: str, reply_to: str | None) -> Receipt:
         """Answers in Mattermost are threads, and those are in the address: `reply_to` adds nothing."""
-        post: dict[str, Any] = {**place(to), "message": calm(body.text)}
+        post: dict[str, Any] = {**convert.place(to), "message": convert.calm(body.text)}
         if body.attachments:
             post["file_ids"] = [await self._upload(to, file) for file in body.attachments]
         # The server takes no second post with the same pending id for half a minute; after that the
         # property tells which message it was.
-        post["pending_post_id"] = key_of(to, key)
-        post["props"] = {KEY: key_of(to, key)}
-        if parts := button_parts(body.buttons, to, self._callback, self._secret):
+        post["pending_post_id"] = convert.key_of(to, key)
+        post["props"] = {KEY: convert.key_of(to, key)}
+        if parts := convert.button_parts(body.buttons, to, self._callback, self._secret):
             post["props"]["attachments"] = parts
-        return _receipt(to, await self._rest.post("/posts", post))
+        return _receipt(to, await self.api.call("POST", "/posts", post))
 
     async def _upload(self, to: Address, file: Attachment) -> str:
         data = await read_file(self._context, file)
-        return await self._rest.upload(to.chat, file_name(file), data, file.mime)
+        return await self.api.upload(to.chat, file_name(file), data, file.mime)
 
     async def edit(self, receipt: Receipt, body: Body) -> None:
         path = f"/posts/{_number(receipt)}/patch"
-        props = dict(as_dict(dig(await self._rest.put(path, {"message": calm(body.text)}), "props")))
-        parts = button_parts(body.buttons, receipt.to, self._callback, self._secret)
-        if names_of(props.get("attachments")) != names_of(parts):
+        props = dict(
+            as_dict(dig(await self.api.call("PUT", path, {"message": convert.calm(body.text)}), "props"))
+        )
+        parts = convert.button_parts(body.buttons, receipt.to, self._callback, self._secret)
+        if convert.names_of(props.get("attachments")) != convert.names_of(parts):
             props.pop("attachments", None)
-            await self._rest.put(path, {"props": {**props, **({"attachments": parts} if parts else {})}})
+            await self.api.call(
+                "PUT", path, {"props": {**props, **({"attachments": parts} if parts else {})}}
+            )
 
     async def delete(self, receipt: Receipt) -> None:
-        await self._rest.delete(f"/posts/{_number(receipt)}")
+        await self.api.call("DELETE", f"/posts/{_number(receipt)}")
 
     async def find_sent(self, to: Address, key: str) -> Receipt | None:
-        me, wanted_key = await self._who(), key_of(to, key)
-        async for page in self._pages(place(to)["channel_id"], _LOOKED_THROUGH, _GLANCE):
+        me, wanted_key = await self._who(), convert.key_of(to, key)
+        async for page in self._pages(convert.place(to)["channel_id"], _LOOKED_THROUGH, _GLANCE):
             for post in page.values():
                 if dig(post, "props", KEY) == wanted_key and post.get("user_id") == me.id:
                     return _receipt(to, post)
         return None
 
     async def typing(self, to: Address) -> None:
-        spot = place(to)
+        spot = convert.place(to)
         asked = {"channel_id": spot["channel_id"], "parent_id": spot.get("root_id", "")}
-        if self._wire is not None:
-            await self._wire.ask("user_typing", asked)
+        if self._socket is not None:
+            await self._socket.ask("user_typing", asked)
         else:
-            await self._rest.post("/users/me/typing", asked)
+            await self.api.call("POST", "/users/me/typing", asked)
 
     async def react(self, receipt: Receipt, emoji: str, *, instead: str = "") -> None:
         me, post = await self._who(), _number(receipt)
         if emoji:
-            asked = {"user_id": me.id, "post_id": post, "emoji_name": emoji_name(emoji)}
-            await self._rest.post("/reactions", asked)
+            asked = {"user_id": me.id, "post_id": post, "emoji_name": convert.emoji_name(emoji)}
+            await self.api.call("POST", "/reactions", asked)
         if instead:
-            await self._rest.delete(f"/users/{me.id}/posts/{post}/reactions/{emoji_name(instead)}")
+            await self.api.call(
+                "DELETE", f"/users/{me.id}/posts/{post}/reactions/{convert.emoji_name(instead)}"
+            )
 
     async def open_thread(self, parent: Address, name: str) -> Address:
-        told = await self._rest.post(
-            "/posts", {**place(replace(parent, thread=None)), "message": one_line(name, 200) or "…"}
+        told = await self.api.call(
+            "POST",
+            "/posts",
+            {**convert.place(replace(parent, thread=None)), "message": one_line(name, 200) or "…"},
         )
         return replace(parent, thread=_receipt(parent, told).ref)
 
     async def fetch(self, ref: str, sink: Sink) -> None:
-        await self._rest.fetch(ref, sink)
+        await self.api.fetch(ref, sink)
 
     # --- a look from outside ---
 
@@ -372,15 +387,15 @@ class MattermostAdapter:
         try:
             me = await self._who()
             found = [good(f"Mattermost knows the bot as @{one_line(me.username, 60)}.")]
-            if self._rest.url.startswith("http://"):
+            if self.api.url.startswith("http://"):
                 hint = "Set MATTERMOST_URL to the https address, unless the server is on this machine."
                 text = "The address is not encrypted: who is on the way can read the token."
                 found.append(good(text, hint))
-            found.append(_membership(await self._channels()))
-            async with MattermostSocket.open(self._rest):
+            found.append(_membership(await self._channels(me)))
+            async with MattermostSocket.open(self.api):
                 found.append(good("Its WebSocket says hello."))
         finally:
-            await self._rest.close()
+            await self.api.close()
         if self._callback:
             text = f"Buttons are shown; Mattermost tells {one_line(self._callback, 120)} of presses."
             hint = "An address in your network has to be in the server's AllowedUntrustedInternalConnections."

@@ -8,6 +8,7 @@ import hmac
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -31,12 +32,15 @@ from hermes.entry.kit.payload import (
     Recent,
     as_dict,
     as_dicts,
-    as_size,
     as_text,
+    attachment,
     dig,
+    if_malformed,
+    inbounds,
     integer,
     moment,
     name_of,
+    shaped,
 )
 
 NAME = "mattermost"
@@ -57,20 +61,8 @@ _EMOJI = {
 _EMOJI_NAMED = {name: emoji for emoji, name in _EMOJI.items()} | {"thumbsup": "👍", "thumbsdown": "👎"}
 _EMOJI_SHAPE = re.compile(r"[a-z0-9_+-]{1,64}", re.ASCII)
 _MOST_QUOTED = 2_000
-_MOST_KEPT = 5_000
 _CODE = re.compile(r"(```.*?(?:```|\Z)|`[^`\n]*`)", re.DOTALL)
 _EVERYBODY = re.compile(r"(?<![\w@])@(?=(?:all|channel|here)(?![\w-]))", re.IGNORECASE | re.ASCII)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MattermostIdentity:
-    """Who the bot is; `account` is how the operator calls it. `threads`: what is said to it in a channel
-    begins a thread."""
-
-    id: str
-    username: str
-    account: str = DEFAULT_ACCOUNT
-    threads: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,176 +74,159 @@ class MattermostChannel:
     last_post_at: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class MattermostCache:
-    """What was asked of the server and is not told with every event. A post that is gone is None."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MattermostIdentity:
+    """Who the bot is, and what was asked of the server because events do not tell it: channels, names of
+    people, and the posts that threads hang on (None for one that is gone). `account` is how the operator
+    calls the bot. `threads`: what is said to it in a channel begins a thread."""
 
-    channels: Recent[str, MattermostChannel] = field(default_factory=lambda: Recent(_MOST_KEPT))
-    names: Recent[str, str] = field(default_factory=lambda: Recent(_MOST_KEPT))
-    posts: Recent[str, Mapping[str, Any] | None] = field(default_factory=lambda: Recent(_MOST_KEPT))
-
-
-def to_inbounds(
-    event: Any, me: MattermostIdentity, cache: MattermostCache, now: datetime
-) -> tuple[Inbound, ...]:
-    """What an event means; nothing for one that is none of ours or cannot be read. `now` is when we came into
-    a channel or left it, which nobody tells."""
-    try:
-        found = _converted(event, me, cache, now)
-    except MALFORMED:
-        return ()
-    return () if found is None else (found,)
+    id: str
+    username: str
+    account: str = DEFAULT_ACCOUNT
+    threads: bool = False
+    channels: Recent[str, MattermostChannel] = field(default_factory=Recent)
+    names: Recent[str, str] = field(default_factory=Recent)
+    posts: Recent[str, Mapping[str, Any] | None] = field(default_factory=Recent)
 
 
-def _converted(
-    event: Mapping[str, Any], me: MattermostIdentity, cache: MattermostCache, now: datetime
-) -> Inbound | None:
+@inbounds
+def to_inbounds(event: Any, me: MattermostIdentity, now: datetime) -> Inbound | None:
+    """What an event means. `now` is when we came into a channel or left it, which nobody tells."""
     data, name = event["data"], event["event"]
     if name in ("posted", "post_edited"):
         post = _decoded(data["post"])
-        what = InboundKind.MESSAGE if name == "posted" else InboundKind.EDIT
-        return _message(post, _channel(post, data, cache), me, cache, what)
+        return _message(post, _channel(post, data, me), me, edited=name == "post_edited")
     if name == "post_deleted":
-        return _deleted(_decoded(data["post"]), me, cache)
+        return _deleted(_decoded(data["post"]), me)
     if name == "reaction_added":
-        return _reaction(_decoded(data["reaction"]), event, me, cache)
+        return _reaction(_decoded(data["reaction"]), event, me)
     whom = data.get("user_id") or event["broadcast"].get("user_id")
     if name in ("user_added", "user_removed") and whom == me.id:
-        chat = _id(event["broadcast"].get("channel_id") or data["channel_id"])
+        chat = shaped(event["broadcast"].get("channel_id") or data["channel_id"], ID)
         return Inbound(
             delivery=DeliveryId(f"{name}:{chat}:{int(now.timestamp() * 1000)}"),
-            source=_source(cache.channels.get(chat) or MattermostChannel(id=chat, type="O"), me, None, cache),
+            source=_source(_seen(chat, me), me),
             at=now,
             what=InboundKind.JOINED if name == "user_added" else InboundKind.LEFT,
         )
     return None
 
 
+@if_malformed((None, None))
 def wanted(event: Any, me: MattermostIdentity) -> tuple[str | None, str | None]:
-    """The channel and the post that have to be cache before an event can be read."""
-    try:
-        name, data = event["event"], event["data"]
-        if name in ("posted", "post_edited"):
-            post = _decoded(data["post"])
-            if _id(post["user_id"]) == me.id:
-                return None, None
-            with_channel = name == "posted" and data.get("channel_type")
-            root = _id(post["root_id"]) if post.get("root_id") else None
-            return None if with_channel else _id(post["channel_id"]), root
-        if name == "post_deleted" and (post := _decoded(data["post"]))["user_id"] != me.id:
-            return _id(post["channel_id"]), None
-        if name == "reaction_added" and _decoded(data["reaction"])["user_id"] != me.id:
-            return _id(event["broadcast"]["channel_id"]), None
-    except MALFORMED:
-        pass
+    """The channel and the post that have to be known before an event can be read."""
+    name, data = event["event"], event["data"]
+    if name in ("posted", "post_edited"):
+        post = _decoded(data["post"])
+        if shaped(post["user_id"], ID) == me.id:
+            return None, None
+        with_channel = name == "posted" and data.get("channel_type")
+        return None if with_channel else shaped(post["channel_id"], ID), _root(post)
+    if name == "post_deleted" and (post := _decoded(data["post"]))["user_id"] != me.id:
+        return shaped(post["channel_id"], ID), None
+    if name == "reaction_added" and _decoded(data["reaction"])["user_id"] != me.id:
+        return shaped(event["broadcast"]["channel_id"], ID), None
     return None, None
 
 
 def as_events(posts: Sequence[Any], since: int) -> list[dict[str, Any]]:
     """Posts of the history as the events that we missed, in the order in which they happened."""
-    found: list[tuple[int, dict[str, Any]]] = []
+    events: list[tuple[int, dict[str, Any]]] = []
     for post in posts:
-        try:
-            if gone := integer(post.get("delete_at") or 0):
-                if gone > since:
-                    found.append((gone, {"event": "post_deleted", "data": {"post": post}}))
-                continue
-            made, edited = integer(post["create_at"]), integer(post.get("edit_at") or 0)
-            if made > since:
-                found.append((made, {"event": "posted", "data": {"post": post}}))
-            if edited > since:
-                found.append((edited, {"event": "post_edited", "data": {"post": post}}))
-            for reaction in (post.get("metadata") or {}).get("reactions") or ():
-                if (at := integer(reaction["create_at"])) > since:
-                    event = {"event": "reaction_added", "data": {"reaction": reaction}}
-                    found.append((at, {**event, "broadcast": {"channel_id": post["channel_id"]}}))
-        except MALFORMED:
-            continue
-    return [event for _, event in sorted(found, key=lambda event: event[0])]
+        with suppress(*MALFORMED):
+            for at, event in _events_of(post):
+                if at > since:
+                    events.append((at, event))
+    return [event for _, event in sorted(events, key=lambda event: event[0])]
 
 
+def _events_of(post: Any) -> Iterator[tuple[int, dict[str, Any]]]:
+    """What a post tells of itself, and when it happened."""
+    data = {"post": post}
+    if gone := integer(post.get("delete_at") or 0):
+        yield gone, {"event": "post_deleted", "data": data}
+        return
+    made, edited = integer(post["create_at"]), integer(post.get("edit_at") or 0)
+    yield made, {"event": "posted", "data": data}
+    yield edited, {"event": "post_edited", "data": data}
+    for reaction in (post.get("metadata") or {}).get("reactions") or ():
+        place = {"channel_id": post["channel_id"]}
+        event = {"event": "reaction_added", "data": {"reaction": reaction}, "broadcast": place}
+        yield integer(reaction["create_at"]), event
+
+
+@if_malformed(None)
 def read_channel(about: Any) -> MattermostChannel | None:
-    try:
-        return MattermostChannel(
-            id=_id(about["id"]),
-            type=as_text(about["type"]),
-            name=storable(as_text(about.get("display_name"))),
-            team=as_text(about.get("team_id")),
-            last_post_at=integer(about.get("last_post_at") or 0),
-        )
-    except MALFORMED:
-        return None
+    return MattermostChannel(
+        id=shaped(about["id"], ID),
+        type=as_text(about["type"]),
+        name=storable(as_text(about.get("display_name"))),
+        team=as_text(about.get("team_id")),
+        last_post_at=integer(about.get("last_post_at") or 0),
+    )
 
 
 # --- messages ------------------------------------------------------------------------------------
 
 
 def _message(
-    post: Mapping[str, Any],
-    channel: MattermostChannel,
-    me: MattermostIdentity,
-    cache: MattermostCache,
-    what: InboundKind,
+    post: Mapping[str, Any], channel: MattermostChannel, me: MattermostIdentity, *, edited: bool
 ) -> Inbound | None:
-    number, author = _id(post["id"]), _id(post["user_id"])
+    number, author = shaped(post["id"], ID), shaped(post["user_id"], ID)
     if author == me.id or as_text(post.get("type")) not in _CHATTED or post.get("delete_at"):
         return None
     text, mentioned = spoken(as_text(post["message"]), me)
     attachments = tuple(_attachments(post))
     if not (text or attachments or mentioned):
         return None
-    at = integer(post["create_at"]) if what is InboundKind.MESSAGE else integer(post["edit_at"])
-    root = _id(post["root_id"]) if post.get("root_id") else None
+    what = InboundKind.EDIT if edited else InboundKind.MESSAGE
+    at = integer(post["edit_at"] if edited else post["create_at"])
+    root, props = _root(post), as_dict(post.get("props"))
+    begun = number if me.threads and channel.type != "D" else None
     return Inbound(
-        delivery=DeliveryId(f"{what.value}:{number}" + ("" if what is InboundKind.MESSAGE else f":{at}")),
-        source=_source(channel, me, post, cache),
+        delivery=DeliveryId(f"{what.value}:{number}" + (f":{at}" if edited else "")),
+        source=replace(
+            _source(channel, me, author, root or begun),
+            is_bot="true" in (props.get("from_bot"), props.get("from_webhook"), props.get("from_plugin")),
+        ),
         at=_time(at),
         what=what,
         ref=number,
         text=text,
         attachments=attachments,
-        reply_to=None if root is None else _reply(root, me, cache),
+        reply_to=None if root is None else _reply(root, me),
         mentions_me=mentioned,
     )
 
 
-def _deleted(post: Mapping[str, Any], me: MattermostIdentity, cache: MattermostCache) -> Inbound | None:
+def _deleted(post: Mapping[str, Any], me: MattermostIdentity) -> Inbound | None:
     """By whom is not always told; whose message it was, always."""
-    number, channel = _id(post["id"]), cache.channels[_id(post["channel_id"])]
-    if _id(post["user_id"]) == me.id:
+    number, channel = shaped(post["id"], ID), me.channels[shaped(post["channel_id"], ID)]
+    if shaped(post["user_id"], ID) == me.id:
         return None
     at = _time(integer(post.get("delete_at") or post["create_at"]))
-    return deletion(_source(channel, me, None, cache), number, at)
+    return deletion(_source(channel, me), number, at)
 
 
 def _source(
-    channel: MattermostChannel, me: MattermostIdentity, post: Mapping[str, Any] | None, cache: MattermostCache
+    channel: MattermostChannel, me: MattermostIdentity, user: str | None = None, thread: str | None = None
 ) -> Source:
     kind = SourceKind.PRIVATE if channel.type == "D" else SourceKind.GROUP
-    thread = author = None
-    props: dict[str, Any] = {}
-    if post is not None:
-        author = _id(post["user_id"])
-        thread = _id(post["root_id"]) if post.get("root_id") else None
-        props = as_dict(post.get("props"))
-        if thread is None and me.threads and kind is SourceKind.GROUP:
-            thread = _id(post["id"])
     if thread is not None and kind is SourceKind.GROUP:
         kind = SourceKind.THREAD
     return Source(
         address=Address(platform=NAME, account=me.account, chat=channel.id, thread=thread),
         kind=kind,
-        user=author,
-        user_name=None if author is None else name_of(cache.names.get(author)),
+        user=user,
+        user_name=name_of(me.names.get(user or "")),
         chat_name=None if kind is SourceKind.PRIVATE else channel.name or None,
         guild=channel.team or None,
         parent_chat=channel.id if kind is SourceKind.THREAD else None,
-        is_bot="true" in (props.get("from_bot"), props.get("from_webhook"), props.get("from_plugin")),
     )
 
 
-def _channel(post: Mapping[str, Any], data: Mapping[str, Any], cache: MattermostCache) -> MattermostChannel:
-    number = _id(post["channel_id"])
+def _channel(post: Mapping[str, Any], data: Mapping[str, Any], me: MattermostIdentity) -> MattermostChannel:
+    number = shaped(post["channel_id"], ID)
     if isinstance(data.get("channel_type"), str) and data["channel_type"]:
         return MattermostChannel(
             id=number,
@@ -259,19 +234,24 @@ def _channel(post: Mapping[str, Any], data: Mapping[str, Any], cache: Mattermost
             name=storable(as_text(data.get("channel_display_name"))),
             team=as_text(data.get("team_id")),
         )
-    return cache.channels[number]
+    return me.channels[number]
+
+
+def _seen(chat: str, me: MattermostIdentity) -> MattermostChannel:
+    """A channel; one of which nothing was told is taken for a public one."""
+    return me.channels.get(chat) or MattermostChannel(id=chat, type="O")
 
 
 def spoken(text: str, me: MattermostIdentity) -> tuple[str, bool]:
     """What was said, without our own name at its start, and whether it names us. Who wants a slash at the
     start of a message has to write a blank before it."""
     name = re.compile(rf"(?<![\w@.-])@{re.escape(me.username)}(?![\w-]|\.\w)", re.IGNORECASE | re.ASCII)
-    found = name.search(text)
-    if found is not None and not text[: found.start()].strip():
-        text = text[found.end() :].lstrip(" ,:\n")
+    mention = name.search(text)
+    if mention is not None and not text[: mention.start()].strip():
+        text = text[mention.end() :].lstrip(" ,:\n")
     if text.lstrip().startswith("/"):
         text = text.lstrip()
-    return text, found is not None
+    return text, mention is not None
 
 
 def _attachments(post: Mapping[str, Any]) -> Iterator[Attachment]:
@@ -279,43 +259,41 @@ def _attachments(post: Mapping[str, Any]) -> Iterator[Attachment]:
     for number in post.get("file_ids") or ():
         info = infos.get(number, {})
         mime = as_text(info.get("mime_type")).partition(";")[0].strip().lower()
-        yield Attachment(
-            kind=MediaKind.VOICE if mime in _SPOKEN else media_kind(mime),
-            ref=_id(number),
-            name=name_of(info.get("name")),
-            mime=name_of(mime),
-            size=as_size(info.get("size")),
-        )
+        kind = MediaKind.VOICE if mime in _SPOKEN else media_kind(mime)
+        yield attachment(shaped(number, ID), kind, info.get("name"), mime, info.get("size"))
 
 
-def _reply(root: str, me: MattermostIdentity, cache: MattermostCache) -> ReplyTo:
-    post = cache.posts.get(root) or {}
+def _root(post: Mapping[str, Any]) -> str | None:
+    """The post that begins the thread in which this one is."""
+    return shaped(post["root_id"], ID) if post.get("root_id") else None
+
+
+def _reply(root: str, me: MattermostIdentity) -> ReplyTo:
+    post = me.posts.get(root) or {}
     author = as_text(post.get("user_id"))
     return ReplyTo(
         ref=root,
         text=as_text(post.get("message"))[:_MOST_QUOTED],
-        author=name_of(cache.names.get(author)),
+        author=name_of(me.names.get(author)),
         mine=author == me.id,
     )
 
 
 def _reaction(
-    reaction: Mapping[str, Any], event: Mapping[str, Any], me: MattermostIdentity, cache: MattermostCache
+    reaction: Mapping[str, Any], event: Mapping[str, Any], me: MattermostIdentity
 ) -> Inbound | None:
-    post, person, name = _id(reaction["post_id"]), _id(reaction["user_id"]), reaction["emoji_name"]
-    channel = cache.channels[_id(event["broadcast"]["channel_id"])]
+    post, person, name = (
+        shaped(reaction["post_id"], ID),
+        shaped(reaction["user_id"], ID),
+        reaction["emoji_name"],
+    )
+    channel = me.channels[shaped(event["broadcast"]["channel_id"], ID)]
     if person == me.id or not _EMOJI_SHAPE.fullmatch(name):
         return None
     at = integer(reaction["create_at"])
     return Inbound(
         delivery=DeliveryId(f"reaction:{post}:{person}:{name}:{at}"),
-        source=Source(
-            address=Address(platform=NAME, account=me.account, chat=channel.id),
-            kind=SourceKind.PRIVATE if channel.type == "D" else SourceKind.GROUP,
-            user=person,
-            user_name=name_of(cache.names.get(person)),
-            chat_name=channel.name or None,
-        ),
+        source=replace(_source(channel, me, person), chat_name=channel.name or None, guild=None),
         at=_time(at),
         what=InboundKind.REACTION,
         ref=post,
@@ -331,35 +309,29 @@ def emoji_name(emoji: str) -> str:
     return name
 
 
-# --- buttons -------------------------------------------------------------------------------------
-
-
-def pressed(
-    press: Any, me: MattermostIdentity, cache: MattermostCache, secret: bytes, now: datetime
-) -> Inbound | None:
+@if_malformed(None)
+def pressed(press: Any, me: MattermostIdentity, secret: bytes, now: datetime) -> Inbound | None:
     """A pressed button, if it is one of ours: its context holds what only the server and we know."""
-    try:
-        chat, value = _id(press["channel_id"]), press["context"]["value"]
-        given = press["context"]["signature"]
-        if not hmac.compare_digest(given.encode(), signature(secret, chat, value).encode()):
-            return None
-        trigger = (
-            as_text(press.get("trigger_id")) or f"{press['post_id']}:{press['user_id']}:{now.timestamp()}"
-        )
-        channel = cache.channels.get(chat) or MattermostChannel(id=chat, type="O")
-        root = press["context"].get("thread")
-        post = {"user_id": press["user_id"], "root_id": root, "id": press["post_id"]}
-        cache.names[_id(press["user_id"])] = as_text(press.get("user_name"))
-        return Inbound(
-            delivery=DeliveryId(f"button:{hashlib.sha256(trigger.encode()).hexdigest()[:32]}"),
-            source=_source(channel, replace(me, threads=False), post, cache),
-            at=now,
-            what=InboundKind.BUTTON,
-            ref=_id(press["post_id"]),
-            button=storable(value),
-        )
-    except MALFORMED:
+    chat, context = shaped(press["channel_id"], ID), press["context"]
+    value, given = context["value"], context["signature"]
+    if not hmac.compare_digest(given.encode(), signature(secret, chat, value).encode()):
         return None
+    trigger = as_text(press.get("trigger_id")) or f"{press['post_id']}:{press['user_id']}:{now.timestamp()}"
+    return Inbound(
+        delivery=DeliveryId(f"button:{_digest(trigger)}"),
+        source=_caller(press, me, context.get("thread")),
+        at=now,
+        what=InboundKind.BUTTON,
+        ref=shaped(press["post_id"], ID),
+        button=storable(value),
+    )
+
+
+def _caller(about: Mapping[str, Any], me: MattermostIdentity, thread: Any) -> Source:
+    """Who pressed a button or gave a slash command, and where."""
+    user = shaped(about["user_id"], ID)
+    me.names[user] = as_text(about.get("user_name"))
+    return _source(_seen(shaped(about["channel_id"], ID), me), me, user, _root({"root_id": thread}))
 
 
 def signature(secret: bytes, chat: str, value: str) -> str:
@@ -402,29 +374,18 @@ def names_of(parts: Any) -> list[str]:
     return [name for name in names if name]
 
 
-# --- slash commands ------------------------------------------------------------------------------
-
-
-def commanded(
-    form: Mapping[str, str], me: MattermostIdentity, cache: MattermostCache, now: datetime
-) -> Inbound | None:
-    """A slash command that an admin made for us: `/hermes status now` means `/status now`. It may not be form
+@if_malformed(None)
+def commanded(form: Mapping[str, str], me: MattermostIdentity, now: datetime) -> Inbound | None:
+    """A slash command that an admin made for us: `/hermes status now` means `/status now`. It may not be told
     in which thread it was given."""
-    try:
-        chat, line = _id(form["channel_id"]), form.get("text", "").strip().lstrip("/!")
-        post = {"user_id": form["user_id"], "root_id": form.get("root_id"), "id": ""}
-        cache.names[_id(form["user_id"])] = form.get("user_name", "")
-        channel = cache.channels.get(chat) or MattermostChannel(id=chat, type="O")
-        trigger = hashlib.sha256(form["trigger_id"].encode()).hexdigest()[:32]
-        return Inbound(
-            delivery=DeliveryId(f"command:{trigger}"),
-            source=_source(channel, replace(me, threads=False), post, cache),
-            at=now,
-            text=storable(f"/{line or 'help'}"),
-            mentions_me=True,
-        )
-    except MALFORMED:
-        return None
+    line = form.get("text", "").strip().lstrip("/!")
+    return Inbound(
+        delivery=DeliveryId(f"command:{_digest(form['trigger_id'])}"),
+        source=_caller(form, me, form.get("root_id")),
+        at=now,
+        text=storable(f"/{line or 'help'}"),
+        mentions_me=True,
+    )
 
 
 # --- what goes out -------------------------------------------------------------------------------
@@ -449,10 +410,7 @@ def place(to: Address) -> dict[str, str]:
 
 def key_of(to: Address, key: str) -> str:
     """The same for the same message of the outbox, and for no other."""
-    return hashlib.sha256(f"{to}\n{key}".encode()).hexdigest()[:32]
-
-
-# --- small things --------------------------------------------------------------------------------
+    return _digest(f"{to}\n{key}")
 
 
 def _decoded(value: Any) -> Mapping[str, Any]:
@@ -463,10 +421,8 @@ def _decoded(value: Any) -> Mapping[str, Any]:
     return decoded
 
 
-def _id(value: Any) -> str:
-    if not isinstance(value, str) or not ID.fullmatch(value):
-        raise ValueError("not an id of Mattermost's")
-    return value
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def _time(milliseconds: int) -> datetime:

@@ -15,7 +15,7 @@ from hermes.domain.capabilities import (
     TextUnit,
 )
 from hermes.domain.message import MediaKind
-from hermes.entry.kit.fields import listener_fields, proxy_field
+from hermes.entry.kit.fields import listener_fields, option, proxy_field
 
 MOST_TEXT = 16_383
 _KINDS = (MediaKind.IMAGE, MediaKind.AUDIO, MediaKind.VIDEO, MediaKind.FILE)
@@ -59,23 +59,17 @@ MANIFEST = Manifest(
             secret=True,
             hint="Integrations → Bot Accounts → Add Bot Account shows it once; 26 letters and digits.",
         ),
-        SettingField(
-            env="MATTERMOST_REPLY_MODE",
-            title="Whether it answers in channels in a thread (thread) or below (off)",
-            required=False,
+        option("MATTERMOST_REPLY_MODE", "Whether it answers in channels in a thread (thread) or below (off)"),
+        option(
+            "MATTERMOST_CALLBACK_URL",
+            "The address at which Mattermost tells us of pressed buttons",
+            "Empty if the server cannot reach this machine: questions are then answered in words.",
         ),
-        SettingField(
-            env="MATTERMOST_CALLBACK_URL",
-            title="The address at which Mattermost tells us of pressed buttons",
-            required=False,
-            hint="Empty if the server cannot reach this machine: questions are then answered in words.",
-        ),
-        SettingField(
-            env="MATTERMOST_COMMAND_TOKEN",
-            title="The token of a slash command that brings all others",
-            required=False,
+        option(
+            "MATTERMOST_COMMAND_TOKEN",
+            "The token of a slash command that brings all others",
+            "Integrations → Slash Commands shows it; the command's address is the one for buttons.",
             secret=True,
-            hint="Integrations → Slash Commands shows it; the command's address is the one for buttons.",
         ),
         *listener_fields(
             "MATTERMOST_CALLBACK",

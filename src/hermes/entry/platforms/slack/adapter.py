@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from aiohttp import web
+
 from hermes.domain.adapter import AdapterContext, Finding, good
 from hermes.domain.address import Address
-from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.message import Attachment, Body, Inbound, Receipt
 from hermes.domain.ports.platform import Accept
@@ -23,45 +24,34 @@ from hermes.domain.text import one_line
 from hermes.entry.kit.files import ANY_MIME, read_file
 from hermes.entry.kit.listener import listening
 from hermes.entry.kit.payload import Recent, as_dict, as_dicts, as_text, dig
-from hermes.entry.platforms.slack.api import SlackApi, SlackResponse
-from hermes.entry.platforms.slack.convert import (
-    SlackIdentity,
-    aside_of,
-    is_elsewhere,
-    is_farewell,
-    moment_of,
-    new_name,
-    place_of,
-    seconds,
-    to_inbounds,
-)
-from hermes.entry.platforms.slack.doors import PATH, SlackCallbacks, SlackListener, SlackSocket, socket_url
-from hermes.entry.platforms.slack.history import SlackCatchUp, SlackCursor, find_sent
-from hermes.entry.platforms.slack.manifest import MANIFEST
-from hermes.entry.platforms.slack.status import SlackStatus
-from hermes.entry.platforms.slack.wire import (
-    KEY_EVENT,
+from hermes.entry.platforms.slack import compose, convert
+from hermes.entry.platforms.slack.api import (
     ROTATED,
-    blocks,
+    SlackApi,
+    SlackResponse,
     check_install,
-    emoji_name,
+    is_signed,
     scope_findings,
-    shown_name,
-    tagged,
 )
+from hermes.entry.platforms.slack.catch_up import SlackCatchUp, SlackCursor, find_sent
+from hermes.entry.platforms.slack.convert import SlackIdentity
+from hermes.entry.platforms.slack.manifest import MANIFEST
+from hermes.entry.platforms.slack.socket import SlackSocket, socket_url
+from hermes.entry.platforms.slack.status import SlackStatus
 
 log = logging.getLogger("hermes.slack")
 API = "https://slack.com/api"
+PATH = "/slack/events"
 _LOOK_SECONDS = 60.0
 _USUAL_PORT = "8446"
 _NAME_SECONDS = 0.5
-_MOST_NAMES = 5000
 _ASIDE_SECONDS, _REST_SECONDS = 29 * 60.0, 20.0
 _SHARED_SECONDS = (0.0, 0.2, 0.4, 0.8, 1.6, 3.2)
 _FIND_SECONDS = 26 * 3600.0
 
 
 class SlackAdapter:
+    capabilities = MANIFEST.capabilities
     quiet_seconds = 30.0
     """How long the socket may be silent before we tell that it lives."""
 
@@ -85,15 +75,11 @@ class SlackAdapter:
         )
         self._status = SlackStatus(self.api, context.clock)
         self._me: SlackIdentity | None = None
-        self._kinds: Recent[str, str] = Recent(_MOST_NAMES)
-        self._names: Recent[str, str] = Recent(_MOST_NAMES)
-        self._asides: Recent[str, tuple[str, float]] = Recent(_MOST_NAMES)
+        self._kinds: Recent[str, str] = Recent()
+        self._names: Recent[str, str] = Recent()
+        self._asides: Recent[str, tuple[str, float]] = Recent()
         self._mark = SlackCursor(since=0.0, highest=0.0, whole=False)
         self._new = True
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return MANIFEST.capabilities
 
     # --- what comes in ---
 
@@ -130,48 +116,68 @@ class SlackAdapter:
         return self._me, told.at or self._context.clock.now().timestamp()
 
     async def _socket(self, accept: Accept, me: SlackIdentity) -> None:
-        async def alive() -> None:
-            await accept((), None)
-
-        ears = SlackCallbacks(
+        socket = SlackSocket(
+            self.api,
+            self._app_token,
+            self._context.clock,
             hear=lambda payload: self._hear(accept, me, payload),
-            alive=alive,
+            alive=lambda: accept((), None),
             catch_up=lambda: self._catch_up(accept, me),
         )
-        await SlackSocket(self.api, self._app_token, self._context.clock, ears).live(self.quiet_seconds)
+        await socket.live(self.quiet_seconds)
 
     async def _listen(self, accept: Accept, me: SlackIdentity) -> None:
+        """The Events API: events, pressed buttons and slash commands come to one address, each signed."""
         clock = self._context.clock
-        door = SlackListener(self._secret, clock, lambda payload: self._hear(accept, me, payload))
-        async with listening(
-            self._context, PATH, door.called, variables="SLACK_WEBHOOK", usual_port=_USUAL_PORT
-        ):
+        missed = False  # whether Slack may have given up on something, which it does after a few attempts
+
+        async def answer(request: web.Request) -> web.Response:
+            nonlocal missed
+            body = await request.read()
+            if not is_signed(self._secret, request.headers, body, clock.now()):
+                return web.Response(status=403)
+            missed = missed or "X-Slack-Retry-Num" in request.headers
+            payload = convert.payload_of(body, request.content_type)
+            if payload.get("type") == "url_verification":
+                return web.Response(text=str(payload.get("challenge", "")))
+            if payload.get("type") == "app_rate_limited":
+                log.warning("slack.rate_limited: there are more events than Slack brings in an hour")
+                missed = True
+                return web.Response()
+            try:
+                await self._hear(accept, me, payload)
+            except HermesError:
+                missed = True
+                raise
+            return web.Response()
+
+        async with listening(self._context, PATH, answer, variables="SLACK_WEBHOOK", usual_port=_USUAL_PORT):
             await self._catch_up(accept, me)
             while True:
                 await accept((), None)
                 await clock.sleep(_LOOK_SECONDS)
                 await self.api.call("auth.test")
-                if door.missed:
-                    door.missed = False
+                if missed:
+                    missed = False
                     await self._catch_up(accept, me)
 
     async def _hear(self, accept: Accept, me: SlackIdentity, payload: Any) -> bool:
         """Store what a payload tells; False if it is told to the app in another workspace."""
-        if is_elsewhere(payload, me):
+        if convert.is_elsewhere(payload, me):
             log.warning(
                 "slack.other_workspace: the app is installed in more than one; each wants an app of its own"
             )
             return False
-        if is_farewell(payload):
+        if convert.is_farewell(payload):
             # It may be an old one; if it is true, the token is refused.
             await self.api.call("auth.test")
         await self._learn(payload)
-        items = to_inbounds(payload, me, self._context.clock.now())
+        items = convert.to_inbounds(payload, me, self._context.clock.now())
         for item in items:
             self._status.heard(item.source.address)
-            if (url := aside_of(payload)) and item.ref is not None:
+            if (url := convert.aside_of(payload)) and item.ref is not None:
                 self._keep_aside(item.ref, url, _ASIDE_SECONDS)
-        self._mark.saw(moment_of(payload))
+        self._mark.saw(convert.moment_of(payload))
         await accept(items, self._mark.cursor if items else None)
         return True
 
@@ -187,8 +193,8 @@ class SlackAdapter:
             items: list[Inbound] = []
             for event in events:
                 await self._learn(event)
-                items += to_inbounds(event, me, self._context.clock.now())
-                mark.saw(moment_of(event))
+                items += convert.to_inbounds(event, me, self._context.clock.now())
+                mark.saw(convert.moment_of(event))
             if items:
                 await accept(items, None)
         mark.whole = True
@@ -197,8 +203,8 @@ class SlackAdapter:
     async def _learn(self, payload: Any) -> None:
         """The names of people and places, once each; nothing waits long for them, and what did not come in
         time is asked for again another time."""
-        channel, user, kind = place_of(payload)
-        if name := new_name(payload):
+        channel, user, kind = convert.place_of(payload)
+        if name := convert.new_name(payload):
             self._names[channel] = name
         if user and user not in self._names:
             self._names[user] = ""
@@ -236,8 +242,13 @@ class SlackAdapter:
         self._status.speak(to)
         if body.attachments:
             return await self._send_files(to, body, key)
-        asked = {**_place(to), **_said(body)}
-        asked["metadata"] = {"event_type": KEY_EVENT, "event_payload": {"key": key}}
+        asked: dict[str, Any] = {"channel": to.chat}
+        if to.thread is not None:
+            asked["thread_ts"] = to.thread
+        asked["text"] = body.text
+        if body.buttons:
+            asked["blocks"] = compose.blocks(body.text, body.buttons)
+        asked["metadata"] = {"event_type": compose.KEY_EVENT, "event_payload": {"key": key}}
         asked |= {"unfurl_links": False, "unfurl_media": False}
         told = await self.api.ask("chat.postMessage", asked)
         if told.says("thread_not_found", "cannot_reply_to_message") and "thread_ts" in asked:
@@ -293,8 +304,10 @@ class SlackAdapter:
         data = await read_file(self._context, file)
         if not data:
             raise Refused("The file is empty; Slack takes no empty files")
-        name = shown_name(file)
-        told = await self.api.call("files.getUploadURLExternal", filename=tagged(name, key), length=len(data))
+        name = compose.shown_name(file)
+        told = await self.api.call(
+            "files.getUploadURLExternal", filename=compose.tagged(name, key), length=len(data)
+        )
         number, url = told.get("file_id"), told.get("upload_url")
         if not isinstance(number, str) or not isinstance(url, str):
             raise Unreachable("Slack does not say where the file goes")
@@ -327,7 +340,8 @@ class SlackAdapter:
         raise Unreachable("Slack does not say in which message it showed the file", maybe_done=True)
 
     async def edit(self, receipt: Receipt, body: Body) -> None:
-        shown = {"text": body.text, "blocks": _blocks(body), "parse": "none"}
+        blocks = compose.blocks(body.text, body.buttons) if body.buttons else []
+        shown = {"text": body.text, "blocks": blocks, "parse": "none"}
         await self.api.call("chat.update", **_message(receipt), **shown)
         await self._status.edited(receipt.to)
 
@@ -338,13 +352,13 @@ class SlackAdapter:
         await self._status.show(to)
 
     async def react(self, receipt: Receipt, emoji: str, *, instead: str = "") -> None:
-        if seconds(receipt.ref) is None:
+        if convert.seconds(receipt.ref) is None:
             raise Refused("A slash command is no message that could bear a reaction")
         place = {"channel": receipt.to.chat, "timestamp": receipt.ref}
         steps = (("reactions.add", emoji, "already_reacted"), ("reactions.remove", instead, "no_reaction"))
         for method, name, fine in steps:
             if name:
-                told = await self.api.ask(method, {**place, "name": emoji_name(name)})
+                told = await self.api.ask(method, {**place, "name": compose.emoji_name(name)})
                 if not told.says(fine):
                     _ = told.result
 
@@ -393,18 +407,6 @@ class SlackAdapter:
             return found
         finally:
             await self.api.close()
-
-
-def _place(to: Address) -> dict[str, Any]:
-    return {"channel": to.chat} if to.thread is None else {"channel": to.chat, "thread_ts": to.thread}
-
-
-def _said(body: Body) -> dict[str, Any]:
-    return {"text": body.text, "blocks": _blocks(body)} if body.buttons else {"text": body.text}
-
-
-def _blocks(body: Body) -> list[dict[str, Any]]:
-    return blocks(body.text, body.buttons) if body.buttons else []
 
 
 def _message(receipt: Receipt) -> dict[str, Any]:

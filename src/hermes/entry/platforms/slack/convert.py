@@ -9,13 +9,24 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from html import unescape
 from typing import Any
+from urllib.parse import parse_qsl
 
 from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source, SourceKind
 from hermes.domain.ids import DeliveryId
 from hermes.domain.message import Attachment, Inbound, InboundKind, MediaKind, ReplyTo, deletion, media_kind
 from hermes.domain.text import storable
-from hermes.entry.kit.payload import MALFORMED, as_dict, as_dicts, as_size, as_text, dig, name_of
-from hermes.entry.platforms.slack.wire import emoji_told
+from hermes.entry.kit.payload import (
+    as_dict,
+    as_dicts,
+    as_text,
+    attachment,
+    dig,
+    inbounds,
+    name_of,
+    read_json,
+    shaped,
+)
+from hermes.entry.platforms.slack.compose import emoji_told
 
 NAME = "slack"
 KINDS = {
@@ -28,6 +39,7 @@ _SAID = (None, "file_share", "me_message", "thread_broadcast", "bot_message")
 _CLIPS = {"slack_audio": MediaKind.VOICE, "slack_video": MediaKind.VIDEO}
 _TS = re.compile(r"\d{1,11}\.\d{1,9}", re.ASCII)
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+_ANY = re.compile(r".+", re.DOTALL)
 _MARKUP = re.compile(r"<([^<>\n]{1,4000})>")
 
 
@@ -45,16 +57,6 @@ class SlackIdentity:
     reply_in_thread: bool = True
     kinds: Mapping[str, str] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
-
-
-def to_inbounds(payload: Any, me: SlackIdentity, now: datetime) -> tuple[Inbound, ...]:
-    """What a payload means; nothing for one that is none of ours or cannot be read. `now` is when a slash
-    command was given, which nobody tells."""
-    try:
-        found = _converted(payload, me, now)
-    except MALFORMED:
-        return ()
-    return () if found is None else (found,)
 
 
 def place_of(payload: Any) -> tuple[str, str, str]:
@@ -115,7 +117,9 @@ def seconds(ts: Any) -> float | None:
     return float(ts) if isinstance(ts, str) and _TS.fullmatch(ts) else None
 
 
-def _converted(payload: Any, me: SlackIdentity, now: datetime) -> Inbound | None:
+@inbounds
+def to_inbounds(payload: Any, me: SlackIdentity, now: datetime) -> Inbound | None:
+    """What a payload means. `now` is when a slash command was given, which nobody tells."""
     if payload.get("type") == "block_actions":
         return _pressed(payload, me)
     if "command" in payload:
@@ -144,7 +148,7 @@ def _message(
     event: Mapping[str, Any], message: Mapping[str, Any], me: SlackIdentity, what: InboundKind
 ) -> Inbound | None:
     """`message` is what was said, `event` what tells of it and of the channel."""
-    channel, ts = _id(event["channel"]), _ts(message["ts"])
+    channel, ts = shaped(event["channel"], _ID), shaped(message["ts"], _TS)
     if message.get("subtype") not in _SAID or message.get("hidden") is True:
         return None
     user, bot = _if_id(message.get("user")), _if_id(message.get("bot_id"))
@@ -154,9 +158,9 @@ def _message(
     attachments = tuple(_attachments(message))
     if not text and not attachments:
         return None
-    moment = _ts(message["edited"]["ts"]) if what is InboundKind.EDIT else ts
+    moment = shaped(message["edited"]["ts"], _TS) if what is InboundKind.EDIT else ts
     delivery = f"message:{channel}:{ts}" if what is InboundKind.MESSAGE else f"edit:{channel}:{ts}:{moment}"
-    thread = _thread(message, ts)
+    thread = _thread(message.get("thread_ts"), ts)
     kind = _kind(event, channel, me)
     if thread is None and mentioned and me.reply_in_thread and kind is SourceKind.CHANNEL:
         thread = ts
@@ -164,19 +168,14 @@ def _message(
     return Inbound(
         delivery=DeliveryId(delivery),
         source=_source(
-            me,
-            _address(me, channel, thread),
-            kind,
-            user or bot,
-            is_bot=bool(bot),
-            named=message.get("username"),
+            me, channel, kind, user or bot, thread=thread, named=message.get("username"), is_bot=bool(bot)
         ),
         at=_time(moment),
         what=what,
         ref=ts,
         text=text,
         attachments=attachments,
-        reply_to=ReplyTo(ref=_ts(message["thread_ts"]), mine=True) if answered else None,
+        reply_to=ReplyTo(ref=shaped(message["thread_ts"], _TS), mine=True) if answered else None,
         mentions_me=mentioned,
     )
 
@@ -194,16 +193,16 @@ def _edited(event: Mapping[str, Any], me: SlackIdentity) -> Inbound | None:
 
 def _deleted(event: Mapping[str, Any], ts: Any, me: SlackIdentity) -> Inbound | None:
     """By whom Slack does not say; whose message it was, mostly."""
-    channel, ts, before = _id(event["channel"]), _ts(ts), event.get("previous_message")
+    channel, ts, before = shaped(event["channel"], _ID), shaped(ts, _TS), event.get("previous_message")
     if isinstance(before, dict) and (before.get("user") == me.user or before.get("bot_id") == (me.bot or 0)):
         return None
-    source = _source(me, _address(me, channel), _kind(event, channel, me), "")
-    return deletion(source, ts, _time(_ts(event.get("event_ts") or event.get("ts") or ts)))
+    source = _source(me, channel, _kind(event, channel, me), "")
+    return deletion(source, ts, _time(shaped(event.get("event_ts") or event.get("ts") or ts, _TS)))
 
 
-def _thread(message: Mapping[str, Any], ts: str) -> str | None:
-    thread = message.get("thread_ts")
-    return None if thread is None or thread == ts else _ts(thread)
+def _thread(thread: Any, ts: str) -> str | None:
+    """The message that begins the thread; None for that message itself."""
+    return None if thread is None or thread == ts else shaped(thread, _TS)
 
 
 def _kind(event: Mapping[str, Any], channel: str, me: SlackIdentity) -> SourceKind:
@@ -214,29 +213,25 @@ def _kind(event: Mapping[str, Any], channel: str, me: SlackIdentity) -> SourceKi
 
 def _source(
     me: SlackIdentity,
-    address: Address,
+    channel: str,
     kind: SourceKind,
     user: str,
     *,
-    is_bot: bool = False,
+    thread: str | None = None,
     named: Any = None,
+    is_bot: bool = False,
 ) -> Source:
-    inside = kind is not SourceKind.PRIVATE and address.thread is not None
-    name = me.names.get(user) or as_text(named)
+    inside = kind is not SourceKind.PRIVATE and thread is not None
     return Source(
-        address=address,
+        address=Address(platform=NAME, account=me.account, chat=channel, thread=thread),
         kind=SourceKind.THREAD if inside else kind,
         user=user or None,
-        user_name=name_of(name),
-        chat_name=name_of(me.names.get(address.chat)),
+        user_name=name_of(me.names.get(user) or named),
+        chat_name=name_of(me.names.get(channel)),
         guild=me.team or None,
-        parent_chat=address.chat if inside else None,
+        parent_chat=channel if inside else None,
         is_bot=is_bot,
     )
-
-
-def _address(me: SlackIdentity, channel: str, thread: str | None = None) -> Address:
-    return Address(platform=NAME, account=me.account, chat=channel, thread=thread)
 
 
 def _words(message: Mapping[str, Any], me: SlackIdentity) -> tuple[str, bool]:
@@ -294,13 +289,9 @@ def _attachments(message: Mapping[str, Any]) -> Iterator[Attachment]:
         if file.get("mode") in ("tombstone", "hidden_by_limit"):
             continue
         mime = as_text(file.get("mimetype"))
-        yield Attachment(
-            kind=_CLIPS.get(as_text(file.get("subtype"))) or media_kind(mime),
-            ref=_id(file["id"]),
-            name=storable(as_text(file.get("name")) or as_text(file.get("title"))) or None,
-            mime=name_of(mime),
-            size=as_size(file.get("size")),
-        )
+        kind = _CLIPS.get(as_text(file.get("subtype"))) or media_kind(mime)
+        name = as_text(file.get("name")) or file.get("title")
+        yield attachment(shaped(file["id"], _ID), kind, name, mime, file.get("size"))
 
 
 # --- other happenings ----------------------------------------------------------------------------
@@ -308,17 +299,16 @@ def _attachments(message: Mapping[str, Any]) -> Iterator[Attachment]:
 
 def _pressed(payload: Mapping[str, Any], me: SlackIdentity) -> Inbound | None:
     action, holder = payload["actions"][0], payload["container"]
-    channel, ts = _id(payload["channel"]["id"]), _ts(holder["message_ts"])
-    thread = holder.get("thread_ts") or dig(payload, "message", "thread_ts")
-    user, at = _id(payload["user"]["id"]), _ts(action["action_ts"])
+    channel, ts = shaped(payload["channel"]["id"], _ID), shaped(holder["message_ts"], _TS)
+    user, at = shaped(payload["user"]["id"], _ID), shaped(action["action_ts"], _TS)
     value = storable(as_text(action.get("value")))
     if not value:
         return None
-    thread = None if thread is None or thread == ts else _ts(thread)
+    thread = _thread(holder.get("thread_ts") or dig(payload, "message", "thread_ts"), ts)
     name = payload["user"].get("name") or payload["user"].get("username")
     return Inbound(
         delivery=DeliveryId(f"button:{channel}:{ts}:{user}:{at}"),
-        source=_source(me, _address(me, channel, thread), _kind({}, channel, me), user, named=name),
+        source=_source(me, channel, _kind({}, channel, me), user, thread=thread, named=name),
         at=_time(at),
         what=InboundKind.BUTTON,
         ref=ts,
@@ -328,7 +318,7 @@ def _pressed(payload: Mapping[str, Any], me: SlackIdentity) -> Inbound | None:
 
 def _command(payload: Mapping[str, Any], me: SlackIdentity, now: datetime) -> Inbound | None:
     """`/hermes status now` and `/status now` both mean `/status now`."""
-    channel, user = _id(payload["channel_id"]), _id(payload["user_id"])
+    channel, user = shaped(payload["channel_id"], _ID), shaped(payload["user_id"], _ID)
     command, rest = as_text(payload["command"]), unescape_all(as_text(payload.get("text")).strip())
     if not command.startswith("/") or len(command) < 2:
         return None
@@ -336,11 +326,11 @@ def _command(payload: Mapping[str, Any], me: SlackIdentity, now: datetime) -> In
     if command == me.command:
         line = rest if rest.startswith("/") else f"/{rest.removeprefix('!') or 'help'}"
     kind = SourceKind.PRIVATE if payload.get("channel_name") == "directmessage" else _kind({}, channel, me)
-    number = f"command:{storable(as_text(payload['trigger_id']) or _raise())}"
+    number = f"command:{storable(shaped(payload['trigger_id'], _ANY))}"
     return Inbound(
         delivery=DeliveryId(number),
         ref=number,
-        source=_source(me, _address(me, channel), kind, user, named=payload.get("user_name")),
+        source=_source(me, channel, kind, user, named=payload.get("user_name")),
         at=now,
         text=storable(line),
         mentions_me=True,
@@ -348,53 +338,45 @@ def _command(payload: Mapping[str, Any], me: SlackIdentity, now: datetime) -> In
 
 
 def _reaction(event: Mapping[str, Any], me: SlackIdentity) -> Inbound | None:
-    item, user, at = event["item"], _id(event["user"]), _ts(event["event_ts"])
+    item, user, at = event["item"], shaped(event["user"], _ID), shaped(event["event_ts"], _TS)
     if user == me.user or item.get("type") != "message":
         return None
-    channel, ts = _id(item["channel"]), _ts(item["ts"])
+    channel, ts = shaped(item["channel"], _ID), shaped(item["ts"], _TS)
     return Inbound(
         delivery=DeliveryId(f"reaction:{channel}:{ts}:{user}:{at}"),
-        source=_source(me, _address(me, channel), _kind({}, channel, me), user),
+        source=_source(me, channel, _kind({}, channel, me), user),
         at=_time(at),
         what=InboundKind.REACTION,
         ref=ts,
-        text=emoji_told(storable(as_text(event["reaction"]) or _raise())),
+        text=emoji_told(storable(shaped(event["reaction"], _ANY))),
     )
 
 
 def _membership(event: Mapping[str, Any], me: SlackIdentity) -> Inbound | None:
     if event["user"] != me.user:
         return None
-    channel, at = _id(event["channel"]), _ts(event["event_ts"])
+    channel, at = shaped(event["channel"], _ID), shaped(event["event_ts"], _TS)
     joined = event["type"] == "member_joined_channel"
     inviter = _if_id(event.get("inviter")) or me.user
     return Inbound(
         delivery=DeliveryId(f"member:{channel}:{at}"),
-        source=_source(me, _address(me, channel), _kind({}, channel, me), inviter),
+        source=_source(me, channel, _kind({}, channel, me), inviter),
         at=_time(at),
         what=InboundKind.JOINED if joined else InboundKind.LEFT,
     )
-
-
-def _id(value: Any) -> str:
-    if not isinstance(value, str) or not _ID.fullmatch(value):
-        raise ValueError("not an id of Slack's")
-    return value
 
 
 def _if_id(value: Any) -> str:
     return value if isinstance(value, str) and _ID.fullmatch(value) else ""
 
 
-def _ts(value: Any) -> str:
-    if not isinstance(value, str) or not _TS.fullmatch(value):
-        raise ValueError("not a moment of Slack's")
-    return value
-
-
 def _time(ts: str) -> datetime:
     return datetime.fromtimestamp(float(ts), UTC)
 
 
-def _raise() -> str:
-    raise ValueError("it has no name")
+def payload_of(body: bytes, content_type: str) -> dict[str, Any]:
+    """Of a signed call: events come as JSON, slash commands as a form, pressed buttons as JSON in a form."""
+    if content_type != "application/x-www-form-urlencoded":
+        return as_dict(read_json(body))
+    form = dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
+    return as_dict(read_json(form["payload"])) if "payload" in form else form

@@ -13,7 +13,7 @@ from hermes.domain.capabilities import (
     TextUnit,
 )
 from hermes.domain.message import MediaKind
-from hermes.entry.kit.fields import listener_fields, proxy_field
+from hermes.entry.kit.fields import listener_fields, option, proxy_field
 
 # Slack takes a gigabyte; what goes out is held in memory while it is sent.
 _KINDS = (MediaKind.IMAGE, MediaKind.AUDIO, MediaKind.VIDEO, MediaKind.FILE)
@@ -54,41 +54,33 @@ MANIFEST = Manifest(
             secret=True,
             hint="OAuth & Permissions in your app at api.slack.com/apps; it begins with xoxb-.",
         ),
-        SettingField(
-            env="SLACK_APP_TOKEN",
-            title="The app's token, for Socket Mode",
-            required=False,
+        option(
+            "SLACK_APP_TOKEN",
+            "The app's token, for Socket Mode",
+            "Basic Information, App-Level Tokens, with connections:write; it begins with xapp-.",
             secret=True,
-            hint="Basic Information, App-Level Tokens, with connections:write; it begins with xapp-.",
             asked=True,
         ),
-        SettingField(
-            env="SLACK_SIGNING_SECRET",
-            title="The signing secret, where Slack calls a public address instead",
-            required=False,
+        option(
+            "SLACK_SIGNING_SECRET",
+            "The signing secret, where Slack calls a public address instead",
+            "Basic Information, App Credentials; only without an app token.",
             secret=True,
-            hint="Basic Information, App Credentials; only without an app token.",
             unless="SLACK_APP_TOKEN",
         ),
         *listener_fields(
             "SLACK_WEBHOOK", "8446", "Your reverse proxy forwards the public address to /slack/events on it."
         ),
-        SettingField(
-            env="SLACK_REPLY_IN_THREAD",
-            title="Whether who mentions it in a channel is answered in a thread (true)",
-            required=False,
-            hint="With false it answers in the channel itself.",
+        option(
+            "SLACK_REPLY_IN_THREAD",
+            "Whether who mentions it in a channel is answered in a thread (true)",
+            "With false it answers in the channel itself.",
         ),
-        SettingField(
-            env="SLACK_COMMAND",
-            title="The slash command that brings all others (/hermes)",
-            required=False,
-        ),
-        SettingField(
-            env="SLACK_API_URL",
-            title="Another address of the Web API than https://slack.com/api",
-            required=False,
-            hint="GovSlack: https://slack-gov.com/api.",
+        option("SLACK_COMMAND", "The slash command that brings all others (/hermes)"),
+        option(
+            "SLACK_API_URL",
+            "Another address of the Web API than https://slack.com/api",
+            "GovSlack: https://slack-gov.com/api.",
         ),
         proxy_field("SLACK_PROXY", "Slack"),
     ),

@@ -12,6 +12,7 @@ import contextlib
 from hermes.domain.address import Address
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, Refused
+from hermes.entry.kit.payload import Recent
 from hermes.entry.platforms.slack.api import SlackApi
 
 _WORDS = "is thinking…"
@@ -24,9 +25,9 @@ class SlackStatus:
     def __init__(self, api: SlackApi, clock: Clock) -> None:
         self._api = api
         self._clock = clock
-        self._shown: dict[Place, float] = {}
-        self._spoke: set[Place] = set()
-        self._refused: set[Place] = set()
+        self._shown: Recent[Place, float] = Recent(_MOST)
+        self._spoke: Recent[Place, None] = Recent(_MOST)
+        self._refused: Recent[Place, None] = Recent(_MOST)
 
     async def show(self, to: Address) -> None:
         """Outside of threads there is no such line, and nothing is shown."""
@@ -36,13 +37,12 @@ class SlackStatus:
         again = self._shown.get(place, now - _AGAIN_SECONDS) + _AGAIN_SECONDS
         if place in self._spoke or place in self._refused or now < again:
             return
-        self._trim()
         self._shown[place] = now
         try:
             await self._set(place, _WORDS)
         except Refused:
             # Not in every thread: it is not asked for there again.
-            self._refused.add(place)
+            self._refused[place] = None
             raise
         if place in self._spoke:
             # What we said was faster.
@@ -50,19 +50,18 @@ class SlackStatus:
 
     def heard(self, at: Address) -> None:
         """Somebody said something: who works on it may show that."""
-        self._spoke.discard((at.chat, at.thread or ""))
+        self._spoke.pop((at.chat, at.thread or ""), None)
 
     def speak(self, to: Address) -> None:
         """A message is on its way; from then on it shows that we work."""
         if to.thread is not None:
-            self._trim()
             self._shown.pop((to.chat, to.thread), None)
-            self._spoke.add((to.chat, to.thread))
+            self._spoke[to.chat, to.thread] = None
 
     async def edited(self, at: Address) -> None:
         place = (at.chat, at.thread or "")
         if self._shown.pop(place, None) is not None:
-            self._spoke.add(place)
+            self._spoke[place] = None
             await self._clear(place)
 
     async def _clear(self, place: Place) -> None:
@@ -75,8 +74,3 @@ class SlackStatus:
         await self._api.call(
             "assistant.threads.setStatus", channel_id=channel, thread_ts=thread, status=words
         )
-
-    def _trim(self) -> None:
-        for held in (self._shown, self._spoke, self._refused):
-            if len(held) > _MOST:
-                held.clear()

@@ -20,8 +20,8 @@ from aiohttp import web
 
 from hermes.domain.adapter import AdapterContext, Finding, good
 from hermes.domain.address import Address
-from hermes.domain.capabilities import Capabilities, MenuEntry
-from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
+from hermes.domain.capabilities import MenuEntry
+from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.message import Attachment, Body, Inbound, Receipt
 from hermes.domain.ports.platform import Accept
 from hermes.domain.ports.world import Sink
@@ -29,29 +29,15 @@ from hermes.domain.text import one_line
 from hermes.entry.kit.files import file_name, read_file
 from hermes.entry.kit.listener import is_secret, listening
 from hermes.entry.kit.payload import as_text, dig, read_json
+from hermes.entry.platforms.telegram import compose, convert
 from hermes.entry.platforms.telegram.api import TelegramApi, TelegramResponse
-from hermes.entry.platforms.telegram.compose import (
-    AS_FILE,
-    SENDS,
-    Upload,
-    album,
-    chat_number,
-    is_album,
-    is_topic_name,
-    keyboard,
-    marked_up,
-    place,
-    unmarked,
-)
+from hermes.entry.platforms.telegram.compose import Upload, chat_number, is_topic_name, place
 from hermes.entry.platforms.telegram.convert import (
     SECRET_SHAPE,
     UPDATES,
     TelegramIdentity,
     TopicGone,
-    moved_to,
-    to_inbounds,
     update_id,
-    webhook_findings,
 )
 from hermes.entry.platforms.telegram.manifest import CAPTION, MANIFEST
 
@@ -71,6 +57,7 @@ _NEAREST = {"✅": "👍", "❌": "👎"}
 
 
 class TelegramAdapter:
+    capabilities = MANIFEST.capabilities
     poll_seconds = 50
 
     def __init__(self, context: AdapterContext) -> None:
@@ -81,10 +68,6 @@ class TelegramAdapter:
         self.api = TelegramApi(
             context.setting("TELEGRAM_BASE_URL", API), token, context.setting("TELEGRAM_PROXY") or None
         )
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return MANIFEST.capabilities
 
     # --- what comes in ---
 
@@ -134,7 +117,7 @@ class TelegramAdapter:
     def _items(self, updates: Sequence[Any], me: TelegramIdentity) -> list[Inbound]:
         items: list[Inbound] = []
         for update in updates:
-            found = to_inbounds(update, me, self._context.clock.now())
+            found = convert.to_inbounds(update, me, self._context.clock.now())
             items += found
             if not found:
                 kinds = sorted(update)[:4] if isinstance(update, dict) else []
@@ -156,7 +139,13 @@ class TelegramAdapter:
         """Telegram shows that a button works until it is told that it was heard."""
         for update in updates:
             if query := as_text(dig(update, "callback_query", "id")):
-                self.api.aside("answerCallbackQuery", callback_query_id=query)
+                self.api.aside(self._answer_press(query))
+
+    async def _answer_press(self, query: str) -> None:
+        try:
+            await self.api.call("answerCallbackQuery", callback_query_id=query)
+        except HermesError as error:
+            log.info("telegram.small method=answerCallbackQuery why=%s", error)
 
     # --- a webhook ---
 
@@ -233,8 +222,7 @@ class TelegramAdapter:
                 "message_id": int(reply_to),
                 "allow_sending_without_reply": True,
             }
-        if body.buttons and (rows := keyboard(body.buttons)):
-            asked["reply_markup"] = {"inline_keyboard": rows}
+        asked |= compose.keyboard(body.buttons)
         if body.attachments:
             return await self._send_files(to, body, asked)
         return await self._say(to, asked, body.text)
@@ -242,7 +230,7 @@ class TelegramAdapter:
     async def _send_files(self, to: Address, body: Body, asked: dict[str, Any]) -> Receipt:
         """As one album if they may stand together; what Telegram does not take like that goes one by one."""
         files, refused = await self._opened(body.attachments)
-        groups = [files] if is_album(files) and not body.buttons else [[file] for file in files]
+        groups = [files] if compose.is_album(files) and not body.buttons else [[file] for file in files]
         text, sent = body.text, list[Receipt]()
         try:
             if MANIFEST.capabilities.unit.measure(text) > CAPTION:
@@ -287,21 +275,23 @@ class TelegramAdapter:
     async def _send_group(
         self, to: Address, asked: dict[str, Any], text: str, group: Sequence[Upload]
     ) -> tuple[Address, TelegramResponse]:
-        caption = marked_up("caption", text) if text else {}
+        caption = compose.marked_up("caption", text) if text else {}
         if len(group) > 1:
             fields = {f"file{n}": file for n, file in enumerate(group)}
-            return await self._put(to, "sendMediaGroup", {**asked, "media": album(fields, caption)}, fields)
+            return await self._put(
+                to, "sendMediaGroup", {**asked, "media": compose.album(fields, caption)}, fields
+            )
         (file,) = group
-        method, field = SENDS.get(file.kind, AS_FILE)
+        method, field = compose.SENDS.get(file.kind, compose.AS_FILE)
         where, told = await self._put(to, method, {**asked, **caption}, {field: file})
         if told.says(*_UNFIT):
             # It is not what it seems, or not wanted like that: as a plain file it goes.
-            method, field = AS_FILE
+            method, field = compose.AS_FILE
             where, told = await self._put(to, method, {**asked, **caption}, {field: file})
         return where, told
 
     async def _say(self, to: Address, asked: Mapping[str, Any], text: str) -> Receipt:
-        where, told = await self._put(to, "sendMessage", {**asked, **marked_up("text", text)})
+        where, told = await self._put(to, "sendMessage", {**asked, **compose.marked_up("text", text)})
         return self._receipt(where, told.result)
 
     async def _put(
@@ -311,9 +301,9 @@ class TelegramAdapter:
         where it has gone."""
         told = await self.api.ask(method, asked, files=files)
         if told.says("can't parse entities"):
-            asked = unmarked(asked)
+            asked = compose.unmarked(asked)
             told = await self.api.ask(method, asked, files=files)
-        moved = moved_to(told.answer)
+        moved = convert.moved_to(told.answer)
         if moved is not None and not told.ok:
             to = replace(to, chat=str(moved))
             told = await self.api.ask(method, {**asked, "chat_id": moved}, files=files)
@@ -327,12 +317,11 @@ class TelegramAdapter:
         return Receipt(to=to, ref=str(number))
 
     async def edit(self, receipt: Receipt, body: Body) -> None:
-        asked = {**_message(receipt), **marked_up("text", body.text)}
-        if body.buttons and (rows := keyboard(body.buttons)):
-            asked["reply_markup"] = {"inline_keyboard": rows}
+        asked = {**_message(receipt), **compose.marked_up("text", body.text)}
+        asked |= compose.keyboard(body.buttons)
         told = await self.api.ask("editMessageText", asked)
         if told.says("can't parse entities"):
-            told = await self.api.ask("editMessageText", unmarked(asked))
+            told = await self.api.ask("editMessageText", compose.unmarked(asked))
         if told.says("no text in the message"):
             caption = {"caption": asked.pop("text")}
             told = await self.api.ask("editMessageCaption", {**asked, **caption})
@@ -343,10 +332,10 @@ class TelegramAdapter:
         if not isinstance(chat_number(to), int):
             raise Refused("drafts are for private chats")
         # A draft has to have a number, and not a very large one.
-        asked = {**place(to), **marked_up("text", body.text), "draft_id": number % 2**31 or 1}
+        asked = {**place(to), **compose.marked_up("text", body.text), "draft_id": number % 2**31 or 1}
         told = await self.api.ask("sendMessageDraft", asked)
         if told.says("can't parse entities"):
-            told = await self.api.ask("sendMessageDraft", unmarked(asked))
+            told = await self.api.ask("sendMessageDraft", compose.unmarked(asked))
         if told.status == 404:
             # Not the token: a Bot API server that is older than drafts.
             raise Refused("this Bot API server has no drafts")
@@ -396,7 +385,10 @@ class TelegramAdapter:
             hint = "To hear everything: /setprivacy at @BotFather, then add it to the group again."
             found.append(good(text, hint))
         url = self._context.setting("TELEGRAM_WEBHOOK_URL")
-        return [*found, *webhook_findings(url, self._context.setting("TELEGRAM_WEBHOOK_SECRET"), info)]
+        return [
+            *found,
+            *convert.webhook_findings(url, self._context.setting("TELEGRAM_WEBHOOK_SECRET"), info),
+        ]
 
     async def show_menu(self, entries: Sequence[MenuEntry]) -> None:
         shown = [

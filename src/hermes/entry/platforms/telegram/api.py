@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import json
-import logging
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
 import aiohttp
 
-from hermes.domain.errors import HermesError
 from hermes.domain.ports.world import Sink
 from hermes.entry.kit.files import ANY_MIME
 from hermes.entry.kit.http import HttpAnswer, HttpClient
 from hermes.entry.kit.payload import as_text, dig
 from hermes.entry.platforms.telegram.compose import Upload
 from hermes.entry.platforms.telegram.convert import error_for
-
-log = logging.getLogger("hermes.telegram")
 
 
 class TelegramResponse(HttpAnswer):
@@ -52,7 +47,6 @@ class TelegramApi(HttpClient[TelegramResponse]):
         super().__init__("Telegram", TelegramResponse, proxy=proxy)
         self._base = base.rstrip("/")
         self._token = token
-        self._small: set[asyncio.Task[None]] = set()
 
     async def call(self, method: str, *, seconds: float | None = None, **asked: Any) -> Any:
         return (await self.ask(method, asked, seconds=seconds)).result
@@ -78,24 +72,5 @@ class TelegramApi(HttpClient[TelegramResponse]):
             )
         return await self.exchange("POST", url, seconds=self.upload_limit, allow_redirects=True, data=form)
 
-    def aside(self, method: str, **asked: Any) -> None:
-        """A call that nobody waits for, or misses if it fails."""
-        task = asyncio.get_running_loop().create_task(self._try(method, asked))
-        self._small.add(task)
-        task.add_done_callback(self._small.discard)
-
-    async def _try(self, method: str, asked: Mapping[str, Any]) -> None:
-        try:
-            await self.call(method, **asked)
-        except HermesError as error:
-            log.info("telegram.small method=%s why=%s", method, error)
-
     async def fetch(self, path: str, sink: Sink) -> None:
         await self.download(f"{self._base}/file/bot{self._token}/{quote(path)}", sink)
-
-    async def close(self) -> None:
-        for task in tuple(self._small):
-            task.cancel()
-        if self._small:
-            await asyncio.wait(tuple(self._small), timeout=1.0)
-        await super().close()

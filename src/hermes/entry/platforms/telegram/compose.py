@@ -38,9 +38,6 @@ class Upload:
     mime: str | None = None
 
 
-# --- places --------------------------------------------------------------------------------------
-
-
 def place(to: Address) -> dict[str, Any]:
     """An address as parameters of a call. A forum's general topic has no number when one writes to it."""
     found: dict[str, Any] = {"chat_id": chat_number(to)}
@@ -65,9 +62,6 @@ def chat_number(to: Address) -> int | str:
     if re.fullmatch(r"@\w{4,64}", to.chat, re.ASCII):
         return to.chat
     raise Refused(f"{to} is not a chat: its number is wanted, like telegram:123456789, or a channel's @name")
-
-
-# --- words and files -----------------------------------------------------------------------------
 
 
 def marked_up(name: str, text: str) -> dict[str, Any]:
@@ -102,12 +96,10 @@ def album(fields: Mapping[str, Upload], caption: Mapping[str, Any]) -> list[dict
     return media
 
 
-# --- buttons -------------------------------------------------------------------------------------
-
-
-def keyboard(buttons: Sequence[Button]) -> list[list[dict[str, str]]]:
-    """Buttons as rows of an inline keyboard: short ones side by side. A value that does not fit into callback
-    data and does not end with its label cannot be told apart later, and its button is left out."""
+def keyboard(buttons: Sequence[Button]) -> dict[str, Any]:
+    """Buttons as rows of an inline keyboard, the parameter of a call: short ones side by side. A value that
+    does not fit into callback data and does not end with its label cannot be told apart later, and its button
+    is left out."""
     rows: list[list[dict[str, str]]] = []
     room = 0
     for number, button in enumerate(buttons):
@@ -121,4 +113,4 @@ def keyboard(buttons: Sequence[Button]) -> list[list[dict[str, str]]]:
             room = 32
         rows[-1].append({"text": button.label, "callback_data": data})
         room -= len(button.label) + 4
-    return rows
+    return {"reply_markup": {"inline_keyboard": rows}} if rows else {}

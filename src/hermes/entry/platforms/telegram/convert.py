@@ -16,10 +16,9 @@ from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.ids import DeliveryId
 from hermes.domain.message import Attachment, Inbound, InboundKind, MediaKind, ReplyTo
 from hermes.domain.text import one_line, storable
-from hermes.entry.kit.errors import ErrorRow, FailedCall, error_from, error_rows
-from hermes.entry.kit.payload import MALFORMED, as_size, as_text, dig, integer, moment, name_of
+from hermes.entry.kit.errors import error_table
+from hermes.entry.kit.payload import as_size, as_text, attachment, dig, inbounds, integer, moment, name_of
 from hermes.entry.platforms.telegram.compose import LABELLED
-from hermes.entry.platforms.telegram.words import author_of, described, read_words
 
 NAME = "telegram"
 KINDS = {
@@ -43,6 +42,7 @@ _FILES = {
     "document": MediaKind.FILE,
     "sticker": MediaKind.STICKER,
 }
+_LONGEST_LINK = 2000
 _MIMES = {"video_note": "video/mp4", "animation": "video/mp4", "voice": "audio/ogg"}
 
 
@@ -59,22 +59,14 @@ class TelegramIdentity:
     account: str = DEFAULT_ACCOUNT
 
 
-def to_inbounds(update: Any, me: TelegramIdentity, now: datetime) -> tuple[Inbound, ...]:
-    """What an update means; nothing for one that is none of ours or cannot be read. `now` is when a button
-    was pressed, which nobody tells."""
-    try:
-        found = _converted(update, me, now)
-    except MALFORMED:
-        return ()
-    return () if found is None else (found,)
-
-
 def update_id(update: Any) -> int | None:
     """The number of an update, by which it is acknowledged."""
     return as_size(dig(update, "update_id"))
 
 
-def _converted(update: Any, me: TelegramIdentity, now: datetime) -> Inbound | None:
+@inbounds
+def to_inbounds(update: Any, me: TelegramIdentity, now: datetime) -> Inbound | None:
+    """What an update means. `now` is when a button was pressed, which nobody tells."""
     for name in ("message", "channel_post"):
         if name in update:
             return _message(update[name], me, InboundKind.MESSAGE)
@@ -96,7 +88,7 @@ def _message(message: Mapping[str, Any], me: TelegramIdentity, what: InboundKind
     number, chat = integer(message["message_id"]), integer(message["chat"]["id"])
     if "migrate_to_chat_id" in message or "migrate_from_chat_id" in message:
         return _moved(message, me)
-    words = read_words(message, me.id, me.username)
+    words = _read_words(message, me)
     attachments = tuple(_attachments(message))
     if words is None or not (words.text or attachments):
         return None
@@ -144,12 +136,11 @@ def _source(message: Mapping[str, Any], me: TelegramIdentity, person: Any = None
     who = person or message.get("sender_chat") or message.get("from") or chat
     if kind is SourceKind.GROUP and thread is not None:
         kind = SourceKind.THREAD
-    name = " ".join(filter(None, (as_text(who.get("first_name")), as_text(who.get("last_name")))))
     return Source(
         address=Address(platform=NAME, account=me.account, chat=str(integer(chat["id"])), thread=thread),
         kind=kind,
         user=str(integer(who["id"])),
-        user_name=storable(name or as_text(who.get("title")) or as_text(who.get("username"))) or None,
+        user_name=name_of(_full_name(who) or as_text(who.get("title")) or who.get("username")),
         chat_name=name_of(chat.get("title")),
         parent_chat=str(integer(chat["id"])) if kind is SourceKind.THREAD else None,
         is_bot=who.get("is_bot") is True,
@@ -181,13 +172,8 @@ def _attachment(kind: MediaKind, file: Mapping[str, Any], mime: str | None) -> A
     ref = storable(as_text(file["file_id"]))
     if not ref:
         raise ValueError("a file without an id")
-    return Attachment(
-        kind=kind,
-        ref=ref,
-        name=name_of(file.get("file_name")),
-        mime=as_text(file.get("mime_type")) or mime,
-        size=as_size(file.get("file_size")),
-    )
+    name, mime = file.get("file_name"), as_text(file.get("mime_type")) or mime
+    return attachment(ref, kind, name, mime, file.get("file_size"))
 
 
 def _reply(message: Mapping[str, Any], me: TelegramIdentity) -> ReplyTo | None:
@@ -195,7 +181,7 @@ def _reply(message: Mapping[str, Any], me: TelegramIdentity) -> ReplyTo | None:
     words = as_text(dig(message, "quote", "text"))
     if isinstance(elsewhere, dict) and not isinstance(answered, dict):
         # A message of another chat: there is nothing of it here but what was quoted.
-        first = storable(author_of(elsewhere.get("origin")))
+        first = storable(_author_of(elsewhere.get("origin")))
         return ReplyTo(ref="", text=words, author=first or None) if words else None
     if not isinstance(answered, dict) or "forum_topic_created" in answered:
         return None
@@ -205,10 +191,142 @@ def _reply(message: Mapping[str, Any], me: TelegramIdentity) -> ReplyTo | None:
         text=words
         or as_text(answered.get("text"))
         or as_text(answered.get("caption"))
-        or described(answered),
+        or _described(answered),
         author=storable(as_text(author.get("first_name")) or as_text(author.get("title"))) or None,
         mine=author.get("id") == me.id,
     )
+
+
+# --- words -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Words:
+    text: str
+    mentions_me: bool = False
+    mentions_others: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entity:
+    """A marked stretch of a text; places are counted in UTF-16."""
+
+    sort: str
+    start: int
+    end: int
+    about: Mapping[str, Any]
+
+    def of(self, raw: bytes) -> str:
+        return raw[self.start * 2 : self.end * 2].decode("utf-16-le", "replace")
+
+
+def _read_words(message: Mapping[str, Any], me: TelegramIdentity) -> _Words | None:
+    """What was said, without our own name at its start; None for a command that is another bot's. What was
+    forwarded says so, and is nobody's command."""
+    text = as_text(message.get("text")) or as_text(message.get("caption"))
+    raw = text.encode("utf-16-le", "surrogatepass")
+    entities = list(_entities(message.get("entities") or message.get("caption_entities")))
+    forwarded = isinstance(message.get("forward_origin"), dict)
+    text = _marked(raw, entities)
+    own, mine, others = f"@{me.username}".lower(), False, False
+    for entity in entities:
+        word = entity.of(raw)
+        if entity.sort == "bot_command" and entity.start == 0 and "@" in word and not forwarded:
+            name, _, bot = word.partition("@")
+            if f"@{bot}".lower() != own:
+                return None
+            text, mine = name + text[len(word) :], True
+        elif entity.sort == "mention" and word.lower() == own:
+            mine = True
+            if entity.start == 0:
+                text = text[len(word) :].lstrip(" ,:\n")
+        elif entity.sort == "mention":
+            # Names that end so are kept for bots.
+            others = others or word.lower().endswith("bot")
+        elif entity.sort == "text_mention":
+            user = entity.about["user"]
+            mine = mine or user["id"] == me.id
+            others = others or (user.get("is_bot") is True and user["id"] != me.id)
+    text = text or _described(message)
+    if forwarded:
+        text = f"[Forwarded from {_author_of(message['forward_origin']) or 'somebody'}]\n{text}".rstrip()
+    return _Words(text=text, mentions_me=mine, mentions_others=others)
+
+
+def _entities(entities: Any) -> Iterator[_Entity]:
+    for one in entities if isinstance(entities, list) else ():
+        start, length = one["offset"], one["length"]
+        if not (isinstance(start, int) and isinstance(length, int) and start >= 0 and 0 < length < 2**20):
+            raise ValueError("an entity without a place")
+        yield _Entity(sort=as_text(one.get("type")), start=start, end=start + length, about=one)
+
+
+def _marked(raw: bytes, entities: list[_Entity]) -> str:
+    """The text with what only its entities tell: where a link leads, what is code."""
+    for entity in sorted(entities, key=lambda entity: entity.start, reverse=True):
+        inner = entity.of(raw)
+        if entity.sort == "text_link":
+            inner = f"[{inner}]({one_line(as_text(entity.about.get('url')), _LONGEST_LINK)})"
+        elif entity.sort == "pre":
+            before = "" if raw[: entity.start * 2].decode("utf-16-le", "replace")[-1:] in ("", "\n") else "\n"
+            after = "" if raw[entity.end * 2 :].decode("utf-16-le", "replace")[:1] in ("", "\n") else "\n"
+            language = one_line(as_text(entity.about.get("language")), 40)
+            inner = f"{before}```{language}\n{inner.rstrip()}\n```{after}"
+        else:
+            continue
+        new = inner.encode("utf-16-le", "surrogatepass")
+        raw = raw[: entity.start * 2] + new + raw[entity.end * 2 :]
+    return raw.decode("utf-16-le", "replace")
+
+
+def _full_name(who: Mapping[str, Any]) -> str:
+    return " ".join(filter(None, (as_text(who.get("first_name")), as_text(who.get("last_name")))))
+
+
+def _author_of(origin: Any) -> str:
+    """Who wrote a message first, as far as Telegram tells."""
+    if not isinstance(origin, dict):
+        return ""
+    who = origin.get("sender_user") or origin.get("sender_chat") or origin.get("chat") or {}
+    shown = _full_name(who) or as_text(who.get("title")) or as_text(origin.get("sender_user_name"))
+    return _flat(shown or as_text(who.get("username")))
+
+
+def _described(message: Mapping[str, Any]) -> str:
+    """What is neither text nor a file, in words."""
+    if isinstance(place := message.get("venue") or message.get("location"), dict):
+        spot = place.get("location") or place
+        names = [_flat(place.get(part)) for part in ("title", "address")]
+        name = f"{', '.join(filter(None, names))}: " if any(names) else ""
+        return f"[Location: {name}{float(spot['latitude']):.6f}, {float(spot['longitude']):.6f}]"
+    if isinstance(card := message.get("contact"), dict):
+        names = [_flat(card.get(part)) for part in ("first_name", "last_name")]
+        return f"[Contact: {' '.join(filter(None, names))}, {_flat(card.get('phone_number'))}]"
+    if isinstance(poll := message.get("poll"), dict):
+        options = ", ".join(_flat(one.get("text")) for one in poll.get("options", []))
+        return f"[Poll: {_flat(poll.get('question'), 200)} ({options})]"
+    if isinstance(dice := message.get("dice"), dict):
+        return f"[{_flat(dice.get('emoji'), 8)} shows {int(dice['value'])}]"
+    if isinstance(sticker := message.get("sticker"), dict):
+        named = f" of the set {_flat(sticker.get('set_name'))}" if sticker.get("set_name") else ""
+        return f"[Sticker {_flat(sticker.get('emoji'), 8)}{named}]".replace("Sticker ]", "Sticker]")
+    if isinstance(checklist := message.get("checklist"), dict):
+        tasks = (
+            f"- [{'x' if one.get('completion_date') else ' '}] {_flat(one.get('text'), 200)}"
+            for one in checklist["tasks"]
+        )
+        return "\n".join([f"[Checklist: {_flat(checklist.get('title'), 200)}]", *tasks])
+    if isinstance(story := message.get("story"), dict):
+        chat = story.get("chat") or {}
+        return (
+            f"[A story of {_flat(chat.get('title') or chat.get('first_name')) or 'somebody'}, not shown here]"
+        )
+    return ""
+
+
+def _flat(value: Any, most: int = 80) -> str:
+    """On one line, without what would end a note of ours."""
+    return one_line(as_text(value), most).replace("[", "(").replace("]", ")")
 
 
 # --- other happenings ----------------------------------------------------------------------------
@@ -233,11 +351,7 @@ def _reaction(news: Mapping[str, Any], me: TelegramIdentity) -> Inbound | None:
     added = [emoji for emoji in new if emoji and emoji not in old]
     if not added:
         return None
-    chat, number, at = (
-        integer(news["chat"]["id"]),
-        integer(news["message_id"]),
-        moment(news.get("date")),
-    )
+    chat, number, at = integer(news["chat"]["id"]), integer(news["message_id"]), moment(news.get("date"))
     person = news.get("user") or news["actor_chat"]
     return Inbound(
         delivery=DeliveryId(f"reaction:{chat}:{number}:{integer(person['id'])}:{int(at.timestamp())}"),
@@ -275,39 +389,28 @@ def _value(data: str, message: Mapping[str, Any]) -> str:
     return data
 
 
-# --- errors --------------------------------------------------------------------------------------
-
-
 _WORDS = ("initiate conversation", "thread not found", "not a forum", "TOPIC_CLOSED", "file is too big")
 """What a description has in it that tells one refusal from another."""
-_ERRORS = error_rows(
+_error = error_table(
     "Telegram",
-    ErrorRow(
-        NeedsLogin,
-        "Telegram does not know this bot token; ask @BotFather for the right one (TELEGRAM_BOT_TOKEN)",
-        {401},
-        {"Not Found"},
-    ),
-    ErrorRow(
-        Unreachable,
-        "Another program receives this bot's messages: stop it, or use another bot ({why})",
-        {409},
-    ),
-    ErrorRow(
-        Refused,
-        "That person has to write to the bot first; Telegram wants it so",
-        codes={"initiate conversation"},
-    ),
-    ErrorRow(Refused, "Telegram does not let us write there ({why})", {403}),
-    ErrorRow(TopicGone, "The topic is gone ({why})", codes={"thread not found"}),
-    ErrorRow(
-        Refused,
-        "That chat has no topics; for private chats @BotFather turns them on ({why})",
-        codes={"not a forum"},
-    ),
-    ErrorRow(
-        Refused, "The topic is closed; open it, or make the bot an admin ({why})", codes={"TOPIC_CLOSED"}
-    ),
+    {
+        (401, "Not Found"): (
+            NeedsLogin,
+            "Telegram does not know this bot token; ask @BotFather for the right one (TELEGRAM_BOT_TOKEN)",
+        ),
+        409: (
+            Unreachable,
+            "Another program receives this bot's messages: stop it, or use another bot ({why})",
+        ),
+        "initiate conversation": (Refused, "That person has to write to the bot first; Telegram wants it so"),
+        403: (Refused, "Telegram does not let us write there ({why})"),
+        "thread not found": (TopicGone, "The topic is gone ({why})"),
+        "not a forum": (
+            Refused,
+            "That chat has no topics; for private chats @BotFather turns them on ({why})",
+        ),
+        "TOPIC_CLOSED": (Refused, "The topic is closed; open it, or make the bot an admin ({why})"),
+    },
     too_large={"file is too big"},
 )
 
@@ -318,7 +421,7 @@ def error_for(status: int, answer: Any) -> HermesError:
     code = next((words for words in _WORDS if words in why), why if status == 404 else "")
     wait = dig(answer, "parameters", "retry_after")
     after = float(wait) if isinstance(wait, int | float) and 0 <= wait < 86_400 else 5.0
-    return error_from(_ERRORS, FailedCall(status=status, code=code, why=why, after=after))
+    return _error(status, code, why, after)
 
 
 def moved_to(answer: Any) -> int | None:
@@ -330,13 +433,8 @@ def moved_to(answer: Any) -> int | None:
 def webhook_findings(url: str, secret: str, info: Any) -> list[Finding]:
     current, trouble = dig(info, "url") or "", dig(info, "last_error_message")
     if not url:
-        return [
-            good(
-                "It is polled."
-                if not current
-                else "It is polled; the webhook that is set now will be removed."
-            )
-        ]
+        removed = "; the webhook that is set now will be removed" if current else ""
+        return [good(f"It is polled{removed}.")]
     found = []
     if not url.startswith("https://"):
         hint = "Telegram calls https addresses only, on the ports 443, 80, 88 and 8443."

@@ -14,10 +14,16 @@ from hermes.domain.capabilities import (
     TextUnit,
 )
 from hermes.domain.message import MediaKind
-from hermes.entry.kit.fields import listener_fields, proxy_field
+from hermes.entry.kit.fields import listener_fields, option, proxy_field
 
 CAPTION = 1024
 _MB = 1_000_000
+_SOUNDS = ("audio/mpeg", "audio/mp4", "audio/x-m4a")
+
+
+def _file(megabytes: int, *mimes: str) -> MediaLimit:
+    return MediaLimit(mimes=mimes, max_bytes=megabytes * _MB, caption=CAPTION)
+
 
 MANIFEST = Manifest(
     name="telegram",
@@ -37,19 +43,11 @@ MANIFEST = Manifest(
         threads=Grade.FULL,
         buttons=Grade.FULL,
         media={
-            MediaKind.IMAGE: MediaLimit(
-                mimes=("image/jpeg", "image/png", "image/webp"), max_bytes=10 * _MB, caption=CAPTION
-            ),
-            MediaKind.VOICE: MediaLimit(
-                mimes=("audio/ogg", "audio/opus", "audio/mpeg", "audio/mp4", "audio/x-m4a"),
-                max_bytes=50 * _MB,
-                caption=CAPTION,
-            ),
-            MediaKind.AUDIO: MediaLimit(
-                mimes=("audio/mpeg", "audio/mp4", "audio/x-m4a"), max_bytes=50 * _MB, caption=CAPTION
-            ),
-            MediaKind.VIDEO: MediaLimit(mimes=("video/mp4",), max_bytes=50 * _MB, caption=CAPTION),
-            MediaKind.FILE: MediaLimit(max_bytes=50 * _MB, caption=CAPTION),
+            MediaKind.IMAGE: _file(10, "image/jpeg", "image/png", "image/webp"),
+            MediaKind.VOICE: _file(50, "audio/ogg", "audio/opus", *_SOUNDS),
+            MediaKind.AUDIO: _file(50, *_SOUNDS),
+            MediaKind.VIDEO: _file(50, "video/mp4"),
+            MediaKind.FILE: _file(50),
         },
         albums=tuple(
             AlbumLimit(kinds=frozenset(kinds), max_bytes=50 * _MB)
@@ -70,25 +68,22 @@ MANIFEST = Manifest(
             secret=True,
             hint="Write /newbot to @BotFather in Telegram; it looks like 123456:ABC-DEF1234.",
         ),
-        SettingField(
-            env="TELEGRAM_WEBHOOK_URL",
-            title="The public https address that Telegram calls, instead of being polled",
-            required=False,
-            hint="Leave it empty unless this machine can be reached from the internet.",
+        option(
+            "TELEGRAM_WEBHOOK_URL",
+            "The public https address that Telegram calls, instead of being polled",
+            "Leave it empty unless this machine can be reached from the internet.",
         ),
-        SettingField(
-            env="TELEGRAM_WEBHOOK_SECRET",
-            title="A secret of yours that Telegram sends along with each call",
-            required=False,
+        option(
+            "TELEGRAM_WEBHOOK_SECRET",
+            "A secret of yours that Telegram sends along with each call",
+            "1 to 256 letters, digits, _ and -; needed with a webhook address.",
             secret=True,
-            hint="1 to 256 letters, digits, _ and -; needed with a webhook address.",
         ),
         *listener_fields("TELEGRAM_WEBHOOK", "8443", "Your reverse proxy forwards the public address to it."),
-        SettingField(
-            env="TELEGRAM_BASE_URL",
-            title="Another Bot API server than https://api.telegram.org",
-            required=False,
-            hint="For a Bot API server of your own.",
+        option(
+            "TELEGRAM_BASE_URL",
+            "Another Bot API server than https://api.telegram.org",
+            "For a Bot API server of your own.",
         ),
         proxy_field("TELEGRAM_PROXY", "Telegram"),
     ),

@@ -93,9 +93,6 @@ def target_problems(tree: Any, find: Callable[[str], Secret | None]) -> Iterator
             yield f"platforms.webhook.targets.{one_line(target.name, 40)}: {target.problem}."
 
 
-# --- a request ---
-
-
 def message_id(key: str) -> str:
     """The same for every attempt."""
     return f"msg_{hashlib.sha256(key.encode()).hexdigest()[:24]}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hermes.domain.capabilities import Capabilities, Flavour, Manifest, SettingField
+from hermes.domain.capabilities import Capabilities, Flavour, Manifest
+from hermes.entry.kit.fields import option
 
 MANIFEST = Manifest(
     name="webhook",
@@ -15,12 +16,6 @@ MANIFEST = Manifest(
         dedupe_seconds=86_400.0,
     ),
     requires=("aiohttp",),
-    settings=(
-        SettingField(
-            env="WEBHOOK_TARGETS",
-            title="Named addresses with their secrets: `platforms.webhook.targets`",
-            required=False,
-        ),
-    ),
+    settings=(option("WEBHOOK_TARGETS", "Named addresses with their secrets: `platforms.webhook.targets`"),),
     evidence="E: a server of ours; the signatures are checked by the scheme's published rules",
 )

@@ -19,7 +19,7 @@ from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.text import trouble_told
 from hermes.entry.kit.socket import SocketFeed
-from hermes.entry.platforms.discord.rest import TOKEN, DiscordRest
+from hermes.entry.platforms.discord.api import UNKNOWN_TOKEN, DiscordApi
 
 KEEP = 4000
 """Closed with this, a session can be taken up again; the usual codes end it."""
@@ -29,12 +29,27 @@ _MOST_BYTES = 64 * 1024 * 1024
 _MOST_WAITING = 20_000
 # GUILDS, GUILD_MESSAGES and their reactions, DIRECT_MESSAGES and theirs, MESSAGE_CONTENT
 INTENTS = 1 << 0 | 1 << 9 | 1 << 10 | 1 << 12 | 1 << 13 | 1 << 15
-_ENDED = frozenset({4003, 4005, 4007, 4009})
-"""The session does not count any more; a new one does."""
 
 
 class DiscordSessionEnded(Unreachable):
     """The session cannot be taken up again."""
+
+
+_OUTDATED = (Refused, "Discord's gateway does not speak our version any more (code {code})")
+_ENDED = (DiscordSessionEnded, "Discord ended the session (code {code})")
+_CLOSED: dict[int | None, tuple[type[HermesError], str]] = {
+    4004: (NeedsLogin, UNKNOWN_TOKEN),
+    4014: (
+        NeedsLogin,
+        "Discord does not let this bot read messages: turn on “Message Content Intent” in the developer"
+        " portal, under Bot",
+    ),
+    4011: (Refused, "The bot is on so many servers that Discord wants it in shards, which we do not do"),
+    **dict.fromkeys((4010, 4012, 4013), _OUTDATED),
+    # A new session counts where the old one does not any more.
+    **dict.fromkeys((4003, 4005, 4007, 4009), _ENDED),
+}
+"""What the codes mean with which Discord closes the connection."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +78,7 @@ class DiscordConnection(SocketFeed[DiscordEvent]):
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def open(cls, rest: DiscordRest, url: str, clock: Clock) -> AsyncIterator[DiscordConnection]:
+    async def open(cls, rest: DiscordApi, url: str, clock: Clock) -> AsyncIterator[DiscordConnection]:
         """A connection that has said hello; it is closed at the end."""
         line = cls(await rest.connect(url.rstrip("/") + "/" + _ASKED, most_bytes=_MOST_BYTES), clock)
         try:
@@ -95,8 +110,6 @@ class DiscordConnection(SocketFeed[DiscordEvent]):
     async def resume(self, token: str, session: str, number: int) -> None:
         self._number = number
         await self._send(6, {"token": token, "session_id": session, "seq": number})
-
-    # --- the wire ---
 
     async def _send(self, op: int, data: Any) -> None:
         try:
@@ -175,22 +188,5 @@ def own_gateway(url: Any, home: str) -> str | None:
 
 def close_error(code: int | None) -> HermesError:
     """What it means that the gateway closed the connection."""
-    match code:
-        case 4004:
-            return NeedsLogin(
-                f"Discord does not know this bot token; copy it anew from the developer portal ({TOKEN})"
-            )
-        case 4014:
-            return NeedsLogin(
-                "Discord does not let this bot read messages: turn on “Message Content Intent” in the"
-                " developer portal, under Bot"
-            )
-        case 4011:
-            return Refused(
-                "The bot is on so many servers that Discord wants it in shards, which we do not do"
-            )
-        case 4010 | 4012 | 4013:
-            return Refused(f"Discord's gateway does not speak our version any more (code {code})")
-    if code in _ENDED:
-        return DiscordSessionEnded(f"Discord ended the session (code {code})")
-    return Unreachable(f"Discord closed the connection (code {code})")
+    error, text = _CLOSED.get(code, (Unreachable, "Discord closed the connection (code {code})"))
+    return error(text.format(code=code))

@@ -1,27 +1,20 @@
-"""The two ways in which Slack tells what happens: a socket that we open (Socket Mode), or calls that it signs
-(the Events API). In both it hears that we have it once it is stored."""
+"""Socket Mode: a socket that we open and over which Slack tells what happens. It hears that we have something
+once that is stored."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qsl
 
 import aiohttp
-from aiohttp import web
 
 from hermes.domain.clock import Clock
-from hermes.domain.errors import HermesError, NeedsLogin, Unreachable
+from hermes.domain.errors import NeedsLogin, Unreachable
 from hermes.domain.text import trouble_told
 from hermes.entry.kit.payload import as_dict, read_json
 from hermes.entry.platforms.slack.api import SlackApi
-from hermes.entry.platforms.slack.wire import is_signed
 
-log = logging.getLogger("hermes.slack")
-PATH = "/slack/events"
 _STEADY_SECONDS = 10.0
 _ENDED = (
     aiohttp.WSMsgType.CLOSE,
@@ -29,28 +22,23 @@ _ENDED = (
     aiohttp.WSMsgType.CLOSED,
     aiohttp.WSMsgType.ERROR,
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlackCallbacks:
-    """Who listens: `hear` stores a payload (False if it is for somebody else), `alive` tells of a quiet
-    while, `catch_up` reads what was missed."""
-
-    hear: Callable[[Any], Awaitable[bool]]
-    alive: Callable[[], Awaitable[None]]
-    catch_up: Callable[[], Awaitable[None]]
+Hear = Callable[[Any], Awaitable[bool]]
+"""Stores a payload; False if it is for somebody else."""
+Work = Callable[[], Awaitable[None]]
 
 
 class SlackSocket:
-    """Socket Mode: one connection after the other, as Slack renews them every few hours. It says so before,
-    and the old connection is left when the new one has been greeted, so that there always is one: buttons and
-    slash commands are not told later."""
+    """One connection after the other, as Slack renews them every few hours. It says so before, and the old
+    connection is left when the new one has been greeted, so that there always is one: buttons and slash
+    commands are not told later. `alive` tells of a quiet while, `catch_up` reads what was missed."""
 
-    def __init__(self, api: SlackApi, token: str, clock: Clock, ears: SlackCallbacks) -> None:
+    def __init__(
+        self, api: SlackApi, token: str, clock: Clock, *, hear: Hear, alive: Work, catch_up: Work
+    ) -> None:
         self._api = api
         self._token = token
         self._clock = clock
-        self._ears = ears
+        self._hear, self._alive, self._catch_up = hear, alive, catch_up
         self._links: set[asyncio.Future[None]] = set()
         self._catching: asyncio.Future[None] | None = None
 
@@ -72,12 +60,12 @@ class SlackSocket:
     async def _open(self, quiet_seconds: float) -> tuple[SlackConnection, asyncio.Future[None]]:
         """A connection that has been greeted, and its life."""
         socket = await self._api.open_socket(await socket_url(self._api, self._token))
-        link = SlackConnection(socket, self._ears, self._api.answer_seconds)
+        link = SlackConnection(socket, self._hear, self._alive, self._api.answer_seconds)
         living = asyncio.ensure_future(link.live(quiet_seconds))
         self._links.add(living)
         await self._until(link.greeted, living)
         link.began = self._clock.monotonic()
-        before, self._catching = self._catching, asyncio.ensure_future(self._ears.catch_up())
+        before, self._catching = self._catching, asyncio.ensure_future(self._catch_up())
         if before is not None:
             await self._end(before)
         return link, living
@@ -109,10 +97,10 @@ class SlackConnection:
     """One connection. `greeted` is set when Slack began to tell, `parting` when it wants another one."""
 
     def __init__(
-        self, socket: aiohttp.ClientWebSocketResponse, ears: SlackCallbacks, greet_seconds: float
+        self, socket: aiohttp.ClientWebSocketResponse, hear: Hear, alive: Work, greet_seconds: float
     ) -> None:
         self._socket = socket
-        self._ears = ears
+        self._hear, self._alive = hear, alive
         self._greet_seconds = greet_seconds
         self.began = 0.0
         self.greeted = asyncio.Event()
@@ -130,7 +118,7 @@ class SlackConnection:
                     await self._take(frame)
                 elif self.greeted.is_set():
                     # Slack may have nothing to tell; a connection that died is noticed by its heartbeat.
-                    await self._ears.alive()
+                    await self._alive()
                 else:
                     raise Unreachable("Slack's socket says nothing")
         finally:
@@ -153,7 +141,7 @@ class SlackConnection:
                 return
         envelope = message.get("envelope_id")
         # What is for somebody else is not acknowledged, so that it is told again, to another connection.
-        if isinstance(envelope, str) and await self._ears.hear(message.get("payload")):
+        if isinstance(envelope, str) and await self._hear(message.get("payload")):
             try:
                 await self._socket.send_json({"envelope_id": envelope})
             except (ConnectionError, RuntimeError, aiohttp.ClientError) as error:
@@ -180,41 +168,3 @@ def _check_reason(reason: Any) -> None:
         raise NeedsLogin("Socket Mode was switched off in the Slack app; switch it on again")
     if reason == "too_many_websockets":
         raise Unreachable("Too many programs use this Slack app's Socket Mode", after=60.0)
-
-
-class SlackListener:
-    """The Events API: events, pressed buttons and slash commands come to one address, each signed."""
-
-    def __init__(self, secret: str, clock: Clock, hear: Callable[[Any], Awaitable[bool]]) -> None:
-        self._secret = secret
-        self._clock = clock
-        self._hear = hear
-        self.missed = False
-        """Whether Slack may have given up on something, which it does after a few attempts."""
-
-    async def called(self, request: web.Request) -> web.Response:
-        body = await request.read()
-        if not is_signed(self._secret, request.headers, body, self._clock.now()):
-            return web.Response(status=403)
-        self.missed = self.missed or "X-Slack-Retry-Num" in request.headers
-        payload = _payload(body, request.content_type)
-        if payload.get("type") == "url_verification":
-            return web.Response(text=str(payload.get("challenge", "")))
-        if payload.get("type") == "app_rate_limited":
-            log.warning("slack.rate_limited: there are more events than Slack brings in an hour")
-            self.missed = True
-            return web.Response()
-        try:
-            await self._hear(payload)
-        except HermesError:
-            self.missed = True
-            raise
-        return web.Response()
-
-
-def _payload(body: bytes, content_type: str) -> dict[str, Any]:
-    """Events come as JSON, slash commands as a form, pressed buttons as JSON in a form."""
-    if content_type != "application/x-www-form-urlencoded":
-        return as_dict(read_json(body))
-    form = dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
-    return as_dict(read_json(form["payload"])) if "payload" in form else form

@@ -7,11 +7,13 @@ names no session, so that whoever comes after a crash reads them again."""
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+import msgspec
+
 from hermes.domain.address import Source
+from hermes.entry.kit.payload import Recent
 from hermes.entry.platforms.discord.convert import is_snowflake
 from hermes.entry.platforms.discord.manifest import BOOSTED, MAX_FILE
 
@@ -20,8 +22,7 @@ _OVERLAP_MS = 60_000
 _MOST_CHATS = 200
 
 
-@dataclass(slots=True, kw_only=True)
-class DiscordCursor:
+class DiscordCursor(msgspec.Struct, kw_only=True):
     """`began`: where the first connection ever began; `newest`: the newest message since then; `since`: from
     where a gap has to be read, while there is one. What Discord does not list is remembered: `directs`, the
     private chats and their people; `threads`, which may be put away meanwhile, and their servers. `boosts`:
@@ -33,38 +34,32 @@ class DiscordCursor:
     began: int = 0
     newest: int = 0
     since: int | None = None
-    directs: dict[str, str] = field(default_factory=dict)
-    threads: dict[str, str] = field(default_factory=dict)
-    boosts: dict[str, str] = field(default_factory=dict)
+    directs: dict[str, str] = {}
+    threads: dict[str, str] = {}
+    boosts: dict[str, str] = {}
+
+    def __post_init__(self) -> None:
+        """Of very many, those that were silent longest are forgotten."""
+        for name in ("directs", "threads", "boosts"):
+            setattr(self, name, Recent(_MOST_CHATS, getattr(self, name)))
 
     @classmethod
     def read(cls, cursor: str | None) -> DiscordCursor:
         try:
-            told = json.loads(cursor or "{}")
-            session = told.get("session")
-            return cls(
-                session=session if isinstance(session, str) and session else None,
-                number=int(told.get("number", 0)),
-                url=str(told.get("url", "")),
-                began=int(told.get("began", 0)),
-                newest=int(told.get("newest", 0)),
-                directs=_ids(told.get("directs", {})),
-                threads=_ids(told.get("threads", {})),
-                boosts=_ids(told.get("boosts", {})),
-            )
-        except (ValueError, TypeError, AttributeError):
+            return msgspec.json.decode(cursor or "{}", type=cls)
+        except msgspec.DecodeError:
             return cls()
 
     def cursor(self) -> str:
-        told: dict[str, Any] = {"began": self.began, "newest": self.newest}
-        told |= {"directs": self.directs, "threads": self.threads}
+        stored: dict[str, Any] = {"began": self.began, "newest": self.newest}
+        stored |= {"directs": self.directs, "threads": self.threads}
         if self.boosts:
-            told["boosts"] = self.boosts
+            stored["boosts"] = self.boosts
         if self.since is not None:
-            told["newest"] = self.since
+            stored["newest"] = self.since
         elif self.session is not None:
-            told |= {"session": self.session, "number": self.number, "url": self.url}
-        return json.dumps(told, separators=(",", ":"))
+            stored |= {"session": self.session, "number": self.number, "url": self.url}
+        return json.dumps(stored, separators=(",", ":"))
 
     @property
     def is_new(self) -> bool:
@@ -78,9 +73,9 @@ class DiscordCursor:
         """A place where somebody wrote to us."""
         channel = source.address.thread or source.address.chat
         if source.guild is None and source.user:
-            _remember(self.directs, channel, source.user)
+            self.directs[channel] = source.user
         elif source.guild is not None and source.address.thread:
-            _remember(self.threads, channel, source.guild)
+            self.threads[channel] = source.guild
 
     def know_guild(self, guild: Any) -> None:
         """What Discord says of a server: how much it is boosted."""
@@ -88,14 +83,11 @@ class DiscordCursor:
         if is_snowflake(number):
             self.boosts.pop(number, None)
             if isinstance(level, int) and level in BOOSTED:
-                _remember(self.boosts, number, str(level))
+                self.boosts[number] = str(level)
 
     def most_bytes(self, guild: str | None) -> int:
         """How large a file may be on a server; None is a private chat."""
         return BOOSTED.get(int(self.boosts.get(guild or "", 0)), MAX_FILE)
-
-    def has_direct(self, channel: str, user: str) -> None:
-        _remember(self.directs, channel, user)
 
     def lose(self) -> None:
         """There is no session any more: what came since has to be read."""
@@ -106,15 +98,3 @@ class DiscordCursor:
     def gap(self, oldest: int) -> int:
         """The id after which to read: a little before the newest, for what came late."""
         return max(self.began, (self.since or 0) - (_OVERLAP_MS << 22), oldest, 0)
-
-
-def _remember(places: dict[str, str], channel: str, whose: str) -> None:
-    """What was used last stands at the end; of very many the longest silent is forgotten."""
-    places.pop(channel, None)
-    places[channel] = whose
-    while len(places) > _MOST_CHATS:
-        del places[next(iter(places))]
-
-
-def _ids(pairs: Any) -> dict[str, str]:
-    return {key: value for key, value in pairs.items() if is_snowflake(key) and is_snowflake(value)}

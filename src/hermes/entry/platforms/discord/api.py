@@ -18,20 +18,14 @@ from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line
-from hermes.entry.kit.errors import (
-    TOO_FAST,
-    ErrorRow,
-    FailedCall,
-    error_from,
-    error_rows,
-    retry_after,
-    seconds_of,
-)
+from hermes.entry.kit.errors import TOO_FAST, error_table, retry_after, seconds_of, slower
 from hermes.entry.kit.http import HttpAnswer, HttpClient
 from hermes.entry.kit.payload import as_dict, dig
+from hermes.entry.platforms.discord.convert import is_snowflake
 
 API = "https://discord.com/api/v10"
 TOKEN = "DISCORD_BOT_TOKEN"
+UNKNOWN_TOKEN = f"Discord does not know this bot token; copy it anew from the developer portal ({TOKEN})"
 FILE_HOSTS = frozenset({"cdn.discordapp.com", "media.discordapp.net"})
 _AGENT = "DiscordBot (hermes-gateway, 1)"
 _PATIENCE = 5.0
@@ -69,7 +63,7 @@ class DiscordResponse(HttpAnswer):
         return self.status == 400 and field in as_dict(dig(self.answer, "errors"))
 
 
-class DiscordRest(HttpClient[DiscordResponse]):
+class DiscordApi(HttpClient[DiscordResponse]):
     def __init__(self, token: str, base: str, proxy: str | None, clock: Clock) -> None:
         super().__init__(
             "Discord",
@@ -86,6 +80,13 @@ class DiscordRest(HttpClient[DiscordResponse]):
     async def call(self, method: str, path: str, asked: Any = None, **query: Any) -> Any:
         return (await self.ask(method, path, asked, **query)).result
 
+    async def application(self) -> dict[str, Any]:
+        """What the bot belongs to."""
+        app = as_dict(await self.call("GET", "/applications/@me"))
+        if not is_snowflake(app.get("id")):
+            raise Unreachable("Discord does not say which application the bot belongs to")
+        return app
+
     async def read(self, path: str, **query: Any) -> Any:
         """A look at something, as often as it takes while Discord only wants us to be slower."""
         for _ in range(_TRIES):
@@ -98,10 +99,7 @@ class DiscordRest(HttpClient[DiscordResponse]):
         return await self.call("GET", path, **query)
 
     async def ask(self, method: str, path: str, asked: Any = None, **query: Any) -> DiscordResponse:
-        body: dict[str, Any] = {} if asked is None else {"json": asked}
-        if query:
-            body["params"] = query
-        return await self._request(method, path, **body)
+        return await self._request(method, path, json=asked, params=query or None)
 
     async def upload(self, path: str, asked: Mapping[str, Any], files: Sequence[File]) -> DiscordResponse:
         form = aiohttp.FormData()
@@ -121,8 +119,6 @@ class DiscordRest(HttpClient[DiscordResponse]):
             raise Refused("That cannot be sent to Discord") from None
         self._remember(route, answer)
         return answer
-
-    # --- pace ---
 
     async def _wait_for(self, route: str) -> None:
         wait = max(self._free_at.get(route, 0.0), self._all_free_at) - self._clock.monotonic()
@@ -147,8 +143,6 @@ class DiscordRest(HttpClient[DiscordResponse]):
             after = seconds_of(answer.headers.get("X-RateLimit-Reset-After"))
             self._free_at[route] = now + (after or 0.0)
 
-    # --- files ---
-
     async def fetch(self, url: Any, sink: Sink) -> None:
         """A file of Discord's own servers, and of no others."""
         own = urlsplit(self._base)
@@ -168,21 +162,14 @@ def _route(method: str, path: str) -> str:
     return f"{method} {front}/{number}{shape}"
 
 
-# --- errors --------------------------------------------------------------------------------------
-
-
-_ERRORS = error_rows(
+_error = error_table(
     "Discord",
-    ErrorRow(
-        NeedsLogin,
-        f"Discord does not know this bot token; copy it anew from the developer portal ({TOKEN})",
-        {401},
-    ),
-    ErrorRow(
-        Unreachable, "Something before Discord turned us away (HTTP 403)", codes={"blocked"}, waits=True
-    ),
-    ErrorRow(Refused, "Discord does not let us do that there ({why})", {403}),
-    ErrorRow(Refused, "Discord does not find it ({why})", {404}),
+    {
+        401: (NeedsLogin, UNKNOWN_TOKEN),
+        "blocked": (slower, "Something before Discord turned us away (HTTP 403)"),
+        403: (Refused, "Discord does not let us do that there ({why})"),
+        404: (Refused, "Discord does not find it ({why})"),
+    },
     too_large={"40005"},
 )
 
@@ -195,7 +182,7 @@ def error_for(status: int, answer: Any, headers: Mapping[str, str]) -> HermesErr
     blocked = _is_blocked(status, answer)
     code = "blocked" if blocked else str(dig(answer, "code"))
     after = _BLOCKED_SECONDS if blocked else _delay(answer, headers)
-    return error_from(_ERRORS, FailedCall(status=status, code=code, why=why, after=after))
+    return _error(status, code, why, after)
 
 
 def _is_blocked(status: int, answer: Any) -> bool:

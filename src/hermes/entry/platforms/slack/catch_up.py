@@ -17,8 +17,8 @@ from hermes.domain.errors import NeedsLogin, Refused, Unreachable
 from hermes.domain.message import Receipt
 from hermes.entry.kit.payload import as_dicts, as_text, dig
 from hermes.entry.platforms.slack.api import SlackApi
+from hermes.entry.platforms.slack.compose import is_sent_as
 from hermes.entry.platforms.slack.convert import seconds
-from hermes.entry.platforms.slack.wire import is_sent_as
 
 log = logging.getLogger("hermes.slack")
 OVERLAP = 60.0
@@ -70,22 +70,16 @@ class SlackCatchUp:
     async def events(self) -> AsyncIterator[list[dict[str, Any]]]:
         """Batches of what was missed, in order within a conversation."""
         for types, kind in _TYPES.items():
+            asked = {"types": types, "exclude_archived": True, "limit": _PAGE}
             try:
-                async for room in self._rooms(types):
-                    if found := await self._of(room, kind):
-                        yield found
+                async for rooms in _pages(self._patiently, "users.conversations", "channels", asked):
+                    for room in filter(None, (as_text(room.get("id")) for room in rooms)):
+                        if events := await self._of(room, kind):
+                            yield events
             except NeedsLogin as error:
                 if "permission" not in str(error):
                     raise
                 log.warning("slack.missed_unread types=%s why=%s", types, error)
-
-    async def _rooms(self, types: str) -> AsyncIterator[str]:
-        async for page in self._pages(
-            "users.conversations", "channels", types=types, exclude_archived=True, limit=_PAGE
-        ):
-            for room in page:
-                if number := as_text(room.get("id")):
-                    yield number
 
     async def _of(self, room: str, kind: str) -> list[dict[str, Any]]:
         messages: list[dict[str, Any]] = []
@@ -93,7 +87,7 @@ class SlackCatchUp:
         back = 0
         asked = {"channel": room, "oldest": f"{max(0.0, self._since - WEEK):.6f}", "limit": _PAGE}
         try:
-            async for page in self._pages("conversations.history", "messages", **asked):
+            async for page in _pages(self._patiently, "conversations.history", "messages", asked):
                 messages += page
                 threads += [str(message.get("ts")) for message in page if self._goes_on(message)]
                 back += not any(self._is_new(message) for message in page)
@@ -101,7 +95,7 @@ class SlackCatchUp:
                     break
             for thread in threads:
                 asked = {"channel": room, "ts": thread, "oldest": f"{self._since:.6f}", "limit": _PAGE}
-                async for page in self._pages("conversations.replies", "messages", **asked):
+                async for page in _pages(self._patiently, "conversations.replies", "messages", asked):
                     messages += [reply for reply in page if reply.get("ts") != thread]
         except Refused as error:
             log.info("slack.missed_unread room=%s why=%s", room, error)
@@ -117,21 +111,17 @@ class SlackCatchUp:
         return (seconds(message.get("ts")) or 0.0) > self._since
 
     def _events_of(self, message: dict[str, Any], room: str, kind: str) -> list[dict[str, Any]]:
-        place = {"channel": room, "channel_type": kind}
-        found = []
+        place = {"type": "message", "channel": room, "channel_type": kind}
+        events: list[dict[str, Any]] = []
         if self._is_new(message):
-            found.append({"subtype": None, **message, "type": "message", **place})
-        moment = seconds(dig(message, "edited", "ts"))
+            events.append({"subtype": None, **message, **place})
         # What was heard before may have been changed since; what was not is read as it is now.
-        known = (seconds(message.get("ts")) or 0.0) <= self._since + OVERLAP
-        if known and (moment or 0.0) > self._since:
-            found.append({"type": "message", "subtype": "message_changed", "message": message, **place})
-        return [{"type": "event_callback", "event": event} for event in found]
+        heard = (seconds(message.get("ts")) or 0.0) <= self._since + OVERLAP
+        if heard and (seconds(dig(message, "edited", "ts")) or 0.0) > self._since:
+            events.append({"subtype": "message_changed", "message": message, **place})
+        return [{"type": "event_callback", "event": event} for event in events]
 
-    def _pages(self, method: str, name: str, **asked: Any) -> AsyncIterator[list[dict[str, Any]]]:
-        return _pages(self._patiently, method, name, asked)
-
-    async def _patiently(self, method: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+    async def _patiently(self, method: str, **asked: Any) -> dict[str, Any]:
         """There may be many conversations, and few calls a minute."""
         for _ in range(_PATIENCE):
             try:
@@ -150,11 +140,8 @@ async def find_sent(api: SlackApi, me: str, to: Address, key: str, since: float)
     if to.thread is not None:
         method, asked = "conversations.replies", {**asked, "ts": to.thread}
 
-    async def ask(method: str, asked: Mapping[str, Any]) -> dict[str, Any]:
-        return await api.call(method, **asked)
-
     try:
-        async for page in _pages(ask, method, "messages", asked):
+        async for page in _pages(api.call, method, "messages", asked):
             for message in page:
                 if message.get("user") == me and is_sent_as(message, key):
                     return Receipt(to=to, ref=str(message.get("ts")))
@@ -164,14 +151,11 @@ async def find_sent(api: SlackApi, me: str, to: Address, key: str, since: float)
 
 
 async def _pages(
-    ask: Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]],
-    method: str,
-    name: str,
-    asked: Mapping[str, Any],
+    ask: Callable[..., Awaitable[dict[str, Any]]], method: str, name: str, asked: Mapping[str, Any]
 ) -> AsyncIterator[list[dict[str, Any]]]:
     more: dict[str, Any] = {}
     for _ in range(_MOST_PAGES):
-        answer = await ask(method, {**asked, **more})
+        answer = await ask(method, **asked, **more)
         yield as_dicts(answer.get(name))
         cursor = as_text(dig(answer, "response_metadata", "next_cursor"))
         if not cursor:

@@ -10,35 +10,35 @@ import aiohttp
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line
-from hermes.entry.kit.errors import ErrorRow, FailedCall, error_from, error_rows, seconds_of
+from hermes.entry.kit.errors import error_table, seconds_of
 from hermes.entry.kit.files import ANY_MIME
 from hermes.entry.kit.http import HttpAnswer, HttpClient
-from hermes.entry.kit.payload import as_text, dig
+from hermes.entry.kit.payload import as_dicts, as_text, dig
 from hermes.entry.platforms.mattermost.convert import ID
 
 _WORDS = ("too_large", "message_length", "root_id")
 """What an error's id has in it that tells one refusal from another."""
-_ERRORS = error_rows(
+_error = error_table(
     "Mattermost",
-    ErrorRow(
-        Unreachable,
-        "Mattermost sends us elsewhere: set MATTERMOST_URL to the address where it ends",
-        range(300, 400),
-    ),
-    ErrorRow(
-        NeedsLogin,
-        "Mattermost does not take the token: make a new one, or enable the bot again (MATTERMOST_TOKEN)",
-        {401},
-    ),
-    ErrorRow(Refused, "The message is too long for this Mattermost ({why})", codes={"message_length"}),
-    ErrorRow(Refused, "The thread is gone ({why})", codes={"root_id"}),
-    ErrorRow(Refused, "Mattermost does not let the bot do that there: add it to the channel ({why})", {403}),
-    ErrorRow(Refused, "Mattermost does not have it any more ({why})", {404}),
+    {
+        range(300, 400): (
+            Unreachable,
+            "Mattermost sends us elsewhere: set MATTERMOST_URL to the address where it ends",
+        ),
+        401: (
+            NeedsLogin,
+            "Mattermost does not take the token: make a new one, or enable the bot again (MATTERMOST_TOKEN)",
+        ),
+        "message_length": (Refused, "The message is too long for this Mattermost ({why})"),
+        "root_id": (Refused, "The thread is gone ({why})"),
+        403: (Refused, "Mattermost does not let the bot do that there: add it to the channel ({why})"),
+        404: (Refused, "Mattermost does not have it any more ({why})"),
+    },
     too_large={"too_large"},
 )
 
 
-class MattermostRest(HttpClient[HttpAnswer]):
+class MattermostApi(HttpClient[HttpAnswer]):
     def __init__(self, url: str, token: str, proxy: str | None) -> None:
         super().__init__(
             "Mattermost",
@@ -51,17 +51,17 @@ class MattermostRest(HttpClient[HttpAnswer]):
         self.token = token
         self._headers = {"Authorization": f"Bearer {token}"}
 
+    async def call(self, method: str, path: str, asked: Any = None, **more: Any) -> Any:
+        response = await self.exchange(method, self._url(path), headers=self._headers, json=asked, **more)
+        status, answer = response.status, response.answer
+        if status >= 300 and not (status == 404 and answer is None):
+            raise error_for(status, answer, response.headers)
+        if answer is None:
+            raise Unreachable("What answers there is no Mattermost: look at MATTERMOST_URL", maybe_done=True)
+        return answer
+
     async def get(self, path: str, **params: str | int) -> Any:
-        return await self._ask("GET", path, params=params)
-
-    async def post(self, path: str, asked: Any) -> Any:
-        return await self._ask("POST", path, json=asked)
-
-    async def put(self, path: str, asked: Mapping[str, Any]) -> Any:
-        return await self._ask("PUT", path, json=asked)
-
-    async def delete(self, path: str) -> Any:
-        return await self._ask("DELETE", path)
+        return await self.call("GET", path, params=params)
 
     async def upload(self, channel: str, name: str, data: bytes, mime: str | None) -> str:
         """The id of a file that no post has yet; one that stays alone is seen by nobody."""
@@ -69,29 +69,18 @@ class MattermostRest(HttpClient[HttpAnswer]):
         form.add_field("channel_id", channel)
         form.add_field("files", data, filename=name, content_type=mime or ANY_MIME)
         try:
-            answer = await self._ask("POST", "/files", seconds=self.upload_limit, data=form)
+            answer = await self.call("POST", "/files", seconds=self.upload_limit, data=form)
         except Unreachable as error:
             raise Unreachable(str(error), after=error.after) from error
-        try:
-            number = answer["file_infos"][0]["id"]
-        except (TypeError, KeyError, IndexError):
-            number = None
-        if not isinstance(number, str) or not ID.fullmatch(number):
-            raise Unreachable("Mattermost does not say which file it took")
-        return number
+        for info in as_dicts(dig(answer, "file_infos"))[:1]:
+            if ID.fullmatch(as_text(info.get("id"))):
+                return as_text(info["id"])
+        raise Unreachable("Mattermost does not say which file it took")
 
     async def fetch(self, number: str, sink: Sink) -> None:
         if not ID.fullmatch(number):
             raise Refused("that is no file of Mattermost's")
         await self.download(self._url(f"/files/{number}"), sink, headers=self._headers, refusal=_no_file)
-
-    async def _ask(self, method: str, path: str, **more: Any) -> Any:
-        told = await self.exchange(method, self._url(path), headers=self._headers, **more)
-        if told.status >= 300 and not (told.status == 404 and told.answer is None):
-            raise error_for(told.status, told.answer, told.headers)
-        if told.answer is None:
-            raise Unreachable("What answers there is no Mattermost: look at MATTERMOST_URL", maybe_done=True)
-        return told.answer
 
     def _url(self, path: str) -> str:
         return f"{self.url}/api/v4{path}"
@@ -106,7 +95,7 @@ def error_for(status: int, answer: Any, headers: Mapping[str, str]) -> HermesErr
     name = as_text(dig(answer, "id"))
     why = one_line(as_text(dig(answer, "message")) or f"HTTP {status}", 160)
     code = next((words for words in _WORDS if words in name), "")
-    return error_from(_ERRORS, FailedCall(status=status, code=code, why=why, after=_wait(headers)))
+    return _error(status, code, why, _wait(headers))
 
 
 def _wait(headers: Mapping[str, str]) -> float:

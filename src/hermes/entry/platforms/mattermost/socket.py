@@ -15,7 +15,7 @@ from hermes.domain.errors import HermesError, NeedsLogin, Unreachable
 from hermes.domain.text import trouble_told
 from hermes.entry.kit.payload import dig, read_json
 from hermes.entry.kit.socket import SocketFeed
-from hermes.entry.platforms.mattermost.rest import MattermostRest
+from hermes.entry.platforms.mattermost.api import MattermostApi
 
 ALIVE = "pong"
 """The name under which the answer to a ping stands among the events."""
@@ -42,7 +42,7 @@ class MattermostSocket(SocketFeed[dict[str, Any]]):
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def open(cls, rest: MattermostRest) -> AsyncIterator[MattermostSocket]:
+    async def open(cls, rest: MattermostApi) -> AsyncIterator[MattermostSocket]:
         """A connection that has said hello; it is closed at the end."""
         try:
             socket = await rest.connect("ws" + rest.url.removeprefix("http") + "/api/v4/websocket")
