@@ -37,9 +37,8 @@ from hermes.domain.event import (
 from hermes.domain.ids import CallId, QuestionId, TurnId
 from hermes.domain.sse import parse
 from hermes.domain.tool import Effect, ToolCall
-from hermes.stream.faces.response_events import CHECK_BITS, ResponseEvents
 from hermes.stream.faces.response_shape import ResponseObject
-from hermes.stream.faces.responses import ResponseFold, parts_before
+from hermes.stream.faces.responses import CHECK_BITS, ResponseEvents, ResponseFold, parts_before
 from hermes.stream.fold.shown_text import SAID_AGAIN
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)

@@ -51,8 +51,8 @@ from hermes.entry.http.site.call import LONGEST_NAME, HttpCall, as_json
 from hermes.entry.http.site.errors import ApiError, bad_request
 from hermes.entry.http.site.headers import IDEMPOTENCY
 from hermes.entry.http.site.routing import route
-from hermes.stream.faces.response_events import ResponseEvents
 from hermes.stream.faces.response_shape import ConversationName, ResponseObject
+from hermes.stream.faces.responses import ResponseEvents
 
 EXAMPLE = {"model": "hermes-agent", "input": "What can you do?"}
 CANCELLED = "cancelled by the client"
