@@ -7,7 +7,7 @@ records alone, and so do the numbers of the events, with which a client can come
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, assert_never
+from typing import Any
 from zlib import crc32
 
 import msgspec
@@ -306,8 +306,6 @@ class ResponseFold(Steps[list[ResponseEvent]]):
                 if replies and replies[-1].ending is Ending.LENGTH:
                     return "incomplete", shape.IncompleteDetails(reason="max_output_tokens")
                 return "completed", None
-            case _:
-                assert_never(self.end)
 
     def _usage(self) -> shape.ResponseUsage:
         used = usage_of(self._own_replies)

@@ -6,7 +6,7 @@ records were seen, what was shown of the open model call, the calls, and the ope
 from __future__ import annotations
 
 import operator
-from typing import Generic, TypeVar, assert_never
+from typing import Generic, TypeVar
 
 from hermes.domain.event import (
     Answered,
@@ -81,8 +81,6 @@ class Steps(Generic[Out]):
                 return self._thought(text)
             case Retrying():
                 return self._retrying(item)
-            case _:
-                assert_never(item)
 
     def _take(self, entry: Entry) -> Out:
         record, at = entry.record, entry.at.timestamp()
@@ -114,8 +112,6 @@ class Steps(Generic[Out]):
                 return self._undone(since)
             case Summarised():
                 return self._nothing
-            case _:
-                assert_never(record)
 
     def _recall(self, record: Record) -> Out:
         if isinstance(record, ModelSaid):
