@@ -1,15 +1,16 @@
-"""Reading a transcript: what is still visible of it, and what its tail leaves to do."""
+"""Reading a transcript: what is still visible of it, what its tail leaves to do, and its records as messages
+in OpenAI's chat format, as logs, exports and clients are shown them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from hermes.domain.event import (
     Answered,
     Asked,
-    Ending,
     Entry,
     Failed,
     Finished,
@@ -70,25 +71,13 @@ class CallState:
 class TurnView:
     """One turn as its records tell it: the last reply, its calls, and how it ended."""
 
-    replies: int = 0
     last: ModelSaid | None = None
-    answer: list[str] = field(default_factory=list)
     heard_since: bool = False
     calls: dict[CallId, CallState] = field(default_factory=dict)
     questions: dict[str, Asked] = field(default_factory=dict)
     answered: set[str] = field(default_factory=set)
     unknown: list[str] = field(default_factory=list)
     ended: Finished | Failed | Stopped | None = None
-
-    @property
-    def cuts(self) -> int:
-        """How many replies in a row, up to the last, hit the length limit and were to be continued."""
-        return len(self.answer) if self.last is not None and self.last.ending is Ending.LENGTH else 0
-
-    @property
-    def answer_text(self) -> str:
-        """What the turn said at its end: the last reply, whole, if it came in several pieces."""
-        return "".join(self.answer)
 
     @property
     def leftovers(self) -> list[CallState]:
@@ -121,9 +110,6 @@ def _see(view: TurnView, entry: Entry) -> None:
         case UserSaid():
             view.heard_since = True
         case ModelSaid() as said:
-            continued = view.last is not None and view.last.ending is Ending.LENGTH and not view.heard_since
-            view.answer = [*view.answer, said.text] if continued else [said.text]
-            view.replies += 1
             view.last = said
             view.heard_since = False
             view.calls = {call.id: CallState(call=call) for call in said.calls}
@@ -174,3 +160,38 @@ def number_records(
         Entry(seq=last + place, turn=turn, at=now, record=record)
         for place, record in enumerate(records, start=1)
     )
+
+
+# --- as chat messages ---
+
+
+def as_message(record: Record) -> dict[str, Any] | None:
+    """A record as a message, None for what no model is told. A record is always the same message."""
+    match record:
+        case UserSaid():
+            notes = [f"[attached: {file.kind.value}, {file.name or file.ref}]" for file in record.attachments]
+            return {"role": "user", "content": "\n".join([record.text, *notes] if record.text else notes)}
+        case ModelSaid():
+            message: dict[str, Any] = {"role": "assistant", "content": record.text or None}
+            if record.calls:
+                message["tool_calls"] = [
+                    {
+                        "id": call.id,
+                        "type": "function",
+                        "function": {"name": call.name, "arguments": call.arguments},
+                    }
+                    for call in record.calls
+                ]
+            return message
+        case ToolFinished():
+            return {"role": "tool", "tool_call_id": record.call, "content": record.text}
+        case Summarised():
+            return {"role": "system", "content": f"[What was said before, summarised:]\n{record.text}"}
+        case Undone():
+            return {"role": "system", "content": f"[Taken back: everything since record {record.since}.]"}
+        case ToolStarted() | Asked() | Answered() | Finished() | Failed() | Stopped():
+            return None
+
+
+def as_messages(entries: Iterable[Entry]) -> list[dict[str, Any]]:
+    return [message for entry in entries if (message := as_message(entry.record)) is not None]

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from hermes.app.app import App
-from hermes.domain.chat_format import as_messages
 from hermes.domain.event import Entry, Failed, ModelSaid, Record, Stopped, Usage, usage_of
 from hermes.domain.ids import SessionId, TurnId
-from hermes.domain.transcript import visible
+from hermes.domain.transcript import as_messages, visible
 from hermes.stream.fold.answer import answer_text
 
 

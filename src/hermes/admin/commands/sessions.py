@@ -9,7 +9,6 @@ from pathlib import Path
 from hermes.admin.shell.command import Act, CliCommand, Subcommands, number_to
 from hermes.admin.shell.home import HomeAccess, agents_of, open_home
 from hermes.admin.shell.output import Column, ago, dash, facts
-from hermes.domain.chat_format import as_messages
 from hermes.domain.errors import UserError
 from hermes.domain.event import (
     Answered,
@@ -27,6 +26,7 @@ from hermes.domain.event import (
 )
 from hermes.domain.session import Session
 from hermes.domain.text import one_line
+from hermes.domain.transcript import as_messages
 from hermes.entry.desk import delete_session, find_session, list_sessions, search
 from hermes.state.files.session_log import FOLDER, log_path
 from hermes.state.home.textfile import replace_text

@@ -12,7 +12,6 @@ from hermes.agent.models.choose import (
     LocalServer,
     ModelAccess,
     ModelChoice,
-    ModelSources,
     ask_models,
     choose,
     find_servers,
@@ -60,11 +59,11 @@ MakeProvider = Callable[[ModelSettings], Provider]
 class UnavailableProvider:
     """Stands where the settings name a model that cannot be used: says so to whoever asks."""
 
-    def __init__(self, why: str, hint: str) -> None:
-        self._error = UserError(f"No model answers: {why}.", hint=hint)
+    def __init__(self, choice: ModelChoice) -> None:
+        self._choice = choice
 
     def call(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
-        raise UserError(self._error.message, hint=self._error.hint)
+        raise UserError(f"No model answers: {self._choice.why}.", hint=self._choice.hint)
 
 
 class Models:
@@ -83,8 +82,7 @@ class Models:
         looked = self._probe and not is_settled(settings, self._plugins)
         if looked and self._servers is None:
             self._servers = await find_servers()
-        facts = ModelSources(servers=self._servers or (), plugins=self._plugins, looked=looked)
-        choice = choose(settings, facts)
+        choice = choose(settings, servers=self._servers or (), plugins=self._plugins, looked=looked)
         return await self._with_name(choice) if is_unnamed(choice) else choice
 
     async def routes(self, wanted: Mapping[str, ModelSettings]) -> dict[str, ModelRoute]:
@@ -106,7 +104,7 @@ class Models:
             case ModelAccess.DEMO:
                 return DemoProvider()
             case ModelAccess.NONE | ModelAccess.GIVEN:
-                return UnavailableProvider(choice.why, choice.hint)
+                return UnavailableProvider(choice)
             case ModelAccess.PLUGIN:
                 return self._plugins[choice.provider](settings)
             case ModelAccess.HTTP:

@@ -54,17 +54,20 @@ from hermes.domain.command_line import read_command
 from hermes.domain.errors import Lost, Unreachable
 from hermes.domain.event import QuestionKind
 from hermes.domain.ids import AgentId, SessionId, TurnId, new_turn_id
-from hermes.domain.inbound_outcome import (
+from hermes.domain.message import Attachment, Inbound, InboundKind, deletes, deletion_of
+from hermes.domain.ports.store import Store, Tx
+from hermes.domain.rows import (
     EDIT_TAKEN,
     TAKEN_AS_TURN,
     WITHDRAWN,
     InboundOutcome,
+    InboxRow,
     OutcomeKind,
+    UnreadableRow,
+    UnreadableTurn,
     ignored,
+    outbox_rows,
 )
-from hermes.domain.message import Attachment, Inbound, InboundKind, deletes, deletion_of
-from hermes.domain.ports.store import Store, Tx
-from hermes.domain.rows import InboxRow, UnreadableRow, UnreadableTurn, outbox_rows
 from hermes.domain.session import Isolation, Session, SessionKey, begin_session, session_key
 from hermes.domain.settings.settings import ResetMode, Settings
 from hermes.domain.turn import Cause, ReplyPlace, Turn, TurnInput, TurnState

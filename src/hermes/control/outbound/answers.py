@@ -25,10 +25,9 @@ from hermes.domain.settings.settings import Settings
 from hermes.domain.transcript import view_turn
 from hermes.domain.turn import CLIENT_GONE, Answer, Question, ReplyPlace, Turn
 from hermes.stream.fold.answer import answer_text
-from hermes.stream.fold.directives import read_directives, without_directives
+from hermes.stream.fold.directives import is_silence, may_be_silence, read_directives, without_directives
 from hermes.stream.fold.draft_pace import is_streamed
 from hermes.stream.fold.questions import for_people
-from hermes.stream.fold.silence import is_silence, may_be_silence
 from hermes.stream.fold.tool_lines import ProgressLevel
 from hermes.stream.fold.turn_fold import Fold
 from hermes.stream.text.split import MIN_LIMIT, split_bodies

@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from hermes.domain.chat_format import as_messages
 from hermes.domain.errors import HermesError, UserError
 from hermes.domain.event import Entry, ModelSaid, Record, ToolFinished, UserSaid
 from hermes.domain.ids import AgentId, CallId, SessionId
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.tool import ToolCall
+from hermes.domain.transcript import as_messages
 
 log = logging.getLogger("hermes.session_log")
 FOLDER = "sessions"

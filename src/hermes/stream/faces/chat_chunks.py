@@ -7,13 +7,13 @@ from json.encoder import encode_basestring_ascii as quoted
 
 from hermes.domain.event import Answered, Asked, Ending, FeedItem, QuestionKind, ToolFinished
 from hermes.domain.ids import client_call_id
+from hermes.domain.sse import DONE, compact_json, encode_json_event
 from hermes.domain.tool import ToolCall
 from hermes.stream.fold.answer import usage_named
 from hermes.stream.fold.questions import action_text, choices, for_people, question_text
 from hermes.stream.fold.shown_text import SAID_AGAIN
 from hermes.stream.fold.steps import Steps
 from hermes.stream.fold.tool_lines import emoji, preview
-from hermes.stream.wire.sse import DONE, compact_json, encode_json_event
 
 
 class ChatChunks(Steps[bytes]):

@@ -19,6 +19,7 @@ from hermes.domain.event import (
     ToolStarted,
     Verdict,
 )
+from hermes.domain.sse import encode_json_event
 from hermes.domain.thoughts import without_thoughts
 from hermes.domain.tool import ToolCall
 from hermes.stream.fold.answer import answer_text, usage_named
@@ -26,7 +27,6 @@ from hermes.stream.fold.questions import action_text, choices, for_people
 from hermes.stream.fold.shown_text import RemainingText
 from hermes.stream.fold.steps import Steps
 from hermes.stream.fold.tool_lines import ToolState, is_internal, preview, tool_state
-from hermes.stream.wire.sse import encode_json_event
 
 
 class RunEvents(Steps[list[bytes]]):

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hermes.domain.chat_format import as_messages
 from hermes.domain.event import Asked, Entry, FeedItem, ToolFinished
+from hermes.domain.sse import encode_json_event
 from hermes.domain.tool import ToolCall
+from hermes.domain.transcript import as_messages
 from hermes.stream.fold.answer import answer_text, usage_named
 from hermes.stream.fold.questions import action_text, choices
 from hermes.stream.fold.steps import Steps
 from hermes.stream.fold.tool_lines import ToolState, preview, tool_state
-from hermes.stream.wire.sse import encode_json_event
 
 
 class SessionEvents(Steps[bytes]):

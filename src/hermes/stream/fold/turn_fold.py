@@ -11,9 +11,8 @@ from itertools import groupby
 from hermes.domain.event import Asked, FeedItem, ModelSaid, ToolFinished
 from hermes.domain.tool import ToolCall
 from hermes.domain.turn import TurnState
-from hermes.stream.fold.directives import without_directives
+from hermes.stream.fold.directives import is_silence, may_be_silence, without_directives
 from hermes.stream.fold.shown_text import RemainingText, was_cut
-from hermes.stream.fold.silence import is_silence, may_be_silence
 from hermes.stream.fold.steps import Steps
 from hermes.stream.fold.tool_lines import ProgressLevel, ToolLine, ToolState, chat_lines, tool_state
 

@@ -21,12 +21,11 @@ from hermes.control.sessions.administration import (
     seen_session,
 )
 from hermes.control.sessions.submission import NotFound, id_for
-from hermes.domain.chat_format import as_message
 from hermes.domain.event import Entry
 from hermes.domain.ids import AgentId, SessionId, new_session_id
 from hermes.domain.ports.store import Tx
 from hermes.domain.session import Session, SessionFilter, begin_session, session_key
-from hermes.domain.transcript import visible
+from hermes.domain.transcript import as_message, visible
 from hermes.entry.http.ask.addressee import RoutingHints, find_addressee
 from hermes.entry.http.ask.continuing import RUN_PREFIX, finish_shielded
 from hermes.entry.http.ask.messages import ChatToolCall
