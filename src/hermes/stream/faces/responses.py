@@ -112,11 +112,6 @@ class ResponseFold(Steps[list[ResponseEvent]]):
             events = [*events, self._ending()]
         return events if mine or self.done else []
 
-    def _take(self, entry: Entry) -> list[ResponseEvent]:
-        if isinstance(entry.record, Finished | Failed | Stopped):
-            self.end = entry.record
-        return super()._take(entry)
-
     # --- words ---
 
     def _words(self, words: str) -> list[ResponseEvent]:
@@ -172,19 +167,14 @@ class ResponseFold(Steps[list[ResponseEvent]]):
         place = self._index - 1
         return _message_closed(place, message)
 
-    def _finished(self, note: str) -> list[ResponseEvent]:
+    def _ended(self, end: TurnEnd) -> list[ResponseEvent]:
         """A note is the last paragraph of the answer."""
-        if not note:
+        self.end = end
+        if not isinstance(end, Finished) or not end.note:
             return self._close_message()
         if self._message is None:
-            return [*self._words(note), *self._close_message(note)]
-        return [*self._paragraph(note), *self._close_message(f"\n\n{note}")]
-
-    def _failed(self, reason: str) -> list[ResponseEvent]:
-        return self._close_message()
-
-    def _stopped(self, reason: str) -> list[ResponseEvent]:
-        return self._close_message()
+            return [*self._words(end.note), *self._close_message(end.note)]
+        return [*self._paragraph(end.note), *self._close_message(f"\n\n{end.note}")]
 
     # --- calls ---
 

@@ -28,6 +28,7 @@ from hermes.domain.event import (
     ToolFinished,
     ToolOutput,
     ToolStarted,
+    TurnEnd,
     Undone,
     UserSaid,
 )
@@ -97,15 +98,9 @@ class Steps(Generic[Out]):
                 return self._ask(record)
             case Answered(question=question):
                 return self._answered(record, self._questions.pop(question, None))
-            case Finished(note=note):
+            case Finished() | Failed() | Stopped():
                 self._questions.clear()
-                return self._finished(note)
-            case Failed(reason=reason):
-                self._questions.clear()
-                return self._failed(reason)
-            case Stopped(reason=reason):
-                self._questions.clear()
-                return self._stopped(reason)
+                return self._ended(record)
             case UserSaid():
                 return self._user_said()
             case Undone(since=since):
@@ -222,11 +217,5 @@ class Steps(Generic[Out]):
     def _undone(self, since: int) -> Out:
         return self._nothing
 
-    def _finished(self, note: str) -> Out:
-        return self._nothing
-
-    def _failed(self, reason: str) -> Out:
-        return self._nothing
-
-    def _stopped(self, reason: str) -> Out:
+    def _ended(self, end: TurnEnd) -> Out:
         return self._nothing
