@@ -6,7 +6,6 @@ sessions, replies) is what its type says. Both ends are the same program: nothin
 from __future__ import annotations
 
 from datetime import datetime
-from functools import cache
 from typing import Any, TypeVar, get_args
 
 import msgspec
@@ -23,6 +22,7 @@ _KINDS: dict[str, type[Any]] = {
 HELLO, TURN, SEEN, END = "hello", "turn", "seen", "end"
 """The names of events: the gateway is there; a turn that nobody said; what a turn shows; its end."""
 _encoder = msgspec.json.Encoder()
+_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 
 class TaggedValue(msgspec.Struct, kw_only=True):
@@ -55,14 +55,12 @@ def encode(value: object) -> bytes:
         return _encoder.encode(storable_all(value))
 
 
-@cache
-def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(kind)
-
-
 def decode(kind: type[T], data: bytes | str) -> T:
+    decoder = _decoders.get(kind)
+    if decoder is None:
+        decoder = _decoders[kind] = msgspec.json.Decoder(kind)
     try:
-        value: T = _decoder(kind).decode(data)
+        value: T = decoder.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Refused(f"The gateway says something that this Hermes does not understand ({error})") from error
     return value
