@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.agent.context.fold import CONTINUE, ModelMessage, Role, messages, with_ending
+from hermes.agent.context.transcript_messages import CONTINUE, ModelMessage, Role, messages, with_ending
 from hermes.agent.models.formats.chat_completions.request import encode_messages, encode_request
 from hermes.agent.run.progress import is_empty
 from hermes.domain.event import (

@@ -9,7 +9,7 @@ import pytest
 
 from hermes.agent.danger import CommandScope, code, effects, judge, judge_command
 from hermes.agent.danger.shell.reader import _LONGEST
-from hermes.domain.homes import FolderRules
+from hermes.domain.ports.world import FolderRules
 from tests.effort import effort, grows_evenly
 
 HOMES = FolderRules(

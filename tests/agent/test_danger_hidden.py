@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hermes.agent.danger import CommandScope, judge_command, judge_input
-from hermes.domain.homes import FolderRules
+from hermes.domain.ports.world import FolderRules
 
 HOME = "/home/ann/.hermes"
 BEE = "/home/ann/bots/bee"

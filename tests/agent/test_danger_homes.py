@@ -14,7 +14,7 @@ from hermes.agent.danger import (
     read_fault,
     write_fault,
 )
-from hermes.domain.homes import FolderRules
+from hermes.domain.ports.world import FolderRules
 
 HOMES = FolderRules(
     closed=("/home/ann/.hermes", "/home/ann/bots/bee", "/tmp/x/home", "/run/user/7/hermes-ab.sock"),

@@ -11,7 +11,6 @@ from hermes.agent.models.choose import (
     LocalServer,
     ModelAccess,
     ModelChoice,
-    ModelSources,
     choose,
     find_servers,
     is_local,
@@ -82,7 +81,7 @@ def test_the_table(
     model: str,
     host: str,
 ) -> None:
-    choice = choose(said, ModelSources(servers=servers, plugins=plugins))
+    choice = choose(said, servers=servers, plugins=plugins)
     assert (choice.way, choice.provider, choice.model) == (way, provider, model)
     assert host in choice.base_url and bool(host) is bool(choice.base_url)
     assert choice.why and "\n" not in choice.line and choice.line
@@ -95,7 +94,7 @@ def test_the_table(
 
 def test_a_stored_key_never_goes_to_a_server_that_was_found() -> None:
     odd = settings("", default="qwen3")
-    assert not choose(odd, ModelSources(servers=(OLLAMA,))).key
+    assert not choose(odd, servers=(OLLAMA,)).key
 
 
 @pytest.mark.parametrize(
@@ -247,18 +246,18 @@ def _request() -> ModelRequest:
 
 
 def test_a_server_of_this_machine_may_come_up_later() -> None:
-    before = choose(settings(), ModelSources(servers=(OLLAMA,)))
-    now = stand_in(choose(settings(), ModelSources()), settings(), before)
+    before = choose(settings(), servers=(OLLAMA,))
+    now = stand_in(choose(settings()), settings(), before)
     assert (now.way, now.model, now.base_url) == (HTTP, "qwen3", OLLAMA.base_url)
     assert "no model server runs here" in now.why
 
 
 def test_only_the_demo_model_that_nobody_asked_for_is_replaced() -> None:
-    before = choose(settings(KEY), ModelSources())
+    before = choose(settings(KEY))
     for wish in (settings(default="demo"), settings(provider="demo"), settings(KEY), settings(default="x")):
-        choice = choose(wish, ModelSources())
+        choice = choose(wish)
         assert stand_in(choice, wish, before) is choice
-    lost = stand_in(choose(settings(), ModelSources()), settings(), before)
+    lost = stand_in(choose(settings()), settings(), before)
     assert lost.way is ModelAccess.NONE and "gpt-4.1-mini by OpenAI answered here before" in lost.why
     assert KEY not in str(lost) and "model demo" in lost.hint
-    assert stand_in(choose(settings(), ModelSources()), settings(), None).way is ModelAccess.DEMO
+    assert stand_in(choose(settings()), settings(), None).way is ModelAccess.DEMO

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from hermes.agent.models.client import Deadlines, ModelHttpRequest
-from hermes.agent.models.formats.chat_completions.provider import ModelEndpoint, OpenAIProvider, ReplyLimits
+from hermes.agent.models.formats.chat_completions.provider import ModelEndpoint, OpenAIProvider
 from hermes.domain.event import Failed, Finished, ModelSaid, Retrying, TextDelta, ToolFinished, ToolStarted
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.declaring import Secret
@@ -42,9 +42,7 @@ class Limited(OpenAIProvider):
 
 
 async def turn(server: FakeModelServer, limits: Callable[[], Deadlines] = lambda: PATIENT) -> Driver:
-    provider = Limited(
-        ModelEndpoint(base_url=server.base_url, key=Secret(KEY), caps=ReplyLimits(text=4_000_000))
-    )
+    provider = Limited(ModelEndpoint(base_url=server.base_url, key=Secret(KEY)))
     provider.limits = limits
     driver = Driver(loop_of(provider, *TOOLS, limits=quick(retries=2)))
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hermes.agent.models import registry as models
+from hermes.agent.models import choose
 from hermes.agent.models.choose import ModelAccess, ModelChoice
 from hermes.agent.models.registry import Models
 from hermes.domain.errors import Unreachable
@@ -18,7 +18,7 @@ async def test_the_list_is_kept_while_a_service_does_not_answer(monkeypatch: pyt
     async def ask(base_url: str, key: Secret, seconds: float = 1.0) -> tuple[str, ...]:
         return told[base_url]
 
-    monkeypatch.setattr(models, "ask_models", ask)
+    monkeypatch.setattr(choose, "ask_models", ask)
     known = Models(probe=False)
     choices = {
         MAIN_AGENT: ModelChoice(

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from hermes.agent.run.toolbox import NOBODY
-from hermes.agent.tools import Workbench, default_tools
+from hermes.agent.tools.registry import Workbench, default_tools
 from hermes.control.outbound.targets import KnownTargets, resolve_targets, spellings
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.channels import Channel, KnownChannels, MessagingPort

@@ -71,19 +71,12 @@ async def test_credentials_in_an_address_are_not_told() -> None:
         await provider.close()
 
 
-async def test_the_key_and_options_are_sent() -> None:
+async def test_the_key_and_the_limit_are_sent() -> None:
     async with FakeModelServer(key=KEY) as server:
-        endpoint = ModelEndpoint(
-            base_url=server.base_url + "/",
-            key=Secret(f" {KEY}\n"),
-            headers={"X-Title": "Hermes"},
-            max_tokens=77,
-            extra={"temperature": 0},
-        )
+        endpoint = ModelEndpoint(base_url=server.base_url + "/", key=Secret(f" {KEY}\n"), max_tokens=77)
         provider = OpenAIProvider(endpoint)
         assert (await hear(provider, ask("hello"))).text == "hello"
         await provider.close()
         request = server.requests[0]
-        assert request.headers["X-Title"] == "Hermes"
-        assert request.body["max_tokens"] == 77 and request.body["temperature"] == 0
+        assert request.body["max_tokens"] == 77
         assert request.streams and request.wants_usage

@@ -5,42 +5,39 @@ from __future__ import annotations
 from datetime import date
 from pathlib import Path
 
-from hermes.agent.context.prompt import MOST_BLOCK, PromptParts, build_prompt, local_environment
-from hermes.agent.tools import TOOLS
+from hermes.agent.context.prompt import MOST_BLOCK, build_prompt, local_environment
+from hermes.agent.tools.registry import TOOLS
 
 DEFAULT_TOOLS = tuple(TOOLS)
 TODAY = date(2026, 5, 9)
 
 
 def test_it_leaves_room_for_the_schemas() -> None:
-    parts = PromptParts(
+    prompt = build_prompt(
         today=TODAY,
         tools=DEFAULT_TOOLS,
         environment=local_environment(Path("/home/somebody/projects/some-project")),
         model="provider/some-model-name",
     )
-    assert len(build_prompt(parts).encode()) <= 3_000
+    assert len(prompt.encode()) <= 3_000
 
 
 def test_what_is_given_is_there_and_what_changes_stands_last() -> None:
-    parts = PromptParts(
+    prompt = build_prompt(
         today=TODAY,
         identity="You are Marvin.\n",
         tools=["terminal"],
         environment={"system": "Linux", "shell": ""},
-        door="You answer in Telegram.",
         instructions="Call the user Boss.",
         memory={"Memory": "likes blue", "User": " "},
         model="m",
     )
-    prompt = build_prompt(parts)
     places = [
         prompt.index(words)
         for words in (
             "You are Marvin.",
             "# How you work",
             "# Where you are\n- system: Linux\n\n",
-            "You answer in Telegram.",
             "Call the user Boss.",
             "# Memory\nlikes blue",
             "Today is Saturday, 2026-05-09. You run on the model m.",
@@ -51,10 +48,10 @@ def test_what_is_given_is_there_and_what_changes_stands_last() -> None:
 
 
 def test_without_tools_nothing_is_said_about_them() -> None:
-    prompt = build_prompt(PromptParts(today=TODAY))
+    prompt = build_prompt(today=TODAY)
     assert prompt.startswith("You are Hermes") and "tool" not in prompt
 
 
 def test_a_huge_soul_is_cut() -> None:
-    prompt = build_prompt(PromptParts(today=TODAY, identity="x" * 10 * MOST_BLOCK))
+    prompt = build_prompt(today=TODAY, identity="x" * 10 * MOST_BLOCK)
     assert len(prompt) < MOST_BLOCK + 1_000 and "[cut here" in prompt

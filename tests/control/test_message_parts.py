@@ -9,8 +9,9 @@ import pytest
 from hermes.domain.capabilities import Capabilities, Flavour
 from hermes.domain.message import Body, PrintedText
 from hermes.state.store.codec import decode, encode
-from hermes.stream.text import message_parts
-from hermes.stream.text.message_parts import cut_text, for_adapter
+from hermes.stream.text import print as printing
+from hermes.stream.text.print import for_adapter
+from hermes.stream.text.split import split_bodies
 
 ABLE = Capabilities(max_text=100, flavour=Flavour.TELEGRAM_HTML)
 TEXT = "some **bold** words & more.\n\n" * 8
@@ -21,12 +22,12 @@ def no_second_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     def parse_again(text: str) -> None:
         raise AssertionError(f"parsed again: {text!r}")
 
-    monkeypatch.setattr(message_parts, "parse", parse_again)
+    monkeypatch.setattr(printing, "parse", parse_again)
 
 
 @pytest.mark.usefixtures("no_second_reading")
 def test_a_stored_part_is_sent_as_it_was_printed() -> None:
-    parts = [decode(Body, encode(body)) for body in cut_text(TEXT, ABLE)]
+    parts = [decode(Body, encode(body)) for body in split_bodies(TEXT, ABLE)]
     assert len(parts) > 1
     for body in parts:
         sent = for_adapter(body, ABLE)
@@ -40,10 +41,10 @@ def test_a_stored_part_is_sent_as_it_was_printed() -> None:
     [
         Body(text="**a** & b"),
         decode(Body, '{"text": "**a** & b"}'),
-        cut_text("before", ABLE)[0].with_text("**a** & b"),
-        cut_text("**a** & b", replace(ABLE, flavour=Flavour.PLAIN))[0],
+        split_bodies("before", ABLE)[0].with_text("**a** & b"),
+        split_bodies("**a** & b", replace(ABLE, flavour=Flavour.PLAIN))[0],
         replace(
-            cut_text("**a** & b", ABLE)[0], printed=PrintedText(text="?", flavour=ABLE.flavour, limit=200)
+            split_bodies("**a** & b", ABLE)[0], printed=PrintedText(text="?", flavour=ABLE.flavour, limit=200)
         ),
     ],
     ids=["never printed", "row of an older version", "changed text", "another flavour", "another limit"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.agent.context.fold import attachment_note
+from hermes.agent.context.transcript_messages import attachment_note
 from hermes.control.inbound.message_context import quoted
 from hermes.control.turn.chat_prompt import place_prompt
 from hermes.control.turn.inbound_files import _safe_name

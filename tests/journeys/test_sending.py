@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from hermes.agent.tools import Workbench, default_tools
+from hermes.agent.tools.registry import Workbench, default_tools
 from hermes.control.outbound.answers import REPEAT_MARK
 from hermes.control.outbound.sending import OutboundMessage
 from hermes.domain.address import Address

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -33,6 +34,7 @@ from hermes.domain.event import (
     Verdict,
 )
 from hermes.domain.ids import CallId, QuestionId, TurnId
+from hermes.domain.sse import SseEvent, SseParser
 from hermes.domain.tool import Effect, ToolCall
 
 START = datetime(2026, 1, 2, tzinfo=UTC)
@@ -55,6 +57,12 @@ _APPROVED = (Verdict.ONCE, Verdict.SESSION, Verdict.ALWAYS)
 
 def entry(seq: int, record: Record) -> Entry:
     return Entry(seq=seq, turn=TurnId("turn_1"), at=START + timedelta(seconds=seq), record=record)
+
+
+def parse(chunks: Iterable[bytes]) -> list[SseEvent]:
+    """The server-sent events of a stream."""
+    parser = SseParser()
+    return [event for chunk in chunks for event in parser.feed(chunk)]
 
 
 def records(feed: list[FeedItem]) -> list[Entry]:

@@ -13,9 +13,8 @@ from hermes.domain.address import SourceKind
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.settings.settings import StreamingSettings
 from hermes.domain.thoughts import ThoughtFilter, without_thoughts
-from hermes.stream.fold.directives import read_directives, without_directives
+from hermes.stream.fold.directives import is_silence, may_be_silence, read_directives, without_directives
 from hermes.stream.fold.draft_pace import DraftPace, draft_pace, draft_text
-from hermes.stream.fold.silence import is_silence, may_be_silence
 
 MANY = settings(
     max_examples=2000 if os.environ.get("HERMES_TEST_SCALE") == "full" else 150,

@@ -37,11 +37,10 @@ from hermes.domain.event import (
 )
 from hermes.domain.ids import CallId, QuestionId, TurnId
 from hermes.domain.tool import Effect, ToolCall
-from hermes.domain.turn import TurnState
 from hermes.stream.fold.answer import answer_text
 from hermes.stream.fold.questions import choices, question_text
 from hermes.stream.fold.shown_text import RemainingText, ShownText
-from hermes.stream.fold.tool_lines import ProgressLevel, ToolState, preview
+from hermes.stream.fold.tool_lines import ProgressLevel, preview
 from hermes.stream.fold.turn_fold import Fold
 
 MANY = settings(
@@ -143,25 +142,22 @@ def test_tools_are_lines_between_the_texts() -> None:
     assert fold.draft() == "Let me look.\n\n📖 `read_file notes.txt` …\n💻 `terminal 'ls'` … failed\n\nHm"
     assert fold.draft(ProgressLevel.OFF) == fold.text == "Let me look.\n\nHm"
     fold.see(entry(5, finished()))
-    assert [(tool.name, tool.state) for tool in fold.tools] == [
-        ("read_file", ToolState.DONE),
-        ("terminal", ToolState.FAILED),
-    ]
+    assert "`read_file notes.txt` … done\n💻 `terminal 'ls'` … failed" in fold.draft()
     assert '{"path": "notes.txt"}' in fold.draft(ProgressLevel.VERBOSE)
 
 
 def test_a_call_that_runs_again_keeps_its_line_and_an_end_leaves_none_running() -> None:
     fold = folded(entry(1, ModelSaid(calls=(call(),))), entry(2, started()), entry(3, started()))
-    assert [tool.state for tool in fold.tools] == [ToolState.RUNNING]
-    fold.see(entry(4, Stopped(reason="enough")))
-    assert [tool.state for tool in fold.tools] == [ToolState.UNKNOWN]
-    assert (fold.state, fold.reason) == (TurnState.STOPPED, "enough")
+    assert fold.draft() == "📖 `read_file notes.txt` …"
+    for end in (Stopped(reason="enough"), Failed(reason="broke"), Finished()):
+        fold = folded(entry(1, ModelSaid(calls=(call(),))), entry(2, started()), entry(3, end))
+        assert fold.draft() == "📖 `read_file notes.txt` … outcome unknown"
 
 
 def test_a_call_settled_without_a_start_is_shown_and_an_unheard_one_is_not() -> None:
     said = entry(1, ModelSaid(calls=(call(),)))
-    assert len(folded(said, entry(2, finished(failed=True))).tools) == 1
-    assert folded(said, entry(2, finished("c9"))).tools == ()
+    assert folded(said, entry(2, finished(failed=True))).draft() == "📖 `read_file notes.txt` … failed"
+    assert folded(said, entry(2, finished("c9"))).draft() == ""
 
 
 def test_long_rows_internal_tools_and_repeated_tools() -> None:
@@ -171,28 +167,6 @@ def test_long_rows_internal_tools_and_repeated_tools() -> None:
     same = [entry(seq, started(f"c{seq}")) for seq in range(1, 4)]
     assert folded(*same).draft(ProgressLevel.NEW).count("\n") == 0
     assert folded(*same).draft(ProgressLevel.ALL).count("\n") == 2
-
-
-def test_questions_open_and_close() -> None:
-    fold = folded(entry(1, asked()), entry(2, asked("q2")))
-    assert (fold.question, fold.state) == (asked(), TurnState.WAITING)
-    fold.see(entry(3, Answered(question=QuestionId("q1"), verdict=Verdict.REPLY, text="a")))
-    assert (fold.question, fold.state) == (asked("q2"), TurnState.WAITING)
-    fold.see(entry(4, Answered(question=QuestionId("q2"), verdict=Verdict.EXPIRED)))
-    assert (fold.question, fold.state) == (None, TurnState.RUNNING)
-
-
-@pytest.mark.parametrize(
-    ("record", "state", "reason", "note"),
-    [
-        (Finished(note="n"), TurnState.DONE, "", "n"),
-        (Failed(reason="r"), TurnState.FAILED, "r", ""),
-        (Stopped(), TurnState.STOPPED, "", ""),
-    ],
-)
-def test_ends(record: Record, state: TurnState, reason: str, note: str) -> None:
-    fold = folded(entry(1, asked()), entry(2, record))
-    assert (fold.state, fold.reason, fold.note, fold.question) == (state, reason, note, None)
 
 
 @pytest.mark.parametrize(
@@ -307,7 +281,7 @@ def test_a_feed_with_replays_folds_like_its_records(records: list[Record], data:
         fold.see(item)
     fold.see(Reset())
     plain = folded(*story)
-    assert (fold.draft(), fold.state, fold.question) == (plain.draft(), plain.state, plain.question)
+    assert fold.draft() == plain.draft()
 
 
 @MANY

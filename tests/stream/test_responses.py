@@ -35,12 +35,11 @@ from hermes.domain.event import (
     Verdict,
 )
 from hermes.domain.ids import CallId, QuestionId, TurnId
-from hermes.domain.sse import parse
 from hermes.domain.tool import Effect, ToolCall
-from hermes.stream.faces.response_events import CHECK_BITS, ResponseEvents
 from hermes.stream.faces.response_shape import ResponseObject
-from hermes.stream.faces.responses import ResponseFold, parts_before
+from hermes.stream.faces.responses import CHECK_BITS, ResponseEvents, ResponseFold, parts_before
 from hermes.stream.fold.shown_text import SAID_AGAIN
+from tests.stream.feeds import parse
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)
 Told = dict[str, Any]

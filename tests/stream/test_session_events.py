@@ -22,9 +22,9 @@ from hermes.domain.event import (
     UserSaid,
 )
 from hermes.domain.ids import CallId, TurnId
-from hermes.domain.sse import parse
 from hermes.domain.tool import Effect, ToolCall
 from hermes.stream.faces.session_events import SessionEvents
+from tests.stream.feeds import parse
 
 START = datetime(2026, 1, 2, tzinfo=UTC)
 

@@ -37,11 +37,11 @@ from hermes.domain.event import (
     Verdict,
 )
 from hermes.domain.ids import CallId, QuestionId, TurnId
-from hermes.domain.sse import SseEvent, SseParser, parse
+from hermes.domain.sse import SseEvent, SseParser, comment, encode_event, encode_json_event
 from hermes.domain.tool import Effect, ToolCall
 from hermes.stream.faces.chat_chunks import ChatChunks
 from hermes.stream.faces.run_events import RunEvents
-from hermes.stream.wire.sse import comment, encode_event, encode_json_event
+from tests.stream.feeds import parse
 
 MANY = settings(
     max_examples=2000 if os.environ.get("HERMES_TEST_SCALE") == "full" else 150,
@@ -73,7 +73,7 @@ def started(id: str = "c1", name: str = "terminal") -> ToolStarted:
         (encode_event("a"), b"data: a\n\n"),
         (encode_event(""), b"data: \n\n"),
         (encode_event("a\nb\r\nc\rd"), b"data: a\ndata: b\ndata: c\ndata: d\n\n"),
-        (encode_event("x", name="n", id=7, retry=100), b"event: n\nid: 7\nretry: 100\ndata: x\n\n"),
+        (encode_event("x", name="n", id=7), b"event: n\nid: 7\ndata: x\n\n"),
         (encode_json_event({"a": "ä\n"}), b'data: {"a":"\\u00e4\\n"}\n\n'),
         (comment("keep\nalive"), b": keep\n: alive\n\n"),
         (encode_event("\ud800"), b"data: ?\n\n"),
@@ -117,10 +117,10 @@ def test_parsing_at_every_cut(wire: bytes, events: list[SseEvent]) -> None:
         assert list(parse([wire[:place], b"", wire[place:]])) == events
 
 
-def test_the_parser_remembers_retry_and_id() -> None:
-    parser = SseParser(last_id="3")
-    assert parser.feed(b"retry: 50\nretry: x\ndata: a\n\nid: 9\n\n") == [SseEvent(data="a", id="3")]
-    assert (parser.retry, parser.last_id) == (50, "9")
+def test_the_parser_remembers_the_id() -> None:
+    parser = SseParser()
+    assert parser.feed(b"id: 3\n\nretry: 50\ndata: a\n\nid: 9\n\n") == [SseEvent(data="a", id="3")]
+    assert parser.last_id == "9"
 
 
 def test_the_end_of_a_stream_completes_its_last_event() -> None:
@@ -160,9 +160,7 @@ def test_what_is_written_is_read(
     for data, name, id, noise in written:
         last = last if id is None else id
         expected.append(SseEvent(data=data, name=name or "message", id=last))
-        wire += encode_event(data, name=name, id=id, retry=5 if noise else None) + (
-            comment(data) if noise else b""
-        )
+        wire += b"retry: 5\n" * noise + encode_event(data, name=name, id=id) + comment(data) * noise
     wire = wire.replace(b"\n", end)
     edges = [0, *sorted(place % (len(wire) + 1) for place in places), len(wire)]
     assert list(parse(wire[a:b] for a, b in itertools.pairwise(edges))) == expected

@@ -26,6 +26,7 @@ from hermes.domain.event import (
     ToolFinished,
     ToolOutput,
     ToolStarted,
+    TurnEnd,
     UserSaid,
     Verdict,
 )
@@ -79,14 +80,9 @@ class Listed(Steps[list[str]]):
     def _answered(self, answer: Answered, asked: Asked | None) -> list[str]:
         return [f"answered {asked.question if asked else 'unknown'}"]
 
-    def _finished(self, note: str) -> list[str]:
-        return [f"finished {note}".rstrip()]
-
-    def _failed(self, reason: str) -> list[str]:
-        return [f"failed {reason}"]
-
-    def _stopped(self, reason: str) -> list[str]:
-        return [f"stopped {reason}"]
+    def _ended(self, end: TurnEnd) -> list[str]:
+        words = end.note if isinstance(end, Finished) else end.reason
+        return [f"{type(end).__name__.lower()} {words}".rstrip()]
 
 
 def steps(*feed: FeedItem, **options: Any) -> list[str]:

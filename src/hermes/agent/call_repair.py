@@ -1,5 +1,5 @@
-"""Mending what models get wrong in their calls: names that are nearly right, arguments that are nearly JSON,
-ids that are missing or not their own. What cannot be mended safely is left as it is, above all arguments that
+"""Repairs what models get wrong in their calls: names that are nearly right, arguments that are nearly JSON,
+ids that are missing or used twice. What cannot be repaired safely is left as it is, above all arguments that
 end too early: nobody knows what is missing."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 
 from hermes.domain.ids import CallId, new_call_id
-from hermes.domain.text import storable
+from hermes.domain.text import storable, storable_all
 from hermes.domain.tool import ToolCall
 
 _CLOSE = 0.85
@@ -114,10 +114,10 @@ def may_be_written_call(text: str) -> bool:
 
 def read_arguments(text: str) -> dict[str, object] | None:
     """The arguments as values, without half characters that no file and no wire can take."""
-    found = _load(text or "{}")
-    if not isinstance(found, dict):
+    arguments = _load(text or "{}")
+    if not isinstance(arguments, dict):
         return None
-    return _whole(found) if _ESCAPED_SURROGATE.search(text) else found
+    return dict(storable_all(arguments)) if _ESCAPED_SURROGATE.search(text) else arguments
 
 
 def is_cut_short(text: str) -> bool:
@@ -170,18 +170,3 @@ def _dump(value: object) -> str | None:
         return storable(json.dumps(value, ensure_ascii=False))
     except (TypeError, ValueError, RecursionError):
         return None
-
-
-def _whole(value: object) -> dict[str, object]:
-    def clean(part: object) -> object:
-        if isinstance(part, str):
-            return storable(part)
-        if isinstance(part, list):
-            return [clean(one) for one in part]
-        if isinstance(part, dict):
-            return {storable(str(key)): clean(one) for key, one in part.items()}
-        return part
-
-    cleaned = clean(value)
-    assert isinstance(cleaned, dict)
-    return cleaned

@@ -15,7 +15,7 @@ from hermes.agent.models.choose import NO_PROBE, ModelChoice
 from hermes.agent.models.images import ImageAttachingProvider
 from hermes.agent.models.registry import ModelRoute, Models, RoutedProvider
 from hermes.agent.run.loop import AgentLoop, LoopLimits
-from hermes.agent.tools import Workbench
+from hermes.agent.tools.registry import Workbench
 from hermes.app.homes import MEDIA, WORKSPACE, closed_homes, homes_for, is_wide, user_home
 from hermes.app.jobs import HomeJobs, job_tool
 from hermes.app.messaging import Messaging

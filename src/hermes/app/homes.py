@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from hermes.agent.danger import is_free_workspace
-from hermes.domain.homes import FolderRules
 from hermes.domain.ids import AgentId
+from hermes.domain.ports.world import FolderRules
 from hermes.domain.settings.settings import Profile, Settings
 from hermes.entry.http.site.owner_socket import socket_places
 from hermes.execution.local.backend import OUTPUT_FOLDER

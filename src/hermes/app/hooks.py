@@ -18,9 +18,8 @@ from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError
 from hermes.domain.event import Entry, Failed, Finished, Stopped
-from hermes.domain.hooks import STARTUP, Hook
+from hermes.domain.hooks import STARTUP, Hook, HookRunner
 from hermes.domain.ids import MAIN_AGENT, SessionId, new_session_id
-from hermes.domain.ports.hooks import HookRunner
 from hermes.domain.turn import Cause, Guidance, TurnInput
 from hermes.execution.hooks.processes import HookProcesses
 from hermes.state.files.hook_files import HomeHooks, read_hooks

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 
-from hermes.agent.context.prompt import PromptParts, build_prompt, local_environment
+from hermes.agent.context.prompt import build_prompt, local_environment
 from hermes.domain.clock import Clock, zone_named
 from hermes.domain.settings.settings import Profile
 from hermes.state.memory.files import MemoryFiles
@@ -44,18 +44,16 @@ class SystemPrompt:
         """Reads files: call it off the loop."""
         files, settings = MemoryFiles(self.profile.home), self.profile.settings
         return build_prompt(
-            PromptParts(
-                today=_today(self.clock, settings.timezone),
-                identity=_read(files, "SOUL.md"),
-                tools=list(self.tools),
-                environment=self._environment,
-                instructions=settings.agent.system_prompt,
-                memory={
-                    "What you have noted": _read(files, "MEMORY.md"),
-                    "About the user": _read(files, "USER.md"),
-                },
-                model=self.model,
-            )
+            today=_today(self.clock, settings.timezone),
+            identity=_read(files, "SOUL.md"),
+            tools=list(self.tools),
+            environment=self._environment,
+            instructions=settings.agent.system_prompt,
+            memory={
+                "What you have noted": _read(files, "MEMORY.md"),
+                "About the user": _read(files, "USER.md"),
+            },
+            model=self.model,
         )
 
 

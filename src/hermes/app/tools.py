@@ -6,7 +6,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from hermes.agent.tools import ABSENT, NO_TOOLSET, Workbench, default_tools, toolsets, unknown_toolset
+from hermes.agent.tools.registry import (
+    ABSENT,
+    NO_TOOLSET,
+    Workbench,
+    default_tools,
+    toolsets,
+    unknown_toolset,
+)
 from hermes.domain.errors import HermesError
 from hermes.domain.ports.agent import ModelPiece, ModelRequest, Provider
 from hermes.domain.settings.settings import Settings

@@ -5,7 +5,9 @@ where it gives no proper answer in time the answer is no. What is in a context i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 STARTUP = "gateway:startup"
 SESSION_START = "session:start"
@@ -83,3 +85,12 @@ class HookAnswer:
 
     answer: object = None
     output: str = ""
+
+
+class HookRunner(Protocol):
+    """Calls hooks where they can do no harm. A call that gives no answer in time, for whatever reason, is
+    raised as `Unreachable`, in words for the operator."""
+
+    async def call(self, hook: Hook, event: str, context: Mapping[str, object]) -> HookAnswer: ...
+
+    async def close(self) -> None: ...

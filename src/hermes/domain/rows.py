@@ -10,8 +10,48 @@ from enum import StrEnum
 from hermes.domain.address import Address
 from hermes.domain.errors import Refused
 from hermes.domain.ids import AgentId, SessionId, TurnId
-from hermes.domain.inbound_outcome import InboundOutcome
 from hermes.domain.message import Attachment, Body, Inbound, Receipt, media_kind
+
+
+class OutcomeKind(StrEnum):
+    TURN = "turn"
+    COMMAND = "command"
+    ANSWER = "answer"
+    BUTTON = "button"
+    EDIT = "edit"
+    DELETION = "deletion"
+    WITHDRAWN = "withdrawn"
+    MOVED = "moved"
+    PAIRING = "pairing"
+    PAIRED = "paired"
+    NEEDS_PAIRING = "needs pairing"
+    NOT_FOR_US = "not for us"
+    DENIED = "denied"
+    IGNORED = "ignored"
+    REFUSED = "refused"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InboundOutcome:
+    """How a row of the inbox ends. Stored and shown as `kind: detail`."""
+
+    kind: OutcomeKind
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind.value}: {self.detail}" if self.detail else self.kind.value
+
+
+TAKEN_AS_TURN = InboundOutcome(kind=OutcomeKind.TURN)
+EDITED = InboundOutcome(kind=OutcomeKind.EDIT)
+EDIT_TAKEN = InboundOutcome(kind=OutcomeKind.EDIT, detail="taken with its message")
+DELETED = InboundOutcome(kind=OutcomeKind.DELETION)
+WITHDRAWN = InboundOutcome(kind=OutcomeKind.WITHDRAWN, detail="it was deleted")
+
+
+def ignored(why: str) -> InboundOutcome:
+    return InboundOutcome(kind=OutcomeKind.IGNORED, detail=why)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -182,11 +182,14 @@ class SessionFilter:
 EVERY_SESSION = SessionFilter()
 
 
+def _is_local(session: Session) -> bool:
+    return (session.owner or "").partition(":")[0].partition("@")[0] == LOCAL_DOOR
+
+
 def heard_by(session: Session, source: Source) -> Session:
     """The session as a view on others: where one of the terminal was handed over to a chat, who speaks there
     sees what they could see before, not what the terminal can."""
-    local = (session.owner or "").partition(":")[0].partition("@")[0] == LOCAL_DOOR
-    if not local or source.address.platform == LOCAL_DOOR:
+    if not _is_local(session) or source.address.platform == LOCAL_DOOR:
         return session
     return replace(session, owner=owner_of(source), place=str(source.address))
 
@@ -201,5 +204,4 @@ class Viewer:
 
     @property
     def is_local(self) -> bool:
-        credential = (self.session.owner or "").partition(":")[0]
-        return credential.partition("@")[0] == LOCAL_DOOR
+        return _is_local(self.session)

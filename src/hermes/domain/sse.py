@@ -1,13 +1,17 @@
-"""Server-sent events, read: the bytes of a stream, however cut, as its events. This is the one parser; the
-API's clients and the model client use it. `hermes.stream.wire.sse` writes events."""
+"""Server-sent events, read and written. The API's clients and the model client share the one parser."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+import re
 from dataclasses import dataclass
 
 from hermes.domain.errors import Refused
 
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_UNFIT = re.compile(r"[\r\n\0]")
+compact_json = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+DONE = b"data: [DONE]\n\n"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 RawEvent = tuple[bytes, str, str]
 """The data of an event as it came, its name and its id."""
@@ -24,11 +28,10 @@ class SseEvent:
 
 class SseParser:
     """Takes the bytes of a stream, however cut, and gives its events. An event that is not ended by
-    an empty line is given only by `close`. `retry` is the reconnection time in milliseconds, once given."""
+    an empty line is given only by `close`."""
 
-    def __init__(self, *, last_id: str = "", limit: int = 16_000_000) -> None:
-        self.last_id = last_id
-        self.retry: int | None = None
+    def __init__(self, *, limit: int = 16_000_000) -> None:
+        self.last_id = ""
         self._limit = limit
         self._pieces: list[bytes] = []
         self._pending = 0
@@ -108,12 +111,34 @@ class SseParser:
             self._name = value or "message"
         elif field == "id" and "\0" not in value:
             self.last_id = value
-        elif field == "retry" and value.isascii() and value.isdigit():
-            self.retry = int(value[:12])
         return 0
 
 
-def parse(chunks: Iterable[bytes]) -> Iterator[SseEvent]:
-    parser = SseParser()
-    for chunk in chunks:
-        yield from parser.feed(chunk)
+# --- written ---
+
+
+def encode_event(data: str, *, name: str | None = None, id: str | int | None = None) -> bytes:
+    """One event. Data may have any lines; a name or id that could break out of its line is refused."""
+    lines = []
+    if name:
+        lines.append(f"event: {_fit(name)}")
+    if id is not None:
+        lines.append(f"id: {_fit(str(id))}")
+    lines.extend(f"data: {line}" for line in _LINE_END.split(data))
+    return ("\n".join(lines) + "\n\n").encode("utf-8", "replace")
+
+
+def encode_json_event(data: object, *, name: str | None = None) -> bytes:
+    return encode_event(compact_json(data), name=name)
+
+
+def comment(text: str = "") -> bytes:
+    """Bytes that keep a connection alive and mean nothing."""
+    lines = "\n".join(f": {line}" for line in _LINE_END.split(text))
+    return f"{lines}\n\n".encode("utf-8", "replace")
+
+
+def _fit(word: str) -> str:
+    if _UNFIT.search(word):
+        raise ValueError("a name or id of an event is one line without NUL")
+    return word

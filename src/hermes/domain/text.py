@@ -27,8 +27,8 @@ def storable_all(value: Any) -> Any:
     """A value with every text in it as `storable` makes it."""
     if isinstance(value, str):
         return storable(value)
-    if isinstance(value, tuple):
-        return tuple(storable_all(part) for part in value)
+    if isinstance(value, tuple | list):
+        return type(value)(storable_all(part) for part in value)
     if isinstance(value, dict):
         return {storable_all(key): storable_all(part) for key, part in value.items()}
     if is_dataclass(value) and not isinstance(value, type):

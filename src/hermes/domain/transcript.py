@@ -9,7 +9,6 @@ from datetime import datetime
 from hermes.domain.event import (
     Answered,
     Asked,
-    Ending,
     Entry,
     Failed,
     Finished,
@@ -70,25 +69,13 @@ class CallState:
 class TurnView:
     """One turn as its records tell it: the last reply, its calls, and how it ended."""
 
-    replies: int = 0
     last: ModelSaid | None = None
-    answer: list[str] = field(default_factory=list)
     heard_since: bool = False
     calls: dict[CallId, CallState] = field(default_factory=dict)
     questions: dict[str, Asked] = field(default_factory=dict)
     answered: set[str] = field(default_factory=set)
     unknown: list[str] = field(default_factory=list)
     ended: Finished | Failed | Stopped | None = None
-
-    @property
-    def cuts(self) -> int:
-        """How many replies in a row, up to the last, hit the length limit and were to be continued."""
-        return len(self.answer) if self.last is not None and self.last.ending is Ending.LENGTH else 0
-
-    @property
-    def answer_text(self) -> str:
-        """What the turn said at its end: the last reply, whole, if it came in several pieces."""
-        return "".join(self.answer)
 
     @property
     def leftovers(self) -> list[CallState]:
@@ -121,9 +108,6 @@ def _see(view: TurnView, entry: Entry) -> None:
         case UserSaid():
             view.heard_since = True
         case ModelSaid() as said:
-            continued = view.last is not None and view.last.ending is Ending.LENGTH and not view.heard_since
-            view.answer = [*view.answer, said.text] if continued else [said.text]
-            view.replies += 1
             view.last = said
             view.heard_since = False
             view.calls = {call.id: CallState(call=call) for call in said.calls}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from hermes.agent.context.fold import Role, messages
+from hermes.agent.context.transcript_messages import Role, messages
 from hermes.agent.models.images import ImageAttachingProvider
 from hermes.agent.run.loop import AgentLoop, LoopLimits
 from hermes.control.commands.registry import GatewayInfo

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.agent.tools import TOOLS, Workbench, default_tools
+from hermes.agent.tools.registry import TOOLS, Workbench, default_tools
 from hermes.domain.errors import UserError
 from hermes.domain.event import Entry, ModelSaid, Record, UserSaid
 from hermes.domain.ids import MAIN_AGENT, AgentId, CallId, SessionId, TurnId

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hermes.agent.tools import Workbench, default_tools
+from hermes.agent.tools.registry import Workbench, default_tools
 from hermes.app.jobs import job_tool
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, CallId, SessionId, TurnId

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from hermes.agent.tools import TOOLS, Workbench, default_tools, tools_page, toolsets
+from hermes.agent.tools.reference import tools_page
+from hermes.agent.tools.registry import TOOLS, Workbench, default_tools, toolsets
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, CallId, SessionId, TurnId
-from hermes.domain.ports.world import ProcessView
+from hermes.domain.ports.world import FolderRules, ProcessView
 from hermes.domain.rows import SearchHit
 from hermes.domain.tool import ApprovalPrompt, Effect, Tool, ToolContext, ToolResult
 from hermes.execution.local.backend import LocalBackend
@@ -41,7 +42,7 @@ class Bench:
             recall=nobody,
             workspace=str(self.folder),
             home=str(self.user),
-            agent_home=str(tmp_path / "agent"),
+            homes=FolderRules(closed=(str(tmp_path / "agent"),)),
             asks=asks,
             ended=lambda context, view: self.ended.append(view),
             find_process=self.backend.processes.find,

@@ -162,11 +162,11 @@ def _toolset_problems(loaded: LoadedSettings) -> list[str]:
 def _model_problems(command: CliCommand, loaded: LoadedSettings) -> list[str]:
     """A model that is set no more, though one answered here. Servers of this machine are not looked for."""
     from hermes.admin.commands.status import last_model, read_state
-    from hermes.agent.models.choose import ModelAccess, ModelSources, choose, stand_in
+    from hermes.agent.models.choose import ModelAccess, choose, stand_in
     from hermes.plugins import providers
 
     settings, before = loaded.settings.model, last_model(read_state(command.home))
-    plain = choose(settings, ModelSources(plugins=providers(), looked=False))
+    plain = choose(settings, plugins=providers(), looked=False)
     choice = stand_in(plain, settings, before)
     if plain is choice or choice.way is not ModelAccess.NONE:
         return []

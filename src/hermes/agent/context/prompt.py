@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 
@@ -45,31 +44,27 @@ _RULES_OF = {
 _NOTES = "Notes in [square brackets] around a message come from the system you run in, not from the user."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromptParts:
-    """What a prompt is made of. `identity` is SOUL.md, `environment` facts by name (“folder”, “system”),
-    `door` a hint about where the answer is shown, `memory` blocks by title."""
-
-    today: date
-    identity: str = ""
-    tools: Collection[str] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
-    door: str = ""
-    instructions: str = ""
-    memory: Mapping[str, str] = field(default_factory=dict)
-    model: str = ""
-
-
-def build_prompt(parts: PromptParts) -> str:
-    """The prompt, from what stays the same to what changes by the day."""
+def build_prompt(
+    *,
+    today: date,
+    identity: str = "",
+    tools: Collection[str] = (),
+    environment: Mapping[str, str] | None = None,
+    instructions: str = "",
+    memory: Mapping[str, str] | None = None,
+    model: str = "",
+) -> str:
+    """The prompt, from what stays the same to what changes by the day. `identity` is SOUL.md, `environment`
+    facts by name (“folder”, “system”), `memory` blocks by title."""
+    facts = [f"{name}: {value}" for name, value in (environment or {}).items() if value]
+    runs_on = f" You run on the model {model}." if model else ""
     blocks = [
-        _cut(parts.identity) or IDENTITY,
-        _list("How you work", _rules(parts.tools)),
-        _list("Where you are", [f"{name}: {value}" for name, value in parts.environment.items() if value]),
-        parts.door.strip(),
-        _cut(parts.instructions),
-        *(_block(title, text) for title, text in parts.memory.items() if text.strip()),
-        _today(parts),
+        _cut(identity) or IDENTITY,
+        _list("How you work", _rules(tools)),
+        _list("Where you are", facts),
+        _cut(instructions),
+        *(f"# {title}\n{_cut(text)}" for title, text in (memory or {}).items() if text.strip()),
+        f"Today is {today:%A, %Y-%m-%d}.{runs_on}",
     ]
     return "\n\n".join(block for block in blocks if block)
 
@@ -95,15 +90,6 @@ def _list(title: str, lines: list[str]) -> str:
     return "\n".join([f"# {title}", *(f"- {line}" for line in lines)]) if lines else ""
 
 
-def _block(title: str, text: str) -> str:
-    return f"# {title}\n{_cut(text)}"
-
-
 def _cut(text: str) -> str:
     text = text.strip()
     return text if len(text) <= MOST_BLOCK else f"{text[:MOST_BLOCK].rstrip()}\n[cut here: it is longer]"
-
-
-def _today(parts: PromptParts) -> str:
-    model = f" You run on the model {parts.model}." if parts.model else ""
-    return f"Today is {parts.today:%A, %Y-%m-%d}.{model}"

@@ -14,7 +14,7 @@ from functools import lru_cache
 from hermes.agent.danger.names import listed
 from hermes.agent.danger.shell.expand import UNKNOWN, has_glob, to_plain
 from hermes.agent.danger.shell.syntax import BRACKET, QUESTION, STAR
-from hermes.domain.homes import NO_HOMES, FolderRules
+from hermes.domain.ports.world import NO_HOMES, FolderRules
 
 # Matched against paths in which the home folder is written `~`.
 _SECRET = re.compile(

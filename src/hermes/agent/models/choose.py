@@ -42,10 +42,7 @@ SERVICES: Mapping[str, ModelService] = {
         title="OpenAI", base_url=OPENAI_URL, model="gpt-4.1-mini", needs_key="OPENAI_API_KEY"
     ),
     "openrouter": ModelService(
-        title="OpenRouter",
-        base_url=OPENROUTER_URL,
-        model="openrouter/auto",
-        needs_key="OPENROUTER_API_KEY",
+        title="OpenRouter", base_url=OPENROUTER_URL, model="openrouter/auto", needs_key="OPENROUTER_API_KEY"
     ),
     "ollama": ModelService(title="Ollama", base_url=f"http://{HOST}:11434/v1"),
     "lmstudio": ModelService(title="LM Studio", base_url=f"http://{HOST}:1234/v1"),
@@ -83,15 +80,6 @@ class LocalServer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelSources:
-    """What is known when the choice is made. `plugins` are the names of providers that plugins bring."""
-
-    servers: Sequence[LocalServer] = ()
-    plugins: Collection[str] = ()
-    looked: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelChoice:
     """The model that answers. `why` is a reason a person understands; no key is ever in a text of it."""
 
@@ -125,12 +113,19 @@ class ModelChoice:
                 return f"{self.model} by {self.title} at {shown_url(self.base_url)}: {self.why}"
 
 
-def choose(settings: ModelSettings, facts: ModelSources) -> ModelChoice:
-    """The one place where it is decided which model answers."""
+def choose(
+    settings: ModelSettings,
+    *,
+    servers: Sequence[LocalServer] = (),
+    plugins: Collection[str] = (),
+    looked: bool = True,
+) -> ModelChoice:
+    """The one place where it is decided which model answers. `servers` were found here, if anybody `looked`;
+    `plugins` are the names of providers that plugins bring."""
     provider = settings.provider.strip().lower() or "auto"
     if provider == DEMO:
-        return ModelChoice(way=ModelAccess.DEMO, model=DEMO, provider=DEMO, why="model.provider says so")
-    if provider in facts.plugins:
+        return _demo("model.provider says so")
+    if provider in plugins:
         return _plugin(settings, provider, "model.provider says so")
     if provider != "auto":
         return _named(settings, provider)
@@ -140,12 +135,12 @@ def choose(settings: ModelSettings, facts: ModelSources) -> ModelChoice:
     if key:
         name = "openrouter" if key.startswith("sk-or-") else "openai"
         return _serviced(settings, name, SERVICES[name], "a key is set")
-    if len(facts.plugins) == 1:
-        (only,) = facts.plugins
+    if len(plugins) == 1:
+        (only,) = plugins
         return _plugin(settings, only, "it is the only provider that is installed")
     if settings.default.strip().lower() == DEMO:
-        return ModelChoice(way=ModelAccess.DEMO, model=DEMO, provider=DEMO, why="the model demo is set")
-    return _local(settings, facts)
+        return _demo("the model demo is set")
+    return _local(settings, servers, looked)
 
 
 def stand_in(choice: ModelChoice, settings: ModelSettings, before: ModelChoice | None) -> ModelChoice:
@@ -156,12 +151,11 @@ def stand_in(choice: ModelChoice, settings: ModelSettings, before: ModelChoice |
         return choice
     if before.provider in LOCAL_SERVERS and before.base_url:
         return replace(before, why=f"it answered here before, and {choice.why}")
-    return ModelChoice(
-        way=ModelAccess.NONE,
-        model=before.model,
+    return _none(
+        f"{before.model} by {before.title} answered here before, but {choice.why}",
+        "Set the key or the address again; for the demo model: hermes config set model demo",
         provider=before.provider,
-        why=f"{before.model} by {before.title} answered here before, but {choice.why}",
-        hint="Set the key or the address again; for the demo model: hermes config set model demo",
+        model=before.model,
     )
 
 
@@ -193,7 +187,7 @@ def _host(url: str) -> str:
 def is_settled(settings: ModelSettings, plugins: Collection[str] = ()) -> bool:
     """Whether the settings alone decide, so that nobody needs to look for servers: would one change it?"""
     here = LocalServer(kind="ollama", base_url="found", models=(settings.default or "any",))
-    return choose(settings, ModelSources(plugins=plugins, servers=(here,))).base_url != here.base_url
+    return choose(settings, plugins=plugins, servers=(here,)).base_url != here.base_url
 
 
 def is_unnamed(choice: ModelChoice) -> bool:
@@ -216,6 +210,14 @@ def _plugin(settings: ModelSettings, name: str, why: str) -> ModelChoice:
     return ModelChoice(way=ModelAccess.PLUGIN, model=settings.default, provider=name, title=name, why=why)
 
 
+def _demo(why: str) -> ModelChoice:
+    return ModelChoice(way=ModelAccess.DEMO, model=DEMO, provider=DEMO, why=why)
+
+
+def _none(why: str, hint: str, *, provider: str = "", model: str = "") -> ModelChoice:
+    return ModelChoice(way=ModelAccess.NONE, model=model, provider=provider, why=why, hint=hint)
+
+
 def _named(settings: ModelSettings, provider: str) -> ModelChoice:
     why = f"model.provider is {provider}"
     service = SERVICES.get(provider)
@@ -224,29 +226,17 @@ def _named(settings: ModelSettings, provider: str) -> ModelChoice:
     if settings.base_url:
         return _custom(settings, why, provider)
     if provider in ("custom", "local") or provider.startswith("custom:"):
-        return ModelChoice(
-            way=ModelAccess.NONE,
-            provider=provider,
-            why=f"{why}, and no address is set",
-            hint="hermes config set model.base_url http://…/v1",
-        )
-    return ModelChoice(
-        way=ModelAccess.NONE,
-        provider=provider,
-        why=f"the provider “{provider}” is not known",
-        hint=f"Known: auto, {', '.join(SERVICES)}, custom, {DEMO}; any other needs model.base_url.",
-    )
+        hint = "hermes config set model.base_url http://…/v1"
+        return _none(f"{why}, and no address is set", hint, provider=provider)
+    hint = f"Known: auto, {', '.join(SERVICES)}, custom, {DEMO}; any other needs model.base_url."
+    return _none(f"the provider “{provider}” is not known", hint, provider=provider)
 
 
 def _serviced(settings: ModelSettings, name: str, service: ModelService, why: str) -> ModelChoice:
     base_url = settings.base_url or service.base_url
     if service.needs_key and base_url == service.base_url and not settings.api_key:
-        return ModelChoice(
-            way=ModelAccess.NONE,
-            provider=name,
-            why=f"{why}, and {service.needs_key} is not set",
-            hint=f"hermes config set {service.needs_key} …",
-        )
+        hint = f"hermes config set {service.needs_key} …"
+        return _none(f"{why}, and {service.needs_key} is not set", hint, provider=name)
     model = settings.default or service.model or _UNNAMED
     if not settings.default and service.model:
         why = f"{why}; no model is named, so its usual one is asked for"
@@ -262,45 +252,34 @@ def _serviced(settings: ModelSettings, name: str, service: ModelService, why: st
 
 
 def _custom(settings: ModelSettings, why: str, provider: str = "custom") -> ModelChoice:
-    return ModelChoice(
-        way=ModelAccess.HTTP,
-        model=settings.default or _UNNAMED,
-        provider=provider,
-        title="an OpenAI-compatible service" if provider == "custom" else provider,
-        base_url=settings.base_url,
-        key=settings.api_key,
-        why=why,
-    )
+    title = "an OpenAI-compatible service" if provider == "custom" else provider
+    return _serviced(settings, provider, ModelService(title=title, base_url=settings.base_url), why)
 
 
-def _local(settings: ModelSettings, facts: ModelSources) -> ModelChoice:
+def _local(settings: ModelSettings, servers: Sequence[LocalServer], looked: bool) -> ModelChoice:
     """Nothing but perhaps a name is set. A server that was found never gets a stored key."""
     wanted = settings.default
-    for server in facts.servers:
+    for server in servers:
         model = wanted if wanted in server.models else first_usable(server.models)
         if wanted and model != wanted:
             continue
-        title = SERVICES[server.kind].title
         why = "it has the model that is set" if wanted else "no model is configured, and it runs here"
         return ModelChoice(
             way=ModelAccess.HTTP,
             model=model,
             provider=server.kind,
-            title=title,
+            title=SERVICES[server.kind].title,
             base_url=server.base_url,
             why=why,
         )
     if wanted:
-        return ModelChoice(
-            way=ModelAccess.NONE,
+        return _none(
+            f"the model {wanted} is set, but no key and no address, and no server here has it",
+            "Set OPENAI_API_KEY, OPENROUTER_API_KEY or model.base_url; the model `demo` needs none.",
             model=wanted,
-            why=f"the model {wanted} is set, but no key and no address, and no server here has it",
-            hint="Set OPENAI_API_KEY, OPENROUTER_API_KEY or model.base_url; the model `demo` needs none.",
         )
-    found = "no model server runs here" if facts.looked else "nobody looked for a model server here"
-    return ModelChoice(
-        way=ModelAccess.DEMO, model=DEMO, provider=DEMO, why=f"no key and no address is set, and {found}"
-    )
+    around = "no model server runs here" if looked else "nobody looked for a model server here"
+    return _demo(f"no key and no address is set, and {around}")
 
 
 def is_local(url: str) -> bool:

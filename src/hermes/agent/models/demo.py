@@ -62,27 +62,23 @@ def _ask_tool(tool: str, **arguments: object) -> _DemoCalls:
 
 def demo_reply(entries: Sequence[Entry], tools: Collection[str]) -> DemoReply:
     """The next reply to a visible transcript, with these tools at hand."""
-    place = next((at for at in range(len(entries) - 1, -1, -1) if _is_words(entries[at])), None)
-    if place is None:
+    spoken = [(place, entry) for place, entry in enumerate(entries) if isinstance(entry.record, UserSaid)]
+    if not spoken:
         return _final(f"Hello.\n\n{HELP}")
-    said = entries[place].record
-    assert isinstance(said, UserSaid)
+    place, last = spoken[-1]
     results = _results(entries[place + 1 :])
     if results:
         return _final("\n\n".join(_told(call, result) for call, result in results))
-    words = said.text.strip()
+    assert isinstance(last.record, UserSaid)
+    words = last.record.text.strip()
     for phrase, answer in _RULES:
         match = phrase.match(words)
         if match:
             wish = answer(match)
-            return wish if isinstance(wish, DemoReply) else _call(wish, entries[place].seq, tools)
+            return wish if isinstance(wish, DemoReply) else _call(wish, last.seq, tools)
     return _final(
         f"I am Hermes' offline demo model. I only know a few phrases, and this was none of them.\n\n{HELP}"
     )
-
-
-def _is_words(entry: Entry) -> bool:
-    return isinstance(entry.record, UserSaid)
 
 
 def _final(text: str, *, slow: bool = False) -> DemoReply:

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 
-from hermes.agent.context.fold import is_image
+from hermes.agent.context.transcript_messages import is_image
 from hermes.agent.models.faults import ImagesRefused
 from hermes.domain.errors import HermesError
 from hermes.domain.event import UserSaid
@@ -59,7 +59,10 @@ class _ImageCache:
         except HermesError as error:
             log.warning("picture.unreadable why=%s", error)
             return "", 0
-        return (await asyncio.to_thread(_data_url, image, data), len(data)) if data else ("", 0)
+        if not data:
+            return "", 0
+        encoded = (await asyncio.to_thread(b64encode, data)).decode("ascii")
+        return f"data:{image.mime or _UNTOLD};base64,{encoded}", len(data)
 
     def _clear(self) -> None:
         self._urls.clear()
@@ -123,7 +126,3 @@ def _latest_first(request: ModelRequest) -> Iterator[Attachment]:
             yield from filter(is_image, reversed(record.attachments))
     for earlier in reversed(request.history):
         yield from filter(is_image, reversed(earlier.attachments))
-
-
-def _data_url(image: Attachment, data: bytes) -> str:
-    return f"data:{image.mime or _UNTOLD};base64,{b64encode(data).decode('ascii')}"

@@ -8,19 +8,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from hermes.agent.models.choose import (
-    LocalServer,
-    ModelAccess,
-    ModelChoice,
-    ModelSources,
-    ask_models,
-    choose,
-    find_servers,
-    first_usable,
-    is_local,
-    is_settled,
-    is_unnamed,
-)
+from hermes.agent.models import choose as choosing
+from hermes.agent.models.choose import LocalServer, ModelAccess, ModelChoice
 from hermes.agent.models.demo import DemoProvider
 from hermes.domain.errors import Unreachable, UserError
 from hermes.domain.ids import AgentId
@@ -60,11 +49,11 @@ MakeProvider = Callable[[ModelSettings], Provider]
 class UnavailableProvider:
     """Stands where the settings name a model that cannot be used: says so to whoever asks."""
 
-    def __init__(self, why: str, hint: str) -> None:
-        self._error = UserError(f"No model answers: {why}.", hint=hint)
+    def __init__(self, choice: ModelChoice) -> None:
+        self._choice = choice
 
     def call(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
-        raise UserError(self._error.message, hint=self._error.hint)
+        raise UserError(f"No model answers: {self._choice.why}.", hint=self._choice.hint)
 
 
 class Models:
@@ -80,12 +69,15 @@ class Models:
 
     async def choose(self, settings: ModelSettings) -> ModelChoice:
         """The model for these settings."""
-        looked = self._probe and not is_settled(settings, self._plugins)
+        looked = self._probe and not choosing.is_settled(settings, self._plugins)
         if looked and self._servers is None:
-            self._servers = await find_servers()
-        facts = ModelSources(servers=self._servers or (), plugins=self._plugins, looked=looked)
-        choice = choose(settings, facts)
-        return await self._with_name(choice) if is_unnamed(choice) else choice
+            self._servers = await choosing.find_servers()
+        choice = choosing.choose(settings, servers=self._servers or (), plugins=self._plugins, looked=looked)
+        if not choosing.is_unnamed(choice):
+            return choice
+        name = choosing.first_usable(await choosing.ask_models(choice.base_url, choice.key))
+        told = "this is its first" if name else "it told none"
+        return replace(choice, model=name or choice.model, why=f"{choice.why}; no model is named, and {told}")
 
     async def routes(self, wanted: Mapping[str, ModelSettings]) -> dict[str, ModelRoute]:
         """Who serves each of these names."""
@@ -95,18 +87,12 @@ class Models:
             found[alias] = ModelRoute(provider=self.provider(choice, settings), model=choice.model)
         return found
 
-    async def _with_name(self, choice: ModelChoice) -> ModelChoice:
-        name = first_usable(await ask_models(choice.base_url, choice.key))
-        if not name:
-            return replace(choice, why=f"{choice.why}; no model is named, and it told none")
-        return replace(choice, model=name, why=f"{choice.why}; no model is named, and this is its first")
-
     def provider(self, choice: ModelChoice, settings: ModelSettings) -> Provider:
         match choice.way:
             case ModelAccess.DEMO:
                 return DemoProvider()
             case ModelAccess.NONE | ModelAccess.GIVEN:
-                return UnavailableProvider(choice.why, choice.hint)
+                return UnavailableProvider(choice)
             case ModelAccess.PLUGIN:
                 return self._plugins[choice.provider](settings)
             case ModelAccess.HTTP:
@@ -118,7 +104,7 @@ class Models:
 
         if self._client is None:
             self._client = ModelClient()
-        here = is_local(choice.base_url)
+        here = choosing.is_local(choice.base_url)
         patient = Deadlines(first_byte=600.0, idle=300.0, total=1800.0)
         endpoint = ModelEndpoint(
             base_url=choice.base_url,
@@ -136,7 +122,7 @@ class Models:
         for agent, choice in choices.items():
             if choice.way is not ModelAccess.HTTP:
                 continue
-            names = await ask_models(choice.base_url, choice.key, _LIST_SECONDS)
+            names = await choosing.ask_models(choice.base_url, choice.key, _LIST_SECONDS)
             if names:
                 self.offered[agent] = names
             else:

@@ -19,9 +19,7 @@ class DeltaQueue(Generic[T]):
 
     def put(self, item: T) -> None:
         last = self._items[-1] if self._items else None
-        if isinstance(item, TextDelta) and isinstance(last, TextDelta):
-            self._items[-1] = type(item)(text=last.text + item.text)
-        elif isinstance(item, ThoughtDelta) and isinstance(last, ThoughtDelta):
+        if isinstance(item, TextDelta | ThoughtDelta) and isinstance(last, type(item)):
             self._items[-1] = type(item)(text=last.text + item.text)
         else:
             self._items.append(item)

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from hermes.agent.call_repair import repair_calls
-from hermes.agent.context.fold import CONTINUE
+from hermes.agent.context.transcript_messages import CONTINUE
 from hermes.agent.run.calls import CallRunner, call_steps, close_lost_calls
 from hermes.agent.run.progress import TurnProgress, read_progress
 from hermes.agent.run.speech import ReplyStream, RetryBackoff
@@ -128,16 +128,14 @@ class AgentLoop:
         if last is None:
             return None
         if progress.empty:
-            return Failed(reason=NO_ANSWER.format(times=progress.empty)) if self._fed_up(progress) else None
+            too_often = progress.empty > self._limits.empty
+            return Failed(reason=NO_ANSWER.format(times=progress.empty)) if too_often else None
         if last.calls:
             too_often = progress.unusable >= self._limits.unusable
             return Failed(reason=UNUSABLE.format(times=progress.unusable)) if too_often else None
         if 0 < progress.cuts <= self._limits.continuations:
             return None
         return Finished(note=_note(view, cut=progress.cuts > 0))
-
-    def _fed_up(self, progress: TurnProgress) -> bool:
-        return progress.empty > self._limits.empty
 
     async def _speak(
         self, run: Run, bench: Toolbox, view: TurnView, progress: TurnProgress
@@ -159,7 +157,12 @@ class AgentLoop:
         said = replace(speech.reply, calls=calls)
         if speech.reply.calls and not calls:
             said = replace(said, ending=Ending.STOP)
-        yield await self._after(run, await bench.for_calls(run, calls), said, view, progress)
+        if calls:
+            yield (said, *await call_steps(run, said, await bench.for_calls(run, calls)))
+            return
+        progress.hear(said)
+        end = self._end(progress, view)
+        yield (said,) if end is None else (said, end)
 
     def _request(self, run: Run, tools: Sequence[Tool]) -> ModelRequest:
         """What the model is asked with. What the turn's client brought along is said in this turn only: its
@@ -196,15 +199,6 @@ class AgentLoop:
         if last.calls and progress.repeats == self._limits.repeats:
             return REPEATING.format(tool=progress.repeated, times=progress.repeats)
         return ""
-
-    async def _after(
-        self, run: Run, bench: Toolbox, reply: ModelSaid, view: TurnView, progress: TurnProgress
-    ) -> tuple[Record, ...]:
-        if reply.calls:
-            return (reply, *await call_steps(run, reply, bench))
-        progress.hear(reply)
-        end = self._end(progress, view)
-        return (reply,) if end is None else (reply, end)
 
 
 def _broken_off(speech: ReplyStream) -> tuple[Record, ...]:

@@ -80,10 +80,9 @@ class ReplyStream:
     async def hear(self, request: ModelRequest, scope: Scope) -> AsyncIterator[Live]:
         tries = 0
         while True:
-            pieces: DeltaQueue[ModelPiece | HermesError] = DeltaQueue()
             heard = self.heard
             self._thought = []
-            self._start(replace(request, spoken=heard), pieces, scope)
+            pieces = self._begin(replace(request, spoken=heard), scope)
             seam = OverlapFilter(heard)
             error: HermesError | None = None
             async for piece in pieces:
@@ -103,10 +102,10 @@ class ReplyStream:
             yield Retrying(reason=str(error), after=after)
             await self._clock.sleep(after)
 
-    def _start(
-        self, request: ModelRequest, pieces: DeltaQueue[ModelPiece | HermesError], scope: Scope
-    ) -> None:
+    def _begin(self, request: ModelRequest, scope: Scope) -> DeltaQueue[ModelPiece | HermesError]:
+        pieces: DeltaQueue[ModelPiece | HermesError] = DeltaQueue()
         scope.spawn(self._listen(request, pieces), "model call", lambda why: pieces.put(Refused(why)))
+        return pieces
 
     async def _listen(self, request: ModelRequest, pieces: DeltaQueue[ModelPiece | HermesError]) -> None:
         try:

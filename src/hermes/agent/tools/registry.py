@@ -14,9 +14,8 @@ from hermes.agent.danger import CommandScope
 from hermes.agent.tools.schema import ToolSignature, read_signature, read_values
 from hermes.domain.channels import MessagingPort
 from hermes.domain.errors import UserError
-from hermes.domain.homes import NO_HOMES, FolderRules
 from hermes.domain.ids import SessionId
-from hermes.domain.ports.world import Backend, ProcessView
+from hermes.domain.ports.world import NO_HOMES, Backend, FolderRules, ProcessView
 from hermes.domain.rows import SearchHit
 from hermes.domain.tool import Approval, ApprovalPrompt, Clarification, Effect, Tool, ToolContext, ToolResult
 
@@ -38,16 +37,14 @@ class Workbench:
     background process has ended, and `find_process` tells of one by its id.
 
     `workspace` is where commands start and, unless it is too `wide`, what they may treat as their own; `home`
-    is the user's;
-    `homes` are those of the gateway and all its agents, with what this agent may use of them; `agent_home` is
-    one of them. `asks` false = nobody is asked, and only what is never run is refused."""
+    is the user's; `homes` are those of the gateway and all its agents, with what this agent may use of them.
+    If `asks` is false, nobody is asked, and only what is never run is refused."""
 
     backend: Backend
     recall: Recall
     workspace: str
     home: str
     wide: bool = False
-    agent_home: str = ""
     homes: FolderRules = NO_HOMES
     own_pids: tuple[int, ...] = ()
     asks: bool = True
@@ -66,7 +63,6 @@ class Workbench:
             workspace=self.workspace,
             home=self.home,
             wide=self.wide,
-            agent_home=self.agent_home,
             homes=self.homes,
             own_pids=self.own_pids,
             deny=self.deny,

@@ -18,8 +18,7 @@ from enum import StrEnum
 from hermes.control.workers import report_death
 from hermes.domain.clock import Clock, SystemClock
 from hermes.domain.errors import Unreachable
-from hermes.domain.hooks import SELECT_AGENT, Hook, HookAnswer
-from hermes.domain.ports.hooks import HookRunner
+from hermes.domain.hooks import SELECT_AGENT, Hook, HookAnswer, HookRunner
 from hermes.domain.text import one_line, storable
 
 log = logging.getLogger("hermes.hooks")

@@ -10,18 +10,18 @@ from functools import partial
 
 from hermes.control.runtime import Runtime
 from hermes.domain.ids import AgentId, SessionId, TurnId
-from hermes.domain.inbound_outcome import (
+from hermes.domain.message import Inbound, InboundKind, deletes
+from hermes.domain.ports.store import Tx
+from hermes.domain.rows import (
     DELETED,
     EDIT_TAKEN,
     EDITED,
     TAKEN_AS_TURN,
     WITHDRAWN,
     InboundOutcome,
+    InboxRow,
     ignored,
 )
-from hermes.domain.message import Inbound, InboundKind, deletes
-from hermes.domain.ports.store import Tx
-from hermes.domain.rows import InboxRow
 from hermes.domain.turn import WITHDRAWN as MESSAGE_DELETED
 from hermes.domain.turn import Turn, TurnState
 

@@ -54,21 +54,24 @@ from hermes.domain.command_line import read_command
 from hermes.domain.errors import Lost, Unreachable
 from hermes.domain.event import QuestionKind
 from hermes.domain.ids import AgentId, SessionId, TurnId, new_turn_id
-from hermes.domain.inbound_outcome import (
+from hermes.domain.message import Attachment, Inbound, InboundKind, deletes, deletion_of
+from hermes.domain.ports.store import Store, Tx
+from hermes.domain.rows import (
     EDIT_TAKEN,
     TAKEN_AS_TURN,
     WITHDRAWN,
     InboundOutcome,
+    InboxRow,
     OutcomeKind,
+    UnreadableRow,
+    UnreadableTurn,
     ignored,
+    outbox_rows,
 )
-from hermes.domain.message import Attachment, Inbound, InboundKind, deletes, deletion_of
-from hermes.domain.ports.store import Store, Tx
-from hermes.domain.rows import InboxRow, UnreadableRow, UnreadableTurn, outbox_rows
 from hermes.domain.session import Isolation, Session, SessionKey, begin_session, session_key
 from hermes.domain.settings.settings import ResetMode, Settings
 from hermes.domain.turn import Cause, ReplyPlace, Turn, TurnInput, TurnState
-from hermes.stream.text.message_parts import cut_text
+from hermes.stream.text.split import split_bodies
 
 _PAGE = 256
 _AHEAD = 1024
@@ -562,7 +565,7 @@ class TakeInbound:
             return taken
         able = self.world.accounts.capabilities(self.inbound.source.address)
         text = spell_commands(text, able.command_prefix)
-        bodies = (replace(body, fleeting=fleeting) for body in cut_text(text, able))
+        bodies = (replace(body, fleeting=fleeting) for body in split_bodies(text, able))
         to, now = self.inbound.source.address, self.world.clock.now()
         key = f"reply:{self.row.n}"
         for row in outbox_rows(bodies, key=key, to=to, now=now, reply_to=self.inbound.ref):

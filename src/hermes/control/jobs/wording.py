@@ -13,7 +13,7 @@ from hermes.domain.event import Entry, Failed, Stopped, UserSaid
 from hermes.domain.job import Job, JobRun, JobState, RunStatus, ScriptReport
 from hermes.domain.text import one_line
 from hermes.stream.fold.answer import answer_text
-from hermes.stream.fold.silence import is_silence
+from hermes.stream.fold.directives import is_silence
 
 MOST_CONTEXT = 8000
 SILENT = "[SILENT]"

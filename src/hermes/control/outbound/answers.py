@@ -25,14 +25,12 @@ from hermes.domain.settings.settings import Settings
 from hermes.domain.transcript import view_turn
 from hermes.domain.turn import CLIENT_GONE, Answer, Question, ReplyPlace, Turn
 from hermes.stream.fold.answer import answer_text
-from hermes.stream.fold.directives import read_directives, without_directives
+from hermes.stream.fold.directives import is_silence, may_be_silence, read_directives, without_directives
 from hermes.stream.fold.draft_pace import is_streamed
 from hermes.stream.fold.questions import for_people
-from hermes.stream.fold.silence import is_silence, may_be_silence
 from hermes.stream.fold.tool_lines import ProgressLevel
 from hermes.stream.fold.turn_fold import Fold
-from hermes.stream.text.message_parts import cut_text
-from hermes.stream.text.split import MIN_LIMIT
+from hermes.stream.text.split import MIN_LIMIT, split_bodies
 
 STOPPED_HERE = "⏹ (stopped here)"
 REPEAT_MARK = "↻ (this may be a repeat)"
@@ -167,15 +165,15 @@ def cut_body(answer: Body, able: Capabilities, *, captioned: bool) -> list[Body]
     `captioned`, the text stands under the first of them if it fits there."""
     room = max(able.max_text - _MARK_ROOM, able.max_text // 2)  # for the mark of a repeat
     if not answer.attachments:
-        return cut_text(answer.text, able, room)
+        return split_bodies(answer.text, able, room)
     fitted = fit_files(answer, able)
     files = [Body(attachments=group) for group in group_files(fitted.attachments, able)]
     if captioned and files:
         limit = able.media[files[0].attachments[0].kind].caption - _CAPTION_ROOM
-        caption = cut_text(fitted.text, able, limit) if limit >= MIN_LIMIT else []
+        caption = split_bodies(fitted.text, able, limit) if limit >= MIN_LIMIT else []
         if len(caption) == 1:
             return [replace(caption[0], attachments=files[0].attachments), *files[1:]]
-    return cut_text(fitted.text, able, room) + files
+    return split_bodies(fitted.text, able, room) + files
 
 
 def _has_draft(tx: Tx, row: OutboxRow) -> bool:

@@ -116,7 +116,7 @@ class Draft:
         return min(wait, self._pace.interval) if wait and self._pace.interval else wait
 
     async def _step(self, platform: Platform) -> float | None:
-        if self._broken or self._pace.given_up or self._fold.question is not None:
+        if self._broken or self._pace.given_up:
             return None
         if self._segment <= self._settled:
             return None

@@ -19,7 +19,7 @@ from hermes.domain.text import one_line
 from hermes.domain.turn import Answer, ReplyPlace
 from hermes.stream.fold.questions import choices, question_text
 from hermes.stream.text.markdown import literal
-from hermes.stream.text.message_parts import cut_text
+from hermes.stream.text.split import split_bodies
 
 _CLOSED = ":closed"
 _MOST_NAME, _MOST_WORDS = 60, 200
@@ -34,7 +34,7 @@ def question_rows(
 ) -> tuple[OutboxRow, ...]:
     """The message that asks, with buttons or with the words that answer it."""
     text, buttons = _prompt(asked, able)
-    bodies = cut_text(text, able)
+    bodies = split_bodies(text, able)
     bodies[-1:] = [replace(body, buttons=buttons) for body in bodies[-1:]]
     return outbox_rows(bodies, key=asked.question, to=reply.to, now=now, reply_to=reply.ref)
 
@@ -75,8 +75,8 @@ def close_question(tx: Tx, given: Answer, now: datetime, name: str | None = None
 def closed_body(asked: OutboxRow, closing: Body, able: Capabilities) -> Body:
     """The message that asked as it stays, in one piece."""
     whole = f"{asked.body.text}\n\n{closing.text}"
-    if len(cut_text(whole, able)) > 1:
-        first = cut_text(asked.body.text, able, max(able.max_text - _LINE, able.max_text // 2))[0]
+    if len(split_bodies(whole, able)) > 1:
+        first = split_bodies(asked.body.text, able, max(able.max_text - _LINE, able.max_text // 2))[0]
         whole = f"{first.text}\n\n…\n\n{closing.text}"
     return closing.with_text(whole)
 

@@ -27,7 +27,7 @@ from hermes.domain.message import Body, Receipt
 from hermes.domain.ports.platform import Edits, History, Platform
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.text import one_line
-from hermes.stream.text.message_parts import for_adapter
+from hermes.stream.text.print import for_adapter
 
 log = logging.getLogger("hermes.lane")
 _FIRST_DELAY = 1.0

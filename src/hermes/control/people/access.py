@@ -14,9 +14,9 @@ from enum import StrEnum
 
 from hermes.domain.address import LOCAL_DOOR, Source, SourceKind
 from hermes.domain.capabilities import NO_ABILITIES, Capabilities
-from hermes.domain.inbound_outcome import InboundOutcome, OutcomeKind
 from hermes.domain.pairing import Account
 from hermes.domain.ports.store import Tx
+from hermes.domain.rows import InboundOutcome, OutcomeKind
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import Settings
 

@@ -16,9 +16,9 @@ from hermes.control.outbound.notices import notify
 from hermes.control.people.access import account_of
 from hermes.domain.address import Address, Source
 from hermes.domain.errors import UserError
-from hermes.domain.inbound_outcome import InboundOutcome, OutcomeKind
 from hermes.domain.pairing import Account, PairedUser, PairingCode, PairingCounter
 from hermes.domain.ports.store import Tx
+from hermes.domain.rows import InboundOutcome, OutcomeKind
 from hermes.domain.text import one_line
 
 ALPHABET = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"

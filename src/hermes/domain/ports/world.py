@@ -1,5 +1,4 @@
-"""The world an agent acts on, as ports: commands and files, fetched media, memory, and the way to addresses
-that came from outside."""
+"""The world an agent acts on, as ports: commands and files, fetched media, and what jobs need of it."""
 
 from __future__ import annotations
 
@@ -96,6 +95,20 @@ class FileSearch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FolderRules:
+    """Which folders belong to a gateway and its agents, and what in them one agent may use without asking.
+    Absolute paths: nothing at or below a `closed` one is read or changed without asking, except what is at
+    or below a `readable` one (read) or a `writable` one (read and changed)."""
+
+    closed: tuple[str, ...] = ()
+    readable: tuple[str, ...] = ()
+    writable: tuple[str, ...] = ()
+
+
+NO_HOMES = FolderRules()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Match:
     """A place that matches; `line` is 0 when the name did."""
 
@@ -175,20 +188,6 @@ class Media(Protocol):
 
     async def sweep(self, before: datetime) -> int:
         """Remove what was stored before a moment and is named nowhere; how many files that were."""
-
-
-class Memory(Protocol):
-    """What the agent knows beyond a session."""
-
-    def read(self, name: str) -> str: ...
-
-    def write(self, name: str, text: str) -> None: ...
-
-
-class Egress(Protocol):
-    """The one way to an address that came from a person, a model or outside content."""
-
-    async def fetch(self, url: str, *, limit: int) -> tuple[bytes, str]: ...
 
 
 class JobWorld(Protocol):

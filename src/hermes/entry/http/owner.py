@@ -20,6 +20,7 @@ from hermes.domain.errors import HermesError
 from hermes.domain.event import Verdict
 from hermes.domain.ids import QuestionId, SessionId, TurnId
 from hermes.domain.rows import OpenWork
+from hermes.domain.sse import encode_event
 from hermes.domain.turn import Turn
 from hermes.entry.desk import OPERATIONS, OperatorDesk, Perform
 from hermes.entry.http.site.call import HttpCall
@@ -32,7 +33,6 @@ from hermes.entry.terminal.door import (
     local_caller,
 )
 from hermes.stream.wire.socket import END, HELLO, SEEN, TURN, encode, encode_seen
-from hermes.stream.wire.sse import encode_event
 
 # --- a conversation ----------------------------------------------------------------------------------
 

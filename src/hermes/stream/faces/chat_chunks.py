@@ -5,15 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from json.encoder import encode_basestring_ascii as quoted
 
-from hermes.domain.event import Answered, Asked, Ending, FeedItem, QuestionKind, ToolFinished
+from hermes.domain.event import (
+    Answered,
+    Asked,
+    Ending,
+    Failed,
+    FeedItem,
+    Finished,
+    QuestionKind,
+    Stopped,
+    ToolFinished,
+    TurnEnd,
+)
 from hermes.domain.ids import client_call_id
+from hermes.domain.sse import DONE, compact_json, encode_json_event
 from hermes.domain.tool import ToolCall
 from hermes.stream.fold.answer import usage_named
 from hermes.stream.fold.questions import action_text, choices, for_people, question_text
 from hermes.stream.fold.shown_text import SAID_AGAIN
 from hermes.stream.fold.steps import Steps
 from hermes.stream.fold.tool_lines import emoji, preview
-from hermes.stream.wire.sse import DONE, compact_json, encode_json_event
 
 
 class ChatChunks(Steps[bytes]):
@@ -134,15 +145,15 @@ class ChatChunks(Steps[bytes]):
         written = self.start() + self._delta(compact_json({"tool_calls": [wanted]}))
         return written + self.end("tool_calls") if last else written
 
-    def _finished(self, note: str) -> bytes:
-        cut = bool(self._replies) and self._replies[-1].ending is Ending.LENGTH
-        return (self._paragraph(note) if note else b"") + self.end("length" if cut else "stop")
-
-    def _failed(self, reason: str) -> bytes:
-        return self.end("error", trouble=self._trouble(reason, failed=True))
-
-    def _stopped(self, reason: str) -> bytes:
-        return self.end("stop", trouble=self._trouble(reason, failed=False))
+    def _ended(self, end: TurnEnd) -> bytes:
+        match end:
+            case Finished(note=note):
+                cut = bool(self._replies) and self._replies[-1].ending is Ending.LENGTH
+                return (self._paragraph(note) if note else b"") + self.end("length" if cut else "stop")
+            case Failed(reason=reason):
+                return self.end("error", trouble=self._trouble(reason, failed=True))
+            case Stopped(reason=reason):
+                return self.end("stop", trouble=self._trouble(reason, failed=False))
 
     def _trouble(self, reason: str, *, failed: bool) -> dict[str, object]:
         partial = any(reply.text for reply in self._replies)

@@ -18,6 +18,7 @@ from hermes.domain.event import (
     Retrying,
     Stopped,
     ToolFinished,
+    TurnEnd,
     Verdict,
 )
 from hermes.domain.ids import CallId
@@ -142,14 +143,14 @@ class Console(Steps[str]):
         verdict = answer.verdict
         return self._line(f"→ {answer.text if verdict is Verdict.REPLY else verdict.value}", _DIM)
 
-    def _finished(self, note: str) -> str:
-        return self._line(note, _DIM) if note else self._start_line()
-
-    def _failed(self, reason: str) -> str:
-        return self._line(f"✗ {reason}", _RED)
-
-    def _stopped(self, reason: str) -> str:
-        return self._line(f"— stopped: {reason} —" if reason else "— stopped —", _DIM)
+    def _ended(self, end: TurnEnd) -> str:
+        match end:
+            case Finished(note=note):
+                return self._line(note, _DIM) if note else self._start_line()
+            case Failed(reason=reason):
+                return self._line(f"✗ {reason}", _RED)
+            case Stopped(reason=reason):
+                return self._line(f"— stopped: {reason} —" if reason else "— stopped —", _DIM)
 
     def _line(self, words: str, colour: str) -> str:
         before = self._start_line()

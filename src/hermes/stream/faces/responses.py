@@ -2,12 +2,13 @@
 
 A turn that calls functions of the client is several responses, one after the other: each ends where results
 are asked for, the next begins with them; `part` says which of them this is. Everything here follows from the
-records alone; `response_events` numbers the events and writes them."""
+records alone, and so do the numbers of the events, with which a client can come back, also after a crash."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import assert_never
+from typing import Any
+from zlib import crc32
 
 import msgspec
 
@@ -28,42 +29,40 @@ from hermes.domain.event import (
 )
 from hermes.domain.ids import CallId, QuestionId, client_call_id
 from hermes.domain.tool import ToolCall
-from hermes.stream.faces.response_shape import (
-    ApprovalRequested,
-    ApprovalResponded,
-    ArgumentsDelta,
-    ArgumentsDone,
-    FunctionCallItem,
-    FunctionResultItem,
-    IncompleteDetails,
-    InputTokens,
-    ItemAdded,
-    ItemDone,
-    OutputItem,
-    OutputMessage,
-    OutputText,
-    OutputTextDelta,
-    OutputTextDone,
-    OutputTokens,
-    PartEvent,
-    PendingDetails,
-    ResponseError,
-    ResponseEvent,
-    ResponseObject,
-    ResponseQuestion,
-    ResponseStateEvent,
-    ResponseUsage,
-)
+from hermes.stream.faces import response_shape as shape
 from hermes.stream.fold.questions import action_text, choices
 from hermes.stream.fold.shown_text import SAID_AGAIN, RemainingText, was_cut
 from hermes.stream.fold.steps import Steps
 from hermes.stream.fold.tool_lines import is_internal
 
+ResponseEvent = dict[str, Any]
+"""One event of a stream, field by field as it is written; it gets its number then."""
+_TEXT_DELTA = "response.output_text.delta"
+_ARGUMENTS_DELTA = "response.function_call_arguments.delta"
+_ARGUMENTS_DONE = "response.function_call_arguments.done"
+_ITEM_ADDED = "response.output_item.added"
+_ITEM_DONE = "response.output_item.done"
+CHECK_BITS = 10
+_CHECK = (1 << CHECK_BITS) - 1
+_encode = msgspec.json.Encoder().encode
+
+
+def _event(type: str, /, **fields: object) -> ResponseEvent:
+    return {"type": type, "sequence_number": 0, **fields}
+
+
+def _text_place(place: int, message: str) -> dict[str, object]:
+    return {"output_index": place, "item_id": message, "content_index": 0}
+
+
+def _text_delta(place: int, message: str, delta: str) -> ResponseEvent:
+    return _event(_TEXT_DELTA, **_text_place(place, message), delta=delta, logprobs=[])
+
 
 class ResponseFold(Steps[list[ResponseEvent]]):
     """Takes one turn's feed from its first record on; `blank` is the response as it was asked for."""
 
-    def __init__(self, blank: ResponseObject, *, run: str, session: str, part: int = 1) -> None:
+    def __init__(self, blank: shape.ResponseObject, *, run: str, session: str, part: int = 1) -> None:
         super().__init__([])
         self.seq = 0
         self.done = False
@@ -75,15 +74,15 @@ class ResponseFold(Steps[list[ResponseEvent]]):
         self._part = part
         self._now_in = 1
         self._clients: set[CallId] = set()
-        self._pending: dict[QuestionId, ResponseQuestion] = {}
+        self._pending: dict[QuestionId, shape.ResponseQuestion] = {}
         self._begin_part()
 
     def _begin_part(self) -> None:
-        self._items: list[OutputItem] = []
+        self._items: list[shape.OutputItem] = []
         self._first_reply = len(self._replies)
         self._told_calls: set[CallId] = set()
         self._shown.reset()
-        self._message: OutputMessage | None = None
+        self._message: shape.OutputMessage | None = None
         self._text = ""
         self._sealed = False
         self._gap = False
@@ -113,11 +112,6 @@ class ResponseFold(Steps[list[ResponseEvent]]):
             events = [*events, self._ending()]
         return events if mine or self.done else []
 
-    def _take(self, entry: Entry) -> list[ResponseEvent]:
-        if isinstance(entry.record, Finished | Failed | Stopped):
-            self.end = entry.record
-        return super()._take(entry)
-
     # --- words ---
 
     def _words(self, words: str) -> list[ResponseEvent]:
@@ -128,22 +122,18 @@ class ResponseFold(Steps[list[ResponseEvent]]):
             events += self._open_message()
         assert self._message is not None
         delta = self._spaced(words)
-        return [*events, OutputTextDelta(output_index=self._index - 1, item_id=self._message.id, delta=delta)]
+        return [*events, _text_delta(self._index - 1, self._message.id, delta)]
 
     def _open_message(self) -> list[ResponseEvent]:
         place, ident = self._index, self._new_id("msg")
-        self._message = OutputMessage(id=ident, content=[])
+        self._message = shape.OutputMessage(id=ident, content=[])
         self._items.append(self._message)
         self._text, self._sealed, self._gap = "", False, False
-        begun = OutputMessage(id=ident, content=[])
+        begun = shape.OutputMessage(id=ident, content=[])
+        empty = shape.OutputText(text="")
         return [
-            ItemAdded(output_index=place, item=begun),
-            PartEvent(
-                type="response.content_part.added",
-                output_index=place,
-                item_id=ident,
-                part=OutputText(text=""),
-            ),
+            _event(_ITEM_ADDED, output_index=place, item=begun),
+            _event("response.content_part.added", **_text_place(place, ident), part=empty),
         ]
 
     def _paragraph(self, words: str) -> list[ResponseEvent]:
@@ -171,25 +161,20 @@ class ResponseFold(Steps[list[ResponseEvent]]):
             return []
         replies = self._own_replies
         message.status = "incomplete" if replies and replies[-1].partial else "completed"
-        message.content = [OutputText(text=self._text + note)]
+        message.content = [shape.OutputText(text=self._text + note)]
         self._shown.reset()
         self._sealed = False
         place = self._index - 1
-        return message_closed(place, message)
+        return _message_closed(place, message)
 
-    def _finished(self, note: str) -> list[ResponseEvent]:
+    def _ended(self, end: TurnEnd) -> list[ResponseEvent]:
         """A note is the last paragraph of the answer."""
-        if not note:
+        self.end = end
+        if not isinstance(end, Finished) or not end.note:
             return self._close_message()
         if self._message is None:
-            return [*self._words(note), *self._close_message(note)]
-        return [*self._paragraph(note), *self._close_message(f"\n\n{note}")]
-
-    def _failed(self, reason: str) -> list[ResponseEvent]:
-        return self._close_message()
-
-    def _stopped(self, reason: str) -> list[ResponseEvent]:
-        return self._close_message()
+            return [*self._words(end.note), *self._close_message(end.note)]
+        return [*self._paragraph(end.note), *self._close_message(f"\n\n{end.note}")]
 
     # --- calls ---
 
@@ -200,15 +185,19 @@ class ResponseFold(Steps[list[ResponseEvent]]):
         self._told_calls.add(call.id)
         events = self._close_message()
         place, ident = self._index, self._new_id("fc")
-        whole = FunctionCallItem(id=ident, call_id=name or call.id, name=call.name, arguments=call.arguments)
+        whole = shape.FunctionCallItem(
+            id=ident, call_id=name or call.id, name=call.name, arguments=call.arguments
+        )
         self._items.append(whole)
         begun = msgspec.structs.replace(whole, arguments="", status="in_progress")
         return [
             *events,
-            ItemAdded(output_index=place, item=begun),
-            ArgumentsDelta(output_index=place, item_id=ident, delta=call.arguments),
-            ArgumentsDone(output_index=place, item_id=ident, name=call.name, arguments=call.arguments),
-            ItemDone(output_index=place, item=whole),
+            _event(_ITEM_ADDED, output_index=place, item=begun),
+            _event(_ARGUMENTS_DELTA, output_index=place, item_id=ident, delta=call.arguments),
+            _event(
+                _ARGUMENTS_DONE, output_index=place, item_id=ident, name=call.name, arguments=call.arguments
+            ),
+            _event(_ITEM_DONE, output_index=place, item=whole),
         ]
 
     def _tool_began(self, call: ToolCall) -> list[ResponseEvent]:
@@ -218,7 +207,7 @@ class ResponseFold(Steps[list[ResponseEvent]]):
         if call.id in self._clients:
             return []
         events = self._call(call)
-        item = FunctionResultItem(
+        item = shape.FunctionResultItem(
             id=self._new_id("fco"),
             call_id=call.id,
             output=result.text,
@@ -226,7 +215,7 @@ class ResponseFold(Steps[list[ResponseEvent]]):
         )
         place = self._index
         self._items.append(item)
-        return [*events, ItemAdded(output_index=place, item=item), ItemDone(output_index=place, item=item)]
+        return [*events, *(_event(kind, output_index=place, item=item) for kind in (_ITEM_ADDED, _ITEM_DONE))]
 
     def _client_asked(self, asked: Asked, call: ToolCall, last: bool) -> list[ResponseEvent]:
         self._clients.add(call.id)
@@ -237,7 +226,7 @@ class ResponseFold(Steps[list[ResponseEvent]]):
 
     def _people_asked(self, asked: Asked, call: ToolCall | None) -> list[ResponseEvent]:
         events = [*self._close_message(), *(self._call(call) if call else [])]
-        question = ResponseQuestion(
+        question = shape.ResponseQuestion(
             id=asked.question,
             kind=asked.kind.value,
             text=asked.text,
@@ -245,14 +234,15 @@ class ResponseFold(Steps[list[ResponseEvent]]):
             options=list(choices(asked)),
         )
         self._pending[asked.question] = question
-        fields = msgspec.structs.asdict(question)
-        return [*events, ApprovalRequested(run_id=self._run, session_id=self._session, **fields)]
+        return [*events, self._approval("request", **msgspec.structs.asdict(question))]
 
     def _answered(self, answer: Answered, asked: Asked | None) -> list[ResponseEvent]:
-        question, choice = answer.question, answer.verdict.value
-        if self._pending.pop(question, None) is None:
+        if self._pending.pop(answer.question, None) is None:
             return []
-        return [ApprovalResponded(id=question, choice=choice, run_id=self._run, session_id=self._session)]
+        return [self._approval("responded", id=answer.question, choice=answer.verdict.value)]
+
+    def _approval(self, name: str, /, **fields: object) -> ResponseEvent:
+        return _event(f"hermes.approval.{name}", **fields, run_id=self._run, session_id=self._session)
 
     @property
     def _index(self) -> int:
@@ -267,20 +257,20 @@ class ResponseFold(Steps[list[ResponseEvent]]):
 
     # --- the whole ---
 
-    def begun(self) -> ResponseObject:
+    def begun(self) -> shape.ResponseObject:
         """The response before anything was said."""
         return msgspec.structs.replace(self._blank, status="in_progress", output=[])
 
-    def response(self) -> ResponseObject:
+    def response(self) -> shape.ResponseObject:
         """The response as it is now."""
         status, details = self._status()
         if self._message is not None:
-            self._message.content = [OutputText(text=self._text + self._shown.text)]
-        trouble = ResponseError(message=self.end.reason) if isinstance(self.end, Failed) else None
-        waiting: PendingDetails | msgspec.UnsetType = msgspec.UNSET
+            self._message.content = [shape.OutputText(text=self._text + self._shown.text)]
+        trouble = shape.ResponseError(message=self.end.reason) if isinstance(self.end, Failed) else None
+        waiting: shape.PendingDetails | msgspec.UnsetType = msgspec.UNSET
         if self.waits:
             first = next(iter(self._pending.values()))
-            waiting = PendingDetails(pending=first, run_id=self._run, session_id=self._session)
+            waiting = shape.PendingDetails(pending=first, run_id=self._run, session_id=self._session)
         return msgspec.structs.replace(
             self._blank,
             status=status,
@@ -291,10 +281,10 @@ class ResponseFold(Steps[list[ResponseEvent]]):
             hermes=waiting,
         )
 
-    def _status(self) -> tuple[str, IncompleteDetails | None]:
+    def _status(self) -> tuple[str, shape.IncompleteDetails | None]:
         match self.end:
             case None if self.waits:
-                return "incomplete", IncompleteDetails()
+                return "incomplete", shape.IncompleteDetails()
             case None:
                 return ("completed" if self.done else "in_progress"), None
             case Failed():
@@ -304,34 +294,33 @@ class ResponseFold(Steps[list[ResponseEvent]]):
             case Finished():
                 replies = self._own_replies
                 if replies and replies[-1].ending is Ending.LENGTH:
-                    return "incomplete", IncompleteDetails(reason="max_output_tokens")
+                    return "incomplete", shape.IncompleteDetails(reason="max_output_tokens")
                 return "completed", None
-            case _:
-                assert_never(self.end)
 
-    def _usage(self) -> ResponseUsage:
+    def _usage(self) -> shape.ResponseUsage:
         used = usage_of(self._own_replies)
-        return ResponseUsage(
+        return shape.ResponseUsage(
             input_tokens=used.prompt,
-            input_tokens_details=InputTokens(cached_tokens=used.cached),
+            input_tokens_details=shape.InputTokens(cached_tokens=used.cached),
             output_tokens=used.completion,
-            output_tokens_details=OutputTokens(reasoning_tokens=used.reasoning),
+            output_tokens_details=shape.OutputTokens(reasoning_tokens=used.reasoning),
             total_tokens=used.total,
         )
 
     def _ending(self) -> ResponseEvent:
         response = self.response()
         ending = response.status if response.status in ("completed", "failed") else "incomplete"
-        return ResponseStateEvent(type=f"response.{ending}", response=response)
+        return _event(f"response.{ending}", response=response)
 
 
-def message_closed(place: int, message: OutputMessage) -> list[ResponseEvent]:
+def _message_closed(place: int, message: shape.OutputMessage) -> list[ResponseEvent]:
     """The events that end a message of one text."""
     (part,) = message.content
+    at = _text_place(place, message.id)
     return [
-        OutputTextDone(output_index=place, item_id=message.id, text=part.text),
-        PartEvent(type="response.content_part.done", output_index=place, item_id=message.id, part=part),
-        ItemDone(output_index=place, item=message),
+        _event("response.output_text.done", **at, text=part.text, logprobs=[]),
+        _event("response.content_part.done", **at, part=part),
+        _event(_ITEM_DONE, output_index=place, item=message),
     ]
 
 
@@ -346,3 +335,128 @@ def parts_before(entries: Iterable[Entry], question: QuestionId) -> int:
         if isinstance(record, Asked) and record.question == question:
             break
     return parts
+
+
+class _EventCounter:
+    """How far the story has been told, as the number of the last event.
+
+    A number is a place in the story (each event is a step, each character of the text another) with a short
+    check of all that was told up to there in its low bits. Both follow from the records alone, so another
+    process that tells the story again, with the words cut otherwise, gives the same numbers."""
+
+    __slots__ = ("_check", "place")
+
+    def __init__(self) -> None:
+        self.place = -1
+        self._check = 0
+
+    @property
+    def number(self) -> int:
+        return self.place << CHECK_BITS | self._check & _CHECK
+
+    def go_on(self, event: ResponseEvent) -> int:
+        """The number of the next event."""
+        kind = event["type"]
+        if kind == _TEXT_DELTA:
+            self.place += len(event["delta"])
+            told = event["delta"]
+        else:
+            self.place += 1
+            told = f"{kind} "
+            if kind == _ITEM_ADDED:
+                told += type(event["item"]).__name__
+            elif kind == _ARGUMENTS_DELTA:
+                told += event["delta"]
+        if self.place:
+            self._check = crc32(told.encode("utf-8", "surrogatepass"), self._check)
+        return self.number
+
+
+class ResponseEvents:
+    """`after` is the number that a client comes back with: it is told what follows. What it heard may be part
+    of the story no more, if a crash cut off the model and it then chose other words. The check says so: its
+    open message is closed as incomplete, and what replaces it comes as further items. `since` is the last
+    record from before the turn was started again, 0 if it never was: only what came then can be lost."""
+
+    def __init__(self, fold: ResponseFold, *, after: int | None = None) -> None:
+        self.fold = fold
+        self._after = after
+        self.since = 0
+        self._story = _EventCounter()
+        self._held: list[tuple[int, ResponseEvent]] = []
+        self._shift = 0
+        self._ahead = 0
+
+    @property
+    def ended(self) -> bool:
+        return self.fold.done
+
+    def start(self) -> bytes:
+        begun = self.fold.begun()
+        states = ("response.created", "response.in_progress")
+        return self._tell([_event(state, response=begun) for state in states], 0)
+
+    def see(self, item: FeedItem) -> bytes:
+        events = self.fold.see(item)
+        if not events:
+            return b""
+        # Words of an open call will be in the record after the last one.
+        return self._tell(events, item.seq if isinstance(item, Entry) else self.fold.seq + 1)
+
+    def _tell(self, events: list[ResponseEvent], seq: int) -> bytes:
+        if self._after is None:
+            return b"".join(map(self._write, events))
+        for place, event in enumerate(events):
+            rest = self._look(event, seq)
+            if rest is not None:
+                self._after = None
+                return b"".join([rest, *map(self._write, events[place + 1 :])])
+        return b""
+
+    def _write(self, event: ResponseEvent) -> bytes:
+        event["sequence_number"] = self._story.go_on(event) + (self._ahead << CHECK_BITS)
+        if self._shift and "output_index" in event:
+            event["output_index"] += self._shift
+        return b"event: %b\ndata: %b\n\n" % (event["type"].encode("ascii"), _encode(event))
+
+    # --- a client that comes back ---
+
+    def _look(self, event: ResponseEvent, seq: int) -> bytes | None:
+        """Look for the number the client has; once it is found, or cannot be, what it is to be told first."""
+        assert self._after is not None
+        wanted = self._after >> CHECK_BITS
+        before = self._story.place
+        if event["type"] == _TEXT_DELTA and before < wanted < before + len(event["delta"]):
+            heard = {**event, "delta": event["delta"][: wanted - before]}
+            rest = {**event, "delta": event["delta"][wanted - before :]}
+            if self._story.go_on(heard) == self._after:
+                return self._write(rest)
+            self._held += [(seq, heard), (seq, rest)]
+            return self._replace_heard()
+        self._story.go_on(event)
+        self._held.append((seq, event))
+        if self._story.place == wanted and self._story.number == self._after:
+            return b""
+        if self._story.place >= wanted or ("response" in event and self.ended):
+            return self._replace_heard()
+        return None
+
+    def _replace_heard(self) -> bytes:
+        """What the client heard last is void: close its message, then tell what replaces it."""
+        assert self._after is not None
+        known = [event for seq, event in self._held if seq <= self.since]
+        fresh = [event for seq, event in self._held if seq > self.since]
+        if not self.since:
+            # Nothing was ever lost, so this is no number of ours: all there is to tell is the end.
+            return b"".join(self._write(event) for event in fresh[-1:] if self.ended)
+        place = sum(event["type"] == _ITEM_ADDED for event in known)
+        self._story = _EventCounter()
+        for event in known:
+            self._story.go_on(event)
+        ident = self.fold.message_id(place)
+        void = shape.OutputMessage(id=ident, status="incomplete", content=[shape.OutputText(text=SAID_AGAIN)])
+        self._ahead = (self._after >> CHECK_BITS) - self._story.place
+        closing = [_text_delta(place, ident, f"\n\n{SAID_AGAIN}\n\n"), *_message_closed(place, void)]
+        written = [self._write(event) for event in closing]
+        self._shift = 1
+        return b"".join([*written, *map(self._write, fresh)])

@@ -17,8 +17,10 @@ from hermes.domain.event import (
     Stopped,
     ToolFinished,
     ToolStarted,
+    TurnEnd,
     Verdict,
 )
+from hermes.domain.sse import encode_json_event
 from hermes.domain.thoughts import without_thoughts
 from hermes.domain.tool import ToolCall
 from hermes.stream.fold.answer import answer_text, usage_named
@@ -26,7 +28,6 @@ from hermes.stream.fold.questions import action_text, choices, for_people
 from hermes.stream.fold.shown_text import RemainingText
 from hermes.stream.fold.steps import Steps
 from hermes.stream.fold.tool_lines import ToolState, is_internal, preview, tool_state
-from hermes.stream.wire.sse import encode_json_event
 
 
 class RunEvents(Steps[list[bytes]]):
@@ -130,16 +131,17 @@ class RunEvents(Steps[list[bytes]]):
         resolved = 0 if answer.verdict in (Verdict.EXPIRED, Verdict.WITHDRAWN) else 1
         return self._event("approval.responded", choice=answer.verdict.value, resolved=resolved)
 
-    def _finished(self, note: str) -> list[bytes]:
-        usage = usage_named(self._replies, "input_tokens", "output_tokens")
-        output = answer_text(self._entries, footer=False)
-        return self._event("run.completed", output=output, usage=usage, **({"note": note} if note else {}))
-
-    def _failed(self, reason: str) -> list[bytes]:
-        return self._event("run.failed", error=reason)
-
-    def _stopped(self, reason: str) -> list[bytes]:
-        return self._event("run.cancelled", reason=reason)
+    def _ended(self, end: TurnEnd) -> list[bytes]:
+        match end:
+            case Finished(note=note):
+                usage = usage_named(self._replies, "input_tokens", "output_tokens")
+                output = answer_text(self._entries, footer=False)
+                extra = {"note": note} if note else {}
+                return self._event("run.completed", output=output, usage=usage, **extra)
+            case Failed(reason=reason):
+                return self._event("run.failed", error=reason)
+            case Stopped(reason=reason):
+                return self._event("run.cancelled", reason=reason)
 
 
 _NAMES: dict[type[Record], str] = {

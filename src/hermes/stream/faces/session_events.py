@@ -9,13 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 from hermes.domain.chat_format import as_messages
-from hermes.domain.event import Asked, Entry, FeedItem, ToolFinished
+from hermes.domain.event import Asked, Entry, Failed, FeedItem, Finished, Stopped, ToolFinished, TurnEnd
+from hermes.domain.sse import encode_json_event
 from hermes.domain.tool import ToolCall
 from hermes.stream.fold.answer import answer_text, usage_named
 from hermes.stream.fold.questions import action_text, choices
 from hermes.stream.fold.steps import Steps
 from hermes.stream.fold.tool_lines import ToolState, preview, tool_state
-from hermes.stream.wire.sse import encode_json_event
 
 
 class SessionEvents(Steps[bytes]):
@@ -79,29 +79,27 @@ class SessionEvents(Steps[bytes]):
             choices=list(choices(asked)),
         )
 
-    def _finished(self, note: str) -> bytes:
-        return self._end(completed=True, note=note)
-
-    def _failed(self, reason: str) -> bytes:
-        return self._event("error", message=reason) + self._end(completed=False)
-
-    def _stopped(self, reason: str) -> bytes:
-        return self._end(completed=False, interrupted=True, reason=reason)
-
-    def _end(self, *, completed: bool, interrupted: bool = False, **more: str) -> bytes:
+    def _ended(self, end: TurnEnd) -> bytes:
         self.ended = True
-        text = answer_text(self._entries, footer=False)
-        usage = usage_named(self._replies, "input_tokens", "output_tokens")
-        extra = {name: words for name, words in more.items() if words}
-        answer = self._event(
+        extra: dict[str, str] = {}
+        written = b""
+        match end:
+            case Finished(note=note):
+                extra = {"note": note} if note else {}
+            case Failed(reason=reason):
+                written = self._event("error", message=reason)
+            case Stopped(reason=reason):
+                extra = {"reason": reason} if reason else {}
+        completed, text = isinstance(end, Finished), answer_text(self._entries, footer=False)
+        written += self._event(
             "assistant.completed",
             message_id=self._run,
             content=text,
             completed=completed,
             partial=bool(text) and not completed,
-            interrupted=interrupted,
+            interrupted=isinstance(end, Stopped),
         )
-        end = self._event(
-            "run.completed", completed=completed, messages=as_messages(self._entries), usage=usage, **extra
-        )
-        return answer + end + self._event("done")
+        usage = usage_named(self._replies, "input_tokens", "output_tokens")
+        messages = as_messages(self._entries)
+        written += self._event("run.completed", completed=completed, messages=messages, usage=usage, **extra)
+        return written + self._event("done")

@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hermes.domain.event import (
-    Entry,
-    Failed,
-    Finished,
-    ModelSaid,
-    Record,
-    Stopped,
-    UserSaid,
-    usage_of,
-)
+from hermes.domain.event import Entry, Finished, ModelSaid, Record, TurnEnd, UserSaid, usage_of
 from hermes.domain.thoughts import without_thoughts
 from hermes.stream.fold.shown_text import was_cut
 
@@ -35,24 +26,14 @@ def _texts(entries: Iterable[Entry]) -> list[tuple[str, bool]]:
     return texts
 
 
-def _footer(entries: Iterable[Entry]) -> str:
-    """The last line under the answer: the end's note or reason."""
-    footer = ""
-    for entry in entries:
-        match entry.record:
-            case Finished(note=words) | Failed(reason=words) | Stopped(reason=words):
-                footer = words
-            case _:
-                pass
-    return footer
-
-
 def answer_text(entries: Iterable[Entry], *, footer: bool = True) -> str:
     """The text of a turn for delivery: the model's last reply without calls, and under it the note or
     the reason of the end. Directives stay: whoever delivers acts on them."""
     entries = tuple(entries)
     answer = next((text.strip() for text, calls in reversed(_texts(entries)) if not calls), "")
-    return "\n\n".join(part for part in (answer, _footer(entries) if footer else "") if part)
+    ends = [entry.record for entry in entries if isinstance(entry.record, TurnEnd)] if footer else []
+    words = [end.note if isinstance(end, Finished) else end.reason for end in ends[-1:]]
+    return "\n\n".join(part for part in (answer, *words) if part)
 
 
 def usage_named(records: Iterable[Record], prompt: str, completion: str) -> dict[str, int]:

@@ -1,4 +1,5 @@
-"""Directives in a model's text, `MEDIA:` paths and `[[…]]` flags: they are acted on and never shown."""
+"""What a model's text says besides words for people: `MEDIA:` paths and `[[…]]` flags are acted on and never
+shown, and a reply that is `SILENT` or `NO_REPLY` is sent to nobody."""
 
 from __future__ import annotations
 
@@ -61,3 +62,19 @@ def read_directives(text: str) -> Directives:
             else:
                 paths[directive[0].removeprefix("MEDIA:").strip(" \t\"'`")] = None
     return Directives(text=without_directives(text), paths=tuple(paths), flags=frozenset(flags))
+
+
+_SILENCES = ("SILENT", "NO_REPLY", "NO REPLY")
+_AROUND_SILENCE = " \t\n\r[](){}<>*_`'\"“”.,:;!?…-—"
+_LONGEST_SILENCE = 64
+
+
+def is_silence(text: str) -> bool:
+    """The whole text is a marker that says: deliver nothing."""
+    return len(text) <= _LONGEST_SILENCE and text.strip(_AROUND_SILENCE) in _SILENCES
+
+
+def may_be_silence(text: str) -> bool:
+    """The text is a silence marker or the beginning of one, so it is too early to show it."""
+    core = text.strip(_AROUND_SILENCE)
+    return len(text) <= _LONGEST_SILENCE and any(marker.startswith(core) for marker in _SILENCES)

@@ -6,7 +6,7 @@ records were seen, what was shown of the open model call, the calls, and the ope
 from __future__ import annotations
 
 import operator
-from typing import Generic, TypeVar, assert_never
+from typing import Generic, TypeVar
 
 from hermes.domain.event import (
     Answered,
@@ -28,6 +28,7 @@ from hermes.domain.event import (
     ToolFinished,
     ToolOutput,
     ToolStarted,
+    TurnEnd,
     Undone,
     UserSaid,
 )
@@ -81,8 +82,6 @@ class Steps(Generic[Out]):
                 return self._thought(text)
             case Retrying():
                 return self._retrying(item)
-            case _:
-                assert_never(item)
 
     def _take(self, entry: Entry) -> Out:
         record, at = entry.record, entry.at.timestamp()
@@ -99,23 +98,15 @@ class Steps(Generic[Out]):
                 return self._ask(record)
             case Answered(question=question):
                 return self._answered(record, self._questions.pop(question, None))
-            case Finished(note=note):
+            case Finished() | Failed() | Stopped():
                 self._questions.clear()
-                return self._finished(note)
-            case Failed(reason=reason):
-                self._questions.clear()
-                return self._failed(reason)
-            case Stopped(reason=reason):
-                self._questions.clear()
-                return self._stopped(reason)
+                return self._ended(record)
             case UserSaid():
                 return self._user_said()
             case Undone(since=since):
                 return self._undone(since)
             case Summarised():
                 return self._nothing
-            case _:
-                assert_never(record)
 
     def _recall(self, record: Record) -> Out:
         if isinstance(record, ModelSaid):
@@ -226,11 +217,5 @@ class Steps(Generic[Out]):
     def _undone(self, since: int) -> Out:
         return self._nothing
 
-    def _finished(self, note: str) -> Out:
-        return self._nothing
-
-    def _failed(self, reason: str) -> Out:
-        return self._nothing
-
-    def _stopped(self, reason: str) -> Out:
+    def _ended(self, end: TurnEnd) -> Out:
         return self._nothing

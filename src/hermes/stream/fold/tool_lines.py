@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
 
-from hermes.domain.event import (
-    ToolFinished,
-)
+from hermes.domain.event import ToolFinished
 from hermes.domain.ids import CallId
 from hermes.domain.text import one_line
 from hermes.domain.tool import ToolCall
@@ -44,10 +42,6 @@ class ToolLine:
     name: str
     arguments: str = ""
     state: ToolState = ToolState.RUNNING
-
-    @property
-    def hidden(self) -> bool:
-        return is_internal(self.name)
 
 
 _EMOJI = {
@@ -117,7 +111,7 @@ def chat_line(tool: ToolLine, progress: ProgressLevel) -> str:
 
 def chat_lines(tools: Iterable[ToolLine], progress: ProgressLevel) -> str:
     """Neighbouring calls as one paragraph; of a long row only the latest are shown."""
-    row = [tool for tool in tools if not tool.hidden]
+    row = [tool for tool in tools if not is_internal(tool.name)]
     if progress is ProgressLevel.OFF:
         return ""
     if progress is ProgressLevel.NEW:

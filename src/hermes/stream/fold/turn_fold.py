@@ -1,6 +1,4 @@
-"""A turn's feed folded into what a chat shows: texts, tool lines, the open question, the end.
-
-Knows no platform and no clock."""
+"""A turn's feed folded into what a chat shows of it while it runs: texts and tool lines."""
 
 from __future__ import annotations
 
@@ -8,12 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from hermes.domain.event import Asked, FeedItem, ModelSaid, ToolFinished
+from hermes.domain.event import FeedItem, ModelSaid, ToolFinished, TurnEnd
 from hermes.domain.tool import ToolCall
-from hermes.domain.turn import TurnState
-from hermes.stream.fold.directives import without_directives
+from hermes.stream.fold.directives import is_silence, may_be_silence, without_directives
 from hermes.stream.fold.shown_text import RemainingText, was_cut
-from hermes.stream.fold.silence import is_silence, may_be_silence
 from hermes.stream.fold.steps import Steps
 from hermes.stream.fold.tool_lines import ProgressLevel, ToolLine, ToolState, chat_lines, tool_state
 
@@ -29,24 +25,8 @@ class Fold(Steps[None]):
 
     def __init__(self) -> None:
         super().__init__(None, show_internal=True)
-        self.reason = ""
-        self.note = ""
-        self._end_state: TurnState | None = None
         self._blocks: list[TextEntry | ToolLine] = []
         self._continues = False
-
-    @property
-    def state(self) -> TurnState:
-        return self._end_state or (TurnState.WAITING if self._questions else TurnState.RUNNING)
-
-    @property
-    def question(self) -> Asked | None:
-        """The oldest question that is still open."""
-        return next(iter(self._questions.values()), None)
-
-    @property
-    def tools(self) -> tuple[ToolLine, ...]:
-        return tuple(block for block in self._blocks if isinstance(block, ToolLine))
 
     @property
     def text(self) -> str:
@@ -114,18 +94,8 @@ class Fold(Steps[None]):
     def _undone(self, since: int) -> None:
         self._blocks = [block for block in self._blocks if block.seq < since]
 
-    def _finished(self, note: str) -> None:
-        self.note = note
-        self._end(TurnState.DONE)
-
-    def _failed(self, reason: str) -> None:
-        self._end(TurnState.FAILED, reason)
-
-    def _stopped(self, reason: str) -> None:
-        self._end(TurnState.STOPPED, reason)
-
-    def _end(self, state: TurnState, reason: str = "") -> None:
-        self._end_state, self.reason = state, reason
+    def _ended(self, end: TurnEnd) -> None:
+        """Nobody knows what became of a call without a result."""
         self._blocks = [
             replace(block, state=ToolState.UNKNOWN)
             if isinstance(block, ToolLine) and block.state is ToolState.RUNNING

@@ -7,9 +7,9 @@ Where to cut is the splitter's business.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import assert_never
+from typing import TypeVar, assert_never
 
 from hermes.stream.text.markdown import (
     Block,
@@ -37,6 +37,7 @@ from hermes.stream.text.markdown import (
 )
 
 Blocks = tuple[Block, ...]
+T = TypeVar("T")
 
 _ADDRESS = re.compile(r"[a-z]+://\S+", re.IGNORECASE)
 _PLACEHOLDER = "\ufffc"
@@ -86,13 +87,17 @@ class VisibleText:
         self.seams.append(self._length)
         self._put("\n")
 
-    def _blocks(self, blocks: Sequence[Block]) -> None:
-        for number, block in enumerate(blocks):
+    def _each(self, parts: Sequence[T], read: Callable[[T], None]) -> None:
+        """Read parts with seams between them, until it is enough."""
+        for number, part in enumerate(parts):
             if self._length > self.enough:
                 return
             if number:
                 self._seam()
-            self._block(block)
+            read(part)
+
+    def _blocks(self, blocks: Sequence[Block]) -> None:
+        self._each(blocks, self._block)
 
     def _block(self, block: Block) -> None:
         match block:
@@ -103,28 +108,18 @@ class VisibleText:
             case Quote():
                 self._blocks(block.blocks)
             case ItemList():
-                for number, item in enumerate(block.items):
-                    if self._length > self.enough:
-                        return
-                    if number:
-                        self._seam()
-                    self._blocks(item)
+                self._each(block.items, self._blocks)
             case Table():
-                self._table(block)
+                self._each((block.header, *block.rows), self._row)
             case Rule():
                 self._put(_PLACEHOLDER)
             case _:
                 assert_never(block)
 
-    def _table(self, table: Table) -> None:
-        for number, row in enumerate((table.header, *table.rows)):
-            if self._length > self.enough:
-                return
-            if number:
-                self._seam()
-            start = self._length
-            self._put(_row_text(row))
-            self.solid.append((start, self._length))
+    def _row(self, row: Sequence[Cell]) -> None:
+        start = self._length
+        self._put(_row_text(row))
+        self.solid.append((start, self._length))
 
     def _inlines(self, inlines: Sequence[Inline]) -> None:
         for inline in inlines:
@@ -172,8 +167,6 @@ def cut(block: Block, at: int) -> tuple[Blocks, Blocks]:
             return _cut_table(block, at)
         case Rule():
             return ((block,), ()) if at else ((), (block,))
-        case _:
-            assert_never(block)
 
 
 def leading_part(block: Block, enough: int) -> Block:
@@ -192,8 +185,6 @@ def leading_part(block: Block, enough: int) -> Block:
             return replace(block, rows=block.rows[:seen])
         case Rule():
             return block
-        case _:
-            assert_never(block)
 
 
 def _filled(block: Paragraph | Heading, children: tuple[Inline, ...]) -> Blocks:
@@ -208,31 +199,34 @@ def _quote(blocks: Blocks) -> Blocks:
     return (Quote(blocks=blocks),) if blocks else ()
 
 
-def _cut_blocks(blocks: Blocks, at: int) -> tuple[Blocks, Blocks]:
-    for number, block in enumerate(blocks):
-        size = VisibleText.length((block,), at)
+def _place_in(parts: Sequence[T], at: int, size_of: Callable[[T, int], int]) -> tuple[int, int | None]:
+    """Which part a place is in, and where in it; None if the place is before it, between two parts. A size
+    need not be exact once it is above the number that `size_of` is given."""
+    for number, part in enumerate(parts):
+        size = size_of(part, at)
         if at < size:
-            head, tail = cut(block, at)
-            return (*blocks[:number], *head), (*tail, *blocks[number + 1 :])
+            return number, at
+        if at == size:
+            return number + 1, None
         at -= size + 1
-        if at < 0:
-            return blocks[: number + 1], blocks[number + 1 :]
-    return blocks, ()
+    return len(parts), None
+
+
+def _cut_blocks(blocks: Blocks, at: int) -> tuple[Blocks, Blocks]:
+    number, inside = _place_in(blocks, at, lambda block, enough: VisibleText.length((block,), enough))
+    if inside is None:
+        return blocks[:number], blocks[number:]
+    head, tail = cut(blocks[number], inside)
+    return (*blocks[:number], *head), (*tail, *blocks[number + 1 :])
 
 
 def _cut_list(block: ItemList, at: int) -> tuple[Blocks, Blocks]:
-    for number, item in enumerate(block.items):
-        size = VisibleText.length(item, at)
-        if at < size:
-            head, tail = _cut_blocks(item, at)
-            if not head:
-                return _items(block, 0, number), _items(block, number, None)
-            begun = (replace(block, items=(*block.items[:number], head)),)
-            return begun, (*tail, *_items(block, number + 1, None))
-        at -= size + 1
-        if at < 0:
-            return _items(block, 0, number + 1), _items(block, number + 1, None)
-    return (block,), ()
+    number, inside = _place_in(block.items, at, VisibleText.length)
+    head, tail = ((), ()) if inside is None else _cut_blocks(block.items[number], inside)
+    if not head:
+        return _items(block, 0, number), _items(block, number, None)
+    begun = (replace(block, items=(*block.items[:number], head)),)
+    return begun, (*tail, *_items(block, number + 1, None))
 
 
 def _items(block: ItemList, start: int, end: int | None) -> Blocks:
@@ -242,13 +236,8 @@ def _items(block: ItemList, start: int, end: int | None) -> Blocks:
 
 
 def _cut_table(block: Table, at: int) -> tuple[Blocks, Blocks]:
-    whole = 0
-    for row in (block.header, *block.rows):
-        at -= len(_row_text(row))
-        if at < 0:
-            break
-        at -= 1
-        whole += 1
+    rows = (block.header, *block.rows)
+    whole, _ = _place_in(rows, at, lambda row, enough: len(_row_text(row)))
     if not whole or (whole == 1 and not any(block.header)):
         return (), (block,)
     first = replace(block, rows=block.rows[: whole - 1])
@@ -312,8 +301,6 @@ def loosened(block: Block) -> Blocks | None:
             return None if first is None else _filled(block, trimmed(joined((*first, *block.children[1:]))))
         case Rule():
             return ()
-        case _:
-            assert_never(block)
 
 
 def _first_row_loosened(table: Table) -> Blocks:
@@ -336,5 +323,3 @@ def _inline_loosened(inline: Inline) -> tuple[Inline, ...] | None:
             return None
         case LineBreak():
             return ()
-        case _:
-            assert_never(inline)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal, assert_never
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,8 +175,6 @@ def _visible_inline(inline: Inline) -> str:
             return label_and_url(inline.alt, inline.url)
         case LineBreak():
             return "\n"
-        case _:
-            assert_never(inline)
 
 
 def label_and_url(label: str, url: str) -> str:
@@ -244,8 +242,6 @@ def _merged(run: list[Inline]) -> list[Inline]:
             return [type(first)(children=children)] if children else []
         case Code() | Link() | Image() | LineBreak():
             return run
-        case _:
-            assert_never(first)
 
 
 def trimmed(inlines: Sequence[Inline]) -> tuple[Inline, ...]:
@@ -279,8 +275,6 @@ def _stripped(inline: Inline, edge: Literal[0, -1]) -> Inline | None:
             return type(inline)(children=children) if children else None
         case Code() | Link() | Image():
             return inline
-        case _:
-            assert_never(inline)
 
 
 def _plain_blank(match: re.Match[str]) -> str:

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import assert_never
+from importlib import import_module
 
-from hermes.domain.capabilities import Flavour
+from hermes.domain.capabilities import Capabilities, Flavour
+from hermes.domain.message import Body
 from hermes.stream.text.flavours.plain import PlainPrinter
-from hermes.stream.text.markdown import Document
+from hermes.stream.text.markdown import Document, parse
+
+_PRINTERS = {
+    Flavour.PLAIN: ("plain", "PlainPrinter"),
+    Flavour.COMMONMARK: ("commonmark", "CommonmarkPrinter"),
+    Flavour.DISCORD: ("discord", "DiscordPrinter"),
+    Flavour.TELEGRAM_HTML: ("html", "TelegramPrinter"),
+    Flavour.SLACK_MRKDWN: ("marks", "SlackPrinter"),
+    Flavour.WHATSAPP: ("marks", "WhatsAppPrinter"),
+    Flavour.HTML: ("html", "HtmlPrinter"),
+}
 
 
 def print_markdown(doc: Document, flavour: Flavour) -> str:
@@ -18,32 +29,15 @@ def print_markdown(doc: Document, flavour: Flavour) -> str:
 @cache
 def printer(flavour: Flavour) -> PlainPrinter:
     """The printer of a flavour; each is imported when it is first used."""
-    match flavour:
-        case Flavour.PLAIN:
-            return PlainPrinter()
-        case Flavour.COMMONMARK:
-            from hermes.stream.text.flavours.commonmark import CommonmarkPrinter
+    module, name = _PRINTERS[flavour]
+    made: PlainPrinter = getattr(import_module(f"hermes.stream.text.flavours.{module}"), name)()
+    return made
 
-            return CommonmarkPrinter()
-        case Flavour.DISCORD:
-            from hermes.stream.text.flavours.discord import DiscordPrinter
 
-            return DiscordPrinter()
-        case Flavour.TELEGRAM_HTML:
-            from hermes.stream.text.flavours.telegram import TelegramPrinter
-
-            return TelegramPrinter()
-        case Flavour.SLACK_MRKDWN:
-            from hermes.stream.text.flavours.slack import SlackPrinter
-
-            return SlackPrinter()
-        case Flavour.WHATSAPP:
-            from hermes.stream.text.flavours.whatsapp import WhatsAppPrinter
-
-            return WhatsAppPrinter()
-        case Flavour.HTML:
-            from hermes.stream.text.flavours.html import HtmlPrinter
-
-            return HtmlPrinter()
-        case _:
-            assert_never(flavour)
+def for_adapter(body: Body, able: Capabilities) -> Body:
+    """The body with its text printed for the platform. The stored print is used if it was made for this
+    flavour and fits; a text that was changed since, or stored by an older version, has none."""
+    printed = body.printed
+    if printed is None or printed.flavour != able.flavour or printed.limit > able.max_text:
+        return body.with_text(print_markdown(parse(body.text), able.flavour))
+    return body.with_text(printed.text)

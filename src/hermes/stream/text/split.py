@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from hermes.domain.capabilities import Flavour, TextUnit
+from hermes.domain.capabilities import Capabilities, Flavour, TextUnit
+from hermes.domain.message import Body, PrintedText
 from hermes.stream.text.cut import Blocks, VisibleText, cut, leading_part, loosened
 from hermes.stream.text.flavours.plain import PlainPrinter
 from hermes.stream.text.markdown import (
@@ -64,6 +65,18 @@ def split(text: str, *, limit: int, unit: TextUnit, flavour: Flavour) -> tuple[M
     if len(parts) == 1:
         parts[0] = replace(parts[0], source=doc.source.strip("\n").rstrip(" \t\n"))
     return tuple(parts)
+
+
+def split_bodies(text: str, able: Capabilities, limit: int | None = None) -> list[Body]:
+    """A Markdown text as bodies that each fit into one message; none if there is nothing to show. They keep
+    their Markdown for hooks, reports and later changes, and their print for the adapter: no text is parsed
+    twice between its author and the platform."""
+    limit = able.max_text if limit is None else limit
+    parts = split(text, limit=limit, unit=able.unit, flavour=able.flavour)
+    return [
+        Body(text=part.text, printed=PrintedText(text=part.printed, flavour=able.flavour, limit=limit))
+        for part in parts
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,9 +39,8 @@ from hermes.entry.http.site.call import LONGEST_NAME, HttpCall, as_json
 from hermes.entry.http.site.errors import ApiError, bad_request, not_found
 from hermes.entry.http.site.headers import IDEMPOTENCY
 from hermes.entry.http.site.routing import route
-from hermes.stream.faces.response_events import ResponseEvents
 from hermes.stream.faces.response_shape import ConversationName, FunctionTool, ResponseObject
-from hermes.stream.faces.responses import ResponseFold, parts_before
+from hermes.stream.faces.responses import ResponseEvents, ResponseFold, parts_before
 
 PREFIX = "resp_"
 CANCELLED = "cancelled by the client"

@@ -15,7 +15,7 @@ from typing import Self, TypeVar
 from aiohttp import web
 
 from hermes.control.workers import Supervisor
-from hermes.stream.wire.sse import comment
+from hermes.domain.sse import comment
 
 T = TypeVar("T")
 QUIET_SECONDS = 15.0

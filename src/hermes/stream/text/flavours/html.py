@@ -1,4 +1,4 @@
-"""Prints ordinary HTML, for mail and Matrix."""
+"""Prints HTML: ordinary for mail and Matrix, and the few tags that Telegram's bot interface allows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import ClassVar
 
-from hermes.stream.text.flavours.plain import PlainPrinter
+from hermes.stream.text.flavours.plain import PlainPrinter, without_strong
 from hermes.stream.text.markdown import (
     Block,
     Cell,
@@ -24,15 +24,7 @@ from hermes.stream.text.markdown import (
 )
 
 
-class HtmlPrinter(PlainPrinter):
-    gap = "\n"
-    rule_line = "<hr>"
-    styles: ClassVar = {
-        Strong: ("<strong>", "</strong>"),
-        Emphasis: ("<em>", "</em>"),
-        Strike: ("<del>", "</del>"),
-    }
-
+class _TagPrinter(PlainPrinter):
     def text(self, text: str) -> str:
         return escape(text, quote=False)
 
@@ -41,6 +33,16 @@ class HtmlPrinter(PlainPrinter):
 
     def link(self, node: Link) -> str:
         return f'<a href="{escape(node.url)}">{self.inlines(node.children)}</a>'
+
+
+class HtmlPrinter(_TagPrinter):
+    gap = "\n"
+    rule_line = "<hr>"
+    styles: ClassVar = {
+        Strong: ("<strong>", "</strong>"),
+        Emphasis: ("<em>", "</em>"),
+        Strike: ("<del>", "</del>"),
+    }
 
     def line_break(self, node: LineBreak) -> str:
         return "<br>"
@@ -82,3 +84,21 @@ class HtmlPrinter(PlainPrinter):
     def row(self, cells: Sequence[Cell], tag: str) -> str:
         printed = "".join(f"<{tag}>{self.inlines(cell)}</{tag}>" for cell in cells)
         return f"<tr>{printed}</tr>"
+
+
+class TelegramPrinter(_TagPrinter):
+    styles: ClassVar = {Strong: ("<b>", "</b>"), Emphasis: ("<i>", "</i>"), Strike: ("<s>", "</s>")}
+
+    def heading(self, node: Heading) -> str:
+        return f"<b>{self.inlines(without_strong(node.children))}</b>"
+
+    def code_block(self, node: CodeBlock) -> str:
+        text = escape(node.text, quote=False)
+        if not node.lang:
+            return f"<pre>{text}</pre>"
+        return f'<pre><code class="language-{escape(node.lang)}">{text}</code></pre>'
+
+    def quote(self, node: Quote) -> str:
+        # Telegram refuses a quote inside a quote; lists may bring one in, so the tags are removed as text.
+        inner = self.document(node.blocks).replace("<blockquote>", "").replace("</blockquote>", "")
+        return f"<blockquote>{inner}</blockquote>"

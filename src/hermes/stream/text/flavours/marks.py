@@ -1,9 +1,10 @@
-"""Keeps literal marks literal where a platform has no escapes: an invisible blank unhinges them."""
+"""Prints the marks of Slack and WhatsApp. There are no escapes: an invisible blank keeps a mark literal."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from html import escape
 
 from hermes.stream.text.flavours.plain import PlainPrinter, fenced, without_strong
 from hermes.stream.text.markdown import (
@@ -11,11 +12,13 @@ from hermes.stream.text.markdown import (
     Emphasis,
     Heading,
     Inline,
+    Link,
     Paragraph,
     Quote,
     Strike,
     Strong,
     Style,
+    visible_inlines,
 )
 
 BLANK = "\u200b"
@@ -64,6 +67,29 @@ class MarksPrinter(PlainPrinter):
 
     def quote(self, node: Quote) -> str:
         return self.flat_quote(node)
+
+
+class WhatsAppPrinter(MarksPrinter):
+    bullet = "-"
+
+    def code(self, text: str) -> str:
+        return self.text(text) if "`" in text else f"```{text}```"
+
+
+class SlackPrinter(MarksPrinter):
+    def text(self, text: str) -> str:
+        return escape(super().text(text), quote=False)
+
+    def code(self, text: str) -> str:
+        return self.text(text) if "`" in text else f"`{escape(text, quote=False)}`"
+
+    def link(self, node: Link) -> str:
+        url = escape(node.url, quote=False)
+        label = visible_inlines(node.children)
+        return f"<{url}>" if label == node.url else f"<{url}|{self.text(label)}>"
+
+    def code_block(self, node: CodeBlock) -> str:
+        return escape(fenced(node.text), quote=False)
 
 
 def _unhinged(match: re.Match[str]) -> str:

@@ -62,8 +62,6 @@ class PlainPrinter:
                 return self.table(block)
             case Rule():
                 return self.rule_line
-            case _:
-                assert_never(block)
 
     def inline(self, inline: Inline) -> str:
         match inline:
@@ -79,8 +77,6 @@ class PlainPrinter:
                 return self.link(Link(url=inline.url, children=(Text(text=inline.alt or inline.url),)))
             case LineBreak():
                 return self.line_break(inline)
-            case _:
-                assert_never(inline)
 
     def inlines(self, inlines: Sequence[Inline]) -> str:
         return "".join(map(self.inline, inlines))

@@ -6,7 +6,7 @@ goes wrong becomes an error that says what to do about it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -21,32 +21,23 @@ from hermes.domain.ports.agent import ModelPiece, ModelRequest
 from hermes.domain.settings.declaring import Secret
 
 _LAST_WORDS = 3.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplyLimits:
-    """Where an answer ends that would not: characters of words, thoughts and arguments together, calls, and
-    bytes on the wire."""
-
-    text: int = 4 * 1024 * 1024
-    calls: int = 128
-    wire: int = 256 * 1024 * 1024
+# Where an answer ends that would not: characters of words, thoughts and arguments together, calls, and bytes.
+MOST_TEXT = 4 * 1024 * 1024
+MOST_CALLS = 128
+MOST_BYTES = 256 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelEndpoint:
-    """Where the model is and how to speak to it. `extra` goes into every request's body. `written_calls`: it
-    may write a call as text instead of making it, and that counts."""
+    """Where the model is and how to speak to it. `written_calls`: a call that it writes as text instead of
+    making it counts."""
 
     base_url: str
     key: Secret = field(default_factory=lambda: Secret(""))
-    headers: Mapping[str, str] = field(default_factory=dict)
     max_tokens: int | None = None
-    extra: Mapping[str, object] = field(default_factory=dict)
     stream: bool = True
     written_calls: bool = False
     deadlines: Deadlines = field(default_factory=Deadlines)
-    caps: ReplyLimits = field(default_factory=ReplyLimits)
 
 
 class OpenAIProvider:
@@ -63,14 +54,14 @@ class OpenAIProvider:
     async def call(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
         endpoint = self._endpoint
         reply = ReplyAssembler(
-            most_text=max(0, endpoint.caps.text - len(request.spoken)),
-            most_calls=endpoint.caps.calls,
+            most_text=max(0, MOST_TEXT - len(request.spoken)),
+            most_calls=MOST_CALLS,
             model=request.model,
             place=self._place,
             secret=endpoint.key.reveal(),
             tools=self._callable(request),
         )
-        body = ReplyBody(reply, text=endpoint.caps.text, wire=endpoint.caps.wire)
+        body = ReplyBody(reply, text=MOST_TEXT, wire=MOST_BYTES)
         answer = await self._client.send(self._post(request))
         try:
             await self._check(answer, request)
@@ -108,7 +99,7 @@ class OpenAIProvider:
 
     def _post(self, request: ModelRequest) -> ModelHttpRequest:
         endpoint = self._endpoint
-        options: dict[str, object] = dict(endpoint.extra)
+        options: dict[str, object] = {}
         if endpoint.max_tokens is not None:
             options["max_tokens"] = endpoint.max_tokens
         if endpoint.stream:
@@ -143,7 +134,7 @@ class OpenAIProvider:
         key = self._endpoint.key.reveal().strip()
         if key:
             headers["Authorization"] = f"Bearer {key}"
-        return {**headers, **self._endpoint.headers}
+        return headers
 
 
 async def _last_words(answer: ModelHttpResponse) -> bytes:

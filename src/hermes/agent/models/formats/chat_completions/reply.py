@@ -55,19 +55,16 @@ class _Choice(msgspec.Struct):
     finish_reason: str | None = None
 
 
-class _PromptTokens(msgspec.Struct):
+class _TokenDetails(msgspec.Struct):
     cached_tokens: int | None = None
-
-
-class _CompletionTokens(msgspec.Struct):
     reasoning_tokens: int | None = None
 
 
 class _WireUsage(msgspec.Struct):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
-    prompt_tokens_details: _PromptTokens | None = None
-    completion_tokens_details: _CompletionTokens | None = None
+    prompt_tokens_details: _TokenDetails | None = None
+    completion_tokens_details: _TokenDetails | None = None
     prompt_cache_hit_tokens: int | None = None
 
     def read(self) -> Usage:
@@ -245,18 +242,12 @@ class ReplyAssembler:
         return storable(text)
 
     def _parts(self, parts: list[Any]) -> str:
-        said = []
-        for part in parts:
-            if isinstance(part, dict) and isinstance(part.get("text"), str):
-                said.append(part["text"])
-        return "".join(said)
+        texts = (part.get("text") for part in parts if isinstance(part, dict))
+        return "".join(text for text in texts if isinstance(text, str))
 
     def _call(self, fragment: _Fragment) -> None:
-        call = self._call_of(fragment)
-        if call is None:
-            return
-        function = fragment.function
-        if function is None:
+        call, function = self._call_of(fragment), fragment.function
+        if call is None or function is None:
             return
         if function.name and not call.name:
             self._grow(len(function.name))

@@ -15,16 +15,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from hermes.agent.call_repair import read_arguments
-from hermes.agent.context.fold import (
-    ContextFold,
-    ModelMessage,
-    Role,
-    attachment_note,
-    is_on_the_web,
-    joined,
-    recalled,
-    with_ending,
-)
+from hermes.agent.context import transcript_messages as transcript
 from hermes.domain.event import Entry
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.text import storable
@@ -44,7 +35,7 @@ class _EncodedTranscript:
     """A transcript that was encoded before, as far as it is sealed."""
 
     shared: bool
-    conversation: ContextFold
+    conversation: transcript.ContextFold
     first: Entry | None = None
     last: Entry | None = None
     count: int = 0
@@ -82,18 +73,20 @@ def encode_messages(request: ModelRequest) -> bytes:
     """The messages of a request, as the inside of a JSON array."""
     kept = request.memory.get(_MEMORY_KEY)
     if not isinstance(kept, _EncodedTranscript) or not kept.leads_to(request.entries, shared=request.shared):
-        kept = _EncodedTranscript(shared=request.shared, conversation=ContextFold(shared=request.shared))
+        kept = _EncodedTranscript(
+            shared=request.shared, conversation=transcript.ContextFold(shared=request.shared)
+        )
         request.memory[_MEMORY_KEY] = kept
     kept.take(request.entries)
-    tail = with_ending(kept.conversation.tail(), spoken=request.spoken, note=request.note)
+    tail = transcript.with_ending(kept.conversation.tail(), spoken=request.spoken, note=request.note)
     sealed = kept.with_images(request.images)
-    told = recalled(request.history) if request.history else []
-    if told and told[-1].role is Role.USER:
+    told = transcript.recalled(request.history) if request.history else []
+    if told and told[-1].role is transcript.Role.USER:
         # Users and replies take turns, so the last of these words and the first of the transcript are one.
         if sealed:
-            told[-1], sealed = joined(told[-1], kept.conversation.sealed[0]), sealed[1:]
+            told[-1], sealed = transcript.joined(told[-1], kept.conversation.sealed[0]), sealed[1:]
         else:
-            told[-1], tail = joined(told[-1], tail[0]), tail[1:]
+            told[-1], tail = transcript.joined(told[-1], tail[0]), tail[1:]
     opening = [_dump({"role": "system", "content": request.system})] if request.system else []
     opening += [encode_message(message, request.images) for message in told]
     return b",".join([*opening, *sealed, *(encode_message(message, request.images) for message in tail)])
@@ -113,13 +106,13 @@ def encode_tool(tool: Tool) -> dict[str, object]:
     return {"type": "function", "function": function}
 
 
-def encode_message(message: ModelMessage, images: Mapping[str, str] | None = _NO_IMAGES) -> bytes:
+def encode_message(message: transcript.ModelMessage, images: Mapping[str, str] | None = _NO_IMAGES) -> bytes:
     """`images` are the contents, as data URLs by their hash; one that is missing is told of in words, and so
     are all if there is no such mapping."""
-    if message.role is Role.TOOL:
+    if message.role is transcript.Role.TOOL:
         return _dump({"role": "tool", "tool_call_id": message.call, "content": message.text})
     if message.images and images is None:
-        notes = [attachment_note(replace(image, note=_UNSEEN)) for image in message.images]
+        notes = [transcript.attachment_note(replace(image, note=_UNSEEN)) for image in message.images]
         content = "\n\n".join(part for part in (message.text, *notes) if part)
         return _dump({"role": message.role.value, "content": content})
     if message.images and images is not None:
@@ -137,12 +130,12 @@ def encode_message(message: ModelMessage, images: Mapping[str, str] | None = _NO
     return _dump({"role": "assistant", "content": message.text or None, "tool_calls": calls})
 
 
-def _parts(message: ModelMessage, images: Mapping[str, str]) -> list[dict[str, object]]:
+def _parts(message: transcript.ModelMessage, images: Mapping[str, str]) -> list[dict[str, object]]:
     words, shown = [message.text], list[dict[str, object]]()
     for image in message.images:
-        url = images.get(image.sha256 or "") or (image.ref if is_on_the_web(image) else None)
+        url = images.get(image.sha256 or "") or (image.ref if transcript.is_on_the_web(image) else None)
         if url is None:
-            words.append(attachment_note(replace(image, problem=_NOT_HERE)))
+            words.append(transcript.attachment_note(replace(image, problem=_NOT_HERE)))
         else:
             shown.append({"type": "image_url", "image_url": {"url": url}})
     text = "\n\n".join(part for part in words if part)

@@ -226,8 +226,6 @@ def _as_record(earlier: EarlierMessage) -> Record:
             return ModelSaid(text=earlier.text, calls=earlier.calls)
         case Speaker.TOOL:
             return ToolFinished(call=earlier.call or CallId(""), text=earlier.text)
-        case _:
-            assert_never(earlier.by)
 
 
 def is_image(attachment: Attachment) -> bool:
