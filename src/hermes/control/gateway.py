@@ -17,8 +17,8 @@ from functools import partial
 from typing import TypeVar
 
 from hermes.control.commands.registry import CommandContext
+from hermes.control.commands.run import CallerReply, give_command
 from hermes.control.doors.continuing import ContinuedTurn
-from hermes.control.doors.slash_commands import CallerReply, give_command
 from hermes.control.doors.watching import watch_turn
 from hermes.control.handoff.requests import handoff_words
 from hermes.control.jobs.editing import JobDesk, is_own

@@ -13,15 +13,15 @@ from datetime import timedelta
 from functools import partial
 
 from hermes.control import commands
-from hermes.control.commands.gate import CommandCase, CommandRuling, RulingNeeded, rule_command
 from hermes.control.commands.registry import (
     NOTHING_AROUND,
+    CommandCall,
     CommandContext,
     GatewayInfo,
     is_command,
     spell_commands,
 )
-from hermes.control.commands.running import run_line
+from hermes.control.commands.run import CommandRuling, RulingNeeded, rule_command, run_line
 from hermes.control.hooks.context import HookNotice, session_began, session_renewed
 from hermes.control.hooks.dispatch import Hooks
 from hermes.control.inbound.chat_moved import move_chat, words_on_settings
@@ -446,15 +446,18 @@ class TakeInbound:
             model=world.runtimes[self.agent].model,
             gateway=world.info,
         )
-        reply = run_line(
-            tx,
-            CommandCase(source=source, session=session, key=key, line=line),
-            about,
-            world.hooks,
-            self.ruling,
+        call = CommandCall(
+            tx=tx,
+            name=line[0],
+            args=line[1],
+            source=source,
+            key=key,
+            session=session,
+            about=about,
             reply_place=ReplyPlace(to=source.address, ref=self.inbound.ref),
             context=lambda: message.context(tx),
         )
+        reply = run_line(call, world.hooks, self.ruling)
         taken = InboundResult(
             outcome=InboundOutcome(kind=OutcomeKind.COMMAND, detail=reply.label),
             turn=None if reply.turn is None else reply.turn.id,
