@@ -16,13 +16,14 @@ from datetime import timedelta
 from functools import partial
 from typing import TypeVar
 
+from hermes.control.commands.menu import show_menu
 from hermes.control.commands.registry import CommandContext
 from hermes.control.commands.run import CallerReply, give_command
 from hermes.control.doors.continuing import ContinuedTurn
 from hermes.control.doors.watching import watch_turn
 from hermes.control.handoff.requests import handoff_words
 from hermes.control.jobs.editing import JobDesk, is_own
-from hermes.control.outbound.restart_notices import UnfinishedNotices, begin_life
+from hermes.control.outbound.notices import begin_life, tell_unfinished
 from hermes.control.people.routing import route
 from hermes.control.runtime import Runtime
 from hermes.control.sessions.administration import remove_session
@@ -36,7 +37,8 @@ from hermes.control.sessions.callers import (
 from hermes.control.sessions.submission import Submission, SubmittedTurn, check_size
 from hermes.control.turn.questions import AnswerResult, answer
 from hermes.control.turn.stopping import stop_session, stop_turn
-from hermes.control.wiring import GatewayParts, wire
+from hermes.control.wiring import GatewayParts, WiredGateway
+from hermes.control.workers import TaskSet, end_tasks
 from hermes.domain.address import Address, Source
 from hermes.domain.errors import UserError
 from hermes.domain.event import FeedItem
@@ -59,13 +61,13 @@ HANDOFF_SECONDS = 20.0
 class Gateway:
     def __init__(self, parts: GatewayParts) -> None:
         self._parts = parts
-        self._wired = wired = wire(parts)
+        self._wired = wired = WiredGateway(parts)
         self.feeds = wired.feeds
         self.tally = wired.counters
         self.courier = wired.sender
-        self.sends = wired.delivery.lanes.sends
+        self.sends = wired.delivery.sends
         self.knows = wired.accounts.knows
-        self.deliver = wired.delivery.lanes.ring
+        self.deliver = wired.delivery.ring
         """Something was put into the outbox for this chat."""
         self.resting = wired.paused
         self.sessions_expiry = wired.sessions
@@ -73,6 +75,7 @@ class Gateway:
         self.handoffs = wired.handoffs
         self.chores = wired.chores
         self._actors = wired.actors
+        self._menus = TaskSet()
         self._tasks: list[asyncio.Task[None]] = []
         self._epoch = 0
         self._closing = False
@@ -101,24 +104,16 @@ class Gateway:
         if self._closing or not self._tasks:
             return
         self._closing = True
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(self._tasks)
         await self._wired.intake.close()
         await self.handoffs.close()
         busy = self._actors.busy()
         await self._actors.close(grace, self._hurry)
         parts = self._parts
-        notices = UnfinishedNotices(
-            store=parts.store,
-            settings=parts.settings,
-            epoch=self._epoch,
-            now=parts.clock.now(),
-            restarts=restarts,
-        )
-        for to in await notices.send(busy):
-            self._wired.delivery.lanes.ring(to)
+        for to in await tell_unfinished(parts, busy, self._epoch, restarts=restarts):
+            self._wired.delivery.ring(to)
         await self.cron.close()
+        await self._menus.close()
         await self._wired.delivery.close(grace, self._hurry)
         ended = parts.clock.now()
         await parts.store.write(lambda tx: tx.recovery.close(self._epoch, ended))
@@ -146,7 +141,9 @@ class Gateway:
         return await self._parts.store.read(lambda tx: tx.inbox.cursor(account))
 
     def attach(self, account: str, platform: Platform) -> None:
+        parts = self._parts
         self._wired.delivery.attach(account, platform)
+        self._menus.begin(show_menu(parts.store, parts.settings, account, platform), f"menu {account}")
         self.handoffs.ring()
         self._actors.search()  # turns may wait for files of this account
 
@@ -296,7 +293,7 @@ class Gateway:
                         pass
         for open_turn in await store.write(lambda tx: remove_session(tx, session), ends=True):
             self.feeds.end(open_turn)
-        self._actors.context.warm.take(session)
+        self._actors.warm.take(session)
         await self._parts.forgotten(agent, session)
 
     async def open_work(self) -> OpenWork:

@@ -11,35 +11,34 @@ from dataclasses import dataclass, field
 from hermes.control.runtime import Runtime
 from hermes.control.sessions.submission import SessionOpening, Submission, SubmittedTurn, SubmitTurn
 from hermes.control.turn.actors import Actors
+from hermes.control.workers import TaskSet
 from hermes.domain.errors import HermesError
 from hermes.domain.hooks import GATE_TURN
-from hermes.domain.ports.store import Store, Tx
-from hermes.domain.settings.settings import Settings
+from hermes.domain.ports.store import Tx
 from hermes.domain.turn import TurnAction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submitter:
-    store: Store
-    settings: Settings
     actors: Actors
-    _catching_up: set[asyncio.Task[None]] = field(default_factory=set)
+    _catching_up: TaskSet = field(default_factory=TaskSet)
 
     async def ask(self, runtime: Runtime, words: Submission) -> SubmittedTurn:
         """Store the words; the feed of a new turn is open before this returns."""
         with self.actors.hold_place() as free:
             opening = await self._opening(runtime, words) if free else None
-            now = self.actors.context.clock.now()
-            unit = SubmitTurn(words=words, settings=self.settings, now=now, opening=opening).unit
+            core = self.actors.core
+            now = core.clock.now()
+            unit = SubmitTurn(words=words, settings=core.settings, now=now, opening=opening).unit
             try:
                 submitted = await runtime.store.write(unit, first=True)
             except asyncio.CancelledError:
                 self._catch_up()
                 raise
             if submitted.fresh:
-                self.actors.context.feeds.drive(submitted.turn.id)
+                self.actors.feeds.drive(submitted.turn.id)
                 self._wake(runtime, submitted)
-        self.actors.context.hooks.tell_all(submitted.news)
+        core.hooks.tell_all(submitted.news)
         return submitted
 
     async def _opening(self, runtime: Runtime, words: Submission) -> SessionOpening | None:
@@ -47,13 +46,12 @@ class Submitter:
         suspect come first, or its prompt is to tell of a chat."""
         given = words.input
         speaks = given.action is TurnAction.SAY and not given.confirm
-        context = self.actors.context
-        waits = context.hooks.follows(GATE_TURN) or any(file.pending for file in given.attachments)
-        held = not context.quarantine.open
+        waits = self.actors.core.hooks.follows(GATE_TURN) or any(file.pending for file in given.attachments)
+        held = not self.actors.quarantine.open
         if not (words.place.begins and speaks) or waits or held or words.source.is_chat:
             return None
         prompt = None if runtime.prompt is None else await runtime.prompt()
-        return SessionOpening(prompt=prompt, epoch=context.epoch)
+        return SessionOpening(prompt=prompt, epoch=self.actors.epoch)
 
     def _wake(self, runtime: Runtime, submitted: SubmittedTurn) -> None:
         if submitted.claim is None:
@@ -66,12 +64,10 @@ class Submitter:
 
         async def look() -> None:
             with contextlib.suppress(HermesError):
-                await self.store.write(_nothing)
+                await self.actors.core.store.write(_nothing)
             self.actors.search()
 
-        task = asyncio.create_task(look(), name="catch up")
-        self._catching_up.add(task)
-        task.add_done_callback(self._catching_up.discard)
+        self._catching_up.begin(look(), "catch up")
 
 
 def _nothing(tx: Tx) -> None:
