@@ -15,13 +15,12 @@ from hermes.control.feed import Feeds, GatewayCounters
 from hermes.control.handoff.worker import HandoffWorker
 from hermes.control.inbound.intake import Intake
 from hermes.control.jobs.runs import RUN_SESSIONS
-from hermes.control.jobs.targets import named_targets
 from hermes.control.jobs.ticker import Cron
 from hermes.control.outbound.accounts import PausedAccounts, PlatformAccounts
 from hermes.control.outbound.answers import AnswerWriter
 from hermes.control.outbound.delivery import Delivery
 from hermes.control.outbound.sending import MessageSender
-from hermes.control.outbound.targets import Aliases
+from hermes.control.outbound.targets import Aliases, named_targets
 from hermes.control.people.routing import SelectAgent
 from hermes.control.sessions.expiry import Flush, SessionExpiry, flush_nothing
 from hermes.control.turn.actor import SessionActor

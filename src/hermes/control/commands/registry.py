@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from hermes.control.hooks.context import HookNotice
-from hermes.control.jobs.targets import ResolveTargets, default_targets
+from hermes.control.outbound.targets import ResolveTargets, default_targets
 from hermes.control.people.access import ids_of, is_listed
 from hermes.domain.address import LOCAL_DOOR, Source, SourceKind
 from hermes.domain.command_line import read_command

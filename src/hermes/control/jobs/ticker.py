@@ -17,23 +17,11 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from hermes.control.core import GatewayCore
+from hermes.control.jobs import runs
 from hermes.control.jobs.editing import JobDesk
-from hermes.control.jobs.runs import (
-    JobContext,
-    begin_job_turn,
-    file_written,
-    fire,
-    plan_again,
-    planned_wrong,
-    report_failure,
-    session_name,
-    settle,
-    start_script,
-    stop_idle,
-)
-from hermes.control.jobs.targets import ResolveTargets
 from hermes.control.jobs.wording import INTERRUPTED, output_name, output_text
 from hermes.control.outbound.answers import AnswerWriter
+from hermes.control.outbound.targets import ResolveTargets
 from hermes.control.workers import do_each, end_tasks, take_each, wait_for_ring
 from hermes.domain.address import Address
 from hermes.domain.clock import zone_named
@@ -92,10 +80,8 @@ class Cron:
             agent=agent,
             store=runtime.store,
             clock=self.core.clock,
-            zone=self._zone,
-            settings=self.core.settings,
+            rules=self._context(),
             world=runtime.jobs,
-            targets=self.targets,
             changed=self.ring,
         )
 
@@ -115,8 +101,8 @@ class Cron:
             await self.core.store.write(lambda tx: tx.leases.release(LEASE, self.owner))
 
     async def _settle_ended(self, agent: AgentId) -> None:
-        runs = [run for run in (await self._look(agent))[1] if run.state is RunState.TURN]
-        await take_each(runs, partial(self._settle, agent))
+        running = [run for run in (await self._look(agent))[1] if run.state is RunState.TURN]
+        await take_each(running, partial(self._settle, agent))
 
     async def tick(self) -> float:
         """Do what is due now; the seconds until there may be more. Whatever breaks is raised when all else
@@ -131,12 +117,12 @@ class Cron:
 
     async def _take_agent(self, agent: AgentId, now: datetime, following: list[datetime]) -> None:
         """Go on with the runs of one agent and begin what is due; `following` gets its next slot."""
-        due, runs = await self._look(agent)
-        if (due.jobs or runs) and not await self._leads(now):
+        due, unfinished = await self._look(agent)
+        if (due.jobs or unfinished) and not await self._leads(now):
             return
         await do_each(
-            partial(take_each, runs, partial(self._go_on, agent)),
-            partial(self._fire, agent, due.jobs, len(runs)),
+            partial(take_each, unfinished, partial(self._go_on, agent)),
+            partial(self._fire, agent, due.jobs, len(unfinished)),
         )
         if due.jobs:
             due, _ = await self._look(agent)
@@ -159,11 +145,11 @@ class Cron:
                 return
             # What came due since the last look, on the clock as it is now, was never planned.
             now -= passed
-        await take_each(self.core.runtimes, partial(self._plan_again, replace(self._moment(), now=now)))
+        await take_each(self.core.runtimes, partial(self._plan_again, replace(self._context(), now=now)))
 
-    async def _plan_again(self, moment: JobContext, agent: AgentId) -> None:
-        if await self._store(agent).read(partial(planned_wrong, moment=moment)):
-            changed = await self._store(agent).write(partial(plan_again, moment=moment))
+    async def _plan_again(self, context: runs.JobContext, agent: AgentId) -> None:
+        if await self._store(agent).read(partial(runs.planned_wrong, context=context)):
+            changed = await self._store(agent).write(partial(runs.plan_again, context=context))
             log.info("cron.planned_again agent=%s jobs=%d", agent, changed)
 
     # --- beginning ---
@@ -176,7 +162,7 @@ class Cron:
             nonlocal running
             if most and running >= most:
                 return
-            run = await self._store(agent).write(partial(fire, wanted=job.id, moment=self._moment()))
+            run = await self._store(agent).write(partial(runs.fire, wanted=job.id, context=self._context()))
             if run is not None:
                 running += 1
                 log.info("cron.run job=%s due=%s", run.job, run.due.isoformat())
@@ -199,7 +185,9 @@ class Cron:
                 self._working[key] = task
                 task.add_done_callback(partial(self._done, key))
             case RunState.SCRIPT:
-                unit = partial(report_failure, slot=run.slot, moment=self._moment(), why=INTERRUPTED)
+                unit = partial(
+                    runs.begin_job_turn, slot=run.slot, context=self._context(), failure=INTERRUPTED
+                )
                 self._begun(agent, await self._store(agent).write(unit))
             case RunState.TURN:
                 await self._settle(agent, run)
@@ -221,25 +209,25 @@ class Cron:
     async def _prepare(self, agent: AgentId, run: JobRun) -> None:
         """What has to happen before the turn: the folder, the script."""
         store, world = self._store(agent), self.core.runtimes[agent].jobs
-        job = await store.write(lambda tx: start_script(tx, run.slot))
+        job = await store.write(lambda tx: runs.start_script(tx, run.slot))
         if job is None:
             return
-        report = None
+        report, failure = None, ""
         try:
             if world is None:
                 raise UserError("Jobs with scripts or folders cannot be run here.")
             await world.check(job.script, job.workdir)
             if job.workdir:
-                await world.enter(SessionId(session_name(run)), job.workdir)
+                await world.enter(SessionId(runs.session_name(run)), job.workdir)
             if job.script:
                 seconds = self.core.settings.cron.script_timeout
                 report = await world.run_script(job.script, job.workdir, seconds)
         except HermesError as error:
-            why, moment = str(error), self._moment()
-            self._begun(agent, await store.write(lambda tx: report_failure(tx, run.slot, moment, why)))
-            return
-        moment = self._moment()
-        self._begun(agent, await store.write(lambda tx: begin_job_turn(tx, run.slot, moment, report)))
+            failure = str(error)
+        begin = partial(
+            runs.begin_job_turn, slot=run.slot, context=self._context(), report=report, failure=failure
+        )
+        self._begun(agent, await store.write(begin))
 
     def _begun(self, agent: AgentId, run: JobRun | None) -> None:
         if run is not None and run.session is not None:
@@ -252,13 +240,15 @@ class Cron:
             turn = None if run.turn is None else tx.turns.get(run.turn)
             return None if turn is None else turn.state
 
-        store, moment = self._store(agent), self._moment()
+        store, context = self._store(agent), self._context()
         state = await store.read(look)
         if state is not None and state.open:
-            if state is TurnState.ACCEPTED or await store.write(lambda tx: stop_idle(tx, run.slot, moment)):
+            if state is TurnState.ACCEPTED or await store.write(
+                lambda tx: runs.stop_idle(tx, run.slot, context)
+            ):
                 self._begun(agent, run)
             return
-        settled = await store.write(lambda tx: settle(tx, run.slot, moment, self.outcomes))
+        settled = await store.write(lambda tx: runs.settle(tx, run.slot, context, self.outcomes))
         if settled is None:
             return
         log.info("cron.ended job=%s status=%s", run.job, settled.run.status.value)
@@ -280,7 +270,7 @@ class Cron:
             except UserError as error:
                 log.warning("cron.no_file job=%s why=%s", run.job, error)
                 return
-        await store.write(lambda tx: file_written(tx, run.slot))
+        await store.write(lambda tx: runs.file_written(tx, run.slot))
         # Slots that came due meanwhile may run now.
         self.ring()
 
@@ -289,6 +279,6 @@ class Cron:
     def _store(self, agent: AgentId) -> Store:
         return self.core.runtimes[agent].store
 
-    def _moment(self) -> JobContext:
+    def _context(self) -> runs.JobContext:
         now, settings = self.core.clock.now(), self.core.settings
-        return JobContext(now=now, zone=self._zone, settings=settings, targets=self.targets)
+        return runs.JobContext(now=now, zone=self._zone, settings=settings, targets=self.targets)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Annotated, Any
 
 import msgspec
@@ -224,7 +224,7 @@ async def list_runs(call: HttpCall, limit: Annotated[int, msgspec.Meta(ge=1, le=
 
 
 def _desk(call: HttpCall, agent: AgentId) -> JobDesk:
-    return replace(call.gateway.jobs(agent), sees=lambda job: call.may_see(job.origin))
+    return call.gateway.jobs(agent).seen_by(lambda job: call.may_see(job.origin))
 
 
 def _desks(call: HttpCall) -> list[JobDesk]:
