@@ -219,7 +219,7 @@ def _selecting(breaks: Callable[[int], bool], error: Exception) -> Callable[[Inb
 
 
 def _set_select(chat: Journey, select: object) -> None:
-    intake = chat.gateway._wired.intake
+    intake = chat.gateway.intake
     assert intake is not None
     intake.select = select
 
@@ -327,7 +327,7 @@ async def test_a_turn_whose_actor_always_breaks_is_given_up_and_its_person_told(
 ) -> None:
     between = Between().before(unit, ERRORS[2], range(MOST_FAILURES))
     async with quick(tmp_path, between, kind="plain") as chat:
-        chat.gateway._actors.warm.keep = lambda session, warm: None  # type: ignore[method-assign]
+        chat.gateway.actors.warm.keep = lambda session, warm: None  # type: ignore[method-assign]
         turn = await chat.gateway.submit(words("bad"))
         seen = [one async for one in chat.gateway.watch(MAIN_AGENT, turn.id, live=False)]
         assert isinstance(seen[-1], Entry) and isinstance(seen[-1].record, Failed)

@@ -22,7 +22,7 @@ from hermes.control.outbound.delivery import Delivery
 from hermes.control.outbound.sending import MessageSender
 from hermes.control.outbound.targets import Aliases, named_targets
 from hermes.control.people.routing import SelectAgent
-from hermes.control.sessions.expiry import Flush, SessionExpiry, flush_nothing
+from hermes.control.sessions.resets import Flush, SessionExpiry, flush_nothing
 from hermes.control.turn.actor import SessionActor
 from hermes.control.turn.actors import Actors, WarmSessions
 from hermes.control.turn.inbound_files import AttachmentFetcher
@@ -71,14 +71,14 @@ class WiredGateway:
 
     def __init__(self, parts: GatewayParts) -> None:
         self._parts = parts
-        self.feeds, self.counters = Feeds(), GatewayCounters()
+        self.feeds, self.tally = Feeds(), GatewayCounters()
         self.accounts = PlatformAccounts(parts.capabilities, parts.accounts)
-        self.delivery = Delivery(parts, self.accounts, self.counters)
-        self.actors = self._actors(parts)
+        self.delivery = Delivery(parts, self.accounts, self.tally)
+        self.actors = self._wire_actors(parts)
         self.submitter = Submitter(actors=self.actors)
-        self.paused = PausedAccounts(parts.store)
+        self.resting = PausedAccounts(parts.store)
         self.questions = QuestionExpiry(store=parts.store, clock=parts.clock, ring=self.actors.ring)
-        self.sender = MessageSender(
+        self.courier = MessageSender(
             store=parts.store,
             clock=parts.clock,
             settings=parts.settings,
@@ -108,22 +108,16 @@ class WiredGateway:
             core=parts,
             actors=self.actors,
             accounts=self.accounts,
-            commanded=(self.cron.ring, self.paused.changed),
+            commanded=(self.cron.ring, self.resting.changed),
             restart=parts.restart,
             select=parts.select,
             info=self.info(),
         )
-        self.sessions = SessionExpiry(
-            runtimes=parts.runtimes,
-            settings=parts.settings,
-            clock=parts.clock,
-            flush=parts.flush,
-            hooks=parts.hooks,
-        )
-        self.chores = self._chores(parts)
+        self.sessions_expiry = SessionExpiry(core=parts, flush=parts.flush)
+        self.chores = self._wire_chores(parts)
         self._listen(parts)
 
-    def _actors(self, parts: GatewayParts) -> Actors:
+    def _wire_actors(self, parts: GatewayParts) -> Actors:
         accounts, settings, clock = self.accounts, parts.settings, parts.clock
         return Actors(
             core=parts,
@@ -135,13 +129,13 @@ class WiredGateway:
             start_actor=SessionActor,
         )
 
-    def _chores(self, parts: GatewayParts) -> Chores:
+    def _wire_chores(self, parts: GatewayParts) -> Chores:
         age = timedelta(days=parts.settings.gateway.dedupe_days)
         forget, tidy = forgetting(parts.store, parts.clock, age), tidying(parts.runtimes, parts.clock)
-        return Chores(parts.clock, [forget, self.sessions.chore, tidy, *parts.chores])
+        return Chores(parts.clock, [forget, self.sessions_expiry.chore, tidy, *parts.chores])
 
     def _listen(self, parts: GatewayParts) -> None:
-        self.feeds.listen(self.counters.see)
+        self.feeds.listen(self.tally.see)
         if parts.committed is not None:
             self.feeds.listen(parts.committed)
         self.feeds.listen(self.cron.heard, RUN_SESSIONS)

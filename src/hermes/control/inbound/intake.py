@@ -40,8 +40,9 @@ from hermes.control.people.operator_patterns import is_named
 from hermes.control.people.pairing import answer_stranger
 from hermes.control.people.routing import SelectAgent, chat_session_key, route
 from hermes.control.runtime import Runtime
-from hermes.control.sessions.resets import RenewSession, policy_of
+from hermes.control.sessions.resets import has_processes, policy_of, renew_session
 from hermes.control.turn.actors import Actors
+from hermes.control.turn.claim import next_session
 from hermes.control.turn.questions import answer, as_answer, pressed, questions_here, was_asked_at
 from hermes.control.workers import MOST_FAILURES, end_tasks, pause_after
 from hermes.domain.address import Address, SourceKind
@@ -63,7 +64,7 @@ from hermes.domain.inbound_outcome import (
 from hermes.domain.message import Attachment, Inbound, InboundKind, deletes, deletion_of
 from hermes.domain.ports.store import Tx
 from hermes.domain.rows import InboxRow, UnreadableRow, UnreadableTurn, outbox_rows
-from hermes.domain.session import Session, SessionKey, begin_session
+from hermes.domain.session import Session, SessionKey
 from hermes.domain.settings.settings import ResetMode, Settings
 from hermes.domain.turn import Cause, ReplyPlace, Turn, TurnInput, TurnState
 from hermes.stream.text.message_parts import cut_text
@@ -200,8 +201,7 @@ class Intake:
         if runtime.processes is None or policy.mode is ResetMode.NONE:
             return False
         session = await runtime.store.read(lambda tx: tx.bindings.get(taking.key))
-        views = [] if session is None else await runtime.processes(session)
-        return any(view.running and view.seconds < policy.bg_process_max_age_hours * 3600 for view in views)
+        return session is not None and await has_processes(runtime, session, policy)
 
 
 # --- rows that break --------------------------------------------------------------------------------
@@ -392,9 +392,7 @@ class TakeInbound:
         """Words for the agent, in this session or, if that is over, in the next."""
         renewed = None
         if not fresh and not self.lively:
-            now, settings = self._now(), self.settings
-            renewing = RenewSession(key=key, source=self.inbound.source, settings=settings, now=now)
-            renewed = renewing.look(tx, session)
+            renewed = renew_session(tx, session, key, self.inbound.source, self.settings, self._now())
         if renewed is None:
             return self._turn(tx, session, fresh)
         taken = self._turn(tx, renewed.session, True, note=renewed.note)
@@ -406,11 +404,7 @@ class TakeInbound:
         known = None if bound is None else tx.sessions.get(bound)
         if known is not None:
             return known, False
-        now = self._now()
-        session = begin_session(key, self.inbound.source, now)
-        tx.sessions.add(session)
-        tx.bindings.bind(key, session.id, self.inbound.source, now)
-        return session, True
+        return next_session(tx, key, self.inbound.source, self._now()), True
 
     # --- the ends a row can have ---
 

@@ -139,7 +139,7 @@ def _desk(call: HttpCall) -> OperatorDesk:
         courier=gateway.courier,
         jobs=gateway.jobs,
         delete=gateway.delete_session,
-        sends=gateway.sends,
+        sends=gateway.delivery.sends,
         carry=gateway.handoffs.ring,
     )
 
