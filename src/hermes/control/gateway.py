@@ -20,7 +20,7 @@ from hermes.control.commands.menu import show_menu
 from hermes.control.commands.registry import CommandContext
 from hermes.control.commands.run import CallerReply, give_command
 from hermes.control.doors.continuing import ContinuedTurn
-from hermes.control.doors.watching import watch_turn
+from hermes.control.doors.turns import watch_turn
 from hermes.control.handoff.requests import handoff_words
 from hermes.control.jobs.editing import JobDesk, is_own
 from hermes.control.outbound.notices import begin_life, tell_unfinished

@@ -10,7 +10,6 @@ from datetime import timedelta
 from hermes.control.chores import Chore, Chores, forgetting, tidying
 from hermes.control.commands.registry import NOTHING_AROUND, GatewayInfo
 from hermes.control.core import GatewayCore
-from hermes.control.doors.submitter import Submitter
 from hermes.control.feed import Feeds, GatewayCounters
 from hermes.control.handoff.worker import HandoffWorker
 from hermes.control.inbound.intake import Intake
@@ -23,6 +22,7 @@ from hermes.control.outbound.sending import MessageSender
 from hermes.control.outbound.targets import Aliases, named_targets
 from hermes.control.people.routing import SelectAgent
 from hermes.control.sessions.resets import Flush, SessionExpiry, flush_nothing
+from hermes.control.sessions.submission import Submitter
 from hermes.control.turn.actor import SessionActor
 from hermes.control.turn.actors import Actors, WarmSessions
 from hermes.control.turn.inbound_files import AttachmentFetcher
