@@ -17,6 +17,7 @@ from bench.rig import ACCOUNT, bench_settings, inbound
 from bench.stopwatch import Stopwatch, percentile, run
 from hermes.control.gateway import Gateway
 from hermes.control.wiring import GatewayParts
+from hermes.control.workers import Supervisor
 from hermes.domain.clock import SystemClock
 from hermes.state.store.codec import encode
 from hermes.state.store.migrations import FIRST
@@ -59,8 +60,9 @@ def measure(folder: Path, quick: bool) -> list[Figure]:
 
 async def _ours(folder: Path, messages: int) -> tuple[Stopwatch, list[float], int]:
     async with SqliteStore(folder / "accept.db") as store:
+        clock, loops = SystemClock(), Supervisor()
         gateway = Gateway(
-            GatewayParts(store=store, runtimes={}, settings=bench_settings(), clock=SystemClock())
+            GatewayParts(store=store, runtimes={}, settings=bench_settings(), clock=clock, loops=loops)
         )
 
         async def accept(n: int) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from hermes.admin.process.run import EXIT_RESTART, EXIT_SETTINGS
-from hermes.control.outbound.restart_notices import BACK, RESTARTED
+from hermes.control.outbound.notices import BACK, RESTARTED
 from hermes.testing.wire import WorldServer
 from hermes.testing.world import World
 from tests.cli.command import PATIENCE, environment, gateway, hermes

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from hermes.admin.process.run import home_holder
-from hermes.control.outbound.restart_notices import STOPPED
+from hermes.control.outbound.notices import STOPPED
 from hermes.testing.wire import WorldServer
 from hermes.testing.world import World
 from tests.cli.command import PATIENCE, Running, environment, gateway, hermes

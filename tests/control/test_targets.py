@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.jobs.targets import named_targets
 from hermes.control.outbound.targets import (
     KnownTargets,
     home_channel,
     home_channels,
+    named_targets,
     resolve_targets,
     with_aliases,
 )

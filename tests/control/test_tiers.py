@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hermes.control.commands import load
-from hermes.control.commands.registry import COMMANDS, usable
-from hermes.control.commands.tiers import tier_of
+from hermes.control.commands.registry import COMMANDS, tier_of, usable
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.settings.platforms import PlatformSettings as Block
 from hermes.domain.settings.settings import Settings

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hermes.control.outbound.answers import REPEAT_MARK
-from hermes.control.outbound.restart_notices import BACK, ONLINE, RESTARTED
+from hermes.control.outbound.notices import BACK, ONLINE, RESTARTED
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import DisplaySettings

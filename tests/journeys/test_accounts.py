@@ -108,7 +108,7 @@ async def test_pairing_counts_for_one_account(tmp_path: Path) -> None:
         async def approved(account: Account) -> bool:
             done = await both.api.app.store.write(lambda tx: approve(tx, account, found[1], "owner", now))
             if done.place is not None:
-                gateway.deliver(done.place)
+                gateway.delivery.ring(done.place)
             return done.paired is not None
 
         assert not await approved(Account(platform="fake", name="default"))
@@ -135,7 +135,10 @@ async def test_places_and_reports_are_the_accounts_own(tmp_path: Path) -> None:
         assert homes["fake"] == Address(platform="fake", chat="hall")
         assert homes["fake@work"] == Address(platform="fake", account="work", chat="9")
         there = {name: Address.parse(f"{name}:1") for name in ("fake", "fake@work", "fake@nobody")}
-        assert [name for name, to in there.items() if both.api.app.gateway.knows(to)] == ["fake", "fake@work"]
+        assert [name for name, to in there.items() if both.api.app.gateway.accounts.knows(to)] == [
+            "fake",
+            "fake@work",
+        ]
         with pytest.raises(UserError, match="There is no platform “fake@nobody”"):
             await courier.resolve("fake@nobody:1")
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hermes.agent.context.transcript_messages import Role, messages
-from hermes.control.doors.slash_commands import CallerReply
+from hermes.control.commands.run import CallerReply
 from hermes.control.handoff.requests import MOST_ATTEMPTS, cancel_handoff, retry_handoff
 from hermes.domain.address import Address
 from hermes.domain.errors import HermesError, Refused, Unreachable, UserError

@@ -27,16 +27,15 @@ async def test_rows_that_come_one_by_one_are_all_taken_in_order(tmp_path: Path, 
 
 async def test_a_row_that_breaks_holds_up_neither_its_chat_nor_others(tmp_path: Path) -> None:
     async with Journey(folder=tmp_path, kind="plain") as chat:
-        intake = chat.gateway._wired.intake
+        intake = chat.gateway.intake
         assert intake is not None
-        world = intake._world
 
         async def select(message: Inbound) -> str | None:
             if message.text == "bad":
                 raise ValueError("a hook of bad manners")
             return None
 
-        object.__setattr__(world, "select", select)
+        intake.select = select
         for text in ("bad", "good"):
             chat.world.write(text, chat="1")
         chat.world.write("other", chat="2", user="u2")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -136,4 +135,4 @@ async def test_what_is_not_seen_cannot_be_found_by_its_id(tmp_path: Path) -> Non
         job = await chat.gateway.jobs(MAIN_AGENT).create(JobSpec(schedule="1h", prompt="x"), source("ann"))
         desk = chat.gateway.jobs_of(MAIN_AGENT, source("bob"))
         assert await desk.get(job.id) is None
-        assert await replace(desk, sees=lambda one: True).get(job.id) is not None
+        assert await desk.seen_by(lambda one: True).get(job.id) is not None

@@ -67,7 +67,7 @@ async def test_a_draft_is_not_shown_over_the_answer(tmp_path: Path) -> None:
     async with Journey(folder=tmp_path, script=script, wrap_store=late.wrap) as chat:
         chat.world.write("hello")
         await asyncio.wait_for(late.met["after_record"].wait(), PATIENCE)
-        chat.gateway.deliver(Address(platform="fake", chat="1"))
+        chat.gateway.delivery.ring(Address(platform="fake", chat="1"))
         begin.set()
         await chat.until(lambda: any(one.text == ANSWER for one in chat.world.did(Deed.EDITED)))
         while await chat.database.read(lambda tx: tx.outbox.waiting("fake", 0, 1)):

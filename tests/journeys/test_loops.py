@@ -86,7 +86,7 @@ async def test_what_earlier_lives_left_is_found_though_the_first_look_breaks(tmp
         chat.world.write("one")
         await chat.until(lambda: len(chat.model.requests) == 1)
         await chat.abandon()
-    between.before("Actors._due", ERRORS[0]).before("Lanes._waiting", ERRORS[0])
+    between.before("Actors._due", ERRORS[0]).before("Delivery._waiting", ERRORS[0])
     async with quick(tmp_path, between, world=chat.world, kind="plain") as chat:
         await chat.until_seen("You said: one")
         assert between.acted() and broke(chat, "session refill") == 1 and broke(chat, "lane refill") == 1
@@ -138,13 +138,14 @@ async def test_hand_offs_of_an_agent_are_looked_at_though_those_of_another_break
     bad, good = Between(), Between()
     async with quick(tmp_path, Between(), agents=("bee", "main")) as chat:
         worker = chat.gateway.handoffs
-        (bee, first), (main, second) = worker.runtimes.items()
+        (bee, first), (main, second) = worker.core.runtimes.items()
         runtimes = {
             bee: replace(first, store=bad.before("HandoffWorker", ERRORS[2]).wrap(first.store)),
             main: replace(second, store=good.wrap(second.store)),
         }
         with pytest.raises(RuntimeError):
-            await replace(worker, runtimes=runtimes, platform=lambda account: None).look()
+            core = replace(worker.core, runtimes=runtimes)
+            await replace(worker, core=core, platform=lambda account: None).look()
         assert bad.acted() and len(good.names) == 1
 
 
@@ -218,9 +219,9 @@ def _selecting(breaks: Callable[[int], bool], error: Exception) -> Callable[[Inb
 
 
 def _set_select(chat: Journey, select: object) -> None:
-    intake = chat.gateway._wired.intake
+    intake = chat.gateway.intake
     assert intake is not None
-    object.__setattr__(intake._world, "select", select)
+    intake.select = select
 
 
 @pytest.mark.parametrize(
@@ -326,7 +327,7 @@ async def test_a_turn_whose_actor_always_breaks_is_given_up_and_its_person_told(
 ) -> None:
     between = Between().before(unit, ERRORS[2], range(MOST_FAILURES))
     async with quick(tmp_path, between, kind="plain") as chat:
-        chat.gateway._actors.context.warm.keep = lambda session, warm: None  # type: ignore[method-assign]
+        chat.gateway.actors.warm.keep = lambda session, warm: None  # type: ignore[method-assign]
         turn = await chat.gateway.submit(words("bad"))
         seen = [one async for one in chat.gateway.watch(MAIN_AGENT, turn.id, live=False)]
         assert isinstance(seen[-1], Entry) and isinstance(seen[-1].record, Failed)

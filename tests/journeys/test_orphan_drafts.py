@@ -207,7 +207,7 @@ async def test_a_lane_that_is_cancelled_between_two_rows_keeps_what_it_knows(
         await chat.until(lambda: not [t for t in asyncio.all_tasks() if t.get_name().startswith("lane")])
         found = await rows(chat)
         assert [row.state for row in found] == [OutState.SENT, OutState.DUE] and found[0].receipt is not None
-        chat.gateway.deliver(found[0].to)
+        chat.gateway.delivery.ring(found[0].to)
         await chat.until_seen("Paragraph 11")
         assert not any(REPEAT_MARK in text for text in chat.world.seen())
 

@@ -56,7 +56,7 @@ async def owner_approves(chat: Journey, code: str, account: Account = FAKE) -> P
     now = chat.clock.now()
     approval = await chat.store.write(lambda tx: approve(tx, account, code, "owner", now))
     if approval.place is not None:
-        chat.gateway.deliver(approval.place)
+        chat.gateway.delivery.ring(approval.place)
     return approval
 
 

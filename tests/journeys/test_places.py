@@ -177,7 +177,7 @@ async def test_an_attempt_that_nobody_makes_any_more_can_be_dropped_or_made_agai
     async with Journey(folder=tmp_path, kind="plain") as chat:
         await chat.disconnect()
         await chat.database.write(cut_off)
-        sends = chat.gateway.sends
+        sends = chat.gateway.delivery.sends
         with pytest.raises(UserError, match="being sent at this moment"):
             await chat.database.write(lambda tx: drop_messages(tx, ["k1"], lambda to: True))
         now = chat.clock.now()

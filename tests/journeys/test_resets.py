@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.sessions.expiry import SessionExpiry
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.errors import Unreachable
 from hermes.domain.event import UserSaid
@@ -174,12 +173,7 @@ async def test_what_a_session_leaves_behind_is_brought_home_before_it_ends(tmp_p
     async with Journey(folder=tmp_path, clock=clock, settings=settings()) as chat:
         await talk(chat, "one")
         clock.jump(2 * HOUR)
-        expiry = SessionExpiry(
-            runtimes={AgentId("main"): chat.gateway._runtime(AgentId("main"))},
-            settings=chat.settings,
-            clock=clock,
-            flush=flush,
-        )
+        expiry = replace(chat.gateway.sessions_expiry, flush=flush)
         assert [await expiry.sweep() for _ in range(3)] == [0, 1, 0]
         assert len(tries) == 2
 
@@ -195,8 +189,7 @@ async def test_a_session_ends_although_what_it_leaves_behind_cannot_be_brought_h
     async with Journey(folder=tmp_path, clock=clock, settings=settings()) as chat:
         await talk(chat, "one")
         clock.jump(2 * HOUR)
-        runtimes = {AgentId("main"): chat.gateway._runtime(AgentId("main"))}
-        expiry = SessionExpiry(runtimes=runtimes, settings=chat.settings, clock=clock, flush=flush)
+        expiry = replace(chat.gateway.sessions_expiry, flush=flush)
         assert [await expiry.sweep() for _ in range(4)] == [0, 0, 1, 0]
         assert len(tries) == 3
 

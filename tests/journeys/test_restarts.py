@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.outbound.restart_notices import BACK, ONLINE, RESTARTED, STOPPED
+from hermes.control.outbound.notices import BACK, ONLINE, RESTARTED, STOPPED
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import DisplaySettings, Settings

@@ -27,8 +27,7 @@ from hermes.app.messaging import Messaging
 from hermes.app.store import StoreLifecycle
 from hermes.app.vitals import NOBODY, LiveStatus, StatusListener
 from hermes.control.chores import Chore
-from hermes.control.commands.registry import GatewayInfo
-from hermes.control.commands.tiers import tier_of
+from hermes.control.commands.registry import GatewayInfo, tier_of
 from hermes.control.gateway import STOP_SECONDS, Gateway
 from hermes.control.hooks.dispatch import Hooks
 from hermes.control.people.routing import agent_chooser

@@ -87,54 +87,41 @@ class Feed:
         """What happens from record `after` on; without `live`, records alone, and nobody is woken before."""
         self.watchers += 1
         try:
-            async for seen in self._watch(after) if live else self._watch_records(after):
-                yield seen
+            place = 0
+            call, read, said = -1, 0, 0
+            joining = True
+            while True:
+                while place < len(self.entries):
+                    entry = self.entries[place]
+                    place += 1
+                    if entry.seq <= after:
+                        continue
+                    if isinstance(entry.record, ModelSaid) and 0 < said < len(entry.record.text):
+                        yield TextDelta(text=entry.record.text[said:])
+                    call, said = -1, 0
+                    yield entry
+                if self.ended:
+                    return
+                if not live:
+                    await _wait_in(self._patient)
+                    continue
+                if call != self._call:
+                    call, read, said = self._call, 0, 0
+                    text = self.open_text if joining else ""
+                    if text:
+                        joining, read, said = False, len(self._live), len(text)
+                        yield Snapshot(text=text)
+                        continue
+                joining = False
+                if read < len(self._live):
+                    news, read = self._news(read), len(self._live)
+                    for event in news:
+                        said += len(event.text) if isinstance(event, TextDelta) else 0
+                        yield event
+                    continue
+                await _wait_in(self._waiters)
         finally:
             self.watchers -= 1
-
-    async def _watch(self, after: int) -> AsyncIterator[FeedItem]:
-        place = 0
-        call, read, said = -1, 0, 0
-        joining = True
-        while True:
-            while place < len(self.entries):
-                entry = self.entries[place]
-                place += 1
-                if entry.seq <= after:
-                    continue
-                if isinstance(entry.record, ModelSaid) and 0 < said < len(entry.record.text):
-                    yield TextDelta(text=entry.record.text[said:])
-                call, said = -1, 0
-                yield entry
-            if self.ended:
-                return
-            if call != self._call:
-                call, read, said = self._call, 0, 0
-                text = self.open_text if joining else ""
-                if text:
-                    joining, read, said = False, len(self._live), len(text)
-                    yield Snapshot(text=text)
-                    continue
-            joining = False
-            if read < len(self._live):
-                news, read = self._news(read), len(self._live)
-                for event in news:
-                    said += len(event.text) if isinstance(event, TextDelta) else 0
-                    yield event
-                continue
-            await _wait_in(self._waiters)
-
-    async def _watch_records(self, after: int) -> AsyncIterator[FeedItem]:
-        place = 0
-        while True:
-            while place < len(self.entries):
-                entry = self.entries[place]
-                place += 1
-                if entry.seq > after:
-                    yield entry
-            if self.ended:
-                return
-            await _wait_in(self._patient)
 
     def _news(self, read: int) -> list[Live]:
         """What came after a place, put together once for all who stand there: they share its text."""

@@ -16,13 +16,14 @@ from datetime import timedelta
 from functools import partial
 from typing import TypeVar
 
+from hermes.control.commands.menu import show_menu
 from hermes.control.commands.registry import CommandContext
+from hermes.control.commands.run import CallerReply, give_command
 from hermes.control.doors.continuing import ContinuedTurn
-from hermes.control.doors.slash_commands import CallerReply, give_command
-from hermes.control.doors.watching import watch_turn
+from hermes.control.doors.turns import watch_turn
 from hermes.control.handoff.requests import handoff_words
 from hermes.control.jobs.editing import JobDesk, is_own
-from hermes.control.outbound.restart_notices import UnfinishedNotices, begin_life
+from hermes.control.outbound.notices import begin_life, tell_unfinished
 from hermes.control.people.routing import route
 from hermes.control.runtime import Runtime
 from hermes.control.sessions.administration import remove_session
@@ -36,7 +37,8 @@ from hermes.control.sessions.callers import (
 from hermes.control.sessions.submission import Submission, SubmittedTurn, check_size
 from hermes.control.turn.questions import AnswerResult, answer
 from hermes.control.turn.stopping import stop_session, stop_turn
-from hermes.control.wiring import GatewayParts, wire
+from hermes.control.wiring import GatewayParts, WiredGateway
+from hermes.control.workers import TaskSet, end_tasks
 from hermes.domain.address import Address, Source
 from hermes.domain.errors import UserError
 from hermes.domain.event import FeedItem
@@ -56,25 +58,11 @@ STOP_SECONDS = 10.0
 HANDOFF_SECONDS = 20.0
 
 
-class Gateway:
+class Gateway(WiredGateway):
     def __init__(self, parts: GatewayParts) -> None:
-        self._parts = parts
-        self._wired = wired = wire(parts)
-        self.feeds = wired.feeds
-        self.tally = wired.counters
-        self.courier = wired.sender
-        self.sends = wired.delivery.lanes.sends
-        self.knows = wired.accounts.knows
-        self.deliver = wired.delivery.lanes.ring
-        """Something was put into the outbox for this chat."""
-        self.resting = wired.paused
-        self.sessions_expiry = wired.sessions
-        self.cron = wired.cron
-        self.handoffs = wired.handoffs
-        self.chores = wired.chores
-        self._actors = wired.actors
+        super().__init__(parts)
+        self._menus = TaskSet()
         self._tasks: list[asyncio.Task[None]] = []
-        self._epoch = 0
         self._closing = False
         self._hurry = asyncio.Event()
         self._listeners: list[Callable[[Turn], None]] = []
@@ -82,47 +70,38 @@ class Gateway:
     # --- its life ---
 
     async def start(self) -> None:
-        parts, wired = self._parts, self._wired
+        parts = self._parts
         now = parts.clock.now()
         boot = await parts.store.write(lambda tx: begin_life(tx, parts.settings, now))
-        self._epoch = boot.epoch
         log.info("gateway.start epoch=%d unclean=%s", boot.epoch, boot.unclean)
         self._tasks = [
-            parts.loops.keep("intake", wired.intake.live),
-            parts.loops.keep("expiry", wired.questions.live),
-            parts.loops.keep("cron", wired.cron.live),
-            parts.loops.keep("handoffs", wired.handoffs.live),
-            *wired.chores.begin(parts.loops),
+            parts.loops.keep("intake", self.intake.live),
+            parts.loops.keep("expiry", self.questions.live),
+            parts.loops.keep("cron", self.cron.live),
+            parts.loops.keep("handoffs", self.handoffs.live),
+            *self.chores.begin(parts.loops),
         ]
-        wired.actors.begin(boot.epoch)
+        self.actors.begin(boot.epoch)
 
     async def stop(self, grace: float = STOP_SECONDS, *, restarts: bool = False) -> None:
         """Come to rest; `restarts` says that another life is to follow at once, and people are told so."""
         if self._closing or not self._tasks:
             return
         self._closing = True
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._wired.intake.close()
+        await end_tasks(self._tasks)
+        await self.intake.close()
         await self.handoffs.close()
-        busy = self._actors.busy()
-        await self._actors.close(grace, self._hurry)
+        busy = self.actors.busy()
+        await self.actors.close(grace, self._hurry)
         parts = self._parts
-        notices = UnfinishedNotices(
-            store=parts.store,
-            settings=parts.settings,
-            epoch=self._epoch,
-            now=parts.clock.now(),
-            restarts=restarts,
-        )
-        for to in await notices.send(busy):
-            self._wired.delivery.lanes.ring(to)
+        for to in await tell_unfinished(parts, busy, self.actors.epoch, restarts=restarts):
+            self.delivery.ring(to)
         await self.cron.close()
-        await self._wired.delivery.close(grace, self._hurry)
+        await self._menus.close()
+        await self.delivery.close(grace, self._hurry)
         ended = parts.clock.now()
-        await parts.store.write(lambda tx: tx.recovery.close(self._epoch, ended))
-        log.info("gateway.stop epoch=%d", self._epoch)
+        await parts.store.write(lambda tx: tx.recovery.close(self.actors.epoch, ended))
+        log.info("gateway.stop epoch=%d", self.actors.epoch)
 
     def hurry(self) -> None:
         """A stop that is under way gives up its grace; what is cut off goes on after the next start."""
@@ -140,22 +119,24 @@ class Gateway:
 
         new = await self._parts.store.write(accept, first=True)
         if new:
-            self._wired.intake.ring()
+            self.intake.ring()
 
     async def cursor(self, account: str) -> str | None:
         return await self._parts.store.read(lambda tx: tx.inbox.cursor(account))
 
     def attach(self, account: str, platform: Platform) -> None:
-        self._wired.delivery.attach(account, platform)
+        parts = self._parts
+        self.delivery.attach(account, platform)
+        self._menus.begin(show_menu(parts.store, parts.settings, account, platform), f"menu {account}")
         self.handoffs.ring()
-        self._actors.search()  # turns may wait for files of this account
+        self.actors.search()  # turns may wait for files of this account
 
     def detach(self, account: str) -> None:
-        self._wired.accounts.detach(account)
+        self.accounts.detach(account)
 
     def reaches(self, to: Address) -> bool:
         """Whether its account is up now; if not, what is sent there waits."""
-        return to.credential in self._wired.accounts.up
+        return to.credential in self.accounts.up
 
     # --- doors that know who and whom ---
 
@@ -185,7 +166,7 @@ class Gateway:
         """As `submit`, telling also whether this was asked before."""
         runtime = self._runtime(words.agent)
         check_size(words.input.text, self._parts.settings.gateway.max_message_chars)
-        return await self._wired.submitter.ask(runtime, words)
+        return await self.submitter.ask(runtime, words)
 
     @property
     def keeps(self) -> timedelta:
@@ -208,13 +189,13 @@ class Gateway:
             model=runtime.model,
             now=parts.clock.now(),
             platforms=tuple(parts.capabilities),
-            gateway=self._wired.info(),
+            gateway=self.info(),
         )
         replied = await give_command(runtime.store, caller, storable(text), about, parts.hooks)
         if replied.turn is not None:
             self.feeds.open(replied.turn.id)
         for session in {replied.before, replied.session, *replied.wakes}:
-            self._actors.ring(caller.agent, session)
+            self.actors.ring(caller.agent, session)
         self.cron.ring()
         self.resting.changed()
         return await self._handed_over(caller.agent, replied) if replied.handoff else replied
@@ -235,7 +216,7 @@ class Gateway:
             self.feeds.open(turn.id)
             for listener in list(self._listeners):
                 listener(turn)
-            self._actors.ring(agent, session)
+            self.actors.ring(agent, session)
         return turn
 
     def listen(self, listener: Callable[[Turn], None]) -> Callable[[], None]:
@@ -264,14 +245,14 @@ class Gateway:
         now = self._parts.clock.now()
         outcome = await self._runtime(agent).store.write(lambda tx: answer(tx, given, now), ends=True)
         if outcome.session is not None:
-            self._actors.ring(agent, outcome.session)
+            self.actors.ring(agent, outcome.session)
         return outcome
 
     async def go_on(self, agent: AgentId, unit: Callable[[Tx], Continuation]) -> Continuation:
         """Write what lets a waiting turn continue (`TakeToolResults`, `ContinueTurn`), and wake it."""
         going = await self._runtime(agent).store.write(unit, ends=True)
         if going is not None:
-            self._actors.ring(agent, going.turn.session)
+            self.actors.ring(agent, going.turn.session)
         return going
 
     async def stop_turn(self, agent: AgentId, turn: TurnId, reason: str) -> bool:
@@ -279,7 +260,7 @@ class Gateway:
         store = self._runtime(agent).store
         stopping = await store.write(lambda tx: stop_turn(tx, turn, reason), ends=True)
         if stopping is not None:
-            self._actors.ring(agent, stopping.session)
+            self.actors.ring(agent, stopping.session)
         return stopping is not None
 
     async def delete_session(self, agent: AgentId, session: SessionId) -> None:
@@ -288,7 +269,7 @@ class Gateway:
         store = self._runtime(agent).store
         why = "its session was deleted"
         stopping = await store.write(lambda tx: stop_session(tx, session, why), ends=True)
-        self._actors.ring(agent, session)
+        self.actors.ring(agent, session)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STOP_SECONDS):
                 for turn in stopping:
@@ -296,7 +277,7 @@ class Gateway:
                         pass
         for open_turn in await store.write(lambda tx: remove_session(tx, session), ends=True):
             self.feeds.end(open_turn)
-        self._actors.context.warm.take(session)
+        self.actors.warm.take(session)
         await self._parts.forgotten(agent, session)
 
     async def open_work(self) -> OpenWork:
@@ -320,4 +301,4 @@ class Gateway:
     def jobs_of(self, agent: AgentId, source: Source | None) -> JobDesk:
         """The jobs of an agent for who speaks here: their own, or all if they are an admin."""
         admin = source is not None and self._parts.around.is_admin(source)
-        return replace(self.jobs(agent), sees=lambda job: admin or is_own(job, source))
+        return self.jobs(agent).seen_by(lambda job: admin or is_own(job, source))

@@ -6,39 +6,30 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from functools import partial
 
 from hermes.control.chores import Chore, Chores, forgetting, tidying
-from hermes.control.commands.menu import menu_entries
 from hermes.control.commands.registry import NOTHING_AROUND, GatewayInfo
-from hermes.control.doors.submitter import Submitter
+from hermes.control.core import GatewayCore
 from hermes.control.feed import Feeds, GatewayCounters
 from hermes.control.handoff.worker import HandoffWorker
-from hermes.control.hooks.dispatch import Hooks
-from hermes.control.inbound.intake import Intake, IntakeContext
+from hermes.control.inbound.intake import Intake
 from hermes.control.jobs.runs import RUN_SESSIONS
-from hermes.control.jobs.targets import ResolveTargets, named_targets
 from hermes.control.jobs.ticker import Cron
 from hermes.control.outbound.accounts import PausedAccounts, PlatformAccounts
 from hermes.control.outbound.answers import AnswerWriter
-from hermes.control.outbound.context import OutboundContext
 from hermes.control.outbound.delivery import Delivery
 from hermes.control.outbound.sending import MessageSender
-from hermes.control.outbound.targets import Aliases
+from hermes.control.outbound.targets import Aliases, named_targets
 from hermes.control.people.routing import SelectAgent
-from hermes.control.runtime import Runtime
-from hermes.control.sessions.expiry import Flush, SessionExpiry, flush_nothing
+from hermes.control.sessions.resets import Flush, SessionExpiry, flush_nothing
+from hermes.control.sessions.submission import Submitter
 from hermes.control.turn.actor import SessionActor
-from hermes.control.turn.actors import ActorContext, Actors, WarmSessions
+from hermes.control.turn.actors import Actors, WarmSessions
 from hermes.control.turn.inbound_files import AttachmentFetcher
 from hermes.control.turn.questions import QuestionExpiry
-from hermes.control.workers import Supervisor
-from hermes.domain.capabilities import Capabilities, MenuEntry, MenuLimits
-from hermes.domain.clock import Clock
+from hermes.domain.capabilities import Capabilities
 from hermes.domain.event import Entry
 from hermes.domain.ids import AgentId, SessionId
-from hermes.domain.ports.store import Store
-from hermes.domain.settings.settings import Settings
 
 _MEGABYTE = 1024 * 1024
 
@@ -48,18 +39,11 @@ async def _forget_nothing(agent: AgentId, session: SessionId) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GatewayParts:
+class GatewayParts(GatewayCore):
     """What a gateway is built from."""
 
-    store: Store
-    runtimes: Mapping[AgentId, Runtime]
-    settings: Settings
-    clock: Clock
-    loops: Supervisor
-    """Keeps the long-lived loops going, also those of whoever builds the gateway."""
     capabilities: Mapping[str, Capabilities] = field(default_factory=dict)
     select: SelectAgent | None = None
-    hooks: Hooks = field(default_factory=Hooks)
     owner: str = "gateway"
     """Who holds the lease of the ticker."""
     aliases: Mapping[str, str] = field(default_factory=dict)
@@ -82,166 +66,86 @@ class GatewayParts:
     """Told of every session that is over by itself, before it is marked as ended."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WiredGateway:
     """The living parts of a gateway, connected and not started."""
 
-    feeds: Feeds
-    counters: GatewayCounters
-    delivery: Delivery
-    actors: Actors
-    intake: Intake
-    submitter: Submitter
-    sender: MessageSender
-    paused: PausedAccounts
-    questions: QuestionExpiry
-    sessions: SessionExpiry
-    cron: Cron
-    handoffs: HandoffWorker
-    chores: Chores
-    accounts: PlatformAccounts
-    info: Callable[[], GatewayInfo]
-    """What commands may know, as it is at this moment."""
-
-
-def wire(parts: GatewayParts) -> WiredGateway:
-    feeds, counters = Feeds(), GatewayCounters()
-    accounts = PlatformAccounts(parts.capabilities, parts.accounts)
-    outbound = OutboundContext(
-        store=parts.store, clock=parts.clock, settings=parts.settings, hooks=parts.hooks
-    )
-    delivery = Delivery(accounts, outbound, parts.loops, counters, partial(_menu, parts.settings))
-    actors = _wire_actors(parts, feeds, delivery, accounts)
-    targets = named_targets(parts.channel_names, parts.accounts or ())
-    info = partial(_gateway_info, parts, accounts, targets)
-    cron = _wire_cron(parts, actors, targets)
-    paused = PausedAccounts(parts.store)
-    sessions = SessionExpiry(
-        runtimes=parts.runtimes,
-        settings=parts.settings,
-        clock=parts.clock,
-        flush=parts.flush,
-        hooks=parts.hooks,
-    )
-    feeds.listen(counters.see)
-    if parts.committed is not None:
-        feeds.listen(parts.committed)
-    feeds.listen(cron.heard, RUN_SESSIONS)
-    return WiredGateway(
-        feeds=feeds,
-        counters=counters,
-        delivery=delivery,
-        actors=actors,
-        intake=_wire_intake(parts, actors, accounts, info(), (cron.ring, paused.changed)),
-        submitter=Submitter(store=parts.store, settings=parts.settings, actors=actors),
-        sender=MessageSender(
+    def __init__(self, parts: GatewayParts) -> None:
+        self._parts = parts
+        self.feeds, self.tally = Feeds(), GatewayCounters()
+        self.accounts = PlatformAccounts(parts.capabilities, parts.accounts)
+        self.delivery = Delivery(parts, self.accounts, self.tally)
+        self.actors = self._wire_actors(parts)
+        self.submitter = Submitter(actors=self.actors)
+        self.resting = PausedAccounts(parts.store)
+        self.questions = QuestionExpiry(store=parts.store, clock=parts.clock, ring=self.actors.ring)
+        self.courier = MessageSender(
             store=parts.store,
             clock=parts.clock,
             settings=parts.settings,
-            accounts=lambda: accounts.names,
+            accounts=lambda: self.accounts.names,
             aliases=parts.channel_names,
-            capabilities=accounts.capabilities,
-            ring=delivery.lanes.ring,
-            wake=actors.ring,
-        ),
-        paused=paused,
-        questions=QuestionExpiry(store=parts.store, clock=parts.clock, ring=actors.ring),
-        sessions=sessions,
-        cron=cron,
-        handoffs=_wire_handoffs(parts, actors, accounts),
-        chores=_chores(parts, sessions),
-        accounts=accounts,
-        info=info,
-    )
+            capabilities=self.accounts.capabilities,
+            ring=self.delivery.ring,
+            wake=self.actors.ring,
+        )
+        self._targets = named_targets(parts.channel_names, parts.accounts or ())
+        self.cron = Cron(
+            core=parts,
+            owner=parts.owner,
+            outcomes=self.actors.answers,
+            targets=self._targets,
+            wake_session=self.actors.ring,
+            wake_lane=self.delivery.ring,
+        )
+        self.handoffs = HandoffWorker(
+            core=parts,
+            select=parts.select,
+            platform=self.accounts.platform,
+            wake_session=self.actors.ring,
+            wake_lane=self.delivery.ring,
+        )
+        self.intake = Intake(
+            core=parts,
+            actors=self.actors,
+            accounts=self.accounts,
+            commanded=(self.cron.ring, self.resting.changed),
+            restart=parts.restart,
+            select=parts.select,
+            info=self.info(),
+        )
+        self.sessions_expiry = SessionExpiry(core=parts, flush=parts.flush)
+        self.chores = self._wire_chores(parts)
+        self._listen(parts)
 
+    def _wire_actors(self, parts: GatewayParts) -> Actors:
+        accounts, settings, clock = self.accounts, parts.settings, parts.clock
+        return Actors(
+            core=parts,
+            feeds=self.feeds,
+            warm=WarmSessions(settings.gateway.cache_mb * _MEGABYTE),
+            answers=AnswerWriter(settings=settings, clock=clock, capabilities=accounts.capabilities),
+            delivery=self.delivery,
+            fetcher=AttachmentFetcher(platform=accounts.platform, clock=clock, settings=settings),
+            start_actor=SessionActor,
+        )
 
-def _wire_intake(
-    parts: GatewayParts,
-    actors: Actors,
-    accounts: PlatformAccounts,
-    info: GatewayInfo,
-    commanded: Sequence[Callable[[], None]],
-) -> Intake:
-    context = IntakeContext(
-        store=parts.store,
-        clock=parts.clock,
-        settings=parts.settings,
-        runtimes=parts.runtimes,
-        actors=actors,
-        lanes=actors.context.delivery.lanes,
-        accounts=accounts,
-        commanded=commanded,
-        restart=parts.restart,
-        select=parts.select,
-        info=info,
-        hooks=parts.hooks,
-        loops=parts.loops,
-    )
-    return Intake(context)
+    def _wire_chores(self, parts: GatewayParts) -> Chores:
+        age = timedelta(days=parts.settings.gateway.dedupe_days)
+        forget, tidy = forgetting(parts.store, parts.clock, age), tidying(parts.runtimes, parts.clock)
+        return Chores(parts.clock, [forget, self.sessions_expiry.chore, tidy, *parts.chores])
 
+    def _listen(self, parts: GatewayParts) -> None:
+        self.feeds.listen(self.tally.see)
+        if parts.committed is not None:
+            self.feeds.listen(parts.committed)
+        self.feeds.listen(self.cron.heard, RUN_SESSIONS)
 
-def _wire_cron(parts: GatewayParts, actors: Actors, targets: ResolveTargets) -> Cron:
-    return Cron(
-        store=parts.store,
-        runtimes=parts.runtimes,
-        settings=parts.settings,
-        clock=parts.clock,
-        loops=parts.loops,
-        owner=parts.owner,
-        outcomes=actors.context.answers,
-        targets=targets,
-        wake_session=actors.ring,
-        wake_lane=actors.context.delivery.lanes.ring,
-    )
-
-
-def _wire_handoffs(parts: GatewayParts, actors: Actors, accounts: PlatformAccounts) -> HandoffWorker:
-    return HandoffWorker(
-        runtimes=parts.runtimes,
-        settings=parts.settings,
-        loops=parts.loops,
-        select=parts.select,
-        platform=accounts.platform,
-        wake_session=actors.ring,
-        wake_lane=actors.context.delivery.lanes.ring,
-    )
-
-
-def _wire_actors(parts: GatewayParts, feeds: Feeds, delivery: Delivery, accounts: PlatformAccounts) -> Actors:
-    context = ActorContext(
-        feeds=feeds,
-        warm=WarmSessions(parts.settings.gateway.cache_mb * _MEGABYTE),
-        answers=AnswerWriter(settings=parts.settings, clock=parts.clock, capabilities=accounts.capabilities),
-        delivery=delivery,
-        clock=parts.clock,
-        fetcher=AttachmentFetcher(platform=accounts.platform, clock=parts.clock, settings=parts.settings),
-        hooks=parts.hooks,
-        loops=parts.loops,
-    )
-    return Actors(
-        store=parts.store,
-        runtimes=parts.runtimes,
-        context=context,
-        start_actor=SessionActor,
-        limit=parts.settings.gateway.max_running,
-    )
-
-
-def _chores(parts: GatewayParts, sessions: SessionExpiry) -> Chores:
-    age = timedelta(days=parts.settings.gateway.dedupe_days)
-    forget, tidy = forgetting(parts.store, parts.clock, age), tidying(parts.runtimes, parts.clock)
-    return Chores(parts.clock, [forget, sessions.chore, tidy, *parts.chores])
-
-
-def _menu(settings: Settings, platform: str, limits: MenuLimits) -> Sequence[MenuEntry]:
-    return menu_entries(platform, settings, limits)
-
-
-def _gateway_info(parts: GatewayParts, accounts: PlatformAccounts, targets: ResolveTargets) -> GatewayInfo:
-    return replace(
-        parts.around,
-        models=parts.aliases,
-        accounts=accounts.names,
-        is_up=lambda account: account in accounts.up,
-        targets=targets,
-    )
+    def info(self) -> GatewayInfo:
+        """What commands may know, as it is at this moment."""
+        return replace(
+            self._parts.around,
+            models=self._parts.aliases,
+            accounts=self.accounts.names,
+            is_up=lambda account: account in self.accounts.up,
+            targets=self._targets,
+        )

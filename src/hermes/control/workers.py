@@ -374,6 +374,31 @@ class Workers(Generic[K]):
                 self._cursor = n
 
 
+class TaskSet:
+    """Tasks that nobody waits for; the log hears what one dies of. They end with their owner."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(report_death)
+
+    async def close(self) -> None:
+        await end_tasks(self._tasks)
+
+
+async def end_tasks(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Cancel tasks and wait for their end."""
+    ending = list(tasks)
+    for task in ending:
+        task.cancel()
+    if ending:
+        await asyncio.wait(ending)
+
+
 def report_death(task: asyncio.Task[None]) -> None:
     """For a task that is over: the log hears what it died of."""
     error = None if task.cancelled() else task.exception()

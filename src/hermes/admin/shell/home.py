@@ -15,8 +15,9 @@ from hermes.admin.process.run import hold_home
 from hermes.admin.process.running import RunningGateway, find_running
 from hermes.admin.shell.command import CliCommand
 from hermes.control.jobs.editing import JobDesk
-from hermes.control.jobs.targets import named_targets
+from hermes.control.jobs.runs import JobContext
 from hermes.control.outbound.sending import MessageSender
+from hermes.control.outbound.targets import named_targets
 from hermes.control.people.routing import route
 from hermes.control.sessions.administration import remove_session
 from hermes.domain.address import Source
@@ -134,14 +135,18 @@ class HomeAccess:
         from hermes.app.jobs import HomeJobs
 
         settings = courier.settings
+        rules = JobContext(
+            now=courier.clock.now(),
+            zone=zone_named(settings.timezone),
+            settings=settings,
+            targets=named_targets(courier.aliases, courier.accounts()),
+        )
         return JobDesk(
             agent=agent,
             store=courier.store.scoped(agent),
             clock=courier.clock,
-            zone=zone_named(settings.timezone),
-            settings=settings,
+            rules=rules,
             world=HomeJobs(agent_home(self.command.home, agent, settings), self.command.environ, None),
-            targets=named_targets(courier.aliases, courier.accounts()),
         )
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from hermes.control.commands.registry import CommandCall, CommandReply, command, resolve, usable
-from hermes.control.commands.tiers import tier_of
+from hermes.control.commands.registry import CommandCall, CommandReply, command, resolve, tier_of, usable
 from hermes.control.people.access import AccessRequest, decide, is_paired
 from hermes.control.sessions.message_trace import trace_message
 from hermes.domain.address import Source

@@ -36,7 +36,7 @@ _DONE: dict[JobAction, Callable[[Job, tzinfo], str]] = {
 def cron(call: CommandCall) -> CommandReply:
     action, _, rest = call.args.partition(" ")
     zone = zone_named(call.settings.timezone)
-    moment = JobContext(
+    context = JobContext(
         now=call.now,
         zone=zone,
         settings=call.settings,
@@ -45,23 +45,23 @@ def cron(call: CommandCall) -> CommandReply:
     )
     match action.lower() or "list":
         case "list":
-            lines = [f"- {job_line(job, zone)}" for job in list_jobs(call.tx, moment)]
+            lines = [f"- {job_line(job, zone)}" for job in list_jobs(call.tx, context)]
             return CommandReply(text="\n".join(lines) or "There are no jobs yet.")
         case "add":
-            return _add(call, rest, moment)
+            return _add(call, rest, context)
         case "pause" | "resume" | "run" | "remove" as action:
-            job = act_on_job(call.tx, find_job(call.tx, rest, moment), JobAction(action), moment)
+            job = act_on_job(call.tx, find_job(call.tx, rest, context), JobAction(action), context)
             return CommandReply(text=_DONE[JobAction(action)](job, zone))
         case _:
             raise UserError(f"/cron does not know “{action[:40]}”.", hint=_USAGE)
 
 
-def _add(call: CommandCall, rest: str, moment: JobContext) -> CommandReply:
+def _add(call: CommandCall, rest: str, context: JobContext) -> CommandReply:
     schedule, bar, prompt = rest.partition("|")
     if not bar:
         raise UserError(
             "A job needs a schedule and a prompt.", hint="Write /cron add every 2h | look at the mail."
         )
     wish = JobSpec(schedule=schedule, prompt=prompt)
-    job = create_job(call.tx, call.session.agent, wish, call.source, moment)
-    return CommandReply(text=f"Made: {job_line(job, moment.zone)}")
+    job = create_job(call.tx, call.session.agent, wish, call.source, context)
+    return CommandReply(text=f"Made: {job_line(job, context.zone)}")

@@ -1,15 +1,26 @@
-"""The registry as a platform's own menu of commands: what chats there may use, in the platform's spelling."""
+"""The registry as a platform's own menu of commands: what chats there may use, in the platform's spelling.
+
+It is sent when an account comes up, unless the platform already has this menu. Which menu it has is kept in
+the store, so a restart sends nothing."""
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
+import logging
 import re
 
 from hermes.control.commands.registry import COMMANDS, known_commands, usable
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.capabilities import MenuEntry, MenuLimits
+from hermes.domain.errors import HermesError
+from hermes.domain.ports.platform import Menu, Platform
+from hermes.domain.ports.store import Store
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line
 
+log = logging.getLogger("hermes.menus")
+_SECONDS = 60.0
 _HIDDEN = ("start",)
 """Sent by platforms themselves."""
 _NAME = re.compile(r"[a-z0-9_-]+")
@@ -41,3 +52,23 @@ def menu_entries(platform: str, settings: Settings, limits: MenuLimits) -> tuple
 
 def _fits(name: str, limits: MenuLimits) -> bool:
     return len(name) <= limits.name and _NAME.fullmatch(name) is not None
+
+
+async def show_menu(store: Store, settings: Settings, account: str, platform: Platform) -> None:
+    """The account is up: bring its menu up to date, if it has one."""
+    limits = platform.capabilities.menu
+    if limits is None or not isinstance(platform, Menu):
+        return
+    entries = menu_entries(account.partition("@")[0], settings, limits)
+    digest, fact = hashlib.sha256(repr(entries).encode()).hexdigest(), f"menu:{account}"
+    if await store.read(lambda tx: tx.facts.get(fact)) == digest:
+        return
+    try:
+        async with asyncio.timeout(_SECONDS):
+            await platform.show_menu(entries)
+    except (HermesError, TimeoutError) as error:
+        # Commands work without it; the next time the account comes up it is offered again.
+        log.warning("menu.not_taken account=%s why=%s", account, str(error) or "no answer")
+        return
+    await store.write(lambda tx: tx.facts.put(fact, digest))
+    log.info("menu.taken account=%s commands=%d", account, len(entries))

@@ -1,14 +1,21 @@
-"""`/platform`: list the accounts of this gateway, pause one, resume it. A pause is stored, so it outlives a
-restart."""
+"""Commands about the gateway and its platform accounts: pause one (stored, so it outlives a restart), let
+people in, choose the home channel, hand a conversation over to it, restart."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
 from hermes.control.commands.registry import CommandCall, CommandReply, command
+from hermes.control.commands.session import name_of
+from hermes.control.handoff.requests import handoff_words, request_handoff
 from hermes.control.outbound.accounts import pause_account, paused_by
-from hermes.domain.address import LOCAL_DOOR, read_platform, spell_platform
+from hermes.control.outbound.notices import ask_restart
+from hermes.control.outbound.targets import home_channels
+from hermes.control.people.access import account_of
+from hermes.control.people.pairing import invite
+from hermes.domain.address import LOCAL_DOOR, SourceKind, read_platform, spell_platform
 from hermes.domain.errors import UserError
+from hermes.domain.pairing import Account
 from hermes.domain.session import owner_of
 from hermes.domain.text import one_line
 
@@ -61,3 +68,87 @@ def _state(call: CommandCall, account: str) -> str:
     if by:
         return f"paused by {by}"
     return "connected" if call.gateway.is_up(account) else "not connected"
+
+
+@command("pair", "make a code that lets one new person in", usage="[platform]", admin=True)
+def pair(call: CommandCall) -> CommandReply:
+    if call.source.kind is not SourceKind.PRIVATE and not call.is_local:
+        raise UserError("Everybody here would read the code.", hint="Write /pair to me in a private chat.")
+    account = _account(call)
+    by = "the terminal" if call.is_local else f"{call.source.address.credential}:{call.source.person}"
+    code = invite(call.tx, account, f"invited by {by}", call.now)
+    text = (
+        f"Pairing code for {account}: **{code}**\n\n"
+        "Whoever sends it to me there first, in a private chat and within one hour, may write to me."
+    )
+    return CommandReply(text=text, fleeting=True)
+
+
+def _account(call: CommandCall) -> Account:
+    """The account that is named, or else the one this was written to."""
+    if not call.args and call.is_local:
+        raise UserError("Say for which platform.", hint="Write /pair <platform>.")
+    if not call.args:
+        return account_of(call.source)
+    known = {*call.about.platforms, *call.settings.platforms, *call.gateway.accounts}
+    platform, name = read_platform(account_named(call.args, known))
+    return Account(platform=platform, name=name)
+
+
+@command(
+    "sethome", "make this chat the platform's home channel", usage="[off]", aliases=("set-home",), admin=True
+)
+def sethome(call: CommandCall) -> CommandReply:
+    here = call.source.address
+    if not call.source.is_chat:
+        raise UserError("This is no chat that messages could be sent to.", hint="Write /sethome in a chat.")
+    if call.args and call.args.lower() != "off":
+        raise UserError(
+            f"/sethome takes no “{one_line(call.args, 40)}”.",
+            hint="Write it in the chat that is meant; /sethome off takes it back.",
+        )
+    if call.args:
+        if here.credential not in call.tx.directory.homes():
+            return CommandReply(text=f"No home channel was chosen for {here.credential}.")
+        call.tx.directory.set_home(here.credential, None, call.now)
+        left = home_channels(call.tx, call.settings).get(here.credential)
+        now = "it has none now" if left is None else f"it is {left} again, as in the settings"
+        return CommandReply(text=f"This is no longer the home channel of {here.credential}; {now}.")
+    call.tx.directory.set_home(here.credential, here, call.now)
+    return CommandReply(
+        text=f"This chat is now the home channel of {here.credential}: reports, and messages to"
+        f" “{here.credential}” without a chat, come here."
+    )
+
+
+@command("restart", "restart the gateway", admin=True)
+def restart(call: CommandCall) -> CommandReply:
+    if call.is_local:
+        raise UserError("A terminal restarts the gateway from outside.", hint="Run: hermes gateway restart")
+    if not call.gateway.can_restart:
+        raise UserError(
+            "This gateway belongs to a chat in a terminal.", hint="It starts and ends with that chat."
+        )
+    if call.reply_place is not None:
+        ask_restart(call.tx, call.reply_place.to, call.reply_place.ref)
+    return CommandReply(
+        text="Restarting. Unfinished work continues afterwards, and I will tell you here when I am back.",
+        restart=True,
+    )
+
+
+@command(
+    "handoff",
+    "let this conversation go on in a platform's home channel",
+    usage="[platform]",
+    mid_turn=False,
+    terminal=True,
+)
+def handoff(call: CommandCall) -> CommandReply:
+    if not call.args:
+        latest = call.tx.handoffs.latest(call.session.id, 1)
+        there = ", ".join(chat_accounts(call.gateway.accounts)) or "none; set up a platform first"
+        return CommandReply(text=handoff_words(latest[0]) if latest else f"Say where to. There is: {there}.")
+    account = account_named(call.args.strip(), call.gateway.accounts)
+    made = request_handoff(call.tx, call.session, account, call.source, call.now, call.settings)
+    return CommandReply(text=f"{name_of(call.session)} is on its way to {account}.", handoff=made.id)

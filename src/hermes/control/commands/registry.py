@@ -12,20 +12,18 @@ from datetime import datetime
 from difflib import get_close_matches
 from typing import Any
 
-from hermes.control.commands.tiers import Tier, tier_of
 from hermes.control.hooks.context import HookNotice
-from hermes.control.jobs.targets import ResolveTargets, default_targets
+from hermes.control.outbound.targets import ResolveTargets, default_targets
+from hermes.control.people.access import ids_of, is_listed
 from hermes.domain.address import LOCAL_DOOR, Source, SourceKind
 from hermes.domain.command_line import read_command
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.ports.store import Tx
 from hermes.domain.session import Session, SessionKey
+from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import Settings
 from hermes.domain.turn import ReplyPlace, Turn
-
-MOST_TURNS = 100_000
-"""A command sees every unfinished turn of its session, however many there are."""
 
 
 def _at_the_machine(source: Source) -> bool:
@@ -72,8 +70,8 @@ class CommandContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandCall:
-    """One use of a command. `turns` are the session's unfinished ones, oldest first; `reply_place` is where
-    the answers of new turns are sent, none at a door that watches them."""
+    """One use of a command. `turns` are the session's unfinished ones, oldest first, once it runs;
+    `reply_place` is where the answers of new turns are sent, none at a door that watches them."""
 
     tx: Tx
     name: str
@@ -81,8 +79,8 @@ class CommandCall:
     source: Source
     key: SessionKey
     session: Session
-    turns: list[Turn]
     about: CommandContext
+    turns: list[Turn] = field(default_factory=list)
     reply_place: ReplyPlace | None = None
     context: Callable[[], str] = lambda: ""
     """What the model is to be told before words that a command says."""
@@ -286,3 +284,46 @@ def _check_tier(call: CommandCall, slash: SlashCommand) -> None:
         key = "allow_admin_from" if call.source.kind is SourceKind.PRIVATE else "group_allow_admin_from"
         who = f"It is for admins: the operator names them in {call.source.address.credential}.{key}. "
     raise UserError(f"You may not use /{slash.name} here.", hint=f"{who}You may use {allowed}.")
+
+
+# --- tiers: who may use which commands, apart for private chats and all else -------------------------
+
+ALWAYS = ("help", "whoami")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tier:
+    """`commands` are those that one may use, as the operator wrote them; None is all. An `owner` may also do
+    what lets other people in."""
+
+    name: str
+    reason: str
+    commands: tuple[str, ...] | None = None
+    owner: bool = False
+
+
+def tier_of(source: Source, settings: Settings) -> Tier:
+    if source.address.platform == LOCAL_DOOR:
+        return Tier(name="admin", reason="it is this machine's terminal", owner=True)
+    account, block = source.address.credential, settings.block(source.address)
+    private = source.kind is SourceKind.PRIVATE
+    lists = [(name, getattr(block, name)) for name in ("allow_admin_from", "group_allow_admin_from")]
+    own, other = lists if private else lists[::-1]
+    # Whoever names admins for one sort of chats means that nobody else is one in the other.
+    key, admins = own if own[1] or not other[1] else other
+    if not admins:
+        owner = bool(ids_of(source) & _named(block, settings))
+        why = "; the operator named you" if owner else ""
+        return Tier(name="everybody", reason=f"{account}.{key} names no admins{why}", owner=owner)
+    if is_listed(source, admins):
+        return Tier(name="admin", reason=f"{account}.{key} names you", owner=True)
+    listed = block.group_user_allowed_commands
+    if private and block.user_allowed_commands:
+        listed = block.user_allowed_commands
+    named = tuple(word.strip().lstrip("/").lower().replace("_", "-") for word in listed)
+    return Tier(name="user", reason=f"{account}.{key} does not name you", commands=(*ALWAYS, *named))
+
+
+def _named(block: PlatformSettings, settings: Settings) -> set[str]:
+    """People whom the operator let in by id; `*` names nobody."""
+    return {one.strip() for one in (*block.allowed_users, *settings.allowed_users)} - {"*", ""}

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hermes.control.commands.ownership import check_nobody_waits, stoppable
 from hermes.control.commands.registry import CommandCall, CommandReply, command, read_number
 from hermes.control.sessions.administration import branch_session, search_sessions
 from hermes.control.turn.claim import new_session_words, next_session
+from hermes.control.turn.questions import questions_here
 from hermes.control.turn.stopping import ask_to_stop, stop_session
 from hermes.domain.errors import UserError
 from hermes.domain.event import UserSaid
 from hermes.domain.ids import new_turn_id
-from hermes.domain.session import BACKGROUND, Session, SessionFilter, owner_of, speaks_for_another
+from hermes.domain.session import (
+    BACKGROUND,
+    SHARED_KINDS,
+    Session,
+    SessionFilter,
+    owner_of,
+    speaks_for_another,
+)
 from hermes.domain.text import one_line
 from hermes.domain.transcript import visible
 from hermes.domain.turn import BusyMode, Cause, Turn, TurnAction, TurnInput
@@ -26,8 +33,9 @@ _WORDS = 50
 
 
 def stop_own(call: CommandCall, reason: str) -> list[Turn]:
-    """Mark every unfinished turn of the session that the person may stop; its actor settles them."""
-    turns = stoppable(call)
+    """Mark every unfinished turn of the session that the person may stop (their own, and an admin
+    everybody's); its actor settles them."""
+    turns = [turn for turn in call.turns if call.is_admin or not _is_of_another(call, turn)]
     ask_to_stop(call.tx, turns, reason)
     return turns
 
@@ -258,3 +266,22 @@ def _title(text: str) -> str:
     if not cleaned:
         raise UserError("A title needs at least one visible character.")
     return cleaned
+
+
+def check_nobody_waits(call: CommandCall) -> None:
+    """Refuse to take the session away from a place while somebody else's turn runs in it or a question to
+    somebody else is open: they could not answer it any more."""
+    if call.source.kind not in SHARED_KINDS or call.is_admin:
+        return
+    asked = [one for one in questions_here(call.tx, call.session.id) if one.may_answer]
+    runs = bool(call.turns) and _is_of_another(call, call.turns[0])
+    if runs or any(call.source.person not in question.may_answer for question in asked):
+        raise UserError(
+            f"/{call.name} has to wait: somebody else is being answered here, or was asked something.",
+            hint="They, or an admin, can do it now.",
+        )
+
+
+def _is_of_another(call: CommandCall, turn: Turn) -> bool:
+    source = turn.source
+    return source is not None and owner_of(source) is not None and speaks_for_another(call.source, source)

@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 
+from hermes.control.core import GatewayCore
 from hermes.control.handoff.requests import MOST_ATTEMPTS, home_of
 from hermes.control.outbound.notices import notify
 from hermes.control.outbound.topics import real_place
-from hermes.control.people.routing import SelectAgent, route
-from hermes.control.runtime import Runtime
+from hermes.control.people.routing import SelectAgent, chat_session_key, route
 from hermes.control.sessions.callers import UNUSED
 from hermes.control.turn.claim import next_session
-from hermes.control.workers import Supervisor, pause_after, take_each, wait_for_ring
+from hermes.control.workers import end_tasks, pause_after, take_each, wait_for_ring
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.capabilities import Grade
 from hermes.domain.channels import Channel
@@ -32,7 +32,7 @@ from hermes.domain.ids import AgentId, DeliveryId, SessionId, new_turn_id
 from hermes.domain.message import Inbound
 from hermes.domain.ports.platform import Platform, Threads
 from hermes.domain.ports.store import Store, Tx
-from hermes.domain.session import Isolation, Session, begin_session, session_key
+from hermes.domain.session import Session, begin_session, session_key
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line
 from hermes.domain.turn import Cause, Guidance, ReplyPlace, Turn, TurnInput
@@ -56,9 +56,7 @@ class HandoffWorker:
     up no other. `platform` finds the adapter of an account that is up; `wake_session` and `wake_lane` wake
     whoever has work after a commit."""
 
-    runtimes: Mapping[AgentId, Runtime]
-    settings: Settings
-    loops: Supervisor
+    core: GatewayCore
     select: SelectAgent | None
     platform: Callable[[str], Platform | None]
     wake_session: Callable[[AgentId, SessionId], None]
@@ -71,7 +69,7 @@ class HandoffWorker:
 
     @property
     def clock(self) -> Clock:
-        return self.loops.clock
+        return self.core.loops.clock
 
     def ring(self) -> None:
         """There is a new one, or an account came up."""
@@ -84,15 +82,12 @@ class HandoffWorker:
 
     async def close(self) -> None:
         """Cut off what is under way; it is taken up again when its lease runs out."""
-        for task in self._working.values():
-            task.cancel()
-        if self._working:
-            await asyncio.wait(self._working.values())
+        await end_tasks(self._working.values())
 
     async def look(self) -> float:
         """Take up what is due; the seconds until there may be more."""
         waits = [_LONGEST_SLEEP]
-        await take_each(self.runtimes, partial(self._take_agent, waits))
+        await take_each(self.core.runtimes, partial(self._take_agent, waits))
         return min(waits)
 
     async def _take_agent(self, waits: list[float], agent: AgentId) -> None:
@@ -124,12 +119,12 @@ class HandoffWorker:
         self._working.pop(handoff, None)
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            self.loops.note("handoffs", error, f"handoff {handoff}")
+            self.core.loops.note("handoffs", error, f"handoff {handoff}")
             failures = self._pauses.get(handoff, (0, 0.0))[0] + 1
             self._pauses[handoff] = failures, self.clock.monotonic() + pause_after(failures)
         else:
             self._pauses.pop(handoff, None)
-            self.loops.clear("handoffs", f"handoff {handoff}")
+            self.core.loops.clear("handoffs", f"handoff {handoff}")
         self._looked_at.set()
         self.ring()
 
@@ -157,7 +152,7 @@ class HandoffWorker:
             self._looked_at.set()
 
     def _store(self, agent: AgentId) -> Store:
-        return self.runtimes[agent].store
+        return self.core.runtimes[agent].store
 
     async def _run(self, handoff: Handoff) -> None:
         """One attempt. Afterwards the row is completed, failed, or due again."""
@@ -169,7 +164,7 @@ class HandoffWorker:
         try:
             place = await self._place(claimed)
             arrival = CompleteHandoff(
-                handoff=claimed, place=place, settings=self.settings, now=self.clock.now()
+                handoff=claimed, place=place, settings=self.core.settings, now=self.clock.now()
             )
             done = await store.write(arrival.unit)
         except Lost:
@@ -194,7 +189,7 @@ class HandoffWorker:
 
     async def _place(self, handoff: Handoff) -> Source:
         """The chat in which the conversation goes on, as messages from there will come."""
-        settings, store = self.settings, self._store(handoff.agent)
+        settings, store = self.core.settings, self._store(handoff.agent)
         home, channel = await store.read(partial(_home_and_channel, handoff.account, settings))
         session = await store.read(lambda tx: tx.sessions.get(handoff.session))
         if session is None:
@@ -222,7 +217,7 @@ class HandoffWorker:
             )
         _check_shared(source, settings)
         inbound = Inbound(delivery=DeliveryId(handoff.id), source=source, at=handoff.created_at)
-        routed = await route(inbound, settings, self.runtimes, self.select)
+        routed = await route(inbound, settings, self.core.runtimes, self.select)
         if routed.agent != handoff.agent:
             raise UserError(
                 f"{source.address} belongs to the agent “{routed.agent}”, and this conversation to"
@@ -306,11 +301,7 @@ class CompleteHandoff:
         )
         if not tx.handoffs.change(handoff, done):
             raise Lost(f"hand-off {handoff.id} is somebody else's by now")
-        isolation = Isolation(
-            groups_per_user=self.settings.group_sessions_per_user,
-            threads_per_user=self.settings.thread_sessions_per_user,
-        )
-        key = session_key(source, handoff.agent, isolation)
+        key = chat_session_key(source, handoff.agent, self.settings)
         before = tx.bindings.get(key)
         tx.bindings.bind(key, session.id, source, self.now)
         # What the owner of the machine may do without asking is not for everybody in a chat.

@@ -7,28 +7,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 
 from hermes.control import commands
-from hermes.control.commands.gate import CommandCase, CommandRuling, RulingNeeded, rule_command
 from hermes.control.commands.registry import (
-    NOTHING_AROUND,
+    CommandCall,
     CommandContext,
     GatewayInfo,
     is_command,
     spell_commands,
 )
-from hermes.control.commands.running import run_line
+from hermes.control.commands.run import CommandRuling, RulingNeeded, rule_command, run_line
+from hermes.control.core import GatewayCore
 from hermes.control.hooks.context import HookNotice, session_began, session_renewed
-from hermes.control.hooks.dispatch import Hooks
 from hermes.control.inbound.chat_moved import move_chat, words_on_settings
 from hermes.control.inbound.edits import amended, edits_of, reword, take_deletion
 from hermes.control.inbound.message_context import MessageContext, overhear
 from hermes.control.outbound.accounts import PlatformAccounts
-from hermes.control.outbound.delivery import Lanes
 from hermes.control.outbound.notices import notify
 from hermes.control.people.access import (
     AccessDecision,
@@ -40,22 +38,23 @@ from hermes.control.people.access import (
 )
 from hermes.control.people.operator_patterns import is_named
 from hermes.control.people.pairing import answer_stranger
-from hermes.control.people.routing import SelectAgent, route
+from hermes.control.people.routing import SelectAgent, chat_session_key, route
 from hermes.control.runtime import Runtime
-from hermes.control.sessions.resets import RenewSession, policy_of
+from hermes.control.sessions.resets import has_processes, policy_of, renew_session
 from hermes.control.turn.actors import Actors
+from hermes.control.turn.claim import next_session
 from hermes.control.turn.questions import answer, as_answer, pressed, questions_here, was_asked_at
-from hermes.control.workers import MOST_FAILURES, Supervisor, pause_after
+from hermes.control.workers import MOST_FAILURES, end_tasks, pause_after
 from hermes.domain.address import Address, SourceKind
 from hermes.domain.busy import choose_busy_mode
+from hermes.domain.capabilities import Capabilities
 from hermes.domain.channels import seen_channel
-from hermes.domain.clock import Clock
 from hermes.domain.command_line import read_command
 from hermes.domain.errors import Lost, Unreachable
 from hermes.domain.event import QuestionKind
 from hermes.domain.ids import AgentId, SessionId, TurnId, new_turn_id
 from hermes.domain.message import Attachment, Inbound, InboundKind, deletes, deletion_of
-from hermes.domain.ports.store import Store, Tx
+from hermes.domain.ports.store import Tx
 from hermes.domain.rows import (
     EDIT_TAKEN,
     TAKEN_AS_TURN,
@@ -68,7 +67,7 @@ from hermes.domain.rows import (
     ignored,
     outbox_rows,
 )
-from hermes.domain.session import Isolation, Session, SessionKey, begin_session, session_key
+from hermes.domain.session import Session, SessionKey
 from hermes.domain.settings.settings import ResetMode, Settings
 from hermes.domain.turn import Cause, ReplyPlace, Turn, TurnInput, TurnState
 from hermes.stream.text.split import split_bodies
@@ -95,37 +94,26 @@ class InboundResult:
     restart: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IntakeContext:
-    """What intake needs of the gateway around it."""
-
-    store: Store
-    clock: Clock
-    settings: Settings
-    runtimes: Mapping[AgentId, Runtime]
-    actors: Actors
-    lanes: Lanes
-    accounts: PlatformAccounts
-    commanded: Sequence[Callable[[], None]] = ()
-    """Called after a command: it may have changed jobs, or paused an account."""
-    restart: Callable[[], None] = lambda: None
-    select: SelectAgent | None = None
-    info: GatewayInfo = NOTHING_AROUND
-    hooks: Hooks = field(default_factory=Hooks)
-    loops: Supervisor = field(default_factory=Supervisor)
-
-
+@dataclass(slots=True, kw_only=True)
 class Intake:
-    def __init__(self, world: IntakeContext) -> None:
+    core: GatewayCore
+    actors: Actors
+    accounts: PlatformAccounts
+    commanded: Sequence[Callable[[], None]]
+    """Called after a command: it may have changed jobs, or paused an account."""
+    restart: Callable[[], None]
+    select: SelectAgent | None
+    info: GatewayInfo
+    _bell: asyncio.Event = field(init=False, default_factory=asyncio.Event)
+    _chats: dict[Address, asyncio.Task[None]] = field(init=False, default_factory=dict)
+    _queues: dict[Address, list[InboxRow]] = field(init=False, default_factory=dict)
+    _ahead: int = field(init=False, default=0)
+    _room: asyncio.Event = field(init=False, default_factory=asyncio.Event)
+    _last: int = field(init=False, default=0)
+    _refusals: Refusals = field(init=False, default_factory=Refusals)
+
+    def __post_init__(self) -> None:
         commands.load()
-        self._world = world
-        self._bell = asyncio.Event()
-        self._chats: dict[Address, asyncio.Task[None]] = {}
-        self._queues: dict[Address, list[InboxRow]] = {}
-        self._ahead = 0
-        self._room = asyncio.Event()
-        self._last = 0
-        self._refusals = Refusals()
 
     def ring(self) -> None:
         self._bell.set()
@@ -134,9 +122,9 @@ class Intake:
         while True:
             self._bell.clear()
             try:
-                rows = await self._world.store.read(lambda tx: tx.inbox.pending(self._last, _PAGE))
+                rows = await self.core.store.read(lambda tx: tx.inbox.pending(self._last, _PAGE))
             except UnreadableRow as error:
-                await end_unreadable(self._world.store, self._world.loops, error)
+                await end_unreadable(self.core, error)
                 continue
             for row in rows:
                 self._last = row.n
@@ -148,11 +136,7 @@ class Intake:
                 await self._bell.wait()
 
     async def close(self) -> None:
-        tasks = list(self._chats.values())
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await end_tasks(self._chats.values())
 
     def _queue(self, row: InboxRow) -> None:
         chat = row.inbound.source.address
@@ -162,13 +146,7 @@ class Intake:
             self._chats[chat] = asyncio.create_task(self._take_chat(chat), name=f"intake {chat}")
 
     async def _take_chat(self, chat: Address) -> None:
-        queue, world = self._queues[chat], self._world
-        tries = RowRetries(
-            store=world.store,
-            loops=world.loops,
-            ring_lane=world.lanes.ring,
-            end_turn=world.actors.end_unreadable,
-        )
+        queue, tries = self._queues[chat], RowRetries(intake=self)
         try:
             while queue:
                 row, behind = queue[0], queue[1:]
@@ -186,48 +164,47 @@ class Intake:
             self._ahead -= len(queue)
 
     def _is_command(self, inbound: Inbound) -> bool:
-        prefix = self._world.accounts.capabilities(inbound.source.address).command_prefix
+        prefix = self.accounts.capabilities(inbound.source.address).command_prefix
         return read_command(inbound.text, prefix) is not None
 
     async def _take(self, row: InboxRow, edits: tuple[InboxRow, ...]) -> None:
-        world = self._world
+        core = self.core
         if row.inbound.what is InboundKind.DELETED:
-            return await take_deletion(row, world.runtimes, world.actors.ring)
+            return await take_deletion(row, core.runtimes, self.actors.ring)
         row = amended(row, edits) if edits else row
-        routed = await route(row.inbound, world.settings, world.runtimes, world.select)
-        runtime = world.runtimes[routed.agent]
-        taking = TakeInbound(row=row, edits=edits, agent=routed.agent, world=world)
-        patterns = world.settings.block(row.inbound.source.address).mention_patterns
+        routed = await route(row.inbound, core.settings, core.runtimes, self.select)
+        runtime = core.runtimes[routed.agent]
+        taking = TakeInbound(row=row, edits=edits, agent=routed.agent, intake=self)
+        patterns = core.settings.block(row.inbound.source.address).mention_patterns
         named = bool(patterns) and await is_named(row.inbound, patterns)
         taking = replace(taking, named=named, lively=await self._has_processes(taking, runtime))
         try:
             taken = await runtime.store.write(taking.unit)
         except RulingNeeded as open_case:
             # A crash takes the ruling with it; the row is still there and is asked about again.
-            ruling = await rule_command(world.hooks, open_case)
+            ruling = await rule_command(core.hooks, open_case)
             taken = await runtime.store.write(replace(taking, ruling=ruling).unit)
         self._refusals.note(row.inbound.source, taken.outcome)
-        world.hooks.tell_all(taken.news)
+        core.hooks.tell_all(taken.news)
         if taken.session is not None:
-            world.actors.ring(routed.agent, taken.session, taken.fresh)
+            self.actors.ring(routed.agent, taken.session, taken.fresh)
         for session in taken.wakes:
-            world.actors.ring(routed.agent, session, False)
+            self.actors.ring(routed.agent, session, False)
         if taken.outcome.kind is OutcomeKind.COMMAND:
-            for listener in world.commanded:
+            for listener in self.commanded:
                 listener()
         if taken.replied:
-            world.lanes.ring(row.inbound.source.address)
+            self.actors.delivery.ring(row.inbound.source.address)
         if taken.restart:
-            world.restart()
+            self.restart()
 
     async def _has_processes(self, taking: TakeInbound, runtime: Runtime) -> bool:
         """Whether something runs in the background for the row's session; asked only where it could end."""
-        policy = policy_of(taking.inbound.source, self._world.settings)
+        policy = policy_of(taking.inbound.source, self.core.settings)
         if runtime.processes is None or policy.mode is ResetMode.NONE:
             return False
         session = await runtime.store.read(lambda tx: tx.bindings.get(taking.key))
-        views = [] if session is None else await runtime.processes(session)
-        return any(view.running and view.seconds < policy.bg_process_max_age_hours * 3600 for view in views)
+        return session is not None and await has_processes(runtime, session, policy)
 
 
 # --- rows that break --------------------------------------------------------------------------------
@@ -239,17 +216,14 @@ class RowRetries:
     after a pause. What the store could not do is tried until it can; a row that breaks three times otherwise
     is ended with a reason, and whoever wrote it is told."""
 
-    store: Store
-    loops: Supervisor
-    ring_lane: Callable[[Address], None]
-    end_turn: Callable[[UnreadableTurn], Awaitable[None]]
+    intake: Intake
     failures: int = 0
     faults: int = 0
 
     async def take(self, rows: Sequence[InboxRow], take: Callable[[], Awaitable[None]]) -> bool:
         """Try to take a row, with those that are taken together with it; whether they are done with."""
-        given_up = self.faults >= MOST_FAILURES
-        error = await self.loops.attempt(
+        given_up, loops = self.faults >= MOST_FAILURES, self.intake.core.loops
+        error = await loops.attempt(
             LOOP, (lambda: self._give_up(rows)) if given_up else take, f"inbox row {rows[0].n}"
         )
         if error is None:
@@ -257,14 +231,15 @@ class RowRetries:
             return True
         if isinstance(error, UnreadableTurn):
             # The row is in order; a turn of its session is not.
-            await self.loops.attempt(LOOP, partial(self.end_turn, error), f"turn of {error.session}")
+            ending = partial(self.intake.actors.end_unreadable, error)
+            await loops.attempt(LOOP, ending, f"turn of {error.session}")
         self.failures += 1
         self.faults += not isinstance(error, Unreachable)
-        await self.loops.clock.sleep(pause_after(self.failures))
+        await loops.clock.sleep(pause_after(self.failures))
         return False
 
     async def _give_up(self, rows: Sequence[InboxRow]) -> None:
-        inbound, now = rows[0].inbound, self.loops.clock.now()
+        inbound, now = rows[0].inbound, self.intake.core.loops.clock.now()
         place = inbound.source.address
         # In a shared chat only if it was said to us.
         for_us = inbound.source.kind is SourceKind.PRIVATE or inbound.mentions_me
@@ -277,15 +252,15 @@ class RowRetries:
                 notify(tx, f"reply:{rows[0].n}:0", place, NOT_TAKEN, now, inbound.ref)
 
         with contextlib.suppress(Lost):  # it was ended after all
-            await self.store.write(give_up)
-        self.ring_lane(place)
+            await self.intake.core.store.write(give_up)
+        self.intake.actors.delivery.ring(place)
 
 
-async def end_unreadable(store: Store, loops: Supervisor, error: UnreadableRow) -> None:
+async def end_unreadable(core: GatewayCore, error: UnreadableRow) -> None:
     """Nobody knows whose it is; those behind it are not to wait."""
-    loops.note(LOOP, error, f"inbox row {error.n}")
+    core.loops.note(LOOP, error, f"inbox row {error.n}")
     outcome = InboundOutcome(kind=OutcomeKind.FAILED, detail=str(error))
-    await store.write(lambda tx: tx.inbox.finish(error.n, str(outcome)))
+    await core.store.write(lambda tx: tx.inbox.finish(error.n, str(outcome)))
 
 
 # --- one row ----------------------------------------------------------------------------------------
@@ -298,7 +273,7 @@ class TakeInbound:
 
     row: InboxRow
     agent: AgentId
-    world: IntakeContext
+    intake: Intake
     edits: tuple[InboxRow, ...] = ()
     ruling: CommandRuling | None = None
     lively: bool = False
@@ -307,6 +282,18 @@ class TakeInbound:
     @property
     def inbound(self) -> Inbound:
         return self.row.inbound
+
+    @property
+    def settings(self) -> Settings:
+        return self.intake.core.settings
+
+    @property
+    def able(self) -> Capabilities:
+        """What the platform can do in the row's chat."""
+        return self.intake.accounts.capabilities(self.inbound.source.address)
+
+    def _now(self) -> datetime:
+        return self.intake.core.clock.now()
 
     def unit(self, tx: Tx) -> InboundResult:
         taken = self._taken(tx)
@@ -318,12 +305,12 @@ class TakeInbound:
     def _taken(self, tx: Tx) -> InboundResult:
         inbound = self.inbound
         if inbound.what is InboundKind.MOVED:
-            move_chat(tx, inbound.source, inbound.text, self.world.clock.now())
-            words = words_on_settings(inbound.source, inbound.text, self.world.settings)
+            move_chat(tx, inbound.source, inbound.text, self._now())
+            words = words_on_settings(inbound.source, inbound.text, self.settings)
             return self._say(tx, InboundResult(outcome=InboundOutcome(kind=OutcomeKind.MOVED)), words)
         if inbound.what is InboundKind.MESSAGE and self._is_deleted(tx):
             return InboundResult(outcome=WITHDRAWN)
-        verdict = decide(self._access_request(tx), self.world.settings)
+        verdict = decide(self._access_request(tx), self.settings)
         if not verdict.allowed:
             return self._turn_away(tx, verdict)
         if inbound.what is InboundKind.BUTTON:
@@ -332,7 +319,7 @@ class TakeInbound:
             return InboundResult(outcome=ignored(inbound.what.value))
         if not inbound.text.strip() and not inbound.attachments:
             return InboundResult(outcome=ignored("empty"))
-        most = self.world.settings.gateway.max_message_chars
+        most = self.settings.gateway.max_message_chars
         if len(inbound.text) > most:
             size = f"{len(inbound.text):,} characters; {most:,} are the most"
             text = f"Your message has {size}. Send it as a file."
@@ -342,16 +329,11 @@ class TakeInbound:
 
     @property
     def key(self) -> SessionKey:
-        settings = self.world.settings
-        isolation = Isolation(
-            groups_per_user=settings.group_sessions_per_user,
-            threads_per_user=settings.thread_sessions_per_user,
-        )
-        return session_key(self.inbound.source, self.agent, isolation)
+        return chat_session_key(self.inbound.source, self.agent, self.settings)
 
     def _access_request(self, tx: Tx) -> AccessRequest:
         inbound, source = self.inbound, self.inbound.source
-        able = self.world.accounts.capabilities(source.address)
+        able = self.able
         line = read_command(inbound.text, able.command_prefix)
         return AccessRequest(
             source=source,
@@ -381,29 +363,25 @@ class TakeInbound:
         """Nobody hears of it, but a stranger in a private chat, who may be given a code or bring one."""
         met = None
         if verdict.unaddressed and self.inbound.what is InboundKind.MESSAGE:
-            overhear(tx, self.inbound, self.world.settings, self.world.clock.now())
+            overhear(tx, self.inbound, self.settings, self._now())
         if verdict.stranger and self.inbound.what is InboundKind.MESSAGE:
             offer = verdict.outcome is AccessOutcome.NEEDS_PAIRING
-            met = answer_stranger(
-                tx, self.inbound.source, self.inbound.text, self.world.clock.now(), offer=offer
-            )
+            met = answer_stranger(tx, self.inbound.source, self.inbound.text, self._now(), offer=offer)
         if met is None:
             return InboundResult(outcome=verdict.ending())
         return self._say(tx, InboundResult(outcome=met.outcome), met.text, fleeting=met.fleeting)
 
     def _edit(self, tx: Tx) -> InboundResult:
-        prefix = self.world.accounts.capabilities(self.inbound.source.address).command_prefix
-        command = read_command(self.inbound.text, prefix) is not None
+        command = read_command(self.inbound.text, self.able.command_prefix) is not None
         outcome, turn = reword(tx, self.row, command=command)
         return InboundResult(outcome=outcome, turn=turn)
 
     def _message(self, tx: Tx) -> InboundResult:
         key = self.key
-        tx.directory.note(seen_channel(self.inbound.source, self.world.clock.now()))
+        tx.directory.note(seen_channel(self.inbound.source, self._now()))
         session, fresh = self._session(tx, key)
         began = (session_began(self.inbound.source, session, key),) if fresh else ()
-        prefix = self.world.accounts.capabilities(self.inbound.source.address).command_prefix
-        line = read_command(self.inbound.text, prefix)
+        line = read_command(self.inbound.text, self.able.command_prefix)
         if line is not None:
             taken = self._command(tx, key, line, self._message_context(session, fresh))
             return replace(taken, fresh=fresh, news=began + taken.news)
@@ -417,9 +395,7 @@ class TakeInbound:
         """Words for the agent, in this session or, if that is over, in the next."""
         renewed = None
         if not fresh and not self.lively:
-            now, settings = self.world.clock.now(), self.world.settings
-            renewing = RenewSession(key=key, source=self.inbound.source, settings=settings, now=now)
-            renewed = renewing.look(tx, session)
+            renewed = renew_session(tx, session, key, self.inbound.source, self.settings, self._now())
         if renewed is None:
             return self._turn(tx, session, fresh)
         taken = self._turn(tx, renewed.session, True, note=renewed.note)
@@ -431,33 +407,32 @@ class TakeInbound:
         known = None if bound is None else tx.sessions.get(bound)
         if known is not None:
             return known, False
-        now = self.world.clock.now()
-        session = begin_session(key, self.inbound.source, now)
-        tx.sessions.add(session)
-        tx.bindings.bind(key, session.id, self.inbound.source, now)
-        return session, True
+        return next_session(tx, key, self.inbound.source, self._now()), True
 
     # --- the ends a row can have ---
 
     def _command(
         self, tx: Tx, key: SessionKey, line: tuple[str, str], message: MessageContext
     ) -> InboundResult:
-        world, source, session = self.world, self.inbound.source, message.session
+        intake, source, session = self.intake, self.inbound.source, message.session
         about = CommandContext(
-            settings=world.settings,
-            now=world.clock.now(),
-            model=world.runtimes[self.agent].model,
-            gateway=world.info,
+            settings=self.settings,
+            now=self._now(),
+            model=intake.core.runtimes[self.agent].model,
+            gateway=intake.info,
         )
-        reply = run_line(
-            tx,
-            CommandCase(source=source, session=session, key=key, line=line),
-            about,
-            world.hooks,
-            self.ruling,
+        call = CommandCall(
+            tx=tx,
+            name=line[0],
+            args=line[1],
+            source=source,
+            key=key,
+            session=session,
+            about=about,
             reply_place=ReplyPlace(to=source.address, ref=self.inbound.ref),
             context=lambda: message.context(tx),
         )
+        reply = run_line(call, intake.core.hooks, self.ruling)
         taken = InboundResult(
             outcome=InboundOutcome(kind=OutcomeKind.COMMAND, detail=reply.label),
             turn=None if reply.turn is None else reply.turn.id,
@@ -476,11 +451,11 @@ class TakeInbound:
             return self._say(
                 tx, InboundResult(outcome=_button("refused")), "Nothing was asked in this chat by that."
             )
-        outcome = answer(tx, given, self.world.clock.now(), self.inbound.source.user_name)
+        outcome = answer(tx, given, self._now(), self.inbound.source.user_name)
         taken = InboundResult(
             outcome=_button("accepted" if outcome.closed else "refused"), session=outcome.session
         )
-        if outcome.closed and self.world.accounts.capabilities(self.inbound.source.address).edits:
+        if outcome.closed and self.able.edits:
             # The message with the button says it from now on.
             return replace(taken, replied=True)
         return self._say(tx, taken, outcome.text)
@@ -498,7 +473,7 @@ class TakeInbound:
         )
         if given is None:
             return None
-        outcome = answer(tx, given, self.world.clock.now(), self.inbound.source.user_name)
+        outcome = answer(tx, given, self._now(), self.inbound.source.user_name)
         if not outcome.closed:
             return None
         clarified = any(q.id == given.question and q.kind is QuestionKind.CLARIFY for q in questions)
@@ -509,9 +484,9 @@ class TakeInbound:
         """A turn of its own, or, for the next piece of a message, more of the turn before."""
         before = None if fresh else unfinished_piece(tx, session, self.inbound)
         piece = self._input()
-        now = self.world.clock.now()
+        now = self._now()
         more = piece.cut or piece.group is not None
-        ready = now + timedelta(seconds=self.world.settings.gateway.gather_seconds) if more else None
+        ready = now + timedelta(seconds=self.settings.gateway.gather_seconds) if more else None
         if before is not None:
             joined = replace(before, input=join_pieces(before.input, piece), ready_at=ready)
             tx.turns.save(joined, attempt=before.attempt)
@@ -525,27 +500,27 @@ class TakeInbound:
         return InboundResult(outcome=TAKEN_AS_TURN, turn=turn_id, session=session.id, fresh=fresh)
 
     def _message_context(self, session: Session, fresh: bool, note: str = "") -> MessageContext:
-        settings = self.world.settings
+        settings = self.settings
         return MessageContext(
             inbound=self.inbound, session=session, settings=settings, fresh=fresh, note=note
         )
 
     def _new_turn(self, session: Session, piece: TurnInput) -> Turn:
-        default = self.world.settings.display.busy_input_mode
+        default = self.settings.display.busy_input_mode
         return Turn(
             id=new_turn_id(),
             session=session.id,
             agent=self.agent,
             cause=Cause.MESSAGE,
             input=piece,
-            created_at=self.world.clock.now(),
+            created_at=self._now(),
             source=self.inbound.source,
             reply=ReplyPlace(to=self.inbound.source.address, ref=self.inbound.ref),
             busy=choose_busy_mode(session, default, piece.attachments),
         )
 
     def _input(self) -> TurnInput:
-        able = self.world.accounts.capabilities(self.inbound.source.address)
+        able = self.able
         return TurnInput(
             text=self.inbound.text,
             author=self.inbound.source.speaker,
@@ -563,10 +538,10 @@ class TakeInbound:
         """A reply of the gateway itself, cut to the platform's size like any other."""
         if not text:
             return taken
-        able = self.world.accounts.capabilities(self.inbound.source.address)
+        able = self.able
         text = spell_commands(text, able.command_prefix)
         bodies = (replace(body, fleeting=fleeting) for body in split_bodies(text, able))
-        to, now = self.inbound.source.address, self.world.clock.now()
+        to, now = self.inbound.source.address, self._now()
         key = f"reply:{self.row.n}"
         for row in outbox_rows(bodies, key=key, to=to, now=now, reply_to=self.inbound.ref):
             tx.outbox.add(row)

@@ -11,7 +11,6 @@ from typing import Any
 
 from hermes.control.jobs.runs import JobContext, plan_of, run_now
 from hermes.control.jobs.schedule import EXAMPLES, Once, Schedule, read_schedule
-from hermes.control.jobs.targets import ResolveTargets, default_targets
 from hermes.control.jobs.wording import title
 from hermes.control.outbound.targets import LOCAL, ORIGIN
 from hermes.control.sessions.submission import NotFound
@@ -23,7 +22,6 @@ from hermes.domain.job import CatchUp, Job, JobRun, JobState
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.ports.world import JobWorld
 from hermes.domain.session import owner_of
-from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line, storable
 
 LONGEST_NAME, LONGEST_PROMPT, MOST_TIMES = 200, 5000, 1_000_000
@@ -65,13 +63,13 @@ def is_own(job: Job, source: Source | None) -> bool:
     return alone and made.address == source.address
 
 
-def list_jobs(tx: Tx, moment: JobContext) -> list[Job]:
+def list_jobs(tx: Tx, context: JobContext) -> list[Job]:
     """The jobs that are there for who asks."""
-    return [job for job in tx.jobs.list() if moment.sees(job)]
+    return [job for job in tx.jobs.list() if context.sees(job)]
 
 
-def find_job(tx: Tx, word: str, moment: JobContext) -> Job:
-    return pick_job(list_jobs(tx, moment), word)
+def find_job(tx: Tx, word: str, context: JobContext) -> Job:
+    return pick_job(list_jobs(tx, context), word)
 
 
 def pick_job(jobs: Sequence[Job], word: str) -> Job:
@@ -89,23 +87,25 @@ def pick_job(jobs: Sequence[Job], word: str) -> Job:
     return found[0]
 
 
-def create_job(tx: Tx, agent: AgentId, wish: JobSpec, origin: Source | None, moment: JobContext) -> Job:
-    default = ORIGIN if origin is not None and moment.targets(tx, ORIGIN, origin, moment.settings) else LOCAL
+def create_job(tx: Tx, agent: AgentId, wish: JobSpec, origin: Source | None, context: JobContext) -> Job:
+    default = (
+        ORIGIN if origin is not None and context.targets(tx, ORIGIN, origin, context.settings) else LOCAL
+    )
     job = Job(
         id=new_job_id(),
         agent=agent,
         schedule="",
         prompt="",
-        created_at=moment.now,
-        anchor=moment.now,
+        created_at=context.now,
+        anchor=context.now,
         deliver_to=default,
         origin=origin,
     )
     if not (wish.schedule or "").strip():
         raise UserError("A job needs a schedule.", hint=f"For example: {EXAMPLES}.")
     if wish.name is None and (wish.prompt or wish.script):
-        wish = replace(wish, name=_free_name(tx, one_line(wish.prompt or wish.script or "", 50), moment))
-    return update_job(tx, job, wish, moment)
+        wish = replace(wish, name=_free_name(tx, one_line(wish.prompt or wish.script or "", 50), context))
+    return update_job(tx, job, wish, context)
 
 
 class JobAction(StrEnum):
@@ -117,15 +117,15 @@ class JobAction(StrEnum):
     REMOVE = "remove"
 
 
-def act_on_job(tx: Tx, job: Job, action: JobAction, moment: JobContext) -> Job:
+def act_on_job(tx: Tx, job: Job, action: JobAction, context: JobContext) -> Job:
     """The job as it is afterwards."""
     match action:
         case JobAction.PAUSE:
-            return _pause(tx, job, moment.now)
+            return _pause(tx, job, context.now)
         case JobAction.RESUME:
-            return _resume(tx, job, moment)
+            return _resume(tx, job, context)
         case JobAction.RUN:
-            run_now(tx, job, moment)
+            run_now(tx, job, context)
         case JobAction.REMOVE:
             tx.jobs.remove(job.id)
     return job
@@ -139,11 +139,11 @@ def _pause(tx: Tx, job: Job, now: datetime) -> Job:
     return paused
 
 
-def _resume(tx: Tx, job: Job, moment: JobContext) -> Job:
+def _resume(tx: Tx, job: Job, context: JobContext) -> Job:
     """From its next time on; what passed while it was paused is not caught up with."""
     if job.state is JobState.SCHEDULED:
         raise UserError(f"The job “{title(job)}” is not paused.")
-    following = plan_of(job, moment.zone).after(moment.now)
+    following = plan_of(job, context.zone).after(context.now)
     if following is None or (job.times is not None and job.completed >= job.times):
         raise UserError(
             f"The job “{title(job)}” has no time left to run at.",
@@ -154,24 +154,24 @@ def _resume(tx: Tx, job: Job, moment: JobContext) -> Job:
     return resumed
 
 
-def update_job(tx: Tx, job: Job, wish: JobSpec, moment: JobContext) -> Job:
+def update_job(tx: Tx, job: Job, wish: JobSpec, context: JobContext) -> Job:
     """The job with what is wished, checked as a whole and stored."""
     plan: Schedule | None = None
     if wish.schedule is not None:
-        plan = read_schedule(wish.schedule, moment.now, moment.zone)
-        job = _planned(job, plan, moment)
+        plan = read_schedule(wish.schedule, context.now, context.zone)
+        job = _planned(job, plan, context)
     changes = {
         name: clean(value) for name, clean in _CLEANED.items() if (value := getattr(wish, name)) is not None
     }
     job = replace(
         job,
         prompt=_text("prompt", wish.prompt, LONGEST_PROMPT, job.prompt),
-        name=_name(tx, job, wish.name, moment),
-        deliver_to=_deliver(tx, wish.deliver, job, moment),
+        name=_name(tx, job, wish.name, context),
+        deliver_to=_deliver(tx, wish.deliver, job, context),
         context_from=(
             job.context_from
             if wish.context_from is None
-            else tuple(find_job(tx, word, moment).id for word in wish.context_from)
+            else tuple(find_job(tx, word, context).id for word in wish.context_from)
         ),
         **changes,
     )
@@ -186,18 +186,18 @@ def update_job(tx: Tx, job: Job, wish: JobSpec, moment: JobContext) -> Job:
     return job
 
 
-def _planned(job: Job, plan: Schedule, moment: JobContext) -> Job:
-    following = plan.after(moment.now)
+def _planned(job: Job, plan: Schedule, context: JobContext) -> Job:
+    following = plan.after(context.now)
     if isinstance(plan, Once):
-        if plan.at < moment.now - _PAST:
-            told = f"{plan.at.astimezone(moment.zone):%Y-%m-%d %H:%M %Z}"
+        if plan.at < context.now - _PAST:
+            told = f"{plan.at.astimezone(context.zone):%Y-%m-%d %H:%M %Z}"
             raise UserError(f"{told} is in the past.", hint=f"For example: {EXAMPLES}.")
         following = plan.at
     state = JobState.PAUSED if job.state is JobState.PAUSED else JobState.SCHEDULED
     return replace(
         job,
         schedule=plan.text,
-        anchor=moment.now.replace(microsecond=0),
+        anchor=context.now.replace(microsecond=0),
         state=state,
         next_due=None if state is JobState.PAUSED else following,
         last_error="",
@@ -227,30 +227,30 @@ def _text(what: str, text: str | None, most: int, before: str) -> str:
     return storable(text.strip())
 
 
-def _name(tx: Tx, job: Job, wanted: str | None, moment: JobContext) -> str:
+def _name(tx: Tx, job: Job, wanted: str | None, context: JobContext) -> str:
     if wanted is None:
         return job.name
     name = one_line(_text("name", wanted, LONGEST_NAME, ""), LONGEST_NAME)
     if not name:
         raise UserError("A name needs at least one visible character.")
-    others = (other for other in list_jobs(tx, moment) if other.id != job.id)
+    others = (other for other in list_jobs(tx, context) if other.id != job.id)
     if any(other.name.casefold() == name.casefold() for other in others):
         raise UserError(f"Another job is called “{one_line(name, 60)}”.", hint="Choose another name.")
     return name
 
 
-def _free_name(tx: Tx, name: str, moment: JobContext) -> str:
-    taken = {job.name.casefold() for job in list_jobs(tx, moment)}
+def _free_name(tx: Tx, name: str, context: JobContext) -> str:
+    taken = {job.name.casefold() for job in list_jobs(tx, context)}
     number, free = 2, name
     while free.casefold() in taken:
         free, number = f"{name} ({number})", number + 1
     return free
 
 
-def _deliver(tx: Tx, wanted: str | None, job: Job, moment: JobContext) -> str:
+def _deliver(tx: Tx, wanted: str | None, job: Job, context: JobContext) -> str:
     if wanted is None or not wanted.strip():
         return job.deliver_to
-    moment.targets(tx, wanted, job.origin, moment.settings)
+    context.targets(tx, wanted, job.origin, context.settings)
     return wanted.strip()
 
 
@@ -281,35 +281,34 @@ _CLEANED: Mapping[str, Callable[[Any], Any]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDesk:
-    """The jobs of one agent, for whoever is outside of a transaction, as far as they may see them (`sees`).
-    `changed` is told after each change."""
+    """The jobs of one agent, for whoever is outside of a transaction, as far as its `rules` let them see any.
+    `changed` is called after each change."""
 
     agent: AgentId
     store: Store
     clock: Clock
-    zone: tzinfo
-    settings: Settings
+    rules: JobContext
     world: JobWorld | None = None
-    targets: ResolveTargets = default_targets
     changed: Callable[[], None] = lambda: None
-    sees: Callable[[Job], bool] = lambda job: True
 
     @property
-    def moment(self) -> JobContext:
-        return JobContext(
-            now=self.clock.now(),
-            zone=self.zone,
-            settings=self.settings,
-            targets=self.targets,
-            sees=self.sees,
-        )
+    def zone(self) -> tzinfo:
+        return self.rules.zone
+
+    @property
+    def context(self) -> JobContext:
+        return replace(self.rules, now=self.clock.now())
+
+    def seen_by(self, sees: Callable[[Job], bool]) -> JobDesk:
+        """The same desk for who may see only these jobs."""
+        return replace(self, rules=replace(self.rules, sees=sees))
 
     async def all(self) -> list[Job]:
-        return await self.store.read(lambda tx: list_jobs(tx, self.moment))
+        return await self.store.read(lambda tx: list_jobs(tx, self.context))
 
     async def get(self, ident: JobId) -> Job | None:
         job = await self.store.read(lambda tx: tx.jobs.get(ident))
-        return job if job is not None and self.sees(job) else None
+        return job if job is not None and self.rules.sees(job) else None
 
     async def find(self, word: str) -> Job:
         return await self.store.read(lambda tx: self._find(tx, word))
@@ -324,17 +323,17 @@ class JobDesk:
 
     async def create(self, wish: JobSpec, origin: Source | None) -> Job:
         await self._check(wish)
-        return await self._change(lambda tx: create_job(tx, self.agent, wish, origin, self.moment))
+        return await self._change(lambda tx: create_job(tx, self.agent, wish, origin, self.context))
 
     async def update(self, word: str, wish: JobSpec) -> Job:
         await self._check(wish)
-        return await self._change(lambda tx: update_job(tx, self._find(tx, word), wish, self.moment))
+        return await self._change(lambda tx: update_job(tx, self._find(tx, word), wish, self.context))
 
     async def act(self, word: str, action: JobAction) -> Job:
-        return await self._change(lambda tx: act_on_job(tx, self._find(tx, word), action, self.moment))
+        return await self._change(lambda tx: act_on_job(tx, self._find(tx, word), action, self.context))
 
     def _find(self, tx: Tx, word: str) -> Job:
-        return find_job(tx, word, self.moment)
+        return find_job(tx, word, self.context)
 
     async def _check(self, wish: JobSpec) -> None:
         if self.world is not None:

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
 
 from hermes.control.jobs.schedule import Schedule, grace, read_schedule
-from hermes.control.jobs.targets import ResolveTargets, default_targets
-from hermes.control.jobs.wording import JobOutput, prompt_words, run_result, title, wakes
+from hermes.control.jobs.wording import prompt_words, run_result, title, wakes
 from hermes.control.outbound.answers import AnswerWriter
 from hermes.control.outbound.sending import mirror
+from hermes.control.outbound.targets import ResolveTargets, default_targets
 from hermes.control.outbound.topics import lane_of, real_place
 from hermes.control.people.routing import JOBS
 from hermes.control.turn.stopping import stop_turn
@@ -56,48 +56,50 @@ def plan_of(job: Job, zone: tzinfo) -> Schedule:
 # --- slots -----------------------------------------------------------------------------------------
 
 
-def fire(tx: Tx, wanted: JobId, moment: JobContext) -> JobRun | None:
+def fire(tx: Tx, wanted: JobId, context: JobContext) -> JobRun | None:
     """Begin the run that is due, if there is one, and plan the job's next time."""
     job = tx.jobs.get(wanted)
     if (
         job is None
         or job.state is not JobState.SCHEDULED
         or job.next_due is None
-        or job.next_due > moment.now
+        or job.next_due > context.now
     ):
         return None
     if is_running(tx, job.id):
         # One run at a time: what comes due meanwhile is caught up with when this one has ended.
         return None
     try:
-        plan = plan_of(job, moment.zone)
+        plan = plan_of(job, context.zone)
     except UserError as error:
         tx.jobs.save(replace(job, state=JobState.ERROR, next_due=None, last_error=str(error)))
         return None
-    slot, runs = _slot(plan, job, moment)
-    following = plan.after(slot if job.catch_up is CatchUp.ALL else max(slot, moment.now))
-    run = _claim(tx, job, slot, moment) if runs else None
+    slot, runs = _slot(plan, job, context)
+    following = plan.after(slot if job.catch_up is CatchUp.ALL else max(slot, context.now))
+    run = _claim(tx, job, slot, context) if runs else None
     completed = job.completed + (run is not None)
     job = replace(job, completed=completed, next_due=following)
     if following is None or (job.times is not None and completed >= job.times):
         job = replace(job, state=JobState.COMPLETED, next_due=None)
     if not runs:
         job = replace(job, last_error=MISSED)
-        tx.job_runs.claim(_run(job, slot, moment, state=RunState.OVER, status=RunStatus.MISSED, error=MISSED))
+        tx.job_runs.claim(
+            _run(job, slot, context, state=RunState.OVER, status=RunStatus.MISSED, error=MISSED)
+        )
     tx.jobs.save(job)
     if run is not None:
-        _begin(tx, job, run, moment)
+        _begin(tx, job, run, context)
     return run
 
 
-def run_now(tx: Tx, job: Job, moment: JobContext) -> JobRun:
+def run_now(tx: Tx, job: Job, context: JobContext) -> JobRun:
     """A run that somebody asks for; the job's own times and counts stay as they are."""
     if is_running(tx, job.id):
         raise UserError(f"The job “{title(job)}” is running now.", hint="Wait until it is done.")
-    due = moment.now.replace(microsecond=0)
-    while (run := _claim(tx, job, due, moment, manual=True)) is None:
+    due = context.now.replace(microsecond=0)
+    while (run := _claim(tx, job, due, context, manual=True)) is None:
         due += timedelta(seconds=1)
-    _begin(tx, job, run, moment)
+    _begin(tx, job, run, context)
     return run
 
 
@@ -105,28 +107,28 @@ def is_running(tx: Tx, job: JobId) -> bool:
     return any(run.job == job and run.state is not RunState.SETTLED for run in tx.job_runs.open())
 
 
-def _slot(plan: Schedule, job: Job, moment: JobContext) -> tuple[datetime, bool]:
+def _slot(plan: Schedule, job: Job, context: JobContext) -> tuple[datetime, bool]:
     """The slot that is looked at now, and whether it is run."""
     assert job.next_due is not None
     if job.catch_up is CatchUp.ALL:
         return job.next_due, True
-    slot = max(plan.latest(moment.now) or job.next_due, job.next_due)
-    late = moment.now - slot > grace(plan, slot)
+    slot = max(plan.latest(context.now) or job.next_due, job.next_due)
+    late = context.now - slot > grace(plan, slot)
     return slot, job.catch_up is CatchUp.ONCE or not late
 
 
-def _run(job: Job, due: datetime, moment: JobContext, **more: object) -> JobRun:
-    return JobRun(job=job.id, due=due, began_at=moment.now, name=title(job), **more)  # type: ignore[arg-type]
+def _run(job: Job, due: datetime, context: JobContext, **more: object) -> JobRun:
+    return JobRun(job=job.id, due=due, began_at=context.now, name=title(job), **more)  # type: ignore[arg-type]
 
 
-def _claim(tx: Tx, job: Job, due: datetime, moment: JobContext, manual: bool = False) -> JobRun | None:
-    run = _run(job, due, moment, state=RunState.CLAIMED, manual=manual)
+def _claim(tx: Tx, job: Job, due: datetime, context: JobContext, manual: bool = False) -> JobRun | None:
+    run = _run(job, due, context, state=RunState.CLAIMED, manual=manual)
     return run if tx.job_runs.claim(run) else None
 
 
-def _begin(tx: Tx, job: Job, run: JobRun, moment: JobContext) -> None:
+def _begin(tx: Tx, job: Job, run: JobRun, context: JobContext) -> None:
     try:
-        to = moment.targets(tx, job.deliver_to, job.origin, moment.settings)
+        to = context.targets(tx, job.deliver_to, job.origin, context.settings)
     except UserError as error:
         to, problem = (), str(error)
     else:
@@ -136,20 +138,20 @@ def _begin(tx: Tx, job: Job, run: JobRun, moment: JobContext) -> None:
     run = replace(run, to=to)
     tx.job_runs.save(run)
     if not job.script and not job.workdir:
-        begin_job_turn(tx, run.slot, moment, None)
+        begin_job_turn(tx, run.slot, context)
 
 
-def planned_wrong(tx: Tx, moment: JobContext) -> list[Job]:
+def planned_wrong(tx: Tx, context: JobContext) -> list[Job]:
     """After the clock was set back: jobs that wait for a time beyond their next one, as they should be."""
     found: list[Job] = []
     for job in tx.jobs.list():
         if job.state is not JobState.SCHEDULED or job.next_due is None:
             continue
         try:
-            plan = plan_of(job, moment.zone)
+            plan = plan_of(job, context.zone)
         except UserError:
             continue
-        planned = plan.after(moment.now)
+        planned = plan.after(context.now)
         while (
             planned is not None and planned < job.next_due and tx.job_runs.get(Slot(job=job.id, due=planned))
         ):
@@ -159,8 +161,8 @@ def planned_wrong(tx: Tx, moment: JobContext) -> list[Job]:
     return found
 
 
-def plan_again(tx: Tx, moment: JobContext) -> int:
-    wrong = planned_wrong(tx, moment)
+def plan_again(tx: Tx, context: JobContext) -> int:
+    wrong = planned_wrong(tx, context)
     for job in wrong:
         tx.jobs.save(job)
     return len(wrong)
@@ -182,61 +184,52 @@ def start_script(tx: Tx, slot: Slot) -> Job | None:
     return job
 
 
-def begin_job_turn(tx: Tx, slot: Slot, moment: JobContext, report: ScriptReport | None) -> JobRun | None:
-    """The run's turn, with all that was prepared for it. None if the run is elsewhere by now."""
+def begin_job_turn(
+    tx: Tx, slot: Slot, context: JobContext, report: ScriptReport | None = None, *, failure: str = ""
+) -> JobRun | None:
+    """The run's turn, with all that was prepared for it; if a `failure` keeps it from that, people are told
+    why in its stead. None if the run is elsewhere by now."""
     run, job = tx.job_runs.get(slot), tx.jobs.get(slot.job)
     if run is None or run.state not in (RunState.CLAIMED, RunState.SCRIPT):
         return None
     if job is None:
-        return _over(tx, run, moment, RunStatus.STOPPED, REMOVED)
+        status = RunStatus.ERROR if failure else RunStatus.STOPPED
+        return _over(tx, run, context, status, failure or REMOVED)
+    if failure:
+        relayed = TurnInput(text=failure, action=TurnAction.RELAY)
+        return _turn(tx, replace(run, error=failure), job, context, relayed)
     failed = report is not None and bool(report.problem)
     if report is not None and not failed and not wakes(report.output):
-        return _over(tx, run, moment, RunStatus.SKIPPED, "")
+        return _over(tx, run, context, RunStatus.SKIPPED, "")
     if job.no_agent and report is not None:
         error = report.problem
         text = f"{error}\n\n{report.output}".strip() if failed else report.output
         return _turn(
-            tx, replace(run, error=error), job, moment, TurnInput(text=text, action=TurnAction.RELAY)
+            tx, replace(run, error=error), job, context, TurnInput(text=text, action=TurnAction.RELAY)
         )
-    contexts = [JobOutput(name=title(one), output=one.last_output) for one in _contexts(tx, job)]
-    words = prompt_words(job, run.due.astimezone(moment.zone), report, contexts)
+    contexts = [other for other in map(tx.jobs.get, job.context_from) if other is not None]
+    words = prompt_words(job, run.due.astimezone(context.zone), report, contexts)
     guidance = Guidance(
         model=job.model,
         toolsets=job.toolsets,
         withheld=WITHHELD,
-        unattended=moment.settings.approvals.cron_mode,
+        unattended=context.settings.approvals.cron_mode,
     )
-    return _turn(tx, run, job, moment, TurnInput(text=words, guidance=guidance))
+    return _turn(tx, run, job, context, TurnInput(text=words, guidance=guidance))
 
 
-def report_failure(tx: Tx, slot: Slot, moment: JobContext, why: str) -> JobRun | None:
-    """A run that cannot come to its turn: people are told why in its stead."""
-    run, job = tx.job_runs.get(slot), tx.jobs.get(slot.job)
-    if run is None or run.state not in (RunState.CLAIMED, RunState.SCRIPT):
-        return None
-    if job is None:
-        return _over(tx, run, moment, RunStatus.ERROR, why)
-    given = TurnInput(text=why, action=TurnAction.RELAY)
-    return _turn(tx, replace(run, error=why), job, moment, given)
-
-
-def _contexts(tx: Tx, job: Job) -> list[Job]:
-    found = (tx.jobs.get(one) for one in job.context_from)
-    return [one for one in found if one is not None]
-
-
-def _turn(tx: Tx, run: JobRun, job: Job, moment: JobContext, given: TurnInput) -> JobRun:
+def _turn(tx: Tx, run: JobRun, job: Job, context: JobContext, given: TurnInput) -> JobRun:
     source = Source(address=Address(platform=JOBS, chat=job.id), kind=SourceKind.JOB, chat_name=title(job))
     session = SessionId(session_name(run))
     tx.sessions.add(
         Session(
             id=session,
             agent=job.agent,
-            created_at=moment.now,
-            updated_at=moment.now,
+            created_at=context.now,
+            updated_at=context.now,
             owner=str(source.address),
             place=str(source.address),
-            expires_at=moment.now + SESSION_KEPT,
+            expires_at=context.now + SESSION_KEPT,
         )
     )
     turn = Turn(
@@ -245,7 +238,7 @@ def _turn(tx: Tx, run: JobRun, job: Job, moment: JobContext, given: TurnInput) -
         agent=job.agent,
         cause=Cause.JOB,
         input=replace(given, text=storable(given.text)),
-        created_at=moment.now,
+        created_at=context.now,
         source=source,
     )
     tx.turns.add(turn)
@@ -259,8 +252,8 @@ def session_name(run: JobRun) -> str:
     return f"{RUN_SESSIONS}{run.job}_{run.due:%Y%m%d_%H%M%S}"
 
 
-def _over(tx: Tx, run: JobRun, moment: JobContext, status: RunStatus, error: str) -> JobRun:
-    run = replace(run, state=RunState.OVER, status=status, error=error, ended_at=moment.now)
+def _over(tx: Tx, run: JobRun, context: JobContext, status: RunStatus, error: str) -> JobRun:
+    run = replace(run, state=RunState.OVER, status=status, error=error, ended_at=context.now)
     tx.job_runs.save(run)
     job = tx.jobs.get(run.job)
     if job is not None:
@@ -279,7 +272,7 @@ class SettledRun:
     mirrored: SessionId | None = None
 
 
-def settle(tx: Tx, slot: Slot, moment: JobContext, outcomes: AnswerWriter) -> SettledRun | None:
+def settle(tx: Tx, slot: Slot, context: JobContext, outcomes: AnswerWriter) -> SettledRun | None:
     """What follows from a turn that has ended. None while it has not, or when that was done before."""
     run = tx.job_runs.get(slot)
     if run is None or run.state is not RunState.TURN or run.turn is None:
@@ -287,37 +280,37 @@ def settle(tx: Tx, slot: Slot, moment: JobContext, outcomes: AnswerWriter) -> Se
     turn = tx.turns.get(run.turn)
     if turn is not None and turn.state.open:
         return None
-    end = run_result(run, tx.journal.of_turn(run.turn), moment.settings.cron.wrap_response)
+    end = run_result(run, tx.journal.of_turn(run.turn), context.settings.cron.wrap_response)
     lanes = tuple(dict.fromkeys(lane_of(tx, to) for to in run.to))
     for place, to in enumerate(lanes if end.delivered else ()):
         for row in outcomes.parts(ReplyPlace(to=to), Body(text=end.delivered), turn=run.turn, segment=place):
             tx.outbox.add(row)
-    over = replace(run, state=RunState.SETTLED, status=end.status, error=end.error, ended_at=moment.now)
+    over = replace(run, state=RunState.SETTLED, status=end.status, error=end.error, ended_at=context.now)
     run = replace(over, to=lanes)
     tx.job_runs.save(run)
     job = tx.jobs.get(run.job)
     if job is None:
         return SettledRun(run=run)
     _remember(tx, job, run, end.answer)
-    attached = job.attach_to_session or moment.settings.cron.mirror_delivery
+    attached = job.attach_to_session or context.settings.cron.mirror_delivery
     home = None if job.origin is None else job.origin.address
     if not attached or not end.delivered or home is None:
         return SettledRun(run=run)
     if home not in [real_place(tx, to) for to in run.to]:
         return SettledRun(run=run)
-    return SettledRun(run=run, mirrored=mirror(tx, home, end.delivered, moment.now))
+    return SettledRun(run=run, mirrored=mirror(tx, home, end.delivered, context.now))
 
 
-def stop_idle(tx: Tx, slot: Slot, moment: JobContext) -> bool:
+def stop_idle(tx: Tx, slot: Slot, context: JobContext) -> bool:
     """Stop a run in which nothing was written down for long; whether it was. A step is any record: words of
     the model, a tool that began or ended."""
-    run, limit = tx.job_runs.get(slot), moment.settings.cron.timeout
+    run, limit = tx.job_runs.get(slot), context.settings.cron.timeout
     turn = None if run is None or run.turn is None or not limit else tx.turns.get(run.turn)
     if turn is None or turn.state not in (TurnState.RUNNING, TurnState.WAITING) or turn.stop is not None:
         return False
     entries = tx.journal.of_turn(turn.id)
-    last = entries[-1].at if entries else moment.now
-    if (moment.now - last).total_seconds() <= limit:
+    last = entries[-1].at if entries else context.now
+    if (context.now - last).total_seconds() <= limit:
         return False
     return stop_turn(tx, turn.id, f"nothing happened for {limit:g} seconds") is not None
 

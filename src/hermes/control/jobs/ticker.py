@@ -11,38 +11,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 
+from hermes.control.core import GatewayCore
+from hermes.control.jobs import runs
 from hermes.control.jobs.editing import JobDesk
-from hermes.control.jobs.runs import (
-    JobContext,
-    begin_job_turn,
-    file_written,
-    fire,
-    plan_again,
-    planned_wrong,
-    report_failure,
-    session_name,
-    settle,
-    start_script,
-    stop_idle,
-)
-from hermes.control.jobs.targets import ResolveTargets
 from hermes.control.jobs.wording import INTERRUPTED, output_name, output_text
 from hermes.control.outbound.answers import AnswerWriter
-from hermes.control.runtime import Runtime
-from hermes.control.workers import Supervisor, do_each, take_each, wait_for_ring
+from hermes.control.outbound.targets import ResolveTargets
+from hermes.control.workers import do_each, end_tasks, take_each, wait_for_ring
 from hermes.domain.address import Address
-from hermes.domain.clock import Clock, zone_named
+from hermes.domain.clock import zone_named
 from hermes.domain.errors import HermesError, UserError
 from hermes.domain.event import Entry, Failed, Finished, Stopped
 from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.job import DueJobs, Job, JobRun, RunState, Slot
 from hermes.domain.ports.store import Store, Tx
-from hermes.domain.settings.settings import Settings
 from hermes.domain.turn import TurnState
 
 log = logging.getLogger("hermes.cron")
@@ -58,11 +45,7 @@ class Cron:
     """`outcomes` turns what a run said into messages, `targets` finds the places they go to. `owner` is the
     name that holds the lease; `wake_session` and `wake_lane` wake who has work after a commit."""
 
-    store: Store
-    runtimes: Mapping[AgentId, Runtime]
-    settings: Settings
-    clock: Clock
-    loops: Supervisor
+    core: GatewayCore
     owner: str
     outcomes: AnswerWriter
     targets: ResolveTargets
@@ -70,7 +53,7 @@ class Cron:
     wake_lane: Callable[[Address], None]
 
     def __post_init__(self) -> None:
-        self._zone = zone_named(self.settings.timezone)
+        self._zone = zone_named(self.core.settings.timezone)
         self._bell = asyncio.Event()
         self._working: dict[_RunKey, asyncio.Task[None]] = {}
         self._looked: tuple[datetime, float] | None = None
@@ -92,15 +75,13 @@ class Cron:
             self.ring()
 
     def desk(self, agent: AgentId) -> JobDesk:
-        runtime = self.runtimes[agent]
+        runtime = self.core.runtimes[agent]
         return JobDesk(
             agent=agent,
             store=runtime.store,
-            clock=self.clock,
-            zone=self._zone,
-            settings=self.settings,
+            clock=self.core.clock,
+            rules=self._context(),
             world=runtime.jobs,
-            targets=self.targets,
             changed=self.ring,
         )
 
@@ -109,57 +90,54 @@ class Cron:
     async def live(self) -> None:
         while True:
             self._bell.clear()
-            await wait_for_ring(self._bell, self.clock, await self.tick(), "cron")
+            await wait_for_ring(self._bell, self.core.clock, await self.tick(), "cron")
 
     async def close(self) -> None:
         """What is under way in scripts is cut off; what has ended is settled."""
-        for task in self._working.values():
-            task.cancel()
-        if self._working:
-            await asyncio.wait(self._working.values())
-        for agent in self.runtimes:
-            await self.loops.attempt("cron", partial(self._settle_ended, agent), f"stop {agent}")
+        await end_tasks(self._working.values())
+        for agent in self.core.runtimes:
+            await self.core.loops.attempt("cron", partial(self._settle_ended, agent), f"stop {agent}")
         with contextlib.suppress(HermesError):
-            await self.store.write(lambda tx: tx.leases.release(LEASE, self.owner))
+            await self.core.store.write(lambda tx: tx.leases.release(LEASE, self.owner))
 
     async def _settle_ended(self, agent: AgentId) -> None:
-        runs = [run for run in (await self._look(agent))[1] if run.state is RunState.TURN]
-        await take_each(runs, partial(self._settle, agent))
+        running = [run for run in (await self._look(agent))[1] if run.state is RunState.TURN]
+        await take_each(running, partial(self._settle, agent))
 
     async def tick(self) -> float:
         """Do what is due now; the seconds until there may be more. Whatever breaks is raised when all else
         is done: a run that cannot be settled stops neither other jobs nor other agents."""
-        now = self.clock.now()
+        now = self.core.clock.now()
         following: list[datetime] = []
-        agents = (partial(self._take_agent, agent, now, following) for agent in self.runtimes)
+        agents = (partial(self._take_agent, agent, now, following) for agent in self.core.runtimes)
         await do_each(partial(self._mind_the_clock, now), *agents)
-        now = self.clock.now()
+        now = self.core.clock.now()
         ahead = [max(0.0, (at - now).total_seconds()) for at in following]
         return min([LONGEST_SLEEP, *ahead])
 
     async def _take_agent(self, agent: AgentId, now: datetime, following: list[datetime]) -> None:
         """Go on with the runs of one agent and begin what is due; `following` gets its next slot."""
-        due, runs = await self._look(agent)
-        if (due.jobs or runs) and not await self._leads(now):
+        due, unfinished = await self._look(agent)
+        if (due.jobs or unfinished) and not await self._leads(now):
             return
         await do_each(
-            partial(take_each, runs, partial(self._go_on, agent)),
-            partial(self._fire, agent, due.jobs, len(runs)),
+            partial(take_each, unfinished, partial(self._go_on, agent)),
+            partial(self._fire, agent, due.jobs, len(unfinished)),
         )
         if due.jobs:
             due, _ = await self._look(agent)
         following += [due.next] if due.next is not None else []
 
     async def _look(self, agent: AgentId) -> tuple[DueJobs, list[JobRun]]:
-        now = self.clock.now()
+        now = self.core.clock.now()
         return await self._store(agent).read(lambda tx: (tx.jobs.due(now), tx.job_runs.open()))
 
     async def _leads(self, now: datetime) -> bool:
-        store, owner = self.store, self.owner
+        store, owner = self.core.store, self.owner
         return await store.write(lambda tx: tx.leases.take(LEASE, owner, now, LEASE_SECONDS)) is not None
 
     async def _mind_the_clock(self, now: datetime) -> None:
-        elapsed = self.clock.monotonic()
+        elapsed = self.core.clock.monotonic()
         before, self._looked = self._looked, (now, elapsed)
         if before is not None:
             passed = timedelta(seconds=elapsed - before[1])
@@ -167,24 +145,24 @@ class Cron:
                 return
             # What came due since the last look, on the clock as it is now, was never planned.
             now -= passed
-        await take_each(self.runtimes, partial(self._plan_again, replace(self._moment(), now=now)))
+        await take_each(self.core.runtimes, partial(self._plan_again, replace(self._context(), now=now)))
 
-    async def _plan_again(self, moment: JobContext, agent: AgentId) -> None:
-        if await self._store(agent).read(partial(planned_wrong, moment=moment)):
-            changed = await self._store(agent).write(partial(plan_again, moment=moment))
+    async def _plan_again(self, context: runs.JobContext, agent: AgentId) -> None:
+        if await self._store(agent).read(partial(runs.planned_wrong, context=context)):
+            changed = await self._store(agent).write(partial(runs.plan_again, context=context))
             log.info("cron.planned_again agent=%s jobs=%d", agent, changed)
 
     # --- beginning ---
 
     async def _fire(self, agent: AgentId, jobs: Sequence[Job], running: int) -> None:
         """Begin what is due, as far as there is room."""
-        most = self.settings.cron.max_parallel_jobs
+        most = self.core.settings.cron.max_parallel_jobs
 
         async def begin(job: Job) -> None:
             nonlocal running
             if most and running >= most:
                 return
-            run = await self._store(agent).write(partial(fire, wanted=job.id, moment=self._moment()))
+            run = await self._store(agent).write(partial(runs.fire, wanted=job.id, context=self._context()))
             if run is not None:
                 running += 1
                 log.info("cron.run job=%s due=%s", run.job, run.due.isoformat())
@@ -207,7 +185,9 @@ class Cron:
                 self._working[key] = task
                 task.add_done_callback(partial(self._done, key))
             case RunState.SCRIPT:
-                unit = partial(report_failure, slot=run.slot, moment=self._moment(), why=INTERRUPTED)
+                unit = partial(
+                    runs.begin_job_turn, slot=run.slot, context=self._context(), failure=INTERRUPTED
+                )
                 self._begun(agent, await self._store(agent).write(unit))
             case RunState.TURN:
                 await self._settle(agent, run)
@@ -221,33 +201,33 @@ class Cron:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             # It is looked at again with the next tick, not at once: it may break again.
-            self.loops.note("cron", error, f"job {key[1].job}")
+            self.core.loops.note("cron", error, f"job {key[1].job}")
             return
-        self.loops.clear("cron", f"job {key[1].job}")
+        self.core.loops.clear("cron", f"job {key[1].job}")
         self.ring()
 
     async def _prepare(self, agent: AgentId, run: JobRun) -> None:
         """What has to happen before the turn: the folder, the script."""
-        store, world = self._store(agent), self.runtimes[agent].jobs
-        job = await store.write(lambda tx: start_script(tx, run.slot))
+        store, world = self._store(agent), self.core.runtimes[agent].jobs
+        job = await store.write(lambda tx: runs.start_script(tx, run.slot))
         if job is None:
             return
-        report = None
+        report, failure = None, ""
         try:
             if world is None:
                 raise UserError("Jobs with scripts or folders cannot be run here.")
             await world.check(job.script, job.workdir)
             if job.workdir:
-                await world.enter(SessionId(session_name(run)), job.workdir)
+                await world.enter(SessionId(runs.session_name(run)), job.workdir)
             if job.script:
-                seconds = self.settings.cron.script_timeout
+                seconds = self.core.settings.cron.script_timeout
                 report = await world.run_script(job.script, job.workdir, seconds)
         except HermesError as error:
-            why, moment = str(error), self._moment()
-            self._begun(agent, await store.write(lambda tx: report_failure(tx, run.slot, moment, why)))
-            return
-        moment = self._moment()
-        self._begun(agent, await store.write(lambda tx: begin_job_turn(tx, run.slot, moment, report)))
+            failure = str(error)
+        begin = partial(
+            runs.begin_job_turn, slot=run.slot, context=self._context(), report=report, failure=failure
+        )
+        self._begun(agent, await store.write(begin))
 
     def _begun(self, agent: AgentId, run: JobRun | None) -> None:
         if run is not None and run.session is not None:
@@ -260,13 +240,15 @@ class Cron:
             turn = None if run.turn is None else tx.turns.get(run.turn)
             return None if turn is None else turn.state
 
-        store, moment = self._store(agent), self._moment()
+        store, context = self._store(agent), self._context()
         state = await store.read(look)
         if state is not None and state.open:
-            if state is TurnState.ACCEPTED or await store.write(lambda tx: stop_idle(tx, run.slot, moment)):
+            if state is TurnState.ACCEPTED or await store.write(
+                lambda tx: runs.stop_idle(tx, run.slot, context)
+            ):
                 self._begun(agent, run)
             return
-        settled = await store.write(lambda tx: settle(tx, run.slot, moment, self.outcomes))
+        settled = await store.write(lambda tx: runs.settle(tx, run.slot, context, self.outcomes))
         if settled is None:
             return
         log.info("cron.ended job=%s status=%s", run.job, settled.run.status.value)
@@ -278,7 +260,7 @@ class Cron:
 
     async def _write_file(self, agent: AgentId, run: JobRun) -> None:
         """The run's file, outside of any transaction; a run without its file gets it at the next look."""
-        store, world, settings = self._store(agent), self.runtimes[agent].jobs, self.settings
+        store, world, settings = self._store(agent), self.core.runtimes[agent].jobs, self.core.settings
         turn = run.turn
         entries = [] if turn is None else await store.read(lambda tx: tx.journal.of_turn(turn))
         if world is not None:
@@ -288,15 +270,15 @@ class Cron:
             except UserError as error:
                 log.warning("cron.no_file job=%s why=%s", run.job, error)
                 return
-        await store.write(lambda tx: file_written(tx, run.slot))
+        await store.write(lambda tx: runs.file_written(tx, run.slot))
         # Slots that came due meanwhile may run now.
         self.ring()
 
     # --- small things ---
 
     def _store(self, agent: AgentId) -> Store:
-        return self.runtimes[agent].store
+        return self.core.runtimes[agent].store
 
-    def _moment(self) -> JobContext:
-        now, settings = self.clock.now(), self.settings
-        return JobContext(now=now, zone=self._zone, settings=settings, targets=self.targets)
+    def _context(self) -> runs.JobContext:
+        now, settings = self.core.clock.now(), self.core.settings
+        return runs.JobContext(now=now, zone=self._zone, settings=settings, targets=self.targets)

@@ -28,16 +28,8 @@ _NAME = 50
 # --- what the agent is told ------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobOutput:
-    """What another job said last."""
-
-    name: str
-    output: str
-
-
-def prompt_words(job: Job, due: datetime, script: ScriptReport | None, contexts: Sequence[JobOutput]) -> str:
-    """The words of a run's turn. What comes from scripts and other jobs is marked as data."""
+def prompt_words(job: Job, due: datetime, script: ScriptReport | None, contexts: Sequence[Job]) -> str:
+    """The words of a run's turn. What comes from scripts and other jobs (`contexts`) is marked as data."""
     parts = [
         f"[Scheduled job “{title(job)}” ({job.id}), planned for {due:%Y-%m-%d %H:%M %Z}. Nobody waits in a"
         " chat, and nobody can be asked: do the work and end with the answer; it is delivered for you, so do"
@@ -46,8 +38,8 @@ def prompt_words(job: Job, due: datetime, script: ScriptReport | None, contexts:
     if script is not None:
         parts.append(_script_words(job.script, script))
     for context in contexts:
-        said = context.output[:MOST_CONTEXT] or "(nothing yet)"
-        parts.append(_data(f"What the job “{context.name}” said last", said))
+        output = context.last_output[:MOST_CONTEXT] or "(nothing yet)"
+        parts.append(_data(f"What the job “{title(context)}” said last", output))
     if job.skills:
         parts.append(f"[Use these skills if you have them: {', '.join(job.skills)}.]")
     if job.prompt:
@@ -58,8 +50,8 @@ def prompt_words(job: Job, due: datetime, script: ScriptReport | None, contexts:
 def _script_words(name: str, report: ScriptReport) -> str:
     if not report.problem:
         return _data(f"Output of the script {name}", report.output)
-    said = f"\n{report.output}" if report.output.strip() else ""
-    return _data(f"The script {name} failed", f"{report.problem}{said}")
+    output = f"\n{report.output}" if report.output.strip() else ""
+    return _data(f"The script {name} failed", f"{report.problem}{output}")
 
 
 def _data(about: str, text: str) -> str:
@@ -104,12 +96,12 @@ def run_result(run: JobRun, entries: Sequence[Entry], wrap: bool) -> JobRunResul
     elif not answer.strip():
         error = error or NO_ANSWER
     if error:
-        told = f"⚠️ The job “{run.name}” ({run.job}) failed: {one_line(error, 500)}"
-        return JobRunResult(status=RunStatus.ERROR, answer=answer, error=error, delivered=told)
+        message = f"⚠️ The job “{run.name}” ({run.job}) failed: {one_line(error, 500)}"
+        return JobRunResult(status=RunStatus.ERROR, answer=answer, error=error, delivered=message)
     if is_silent(answer):
         return JobRunResult(status=RunStatus.SILENT, answer=answer)
-    told = wrapped(run, answer) if wrap else answer
-    return JobRunResult(status=RunStatus.OK, answer=answer, delivered=told)
+    message = wrapped(run, answer) if wrap else answer
+    return JobRunResult(status=RunStatus.OK, answer=answer, delivered=message)
 
 
 def is_silent(text: str) -> bool:

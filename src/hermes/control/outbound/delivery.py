@@ -1,21 +1,20 @@
 """The outbound side of the gateway: the lanes of all chats, and what a chat sees of a turn that works.
 
-When an account comes up, its chats get their command menu and what earlier lives left unsent. A turn that
-begins is shown by “… is typing”, a reaction and a draft, where the platform has them."""
+When an account comes up, its chats get what earlier lives left unsent. A turn that begins is shown by “… is
+typing”, a reaction and a draft, where the platform has them."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 
+from hermes.control.core import GatewayCore
 from hermes.control.feed import Feed, GatewayCounters
 from hermes.control.outbound.accounts import PlatformAccounts
-from hermes.control.outbound.command_menus import MenuEntries, Menus
-from hermes.control.outbound.context import OutboundContext
 from hermes.control.outbound.draft import Draft
 from hermes.control.outbound.lane import Lane
-from hermes.control.workers import Supervisor, Workers, report_death
+from hermes.control.workers import TaskSet, Workers
 from hermes.domain.address import Address, SourceKind
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError
@@ -38,101 +37,62 @@ _LANES = 512
 
 
 class Delivery:
-    def __init__(
-        self,
-        accounts: PlatformAccounts,
-        context: OutboundContext,
-        loops: Supervisor,
-        tally: GatewayCounters,
-        menu: MenuEntries,
-    ) -> None:
+    """A lane is started when its chat has something to send and its account is up."""
+
+    def __init__(self, core: GatewayCore, accounts: PlatformAccounts, counters: GatewayCounters) -> None:
+        self._core = core
         self._accounts = accounts
-        self._context = context
-        self.lanes = Lanes(accounts, context, loops, tally)
-        self._activity = ActivityIndicator(context.clock, context.settings, accounts.platform)
-        self._menus = Menus(context.store, menu)
+        self._counters = counters
+        self._activity = ActivityIndicator(core.clock, core.settings, accounts.platform)
+        self._lanes: Workers[Address] = Workers(
+            start=self._lane, page=self._page, places=_LANES, name="lane", loops=core.loops
+        )
 
     def attach(self, account: str, platform: Platform) -> None:
         """The account is up: its lanes run, beginning with what earlier lives left unsent."""
         self._accounts.attach(account, platform)
-        self._menus.offer(account, platform)
-        self.lanes.search()
+        self._lanes.search()
 
     def begin(self, turn: Turn, feed: Feed) -> None:
         """A turn starts to run, or goes on: show that it works, and what it says where drafts are wanted."""
         if turn.reply is None:
             return
         self._activity.begin(turn, feed)
-        if self._context.hooks.follows(GATE_SEND):  # nothing is shown before the hook has seen it
+        if self._core.hooks.follows(GATE_SEND):  # nothing is shown before the hook has seen it
             return
-        platform = self._accounts.platform(turn.reply.to.credential)
-        if platform is None:
-            return
-        settings = self._context.settings
+        to, settings = turn.reply.to, self._core.settings
+        platform = self._accounts.platform(to.credential)
         kind = SourceKind.GROUP if turn.source is None else turn.source.kind
-        pace = draft_pace(settings.streaming, platform.capabilities, kind)
+        pace = None if platform is None else draft_pace(settings.streaming, platform.capabilities, kind)
         if pace is None:
             return
         progress = ProgressLevel(settings.display.tool_progress)
-        draft = Draft(
-            turn=turn,
-            feed=feed,
-            pace=pace,
-            progress=progress,
-            store=self._context.store,
-            clock=self._context.clock,
-        )
-        self.lanes.follow(turn.reply.to, draft)
-
-    def ring_reply(self, turn: Turn) -> None:
-        """Something of this turn may be ready to be sent."""
-        if turn.reply is not None:
-            self.lanes.ring(turn.reply.to)
-
-    async def close(self, grace: float, hurry: asyncio.Event) -> None:
-        await self._menus.close()
-        await self._activity.close()
-        await self.lanes.close(grace, hurry)
-
-
-class Lanes:
-    """A lane is started when its chat has something to send and its account is up."""
-
-    def __init__(
-        self, accounts: PlatformAccounts, context: OutboundContext, loops: Supervisor, tally: GatewayCounters
-    ) -> None:
-        self._accounts = accounts
-        self._context = context
-        self._tally = tally
-        self._lanes: Workers[Address] = Workers(
-            start=self._lane, page=self._page, places=_LANES, name="lane", loops=loops
-        )
+        draft = Draft(turn=turn, feed=feed, pace=pace, progress=progress, core=self._core)
+        self._lanes.ring(to)
+        lane = self._lanes.get(to)
+        if isinstance(lane, Lane):
+            lane.follow(draft)
 
     def ring(self, to: Address) -> None:
         """There may be something to send to this chat."""
         if self._accounts.platform(to.credential) is not None:
             self._lanes.ring(to)
 
-    def search(self) -> None:
-        """An account came up: look for chats with something to send."""
-        self._lanes.search()
-
-    def follow(self, to: Address, draft: Draft) -> None:
-        """Show a draft in this chat."""
-        self._lanes.ring(to)
-        lane = self._lanes.get(to)
-        if isinstance(lane, Lane):
-            lane.follow(draft)
+    def ring_reply(self, turn: Turn) -> None:
+        """Something of this turn may be ready to be sent."""
+        if turn.reply is not None:
+            self.ring(turn.reply.to)
 
     def sends(self, to: Address) -> bool:
         """Whether somebody sends to this chat now, or will without being asked."""
         return self._accounts.platform(to.credential) is not None or self._lanes.get(to) is not None
 
     async def close(self, grace: float, hurry: asyncio.Event) -> None:
+        await self._activity.close()
         await self._lanes.close(grace, hurry)
 
     def _lane(self, to: Address) -> Lane:
-        return Lane(to, self._context, lambda: self._accounts.platform(to.credential), self._given_up)
+        return Lane(to, self._core, lambda: self._accounts.platform(to.credential), self._given_up)
 
     async def _page(self, after: int, limit: int) -> list[tuple[int, Address]]:
         rows: list[tuple[int, Address]] = []
@@ -141,10 +101,10 @@ class Lanes:
         return sorted(rows, key=lambda row: row[0])[:limit]
 
     async def _waiting(self, account: str, after: int, limit: int) -> list[tuple[int, Address]]:
-        return await self._context.store.read(lambda tx: tx.outbox.waiting(account, after, limit))
+        return await self._core.store.read(lambda tx: tx.outbox.waiting(account, after, limit))
 
     def _given_up(self, reported: Address | None) -> None:
-        self._tally.undeliverable += 1
+        self._counters.undeliverable += 1
         if reported is not None:
             self.ring(reported)
 
@@ -159,7 +119,7 @@ class ActivityIndicator:
         self._clock = clock
         self._settings = settings
         self._platform = platform
-        self._shown: set[asyncio.Task[None]] = set()
+        self._shown = TaskSet()
 
     def begin(self, turn: Turn, feed: Feed) -> None:
         """A turn starts to work, or goes on."""
@@ -169,23 +129,14 @@ class ActivityIndicator:
         to, ref = turn.reply.to, turn.reply.ref
         block, wanted = self._settings.block(to), platform.capabilities.marks_work
         if isinstance(platform, Typing) and block.extra.get(_SWITCH, "").lower() not in _NO:
-            self._show(self._type(to, feed), f"typing {to}")
+            self._shown.begin(self._type(to, feed), f"typing {to}")
         wanted = wanted if block.reactions is None else block.reactions
         if wanted and ref is not None and isinstance(platform, Reactions):
             before = feed.entries[-1].seq if feed.entries else 0
-            self._show(self._mark(Receipt(to=to, ref=ref), feed, before), f"mark {to}")
+            self._shown.begin(self._mark(Receipt(to=to, ref=ref), feed, before), f"mark {to}")
 
     async def close(self) -> None:
-        for task in tuple(self._shown):
-            task.cancel()
-        if self._shown:
-            await asyncio.wait(tuple(self._shown))
-
-    def _show(self, sign: Coroutine[object, object, None], name: str) -> None:
-        task = asyncio.get_running_loop().create_task(sign, name=name)
-        self._shown.add(task)
-        task.add_done_callback(self._shown.discard)
-        task.add_done_callback(report_death)
+        await self._shown.close()
 
     async def _type(self, to: Address, feed: Feed) -> None:
         while not (feed.ended or _waits(feed)):

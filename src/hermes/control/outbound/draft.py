@@ -16,15 +16,15 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 from zlib import crc32
 
+from hermes.control.core import GatewayCore
 from hermes.control.feed import Feed
 from hermes.control.outbound.answers import PARTS_PER_SEGMENT
 from hermes.control.workers import report_death
-from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, Refused, Unreachable
 from hermes.domain.event import Asked, Entry, FeedItem, TextDelta
 from hermes.domain.message import Body, Receipt
 from hermes.domain.ports.platform import Deletes, Edits, Platform, Previews
-from hermes.domain.ports.store import Store, Tx
+from hermes.domain.ports.store import Tx
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.turn import Turn
 from hermes.stream.fold.draft_pace import DraftPace, draft_text
@@ -47,7 +47,7 @@ class _Part:
 
 class Draft:
     def __init__(
-        self, *, turn: Turn, feed: Feed, pace: DraftPace, progress: ProgressLevel, store: Store, clock: Clock
+        self, *, turn: Turn, feed: Feed, pace: DraftPace, progress: ProgressLevel, core: GatewayCore
     ) -> None:
         assert turn.reply is not None, "a turn without a chat has no draft"
         self._turn = turn
@@ -55,8 +55,8 @@ class Draft:
         self._progress = progress
         self._feed = feed
         self._pace = pace
-        self._store = store
-        self._clock = clock
+        self._store = core.store
+        self._clock = core.clock
         self._fold = Fold()
         self._segment = 0
         self._settled = -1

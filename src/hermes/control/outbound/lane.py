@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from hermes.control.outbound.context import OutboundContext
+from hermes.control.core import GatewayCore
 from hermes.control.outbound.draft import Draft
 from hermes.control.outbound.notices import report_undelivered
 from hermes.control.outbound.row_sender import Attempt, RowSender
@@ -44,12 +44,12 @@ class Lane:
     def __init__(
         self,
         to: Address,
-        context: OutboundContext,
+        core: GatewayCore,
         platform: Callable[[], Platform | None],
         given_up: Callable[[Address | None], None],
     ) -> None:
         self._to = to
-        self._context = context
+        self._core = core
         self._platform = platform
         self._given_up = given_up
         self._drafts: list[Draft] = []
@@ -90,7 +90,7 @@ class Lane:
                 if self._due or self._unsaved is not None:
                     step = await self._advance(platform)
                 if step.attempt is not None:
-                    sender = RowSender(attempt=step.attempt, platform=platform, context=self._context)
+                    sender = RowSender(attempt=step.attempt, platform=platform, core=self._core)
                     self._unsaved = await sender.send()
                     for draft in self._drafts:
                         draft.settle(self._unsaved)
@@ -103,7 +103,7 @@ class Lane:
             for draft in self._drafts:
                 draft.stop()
             if self._taking or self._unsaved is not None:
-                reported = await self._context.store.write(self._leave)
+                reported = await self._core.store.write(self._leave)
                 self._count_dead(reported)
 
     # --- finals ---
@@ -115,13 +115,13 @@ class Lane:
         failures = 0
         while True:
             try:
-                step = await self._context.store.write(self._next(platform))
+                step = await self._core.store.write(self._next(platform))
             except Unreachable as error:
                 if self._unsaved is None or self._leaving:
                     raise
                 failures += 1
                 log.warning("lane.not_stored to=%s key=%s why=%s", self._to, self._unsaved.key, error)
-                await self._context.clock.sleep(pause_after(failures))
+                await self._core.clock.sleep(pause_after(failures))
                 continue
             self._count_dead(step.reported)
             self._unsaved, self._taking = None, False
@@ -129,7 +129,7 @@ class Lane:
 
     def _next(self, platform: Platform) -> Callable[[Tx], _Step]:
         """One unit: store how the last row ended, and mark the next one as being attempted."""
-        now = self._context.clock.now()
+        now = self._core.clock.now()
 
         def attempt(tx: Tx) -> _Step:
             reported = self._settle(tx)
@@ -144,7 +144,7 @@ class Lane:
         tx.outbox.save(self._unsaved)
         if self._unsaved.state is not OutState.DEAD:
             return None
-        return report_undelivered(tx, self._unsaved, self._context.settings, self._context.clock.now())
+        return report_undelivered(tx, self._unsaved, self._core.settings, self._core.clock.now())
 
     def _take(self, tx: Tx, now: datetime, *, edits: bool) -> _Step:
         row = tx.outbox.head(self._to)
@@ -188,7 +188,7 @@ class Lane:
         elif wait <= 0:
             await asyncio.sleep(0)
         else:
-            await wait_for_ring(self._bell, self._context.clock, wait, "lane")
+            await wait_for_ring(self._bell, self._core.clock, wait, "lane")
         return True
 
     async def _show_drafts(self, platform: Platform) -> float | None:

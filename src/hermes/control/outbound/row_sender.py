@@ -14,19 +14,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from hermes.control.core import GatewayCore
+from hermes.control.hooks.dispatch import Decision, Hooks
 from hermes.control.outbound.answers import PARTS_PER_SEGMENT, REPEAT_MARK
-from hermes.control.outbound.context import OutboundContext
 from hermes.control.outbound.draft import SEND_SECONDS, remove_message
-from hermes.control.outbound.gate import rule_message
 from hermes.control.outbound.notices import is_missed
 from hermes.control.outbound.question_messages import closed_body
 from hermes.domain.address import Address
+from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.hooks import GATE_SEND
 from hermes.domain.message import Body, Receipt
 from hermes.domain.ports.platform import Edits, History, Platform
 from hermes.domain.rows import OutboxRow, OutState
-from hermes.domain.text import one_line
+from hermes.domain.text import one_line, storable
 from hermes.stream.text.print import for_adapter
 
 log = logging.getLogger("hermes.lane")
@@ -51,7 +52,7 @@ class Attempt:
 class RowSender:
     attempt: Attempt
     platform: Platform
-    context: OutboundContext
+    core: GatewayCore
 
     @property
     def to(self) -> Address:
@@ -63,8 +64,8 @@ class RowSender:
         if self.attempt.replaced is not None:
             row = replace(row, body=closed_body(self.attempt.replaced, row.body, able))
         try:
-            gated = not _is_empty(row.body) and self.context.hooks.follows(GATE_SEND)
-            body = await rule_message(self.context.hooks, row, able) if gated else row.body
+            gated = not _is_empty(row.body) and self.core.hooks.follows(GATE_SEND)
+            body = await _rule_message(self.core.hooks, row, able) if gated else row.body
         except Refused as error:
             # The operator is told that it was stopped, and nobody what it said: that is the hook's purpose.
             return replace(self._dead(row, str(error)), body=Body(text="…"))
@@ -149,7 +150,7 @@ class RowSender:
 
     def _keyed(self, row: OutboxRow) -> bool:
         """Whether the platform itself drops a second copy."""
-        age = (self.context.clock.now() - row.created_at).total_seconds()
+        age = (self.core.clock.now() - row.created_at).total_seconds()
         # A clock that was set back does not tell how old the first copy is.
         return 0.0 <= age < self.platform.capabilities.dedupe_seconds
 
@@ -194,8 +195,8 @@ class RowSender:
 
     def _later(self, error: Unreachable) -> OutboxRow:
         row = self.attempt.row
-        now = self.context.clock.now()
-        oldest = timedelta(hours=self.context.settings.gateway.outbox_hours)
+        now = self.core.clock.now()
+        oldest = timedelta(hours=self.core.settings.gateway.outbox_hours)
         if now - row.created_at > oldest:
             return self._dead(row, str(error))
         delay = error.after if error.after is not None else _backoff(row.attempts)
@@ -214,6 +215,33 @@ class RowSender:
             return replace(row, state=OutState.GONE, error=why)
         log.warning("lane.dead to=%s key=%s why=%s", self.to, row.key, why)
         return replace(row, state=OutState.DEAD, error=why)
+
+
+# --- the hook before a message is sent ---------------------------------------------------------------
+
+
+async def _rule_message(hooks: Hooks, row: OutboxRow, able: Capabilities) -> Body:
+    """A message as it may be sent; one that may not be is refused."""
+    context = {
+        "platform": row.to.platform,
+        "account": row.to.account,
+        "chat_id": row.to.chat,
+        "thread_id": row.to.thread,
+        "turn_id": row.turn,
+        "text": row.body.text,
+    }
+    ruling = await hooks.ask(GATE_SEND, context)
+    text = ruling.answer.get("text")
+    if ruling.decision is Decision.ALLOW:
+        return row.body
+    if ruling.decision is not Decision.REWRITE:
+        raise Refused(f"not allowed by the hook “{ruling.by}”")
+    if not isinstance(text, str) or not text.strip() or able.unit.measure(text) > able.max_text:
+        raise Refused(f"the hook “{ruling.by}” rewrote it as nothing that can be sent")
+    return row.body.with_text(storable(text))
+
+
+# --- rows ------------------------------------------------------------------------------------------
 
 
 def _marked(body: Body) -> Body:

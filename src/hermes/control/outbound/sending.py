@@ -58,39 +58,6 @@ LookUp = Callable[[Tx, Address | None], KnownTargets]
 """The places there are for who speaks from a chat."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PostMessage:
-    """The transaction that takes a message."""
-
-    message: OutboundMessage
-    look_up: LookUp
-    capabilities: Callable[[Address], Capabilities]
-    now: datetime
-
-    def unit(self, tx: Tx) -> PostResult:
-        message = self.message
-        rows = tx.post.begun(message.prefix)
-        if rows:
-            return PostResult(to=tuple(dict.fromkeys(row.to for row in rows)), fresh=False)
-        if not message.body.text.strip() and not message.body.attachments:
-            raise UserError("There is nothing to send.", hint="Give the message's text.")
-        origin = origin_of(tx, message.turn)
-        named = resolve_targets(message.target, self.look_up(tx, origin))
-        addresses = tuple(dict.fromkeys(lane_of(tx, to) for to in named))
-        if not addresses:
-            raise UserError("“local” is no chat: nothing was sent.", hint="Name a platform or a chat.")
-        for place, to in enumerate(addresses):
-            self._write(tx, f"{message.prefix}{place}", to)
-        elsewhere = (to for to in addresses if real_place(tx, to) != origin)
-        sessions = [mirror(tx, to, message.body.text, self.now) for to in elsewhere]
-        return PostResult(to=addresses, mirrored=tuple(filter(None, sessions)))
-
-    def _write(self, tx: Tx, key: str, to: Address) -> None:
-        bodies = cut_body(self.message.body, self.capabilities(to), captioned=True)
-        for row in outbox_rows(bodies, key=key, to=to, now=self.now):
-            tx.outbox.add(row)
-
-
 def mirror(tx: Tx, to: Address, text: str, now: datetime) -> SessionId | None:
     """Queue a turn that writes what is sent to a chat into its session, if the chat has just one; it waits
     behind what runs there. The session to wake."""
@@ -134,13 +101,33 @@ class MessageSender:
     async def post(self, agent: AgentId, message: OutboundMessage) -> PostResult:
         """Take a message; it is on its way when this returns."""
         look_up, now = await self._look_up(), self.clock.now()
-        posting = PostMessage(message=message, look_up=look_up, capabilities=self.capabilities, now=now)
-        posted = await self.store.scoped(agent).write(posting.unit, first=True)
+        posted = await self.store.scoped(agent).write(
+            lambda tx: self._post(tx, message, look_up, now), first=True
+        )
         for to in posted.to:
             self.ring(to)
         for session in posted.mirrored:
             self.wake(agent, session)
         return posted
+
+    def _post(self, tx: Tx, message: OutboundMessage, look_up: LookUp, now: datetime) -> PostResult:
+        rows = tx.post.begun(message.prefix)
+        if rows:
+            return PostResult(to=tuple(dict.fromkeys(row.to for row in rows)), fresh=False)
+        if not message.body.text.strip() and not message.body.attachments:
+            raise UserError("There is nothing to send.", hint="Give the message's text.")
+        origin = origin_of(tx, message.turn)
+        named = resolve_targets(message.target, look_up(tx, origin))
+        addresses = tuple(dict.fromkeys(lane_of(tx, to) for to in named))
+        if not addresses:
+            raise UserError("“local” is no chat: nothing was sent.", hint="Name a platform or a chat.")
+        for place, to in enumerate(addresses):
+            bodies = cut_body(message.body, self.capabilities(to), captioned=True)
+            for row in outbox_rows(bodies, key=f"{message.prefix}{place}", to=to, now=now):
+                tx.outbox.add(row)
+        elsewhere = (to for to in addresses if real_place(tx, to) != origin)
+        sessions = [mirror(tx, to, message.body.text, now) for to in elsewhere]
+        return PostResult(to=addresses, mirrored=tuple(filter(None, sessions)))
 
     async def known(self, agent: AgentId, turn: TurnId | None = None) -> KnownTargets:
         """The places there are for a turn."""

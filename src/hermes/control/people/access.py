@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -23,6 +23,7 @@ from hermes.domain.settings.settings import Settings
 log = logging.getLogger("hermes.access")
 _CHECKED_AT_THEIR_DOOR = (SourceKind.API, SourceKind.WEBHOOK, SourceKind.JOB)
 _NO_TOPIC = "1"
+_STRANGERS = "unauthorized_dm_behavior"
 _MOST_LOGGED = 1000
 
 
@@ -96,10 +97,6 @@ class _Case:
         return self.request.source
 
     @property
-    def platform(self) -> str:
-        return self.source.address.platform
-
-    @property
     def account(self) -> str:
         return self.source.address.credential
 
@@ -108,26 +105,34 @@ class _Case:
         return self.source.kind is SourceKind.PRIVATE
 
     @property
+    def at_own_door(self) -> bool:
+        return self.source.address.platform == LOCAL_DOOR or self.source.kind in _CHECKED_AT_THEIR_DOOR
+
+    @property
     def chats(self) -> set[str]:
         """The names under which the place may be listed: the chat, and the one it belongs to."""
-        return {one for one in (self.source.address.chat, self.source.parent_chat) if one}
+        return {name for name in (self.source.address.chat, self.source.parent_chat) if name}
 
-    def key(self, name: str) -> str:
-        return f"{self.account}.{name}"
+    @property
+    def spots(self) -> set[str]:
+        thread = self.source.address.thread
+        return self.chats | ({thread} if thread else set())
+
+    def step(self, setting: str, reason: str, outcome: AccessOutcome | None = None) -> AccessStep:
+        """What a setting of the account says."""
+        return AccessStep(rule=f"{self.account}.{setting}", reason=reason, outcome=outcome)
 
 
 def decide(request: AccessRequest, settings: Settings) -> AccessDecision:
-    source = request.source
-    block = settings.block(source.address)
-    case = _Case(request=request, settings=settings, block=block)
+    case = _Case(request=request, settings=settings, block=settings.block(request.source.address))
     steps: list[AccessStep] = []
     unaddressed = False
-    end = _ask(_OF_THE_PLACE, case, steps)
+    end = _first_decisive(_place(case), steps)
     if end is None:
-        end = _ask(_OF_THE_PERSON, case, steps) or _ask((_stranger,), case, steps)
+        end = _first_decisive(_person(case), steps)
         assert end is not None
         if end.outcome is AccessOutcome.ALLOWED and not case.private:
-            unheard = _ask((_spoken_to,), case, steps)
+            unheard = _first_decisive(_spoken_to(case), steps)
             unaddressed, end = unheard is not None, unheard or end
     stranger = steps[-1].rule == _STRANGERS and case.private
     assert end.outcome is not None
@@ -136,242 +141,152 @@ def decide(request: AccessRequest, settings: Settings) -> AccessDecision:
     )
 
 
-AccessRule = Callable[[_Case], AccessStep | None]
-
-
-def _ask(rules: Sequence[AccessRule], case: _Case, steps: list[AccessStep]) -> AccessStep | None:
-    """The step of the first rule that decides; a rule that does not concern this case says nothing."""
-    for rule in rules:
-        step = rule(case)
-        if step is not None:
-            steps.append(step)
-            if step.outcome is not None:
-                return step
+def _first_decisive(rules: Iterator[AccessStep], steps: list[AccessStep]) -> AccessStep | None:
+    """Ask rule after rule, and write down what each says, until one decides: the rules behind it are not
+    reached. A rule that does not concern the case says nothing."""
+    for step in rules:
+        steps.append(step)
+        if step.outcome is not None:
+            return step
     return None
 
 
-# --- the place -------------------------------------------------------------------------------------
-
-
-def _own_doors(case: _Case) -> AccessStep | None:
-    if case.platform == LOCAL_DOOR:
-        return AccessStep(rule="door", reason="it is this machine's terminal", outcome=AccessOutcome.ALLOWED)
-    if case.source.kind in _CHECKED_AT_THEIR_DOOR:
-        return AccessStep(rule="door", reason="its door has checked who it is", outcome=AccessOutcome.ALLOWED)
+def _place(case: _Case) -> Iterator[AccessStep]:
+    """The rules of the place: our own doors, and where we do not answer."""
+    block, source, mentioned = case.block, case.source, case.request.mentioned
+    if case.at_own_door:
+        at_terminal = source.address.platform == LOCAL_DOOR
+        reason = "it is this machine's terminal" if at_terminal else "its door has checked who it is"
+        yield AccessStep(rule="door", reason=reason, outcome=AccessOutcome.ALLOWED)
     if case.request.able.knows_people:
         reason = f"{case.account} itself lets in only whom the operator let in there"
-        return AccessStep(rule="door", reason=reason, outcome=AccessOutcome.ALLOWED)
-    return None
-
-
-def _private_policy(case: _Case) -> AccessStep | None:
-    policy = case.block.dm_policy
-    if not case.private or not policy:
-        return None
-    rule = case.key("dm_policy")
-    if policy == "disabled":
-        return AccessStep(rule=rule, reason="private messages are turned off", outcome=AccessOutcome.DENIED)
-    if policy == "open" and not case.block.allow_all_users:
-        return AccessStep(rule=rule, reason="open, but allow_all_users is not set, so it opens nothing")
-    return AccessStep(rule=rule, reason=policy)
-
-
-def _group_policy(case: _Case) -> AccessStep | None:
-    policy = case.block.group_policy
-    if case.private or not policy:
-        return None
-    rule = case.key("group_policy")
-    if policy == "disabled":
-        return AccessStep(rule=rule, reason="groups are turned off", outcome=AccessOutcome.NOT_FOR_US)
-    if policy == "open" and not case.block.allow_all_users:
-        return AccessStep(rule=rule, reason="open, but allow_all_users is not set, so it opens nothing")
-    if policy == "allowlist":
-        chats = _listed(case.chats, (*case.block.allowed_chats, *case.block.group_allowed_chats))
-        if not chats and not is_listed(case.source, case.block.group_allowed_users):
-            reason = "neither this chat nor this person is on a group list"
-            return AccessStep(rule=rule, reason=reason, outcome=AccessOutcome.NOT_FOR_US)
-    return AccessStep(rule=rule, reason=policy)
-
-
-def _ignored(case: _Case) -> AccessStep | None:
-    if case.private or not case.block.ignored_channels:
-        return None
-    rule = case.key("ignored_channels")
-    if _listed(_spots(case), case.block.ignored_channels):
-        return AccessStep(rule=rule, reason="this chat is ignored", outcome=AccessOutcome.NOT_FOR_US)
-    return AccessStep(rule=rule, reason="this chat is not among them")
-
-
-def _chats(case: _Case) -> AccessStep | None:
-    if case.private or not case.block.allowed_chats:
-        return None
-    rule = case.key("allowed_chats")
-    if _listed(case.chats, case.block.allowed_chats):
-        return AccessStep(rule=rule, reason="this chat is listed")
-    if case.block.guest_mode and case.request.mentioned:
-        return AccessStep(rule=case.key("guest_mode"), reason="this chat is not listed, but it mentions us")
-    return AccessStep(rule=rule, reason="this chat is not listed", outcome=AccessOutcome.NOT_FOR_US)
-
-
-def _topics(case: _Case) -> AccessStep | None:
-    if case.private or not case.block.allowed_topics:
-        return None
-    rule = case.key("allowed_topics")
-    if _listed({case.source.address.thread or _NO_TOPIC}, case.block.allowed_topics):
-        return AccessStep(rule=rule, reason="this topic is listed")
-    return AccessStep(rule=rule, reason="this topic is not listed", outcome=AccessOutcome.NOT_FOR_US)
-
-
-def _foreign_command(case: _Case) -> AccessStep | None:
-    """`/new@other_bot` is a command, but not one for us."""
-    first = case.request.text.split(maxsplit=1)[:1]
-    if case.private or case.request.mentioned or not first or not re.match(r"[/!]\w+@\w", first[0]):
-        return None
-    return AccessStep(rule="command", reason="it is for another bot", outcome=AccessOutcome.NOT_FOR_US)
-
-
-_OF_THE_PLACE: tuple[AccessRule, ...] = (
-    _own_doors, _private_policy, _group_policy, _ignored, _chats, _topics, _foreign_command,
-)  # fmt: skip
-
-
-# --- the person ------------------------------------------------------------------------------------
-
-
-def _bots(case: _Case) -> AccessStep | None:
-    if not case.source.is_bot:
-        return None
-    rule, allowed = case.key("allow_bots"), case.block.allow_bots
-    if allowed == "all":
-        return AccessStep(rule=rule, reason="bots are answered", outcome=AccessOutcome.ALLOWED)
-    if allowed == "mentions":
-        if case.request.mentioned:
-            return AccessStep(
-                rule=rule, reason="a bot that mentions us is answered", outcome=AccessOutcome.ALLOWED
-            )
-        return AccessStep(rule=rule, reason="bots must mention us", outcome=AccessOutcome.NOT_FOR_US)
-    return AccessStep(rule=rule, reason="bots are not answered", outcome=AccessOutcome.DENIED)
-
-
-def _open_chats(case: _Case) -> AccessStep | None:
-    if case.private or not case.block.group_allowed_chats:
-        return None
-    rule = case.key("group_allowed_chats")
-    if _listed(case.chats, case.block.group_allowed_chats):
-        return AccessStep(rule=rule, reason="everybody may write in this chat", outcome=AccessOutcome.ALLOWED)
-    return AccessStep(rule=rule, reason="this chat is not listed")
-
-
-def _identity(case: _Case) -> AccessStep | None:
-    if ids_of(case.source):
-        return None
-    return AccessStep(rule="user", reason="the platform gave no user id", outcome=AccessOutcome.DENIED)
-
-
-def _everybody(case: _Case) -> AccessStep:
-    rule = case.key("allow_all_users")
-    if case.block.allow_all_users:
-        return AccessStep(rule=rule, reason=f"{case.account} allows everybody", outcome=AccessOutcome.ALLOWED)
-    return AccessStep(rule=rule, reason="not set")
-
-
-def _list(case: _Case) -> AccessStep:
-    reason = f"on the list of {case.account}"
-    return _list_step(case, case.key("allowed_users"), case.block.allowed_users, reason)
-
-
-def _group_list(case: _Case) -> AccessStep | None:
+        yield AccessStep(rule="door", reason=reason, outcome=AccessOutcome.ALLOWED)
     if case.private:
-        return None
-    reason = f"on the group list of {case.account}"
-    return _list_step(case, case.key("group_allowed_users"), case.block.group_allowed_users, reason)
+        if block.dm_policy == "disabled":
+            yield case.step("dm_policy", "private messages are turned off", AccessOutcome.DENIED)
+        if block.dm_policy:
+            yield case.step("dm_policy", _policy_words(block.dm_policy, block))
+        return
+    if block.group_policy == "disabled":
+        yield case.step("group_policy", "groups are turned off", AccessOutcome.NOT_FOR_US)
+    if block.group_policy == "allowlist":
+        chats = _listed(case.chats, (*block.allowed_chats, *block.group_allowed_chats))
+        if not chats and not is_listed(source, block.group_allowed_users):
+            reason = "neither this chat nor this person is on a group list"
+            yield case.step("group_policy", reason, AccessOutcome.NOT_FOR_US)
+    if block.group_policy:
+        yield case.step("group_policy", _policy_words(block.group_policy, block))
+    if block.ignored_channels:
+        if _listed(case.spots, block.ignored_channels):
+            yield case.step("ignored_channels", "this chat is ignored", AccessOutcome.NOT_FOR_US)
+        yield case.step("ignored_channels", "this chat is not among them")
+    if block.allowed_chats:
+        if _listed(case.chats, block.allowed_chats):
+            yield case.step("allowed_chats", "this chat is listed")
+        elif block.guest_mode and mentioned:
+            yield case.step("guest_mode", "this chat is not listed, but it mentions us")
+        else:
+            yield case.step("allowed_chats", "this chat is not listed", AccessOutcome.NOT_FOR_US)
+    if block.allowed_topics:
+        if not _listed({source.address.thread or _NO_TOPIC}, block.allowed_topics):
+            yield case.step("allowed_topics", "this topic is not listed", AccessOutcome.NOT_FOR_US)
+        yield case.step("allowed_topics", "this topic is listed")
+    # `/new@other_bot` is a command, but not one for us.
+    if not mentioned and re.match(r"\s*[/!]\w+@\w", case.request.text):
+        yield AccessStep(rule="command", reason="it is for another bot", outcome=AccessOutcome.NOT_FOR_US)
 
 
-def _roles(case: _Case) -> AccessStep | None:
-    if not case.block.allowed_roles:
-        return None
-    rule = case.key("allowed_roles")
-    if {role for role in case.source.roles if role.strip()} & set(case.block.allowed_roles):
-        return AccessStep(rule=rule, reason="has an allowed role", outcome=AccessOutcome.ALLOWED)
-    return AccessStep(rule=rule, reason="has none of these roles")
+def _policy_words(policy: str, block: PlatformSettings) -> str:
+    half_open = policy == "open" and not block.allow_all_users
+    return "open, but allow_all_users is not set, so it opens nothing" if half_open else policy
 
 
-def _pairing(case: _Case) -> AccessStep:
-    if case.request.paired:
-        return AccessStep(rule="pairing", reason="paired", outcome=AccessOutcome.ALLOWED)
-    return AccessStep(rule="pairing", reason="not paired")
+def _person(case: _Case) -> Iterator[AccessStep]:
+    """The rules of the person; the last one decides about strangers."""
+    block, settings, account = case.block, case.settings, case.account
+    if not ids_of(case.source):
+        yield AccessStep(rule="user", reason="the platform gave no user id", outcome=AccessOutcome.DENIED)
+    if case.source.is_bot:
+        yield _bot(case)
+    if not case.private and block.group_allowed_chats:
+        listed = _listed(case.chats, block.group_allowed_chats)
+        rule = f"{account}.group_allowed_chats"
+        yield _allows(rule, listed, "everybody may write in this chat", "this chat is not listed")
+    rule = f"{account}.allow_all_users"
+    yield _allows(rule, block.allow_all_users, f"{account} allows everybody", "not set")
+    yield _list(case, f"{account}.allowed_users", block.allowed_users, f"on the list of {account}")
+    if not case.private:
+        listed_users, rule = block.group_allowed_users, f"{account}.group_allowed_users"
+        yield _list(case, rule, listed_users, f"on the group list of {account}")
+    if block.allowed_roles:
+        has_role = not {role for role in case.source.roles if role.strip()}.isdisjoint(block.allowed_roles)
+        yield _allows(f"{account}.allowed_roles", has_role, "has an allowed role", "has none of these roles")
+    yield _allows("pairing", case.request.paired, "paired", "not paired")
+    yield _list(case, "allowed_users", settings.allowed_users, "on the list of all platforms")
+    everybody = settings.allow_all_users
+    yield _allows("allow_all_users", everybody, "everybody is allowed on all platforms", "not set")
+    yield _stranger(case)
 
 
-def _list_of_all(case: _Case) -> AccessStep:
-    return _list_step(case, "allowed_users", case.settings.allowed_users, "on the list of all platforms")
+def _allows(rule: str, holds: bool, reason: str, otherwise: str) -> AccessStep:
+    """A rule that lets people in where it holds, and else leaves the decision to the next."""
+    outcome = AccessOutcome.ALLOWED if holds else None
+    return AccessStep(rule=rule, reason=reason if holds else otherwise, outcome=outcome)
 
 
-def _everybody_everywhere(case: _Case) -> AccessStep:
-    if case.settings.allow_all_users:
-        reason = "everybody is allowed on all platforms"
-        return AccessStep(rule="allow_all_users", reason=reason, outcome=AccessOutcome.ALLOWED)
-    return AccessStep(rule="allow_all_users", reason="not set")
+def _list(case: _Case, rule: str, listed: tuple[str, ...], reason: str) -> AccessStep:
+    return _allows(rule, is_listed(case.source, listed), reason, "not listed" if listed else "empty")
 
 
-_OF_THE_PERSON: tuple[AccessRule, ...] = (
-    _identity, _bots, _open_chats, _everybody, _list, _group_list, _roles, _pairing, _list_of_all,
-    _everybody_everywhere,
-)  # fmt: skip
-_STRANGERS = "unauthorized_dm_behavior"
+def _bot(case: _Case) -> AccessStep:
+    match case.block.allow_bots:
+        case "all":
+            return case.step("allow_bots", "bots are answered", AccessOutcome.ALLOWED)
+        case "mentions" if case.request.mentioned:
+            return case.step("allow_bots", "a bot that mentions us is answered", AccessOutcome.ALLOWED)
+        case "mentions":
+            return case.step("allow_bots", "bots must mention us", AccessOutcome.NOT_FOR_US)
+    return case.step("allow_bots", "bots are not answered", AccessOutcome.DENIED)
 
 
 def _stranger(case: _Case) -> AccessStep:
     if not case.private:
         return AccessStep(rule="groups", reason="on no list", outcome=AccessOutcome.DENIED)
     pairs, why = _reaction(case)
-    if pairs:
-        return AccessStep(rule=_STRANGERS, reason=f"on no list; {why}", outcome=AccessOutcome.NEEDS_PAIRING)
-    return AccessStep(rule=_STRANGERS, reason=f"on no list; {why}", outcome=AccessOutcome.DENIED)
+    outcome = AccessOutcome.NEEDS_PAIRING if pairs else AccessOutcome.DENIED
+    return AccessStep(rule=_STRANGERS, reason=f"on no list; {why}", outcome=outcome)
 
 
 def _reaction(case: _Case) -> tuple[bool, str]:
     """Whether a stranger gets a code, and why."""
-    block, everywhere = case.block, case.settings.unauthorized_dm_behavior
+    block, settings = case.block, case.settings
     if block.unauthorized_dm_behavior:
-        return block.unauthorized_dm_behavior == "pair", f"{case.key(_STRANGERS)} says so"
+        return block.unauthorized_dm_behavior == "pair", f"{case.account}.{_STRANGERS} says so"
     if not case.request.able.answers_strangers:
         return False, f"strangers on {case.account} are not answered"
-    if everywhere != "pair":
+    if settings.unauthorized_dm_behavior != "pair":
         return False, f"{_STRANGERS} says so"
     if block.dm_policy:
-        return block.dm_policy == "pairing", f"{case.key('dm_policy')} is {block.dm_policy}"
-    if _has_lists(case):
+        return block.dm_policy == "pairing", f"{case.account}.dm_policy is {block.dm_policy}"
+    if block.allowed_users or block.group_allowed_users or block.allowed_roles or settings.allowed_users:
         return False, "there is a list of who may write"
     return True, "strangers get a pairing code"
 
 
-def _has_lists(case: _Case) -> bool:
-    block = case.block
-    return bool(
-        block.allowed_users or block.group_allowed_users or block.allowed_roles or case.settings.allowed_users
-    )
-
-
-# --- spoken to -------------------------------------------------------------------------------------
-
-
-def _spoken_to(case: _Case) -> AccessStep | None:
+def _spoken_to(case: _Case) -> Iterator[AccessStep]:
+    """In groups: whether it was said to us."""
     block, request = case.block, case.request
-    if case.platform == LOCAL_DOOR or case.source.kind in _CHECKED_AT_THEIR_DOOR:
-        return None
+    if case.at_own_door:
+        return
     if request.for_others and block.exclusive_bot_mentions:
         reason = "it calls another bot by name, and not us"
-        return AccessStep(
-            rule=case.key("exclusive_bot_mentions"), reason=reason, outcome=AccessOutcome.NOT_FOR_US
-        )
-    wanted = request.able.called_by_name if block.require_mention is None else block.require_mention
-    rule = case.key("require_mention")
-    if not wanted:
-        return AccessStep(rule=rule, reason="no mention is needed")
-    why = _addressed(case)
+        yield case.step("exclusive_bot_mentions", reason, AccessOutcome.NOT_FOR_US)
+    needed = request.able.called_by_name if block.require_mention is None else block.require_mention
+    why = _addressed(case) if needed else "no mention is needed"
     if why:
-        return AccessStep(rule=rule, reason=why)
-    return AccessStep(rule=rule, reason="nobody spoke to us", outcome=AccessOutcome.NOT_FOR_US)
+        yield case.step("require_mention", why)
+    else:
+        yield case.step("require_mention", "nobody spoke to us", AccessOutcome.NOT_FOR_US)
 
 
 def _addressed(case: _Case) -> str:
@@ -384,13 +299,11 @@ def _addressed(case: _Case) -> str:
         return "it goes on with a message to us"
     if request.called:
         return "it uses one of our commands or buttons"
-    if _listed(_spots(case), block.free_response_channels):
+    if _listed(case.spots, block.free_response_channels):
         return "no mention is needed in this chat"
     if request.joined and not block.thread_require_mention:
         return "we take part in this thread"
-    if request.named:
-        return "it fits one of mention_patterns"
-    return ""
+    return "it fits one of mention_patterns" if request.named else ""
 
 
 # --- lists -----------------------------------------------------------------------------------------
@@ -399,7 +312,7 @@ def _addressed(case: _Case) -> str:
 def ids_of(source: Source) -> set[str]:
     """A person's ids, each as a whole: `42@evil.example` is not 42. A platform whose people have a second
     name tells it as the other id."""
-    return {one for one in (source.user, source.user_alt) if one and one.strip()}
+    return {ident for ident in (source.user, source.user_alt) if ident and ident.strip()}
 
 
 def is_listed(source: Source, listed: Iterable[str]) -> bool:
@@ -410,17 +323,6 @@ def is_listed(source: Source, listed: Iterable[str]) -> bool:
 def _listed(names: set[str], listed: Iterable[str]) -> bool:
     entries = {entry.strip() for entry in listed} - {""}
     return bool(names) and ("*" in entries or bool(names & entries))
-
-
-def _spots(case: _Case) -> set[str]:
-    thread = case.source.address.thread
-    return case.chats | ({thread} if thread else set())
-
-
-def _list_step(case: _Case, rule: str, listed: tuple[str, ...], reason: str) -> AccessStep:
-    if is_listed(case.source, listed):
-        return AccessStep(rule=rule, reason=reason, outcome=AccessOutcome.ALLOWED)
-    return AccessStep(rule=rule, reason="not listed" if listed else "empty")
 
 
 def half_open(settings: Settings) -> list[str]:
@@ -455,4 +357,4 @@ def account_of(source: Source) -> Account:
 def is_paired(tx: Tx, source: Source) -> bool:
     account = account_of(source)
     ids = (source.user, source.user_alt)
-    return any(one and tx.pairings.get(account, one) is not None for one in ids)
+    return any(ident and tx.pairings.get(account, ident) is not None for ident in ids)

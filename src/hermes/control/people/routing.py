@@ -1,5 +1,5 @@
-"""Routing: which agent words belong to that name none. Declared routes in order, then a hook's word, then the
-default: the same for chats, API clients, webhooks and jobs."""
+"""Routing: picks the agent for a message that names none. Declared routes in order, then a hook's word, then
+the default: the same for chats, API clients, webhooks and jobs."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.hooks import SELECT_AGENT
 from hermes.domain.ids import AgentId
 from hermes.domain.message import Inbound
+from hermes.domain.session import Isolation, SessionKey, session_key
 from hermes.domain.settings.settings import Route, RouteMatch, Settings
 
 JOBS = "cron"
@@ -49,6 +50,14 @@ def matches(source: Source, wanted: RouteMatch) -> bool:
         (wanted.parent_chat_id, source.parent_chat),
     )
     return all(want is None or want == have for want, have in pairs)
+
+
+def chat_session_key(source: Source, agent: AgentId, settings: Settings) -> SessionKey:
+    """The key of the session that words from a chat go to."""
+    isolation = Isolation(
+        groups_per_user=settings.group_sessions_per_user, threads_per_user=settings.thread_sessions_per_user
+    )
+    return session_key(source, agent, isolation)
 
 
 def job_source(name: str | None, maker: Source | None = None) -> Source:

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from hermes.control.hooks.context import HookNotice, session_began
+from hermes.control.turn.claim import next_session
 from hermes.domain.address import LOCAL_DOOR, Source
 from hermes.domain.errors import UserError
 from hermes.domain.event import Entry
 from hermes.domain.ids import AgentId, SessionId, new_turn_id
 from hermes.domain.ports.store import Tx
-from hermes.domain.session import Session, SessionKey, begin_session, session_key
+from hermes.domain.session import Session, SessionKey, session_key
 from hermes.domain.text import one_line, storable
 from hermes.domain.transcript import visible
 from hermes.domain.turn import Cause, ReplyPlace, Turn, TurnInput
@@ -128,7 +129,4 @@ def find_session(tx: Tx, caller: Caller, now: datetime) -> Session | None:
 
 def begin_for(tx: Tx, caller: Caller, now: datetime) -> Session:
     """A new session, which the caller is in from now on."""
-    session = begin_session(caller.key, caller.source, now)
-    tx.sessions.add(session)
-    tx.bindings.bind(caller.key, session.id, caller.source, now)
-    return session
+    return next_session(tx, caller.key, caller.source, now)

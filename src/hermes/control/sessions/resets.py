@@ -1,19 +1,37 @@
 """Reset policies: when a chat's session is over by itself, and beginning the next one.
 
 Decided when the next message arrives, from what is stored, so it needs no timer and survives any crash. A
-session in which something goes on is never over."""
+session in which something goes on is never over. A chore ends what is over before anybody writes: what a
+session leaves behind (its memory) is brought home first, by `flush`, which is tried three times. Hooks hear
+of the end once, from whoever wrote it down."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, time, timedelta, tzinfo
+from functools import partial
 from zoneinfo import ZoneInfo
 
+from hermes.control.chores import Chore
+from hermes.control.core import GatewayCore
+from hermes.control.hooks.context import session_lapsed
+from hermes.control.runtime import Runtime
+from hermes.control.turn.claim import next_session
 from hermes.domain.address import Source
+from hermes.domain.errors import HermesError
+from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.ports.store import Tx
-from hermes.domain.session import Session, SessionKey, begin_session
+from hermes.domain.session import Session, SessionKey
 from hermes.domain.settings.settings import ResetMode, ResetSettings, Settings
 
+log = logging.getLogger("hermes.expiry")
+EVERY = 600.0
+_PAGE = 200
+_TRIES = 3
+Flush = Callable[[AgentId, SessionId], Awaitable[None]]
 IDLE, DAILY = "idle", "daily"
 """How a session has ended that was over by itself."""
 NOTE = (
@@ -71,40 +89,40 @@ class RenewedSession:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RenewSession:
-    """The question that intake asks for a message: does its session go on, or does a new one begin."""
+def renew_session(
+    tx: Tx, session: Session, key: SessionKey, source: Source, settings: Settings, now: datetime
+) -> RenewedSession | None:
+    """For a message that is to be said in a session: if that is over, the next one, begun here; else None."""
+    policy = policy_of(source, settings)
+    why = (
+        session.ended if session.ended in (IDLE, DAILY) else _why_over_now(tx, session, policy, now, settings)
+    )
+    if why is None:
+        return None
+    tx.sessions.save(replace(session, ended=why))
+    fresh = next_session(tx, key, source, now)
+    reason = _reason(why, policy)
+    notifies = policy.notify and source.address.platform not in policy.notify_exclude_platforms
+    used = bool(tx.journal.read(session.id, most=1))
+    notice = f"A new session began because {reason}. /resume {session.id} goes back."
+    return RenewedSession(
+        session=fresh, notice=notice if notifies and used else "", note=NOTE.format(why=reason)
+    )
 
-    key: SessionKey
-    source: Source
-    settings: Settings
-    now: datetime
 
-    def look(self, tx: Tx, session: Session) -> RenewedSession | None:
-        """The new session if the old one is over, and begun here; None if it goes on."""
-        policy = policy_of(self.source, self.settings)
-        why = self._why(tx, session, policy)
-        if why is None:
-            return None
-        tx.sessions.save(replace(session, ended=why))
-        fresh = begin_session(self.key, self.source, self.now)
-        tx.sessions.add(fresh)
-        tx.bindings.bind(self.key, fresh.id, self.source, self.now)
-        reason = _reason(why, policy)
-        told = policy.notify and self.source.address.platform not in policy.notify_exclude_platforms
-        used = bool(tx.journal.read(session.id, most=1))
-        notice = f"A new session began because {reason}. /resume {session.id} goes back."
-        return RenewedSession(
-            session=fresh, notice=notice if told and used else "", note=NOTE.format(why=reason)
-        )
+def _why_over_now(
+    tx: Tx, session: Session, policy: ResetSettings, now: datetime, settings: Settings
+) -> str | None:
+    zone = zone_of(settings)
+    if why_over(session.updated_at, policy, now, zone) is None or tx.turns.open_of(session.id, 1):
+        return None
+    return why_over(last_used(tx, session), policy, now, zone)
 
-    def _why(self, tx: Tx, session: Session, policy: ResetSettings) -> str | None:
-        if session.ended in (IDLE, DAILY):
-            return session.ended
-        zone = zone_of(self.settings)
-        if why_over(session.updated_at, policy, self.now, zone) is None or tx.turns.open_of(session.id, 1):
-            return None
-        return why_over(last_used(tx, session), policy, self.now, zone)
+
+async def has_processes(runtime: Runtime, session: SessionId, policy: ResetSettings) -> bool:
+    """Whether something runs in the background for a session, and is not too old to keep it open."""
+    views = [] if runtime.processes is None else await runtime.processes(session)
+    return any(view.running and view.seconds < policy.bg_process_max_age_hours * 3600 for view in views)
 
 
 def last_used(tx: Tx, session: Session) -> datetime:
@@ -125,3 +143,108 @@ def _reason(why: str, policy: ResetSettings) -> str:
 
 def _count(number: int, unit: str) -> str:
     return f"{number} {unit}{'' if number == 1 else 's'}"
+
+
+# --- ending what is over ---------------------------------------------------------------------------
+
+
+async def flush_nothing(agent: AgentId, session: SessionId) -> None:
+    """Stands where sessions leave nothing behind."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionExpiry:
+    """The chore that ends sessions which the policies ended meanwhile. A message that comes first decides for
+    itself, so nothing depends on this running."""
+
+    core: GatewayCore
+    flush: Flush = flush_nothing
+    _failures: Counter[SessionId] = field(init=False, default_factory=Counter)
+
+    @property
+    def chore(self) -> Chore:
+        async def expire() -> str:
+            return f"{await self.sweep()} sessions ended"
+
+        return Chore(name="session expiry", every=EVERY, run=expire)
+
+    async def sweep(self) -> int:
+        """End what is over; how many that were."""
+        since = self._latest()
+        if since is None:
+            return 0
+        ended = 0
+        for runtime in self.core.runtimes.values():
+            async for session, key, source in _unused(runtime, since):
+                if await self._end(runtime, session, source):
+                    ended += 1
+                    self.core.hooks.tell_all(session_lapsed(source, session, key))
+        return ended
+
+    def _latest(self) -> datetime | None:
+        """What was used after this moment is over by no policy; None if nothing ever is."""
+        settings, now = self.core.settings, self.core.clock.now()
+        policies = (
+            settings.session_reset,
+            *settings.reset_by_type.values(),
+            *settings.reset_by_platform.values(),
+        )
+        moments = [
+            moment for policy in policies for moment in over_since(policy, now, zone_of(settings)).values()
+        ]
+        return max(moments, default=None)
+
+    async def _end(self, runtime: Runtime, session: Session, source: Source) -> bool:
+        policy = policy_of(source, self.core.settings)
+        now, zone = self.core.clock.now(), zone_of(self.core.settings)
+        if why_over(session.updated_at, policy, now, zone) is None:
+            return False
+        if await has_processes(runtime, session.id, policy):
+            return False
+
+        def why(tx: Tx) -> str | None:
+            busy = bool(tx.turns.open_of(session.id, 1))
+            return None if busy else why_over(last_used(tx, session), policy, now, zone)
+
+        reason = await runtime.store.read(why)
+        if reason is None or not await self._flushed(session.agent, session.id):
+            return False
+        ended = await runtime.store.write(partial(_mark_ended, session, reason))
+        if ended:
+            log.info("session.ended session=%s why=%s", session.id, reason)
+        return ended
+
+    async def _flushed(self, agent: AgentId, session: SessionId) -> bool:
+        try:
+            await self.flush(agent, session)
+        except HermesError as error:
+            self._failures[session] += 1
+            log.warning(
+                "session.flush_failed session=%s try=%d why=%s", session, self._failures[session], error
+            )
+            if self._failures[session] < _TRIES:
+                return False
+        del self._failures[session]
+        return True
+
+
+async def _unused(runtime: Runtime, since: datetime) -> AsyncIterator[tuple[Session, SessionKey, Source]]:
+    """All of them, a page at a time: those that no policy ends must not hide the others."""
+    last: Session | None = None
+    while page := await runtime.store.read(partial(_page, since, last)):
+        for row in page:
+            yield row
+        last = page[-1][0]
+
+
+def _page(since: datetime, last: Session | None, tx: Tx) -> list[tuple[Session, SessionKey, Source]]:
+    return tx.bindings.unused(since, _PAGE, last)
+
+
+def _mark_ended(session: Session, reason: str, tx: Tx) -> bool:
+    """Unless somebody has spoken in it meanwhile."""
+    known = tx.sessions.get(session.id)
+    if known != session or tx.turns.open_of(session.id, 1):
+        return False
+    tx.sessions.save(replace(session, ended=reason))
+    return True

@@ -1,27 +1,35 @@
 """A submission is a message from a caller that names itself and the agent (terminal, HTTP, script). One
-transaction finds its session, adds its turn, and stores the request by which a client may ask again.
+transaction finds its session, adds its turn, and stores the request by which a client may ask again; then the
+session's actor is woken. Words that begin a session are taken in the commit that stores them: their actor
+starts with the claim in hand and has the model called one commit earlier.
 
 A request with a key that its owner has used before is that earlier request: its turn is given again, and a
 different question under the same key is refused."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from hermes.control.hooks.context import HookNotice, session_began
+from hermes.control.runtime import Runtime
 from hermes.control.sessions.callers import Caller, bound_session
+from hermes.control.turn.actors import Actors
 from hermes.control.turn.claim import Claim, claim_first
+from hermes.control.workers import TaskSet
 from hermes.domain.address import Source
 from hermes.domain.busy import choose_busy_mode
-from hermes.domain.errors import Refused, UserError
+from hermes.domain.errors import HermesError, Refused, UserError
+from hermes.domain.hooks import GATE_TURN
 from hermes.domain.ids import AgentId, SessionId, TurnId, new_session_id, new_turn_id
 from hermes.domain.ports.store import Tx
 from hermes.domain.session import Session, SessionKey, begin_session, session_key
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line, storable
-from hermes.domain.turn import BusyMode, Cause, ReplyPlace, Request, Turn, TurnInput, TurnState
+from hermes.domain.turn import BusyMode, Cause, ReplyPlace, Request, Turn, TurnAction, TurnInput, TurnState
 
 TURN_PREFIX = "turn_"
 
@@ -338,3 +346,62 @@ def check_size(text: str, most: int) -> None:
     if len(text) > most:
         size = f"{len(text):,} characters; {most:,} are the most"
         raise UserError(f"Your message has {size}.", hint="Put it into a file and name the file.")
+
+
+# --- storing a submission and waking its actor -------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submitter:
+    actors: Actors
+    _catching_up: TaskSet = field(default_factory=TaskSet)
+
+    async def ask(self, runtime: Runtime, words: Submission) -> SubmittedTurn:
+        """Store the words; the feed of a new turn is open before this returns."""
+        with self.actors.hold_place() as free:
+            opening = await self._opening(runtime, words) if free else None
+            core = self.actors.core
+            now = core.clock.now()
+            unit = SubmitTurn(words=words, settings=core.settings, now=now, opening=opening).unit
+            try:
+                submitted = await runtime.store.write(unit, first=True)
+            except asyncio.CancelledError:
+                self._catch_up()
+                raise
+            if submitted.fresh:
+                self.actors.feeds.drive(submitted.turn.id)
+                self._wake(runtime, submitted)
+        core.hooks.tell_all(submitted.news)
+        return submitted
+
+    async def _opening(self, runtime: Runtime, words: Submission) -> SessionOpening | None:
+        """None where the turn is to be taken by itself: its session is there already, files, hooks or a
+        suspect come first, or its prompt is to tell of a chat."""
+        given = words.input
+        speaks = given.action is TurnAction.SAY and not given.confirm
+        waits = self.actors.core.hooks.follows(GATE_TURN) or any(file.pending for file in given.attachments)
+        held = not self.actors.quarantine.open
+        if not (words.place.begins and speaks) or waits or held or words.source.is_chat:
+            return None
+        prompt = None if runtime.prompt is None else await runtime.prompt()
+        return SessionOpening(prompt=prompt, epoch=self.actors.epoch)
+
+    def _wake(self, runtime: Runtime, submitted: SubmittedTurn) -> None:
+        if submitted.claim is None:
+            self.actors.ring(submitted.turn.agent, submitted.turn.session, submitted.begun)
+        else:
+            self.actors.enter(submitted.claim, runtime)
+
+    def _catch_up(self) -> None:
+        """Whoever asked has gone, but what they asked may be stored all the same: look for it after that."""
+
+        async def look() -> None:
+            with contextlib.suppress(HermesError):
+                await self.actors.core.store.write(_nothing)
+            self.actors.search()
+
+        self._catching_up.begin(look(), "catch up")
+
+
+def _nothing(tx: Tx) -> None:
+    """A unit that only comes after those that were handed in before it."""

@@ -21,7 +21,7 @@ from hermes.control.feed import Feed
 from hermes.control.hooks.context import TURN_EVENTS, tell_turn
 from hermes.control.outbound.answers import closing_words, collect_files
 from hermes.control.runtime import Runtime
-from hermes.control.turn.actors import ActorContext, WarmSession
+from hermes.control.turn.actors import Actors, WarmSession
 from hermes.control.turn.claim import WENT_WRONG, Claim, ClaimTurn, NextStep, ended_by
 from hermes.control.turn.gates import rule_turn
 from hermes.control.turn.grants import standing_of
@@ -56,12 +56,13 @@ class SessionActor:
     """`claim`: what it begins with, of a session that was begun in the commit of this claim."""
 
     def __init__(
-        self, session: SessionId, runtime: Runtime, context: ActorContext, claim: Claim | None = None
+        self, session: SessionId, runtime: Runtime, actors: Actors, claim: Claim | None = None
     ) -> None:
         self._id = session
         self._given = claim
         self._runtime = runtime
-        self._context = context
+        self._actors = actors
+        self._core = actors.core
         self._warm = WarmSession()
         self._rung = False
         self._bell = asyncio.Event()
@@ -85,7 +86,7 @@ class SessionActor:
         self._rung = self._mail = True
         self._bell.set()
         if self._running is not None and (self._looking is None or self._looking.done()):
-            self._looking = self._context.loops.keep("mail", self._look, f"mail {self._id}")
+            self._looking = self._core.loops.keep("mail", self._look, f"mail {self._id}")
 
     def wind_down(self) -> None:
         """Come to rest at the next record; the turn goes on after the restart."""
@@ -97,7 +98,7 @@ class SessionActor:
 
     async def live(self) -> None:
         if self._given is None:
-            self._warm = self._context.warm.take(self._id) or await self._load()
+            self._warm = self._actors.warm.take(self._id) or await self._load()
         lost = False
         try:
             while not self._stopping:
@@ -116,30 +117,30 @@ class SessionActor:
                         return
                     lost, self._warm = True, await self._load()
         finally:
-            self._context.quarantine.settle(self._id)
+            self._actors.quarantine.settle(self._id)
             if self._warm.records:
-                self._context.warm.keep(self._id, self._warm)
+                self._actors.warm.keep(self._id, self._warm)
 
     async def _step(self) -> bool:
         """Take the next turn; False if there is none (any more) and nobody rang."""
         self._idle = False
         given, self._given = self._given, None
         if given is not None:
-            self._context.quarantine.note(self._id)
+            self._actors.quarantine.note(self._id)
         claim = given or await self._claim()
         match claim.next:
             case NextStep.NOTHING:
                 return self._rung
             case NextStep.WAIT:
                 # Also a stop rings.
-                await wait_for_ring(self._bell, self._context.clock, claim.seconds, "session")
+                await wait_for_ring(self._bell, self._core.clock, claim.seconds, "session")
             case NextStep.ASK:
                 assert claim.turn is not None
                 asked = (claim.turn.id, claim.turn.input.text)
-                self._rulings = {asked: await rule_turn(self._context.hooks, claim.turn)}
+                self._rulings = {asked: await rule_turn(self._core.hooks, claim.turn)}
             case NextStep.FETCH:
                 assert claim.turn is not None
-                if not self._context.fetcher.is_possible(claim.turn):
+                if not self._actors.fetcher.is_possible(claim.turn):
                     return self._rung
                 await self._fetch(claim.turn)
             case NextStep.RUN | NextStep.STOP | NextStep.ENDED | NextStep.PARKED | NextStep.SUSPECT:
@@ -158,27 +159,27 @@ class SessionActor:
     async def _claim(self) -> Claim:
         if not self._warm.records and self._runtime.prompt is not None and self._prompt is None:
             self._prompt = await self._runtime.prompt()
-        await self._context.quarantine.begin(self._id)
+        await self._actors.quarantine.begin(self._id)
         if self._stopping:
             return Claim(next=NextStep.NOTHING)
         claiming = ClaimTurn(
             session=self._id,
             transcript=self._warm.records,
-            now=self._context.clock.now(),
-            epoch=self._context.epoch,
-            conclude=self._context.answers.write,
+            now=self._core.clock.now(),
+            epoch=self._actors.epoch,
+            conclude=self._actors.answers.write,
             prompt=self._prompt,
-            capabilities=self._context.answers.capabilities,
+            capabilities=self._actors.answers.capabilities,
             suspects_too=self._suspect,
             born=self._warm.born,
-            gated=self._context.hooks.follows(GATE_TURN),
+            gated=self._core.hooks.follows(GATE_TURN),
             rulings=self._rulings,
         )
         claim = await self._runtime.store.write(claiming.unit)
         if claim.next is not NextStep.RUN:
             self._settle()
         if claim.next is NextStep.SUSPECT:
-            await self._context.quarantine.isolate(self._id)
+            await self._actors.quarantine.isolate(self._id)
             self._suspect = True
         return claim
 
@@ -187,18 +188,18 @@ class SessionActor:
         if turn is None or session is None or claim.next is NextStep.SUSPECT:
             return
         self._warm.born = session.created_at
-        feed = self._context.feeds.drive(turn.id)
+        feed = self._actors.feeds.drive(turn.id)
         feed.preload(turn_entries(self._warm.records, turn.id))
         self._keep(turn, feed, claim.new)
-        self._context.hooks.tell_all(claim.news)
+        self._core.hooks.tell_all(claim.news)
         self._steered = claim.steered
         self._interrupt = None
         if claim.next is NextStep.ENDED:
             self._close(turn)
             return
         if claim.next is NextStep.PARKED:
-            self._context.delivery.ring_reply(turn)
-            self._context.feeds.release(turn.id)
+            self._actors.delivery.ring_reply(turn)
+            self._actors.feeds.release(turn.id)
             return
         self._running = turn
         if self._rung:
@@ -210,7 +211,7 @@ class SessionActor:
                 await self._drive(turn, session, feed)
         finally:
             self._running = None
-            self._context.feeds.release(turn.id)
+            self._actors.feeds.release(turn.id)
 
     # --- what came with a turn ---
 
@@ -224,11 +225,9 @@ class SessionActor:
             for file in turn.input.attachments:
                 if file.pending:
                     got = await self._pull(lambda file=file: self._got(turn, file))  # type: ignore[misc]
-                    notified = await self._runtime.store.write(
-                        write_down(turn, file, got, self._context.clock)
-                    )
+                    notified = await self._runtime.store.write(write_down(turn, file, got, self._core.clock))
                     if notified:
-                        self._context.delivery.ring_reply(turn)
+                        self._actors.delivery.ring_reply(turn)
         except _Interrupted as interrupted:
             log.info("turn.not_fetched turn=%s why=%s", turn.id, interrupted.reason)
         finally:
@@ -236,7 +235,7 @@ class SessionActor:
 
     async def _got(self, turn: Turn, file: Attachment) -> Attachment:
         try:
-            return await self._context.fetcher.get(turn, file, self._runtime)
+            return await self._actors.fetcher.get(turn, file, self._runtime)
         except Exception as error:  # a broken adapter must not keep the words from being answered
             log.exception("turn.fetch_broke turn=%s", turn.id)
             return replace(file, pending=False, problem=f"something went wrong ({type(error).__name__})")
@@ -246,7 +245,7 @@ class SessionActor:
     async def _drive(self, turn: Turn, session: Session, feed: Feed) -> None:
         if turn.attempt > 1:
             feed.show(Reset())
-        self._context.delivery.begin(turn, feed)
+        self._actors.delivery.begin(turn, feed)
         scope = RunScope()
         limit = self._runtime.profile.settings.agent.gateway_timeout
         silence = IdleTimer(limit, lambda: self._cancel_pull("silent"))
@@ -326,13 +325,13 @@ class SessionActor:
 
     async def _record(self, turn: Turn, feed: Feed, records: Sequence[Record]) -> None:
         """Commit records, with all that follows from them, then show them."""
-        new = number_records(self._warm.records, turn.id, records, self._context.clock.now())
+        new = number_records(self._warm.records, turn.id, records, self._core.clock.now())
         waits = isinstance(records[-1], Asked)
         state = TurnState.WAITING if waits else ended_by(records) or TurnState.RUNNING
         closing = None
         if state is not TurnState.RUNNING:
             entries = [*turn_entries(self._warm.records, turn.id), *new]
-            closing = self._context.answers.of(turn, entries, await self._with_files(turn, entries))
+            closing = self._actors.answers.of(turn, entries, await self._with_files(turn, entries))
 
         def record(tx: Tx) -> bool:
             tx.turns.advance(turn.id, attempt=turn.attempt, records=len(new), state=state)
@@ -348,7 +347,7 @@ class SessionActor:
         if not state.open:
             self._close(turn)
         elif state is TurnState.WAITING:
-            self._context.delivery.ring_reply(turn)
+            self._actors.delivery.ring_reply(turn)
 
     async def _with_files(self, turn: Turn, entries: Sequence[Entry]) -> Body | None:
         """The answer with the files it names, copied before the commit that sends them."""
@@ -358,21 +357,21 @@ class SessionActor:
 
     async def _absorb(self, turn: Turn, feed: Feed) -> None:
         self._steered = False
-        store, context = self._runtime.store, self._context
+        store, actors = self._runtime.store, self._actors
         absorbing = AbsorbSteering(
             into=turn,
             transcript=self._warm.records,
-            now=context.clock.now(),
-            conclude=context.answers.write,
-            rulings=await rule_steering(context.hooks, store, turn),
+            now=self._core.clock.now(),
+            conclude=actors.answers.write,
+            rulings=await rule_steering(self._core.hooks, store, turn),
         )
         absorbed = await store.write(absorbing.unit)
         self._steered = self._steered or absorbed.later
         self._keep(turn, feed, absorbed.new)
         for other in absorbed.turns:
-            context.feeds.end(other, follow=turn.id)
+            actors.feeds.end(other, follow=turn.id)
         for refused in absorbed.refused:
-            context.delivery.ring_reply(refused)
+            actors.delivery.ring_reply(refused)
 
     async def _stop(self, turn: Turn, feed: Feed, reason: str) -> None:
         view = view_turn(self._warm.records, turn.id)
@@ -412,17 +411,17 @@ class SessionActor:
     def _keep(self, turn: Turn, feed: Feed, new: Sequence[Entry]) -> None:
         self._warm.add(list(new))
         if new:
-            self._context.feeds.committed(self._runtime.profile.agent, self._id, new)
-            if self._context.hooks.follows(*TURN_EVENTS):
-                tell_turn(self._context.hooks, turn, self._warm.records, new)
+            self._actors.feeds.committed(self._runtime.profile.agent, self._id, new)
+            if self._core.hooks.follows(*TURN_EVENTS):
+                tell_turn(self._core.hooks, turn, self._warm.records, new)
         for entry in new:
             feed.publish(entry)
 
     def _settle(self) -> None:
         self._suspect = False
-        self._context.quarantine.settle(self._id)
+        self._actors.quarantine.settle(self._id)
 
     def _close(self, turn: Turn) -> None:
         self._running = None
-        self._context.feeds.end(turn.id)
-        self._context.delivery.ring_reply(turn)
+        self._actors.feeds.end(turn.id)
+        self._actors.delivery.ring_reply(turn)

@@ -9,27 +9,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 
+from hermes.control.core import GatewayCore
 from hermes.control.feed import Feeds
-from hermes.control.hooks.dispatch import Hooks
 from hermes.control.outbound.answers import AnswerWriter
 from hermes.control.outbound.delivery import Delivery
 from hermes.control.runtime import Runtime
 from hermes.control.turn.claim import WENT_WRONG, Claim
 from hermes.control.turn.inbound_files import AttachmentFetcher
 from hermes.control.turn.stopping import give_up_turns
-from hermes.control.workers import FailurePolicy, Supervisor, Worker, Workers
-from hermes.domain.clock import Clock
+from hermes.control.workers import FailurePolicy, Worker, Workers
 from hermes.domain.event import Entry, ModelSaid, ToolFinished, UserSaid
 from hermes.domain.ids import AgentId, SessionId, TurnId
-from hermes.domain.ports.store import Store
 from hermes.domain.rows import UnreadableTurn
 
 ActorKey = tuple[AgentId, SessionId]
+StartActor = Callable[[SessionId, Runtime, "Actors", Claim | None], Worker]
 ALONE_SECONDS = 3.0
 """How long others wait for a suspect, and it for them. What kills a process does so at once, as a rule."""
 _RECORD_BYTES = 700
@@ -160,53 +159,35 @@ class Quarantine:
         self._one_suspect.release()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ActorContext:
-    """What all actors of a gateway share. `epoch` is the number of this life of the gateway."""
+@dataclass(slots=True, kw_only=True)
+class Actors:
+    """The actors of a gateway, and what they share. `start_actor` makes the actor of a session
+    (`SessionActor`); `epoch` is the number of this life of the gateway."""
 
+    core: GatewayCore
     feeds: Feeds
     warm: WarmSessions
     answers: AnswerWriter
     delivery: Delivery
-    clock: Clock
     fetcher: AttachmentFetcher
+    start_actor: StartActor
     epoch: int = 0
-    hooks: Hooks = field(default_factory=Hooks)
     quarantine: Quarantine = field(default_factory=Quarantine)
-    loops: Supervisor = field(default_factory=Supervisor)
+    _workers: Workers[ActorKey] = field(init=False)
 
-
-StartActor = Callable[[SessionId, Runtime, ActorContext, Claim | None], Worker]
-
-
-class Actors:
-    """`start_actor` makes the actor of a session (`SessionActor`); `limit` is how many live at once."""
-
-    def __init__(
-        self,
-        *,
-        store: Store,
-        runtimes: Mapping[AgentId, Runtime],
-        context: ActorContext,
-        start_actor: StartActor,
-        limit: int,
-    ) -> None:
-        self.context = context
-        self._store = store
-        self._runtimes = runtimes
-        self._start_actor = start_actor
-        self._workers: Workers[ActorKey] = Workers(
+    def __post_init__(self) -> None:
+        self._workers = Workers(
             start=self._start,
             page=self._due,
-            places=limit,
+            places=self.core.settings.gateway.max_running,
             name="session",
-            loops=context.loops,
+            loops=self.core.loops,
             remedy=FailurePolicy(head=self._head, give_up=self._give_up),
         )
 
     def begin(self, epoch: int) -> None:
         """A life of the gateway has begun: look for turns that earlier ones left."""
-        self.context = replace(self.context, epoch=epoch)
+        self.epoch = epoch
         self.search()
 
     def search(self) -> None:
@@ -217,8 +198,8 @@ class Actors:
         """There is work in a session; `fresh` says that nothing was ever said in it, so there is nothing to
         read."""
         if fresh:
-            self.context.warm.keep(session, WarmSession())
-        if agent in self._runtimes:
+            self.warm.keep(session, WarmSession())
+        if agent in self.core.runtimes:
             self._workers.ring((agent, session))
 
     def hold_place(self) -> AbstractContextManager[bool]:
@@ -228,7 +209,7 @@ class Actors:
         """Start an actor in a held place, with the claim on the first turn of its session in hand."""
         assert claim.turn is not None
         session = claim.turn.session
-        actor = self._start_actor(session, runtime, self.context, claim)
+        actor = self.start_actor(session, runtime, self, claim)
         self._workers.enter((claim.turn.agent, session), actor)
 
     def busy(self) -> tuple[ActorKey, ...]:
@@ -239,34 +220,34 @@ class Actors:
 
     async def end_unreadable(self, error: UnreadableTurn) -> None:
         """Somebody met a turn that cannot be read: nobody is to wait for it."""
-        if error.agent in self._runtimes:
+        if error.agent in self.core.runtimes:
             await self._give_up((error.agent, error.session), error)
 
     def _start(self, key: ActorKey) -> Worker:
         agent, session = key
-        return self._start_actor(session, self._runtimes[agent], self.context, None)
+        return self.start_actor(session, self.core.runtimes[agent], self, None)
 
     async def _due(self, after: int, limit: int) -> list[tuple[int, ActorKey]]:
-        due = await self._store.read(lambda tx: tx.recovery.due(after, limit))
-        return [(row.n, (row.agent, row.session)) for row in due if row.agent in self._runtimes]
+        due = await self.core.store.read(lambda tx: tx.recovery.due(after, limit))
+        return [(row.n, (row.agent, row.session)) for row in due if row.agent in self.core.runtimes]
 
     async def _head(self, key: ActorKey) -> TurnId | None:
         """The turn that is first in a session."""
         agent, session = key
-        turns = await self._runtimes[agent].store.read(lambda tx: tx.turns.open_of(session, 1))
+        turns = await self.core.runtimes[agent].store.read(lambda tx: tx.turns.open_of(session, 1))
         return turns[0].id if turns else None
 
     async def _give_up(self, key: ActorKey, error: Exception) -> None:
         """Fail the turn that is first in a session, or those that cannot be read. Whoever waits for it is
         told, and what is behind it is tried."""
-        (agent, session), context = key, self.context
+        agent, session = key
         reason = "" if isinstance(error, UnreadableTurn) else WENT_WRONG.format(error=type(error).__name__)
-        unit = give_up_turns(session, reason, context.clock.now(), context.answers.write)
-        ended = await self._runtimes[agent].store.write(unit)
-        context.warm.take(session)
+        unit = give_up_turns(session, reason, self.core.clock.now(), self.answers.write)
+        ended = await self.core.runtimes[agent].store.write(unit)
+        self.warm.take(session)
         for turn, new in ended:
-            context.feeds.committed(agent, session, new)
+            self.feeds.committed(agent, session, new)
             for entry in new:
-                context.feeds.open(turn.id).publish(entry)
-            context.feeds.end(turn.id)
-            context.delivery.ring_reply(turn)
+                self.feeds.open(turn.id).publish(entry)
+            self.feeds.end(turn.id)
+            self.delivery.ring_reply(turn)

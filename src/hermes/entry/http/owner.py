@@ -13,7 +13,7 @@ from typing import Any
 
 from aiohttp import web
 
-from hermes.control.doors.slash_commands import CallerReply
+from hermes.control.commands.run import CallerReply
 from hermes.control.sessions.submission import NotFound
 from hermes.control.turn.questions import AnswerResult
 from hermes.domain.errors import HermesError
@@ -139,7 +139,7 @@ def _desk(call: HttpCall) -> OperatorDesk:
         courier=gateway.courier,
         jobs=gateway.jobs,
         delete=gateway.delete_session,
-        sends=gateway.sends,
+        sends=gateway.delivery.sends,
         carry=gateway.handoffs.ring,
     )
 

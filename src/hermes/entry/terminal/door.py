@@ -13,7 +13,7 @@ from hashlib import sha256
 from secrets import token_hex
 from typing import Protocol, TypeGuard
 
-from hermes.control.doors.slash_commands import CallerReply
+from hermes.control.commands.run import CallerReply
 from hermes.control.gateway import Gateway
 from hermes.control.sessions.callers import Caller, open_turns
 from hermes.control.sessions.submission import NewRequest, SessionTarget, Submission

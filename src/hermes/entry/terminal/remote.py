@@ -16,7 +16,7 @@ from typing import Any, Self, TypeVar
 
 import aiohttp
 
-from hermes.control.doors.slash_commands import CallerReply
+from hermes.control.commands.run import CallerReply
 from hermes.control.turn.questions import AnswerResult
 from hermes.domain.errors import HermesError, Refused, UserError
 from hermes.domain.event import Entry, FeedItem, ModelSaid, Reset, Snapshot, TextDelta, Verdict

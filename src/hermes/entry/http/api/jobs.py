@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Annotated, Any
 
 import msgspec
@@ -223,7 +223,7 @@ async def list_runs(call: HttpCall, limit: Annotated[int, msgspec.Meta(ge=1, le=
 
 def _desks(call: HttpCall) -> dict[AgentId, JobDesk]:
     jobs, sees = call.gateway.jobs, lambda job: call.may_see(job.origin)
-    return {agent: replace(jobs(agent), sees=sees) for agent in call.agents}
+    return {agent: jobs(agent).seen_by(sees) for agent in call.agents}
 
 
 async def _find(call: HttpCall) -> tuple[JobDesk, Job]:

@@ -333,7 +333,7 @@ async def _target(call: HttpCall, route: WebhookRoute, facts: incoming.EventFact
     except (BadRoute, UserError) as error:
         log.warning("webhook.no_target route=%s: %s", route.name, error)
         raise ApiError(502, "no_target", "There is no chat that this event could go to.") from error
-    if to is not None and not call.gateway.knows(to):
+    if to is not None and not call.gateway.accounts.knows(to):
         log.warning("webhook.no_target route=%s: there is no platform %s", route.name, to.platform)
         raise ApiError(502, "no_target", "The platform that this route delivers to is not there.")
     return to
