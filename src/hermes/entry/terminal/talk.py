@@ -53,24 +53,17 @@ class ChatEnded(Exception):
 class TerminalView(Protocol):
     """Whoever draws the conversation."""
 
-    def note(self, text: str) -> None:
-        """Print a line of ours that is no answer to anybody."""
+    def line(self, text: str, *, aside: bool = False) -> None:
+        """Print a line of ours, which may be `aside`: no answer to anybody."""
 
-    def line(self, text: str) -> None: ...
-
-    def clear(self) -> None: ...
-
-    def begin_turn(self) -> None: ...
-
-    async def show(self, item: FeedItem) -> None: ...
+    async def show(self, item: FeedItem, *, begins: bool) -> None:
+        """Show what a turn says."""
 
     async def make_room(self) -> None:
         """Wait until all is shown, and put aside what is being written: it is no answer to what comes now."""
 
-    def draw(self) -> None:
-        """Draw the row that takes a line: an answer, if there is a question."""
-
-    def close_question(self) -> None: ...
+    def refresh(self) -> None:
+        """A question was opened or closed, or nothing runs any more."""
 
     def leave(self, code: int) -> None: ...
 
@@ -93,7 +86,7 @@ class ChatPlan:
     greeting: Sequence[str] = ()
 
 
-class Talk:
+class TerminalConversation:
     def __init__(self, visit: Visit, view: TerminalView, plan: ChatPlan) -> None:
         self._visit = visit
         self._view = view
@@ -125,21 +118,23 @@ class Talk:
     def hear(self, presence: Presence) -> None:
         """The gateway went away, came back, or is waited for no longer."""
         self.presence = presence
-        self._view.note(f"{presence} (Ctrl-C leaves)" if presence is Presence.AWAY else presence)
+        self._view.line(f"{presence} (Ctrl-C leaves)" if presence is Presence.AWAY else presence, aside=True)
         if presence is Presence.LOST:
             self._view.leave(FAILED)
 
     async def open(self) -> None:
         for line in self._plan.greeting:
-            self._view.note(line)
+            self._view.line(line, aside=True)
         session = self._visit.session
         if session is not None:
             self._session = session.id
             name = f"“{session.title}”" if session.title else session.id
-            self._view.note(f"Back in {name}.")
+            self._view.line(f"Back in {name}.", aside=True)
         for turn in self._visit.turns:
             if turn.input.text:
-                self._view.note(f"Unfinished: “{one_line(turn.input.text, 70)}”. It continues now.")
+                self._view.line(
+                    f"Unfinished: “{one_line(turn.input.text, 70)}”. It continues now.", aside=True
+                )
             self.follow(turn)
         if self._plan.first is not None:
             await self._say(self._plan.first)
@@ -175,7 +170,7 @@ class Talk:
         words = UnsentMessage(text=text, key=new_words_key())
         if self._kept or not await self._hand_over(words):
             self._kept.append(words)
-            self._view.note("Your message is kept and sent when the gateway is back.")
+            self._view.line("Your message is kept and sent when the gateway is back.", aside=True)
             if self.sending is None or self.sending.done():
                 self.sending = asyncio.create_task(self._send_kept(), name="kept words")
 
@@ -203,9 +198,6 @@ class Talk:
     async def _command(self, line: str, name: str, args: str) -> None:
         if name in _LEAVING:
             raise ChatEnded(OK)
-        if name == "clear":
-            self._view.clear()
-            return
         reply = await self._door.command(line)
         text = reply.text
         if name in ("help", "commands") and not args:
@@ -266,9 +258,10 @@ class Talk:
 
     async def _watch(self, turn: Turn) -> None:
         session, after = self._shown
-        self._view.begin_turn()
+        begins = True
         async for item in self._door.watch(turn.id, after if session == turn.session else 0):
-            await self._view.show(item)
+            await self._view.show(item, begins=begins)
+            begins = False
             if isinstance(item, Entry):
                 self._shown = (turn.session, item.seq)
                 await self._note(item.record)
@@ -277,7 +270,7 @@ class Talk:
         if self._visit.asks(record):
             await self._view.make_room()
             self._asked[record.question] = record
-            self._view.draw()
+            self._view.refresh()
         elif isinstance(record, Answered):
             self._forget(record.question)
         elif isinstance(record, Finished | Failed | Stopped):
@@ -285,13 +278,13 @@ class Talk:
 
     def _forget(self, question: QuestionId) -> None:
         if self._asked.pop(question, None) is not None:
-            self._view.close_question()
+            self._view.refresh()
 
     def _rest(self) -> None:
         if self._plan.once:
             self._view.leave(self._exit_code())
         else:
-            self._view.draw()
+            self._view.refresh()
 
     def _exit_code(self) -> int:
         match self._ended:

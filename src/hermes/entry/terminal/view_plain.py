@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass
 
 from hermes.control.commands.registry import COMMANDS
+from hermes.domain.command_line import read_command
 from hermes.domain.event import Asked, FeedItem
 from hermes.domain.text import one_line
 from hermes.domain.turn import Turn
@@ -18,7 +19,16 @@ from hermes.entry.terminal.door import Presence, Visit
 from hermes.entry.terminal.editor import Editor, LineEnd, LineHistory
 from hermes.entry.terminal.keyboard import PASTE_OFF, PASTE_ON, Keyboard, NamedKey, Press, TypedText
 from hermes.entry.terminal.screen import Screen
-from hermes.entry.terminal.talk import FAILED, GONE, INTERRUPTED, OK, OWN_COMMANDS, ChatEnded, ChatPlan, Talk
+from hermes.entry.terminal.talk import (
+    FAILED,
+    GONE,
+    INTERRUPTED,
+    OK,
+    OWN_COMMANDS,
+    ChatEnded,
+    ChatPlan,
+    TerminalConversation,
+)
 from hermes.stream.faces.console import Console
 
 _TWICE = 2.0
@@ -44,14 +54,16 @@ class PlainView:
     ) -> None:
         self._screen = screen
         self._history = history
-        self._talk = Talk(visit, self, plan)
+        self._talk = TerminalConversation(visit, self, plan)
         self._editor = Editor(history.read(), sorted({*COMMANDS, *OWN_COMMANDS, "exit"}))
         self._keyboard = Keyboard(keys, rich=screen.look.rich, press=self._put, gone=lambda: self.leave(OK))
         self._events: asyncio.Queue[KeyEvent | int | None] = asyncio.Queue()
         self._stash = ""
+        self._answering: Asked | None = None
+        """The question that the row is for."""
         self._interrupted_at = float("-inf")
         self._talking: asyncio.Task[int] | None = None
-        self._console = Console(screen.width)
+        self._console = self._new_console()
 
     # --- what signals and the gateway do ---
 
@@ -68,7 +80,7 @@ class PlainView:
         """A turn that was not begun here: shown if it belongs to the session on the screen."""
         if self._talk.is_in(turn.session):
             self._screen.close_row(None)
-            self.note(one_line(turn.input.text, 100))
+            self._screen.note(one_line(turn.input.text, 100))
             self._talk.follow(turn)
 
     def hear(self, presence: Presence) -> None:
@@ -119,7 +131,7 @@ class PlainView:
         if writing.done():
             return
         for note in self._talk.last_notes():
-            self.note(note)
+            self._screen.note(note)
         self._screen.control(PASTE_OFF)
         drained = asyncio.create_task(self._screen.drained(0), name="last words")
         await asyncio.wait((drained, writing), timeout=_TWICE, return_when=asyncio.FIRST_COMPLETED)
@@ -147,31 +159,30 @@ class PlainView:
         self._editor.take()
         self._screen.close_row(None)
         if self._talk.is_idle:
-            self.note("Ctrl-C once more leaves.")
+            self._screen.note("Ctrl-C once more leaves.")
             self._draw_row()
         else:
             await self._talk.stop_turns()
 
     # --- what is shown ---
 
-    def note(self, text: str) -> None:
-        self._screen.note(text)
+    def line(self, text: str, *, aside: bool = False) -> None:
+        if aside:
+            self._screen.note(text)
+        else:
+            self._screen.line(text)
 
-    def line(self, text: str) -> None:
-        self._screen.line(text)
-
-    def clear(self) -> None:
-        self._screen.clear()
-
-    def begin_turn(self) -> None:
-        look = self._screen.look
-        self._console = Console(
-            self._screen.width, colour=look.colour, show_tools=look.tools, show_thoughts=look.thoughts
-        )
-
-    async def show(self, item: FeedItem) -> None:
+    async def show(self, item: FeedItem, *, begins: bool) -> None:
+        if begins:
+            self._console = self._new_console()
         self._screen.stream(self._console.see(item))
         await self._screen.drained()
+
+    def _new_console(self) -> Console:
+        look = self._screen.look
+        return Console(
+            self._screen.width, colour=look.colour, show_tools=look.tools, show_thoughts=look.thoughts
+        )
 
     async def make_room(self) -> None:
         self._screen.release()
@@ -179,20 +190,20 @@ class PlainView:
         if self._editor.text:
             self._stash += self._editor.take()
 
-    def draw(self) -> None:
-        self._screen.release()
-        self._draw_row()
-
-    def close_question(self) -> None:
-        """The row goes, and what was being written before comes back."""
-        self._editor.put(self._stash)
-        self._stash = ""
-        self._refresh()
+    def refresh(self) -> None:
+        """The row of a closed question goes; what was being written before comes back."""
+        before, self._answering = self._answering, self._talk.question
+        if before is not None and before is not self._answering:
+            self._editor.put("" if self._answering else self._stash)
+            self._stash = self._stash if self._answering else ""
+        if self._talk.is_idle:
+            self._screen.release()
+        self._draw_or_close()
 
     # --- the row ---
 
-    def _refresh(self) -> None:
-        """Draw the row if a line may be written, else take it away."""
+    def _draw_or_close(self) -> None:
+        """The row is there while a line may be written."""
         if self._is_row_wanted():
             self._draw_row()
         else:
@@ -219,7 +230,7 @@ class PlainView:
         if end is LineEnd.LEFT:
             raise ChatEnded(OK)
         if end is None:
-            self._refresh()
+            self._draw_or_close()
         else:
             await self._send(asked)
 
@@ -228,10 +239,14 @@ class PlainView:
         self._screen.close_row(line)
         if lost:
             size = f"{len(line) + lost:,} characters; that is more than a line can have"
-            self.line(f"✗ Your message has {size}. Put it into a file and name the file.")
+            self._screen.line(f"✗ Your message has {size}. Put it into a file and name the file.")
         elif line.strip():
             self._editor.remember(line)
             self._history.add(line)
-            await self._talk.obey(line, asked)
+            command = read_command(line)
+            if command is not None and command[0] == "clear":
+                self._screen.clear()
+            else:
+                await self._talk.obey(line, asked)
         if self._is_row_wanted():
             self._draw_row()
