@@ -1,4 +1,4 @@
-"""The keeper of one command: it starts the shell, reads its output and ends all that it started.
+"""The supervisor of one command: it starts the shell, reads its output and ends everything it started.
 
 It is a child sub-reaper, so whatever the command starts stays below it, however it detaches itself. Its life:
 started as a spare with a shell that waits → handed a request, which the shell runs → tells the gateway how it
@@ -16,7 +16,6 @@ import socket
 import struct
 import tempfile
 import time
-from collections.abc import Callable
 from typing import Any
 
 from hermes.execution.local import frames
@@ -93,8 +92,9 @@ class CommandSupervisor:
         for fd in (self._go_fd, self._script_fd):
             os.close(fd)
 
-    def live(self, ring: Callable[[], None] | None) -> None:
+    def live(self, doorbell: int) -> None:
         """Until nothing is left. The new spare is rung for when a short command has ended, not beside it."""
+        rung = False
         poll = select.poll()
         poll.register(self._link, select.POLLIN)
         poll.register(self._deaths, select.POLLIN)
@@ -103,7 +103,7 @@ class CommandSupervisor:
         while not (self._end_sent and self._childless):
             if self._stdin_data and self._stdin_fd is not None:
                 poll.register(self._stdin_fd, select.POLLOUT)
-            ready = {fd for fd, _ in poll.poll(self._patience() if ring is None else _RING_SECONDS * 1000)}
+            ready = {fd for fd, _ in poll.poll(self._patience() if rung else _RING_SECONDS * 1000)}
             if self._output_fd in ready and not self._drain(1):
                 poll.unregister(self._output_fd)
             if self._deaths in ready:
@@ -118,9 +118,8 @@ class CommandSupervisor:
                 self._end_tree(_GRACE)
             self._tell_live()
             self._tell_end()
-            if ring is not None and (self._end_sent or time.monotonic() >= ring_at):
-                ring()
-                ring = None
+            if not rung and (self._end_sent or time.monotonic() >= ring_at):
+                rung = bool(os.write(doorbell, struct.pack("i", os.getpid())))
 
     # --- starting ---
 
