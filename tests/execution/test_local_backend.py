@@ -195,6 +195,12 @@ async def test_a_process_that_changes_its_id_all_the_time(make: Make, tmp_path: 
     assert beat.stat().st_mtime_ns == last
 
 
+async def test_a_command_holds_nothing_of_its_runner(make: Make) -> None:
+    """But its input and output, and 251, where its shell leaves its state."""
+    result = await run(make(), "for fd in /proc/$$/fd/*; do readlink $fd; done | grep -c socket:")
+    assert result.output == "0\n"
+
+
 async def test_many_at_once(make: Make) -> None:
     backend = make()
     commands = (Command(text=f"sleep 0.05; echo {n}", session=str(n)) for n in range(20))

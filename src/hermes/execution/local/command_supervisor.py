@@ -70,7 +70,7 @@ class CommandSupervisor:
         self._link = link
         request: dict[str, Any] = json.loads(self._receive()[1])
         self._output = OutputCapture(request["file"])
-        self._live: bool = request["live"]
+        self._live = not request["background"]
         self._live_sent_at = 0.0
         self._stdin_data = bytearray()
         self._stdin_ends = False
@@ -86,8 +86,8 @@ class CommandSupervisor:
         script = "".join(f"{part}\0" for part in (request["state"], folder, request["command"]))
         os.pwrite(self._script_fd, script.encode("utf-8", "surrogateescape"), 0)
         self._send((frames.ACCEPTED, b""))
-        os.write(self._go_fd, b"piped\n" if request["stdin"] else b"plain\n")
-        if not request["stdin"]:
+        os.write(self._go_fd, b"plain\n" if self._live else b"piped\n")
+        if self._live:
             self._close_stdin()
         for fd in (self._go_fd, self._script_fd):
             os.close(fd)

@@ -33,6 +33,7 @@ def _supervise(doorbell: int, door: socket.socket, shell: str) -> NoReturn:
 def main() -> None:
     """Arguments: the number of an open socket, the shell."""
     door, shell = socket.socket(fileno=int(sys.argv[1])), sys.argv[2]
+    door.set_inheritable(False)  # a command that had it could take the place of the next one's supervisor
     step_down(AGENT)
     become_reaper()
     deaths = hear_deaths()
