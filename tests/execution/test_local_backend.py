@@ -130,15 +130,15 @@ async def test_a_killed_runner_is_replaced(make: Make) -> None:
     assert (await run(backend, "echo again")).output == "again\n"
 
 
-async def test_a_killed_keeper_takes_its_command_along(make: Make, tmp_path: Path) -> None:
+async def test_a_killed_supervisor_takes_its_command_along(make: Make, tmp_path: Path) -> None:
     backend = make()
     bed = Bed(backend=backend, folder=str(tmp_path / "work"))
     note = f"setsid bash -c 'echo $$ >> {bed.folder}/pids; exec sleep 300' &"
-    script = f"{note} echo $PPID > {bed.folder}/keeper; wait"
+    script = f"{note} echo $PPID > {bed.folder}/supervisor; wait"
     task = asyncio.create_task(run(backend, script))
     await bed.noted(1)
-    await bed.noted(1, "keeper")
-    os.kill(int((tmp_path / "work/keeper").read_text()), signal.SIGKILL)
+    await bed.noted(1, "supervisor")
+    os.kill(int((tmp_path / "work/supervisor").read_text()), signal.SIGKILL)
     with pytest.raises(Unreachable):
         await task
     while await bed.survivors():  # noqa: ASYNC110
@@ -193,6 +193,12 @@ async def test_a_process_that_changes_its_id_all_the_time(make: Make, tmp_path: 
     last = beat.stat().st_mtime_ns
     await run(backend, "sleep 0.2")
     assert beat.stat().st_mtime_ns == last
+
+
+async def test_a_command_holds_nothing_of_its_runner(make: Make) -> None:
+    """But its input and output, and 251, where its shell leaves its state."""
+    result = await run(make(), "for fd in /proc/$$/fd/*; do readlink $fd; done | grep -c socket:")
+    assert result.output == "0\n"
 
 
 async def test_many_at_once(make: Make) -> None:

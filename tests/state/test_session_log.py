@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from hermes.domain.chat_format import as_message, as_messages, as_records, content_text
+from hermes.domain.chat_format import as_message, as_messages
 from hermes.domain.errors import UserError
 from hermes.domain.event import (
     Asked,
@@ -31,6 +31,7 @@ from hermes.domain.ids import MAIN_AGENT, CallId, QuestionId, SessionId, TurnId
 from hermes.domain.message import Attachment, MediaKind
 from hermes.domain.session import Session
 from hermes.domain.tool import Effect, ToolCall
+from hermes.script.messages import as_records, content_text
 from hermes.state.files import session_log
 from hermes.state.files.session_log import SessionLogs, log_path
 from hermes.state.settings.secrets import Secrets

@@ -22,7 +22,7 @@ from hermes.domain.hooks import STARTUP, Hook, HookRunner
 from hermes.domain.ids import MAIN_AGENT, SessionId, new_session_id
 from hermes.domain.turn import Cause, Guidance, TurnInput
 from hermes.execution.hooks.processes import HookProcesses
-from hermes.state.files.hook_files import HomeHooks, read_hooks
+from hermes.state.files.hook_files import read_hooks
 from hermes.state.home.textfile import read_text
 from hermes.state.settings.findings import SettingsFindings
 
@@ -40,26 +40,26 @@ class AppHooks:
         self._clock = clock
         self._listener: Callable[[list[dict[str, Any]]], None] = lambda facts: None
         self._booting: asyncio.Task[None] | None = None
-        self.home_hooks: HomeHooks = read_hooks(home)
-        for problem in self.home_hooks.problems:
+        home_hooks = read_hooks(home)
+        self._problems = home_hooks.problems
+        for problem in self._problems:
             log.warning("hook.left_out %s", problem)
         added = PluginHookRunner(plugins.hooks())
         groups: list[tuple[Sequence[Hook], HookRunner]] = [
-            (self.home_hooks.hooks, HookProcesses(home, environ)),
+            (home_hooks.hooks, HookProcesses(home, environ)),
             (added.hooks, added),
         ]
-        self.hooks = Hooks(groups, clock, self._changed)
+        self.hooks = Hooks(groups, clock, lambda: self._listener(self.facts()))
 
     def facts(self) -> list[dict[str, Any]]:
         """How each hook is, as the state file tells it."""
         used = [
-            {"name": one.name, "state": "left alone" if one.open else "on", "why": one.why}
-            for one in self.hooks.facts()
+            {"name": hook.name, "state": "left alone" if hook.open else "on", "why": hook.why}
+            for hook in self.hooks.facts()
         ]
-        unused = [
-            {"name": one.file, "state": "left out", "why": str(one)} for one in self.home_hooks.problems
+        return used + [
+            {"name": problem.file, "state": "left out", "why": str(problem)} for problem in self._problems
         ]
-        return used + unused
 
     def begin(
         self, gateway: Gateway, accounts: Sequence[str], listener: Callable[[list[dict[str, Any]]], None]
@@ -74,9 +74,6 @@ class AppHooks:
             self._booting.cancel()
             await asyncio.wait((self._booting,))
         await self.hooks.close()
-
-    def _changed(self) -> None:
-        self._listener(self.facts())
 
     async def _boot(self, gateway: Gateway) -> None:
         """What BOOT.md says is done by the main agent, once for each start, in a session of its own."""

@@ -1,1 +1,1 @@
-"""Where commands run and how the gateway is kept running."""
+"""Running commands, scripts and hooks in processes of their own."""

@@ -26,7 +26,6 @@ from hermes.app.app import App
 from hermes.app.tools import Toolsets
 from hermes.control.sessions.submission import SessionTarget, Submission
 from hermes.domain.address import Address, Source, SourceKind
-from hermes.domain.chat_format import as_records, content_text
 from hermes.domain.errors import UserError
 from hermes.domain.event import (
     Asked,
@@ -48,6 +47,7 @@ from hermes.domain.text import one_line
 from hermes.domain.tool import ToolCall
 from hermes.domain.turn import CLIENT_GONE, Answer, TurnInput
 from hermes.script.engine import GatewayThread
+from hermes.script.messages import as_records, content_text
 from hermes.script.result import TurnResult
 from hermes.state.home.homes import find_home
 from hermes.state.settings.loader import load_settings

@@ -138,7 +138,7 @@ async def test_every_route_is_closed_to_an_agent(
     assert "rank=AGENT wanted=POST /control/say" in caplog.text
 
 
-async def test_what_outlives_its_keeper_its_runner_and_its_gateway_is_refused(
+async def test_what_outlives_its_supervisor_its_runner_and_its_gateway_is_refused(
     folder: Path, backend: LocalBackend
 ) -> None:
     """It ends whatever would have ended it, loses all its parents so, and asks the next gateway."""

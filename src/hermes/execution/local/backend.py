@@ -104,8 +104,7 @@ class LocalBackend:
             "state": (state.exports or _exports(self._env)) + _exports(command.env),
             "timeout": command.timeout,
             "file": str(self._output / f"{id}.txt"),
-            "live": not background,
-            "stdin": background,
+            "background": background,
         }
         reader, writer = await self._spawner.open(request)
         return RunningCommand(

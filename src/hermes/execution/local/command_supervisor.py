@@ -1,4 +1,4 @@
-"""The keeper of one command: it starts the shell, reads its output and ends all that it started.
+"""The supervisor of one command: it starts the shell, reads its output and ends everything it started.
 
 It is a child sub-reaper, so whatever the command starts stays below it, however it detaches itself. Its life:
 started as a spare with a shell that waits → handed a request, which the shell runs → tells the gateway how it
@@ -16,7 +16,6 @@ import socket
 import struct
 import tempfile
 import time
-from collections.abc import Callable
 from typing import Any
 
 from hermes.execution.local import frames
@@ -71,7 +70,7 @@ class CommandSupervisor:
         self._link = link
         request: dict[str, Any] = json.loads(self._receive()[1])
         self._output = OutputCapture(request["file"])
-        self._live: bool = request["live"]
+        self._live = not request["background"]
         self._live_sent_at = 0.0
         self._stdin_data = bytearray()
         self._stdin_ends = False
@@ -87,14 +86,15 @@ class CommandSupervisor:
         script = "".join(f"{part}\0" for part in (request["state"], folder, request["command"]))
         os.pwrite(self._script_fd, script.encode("utf-8", "surrogateescape"), 0)
         self._send((frames.ACCEPTED, b""))
-        os.write(self._go_fd, b"piped\n" if request["stdin"] else b"plain\n")
-        if not request["stdin"]:
+        os.write(self._go_fd, b"plain\n" if self._live else b"piped\n")
+        if self._live:
             self._close_stdin()
         for fd in (self._go_fd, self._script_fd):
             os.close(fd)
 
-    def live(self, ring: Callable[[], None] | None) -> None:
+    def live(self, doorbell: int) -> None:
         """Until nothing is left. The new spare is rung for when a short command has ended, not beside it."""
+        rung = False
         poll = select.poll()
         poll.register(self._link, select.POLLIN)
         poll.register(self._deaths, select.POLLIN)
@@ -103,7 +103,7 @@ class CommandSupervisor:
         while not (self._end_sent and self._childless):
             if self._stdin_data and self._stdin_fd is not None:
                 poll.register(self._stdin_fd, select.POLLOUT)
-            ready = {fd for fd, _ in poll.poll(self._patience() if ring is None else _RING_SECONDS * 1000)}
+            ready = {fd for fd, _ in poll.poll(self._patience() if rung else _RING_SECONDS * 1000)}
             if self._output_fd in ready and not self._drain(1):
                 poll.unregister(self._output_fd)
             if self._deaths in ready:
@@ -118,9 +118,8 @@ class CommandSupervisor:
                 self._end_tree(_GRACE)
             self._tell_live()
             self._tell_end()
-            if ring is not None and (self._end_sent or time.monotonic() >= ring_at):
-                ring()
-                ring = None
+            if not rung and (self._end_sent or time.monotonic() >= ring_at):
+                rung = bool(os.write(doorbell, struct.pack("i", os.getpid())))
 
     # --- starting ---
 

@@ -1,6 +1,6 @@
-"""The frames between the gateway and the keeper of a command, on a connection of their own: a length (4
-bytes), a letter and a payload. They do not depend on what carries them. The keeper closes the connection when
-nothing of the command is left, and ends the command when the gateway closes it."""
+"""The frames between the gateway and the supervisor of a command, on a connection of their own: a length (4
+bytes), a letter and a payload. They do not depend on what carries them. The supervisor closes the connection
+when nothing of the command is left, and ends the command when the gateway closes it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ KILL = b"k"
 POLL = b"p"
 WRITE = b"w"
 CLOSE_STDIN = b"c"
-# From the keeper. The request is accepted before anything happens. A poll is answered with UNREAD and POLL
-# (JSON); the end of the command is told by HEAD, TAIL, SHELL_STATE and then ENDED (JSON).
+# From the supervisor. The request is accepted before anything happens. A poll is answered with UNREAD and
+# POLL (JSON); the end of the command is told by HEAD, TAIL, SHELL_STATE and then ENDED (JSON).
 ACCEPTED = b"a"
 LIVE_OUTPUT = b"o"
 UNREAD = b"u"

@@ -1,4 +1,4 @@
-"""Commands that run, each with the connection to its keeper, and the table of those in the background.
+"""Commands that run, each with the connection to its supervisor, and the table of those in the background.
 
 A background process has an id, belongs to a session and ends with the backend. A task of its own watches it
 until nothing of it is left. Finished ones are kept for a while, so that their last words can still be
@@ -27,8 +27,8 @@ _END_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandEnd:
-    """What a keeper said of the end of its command. `left` is whether something of it still runs; `cut` is
-    how many bytes are in neither head nor tail; `gone` is a folder that the command could not start in."""
+    """How a command ended. `left` is whether something of it still runs; `cut` is how many bytes are in
+    neither head nor tail; `gone` is a folder that the command could not start in."""
 
     code: int
     timed_out: bool
@@ -45,7 +45,7 @@ class CommandEnd:
 
 @dataclass(slots=True, kw_only=True)
 class RunningCommand:
-    """A command, from its start until nothing of it is left. One task at a time may listen to its keeper."""
+    """A command, from its start until nothing of it is left. One task at a time may listen to it."""
 
     id: str
     session: str
@@ -81,7 +81,7 @@ class RunningCommand:
         )
 
     async def hear_end(self, output: Callable[[bytes], None] = lambda data: None) -> CommandEnd | None:
-        """Listen until the command has ended; None when its keeper is gone."""
+        """Listen until the command has ended; None when its supervisor is gone."""
         parts: dict[bytes, bytes] = {}
         while (frame := await receive_frame(self.reader)) is not None:
             letter, payload = frame

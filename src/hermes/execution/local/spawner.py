@@ -1,5 +1,5 @@
 """The gateway's end of the runner: starts it when first needed, replaces it when it has died, and opens a
-connection to the keeper of each command.
+connection to the supervisor of each command.
 
 The runner gets no environment but the one that is built for commands, so there is nothing in it to find."""
 
@@ -31,7 +31,7 @@ Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 async def receive_frame(reader: asyncio.StreamReader) -> tuple[bytes, bytes] | None:
-    """The next frame's letter and payload; None when the keeper is gone."""
+    """The next frame's letter and payload; None when the supervisor is gone."""
     try:
         (length,) = struct.unpack(">I", await reader.readexactly(4))
         if length > _LARGEST_FRAME:
@@ -53,7 +53,7 @@ class Spawner:
         self._starting = asyncio.Lock()
 
     async def open(self, request: Mapping[str, object]) -> Connection:
-        """A connection to a keeper that has accepted the request."""
+        """A connection to a supervisor that has accepted the request."""
         frame = frames.pack_frame(frames.REQUEST, json.dumps(request).encode())
         for _ in range(_TRIES):
             reader, writer = await self._connect()
@@ -71,7 +71,7 @@ class Spawner:
         raise Unreachable("the command runner dies as soon as it is started")
 
     async def close(self) -> None:
-        """Let the runner go; the keepers it has started live on until their connections are closed."""
+        """Let the runner go; the supervisors it has started live on until their connections are closed."""
         if self._door is not None:
             self._door.close()
             self._door = None

@@ -11,7 +11,7 @@ import asyncio
 import mimetypes
 import os
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,16 +52,15 @@ class OutgoingFiles:
         try:
             place = self._place(path)
             descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                return self._read_open(descriptor, place), place.name
+            finally:
+                os.close(descriptor)
         except OSError as error:
-            raise UserError(_why(error)) from error
+            why = (error.strerror or "no reason given").lower()
+            raise UserError(f"it cannot be read ({why})") from error
         except ValueError as error:
             raise UserError("that is no path") from error
-        try:
-            return self._read_open(descriptor, place), place.name
-        except OSError as error:
-            raise UserError(_why(error)) from error
-        finally:
-            os.close(descriptor)
 
     def _read_open(self, descriptor: int, place: Path) -> bytes:
         info = os.fstat(descriptor)
@@ -97,14 +96,11 @@ class OutgoingFiles:
         homes = [Path(os.path.realpath(home)) for home in self.homes]
         for folder in self.allowed:
             root = Path(os.path.realpath(folder))
-            between = [home for home in homes if home.is_relative_to(root)]
-            if place.is_relative_to(root) and not _inside(place, between):
+            if place.is_relative_to(root) and not any(
+                home.is_relative_to(root) and place.is_relative_to(home) for home in homes
+            ):
                 return True
         return False
-
-
-def _inside(place: Path, folders: Iterable[Path]) -> bool:
-    return any(place.is_relative_to(folder) for folder in folders)
 
 
 def _opened(descriptor: int, place: Path) -> Path:
@@ -113,7 +109,3 @@ def _opened(descriptor: int, place: Path) -> Path:
         return Path(os.readlink(f"/proc/self/fd/{descriptor}"))
     except OSError:
         return Path(os.path.realpath(place))
-
-
-def _why(error: OSError) -> str:
-    return f"it cannot be read ({(error.strerror or 'no reason given').lower()})"

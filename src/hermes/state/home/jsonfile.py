@@ -43,7 +43,7 @@ def read_mapping(path: Path, most: int = MOST_BYTES) -> dict[str, Any]:
 
 class JsonFile(Generic[T]):
     """What `make` makes of the file's mapping; the same object as long as the file stays. A file that cannot
-    be used counts as an empty one: `problem` says why, and `told` hears of it once."""
+    be used counts as an empty one: `problem` says why, and `report` hears of it once."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class JsonFile(Generic[T]):
 
 
 def _state_of(path: Path) -> tuple[int, ...]:
-    """Another one after each change of the file; empty where there is none."""
+    """A fingerprint that changes with the file; empty if the file does not exist."""
     try:
         info = os.stat(path)
     except OSError as error:
