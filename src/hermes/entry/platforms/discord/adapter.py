@@ -228,7 +228,7 @@ class DiscordAdapter:
         data = event["d"]
         if not isinstance(data, dict):
             return
-        items = convert.to_inbounds(event, self._me, await self._channels.of(data, self._me))
+        items = convert.to_inbounds(event, await self._channels.of(data, self._me))
         if event["t"] == "MESSAGE_CREATE":
             self._mark.saw(data.get("id"))
         for item in items:
@@ -294,7 +294,7 @@ class DiscordAdapter:
             items: list[Inbound] = []
             for message in news:
                 scene = await self._channels.of(message, self._me, guild)
-                items += convert.to_inbounds({"t": "MESSAGE_CREATE", "d": message}, self._me, scene)
+                items += convert.to_inbounds({"t": "MESSAGE_CREATE", "d": message}, scene)
                 self._mark.saw(message["id"])
             await (self._store(accept, items) if items else accept((), None))
             if len(news) < _PAGE or int(news[-1]["id"]) <= after:

@@ -52,10 +52,11 @@ class DiscordChannels:
         """Of a message or a reaction; `guild` is the server of one from the history."""
         server, channel = data.get("guild_id") or guild, data.get("channel_id")
         if not is_snowflake(server) or not is_snowflake(channel) or "token" in data:
-            return DiscordContext()
+            return DiscordContext(me=me)
         mine = await self._roles_of(str(server), me.id) if data.get("mention_roles") else ()
         place = await self.place(str(channel))
         return DiscordContext(
+            me=me,
             place=place,
             threads=self._threads
             and place is not None
@@ -75,7 +76,6 @@ class DiscordChannels:
         return self._places[channel]
 
     def see(self, channels: Any) -> None:
-        """The gateway told of channels."""
         for channel in as_dicts(channels):
             if is_snowflake(channel.get("id")):
                 self._places[channel["id"]] = convert.place_of(channel)

@@ -315,7 +315,6 @@ class SlackAdapter:
         return {"id": number, "title": name}
 
     async def _share(self, to: Address, files: Sequence[dict[str, str]], text: str) -> Receipt:
-        """Show files in one message."""
         asked: dict[str, Any] = {"files": files, "channel_id": to.chat}
         if to.thread is not None:
             asked["thread_ts"] = to.thread

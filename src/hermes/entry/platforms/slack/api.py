@@ -90,8 +90,6 @@ _OPTIONAL = frozenset({
 
 
 class SlackResponse(HttpAnswer):
-    """An answer of Slack's."""
-
     @property
     def result(self) -> dict[str, Any]:
         """The answer; an error of ours if it is a refusal."""
@@ -107,7 +105,6 @@ class SlackResponse(HttpAnswer):
 
     @property
     def at(self) -> float | None:
-        """The time on Slack's clock, in seconds."""
         try:
             return parsedate_to_datetime(self.headers.get("Date", "")).timestamp()
         except (ValueError, TypeError):
