@@ -27,20 +27,13 @@ from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line, size_told
 from hermes.entry.kit.files import ANY_MIME, file_name, read_file
 from hermes.entry.kit.payload import as_dicts, as_text, dig
-from hermes.entry.platforms.discord import convert
+from hermes.entry.platforms.discord import convert, socket
 from hermes.entry.platforms.discord.api import API, TOKEN, DiscordApi, DiscordResponse
 from hermes.entry.platforms.discord.channels import DiscordChannels
 from hermes.entry.platforms.discord.convert import DiscordIdentity, channel_id, is_snowflake
 from hermes.entry.platforms.discord.cursor import OLDEST, DiscordCursor
 from hermes.entry.platforms.discord.manifest import MANIFEST, MAX_FILE
-from hermes.entry.platforms.discord.socket import (
-    BEAT,
-    INVALID,
-    DiscordConnection,
-    DiscordEvent,
-    DiscordSessionEnded,
-    own_gateway,
-)
+from hermes.entry.platforms.discord.socket import DiscordConnection, DiscordEvent
 
 log = logging.getLogger("hermes.discord")
 _TOKEN_SHAPE = re.compile(r"[A-Za-z0-9_-]{10,60}\.[A-Za-z0-9_-]{4,16}\.[A-Za-z0-9_-]{20,80}", re.ASCII)
@@ -106,7 +99,7 @@ class DiscordAdapter:
         try:
             self._me = replace(self._me, id=await self._own_id())
             gateway, now = await self._way()
-            url = own_gateway(self._mark.url, gateway) if self._mark.session else None
+            url = socket.own_gateway(self._mark.url, gateway) if self._mark.session else None
             async with DiscordConnection.open(self.api, url or gateway, self._context.clock) as line:
                 if url and self._mark.session:
                     await line.resume(self._token, self._mark.session, self._mark.number)
@@ -115,7 +108,7 @@ class DiscordAdapter:
                     await self._identify(line)
                 async for event in line.events():
                     await self._hear(accept, line, event, gateway, now)
-        except DiscordSessionEnded:
+        except socket.DiscordSessionEnded:
             self._mark.lose()
             await self._store(accept)
             raise
@@ -147,10 +140,10 @@ class DiscordAdapter:
         self, accept: Accept, line: DiscordConnection, event: DiscordEvent, gateway: str, now: datetime
     ) -> None:
         data, mark = event.data, self._mark
-        if event.name == INVALID:
+        if event.name == socket.INVALID:
             await self._begin_anew(accept, line, resumable=data)
             return
-        if event.name == BEAT:
+        if event.name == socket.BEAT:
             await (accept((), None) if mark.cursor() == self._stored else self._store(accept))
             return
         mark.number = event.number or mark.number
@@ -196,7 +189,7 @@ class DiscordAdapter:
         try:
             mark.session, guilds = str(data["session_id"]), data["guilds"]
             self._pending = {one["id"] for one in guilds if is_snowflake(one["id"])}
-            mark.url = own_gateway(data.get("resume_gateway_url"), gateway) or gateway
+            mark.url = socket.own_gateway(data.get("resume_gateway_url"), gateway) or gateway
         except (TypeError, KeyError, AttributeError) as error:
             raise Unreachable("Discord's greeting cannot be read") from error
         if mark.is_new:
