@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -119,22 +118,19 @@ class DiscordAdapter:
         number = dig(await self.api.call("GET", "/users/@me"), "id")
         if not is_snowflake(number):
             raise Unreachable("Discord does not say who the bot is")
-        return str(number)
+        return number
 
     async def _way(self) -> tuple[str, datetime]:
         """Where the gateway is, and what time it is there."""
-        told = await self.api.ask("GET", "/gateway/bot")
-        url = as_text(dig(told.result, "url"))
+        response = await self.api.ask("GET", "/gateway/bot")
+        url = as_text(dig(response.result, "url"))
         if not url.startswith(("wss://", "ws://")):
             raise Unreachable("Discord does not say where its gateway is")
-        limit, self._shut_seconds = dig(told.result, "session_start_limit"), None
+        limit, self._shut_seconds = dig(response.result, "session_start_limit"), None
         if dig(limit, "remaining") == 0:
             after = limit.get("reset_after")
             self._shut_seconds = min(after / 1000, 86_400.0) if isinstance(after, int) else 3600.0
-        try:
-            return url, parsedate_to_datetime(told.headers["Date"])
-        except (KeyError, ValueError, TypeError):
-            return url, self._context.clock.now()
+        return url, response.at or self._context.clock.now()
 
     async def _hear(
         self, accept: Accept, line: DiscordConnection, event: DiscordEvent, gateway: str, now: datetime
@@ -265,7 +261,7 @@ class DiscordAdapter:
         after = self._mark.gap(convert.id_at(now - OLDEST))
         for channel in channels:
             last = channel.get("last_message_id")
-            if is_snowflake(last) and int(str(last)) > after and channel.get("type") in (*convert.TALKED_IN,):
+            if is_snowflake(last) and int(last) > after and channel.get("type") in (*convert.TALKED_IN,):
                 await self._read_channel(accept, channel["id"], after, guild["id"])
         listed = {channel.get("id") for channel in channels}
         for thread, whose in tuple(self._mark.threads.items()):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -46,18 +47,20 @@ class DiscordChannels:
         server, channel = data.get("guild_id") or guild, data.get("channel_id")
         if not convert.is_snowflake(server) or not convert.is_snowflake(channel) or "token" in data:
             return convert.DiscordContext(me=me)
-        mine = await self._roles_of(str(server), me.id) if data.get("mention_roles") else ()
-        place = await self.place(str(channel))
+        mine = await self._roles_of(server, me.id) if data.get("mention_roles") else ()
+        place = await self.place(channel)
+        roles: tuple[str, ...] = ()
+        if self._asks_roles and "member" not in data:
+            # A message of the history does not tell its author's roles.
+            roles = await self._roles_of(server, dig(data, "author", "id"))
+        opens = place is not None and place.opens and self._flat.isdisjoint({channel, "*"})
         return convert.DiscordContext(
             me=me,
             place=place,
-            threads=self._threads
-            and place is not None
-            and place.opens
-            and self._flat.isdisjoint({channel, "*"}),
-            guild=str(server),
+            threads=self._threads and opens,
+            guild=server,
             mine=frozenset(mine),
-            roles=await self._authors_roles(str(server), data),
+            roles=roles,
         )
 
     async def place(self, channel: str) -> convert.DiscordChannel | None:
@@ -73,25 +76,15 @@ class DiscordChannels:
             if convert.is_snowflake(channel.get("id")):
                 self._places[channel["id"]] = convert.place_of(channel)
 
-    async def _authors_roles(self, guild: str, data: Mapping[str, Any]) -> tuple[str, ...]:
-        """A message of the history does not tell its author's roles; they are asked for where they count."""
-        author = data.get("author")
-        if "member" in data or not self._asks_roles or not isinstance(author, dict):
+    async def _roles_of(self, guild: str, user: Any) -> tuple[str, ...]:
+        if not convert.is_snowflake(user):
             return ()
-        return await self._roles_of(guild, str(author.get("id")))
-
-    async def _roles_of(self, guild: str, user: str) -> tuple[str, ...]:
-        key = (guild, user)
-        if key not in self._roles:
-            self._roles[key] = await self._ask(*key) if convert.is_snowflake(user) else ()
-        return self._roles[key]
-
-    async def _ask(self, guild: str, user: str) -> tuple[str, ...]:
-        try:
-            told = await self._api.read(f"/guilds/{guild}/members/{user}")
-        except Refused:
-            return ()
-        return tuple(role for role in dig(told, "roles") or () if convert.is_snowflake(role))
+        if (guild, user) not in self._roles:
+            member = None
+            with suppress(Refused):
+                member = await self._api.read(f"/guilds/{guild}/members/{user}")
+            self._roles[guild, user] = tuple(filter(convert.is_snowflake, dig(member, "roles") or ()))
+        return self._roles[guild, user]
 
     async def open(self, parent: Address, name: str) -> Address:
         """A new thread, or a post in a forum."""

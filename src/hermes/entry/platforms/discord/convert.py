@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeGuard
 
 from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source, SourceKind
 from hermes.domain.errors import Refused
@@ -113,7 +113,7 @@ def snowflake(value: Any) -> str:
     return shaped(value, _SNOWFLAKE)
 
 
-def is_snowflake(value: Any) -> bool:
+def is_snowflake(value: Any) -> TypeGuard[str]:
     return isinstance(value, str) and _SNOWFLAKE.fullmatch(value) is not None
 
 

@@ -13,7 +13,7 @@ import json
 import logging
 import re
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import parse_qsl
@@ -165,17 +165,14 @@ class MattermostAdapter:
         chat, root = convert.wanted(event, me)
         if chat is not None and chat not in me.channels:
             try:
-                channel = convert.read_channel(await self.api.get(f"/channels/{chat}"))
+                if channel := convert.read_channel(await self.api.get(f"/channels/{chat}")):
+                    me.channels[chat] = channel
             except Refused as error:
                 log.info("mattermost.left_out channel=%s why=%s", chat, error)
-                channel = None
-            if channel is not None:
-                me.channels[chat] = channel
         if root is not None and root not in me.posts:
-            try:
+            post = None
+            with suppress(Refused):
                 post = await self.api.get(f"/posts/{root}")
-            except Refused:
-                post = None
             me.posts[root] = post if isinstance(post, dict) else None
 
     async def _learn_names(self, people: Sequence[str], me: MattermostIdentity) -> None:

@@ -89,8 +89,8 @@ class SlackAdapter:
 
     async def _who(self) -> tuple[SlackIdentity, float]:
         """Who we are, and what time it is at Slack."""
-        told = await self.api.ask("auth.test", {})
-        answer = told.result
+        response = await self.api.ask("auth.test", {})
+        answer = response.result
         if not as_text(answer.get("user_id")):
             raise Unreachable("Slack does not say who the bot is")
         api.check_install(answer)
@@ -105,7 +105,7 @@ class SlackAdapter:
             kinds=self._kinds,
             names=self._names,
         )
-        return self._me, told.at or self._context.clock.now().timestamp()
+        return self._me, (response.at or self._context.clock.now()).timestamp()
 
     async def _socket(self, accept: Accept, me: SlackIdentity) -> None:
         socket = SlackSocket(

@@ -8,7 +8,6 @@ import hmac
 import json
 from collections.abc import Mapping
 from datetime import datetime
-from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -102,13 +101,6 @@ class SlackResponse(HttpAnswer):
 
     def says(self, *errors: str) -> bool:
         return dig(self.answer, "error") in errors
-
-    @property
-    def at(self) -> float | None:
-        try:
-            return parsedate_to_datetime(self.headers.get("Date", "")).timestamp()
-        except (ValueError, TypeError):
-            return None
 
 
 class SlackApi(HttpClient[SlackResponse]):
