@@ -27,7 +27,10 @@ from tests.platforms.discord.server import Discord, Sent
 
 ME = DiscordIdentity(id=BOT["id"])
 SCENE = DiscordContext(
-    place=DiscordChannel(name="plans", parent=GENERAL), guild="1", mine=frozenset({"700000000000000001"})
+    me=ME,
+    place=DiscordChannel(name="plans", parent=GENERAL),
+    guild="1",
+    mine=frozenset({"700000000000000001"}),
 )
 
 
@@ -140,7 +143,7 @@ class DiscordBed(ServedBed):
             replace(SCENE, place=None),
             replace(SCENE, place=DiscordChannel(opens=True), threads=True),
         )
-        return [item for scene in scenes for item in to_inbounds(payload, ME, scene)]
+        return [item for scene in scenes for item in to_inbounds(payload, scene)]
 
 
 class ForgetfulBed(DiscordBed):

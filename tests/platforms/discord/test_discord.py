@@ -61,7 +61,7 @@ from tests.platforms.discord.samples import EVENTS, NUMBER, ROLE, buttons
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 MIB = 1024 * 1024
-HERE = DiscordContext(place=DiscordChannel(name="general"), guild=GUILD, mine=frozenset({ROLE}))
+HERE = DiscordContext(me=ME, place=DiscordChannel(name="general"), guild=GUILD, mine=frozenset({ROLE}))
 INSIDE = replace(HERE, place=DiscordChannel(name="plans", parent=GENERAL))
 
 
@@ -79,7 +79,7 @@ async def test_discord_conforms_without_sessions(check: Check, full: bool) -> No
 
 
 def one(name: str, scene: DiscordContext = HERE) -> Inbound:
-    (found,) = to_inbounds(EVENTS[name], ME, scene)
+    (found,) = to_inbounds(EVENTS[name], scene)
     return found
 
 
@@ -124,7 +124,7 @@ def test_files(name: str, kind: MediaKind, mime: str | None) -> None:
 
 
 def test_places_and_people() -> None:
-    private = one("text", DiscordContext()).source
+    private = one("text", DiscordContext(me=ME)).source
     assert (private.kind, private.user_name, private.guild) == (SourceKind.PRIVATE, "Ann", None)
     shared = one("shared").source
     assert (shared.kind, shared.user_name, shared.roles) == (SourceKind.GROUP, "Annie", (ROLE,))
@@ -151,12 +151,12 @@ def test_other_happenings() -> None:
         gone = one(name)
         assert (gone.what, gone.ref, gone.source.user) == (InboundKind.DELETED, str(NUMBER + ref), None)
     assert one("deleted").delivery not in (one("text").delivery, one("edit").delivery)
-    many = to_inbounds(EVENTS["many deleted"], ME, HERE)
+    many = to_inbounds(EVENTS["many deleted"], HERE)
     assert [(gone.what, gone.ref) for gone in many] == [
         (InboundKind.DELETED, str(NUMBER + at)) for at in (3, 4)
     ]
     for name in ("ours", "unfurled", "service", "our reaction", "completion", "other"):
-        assert to_inbounds(EVENTS[name], ME, HERE) == (), name
+        assert to_inbounds(EVENTS[name], HERE) == (), name
 
 
 # --- buttons, voice, nonces ---
@@ -172,7 +172,7 @@ def test_long_values_are_told_by_their_label() -> None:
     pressed = EVENTS["button"]["d"]
     message = {**pressed["message"], "components": buttons((first, ids[0]), (second, ids[1]))}
     event = {"t": "INTERACTION_CREATE", "d": {**pressed, "message": message, "data": {"custom_id": ids[1]}}}
-    assert to_inbounds(event, ME)[0].button == start + second
+    assert to_inbounds(event, HERE)[0].button == start + second
 
 
 def test_many_buttons_stand_in_rows_of_five() -> None:

@@ -31,7 +31,7 @@ from tests.platforms.discord.objects import BOT, FORUM, GENERAL, GUILD, THREAD, 
 from tests.platforms.discord.samples import EVENTS, ROLE, file
 
 HERE = DiscordContext(
-    place=DiscordChannel(name="general", opens=True), guild=GUILD, mine=frozenset({ROLE}), threads=True
+    me=ME, place=DiscordChannel(name="general", opens=True), guild=GUILD, mine=frozenset({ROLE}), threads=True
 )
 CALL = f"<@{BOT['id']}>"
 OPEN = {"discord": PlatformSettings(allow_all_users=True)}
@@ -78,11 +78,11 @@ def texts(bed: DiscordBed, channel: str) -> list[str]:
         ("typed command", HERE, False),
         ("command", HERE, False),
         ("mention first", replace(HERE, threads=False), False),
-        ("text", DiscordContext(threads=True), False),
+        ("text", DiscordContext(me=ME, threads=True), False),
     ],
 )
 def test_what_begins_a_thread(name: str, scene: DiscordContext, begins: bool) -> None:
-    (found,) = to_inbounds(EVENTS[name], ME, scene)
+    (found,) = to_inbounds(EVENTS[name], scene)
     source = found.source
     assert source.address.thread == (found.ref if begins else None)
     if begins:

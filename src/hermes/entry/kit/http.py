@@ -7,6 +7,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Container, Coroutine, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from typing import Any, Generic, TypeVar
 
 import aiohttp
@@ -28,6 +30,14 @@ class HttpAnswer:
     answer: Any
     headers: Mapping[str, str] = field(default_factory=dict)
     raw: bytes = b""
+
+    @property
+    def at(self) -> datetime | None:
+        """The time on the other side's clock."""
+        try:
+            return parsedate_to_datetime(self.headers.get("Date", ""))
+        except (ValueError, TypeError):
+            return None
 
 
 A = TypeVar("A", bound=HttpAnswer)

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -27,20 +26,13 @@ from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line, size_told
 from hermes.entry.kit.files import ANY_MIME, file_name, read_file
 from hermes.entry.kit.payload import as_dicts, as_text, dig
-from hermes.entry.platforms.discord import convert
+from hermes.entry.platforms.discord import convert, socket
 from hermes.entry.platforms.discord.api import API, TOKEN, DiscordApi, DiscordResponse
 from hermes.entry.platforms.discord.channels import DiscordChannels
 from hermes.entry.platforms.discord.convert import DiscordIdentity, channel_id, is_snowflake
 from hermes.entry.platforms.discord.cursor import OLDEST, DiscordCursor
 from hermes.entry.platforms.discord.manifest import MANIFEST, MAX_FILE
-from hermes.entry.platforms.discord.socket import (
-    BEAT,
-    INVALID,
-    DiscordConnection,
-    DiscordEvent,
-    DiscordSessionEnded,
-    own_gateway,
-)
+from hermes.entry.platforms.discord.socket import DiscordConnection, DiscordEvent
 
 log = logging.getLogger("hermes.discord")
 _TOKEN_SHAPE = re.compile(r"[A-Za-z0-9_-]{10,60}\.[A-Za-z0-9_-]{4,16}\.[A-Za-z0-9_-]{20,80}", re.ASCII)
@@ -106,7 +98,7 @@ class DiscordAdapter:
         try:
             self._me = replace(self._me, id=await self._own_id())
             gateway, now = await self._way()
-            url = own_gateway(self._mark.url, gateway) if self._mark.session else None
+            url = socket.own_gateway(self._mark.url, gateway) if self._mark.session else None
             async with DiscordConnection.open(self.api, url or gateway, self._context.clock) as line:
                 if url and self._mark.session:
                     await line.resume(self._token, self._mark.session, self._mark.number)
@@ -115,7 +107,7 @@ class DiscordAdapter:
                     await self._identify(line)
                 async for event in line.events():
                     await self._hear(accept, line, event, gateway, now)
-        except DiscordSessionEnded:
+        except socket.DiscordSessionEnded:
             self._mark.lose()
             await self._store(accept)
             raise
@@ -126,31 +118,28 @@ class DiscordAdapter:
         number = dig(await self.api.call("GET", "/users/@me"), "id")
         if not is_snowflake(number):
             raise Unreachable("Discord does not say who the bot is")
-        return str(number)
+        return number
 
     async def _way(self) -> tuple[str, datetime]:
         """Where the gateway is, and what time it is there."""
-        told = await self.api.ask("GET", "/gateway/bot")
-        url = as_text(dig(told.result, "url"))
+        response = await self.api.ask("GET", "/gateway/bot")
+        url = as_text(dig(response.result, "url"))
         if not url.startswith(("wss://", "ws://")):
             raise Unreachable("Discord does not say where its gateway is")
-        limit, self._shut_seconds = dig(told.result, "session_start_limit"), None
+        limit, self._shut_seconds = dig(response.result, "session_start_limit"), None
         if dig(limit, "remaining") == 0:
             after = limit.get("reset_after")
             self._shut_seconds = min(after / 1000, 86_400.0) if isinstance(after, int) else 3600.0
-        try:
-            return url, parsedate_to_datetime(told.headers["Date"])
-        except (KeyError, ValueError, TypeError):
-            return url, self._context.clock.now()
+        return url, response.at or self._context.clock.now()
 
     async def _hear(
         self, accept: Accept, line: DiscordConnection, event: DiscordEvent, gateway: str, now: datetime
     ) -> None:
         data, mark = event.data, self._mark
-        if event.name == INVALID:
+        if event.name == socket.INVALID:
             await self._begin_anew(accept, line, resumable=data)
             return
-        if event.name == BEAT:
+        if event.name == socket.BEAT:
             await (accept((), None) if mark.cursor() == self._stored else self._store(accept))
             return
         mark.number = event.number or mark.number
@@ -196,7 +185,7 @@ class DiscordAdapter:
         try:
             mark.session, guilds = str(data["session_id"]), data["guilds"]
             self._pending = {one["id"] for one in guilds if is_snowflake(one["id"])}
-            mark.url = own_gateway(data.get("resume_gateway_url"), gateway) or gateway
+            mark.url = socket.own_gateway(data.get("resume_gateway_url"), gateway) or gateway
         except (TypeError, KeyError, AttributeError) as error:
             raise Unreachable("Discord's greeting cannot be read") from error
         if mark.is_new:
@@ -228,7 +217,7 @@ class DiscordAdapter:
         data = event["d"]
         if not isinstance(data, dict):
             return
-        items = convert.to_inbounds(event, self._me, await self._channels.of(data, self._me))
+        items = convert.to_inbounds(event, await self._channels.of(data, self._me))
         if event["t"] == "MESSAGE_CREATE":
             self._mark.saw(data.get("id"))
         for item in items:
@@ -272,7 +261,7 @@ class DiscordAdapter:
         after = self._mark.gap(convert.id_at(now - OLDEST))
         for channel in channels:
             last = channel.get("last_message_id")
-            if is_snowflake(last) and int(str(last)) > after and channel.get("type") in (*convert.TALKED_IN,):
+            if is_snowflake(last) and int(last) > after and channel.get("type") in (*convert.TALKED_IN,):
                 await self._read_channel(accept, channel["id"], after, guild["id"])
         listed = {channel.get("id") for channel in channels}
         for thread, whose in tuple(self._mark.threads.items()):
@@ -294,7 +283,7 @@ class DiscordAdapter:
             items: list[Inbound] = []
             for message in news:
                 scene = await self._channels.of(message, self._me, guild)
-                items += convert.to_inbounds({"t": "MESSAGE_CREATE", "d": message}, self._me, scene)
+                items += convert.to_inbounds({"t": "MESSAGE_CREATE", "d": message}, scene)
                 self._mark.saw(message["id"])
             await (self._store(accept, items) if items else accept((), None))
             if len(news) < _PAGE or int(news[-1]["id"]) <= after:

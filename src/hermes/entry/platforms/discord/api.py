@@ -39,8 +39,6 @@ File = tuple[str, bytes, str]
 
 
 class DiscordResponse(HttpAnswer):
-    """An answer of Discord's."""
-
     @property
     def result(self) -> Any:
         """What was asked for; an error of ours if it was refused."""
@@ -50,12 +48,10 @@ class DiscordResponse(HttpAnswer):
 
     @property
     def error(self) -> HermesError:
-        """What it means that it is no success."""
         return error_for(self.status, self.answer, self.headers)
 
     @property
     def code(self) -> Any:
-        """Discord's own number of what went wrong."""
         return dig(self.answer, "code")
 
     def blames(self, field: str) -> bool:
@@ -81,7 +77,6 @@ class DiscordApi(HttpClient[DiscordResponse]):
         return (await self.ask(method, path, asked, **query)).result
 
     async def application(self) -> dict[str, Any]:
-        """What the bot belongs to."""
         app = as_dict(await self.call("GET", "/applications/@me"))
         if not is_snowflake(app.get("id")):
             raise Unreachable("Discord does not say which application the bot belongs to")
@@ -175,7 +170,6 @@ _error = error_table(
 
 
 def error_for(status: int, answer: Any, headers: Mapping[str, str]) -> HermesError:
-    """What an answer that is no success means for the caller."""
     why = one_line(str(dig(answer, "message") or f"HTTP {status}"), 120)
     if detail := _first_detail(dig(answer, "errors")):
         why = f"{why}: {one_line(detail, 120)}"
@@ -212,7 +206,6 @@ def _delay(answer: Any, headers: Mapping[str, str]) -> float:
 
 
 def _first_detail(errors: Any, depth: int = 0) -> str:
-    """The first sentence in Discord's nested errors."""
     if isinstance(errors, list):
         errors = dict(enumerate(errors[:3]))
     if not isinstance(errors, dict) or depth > 8:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -20,13 +21,6 @@ from hermes.domain.text import one_line
 from hermes.entry.kit.payload import Recent, as_dicts, dig
 from hermes.entry.platforms.discord import convert
 from hermes.entry.platforms.discord.api import DiscordApi, DiscordResponse
-from hermes.entry.platforms.discord.convert import (
-    DiscordChannel,
-    DiscordContext,
-    DiscordIdentity,
-    channel_id,
-    is_snowflake,
-)
 
 log = logging.getLogger("hermes.discord")
 UNKNOWN_CHANNEL, THREAD_EXISTS = 10003, 160004
@@ -42,31 +36,34 @@ class DiscordChannels:
         self._threads = threads
         self._flat = set(flat)
         """The channels where no thread is begun for who mentions us."""
-        self._places: Recent[str, DiscordChannel | None] = Recent(_MOST_PLACES)
+        self._places: Recent[str, convert.DiscordChannel | None] = Recent(_MOST_PLACES)
         """Threads are channels, too, and begin all the time; one that is forgotten is asked for."""
         self._roles: dict[tuple[str, str], tuple[str, ...]] = {}
 
     async def of(
-        self, data: Mapping[str, Any], me: DiscordIdentity, guild: str | None = None
-    ) -> DiscordContext:
+        self, data: Mapping[str, Any], me: convert.DiscordIdentity, guild: str | None = None
+    ) -> convert.DiscordContext:
         """Of a message or a reaction; `guild` is the server of one from the history."""
         server, channel = data.get("guild_id") or guild, data.get("channel_id")
-        if not is_snowflake(server) or not is_snowflake(channel) or "token" in data:
-            return DiscordContext()
-        mine = await self._roles_of(str(server), me.id) if data.get("mention_roles") else ()
-        place = await self.place(str(channel))
-        return DiscordContext(
+        if not convert.is_snowflake(server) or not convert.is_snowflake(channel) or "token" in data:
+            return convert.DiscordContext(me=me)
+        mine = await self._roles_of(server, me.id) if data.get("mention_roles") else ()
+        place = await self.place(channel)
+        roles: tuple[str, ...] = ()
+        if self._asks_roles and "member" not in data:
+            # A message of the history does not tell its author's roles.
+            roles = await self._roles_of(server, dig(data, "author", "id"))
+        opens = place is not None and place.opens and self._flat.isdisjoint({channel, "*"})
+        return convert.DiscordContext(
+            me=me,
             place=place,
-            threads=self._threads
-            and place is not None
-            and place.opens
-            and self._flat.isdisjoint({channel, "*"}),
-            guild=str(server),
+            threads=self._threads and opens,
+            guild=server,
             mine=frozenset(mine),
-            roles=await self._authors_roles(str(server), data),
+            roles=roles,
         )
 
-    async def place(self, channel: str) -> DiscordChannel | None:
+    async def place(self, channel: str) -> convert.DiscordChannel | None:
         if channel not in self._places:
             try:
                 self._places[channel] = convert.place_of(await self._api.read(f"/channels/{channel}"))
@@ -75,41 +72,30 @@ class DiscordChannels:
         return self._places[channel]
 
     def see(self, channels: Any) -> None:
-        """The gateway told of channels."""
         for channel in as_dicts(channels):
-            if is_snowflake(channel.get("id")):
+            if convert.is_snowflake(channel.get("id")):
                 self._places[channel["id"]] = convert.place_of(channel)
 
-    async def _authors_roles(self, guild: str, data: Mapping[str, Any]) -> tuple[str, ...]:
-        """A message of the history does not tell its author's roles; they are asked for where they count."""
-        author = data.get("author")
-        if "member" in data or not self._asks_roles or not isinstance(author, dict):
+    async def _roles_of(self, guild: str, user: Any) -> tuple[str, ...]:
+        if not convert.is_snowflake(user):
             return ()
-        return await self._roles_of(guild, str(author.get("id")))
-
-    async def _roles_of(self, guild: str, user: str) -> tuple[str, ...]:
-        key = (guild, user)
-        if key not in self._roles:
-            self._roles[key] = await self._ask(*key) if is_snowflake(user) else ()
-        return self._roles[key]
-
-    async def _ask(self, guild: str, user: str) -> tuple[str, ...]:
-        try:
-            told = await self._api.read(f"/guilds/{guild}/members/{user}")
-        except Refused:
-            return ()
-        return tuple(role for role in dig(told, "roles") or () if is_snowflake(role))
+        if (guild, user) not in self._roles:
+            member = None
+            with suppress(Refused):
+                member = await self._api.read(f"/guilds/{guild}/members/{user}")
+            self._roles[guild, user] = tuple(filter(convert.is_snowflake, dig(member, "roles") or ()))
+        return self._roles[guild, user]
 
     async def open(self, parent: Address, name: str) -> Address:
         """A new thread, or a post in a forum."""
-        channel, title = channel_id(replace(parent, thread=None)), one_line(name, 100) or "…"
+        channel, title = convert.channel_id(replace(parent, thread=None)), one_line(name, 100) or "…"
         place = await self.place(channel)
         if place is not None and place.direct:
             raise Refused("a private chat has no threads")
         asked: dict[str, Any] = {"name": title, "auto_archive_duration": _QUIET_MINUTES}
         asked |= {"message": {"content": title}} if place is not None and place.forum else {"type": 11}
         told = await self._api.call("POST", f"/channels/{channel}/threads", asked)
-        if not is_snowflake(dig(told, "id")):
+        if not convert.is_snowflake(dig(told, "id")):
             raise Unreachable("Discord does not say which thread it opened", maybe_done=True)
         self.see([told])
         return replace(parent, thread=told["id"])
@@ -119,11 +105,11 @@ class DiscordChannels:
     ) -> tuple[DiscordResponse, str]:
         """Do something where an address points to, and in which channel it was done: begin the thread if it
         is not there, or do it in the channel that it would belong to."""
-        channel = channel_id(to)
+        channel = convert.channel_id(to)
         told = await ask(channel)
         if to.thread is None or told.status != 404 or told.code != UNKNOWN_CHANNEL:
             return told, channel
-        parent = channel_id(replace(to, thread=None))
+        parent = convert.channel_id(replace(to, thread=None))
         path = f"/channels/{parent}/messages/{channel}"
         root = await self._api.ask("GET", path)
         if root.status == 404:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeGuard
 
 from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source, SourceKind
 from hermes.domain.errors import Refused
@@ -73,9 +73,10 @@ class DiscordChannel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscordContext:
-    """What a message does not tell itself: its channel, its server (messages of the history), the roles of
-    its author, our own there, and whether who mentions us there is answered in a thread."""
+    """What a message does not tell itself: who we are, its channel, its server (messages of the history), the
+    roles of its author, our own there, and whether who mentions us there is answered in a thread."""
 
+    me: DiscordIdentity
     place: DiscordChannel | None = None
     guild: str | None = None
     roles: tuple[str, ...] = ()
@@ -83,42 +84,36 @@ class DiscordContext:
     threads: bool = False
 
 
-_NOWHERE = DiscordContext()
-
-
 @if_malformed(())
-def to_inbounds(event: Any, me: DiscordIdentity, scene: DiscordContext = _NOWHERE) -> tuple[Inbound, ...]:
+def to_inbounds(event: Any, scene: DiscordContext) -> tuple[Inbound, ...]:
     """What a gateway event (`t` and `d`) means; nothing for one that is none of ours or cannot be read."""
     name, data = event["t"], event["d"]
     if name == "MESSAGE_DELETE_BULK":
-        return tuple(_deleted(data, number, me, scene) for number in data["ids"] if is_snowflake(number))
-    item = _converted(name, data, me, scene)
+        return tuple(_deleted(data, number, scene) for number in data["ids"] if is_snowflake(number))
+    item = _converted(name, data, scene)
     return () if item is None else (item,)
 
 
-def _converted(
-    name: str, data: Mapping[str, Any], me: DiscordIdentity, scene: DiscordContext
-) -> Inbound | None:
+def _converted(name: str, data: Mapping[str, Any], scene: DiscordContext) -> Inbound | None:
     match name:
         case "MESSAGE_CREATE":
-            return _message(data, me, scene, InboundKind.MESSAGE)
+            return _message(data, scene, InboundKind.MESSAGE)
         case "MESSAGE_UPDATE":
-            return _message(data, me, scene, InboundKind.EDIT) if data.get("edited_timestamp") else None
+            return _message(data, scene, InboundKind.EDIT) if data.get("edited_timestamp") else None
         case "MESSAGE_DELETE":
-            return _deleted(data, data["id"], me, scene)
+            return _deleted(data, data["id"], scene)
         case "INTERACTION_CREATE":
-            return _interaction(data, me)
+            return _interaction(data, scene)
         case "MESSAGE_REACTION_ADD":
-            return _reaction(data, me, scene)
+            return _reaction(data, scene)
     return None
 
 
 def snowflake(value: Any) -> str:
-    """An id of Discord's."""
     return shaped(value, _SNOWFLAKE)
 
 
-def is_snowflake(value: Any) -> bool:
+def is_snowflake(value: Any) -> TypeGuard[str]:
     return isinstance(value, str) and _SNOWFLAKE.fullmatch(value) is not None
 
 
@@ -134,7 +129,6 @@ def id_at(moment: datetime) -> int:
 
 @if_malformed(None)
 def place_of(channel: Any) -> DiscordChannel | None:
-    """What a channel object tells."""
     sort = channel["type"] if isinstance(channel["type"], int) else -1
     return DiscordChannel(
         name=storable(as_text(channel.get("name")))[:100],
@@ -149,14 +143,12 @@ def place_of(channel: Any) -> DiscordChannel | None:
 # --- messages ------------------------------------------------------------------------------------
 
 
-def _message(
-    message: Mapping[str, Any], me: DiscordIdentity, scene: DiscordContext, what: InboundKind
-) -> Inbound | None:
+def _message(message: Mapping[str, Any], scene: DiscordContext, what: InboundKind) -> Inbound | None:
     number, channel = snowflake(message["id"]), snowflake(message["channel_id"])
     author = message["author"]
-    if snowflake(author["id"]) == me.id or message.get("type", 0) not in _SPOKEN:
+    if snowflake(author["id"]) == scene.me.id or message.get("type", 0) not in _SPOKEN:
         return None
-    text, mentioned = _words(message, me, scene)
+    text, mentioned = _words(message, scene)
     attachments = tuple(_attachments(message, channel, number))
     if not (text or attachments):
         return None
@@ -167,27 +159,26 @@ def _message(
         begun, scene = number, replace(scene, place=DiscordChannel(name=thread_name(message)))
     return Inbound(
         delivery=DeliveryId(storable(f"{what.value}:{channel}:{number}" + (f":{stamp}" if stamp else ""))),
-        source=_source(message, author, me, scene, begun),
+        source=_source(message, author, scene, begun),
         at=_time(stamp) if stamp else time_of(number),
         what=what,
         ref=number,
         text=text,
         attachments=attachments,
-        reply_to=_reply(message, me),
+        reply_to=_reply(message, scene.me),
         mentions_me=mentioned,
     )
 
 
-def _deleted(event: Mapping[str, Any], message: Any, me: DiscordIdentity, scene: DiscordContext) -> Inbound:
+def _deleted(event: Mapping[str, Any], message: Any, scene: DiscordContext) -> Inbound:
     """By whom, when and whose message it was Discord does not say."""
     number = snowflake(message)
-    return deletion(_source(event, None, me, scene), number, time_of(number))
+    return deletion(_source(event, None, scene), number, time_of(number))
 
 
 def _source(
     event: Mapping[str, Any],
     who: Mapping[str, Any] | None,
-    me: DiscordIdentity,
     scene: DiscordContext,
     begun: str | None = None,
 ) -> Source:
@@ -205,7 +196,7 @@ def _source(
     if guild is not None:
         kind = SourceKind.THREAD if thread else SourceKind.GROUP
     return Source(
-        address=Address(platform=NAME, account=me.account, chat=parent or channel, thread=thread),
+        address=Address(platform=NAME, account=scene.me.account, chat=parent or channel, thread=thread),
         kind=kind,
         user=None if who is None else snowflake(person["id"]),
         user_name=name_of(name),
@@ -217,20 +208,19 @@ def _source(
     )
 
 
-def _words(message: Mapping[str, Any], me: DiscordIdentity, scene: DiscordContext) -> tuple[str, bool]:
+def _words(message: Mapping[str, Any], scene: DiscordContext) -> tuple[str, bool]:
     """What was said, people by their names and our own left out at the start, and whether it names us."""
     text = as_text(message.get("content"))
     people = _people(message)
     asked = {one for one in message.get("mention_roles") or () if is_snowflake(one)}
-    mentioned = me.id in people or bool(asked & scene.mine)
+    mentioned = scene.me.id in people or bool(asked & scene.mine)
     start = _CALLED.match(text)
-    if start and (start[2] in scene.mine if start[1] == "&" else start[2] == me.id):
+    if start and (start[2] in scene.mine if start[1] == "&" else start[2] == scene.me.id):
         text = text[start.end() :]
     return storable(_with_names(text, people) or _described(message)), mentioned
 
 
 def _people(message: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Who is mentioned, by their ids."""
     mentions = message.get("mentions") or ()
     return {person["id"]: person for person in mentions if is_snowflake(person.get("id"))}
 
@@ -308,10 +298,10 @@ def _reply(message: Mapping[str, Any], me: DiscordIdentity) -> ReplyTo | None:
 # --- other happenings ----------------------------------------------------------------------------
 
 
-def _interaction(event: Mapping[str, Any], me: DiscordIdentity) -> Inbound | None:
+def _interaction(event: Mapping[str, Any], scene: DiscordContext) -> Inbound | None:
     number, sort, data = snowflake(event["id"]), event["type"], event["data"]
     member = as_dict(event.get("member"))
-    scene = DiscordContext(place=place_of(event.get("channel")))
+    scene = DiscordContext(me=scene.me, place=place_of(event.get("channel")))
     text, button, ref, begun = "", None, None, None
     if sort == _COMPONENT:
         ref = snowflake(event["message"]["id"])
@@ -325,7 +315,7 @@ def _interaction(event: Mapping[str, Any], me: DiscordIdentity) -> Inbound | Non
         return None
     return Inbound(
         delivery=DeliveryId(f"interaction:{number}"),
-        source=_source(event, event.get("user") or member["user"], me, scene, begun),
+        source=_source(event, event.get("user") or member["user"], scene, begun),
         at=time_of(number),
         what=InboundKind.MESSAGE if button is None else InboundKind.BUTTON,
         ref=ref,
@@ -334,16 +324,16 @@ def _interaction(event: Mapping[str, Any], me: DiscordIdentity) -> Inbound | Non
     )
 
 
-def _reaction(event: Mapping[str, Any], me: DiscordIdentity, scene: DiscordContext) -> Inbound | None:
+def _reaction(event: Mapping[str, Any], scene: DiscordContext) -> Inbound | None:
     user, number = snowflake(event["user_id"]), snowflake(event["message_id"])
     emoji = storable(as_text(event["emoji"]["name"]))
-    if user == me.id or not emoji:
+    if user == scene.me.id or not emoji:
         return None
     member = as_dict(event.get("member"))
     person = as_dict(member.get("user"))
     return Inbound(
         delivery=DeliveryId(f"reaction:{snowflake(event['channel_id'])}:{number}:{user}:{emoji}"),
-        source=_source(event, {**person, "id": user}, me, scene),
+        source=_source(event, {**person, "id": user}, scene),
         # When it was put there nobody tells; the message is older.
         at=time_of(number),
         what=InboundKind.REACTION,

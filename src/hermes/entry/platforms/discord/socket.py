@@ -187,6 +187,5 @@ def own_gateway(url: Any, home: str) -> str | None:
 
 
 def close_error(code: int | None) -> HermesError:
-    """What it means that the gateway closed the connection."""
     error, text = _CLOSED.get(code, (Unreachable, "Discord closed the connection (code {code})"))
     return error(text.format(code=code))

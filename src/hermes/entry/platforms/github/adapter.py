@@ -13,20 +13,12 @@ from typing import Any
 
 from hermes.domain.adapter import AdapterContext
 from hermes.domain.address import Address
-from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import NeedsLogin, Unreachable
 from hermes.domain.message import Body, Receipt
 from hermes.domain.ports.platform import Accept
 from hermes.entry.kit.http import HttpAnswer, HttpClient
 from hermes.entry.kit.payload import as_dict, read_json
-from hermes.entry.platforms.github.convert import (
-    PER_PAGE,
-    comments_path,
-    error_for,
-    find_marked,
-    last_page,
-    marked,
-)
+from hermes.entry.platforms.github import convert
 from hermes.entry.platforms.github.manifest import MANIFEST
 
 API = "https://api.github.com"
@@ -39,16 +31,14 @@ _GH_VARIABLES = ("PATH", "HOME", "XDG_CONFIG_HOME", "GH_CONFIG_DIR", "GH_HOST")
 
 
 class GithubAdapter:
+    capabilities = MANIFEST.capabilities
+
     def __init__(self, context: AdapterContext) -> None:
         self._api = context.settings.extra.get("api_url", API).rstrip("/")
         self._token = context.find("GITHUB_TOKEN")
         variables = {name: context.find(name) for name in _GH_VARIABLES}
         self._environ = {name: value.reveal() for name, value in variables.items() if value is not None}
         self._client = HttpClient("GitHub", HttpAnswer)
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return MANIFEST.capabilities
 
     async def run(self, accept: Accept, cursor: str | None) -> None:
         """Nothing comes in here; stay until told to go."""
@@ -58,17 +48,17 @@ class GithubAdapter:
             await self._client.close()
 
     async def send(self, to: Address, body: Body, *, key: str, reply_to: str | None) -> Receipt:
-        comment = await self._ask("POST", comments_path(to), {"body": marked(body.text, key)})
+        comment = await self._ask("POST", convert.comments_path(to), {"body": convert.marked(body.text, key)})
         return Receipt(to=to, ref=str(_read(comment)["id"]))
 
     async def find_sent(self, to: Address, key: str) -> Receipt | None:
         """Looks at the newest comments; they are listed oldest first."""
-        path = f"{comments_path(to)}?per_page={PER_PAGE}"
+        path = f"{convert.comments_path(to)}?per_page={convert.PER_PAGE}"
         first = await self._ask("GET", path)
-        last = last_page(first.headers.get("Link", ""))
+        last = convert.last_page(first.headers.get("Link", ""))
         for page in range(last, max(last - _PAGES, 0), -1):
             comments = first if page == 1 else await self._ask("GET", f"{path}&page={page}")
-            number = find_marked(_read(comments), key)
+            number = convert.find_marked(_read(comments), key)
             if number is not None:
                 return Receipt(to=to, ref=number)
         return None
@@ -77,7 +67,7 @@ class GithubAdapter:
         told = await (self._rest(method, path, body) if self._token else self._gh(method, path, body))
         if told.status >= 300:
             text = told.raw.decode(errors="replace")
-            raise error_for(told.status, told.headers, str(as_dict(told.answer).get("message", text)))
+            raise convert.error_for(told.status, told.headers, str(as_dict(told.answer).get("message", text)))
         return told
 
     async def _rest(self, method: str, path: str, body: object) -> HttpAnswer:

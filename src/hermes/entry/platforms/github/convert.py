@@ -31,7 +31,6 @@ def marked(text: str, key: str) -> str:
 
 
 def find_marked(comments: Sequence[Any], key: str) -> str | None:
-    """The id of the comment with this key's mark."""
     mark = _mark(key)
     for comment in comments:
         if isinstance(comment, dict) and mark in str(comment.get("body", "")):
@@ -46,7 +45,6 @@ def last_page(link: str) -> int:
 
 
 def error_for(status: int, headers: Mapping[str, str], message: str) -> HermesError:
-    """What an answer that is no success means for whoever sent the comment."""
     limited = headers.get("X-RateLimit-Remaining") == "0" or "Retry-After" in headers
     why = f"GitHub says {status}: {one_line(message, 120)}"
     if status == 401:

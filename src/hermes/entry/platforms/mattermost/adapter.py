@@ -13,7 +13,7 @@ import json
 import logging
 import re
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import parse_qsl
@@ -22,7 +22,6 @@ from aiohttp import web
 
 from hermes.domain.adapter import AdapterContext, Finding, good, wrong
 from hermes.domain.address import Address
-from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.message import Attachment, Body, Inbound, Receipt
 from hermes.domain.ports.platform import Accept
@@ -88,11 +87,7 @@ class MattermostAdapter:
         self._secret = hmac.new(token.encode(), b"hermes buttons", hashlib.sha256).digest()
         self._me: MattermostIdentity | None = None
         self._socket: MattermostSocket | None = None
-        self._able = MANIFEST.capabilities
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return self._able
+        self.capabilities = MANIFEST.capabilities
 
     # --- what comes in ---
 
@@ -134,7 +129,7 @@ class MattermostAdapter:
             return
         most = as_text(dig(config, "MaxPostSize"))
         if re.fullmatch(r"[1-9]\d{3,5}", most, re.ASCII):
-            self._able = limited(MANIFEST.capabilities, int(most))
+            self.capabilities = limited(MANIFEST.capabilities, int(most))
 
     async def _live(
         self, accept: Accept, begun: MattermostCursor, socket: MattermostSocket, me: MattermostIdentity
@@ -151,9 +146,9 @@ class MattermostAdapter:
                 await accept(items, str(here))
 
     async def _items(self, events: Sequence[Any], me: MattermostIdentity) -> list[Inbound]:
-        now = self._context.clock.now()
         for event in events:
             await self._learn(event, me)
+        now = self._context.clock.now()
 
         def read() -> list[Inbound]:
             return [item for event in events for item in convert.to_inbounds(event, me, now)]
@@ -170,17 +165,14 @@ class MattermostAdapter:
         chat, root = convert.wanted(event, me)
         if chat is not None and chat not in me.channels:
             try:
-                channel = convert.read_channel(await self.api.get(f"/channels/{chat}"))
+                if channel := convert.read_channel(await self.api.get(f"/channels/{chat}")):
+                    me.channels[chat] = channel
             except Refused as error:
                 log.info("mattermost.left_out channel=%s why=%s", chat, error)
-                channel = None
-            if channel is not None:
-                me.channels[chat] = channel
         if root is not None and root not in me.posts:
-            try:
+            post = None
+            with suppress(Refused):
                 post = await self.api.get(f"/posts/{root}")
-            except Refused:
-                post = None
             me.posts[root] = post if isinstance(post, dict) else None
 
     async def _learn_names(self, people: Sequence[str], me: MattermostIdentity) -> None:

@@ -91,7 +91,6 @@ def _no_file(answer: HttpAnswer) -> HermesError | None:
 
 
 def error_for(status: int, answer: Any, headers: Mapping[str, str]) -> HermesError:
-    """What an answer that is no success means for the caller."""
     name = as_text(dig(answer, "id"))
     why = one_line(as_text(dig(answer, "message")) or f"HTTP {status}", 160)
     code = next((words for words in _WORDS if words in name), "")

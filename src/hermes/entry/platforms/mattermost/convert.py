@@ -328,7 +328,6 @@ def pressed(press: Any, me: MattermostIdentity, secret: bytes, now: datetime) ->
 
 
 def _caller(about: Mapping[str, Any], me: MattermostIdentity, thread: Any) -> Source:
-    """Who pressed a button or gave a slash command, and where."""
     user = shaped(about["user_id"], ID)
     me.names[user] = as_text(about.get("user_name"))
     return _source(_seen(shaped(about["channel_id"], ID), me), me, user, _root({"root_id": thread}))
@@ -398,7 +397,6 @@ def calm(text: str) -> str:
 
 
 def place(to: Address) -> dict[str, str]:
-    """An address as fields of a post."""
     if not ID.fullmatch(to.chat):
         raise Refused(f"{to} is not a channel: its id is wanted, 26 letters and digits (channel → View Info)")
     if to.thread is None:

@@ -84,8 +84,9 @@ MANIFEST = Manifest(
 )
 
 
-def limited(able: Capabilities, most: int) -> Capabilities:
+def limited(capabilities: Capabilities, most: int) -> Capabilities:
     """The same, where a post may have so many characters."""
-    most = min(most, able.max_text)
-    media = {kind: replace(limit, caption=min(limit.caption, most)) for kind, limit in able.media.items()}
-    return replace(able, max_text=most, media=media)
+    most = min(most, capabilities.max_text)
+    limits = capabilities.media.items()
+    media = {kind: replace(limit, caption=min(limit.caption, most)) for kind, limit in limits}
+    return replace(capabilities, max_text=most, media=media)

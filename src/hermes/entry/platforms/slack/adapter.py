@@ -24,15 +24,7 @@ from hermes.domain.text import one_line
 from hermes.entry.kit.files import ANY_MIME, read_file
 from hermes.entry.kit.listener import listening
 from hermes.entry.kit.payload import Recent, as_dict, as_dicts, as_text, dig
-from hermes.entry.platforms.slack import compose, convert
-from hermes.entry.platforms.slack.api import (
-    ROTATED,
-    SlackApi,
-    SlackResponse,
-    check_install,
-    is_signed,
-    scope_findings,
-)
+from hermes.entry.platforms.slack import api, compose, convert
 from hermes.entry.platforms.slack.catch_up import SlackCatchUp, SlackCursor, find_sent
 from hermes.entry.platforms.slack.convert import SlackIdentity
 from hermes.entry.platforms.slack.manifest import MANIFEST
@@ -59,7 +51,7 @@ class SlackAdapter:
         self._context = context
         token = context.setting("SLACK_BOT_TOKEN")
         if token.startswith("xoxe"):
-            raise NeedsLogin(ROTATED)
+            raise NeedsLogin(api.ROTATED)
         if not token.startswith("xoxb-") or not token.isascii() or len(token) < 15:
             raise NeedsLogin("SLACK_BOT_TOKEN is no bot token; one begins with xoxb- (OAuth & Permissions)")
         self._app_token = context.setting("SLACK_APP_TOKEN")
@@ -70,7 +62,7 @@ class SlackAdapter:
             raise NeedsLogin(
                 "Slack needs SLACK_APP_TOKEN (Socket Mode), or SLACK_SIGNING_SECRET (the Events API)"
             )
-        self.api = SlackApi(
+        self.api = api.SlackApi(
             context.setting("SLACK_API_URL", API), token, context.setting("SLACK_PROXY") or None
         )
         self._status = SlackStatus(self.api, context.clock)
@@ -97,11 +89,11 @@ class SlackAdapter:
 
     async def _who(self) -> tuple[SlackIdentity, float]:
         """Who we are, and what time it is at Slack."""
-        told = await self.api.ask("auth.test", {})
-        answer = told.result
+        response = await self.api.ask("auth.test", {})
+        answer = response.result
         if not as_text(answer.get("user_id")):
             raise Unreachable("Slack does not say who the bot is")
-        check_install(answer)
+        api.check_install(answer)
         self._me = SlackIdentity(
             user=answer["user_id"],
             bot=str(answer.get("bot_id") or ""),
@@ -113,7 +105,7 @@ class SlackAdapter:
             kinds=self._kinds,
             names=self._names,
         )
-        return self._me, told.at or self._context.clock.now().timestamp()
+        return self._me, (response.at or self._context.clock.now()).timestamp()
 
     async def _socket(self, accept: Accept, me: SlackIdentity) -> None:
         socket = SlackSocket(
@@ -134,7 +126,7 @@ class SlackAdapter:
         async def answer(request: web.Request) -> web.Response:
             nonlocal missed
             body = await request.read()
-            if not is_signed(self._secret, request.headers, body, clock.now()):
+            if not api.is_signed(self._secret, request.headers, body, clock.now()):
                 return web.Response(status=403)
             missed = missed or "X-Slack-Retry-Num" in request.headers
             payload = convert.payload_of(body, request.content_type)
@@ -273,7 +265,7 @@ class SlackAdapter:
     def _keep_aside(self, name: str, url: str, seconds: float) -> None:
         self._asides[name] = (url, self._context.clock.monotonic() + seconds)
 
-    def _receipt(self, to: Address, answer: SlackResponse) -> Receipt:
+    def _receipt(self, to: Address, answer: api.SlackResponse) -> Receipt:
         ts, channel = answer.result.get("ts"), answer.result.get("channel")
         if not isinstance(ts, str):
             raise Unreachable("Slack does not say which message it sent", maybe_done=True)
@@ -315,7 +307,6 @@ class SlackAdapter:
         return {"id": number, "title": name}
 
     async def _share(self, to: Address, files: Sequence[dict[str, str]], text: str) -> Receipt:
-        """Show files in one message."""
         asked: dict[str, Any] = {"files": files, "channel_id": to.chat}
         if to.thread is not None:
             asked["thread_ts"] = to.thread
@@ -392,10 +383,10 @@ class SlackAdapter:
         try:
             told = await self.api.ask("auth.test", {})
             who = told.result
-            check_install(who)
+            api.check_install(who)
             text = f"Slack knows the bot as @{who.get('user')} in {who.get('team')} ({who.get('user_id')})."
             found = [good(one_line(text, 200))]
-            found += scope_findings(told.headers.get("X-OAuth-Scopes", ""))
+            found += api.scope_findings(told.headers.get("X-OAuth-Scopes", ""))
             if self._app_token:
                 await socket_url(self.api, self._app_token)
                 found.append(good("Socket Mode is on, and the app token opens it."))

@@ -8,7 +8,6 @@ import hmac
 import json
 from collections.abc import Mapping
 from datetime import datetime
-from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -90,8 +89,6 @@ _OPTIONAL = frozenset({
 
 
 class SlackResponse(HttpAnswer):
-    """An answer of Slack's."""
-
     @property
     def result(self) -> dict[str, Any]:
         """The answer; an error of ours if it is a refusal."""
@@ -104,14 +101,6 @@ class SlackResponse(HttpAnswer):
 
     def says(self, *errors: str) -> bool:
         return dig(self.answer, "error") in errors
-
-    @property
-    def at(self) -> float | None:
-        """The time on Slack's clock, in seconds."""
-        try:
-            return parsedate_to_datetime(self.headers.get("Date", "")).timestamp()
-        except (ValueError, TypeError):
-            return None
 
 
 class SlackApi(HttpClient[SlackResponse]):

@@ -103,7 +103,6 @@ class SlackCatchUp:
         return [event for message in messages for event in self._events_of(message, room, kind)]
 
     def _goes_on(self, message: Mapping[str, Any]) -> bool:
-        """Whether there may be something new in the thread below."""
         latest = seconds(message.get("latest_reply"))
         return bool(message.get("reply_count")) and (latest is None or latest > self._since)
 

@@ -58,7 +58,6 @@ def _sections(text: str) -> list[str]:
 
 
 def emoji_name(emoji: str) -> str:
-    """What Slack calls an emoji."""
     bare = emoji.replace("\ufe0f", "").strip(":")
     if bare in _EMOJI:
         return _EMOJI[bare]

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from html import unescape
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -40,7 +39,7 @@ _CLIPS = {"slack_audio": MediaKind.VOICE, "slack_video": MediaKind.VIDEO}
 _TS = re.compile(r"\d{1,11}\.\d{1,9}", re.ASCII)
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _ANY = re.compile(r".+", re.DOTALL)
-_MARKUP = re.compile(r"<([^<>\n]{1,4000})>")
+_MARKUP = re.compile(r"<([^<>\n]{1,4000})>|&(?:amp|lt|gt);")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,19 +242,14 @@ def _words(message: Mapping[str, Any], me: SlackIdentity) -> tuple[str, bool]:
     called = own.match(raw.lstrip())
     if called is not None:
         raw = raw.lstrip()[called.end() :].lstrip(" ,:\n")
-    parts: list[str] = []
-    end = 0
-    for mark in _MARKUP.finditer(raw):
-        parts += (unescape_all(raw[end : mark.start()]), _marked(mark[1], me))
-        end = mark.end()
-    return "".join((*parts, unescape_all(raw[end:]))), mentioned
+    return _MARKUP.sub(
+        lambda mark: _marked(mark[1], me) if mark[1] else unescape_all(mark[0]), raw
+    ), mentioned
 
 
 def unescape_all(text: str) -> str:
     """Slack escapes three characters and no others."""
-    if "&" not in text:
-        return text
-    return re.sub(r"&(?:amp|lt|gt);", lambda escaped: unescape(escaped[0]), text)
+    return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
 
 def _marked(inside: str, me: SlackIdentity) -> str:

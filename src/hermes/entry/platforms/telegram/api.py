@@ -19,8 +19,6 @@ from hermes.entry.platforms.telegram.convert import error_for
 
 
 class TelegramResponse(HttpAnswer):
-    """An answer of Telegram's."""
-
     @property
     def ok(self) -> bool:
         return self.status < 300 and dig(self.answer, "ok") is True

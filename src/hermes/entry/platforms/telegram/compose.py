@@ -30,8 +30,6 @@ _GENERAL = "1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upload:
-    """A file to be sent."""
-
     kind: MediaKind
     name: str
     data: bytes
@@ -65,12 +63,10 @@ def chat_number(to: Address) -> int | str:
 
 
 def marked_up(name: str, text: str) -> dict[str, Any]:
-    """Words in our markup, as the parameter of this name."""
     return {name: text, "parse_mode": "HTML"}
 
 
 def unmarked(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """The same without markup."""
     plain = {name: value for name, value in asked.items() if name != "parse_mode"}
     for name in ("text", "caption"):
         if name in plain:

@@ -416,7 +416,6 @@ _error = error_table(
 
 
 def error_for(status: int, answer: Any) -> HermesError:
-    """What an answer that is no success means for the caller."""
     why = one_line(as_text(dig(answer, "description")) or f"HTTP {status}", 160)
     code = next((words for words in _WORDS if words in why), why if status == 404 else "")
     wait = dig(answer, "parameters", "retry_after")

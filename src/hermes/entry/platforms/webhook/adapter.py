@@ -16,20 +16,12 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 from hermes.domain.adapter import AdapterContext
 from hermes.domain.address import Address
-from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import HermesError, Refused
 from hermes.domain.hosts import is_public
 from hermes.domain.message import Body, Receipt
 from hermes.domain.ports.platform import Accept
 from hermes.entry.kit.http import HttpAnswer, HttpClient
-from hermes.entry.platforms.webhook.convert import (
-    WebhookTarget,
-    error_for,
-    message_id,
-    read_targets,
-    request_body,
-    signed_headers,
-)
+from hermes.entry.platforms.webhook import convert
 from hermes.entry.platforms.webhook.manifest import MANIFEST
 
 
@@ -56,7 +48,7 @@ class PublicResolver(AbstractResolver):
 
 
 class _WebhookClient(HttpClient[HttpAnswer]):
-    def __init__(self, target: WebhookTarget, resolver: Callable[[], AbstractResolver]) -> None:
+    def __init__(self, target: convert.WebhookTarget, resolver: Callable[[], AbstractResolver]) -> None:
         def open_session() -> aiohttp.ClientSession:
             checked = resolver() if target.private else PublicResolver(resolver())
             return aiohttp.ClientSession(
@@ -76,16 +68,14 @@ class _WebhookClient(HttpClient[HttpAnswer]):
 
 
 class WebhookAdapter:
+    capabilities = MANIFEST.capabilities
+
     def __init__(
         self, context: AdapterContext, resolver: Callable[[], AbstractResolver] = aiohttp.ThreadedResolver
     ) -> None:
-        self._targets = read_targets(context.settings.trees.get("targets"), context.find)
+        self._targets = convert.read_targets(context.settings.trees.get("targets"), context.find)
         self._resolver = resolver
         self._clients: dict[str, _WebhookClient] = {}
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return MANIFEST.capabilities
 
     async def run(self, accept: Accept, cursor: str | None) -> None:
         """Nothing comes in here; stay until told to go."""
@@ -105,20 +95,20 @@ class WebhookAdapter:
         if not target.private and _is_ip(host) and not is_public(host):
             raise _refusal(target)
         now = time.time()
-        data = request_body(target, body.text, key, now)
+        data = convert.request_body(target, body.text, key, now)
         client = self._clients.setdefault(target.name, _WebhookClient(target, self._resolver))
-        headers = signed_headers(target, data, key, now)
+        headers = convert.signed_headers(target, data, key, now)
         answer = await client.exchange("POST", target.url, data=data, headers=headers)
-        if (error := error_for(target, answer.status, answer.headers)) is not None:
+        if (error := convert.error_for(target, answer.status, answer.headers)) is not None:
             raise error
-        return Receipt(to=to, ref=message_id(key))
+        return Receipt(to=to, ref=convert.message_id(key))
 
 
 def _is_ip(host: str) -> bool:
     return host.replace(".", "").isdigit() or ":" in host
 
 
-def _refusal(target: WebhookTarget) -> Refused:
+def _refusal(target: convert.WebhookTarget) -> Refused:
     return Refused(
         f"the webhook “{target.name}” leads to an address that is not public; its target may say"
         " allow_private: true"

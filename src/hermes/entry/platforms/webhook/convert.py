@@ -85,7 +85,6 @@ def _is_address(url: str) -> bool:
 
 
 def target_problems(tree: Any, find: Callable[[str], Secret | None]) -> Iterator[str]:
-    """What is wrong with the targets, a sentence each."""
     if tree is not None and not isinstance(tree, Mapping):
         yield "platforms.webhook.targets must hold `name: {url: …, secret: …}` lines."
     for target in read_targets(tree, find).values():
