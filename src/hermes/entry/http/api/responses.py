@@ -24,7 +24,7 @@ from hermes.domain.ports.store import Tx
 from hermes.domain.turn import EarlierMessage, Request, Speaker, Turn, TurnState
 from hermes.entry.http.api import response_inputs
 from hermes.entry.http.ask import turns
-from hermes.entry.http.ask.addressee import AgentChoice, RoutingHints, find_addressee, pick_agent
+from hermes.entry.http.ask.addressee import AgentChoice, find_addressee, pick_agent
 from hermes.entry.http.ask.messages import ChatMessage, ConversationInput, check_choice, read_offers
 from hermes.entry.http.ask.questions import read_entries
 from hermes.entry.http.site.admission import KeyScope
@@ -206,8 +206,9 @@ async def _pick(
         def session(agent: AgentId) -> str | None:
             return None if chain is None else _session_of(call, agent, chain)
 
-        hints = RoutingHints(text=conversation.text, session=session, results=conversation.asked)
-        return await find_addressee(call, body.model, hints)
+        return await find_addressee(
+            call, body.model, conversation.text, session=session, results=conversation.asked
+        )
     choice = pick_agent(call, before.terms.model if body.model is None else body.model)
     if choice.named and body.model is not None and choice.agent != before.turn.agent:
         raise bad_request("The previous response is another agent's.", param="model")

@@ -28,7 +28,7 @@ from hermes.domain.ports.store import Tx
 from hermes.domain.rows import SearchHit
 from hermes.domain.session import Session, SessionFilter, begin_session, session_key
 from hermes.domain.transcript import visible
-from hermes.entry.http.ask.addressee import RoutingHints, find_addressee
+from hermes.entry.http.ask.addressee import find_addressee
 from hermes.entry.http.ask.messages import ChatToolCall
 from hermes.entry.http.ask.turns import RUN_PREFIX, finish_shielded
 from hermes.entry.http.site.call import HttpCall, session_name
@@ -160,7 +160,7 @@ async def list_sessions(
 async def create(call: HttpCall, body: NewSession) -> SessionFacts:
     now = call.site.clock.now()
     ident = SessionId(f"api_{new_session_id(now)}") if body.id is None else session_name(body.id)
-    picked = await find_addressee(call, body.model, RoutingHints(text="", session=lambda agent: ident))
+    picked = await find_addressee(call, body.model, "", session=lambda agent: ident)
     source = call.source(ident)
     session = replace(
         begin_session(session_key(source, picked.agent), source, now),
