@@ -10,7 +10,7 @@ import asyncio
 import ipaddress
 import logging
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -95,29 +95,27 @@ class AppHttp:
             # Without it nobody can attach to this gateway; everything else works.
             log.error("http.no_socket why=%s", error)
         if self.is_wanted:
-            await self._open_port(site)
+            self.address = await self._opened(PLATFORM, "closed", site.options.host, self._open_port(site))
         if await asyncio.to_thread(self._webhooks.wants_port, bool(self.address)):
-            await self._open_webhooks()
+            host, port = self._webhooks.host, self._webhooks.port
+            opening = self._server.open_webhooks(host, port)
+            await self._opened(WEBHOOKS, "webhooks_closed", host, opening)
 
-    async def _open_port(self, site: Site) -> None:
-        try:
-            keys = await asyncio.to_thread(self._keys)
-            port = await self._server.open_port(Keyring(keys, site.clock.monotonic))
-        except UserError as error:
-            log.error("http.closed why=%s", error)
-            self._tell(PLATFORM, HostState.PARKED, str(error))
-            return
-        self.address = f"http://{_host(site.options.host)}:{port}"
-        self._tell(PLATFORM, HostState.CONNECTED, self.address)
+    async def _open_port(self, site: Site) -> int:
+        keys = await asyncio.to_thread(self._keys)
+        port: int = await self._server.open_port(Keyring(keys, site.clock.monotonic))
+        return port
 
-    async def _open_webhooks(self) -> None:
+    async def _opened(self, platform: str, closed: str, host: str, opening: Awaitable[int]) -> str:
+        """Wait for a port and report it: its address, or nothing if it stays closed."""
         try:
-            port = await self._server.open_webhooks(self._webhooks.host, self._webhooks.port)
+            address = f"http://{_host(host)}:{await opening}"
         except UserError as error:
-            log.error("http.webhooks_closed why=%s", error)
-            self._tell(WEBHOOKS, HostState.PARKED, str(error))
-            return
-        self._tell(WEBHOOKS, HostState.CONNECTED, f"http://{_host(self._webhooks.host)}:{port}")
+            log.error("http.%s why=%s", closed, error)
+            self._tell(platform, HostState.PARKED, str(error))
+            return ""
+        self._tell(platform, HostState.CONNECTED, address)
+        return address
 
     def drain(self) -> None:
         if self._server is not None:

@@ -76,24 +76,15 @@ class OperatorDesk:
         return collected
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
-    """Something that can be asked for, with what `perform` takes beside the desk."""
-
-    method: str
-    path: str
-    summary: str
-    perform: Perform
-
-
-OPERATIONS: dict[Perform, Operation] = {}
+OPERATIONS: dict[Perform, tuple[str, str, str]] = {}
+"""What can be asked for, each by its method, path and summary."""
 
 
 def operation(method: str, path: str, summary: str) -> Callable[[Performed], Performed]:
+    """Declare an operation; what it takes beside the desk is what is sent."""
+
     def declare(perform: Performed) -> Performed:
-        OPERATIONS[perform] = Operation(
-            method=method, path=f"/control/{path}", summary=summary, perform=perform
-        )
+        OPERATIONS[perform] = (method, f"/control/{path}", summary)
         return perform
 
     return declare

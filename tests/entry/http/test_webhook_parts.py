@@ -10,10 +10,9 @@ import pytest
 
 from hermes.domain.address import Address
 from hermes.domain.settings.declaring import Secret
-from hermes.entry.http.webhooks.filters import BadFilter, passes, read_filter
+from hermes.entry.http.webhooks.filters import BadRoute, passes, read_filter
 from hermes.entry.http.webhooks.incoming import EventFacts, WebhookDelivery, event_name, identify
 from hermes.entry.http.webhooks.routes import (
-    BadRoute,
     NamedTarget,
     RouteTable,
     WebhookRoute,
@@ -161,7 +160,7 @@ def test_what_cannot_be_decided_lets_nothing_through() -> None:
     ],
 )
 def test_a_bad_filter_is_a_sentence(tree: Any, word: str) -> None:
-    with pytest.raises(BadFilter) as bad:
+    with pytest.raises(BadRoute) as bad:
         read_filter(tree)
     assert word in str(bad.value) and str(bad.value).endswith(".")
 
@@ -170,7 +169,7 @@ def test_a_bottomless_filter_is_refused() -> None:
     tree: Any = {"field": "a", "exists": True}
     for _ in range(5000):
         tree = {"not": tree}
-    with pytest.raises(BadFilter):
+    with pytest.raises(BadRoute):
         read_filter(tree)
 
 

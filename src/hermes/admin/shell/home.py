@@ -74,8 +74,8 @@ class HomeAccess:
         assert not args, "what is asked for has a name"
         kind: type[T] = get_type_hints(perform)["return"]
         if self.gateway is not None:
-            one = OPERATIONS[perform]
-            return self.gateway.ask(one.method, one.path, kind, **given)
+            method, path, _ = OPERATIONS[perform]
+            return self.gateway.ask(method, path, kind, **given)
         return decode(kind, encode(self._work(lambda desk: perform(desk, *args, **given))))
 
     def _work(self, work: Callable[[OperatorDesk], Awaitable[T]]) -> T:

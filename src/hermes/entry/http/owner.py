@@ -152,5 +152,5 @@ def _serve(perform: Perform) -> Perform:
     return serve
 
 
-for operation in OPERATIONS.values():
-    local_route(operation.method, operation.path, operation.summary)(_serve(operation.perform))
+for perform, operation in OPERATIONS.items():
+    local_route(*operation)(_serve(perform))

@@ -21,16 +21,9 @@ from hermes.domain.errors import HermesError, UserError
 from hermes.domain.ids import AgentId
 from hermes.entry.http.api import load_resources
 from hermes.entry.http.api.metrics import TRAFFIC, UNMATCHED, Traffic
+from hermes.entry.http.site import errors
 from hermes.entry.http.site.admission import NOBODY, Admission, Keyring, Principal
 from hermes.entry.http.site.call import HttpCall, Site, as_json, decode_query, validation_error
-from hermes.entry.http.site.errors import (
-    ApiError,
-    as_api_error,
-    bad_request,
-    not_found,
-    router_error,
-    too_large,
-)
 from hermes.entry.http.site.headers import PAGES_MAY_SEND
 from hermes.entry.http.site.owner_socket import bind_socket
 from hermes.entry.http.site.routing import LOCAL_ROUTES, ROUTES, HttpRoute
@@ -147,7 +140,7 @@ class HttpServer:
             profile = self._profile(request, principal)
             call = HttpCall(site=self._site, request=request, principal=principal, profile=profile)
             if self._draining and request.method != "GET":
-                raise ApiError(
+                raise errors.ApiError(
                     503, "gateway_draining", "The gateway is stopping.", headers={"Retry-After": "1"}
                 )
             given: dict[str, Any] = {}
@@ -170,30 +163,30 @@ class HttpServer:
             return None
         agent = AgentId(name)
         if agent not in self._site.agents or not (principal is NOBODY or principal.sees(agent)):
-            raise not_found("profile", name, "unknown_profile")
+            raise errors.not_found("profile", name, "unknown_profile")
         return agent
 
 
 async def _read_body(request: web.Request, decoder: msgspec.json.Decoder[Any], limit: int) -> Any:
     if request.content_length is not None and request.content_length > limit:
-        raise too_large(limit)
+        raise errors.too_large(limit)
     kind = request.content_type
     if kind != "application/json" and not kind.endswith("+json"):
-        raise ApiError(
+        raise errors.ApiError(
             415, "unsupported_content_type", "The body must be JSON (Content-Type: application/json)."
         )
     try:
         data = await request.read()
     except web.HTTPRequestEntityTooLarge as error:
-        raise too_large(limit) from error
+        raise errors.too_large(limit) from error
     try:
         return decoder.decode(data)
     except msgspec.ValidationError as error:
         raise validation_error(error) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise bad_request(f"The body is not JSON: {error}.", code="invalid_json") from error
+        raise errors.bad_request(f"The body is not JSON: {error}.", code="invalid_json") from error
     except RecursionError as error:
-        raise bad_request("The body is nested too deeply.", code="invalid_json") from error
+        raise errors.bad_request("The body is nested too deeply.", code="invalid_json") from error
 
 
 @web.middleware
@@ -221,16 +214,16 @@ async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         return await handler(request)
     except web.HTTPException as error:
-        return router_error(error).response()
-    except (ApiError, HermesError) as error:
-        return as_api_error(error).response()
+        return errors.router_error(error).response()
+    except (errors.ApiError, HermesError) as error:
+        return errors.as_api_error(error).response()
     except ConnectionError:
         raise  # the client went away; there is nobody to answer
     except Exception:
         if request.writer.output_size:
             raise  # it is too late for another status: the connection is cut
         log.exception("http.broke method=%s route=%s", request.method, request.match_info.route.resource)
-        return ApiError(
+        return errors.ApiError(
             500, "internal_error", "Something broke here; the log of the gateway says what."
         ).response()
 

@@ -19,7 +19,7 @@ from hermes.domain.event import Asked, Ending, Entry, Failed, ModelSaid, Questio
 from hermes.domain.ids import client_call_id
 from hermes.domain.text import one_line
 from hermes.entry.http.ask import turns
-from hermes.entry.http.ask.addressee import RoutingHints, find_addressee
+from hermes.entry.http.ask.addressee import find_addressee
 from hermes.entry.http.ask.messages import (
     ChatMessage,
     ChatToolCall,
@@ -123,8 +123,7 @@ async def complete(call: HttpCall, body: ChatRequest) -> ChatCompletion | web.St
     if body.n not in (None, 1):
         raise bad_request("An agent gives one answer: n must be 1.", param="n")
     conversation = replace(read_messages(body.messages), tools=read_tools(body.tools, body.tool_choice))
-    hints = RoutingHints(text=conversation.text, results=conversation.asked)
-    choice = await find_addressee(call, body.model, hints)
+    choice = await find_addressee(call, body.model, conversation.text, results=conversation.asked)
     options = turns.TurnOptions(prefix=PREFIX)
     answering = await turns.continue_turn(call, choice, conversation, options)
     if answering is None:

@@ -10,13 +10,7 @@ import msgspec
 
 from hermes.domain.ids import SessionId
 from hermes.domain.ports.store import Tx
-from hermes.entry.http.ask.questions import (
-    QuestionAnswer,
-    QuestionState,
-    TurnQuestion,
-    answer_question,
-    find_question,
-)
+from hermes.entry.http.ask import questions
 from hermes.entry.http.site.call import HttpCall
 from hermes.entry.http.site.routing import route
 
@@ -27,7 +21,7 @@ class QuestionList(msgspec.Struct, kw_only=True):
     """Open questions, the oldest first."""
 
     object: str = "list"
-    data: list[QuestionState]
+    data: list[questions.QuestionState]
     has_more: bool
 
 
@@ -36,31 +30,33 @@ async def list_questions(
     call: HttpCall, limit: Annotated[int, msgspec.Meta(ge=1, le=MOST)] = 50, session_id: str | None = None
 ) -> QuestionList:
     wanted = None if session_id is None else SessionId(session_id)
-    waiting: list[TurnQuestion] = []
+    waiting: list[questions.TurnQuestion] = []
     for agent in call.agents:
         # One more than wanted, to know if there are.
         waiting += await call.gateway.read(agent, partial(_look, call, wanted, limit + 1))
     return QuestionList(data=[each.state for each in waiting[:limit]], has_more=len(waiting) > limit)
 
 
-def _look(call: HttpCall, wanted: SessionId | None, most: int, tx: Tx) -> list[TurnQuestion]:
+def _look(call: HttpCall, wanted: SessionId | None, most: int, tx: Tx) -> list[questions.TurnQuestion]:
     """The open questions of one agent that a client may see."""
-    waiting: list[TurnQuestion] = []
+    waiting: list[questions.TurnQuestion] = []
     for question in tx.questions.open_of(wanted):
         turn = tx.turns.get(question.turn)
         if turn is not None and call.may_see(turn.source):
             entries = tx.journal.of_turn(turn.id)
-            waiting.append(TurnQuestion(question=question, turn=turn, entries=entries))
+            waiting.append(questions.TurnQuestion(question=question, turn=turn, entries=entries))
         if len(waiting) >= most:
             break
     return waiting
 
 
 @route("GET", "/v1/questions/{question}", "One question, open or not, and what became of it.")
-async def read_question(call: HttpCall) -> QuestionState:
-    return (await find_question(call, call.part("question"))).state
+async def read_question(call: HttpCall) -> questions.QuestionState:
+    return (await questions.find_question(call, call.part("question"))).state
 
 
 @route("POST", "/v1/questions/{question}", "Answer a question.", refuses=(409,), example={"choice": "once"})
-async def give_answer(call: HttpCall, body: QuestionAnswer) -> QuestionState:
-    return await answer_question(call, await find_question(call, call.part("question")), body)
+async def give_answer(call: HttpCall, body: questions.QuestionAnswer) -> questions.QuestionState:
+    return await questions.answer_question(
+        call, await questions.find_question(call, call.part("question")), body
+    )

@@ -22,16 +22,9 @@ from hermes.domain.event import Entry, FeedItem, QuestionKind, Verdict
 from hermes.domain.ids import AgentId, CallId, QuestionId, client_call_id, question_of_call
 from hermes.domain.ports.store import Tx
 from hermes.domain.turn import EarlierMessage, Request, Speaker, Turn, TurnState
-from hermes.entry.http.api.response_inputs import (
-    ClientToolSpec,
-    InputItem,
-    KeptItem,
-    as_items,
-    read_functions,
-    read_input,
-)
+from hermes.entry.http.api import response_inputs
 from hermes.entry.http.ask import turns
-from hermes.entry.http.ask.addressee import AgentChoice, RoutingHints, find_addressee, pick_agent
+from hermes.entry.http.ask.addressee import AgentChoice, find_addressee, pick_agent
 from hermes.entry.http.ask.messages import ChatMessage, ConversationInput, check_choice, read_offers
 from hermes.entry.http.ask.questions import read_entries
 from hermes.entry.http.site.admission import KeyScope
@@ -52,7 +45,7 @@ class ResponseRequest(msgspec.Struct, kw_only=True):
     """What is said, what it goes on from, and how the answer is wanted. Sampling options, `text.format`,
     `reasoning` and `include` are the agent's own business and ignored."""
 
-    input: str | list[InputItem]
+    input: str | list[response_inputs.InputItem]
     model: str | None = None
     instructions: str | None = None
     previous_response_id: str | None = None
@@ -63,7 +56,7 @@ class ResponseRequest(msgspec.Struct, kw_only=True):
     background: bool | None = None
     truncation: Literal["auto", "disabled"] | None = None
     metadata: dict[str, str] | None = None
-    tools: list[ClientToolSpec] | None = None
+    tools: list[response_inputs.ClientToolSpec] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
     user: str | None = None
@@ -73,7 +66,7 @@ class InputItemList(msgspec.Struct, kw_only=True):
     """Items of an input."""
 
     object: str = "list"
-    data: list[KeptItem]
+    data: list[response_inputs.KeptItem]
     first_id: str | None
     last_id: str | None
     has_more: bool
@@ -142,7 +135,9 @@ async def respond(call: HttpCall, body: ResponseRequest) -> ResponseObject | web
     before = (
         None if body.previous_response_id is None else await find_response(call, body.previous_response_id)
     )
-    conversation = read_input(body.input, body.conversation_history or (), cut=body.truncation == "auto")
+    conversation = response_inputs.read_input(
+        body.input, body.conversation_history or (), cut=body.truncation == "auto"
+    )
     chain = _conversation_name(body)
     choice = await _pick(call, body, before, conversation)
     terms = await _terms(call, body, choice, chain, before)
@@ -210,8 +205,9 @@ async def _pick(
         def session(agent: AgentId) -> str | None:
             return None if chain is None else _session_of(call, agent, chain)
 
-        hints = RoutingHints(text=conversation.text, session=session, results=conversation.asked)
-        return await find_addressee(call, body.model, hints)
+        return await find_addressee(
+            call, body.model, conversation.text, session=session, results=conversation.asked
+        )
     choice = pick_agent(call, before.terms.model if body.model is None else body.model)
     if choice.named and body.model is not None and choice.agent != before.turn.agent:
         raise bad_request("The previous response is another agent's.", param="model")
@@ -246,20 +242,14 @@ async def _terms(
         owner = call.principal.name
         latest = await call.gateway.read(choice.agent, lambda tx: tx.requests.latest(owner, chain))
         instructions = None if latest is None else read_terms(latest).instructions
-    return ResponseTerms(
-        model=choice.name,
-        instructions=instructions,
-        metadata=body.metadata or {},
-        tools=read_functions(body.tools or ()),
-        tool_choice="none" if body.tool_choice == "none" else "auto",
-        parallel_tool_calls=body.parallel_tool_calls is not False,
-        previous_response_id=body.previous_response_id,
-        conversation=chain,
-        background=bool(body.background),
-        store=body.store is not False,
-        truncation=body.truncation or "disabled",
-        user=body.user,
-    )
+    given = {name: getattr(body, name) for name in ResponseTerms.__struct_fields__}
+    given |= {
+        "model": choice.name,
+        "instructions": instructions,
+        "tools": response_inputs.read_functions(body.tools or ()),
+        "conversation": chain,
+    }
+    return ResponseTerms(**{name: value for name, value in given.items() if value is not None})
 
 
 # --- results of the client's functions -------------------------------------------------------------
@@ -273,12 +263,19 @@ async def _bring(
     before: StoredResponse | None,
 ) -> SubmittedTurn | None:
     """Go on with the turn that asked for these results; None if it was another program's model that did."""
-    results: dict[QuestionId, str] = {}
-    for result in conversation.results:
-        question = question_of_call(result.call or "")
-        if question is not None and await _was_asked(call, agent, question):
-            results[question] = result.text
-        elif before is not None:
+
+    def look(tx: Tx) -> dict[QuestionId, str]:
+        mine: dict[QuestionId, str] = {}
+        for ident, text in conversation.asked.items():
+            question = tx.questions.get(ident)
+            turn = None if question is None else tx.turns.get(question.turn)
+            if turn is not None and call.owns(turn.source):
+                mine[ident] = text
+        return mine
+
+    results = await call.gateway.read(agent, look)
+    for result in conversation.results if before is not None else ():
+        if question_of_call(result.call or "") not in results:
             raise bad_request(f"No call {(result.call or '')[:80]} was made there.", param="input")
     if not results:
         return None
@@ -298,17 +295,6 @@ async def _bring(
             raise
         # It came too late, but with all that was said before: that can be told to the model anew.
         return None
-
-
-async def _was_asked(call: HttpCall, agent: AgentId, question: QuestionId) -> bool:
-    """Whether this client was asked this."""
-
-    def look(tx: Tx) -> Turn | None:
-        asked = tx.questions.get(question)
-        return None if asked is None else tx.turns.get(asked.turn)
-
-    turn = await call.gateway.read(agent, look)
-    return turn is not None and call.owns(turn.source)
 
 
 async def _check_nothing_is_owed(
@@ -497,13 +483,13 @@ async def read_now(call: HttpCall, stored: StoredResponse) -> ResponseObject:
     return response
 
 
-def input_items(tx: Tx, stored: StoredResponse) -> list[KeptItem]:
+def input_items(tx: Tx, stored: StoredResponse) -> list[response_inputs.KeptItem]:
     """What a response was asked with: words, or the results of the client's functions."""
     name = stored.name.removeprefix(PREFIX)
     if stored.part == 1:
         given = stored.turn.input
         now = EarlierMessage(by=Speaker.USER, text=given.text, attachments=given.attachments)
-        return as_items([*given.guidance.history, now], name)
+        return response_inputs.as_items([*given.guidance.history, now], name)
     entries = tx.journal.of_turn(stored.turn.id)
     results = [
         EarlierMessage(by=Speaker.TOOL, text=question.answer, call=CallId(client_call_id(question.id)))
@@ -512,4 +498,4 @@ def input_items(tx: Tx, stored: StoredResponse) -> list[KeptItem]:
         and question.verdict is Verdict.REPLY
         and parts_before(entries, question.id) == stored.part - 1
     ]
-    return as_items(results, name)
+    return response_inputs.as_items(results, name)

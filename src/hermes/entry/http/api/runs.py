@@ -16,7 +16,7 @@ from hermes.domain.ids import TurnId
 from hermes.domain.ports.store import Tx
 from hermes.domain.turn import Turn
 from hermes.entry.http.ask import turns
-from hermes.entry.http.ask.addressee import RoutingHints, agent_name, find_addressee
+from hermes.entry.http.ask.addressee import agent_name, find_addressee
 from hermes.entry.http.ask.messages import ChatMessage, ConversationInput, read_messages
 from hermes.entry.http.ask.questions import (
     DECISIONS,
@@ -151,8 +151,9 @@ class RunStopped(msgspec.Struct, kw_only=True):
 async def start(call: HttpCall, body: RunRequest) -> RunStarted:
     conversation = _read(body)
     after = None if body.previous_response_id is None else _previous(body.previous_response_id)
-    hints = RoutingHints(text=conversation.text, session=lambda agent: body.session_id, after=after)
-    choice = await find_addressee(call, body.model, hints)
+    choice = await find_addressee(
+        call, body.model, conversation.text, session=lambda agent: body.session_id, after=after
+    )
     options = turns.TurnOptions(
         prefix=turns.RUN_PREFIX,
         lasting=True,

@@ -25,9 +25,10 @@ from hermes.domain.chat_format import as_message
 from hermes.domain.event import Entry
 from hermes.domain.ids import SessionId, new_session_id
 from hermes.domain.ports.store import Tx
+from hermes.domain.rows import SearchHit
 from hermes.domain.session import Session, SessionFilter, begin_session, session_key
 from hermes.domain.transcript import visible
-from hermes.entry.http.ask.addressee import RoutingHints, find_addressee
+from hermes.entry.http.ask.addressee import find_addressee
 from hermes.entry.http.ask.messages import ChatToolCall
 from hermes.entry.http.ask.turns import RUN_PREFIX, finish_shielded
 from hermes.entry.http.site.call import HttpCall, session_name
@@ -141,7 +142,7 @@ async def list_sessions(
         hits.sort(key=lambda hit: hit.session.updated_at, reverse=True)
     page = hits[offset:][:limit]
     return SessionList(
-        data=[session_facts(hit) for hit in page],
+        data=[session_facts(listed.session, listed.hit) for listed in page],
         limit=limit,
         offset=offset,
         has_more=len(hits) > offset + limit,
@@ -159,7 +160,7 @@ async def list_sessions(
 async def create(call: HttpCall, body: NewSession) -> SessionFacts:
     now = call.site.clock.now()
     ident = SessionId(f"api_{new_session_id(now)}") if body.id is None else session_name(body.id)
-    picked = await find_addressee(call, body.model, RoutingHints(text="", session=lambda agent: ident))
+    picked = await find_addressee(call, body.model, "", session=lambda agent: ident)
     source = call.source(ident)
     session = replace(
         begin_session(session_key(source, picked.agent), source, now),
@@ -169,12 +170,12 @@ async def create(call: HttpCall, body: NewSession) -> SessionFacts:
         system_prompt=body.system_prompt or None,
     )
     begun = await call.gateway.write(picked.agent, lambda tx: begin_titled(tx, session))
-    return session_facts(FoundSession(session=begun))
+    return session_facts(begun)
 
 
 @route("GET", "/api/sessions/{session_id}", "One conversation.")
 async def read(call: HttpCall) -> SessionFacts:
-    return session_facts(FoundSession(session=await find_session(call)))
+    return session_facts(await find_session(call))
 
 
 @route(
@@ -197,7 +198,7 @@ async def change(call: HttpCall, body: SessionChange) -> SessionFacts:
     changed = await call.gateway.write(
         session.agent, lambda tx: change_session(tx, session.id, owner, changes)
     )
-    return session_facts(FoundSession(session=changed))
+    return session_facts(changed)
 
 
 @route("DELETE", "/api/sessions/{session_id}", "Delete a conversation for good, stopping what goes on in it.")
@@ -217,7 +218,7 @@ async def fork(call: HttpCall) -> SessionFacts:
     session = await find_session(call)
     now, owner = call.site.clock.now(), call.owner
     branch = await call.gateway.write(session.agent, lambda tx: branch_session(tx, session.id, owner, now))
-    return session_facts(FoundSession(session=branch))
+    return session_facts(branch)
 
 
 @route("GET", "/api/sessions/{session_id}/messages", "What was said in a conversation.")
@@ -244,8 +245,7 @@ async def find_session(call: HttpCall) -> Session:
     return await call.find(look, not_found("session", wanted, "session_not_found"))
 
 
-def session_facts(listed: FoundSession) -> SessionFacts:
-    session, hit = listed.session, listed.hit
+def session_facts(session: Session, hit: SearchHit | None = None) -> SessionFacts:
     match: SessionMatch | msgspec.UnsetType = msgspec.UNSET
     if hit is not None:
         match = SessionMatch(record=hit.seq, at=hit.at.timestamp(), who=hit.who, excerpt=hit.excerpt)

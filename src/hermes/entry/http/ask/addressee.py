@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
+from functools import partial
 
 import msgspec
 
@@ -31,27 +32,42 @@ class AgentChoice:
     named: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoutingHints:
-    """What is known of a request before its agent is: its words, and what it may continue, by which an agent
-    is found again. `session` is the session it names, which may have another name with each agent."""
-
-    text: str
-    session: Callable[[AgentId], str | None] = lambda agent: None
-    after: TurnId | None = None
-    results: Collection[QuestionId] = ()
-
-
-async def find_addressee(call: HttpCall, model: str | None, hints: RoutingHints) -> AgentChoice:
-    """Who answers a request with this `model`."""
+async def find_addressee(
+    call: HttpCall,
+    model: str | None,
+    text: str,
+    *,
+    session: Callable[[AgentId], str | None] = lambda agent: None,
+    after: TurnId | None = None,
+    results: Collection[QuestionId] = (),
+) -> AgentChoice:
+    """Who answers a request with this `model` and these words. What it repeats or continues belongs to an
+    agent already: its key, the session it names (which may have another name with each agent), a turn that it
+    comes `after`, the questions whose `results` it brings."""
     choice = pick_agent(call, model)
     if choice.named:
         return choice
     agent = choice.agent
     if len(call.site.agents) > 1 and call.profile is None:
-        header = call.name_header(SESSION_ID)
-        source = call.source(hints.session(agent) or header or "-")
-        agent = await _continued_agent(call, hints, header) or await route_call(call, source, hints.text)
+        header, key, owner = call.name_header(SESSION_ID), call.name_header(IDEMPOTENCY), call.principal.name
+        source = call.source(session(agent) or header or "-")
+
+        def knows(tx: Tx, named: SessionId | None) -> bool:
+            return (
+                (key is not None and find_request(tx, owner, (key,)) is not None)
+                or (named is not None and tx.sessions.get(named) is not None)
+                or (after is not None and tx.turns.get(after) is not None)
+                or any(tx.questions.get(question) for question in results)
+            )
+
+        for each in call.agents:
+            name = session(each) or header
+            look = partial(knows, named=None if name is None else session_name(name))
+            if bool(key or name or after or results) and await call.gateway.read(each, look):
+                agent = each
+                break
+        else:
+            agent = await route_call(call, source, text)
     if not call.principal.sees(agent):
         raise no_such_model(call, choice.name)
     return replace(choice, agent=agent)
@@ -123,25 +139,3 @@ async def route_call(call: HttpCall, source: Source, text: str, maker: Source | 
     if agent != call.default and not call.principal.sees(agent):
         raise ApiError(403, "agent_not_allowed", "This is routed to an agent that the key may not use.")
     return agent
-
-
-async def _continued_agent(call: HttpCall, hints: RoutingHints, header: str | None) -> AgentId | None:
-    """The agent that has what the request repeats or continues."""
-    key, owner = call.name_header(IDEMPOTENCY), call.principal.name
-    for agent in call.agents:
-        named = hints.session(agent) or header
-        session = None if named is None else session_name(named)
-        if not (key or session or hints.after or hints.results):
-            return None
-
-        def knows(tx: Tx, session: SessionId | None = session) -> bool:
-            return (
-                (key is not None and find_request(tx, owner, (key,)) is not None)
-                or (session is not None and tx.sessions.get(session) is not None)
-                or (hints.after is not None and tx.turns.get(hints.after) is not None)
-                or any(tx.questions.get(question) for question in hints.results)
-            )
-
-        if await call.gateway.read(agent, knows):
-            return agent
-    return None

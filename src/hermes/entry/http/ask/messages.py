@@ -26,6 +26,18 @@ LONGEST_TEXT = 65_536
 MOST_ITEMS = 1_000
 _TEXT_PARTS = ("text", "input_text", "output_text", "refusal")
 _IMAGE_PARTS = ("image_url", "input_image")
+MOST_TOOLS = 128
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+MOST_BYTES = 5_000_000
+_DATA = re.compile(r"data:(image/[a-z0-9.+-]{1,40})((?:;[a-z0-9=_-]{1,40})*);base64,", re.IGNORECASE)
+_LARGE = 100_000
+_OPENINGS = {
+    "image/png": (b"\x89PNG\r\n\x1a\n",),
+    "image/jpeg": (b"\xff\xd8\xff",),
+    "image/gif": (b"GIF87a", b"GIF89a"),
+    "image/webp": (b"RIFF",),
+}
+_SAME = {"image/jpg": "image/jpeg"}
 
 
 class ImageAddress(msgspec.Struct, kw_only=True):
@@ -185,20 +197,10 @@ def _image(part: ContentPart, at: str) -> Attachment:
     return Attachment(kind=MediaKind.IMAGE, ref=url)
 
 
-MOST_BYTES = 5_000_000
-_DATA = re.compile(r"data:(image/[a-z0-9.+-]{1,40})((?:;[a-z0-9=_-]{1,40})*);base64,", re.IGNORECASE)
-_LARGE = 100_000
-_OPENINGS = {
-    "image/png": (b"\x89PNG\r\n\x1a\n",),
-    "image/jpeg": (b"\xff\xd8\xff",),
-    "image/gif": (b"GIF87a", b"GIF89a"),
-    "image/webp": (b"RIFF",),
-}
-_SAME = {"image/jpg": "image/jpeg"}
-
-
 async def keep_pictures(call: HttpCall, agent: AgentId, conversation: ConversationInput) -> ConversationInput:
-    """The same conversation with its pictures stored."""
+    """The same conversation with its pictures checked and stored, so that a turn only names them. Addresses
+    on the web are passed on, but not one that leads to this machine or its network: the model's server may
+    stand there, and would fetch it."""
     history = [
         replace(earlier, attachments=await _keep(call, agent, earlier.attachments))
         for earlier in conversation.history
@@ -246,10 +248,6 @@ def read_picture(address: str) -> tuple[str, bytes]:
 
 def _wrong(message: str) -> ApiError:
     return bad_request(message, code="invalid_image")
-
-
-MOST_TOOLS = 128
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class ToolOffer(msgspec.Struct, kw_only=True):

@@ -21,23 +21,17 @@ _IN_HOME_BYTES = 100
 _LISTENING_SECONDS = 5.0
 
 
-def socket_path(home: Path, runtime: Path) -> Path:
-    """Where the owner's socket is: in the home, or, where that is too long a path for a socket, at a short
-    one in the user's runtime folder."""
+def socket_places(home: Path, variables: Mapping[str, str]) -> Iterator[Path]:
+    """Where the socket may be, the first choice first: in the home, or, where that is too long a path for a
+    socket, at a short one in the user's runtime folder. A gateway that a service started may know another
+    runtime folder than a shell does."""
     path = home / SOCKET_FILE
     if len(os.fsencode(path)) <= _IN_HOME_BYTES:
-        return path
-    return runtime / f"hermes-{sha256(os.fsencode(home)).hexdigest()[:16]}.sock"
-
-
-def socket_places(home: Path, variables: Mapping[str, str]) -> Iterator[Path]:
-    """Where the socket may be, the first choice first: a gateway that a service started may know another
-    runtime folder than a shell does."""
-    tried: set[Path] = set()
-    for runtime in _runtime_folders(variables):
-        path = socket_path(home, runtime)
-        if path not in tried and len(os.fsencode(path)) <= MOST_BYTES:
-            tried.add(path)
+        yield path
+        return
+    name = f"hermes-{sha256(os.fsencode(home)).hexdigest()[:16]}.sock"
+    for path in dict.fromkeys(runtime / name for runtime in _runtime_folders(variables)):
+        if len(os.fsencode(path)) <= MOST_BYTES:
             yield path
 
 

@@ -1,6 +1,6 @@
 """Filters of a route: which events it wants. Read once from the settings, then asked for every event.
 
-A filter that cannot be read is a `BadFilter` with a sentence for the operator; one that cannot be decided
+A filter that cannot be read is a `BadRoute` with a sentence for the operator; one that cannot be decided
 (a missing file, a pattern that takes too long) does not let the event through.
 """
 
@@ -24,8 +24,8 @@ ReadLines = Callable[[str], frozenset[str]]
 """The lines of a file that a filter names; `OSError` if it cannot be read."""
 
 
-class BadFilter(Exception):
-    """One sentence: what is wrong, and where."""
+class BadRoute(Exception):
+    """One sentence: what is wrong with a route, and where."""
 
 
 Filter = Callable[[EventFacts, ReadLines], bool]
@@ -90,7 +90,7 @@ _TESTS: Mapping[str, Callable[[Any, Any, ReadLines], bool]] = {
 def read_filter(tree: Any) -> Filter | None:
     """The filter that a route's `filters` stand for; None where they are an empty list or mapping."""
     if tree is None:
-        raise BadFilter("filters is empty or cannot be read; remove it if every event is wanted.")
+        raise BadRoute("filters is empty or cannot be read; remove it if every event is wanted.")
     if tree == [] or tree == {}:
         return None
     return _Reading().any(tree, "filters", 0)
@@ -103,16 +103,16 @@ class _Reading:
     def any(self, tree: Any, path: str, depth: int) -> Filter:
         self._count += 1
         if depth > _MOST_DEPTH or self._count > _MOST_PARTS:
-            raise BadFilter(f"{path}: at most {_MOST_PARTS} filters, {_MOST_DEPTH} deep.")
+            raise BadRoute(f"{path}: at most {_MOST_PARTS} filters, {_MOST_DEPTH} deep.")
         if isinstance(tree, list):
             return _every(self.several(tree, path, depth))
         if not isinstance(tree, dict) or not tree:
-            raise BadFilter(f"{path} must be a list, or a mapping with all, any, not or field.")
+            raise BadRoute(f"{path} must be a list, or a mapping with all, any, not or field.")
         if "field" in tree:
             return self.leaf(tree, path)
         if len(tree) != 1 or (word := next(iter(tree))) not in ("all", "any", "not"):
             keys = ", ".join(map(str, tree))
-            raise BadFilter(f"{path} must hold one of all, any, not, or a field with a test, not {keys}.")
+            raise BadRoute(f"{path} must hold one of all, any, not, or a field with a test, not {keys}.")
         below = f"{path}.{word}"
         if word == "not":
             part = self.any(tree[word], below, depth + 1)
@@ -124,18 +124,18 @@ class _Reading:
 
     def several(self, tree: Any, path: str, depth: int) -> list[Filter]:
         if not isinstance(tree, list) or not tree:
-            raise BadFilter(f"{path} must be a list of at least one filter.")
+            raise BadRoute(f"{path} must be a list of at least one filter.")
         return [self.any(part, f"{path}[{place}]", depth + 1) for place, part in enumerate(tree)]
 
     def leaf(self, tree: Mapping[str, Any], path: str) -> Filter:
         field = tree["field"]
         if not isinstance(field, str) or not all(field.split(".")):
-            raise BadFilter(f"{path}.field must be a dotted path, headers.<name> or event.")
+            raise BadRoute(f"{path}.field must be a dotted path, headers.<name> or event.")
         strange = [name for name in tree if name not in ("field", *_TESTS)]
         tests = [name for name in _TESTS if name in tree]
         if strange or not tests:
             wrong = f"“{strange[0]}” is not a test" if strange else "it has no test"
-            raise BadFilter(f"{path}: {wrong}; there are {', '.join(_TESTS)}.")
+            raise BadRoute(f"{path}: {wrong}; there are {', '.join(_TESTS)}.")
         return _every([self.test(name, field, tree[name], path) for name in tests])
 
     def test(self, name: str, field: str, value: Any, path: str) -> Filter:
@@ -153,18 +153,18 @@ class _Reading:
         value = value.reveal() if isinstance(value, Secret) else value
         at = f"{path}.{test}"
         if test in ("exists", "missing") and not isinstance(value, bool):
-            raise BadFilter(f"{at} must be true or false.")
+            raise BadRoute(f"{at} must be true or false.")
         if test == "in" and not isinstance(value, list):
-            raise BadFilter(f"{at} must be a list.")
+            raise BadRoute(f"{at} must be a list.")
         if test == "in_file" and not (isinstance(value, str) and value):
-            raise BadFilter(f"{at} must name a file.")
+            raise BadRoute(f"{at} must name a file.")
         if test == "regex":
             if not isinstance(value, str):
-                raise BadFilter(f"{at} must be a regular expression.")
+                raise BadRoute(f"{at} must be a regular expression.")
             try:
                 return read_pattern(value)
             except BadPattern as error:
-                raise BadFilter(f"{at} is not a regular expression that can be used ({error}).") from error
+                raise BadRoute(f"{at} is not a regular expression that can be used ({error}).") from error
         return value
 
 

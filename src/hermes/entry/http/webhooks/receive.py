@@ -39,8 +39,8 @@ from hermes.entry.http.site.call import HttpCall, as_json
 from hermes.entry.http.site.errors import ApiError
 from hermes.entry.http.site.routing import route
 from hermes.entry.http.webhooks import incoming, signatures
-from hermes.entry.http.webhooks.filters import ReadLines, passes
-from hermes.entry.http.webhooks.routes import BadRoute, NamedTarget, RouteTable, WebhookRoute, target
+from hermes.entry.http.webhooks.filters import BadRoute, ReadLines, passes
+from hermes.entry.http.webhooks.routes import NamedTarget, RouteTable, WebhookRoute, target
 from hermes.entry.http.webhooks.template import plain_text, words_for
 
 log = logging.getLogger("hermes.webhooks")

@@ -15,7 +15,7 @@ from hermes.domain.address import Address, read_platform
 from hermes.domain.errors import UserError
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.text import one_line
-from hermes.entry.http.webhooks.filters import BadFilter, Filter, read_filter
+from hermes.entry.http.webhooks.filters import BadRoute, Filter, read_filter
 from hermes.entry.http.webhooks.incoming import EventFacts
 from hermes.entry.http.webhooks.template import fill
 
@@ -31,10 +31,6 @@ _THREADS = ("thread_id", "message_thread_id")
 _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _REPO = re.compile(r"[A-Za-z0-9_.-]{1,100}/[A-Za-z0-9_.-]{1,100}")
 _NUMBER = re.compile(r"[1-9][0-9]{0,17}")
-
-
-class BadRoute(Exception):
-    """One sentence: what is wrong with a route."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +81,7 @@ def problems(routes: Mapping[str, WebhookRoute]) -> Iterator[str]:
 def _route(name: str, tree: Any, fallback: Secret) -> WebhookRoute:
     try:
         return _read(name, tree, fallback)
-    except (BadRoute, BadFilter) as error:
+    except BadRoute as error:
         return WebhookRoute(name=name, enabled=False, problem=str(error))
 
 
