@@ -438,7 +438,7 @@ async def test_commands_decode_no_whole_transcripts(tmp_path: Path, monkeypatch:
         monkeypatch.setattr("hermes.control.commands.session._COUNTED", 9)
         for line, reply, most in (
             ("/usage", "12 model calls in this session: 210 tokens read, 48 written.", 0),
-            ("/trace", "Finished", 4),
+            ("/trace", "finished", 4),
             ("/new", "Shall I begin a new session?", 3),
             ("/branch copy", "a copy", 2),
             (f"/resume {session}", "more than 2 messages long", 9),

@@ -17,7 +17,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from hermes.domain.process_mark import HOOK, step_down
 from hermes.execution.process_tree import become_reaper, descendants, send_signal
@@ -30,7 +30,7 @@ def main() -> None:
     step_down(HOOK)
     folder = sys.argv[1]
     become_reaper()
-    asked, answers = os.fdopen(os.dup(0), "rb"), os.dup(1)
+    asked, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(2, 1)
@@ -39,9 +39,8 @@ def main() -> None:
     def say(**words: Any) -> None:
         data = json.dumps(words, ensure_ascii=True, allow_nan=False).encode() + b"\n"
         with saying:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(answers, view) :]
+            answers.write(data)
+            answers.flush()
 
     calls = _Calls(folder, say)
 
@@ -113,8 +112,7 @@ def _load(folder: str) -> Callable[[str, dict[str, Any]], Any]:
     handle = getattr(module, "handle", None)
     if not callable(handle):
         raise AttributeError("handler.py has no function handle(event_type, context)")
-    found: Callable[[str, dict[str, Any]], Any] = handle
-    return found
+    return cast(Callable[[str, dict[str, Any]], Any], handle)
 
 
 async def _awaited(result: Any) -> Any:

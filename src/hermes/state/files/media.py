@@ -72,8 +72,7 @@ class MediaFiles:
 
     async def _keep(self, draft: _PartialFile) -> MediaItem:
         await asyncio.to_thread(draft.finish)
-        mime = sniff(draft.head)
-        item = await self._add(draft.digest, draft.size, mime, ending(mime))
+        item = await self._add(draft.digest, draft.size, draft.mime, ending(draft.mime))
         await asyncio.to_thread(draft.move, self._folder / item.path)
         return item
 
@@ -128,6 +127,7 @@ class _PartialFile:
         self._over = False
         self.size = 0
         self.head = b""
+        self.mime = ""
 
     @property
     def digest(self) -> str:
@@ -159,6 +159,7 @@ class _PartialFile:
             if self._file is not None:
                 self._file.flush()
                 os.fsync(self._file.fileno())
+        self.mime = sniff(self.head)
 
     def move(self, to: Path) -> None:
         to.parent.mkdir(parents=True, exist_ok=True)

@@ -55,19 +55,21 @@ class MachineLock:
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        except OSError as error:
-            raise self._unusable(error) from error
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            said = {"pid": os.getpid(), "since": datetime.now(UTC).isoformat(), **self.owner}
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, json.dumps(said).encode(), 0)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                facts = {"pid": os.getpid(), "since": datetime.now(UTC).isoformat(), **self.owner}
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, json.dumps(facts).encode(), 0)
+            except OSError:
+                os.close(descriptor)
+                raise
         except BlockingIOError:
-            os.close(descriptor)
             return False
         except OSError as error:
-            os.close(descriptor)
-            raise self._unusable(error) from error
+            raise UserError(
+                f"The lock {self.path} cannot be used ({error.strerror}).",
+                hint=f"Check the rights of the folder, or set {FOLDER_VARIABLE} to one of yours.",
+            ) from error
         self._descriptor = descriptor
         return True
 
@@ -79,12 +81,6 @@ class MachineLock:
     def holder(self) -> dict[str, Any]:
         """What whoever has it says; empty if it says nothing."""
         return _read(self.path)
-
-    def _unusable(self, error: OSError) -> UserError:
-        return UserError(
-            f"The lock {self.path} cannot be used ({error.strerror}).",
-            hint=f"Check the rights of the folder, or set {FOLDER_VARIABLE} to one of yours.",
-        )
 
 
 def held_locks(folder: Path, scope: str) -> Iterator[dict[str, Any]]:
@@ -107,7 +103,7 @@ def held_locks(folder: Path, scope: str) -> Iterator[dict[str, Any]]:
 def _read(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
-            said = json.loads(file.read(4096))
+            facts = json.loads(file.read(4096))
     except (OSError, ValueError):
         return {}
-    return said if isinstance(said, dict) else {}
+    return facts if isinstance(facts, dict) else {}
