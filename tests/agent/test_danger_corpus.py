@@ -6,12 +6,13 @@ from __future__ import annotations
 import pytest
 
 from hermes.agent.danger import CommandScope, judge_command
+from hermes.domain.homes import FolderRules
 
 PLACE = CommandScope(
     cwd="/home/ann/shop",
     workspace="/home/ann/shop",
     home="/home/ann",
-    agent_home="/home/ann/.hermes",
+    homes=FolderRules(closed=("/home/ann/.hermes",)),
     own_pids=(4242,),
 )
 

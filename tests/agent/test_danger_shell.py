@@ -10,9 +10,13 @@ from hermes.agent.danger import RULES, CommandScope, digest, judge_command
 from hermes.agent.danger.judge import hidden_characters
 from hermes.agent.danger.shell.reader import read_shell
 from hermes.agent.danger.shell.syntax import UnreadableCommand
+from hermes.domain.homes import FolderRules
 
 PLACE = CommandScope(
-    cwd="/home/ann/shop", workspace="/home/ann/shop", home="/home/ann", agent_home="/home/ann/.hermes"
+    cwd="/home/ann/shop",
+    workspace="/home/ann/shop",
+    home="/home/ann",
+    homes=FolderRules(closed=("/home/ann/.hermes",)),
 )
 
 

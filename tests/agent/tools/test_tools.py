@@ -11,6 +11,7 @@ import pytest
 
 from hermes.agent.tools import TOOLS, Workbench, default_tools, tools_page, toolsets
 from hermes.domain.errors import UserError
+from hermes.domain.homes import FolderRules
 from hermes.domain.ids import MAIN_AGENT, CallId, SessionId, TurnId
 from hermes.domain.ports.world import ProcessView
 from hermes.domain.rows import SearchHit
@@ -42,7 +43,7 @@ class Bench:
             recall=nobody,
             workspace=str(self.folder),
             home=str(self.user),
-            agent_home=str(tmp_path / "agent"),
+            homes=FolderRules(closed=(str(tmp_path / "agent"),)),
             asks=asks,
             ended=lambda context, view: self.ended.append(view),
             find_process=self.backend.processes.find,

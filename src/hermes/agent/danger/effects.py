@@ -58,7 +58,8 @@ def _rules(table: str, *, bundled: str = "A-Za-z0-9") -> Iterator[Row]:
         return _PATTERNS.get(part[1], f"-[{bundled}]*[{part[1]}][{bundled}]*")
 
     table = re.sub(r"<(\w+)>", spelled_out, table.strip())
-    for row in re.sub(r"\n +(\|?)", lambda gap: gap[1] or " ", table).splitlines():
+    rows = re.sub(r"\n +(\|?)", lambda gap: gap[1] or " ", table).splitlines()
+    for row in (row for row in rows if not row.startswith("#")):
         programs, _, breach = row.partition(": ")
         rule, *conditions = re.split(" (starts|args|if|unless) ", breach)
         patterns = [re.compile(text, re.DOTALL) for text in conditions[1::2]]
@@ -301,6 +302,7 @@ def _git(call: ShellCall) -> None:
 
 
 _GIT_RULES = r"""
+# What may lose work that is not committed, or that exists only here.
 git/reset: git.discard if --(hard|merge|keep)(=.*)?
 git/clean: git.discard if <f>|--force(=.*)? unless <n>|--dry-run(=.*)?
 git/branch: git.discard if <D>
@@ -313,6 +315,7 @@ git/worktree git/submodule: git.discard if <f>|--force(=.*)?
 git/worktree git/submodule: git.code starts foreach\n
 git/rm: delete.everything if \.|\*|:/|\./
 git/rm: delete.everything args (?=(.*\n)?<r>\n)(.*\n)?<f>\n
+# What may lose or send away what is committed, or run something else.
 git/push: git.force if <fd>|--(force|force-with-lease|force-if-includes|mirror|delete|prune)(=.*)?
 git/push: git.force starts .*\n[+:]
 git/push: git.push if (?!-)(\w+://|[\w.-]+@[\w.-]+:).*
@@ -374,6 +377,10 @@ secret-tool kwallet-query bw op vault pass: read.secret if .+
 vim vi nvim ex emacs ed less man: run.unknown if \+?:?!.*|.*(:!|system\(|:r!|call\s+system).*
 strace ltrace perf py-spy rbspy: process.control if -[A-Za-z]*p\d*|--(attach|pid).*
 gcore reptyr jattach: process.control if .+
+# An agent's processes are known by a limit of theirs (`-m`, RSS).
+ulimit: process.control args [^\n]*\n. if -[a-zA-Z]*m\w*
+prlimit: process.control if -m.+|--rs?s?=.+
+prlimit: process.control args (.*\n)?--?p if -[^po-].+|--(?!pid|out)\w+=.+
 bwrap proot nsjail schedtool chpst softlimit start-stop-daemon daemonize xterm rr: run.unknown
 man: run.unknown if -[PH].*|--(pager|html).*
 zip: run.unknown if -TT.*|--unzip-command.*
@@ -385,6 +392,7 @@ tmux screen dtach abduco zellij: run.unknown
     unless -?-?(ls|list.*|has.*|kill.*|capture.*|version)|-V|-v|--help
 mail mailx sendmail mutt swaks: net.upload
 nmap tcpdump ngrok cloudflared bore chisel frpc: net.socket
+# Name look-ups and pings carry data out in the names.
 dig nslookup host ping: net.upload if .*<unknown>.*
 ssh-copy-id: write.ssh
 ssh-add: write.ssh args (?!-[lL]\n).
@@ -440,7 +448,6 @@ _ROWS: tuple[Row, ...] = (
     ("ps", _processes),
     ("kill", _kill),
     ("killall pkill skill killall5", _kill_by_name),
-    ("prlimit ulimit", code.limits),
     ("vim vi nvim view ex emacs", code.editor),
     ("gdb lldb", code.debugger),
     ("hermes", _agent),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from hermes.agent.danger import code, effects, names
 from hermes.agent.danger.paths import delete_fault, holds_home
 from hermes.agent.danger.shell.expand import UNKNOWN, to_plain
-from hermes.agent.danger.shell.words import unescaped
+from hermes.agent.danger.shell.reader import unescaped
 
 if TYPE_CHECKING:
     from hermes.agent.danger.judge import ShellCall

@@ -38,16 +38,14 @@ class Workbench:
     background process has ended, and `find_process` tells of one by its id.
 
     `workspace` is where commands start and, unless it is too `wide`, what they may treat as their own; `home`
-    is the user's;
-    `homes` are those of the gateway and all its agents, with what this agent may use of them; `agent_home` is
-    one of them. `asks` false = nobody is asked, and only what is never run is refused."""
+    is the user's; `homes` are those of the gateway and all its agents, with what this agent may use of them.
+    `asks` false = nobody is asked, and only what is never run is refused."""
 
     backend: Backend
     recall: Recall
     workspace: str
     home: str
     wide: bool = False
-    agent_home: str = ""
     homes: FolderRules = NO_HOMES
     own_pids: tuple[int, ...] = ()
     asks: bool = True
@@ -66,7 +64,6 @@ class Workbench:
             workspace=self.workspace,
             home=self.home,
             wide=self.wide,
-            agent_home=self.agent_home,
             homes=self.homes,
             own_pids=self.own_pids,
             deny=self.deny,

@@ -8,6 +8,10 @@ from __future__ import annotations
 import re
 
 from hermes.agent.danger.shell.syntax import (
+    MARKS,
+    MOST_WORDS,
+    STAR,
+    TILDE,
     Background,
     CompoundCommand,
     ConditionalCommand,
@@ -17,18 +21,31 @@ from hermes.agent.danger.shell.syntax import (
     ShellFunction,
     ShellNode,
     SimpleCommand,
+    Substitution,
     UnreadableCommand,
+    Var,
     Word,
     WordPart,
+    joined,
     plain,
 )
-from hermes.agent.danger.shell.words import META, WordReader
 
 _ASSIGN = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\[[^]=]*\])?(\+?=)")
 _REDIRECT = re.compile(r"(\d+|\{[A-Za-z_]\w*\})?(<<<|<<-|<<|<>|>>|>\||>&|<&|&>>|&>|<(?!\()|>(?!\())")
 _KEYWORD = re.compile(r"[a-z]+(?=[\s;&|()<>]|$)|!(?=\s)|[{}](?=[\s;&|)]|$)|\[\[(?=\s)|\]\]|-p(?=\s)")
 _LONGEST = 50_000
 _DECLARES = frozenset({"declare", "local", "export", "typeset", "readonly"})
+
+META = frozenset(" \t\n;&|()<>")
+_PLAIN_RUN = re.compile(r"[A-Za-z0-9_./:=@%+-]+")
+_BEFORE_HOME = re.compile(r"(:|[\w+\]]=)\Z")
+_QUOTED_RUN = re.compile(r"[^\\$`\"]+")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PARAMETER = re.compile(r"([!#]?)([A-Za-z_]\w*|[0-9@*#?$!-])")
+_ANSI_QUOTED = re.compile(r"((?:[^'\\]|\\.)*)'", re.DOTALL)
+_ANSI = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|c.|.)", re.DOTALL)
+_ESCAPES = dict(zip("\\'\"?ntrabefv", "\\'\"?\n\t\r\a\b\x1b\f\v", strict=True))
+_DEEPEST = 30
 
 
 def read_shell(text: str) -> tuple[ShellNode, ...]:
@@ -42,9 +59,30 @@ def read_shell(text: str) -> tuple[ShellNode, ...]:
     return script
 
 
-class _Reader(WordReader):
+def unescaped(text: str) -> str:
+    """The text with its escapes, as `$'…'`, `echo -e` and `printf` know them, made what they stand for."""
+
+    def meant(match: re.Match[str]) -> str:
+        code = match[1]
+        if code[0] in "xuU" and len(code) > 1:
+            return chr(min(int(code[1:], 16), 0x10FFFF))
+        if code[0] in "01234567":
+            return chr(int(code, 8) & 0xFF)
+        return _ESCAPES.get(code, match[0])
+
+    return _ANSI.sub(meant, text)
+
+
+class _Reader:
+    """A place in a text, and how commands and their words are read from there."""
+
     def __init__(self, text: str, depth: int = 0) -> None:
-        super().__init__(text.replace("\r\n", "\n"), depth)
+        if depth > _DEEPEST:
+            raise UnreadableCommand("too deep")
+        self.text = text.replace("\r\n", "\n")
+        self.at = 0
+        self.depth = depth
+        self.words = 0
         self._heredocs: list[tuple[Redirect, bool]] = []
 
     # --- grammar ---
@@ -83,11 +121,9 @@ class _Reader(WordReader):
 
     def _pipeline(self) -> ShellNode:
         self._blanks()
-        while self._keyword() in ("!", "time"):
-            self.at += len(self._keyword())
+        while self._accept("!", "time"):
             self._blanks()
-            if self._keyword() == "-p":
-                self.at += 2
+            if self._accept("-p"):
                 self._blanks()
         nodes = [self._command()]
         while True:
@@ -106,18 +142,14 @@ class _Reader(WordReader):
             body = self.script(())
             self._expect(")")
             return self._redirected(CompoundCommand([body], subshell=True))
-        match self._keyword():
+        match self._accept("{", "if", "while", "until", "for", "select", "case", "[[", "function", "coproc"):
             case "{":
-                self.at += 1
                 return self._redirected(CompoundCommand([self._until("}")]))
             case "if":
                 return self._if()
-            case "while" | "until" as word:
-                self.at += len(word)
-                condition = self._until("do")
-                return self._redirected(
-                    CompoundCommand([condition, self._until("done")], loop=True, certain=False)
-                )
+            case "while" | "until":
+                bodies = [self._until("do"), self._until("done")]
+                return self._redirected(CompoundCommand(bodies, loop=True, certain=False))
             case "for" | "select":
                 return self._for()
             case "case":
@@ -125,64 +157,54 @@ class _Reader(WordReader):
             case "[[":
                 return self._test()
             case "function":
-                self.at += len("function")
                 self._blanks()
                 return self._function(self._plain_word())
             case "coproc":
-                self.at += len("coproc")
                 self._blanks()
                 return Background(self._command())
         return self._simple()
 
     def _if(self) -> ShellNode:
-        self.at += 2
         bodies = [self._until("then")]
         while True:
             bodies.append(self.script(("elif", "else", "fi")))
-            word = self._keyword()
-            self.at += len(word)
-            if word == "elif":
-                bodies.append(self._until("then"))
-            elif word == "fi":
-                return self._redirected(CompoundCommand(bodies, certain=False))
-            elif word != "else":
-                raise UnreadableCommand("an if without its fi")
+            match self._accept("elif", "else", "fi"):
+                case "elif":
+                    bodies.append(self._until("then"))
+                case "fi":
+                    return self._redirected(CompoundCommand(bodies, certain=False))
+                case "":
+                    raise UnreadableCommand("an if without its fi")
 
     def _for(self) -> ShellNode:
-        self.at += len(self._keyword())
         self._blanks()
+        name, values = "", None
         if self.text.startswith("((", self.at):
             self._arithmetic()
-            name, values = "", None
         else:
-            name, values = self._plain_word(), None
+            name = self._plain_word()
             self._blanks(lines=True)
-            if self._keyword() == "in":
-                self.at += 2
+            if self._accept("in"):
                 values = self._words()
         self._blanks(lines=True)
         while self._peek() == ";":
             self.at += 1
             self._blanks(lines=True)
-        opening = self._keyword()
-        if opening not in ("do", "{"):
+        opening = self._accept("do", "{")
+        if not opening:
             raise UnreadableCommand("a for without its do")
-        self.at += len(opening)
         body = self._until("done" if opening == "do" else "}")
         return self._redirected(CompoundCommand([body], loop=True, certain=False, name=name, values=values))
 
     def _case(self) -> ShellNode:
-        self.at += 4
         self._blanks()
         bodies: list[tuple[ShellNode, ...]] = [(SimpleCommand(words=[(LiteralText(":"),), self._word()]),)]
         self._blanks(lines=True)
-        if self._keyword() != "in":
+        if not self._accept("in"):
             raise UnreadableCommand("a case without its in")
-        self.at += 2
         while True:
             self._blanks(lines=True)
-            if self._keyword() == "esac":
-                self.at += 4
+            if self._accept("esac"):
                 return self._redirected(CompoundCommand(bodies, certain=False))
             if self._peek() == "(":
                 self.at += 1
@@ -200,12 +222,10 @@ class _Reader(WordReader):
                     break
 
     def _test(self) -> ShellNode:
-        self.at += 2
         words: list[Word] = [(LiteralText(":"),)]
         while True:
             self._blanks(lines=True)
-            if self._keyword() == "]]":
-                self.at += 2
+            if self._accept("]]"):
                 return self._redirected(CompoundCommand([(SimpleCommand(words=words),)]))
             if self.at >= len(self.text):
                 raise UnreadableCommand("a [[ without its ]]")
@@ -308,9 +328,8 @@ class _Reader(WordReader):
 
     def _until(self, end: str) -> tuple[ShellNode, ...]:
         body = self.script((end,))
-        if self._keyword() != end:
+        if not self._accept(end):
             raise UnreadableCommand(f"“{end}” is missing")
-        self.at += len(end)
         return body
 
     # --- between words ---
@@ -351,5 +370,181 @@ class _Reader(WordReader):
         match = _KEYWORD.match(self.text, self.at)
         return match[0] if match else ""
 
+    def _accept(self, *words: str) -> str:
+        """The reserved word that starts here, if it is one of these; then it is passed."""
+        word = self._keyword()
+        if word not in words:
+            return ""
+        self.at += len(word)
+        return word
+
     def _plain_word(self) -> str:
         return plain(self._word())
+
+    # --- words ---
+
+    def _word(self) -> Word:
+        self.words += 1
+        if self.words > MOST_WORDS:
+            raise UnreadableCommand("too much to follow")
+        parts: list[WordPart] = []
+        start = self.at
+        while self.at < len(self.text):
+            char = self.text[self.at]
+            if self.text[self.at : self.at + 2] in ("<(", ">("):
+                self.at += 2
+                parts.append(Substitution(self._nested(), quoted=True, as_file=True))
+            elif char == "(" and parts and self.at > start and self.text[self.at - 1] in "?*+@!":
+                self._balanced("(", ")")
+                parts.append(LiteralText(STAR))
+            elif char in META:
+                break
+            else:
+                parts += self._piece(char, first=self.at == start)
+        if self.at == start:
+            raise UnreadableCommand(
+                f"unexpected “{self._peek()}”" if self.at < len(self.text) else "it breaks off"
+            )
+        return joined(parts)
+
+    def _piece(self, char: str, *, first: bool) -> list[WordPart]:
+        if char == "'":
+            end = self.text.find("'", self.at + 1)
+            if end < 0:
+                raise UnreadableCommand("an open quote")
+            text, self.at = self.text[self.at + 1 : end], end + 1
+            return [LiteralText(text)]
+        if char == '"':
+            self.at += 1
+            return self._double_quoted()
+        if char == "$":
+            return self._dollar(quoted=False)
+        if char == "`":
+            return [self._backtick(quoted=False)]
+        run = _PLAIN_RUN.match(self.text, self.at)
+        if run:
+            self.at = run.end()
+            return [LiteralText(run[0])]
+        self.at += 1
+        if char == "\\":
+            self.at += 1
+            escaped = self.text[self.at - 1 : self.at]
+            return [] if escaped == "\n" else [LiteralText(escaped)]
+        if char == "~" and (first or _BEFORE_HOME.search(self.text, max(self.at - 3, 0), self.at - 1)):
+            return [LiteralText(TILDE)]
+        return [LiteralText(MARKS.get(char, char))]
+
+    def _double_quoted(self, end: str = '"') -> list[WordPart]:
+        """Up to the closing quote, or to the end of the text for a here-document."""
+        parts: list[WordPart] = [LiteralText("")]
+        while self.at < len(self.text) and not (end and self.text[self.at] == end):
+            char = self.text[self.at]
+            if char == "\\" and self.text[self.at + 1 : self.at + 2] in ("$", "`", '"', "\\", "\n"):
+                parts.append(LiteralText(self.text[self.at + 1].replace("\n", "")))
+                self.at += 2
+            elif char == "$":
+                parts += self._dollar(quoted=True)
+            elif char == "`":
+                parts.append(self._backtick(quoted=True))
+            else:
+                run = _QUOTED_RUN.match(self.text, self.at)
+                parts.append(LiteralText(run[0] if run else char))
+                self.at += len(run[0]) if run else 1
+        if end:
+            if self.at >= len(self.text):
+                raise UnreadableCommand("an open quote")
+            self.at += 1
+        return parts
+
+    def _dollar(self, *, quoted: bool) -> list[WordPart]:
+        rest = self.text[self.at + 1 : self.at + 3]
+        if rest == "((":
+            inner = self._balanced("$((", "))")
+            return [
+                LiteralText("0"),
+                *(part for part in self.inside(inner) if isinstance(part, Substitution)),
+            ]
+        if rest[:1] == "(":
+            self.at += 2
+            return [Substitution(self._nested(), quoted)]
+        if rest[:1] == "{":
+            return [self._braced(quoted)]
+        if rest[:1] == "'" and not quoted:
+            inner_text = _ANSI_QUOTED.match(self.text, self.at + 2)
+            if inner_text is None:
+                raise UnreadableCommand("an open quote")
+            self.at = inner_text.end()
+            return [LiteralText(unescaped(inner_text[1]))]
+        if rest[:1] == '"' and not quoted:
+            self.at += 2
+            return self._double_quoted()
+        name = _NAME.match(self.text, self.at + 1)
+        if name:
+            self.at = name.end()
+            return [Var(name[0], quoted)]
+        if rest[:1] and rest[0] in "0123456789@*#?-$!":
+            self.at += 2
+            return [LiteralText("0") if rest[0] in "#?$!-" else Var(rest[0], quoted)]
+        self.at += 1
+        return [LiteralText("$")]
+
+    def _braced(self, quoted: bool) -> WordPart:
+        inner = self._balanced("${", "}")
+        match = _PARAMETER.match(inner)
+        if match is None:
+            raise UnreadableCommand("a strange variable")
+        if match[1] == "#":
+            return LiteralText("0")
+        rest = self.inside(inner[match.end() :]) if match.end() < len(inner) else ()
+        return Var(match[1] + match[2], quoted, rest)
+
+    def _backtick(self, *, quoted: bool) -> WordPart:
+        end = self.at + 1
+        while end < len(self.text) and self.text[end] != "`":
+            end += 2 if self.text[end] == "\\" else 1
+        if end >= len(self.text):
+            raise UnreadableCommand("an open backtick")
+        inner = re.sub(r"\\([`\\$])", r"\1", self.text[self.at + 1 : end])
+        self.at = end + 1
+        return Substitution(_Reader(inner, self.depth + 1).script(()), quoted)
+
+    def _nested(self) -> tuple[ShellNode, ...]:
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            raise UnreadableCommand("too deep")
+        script = self.script(())
+        self._expect(")")
+        self.depth -= 1
+        return script
+
+    def _balanced(self, opening: str, closing: str) -> str:
+        """What stands between, brackets of the same kind inside being matched."""
+        self.at += len(opening)
+        start, level = self.at, len(closing)
+        while self.at < len(self.text):
+            char = self.text[self.at]
+            if char == "\\":
+                self.at += 1
+            elif char == "'" and closing != "))":
+                self.at = max(self.text.find("'", self.at + 1), self.at)
+            elif char == opening[-1]:
+                level += 1
+            elif char == closing[0]:
+                level -= 1
+                if level == 0:
+                    self.at += 1
+                    return self.text[start : self.at - len(closing)]
+            self.at += 1
+        raise UnreadableCommand("an open bracket")
+
+    def inside(self, text: str) -> Word:
+        """Text in which only `$` and backticks mean something."""
+        return joined(_Reader(text, self.depth + 1)._double_quoted(end=""))
+
+    def _peek(self) -> str:
+        return self.text[self.at : self.at + 1]
+
+    def _expect(self, char: str) -> None:
+        if self._peek() != char:
+            raise UnreadableCommand(f"“{char}” is missing")
+        self.at += 1
