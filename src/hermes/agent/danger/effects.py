@@ -12,7 +12,6 @@ from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING
 
 from hermes.agent.danger import code
-from hermes.agent.danger.paths import delete_fault, holds_home
 from hermes.agent.danger.shell.expand import UNKNOWN, to_plain
 
 if TYPE_CHECKING:
@@ -108,7 +107,7 @@ def _reads_folders(when: str = "", *, here: bool = False) -> Find:
             return
         operands = _operands(call)
         places = [*operands, "."] if here and len(operands) < 2 else operands
-        if any(holds_home(call.judge.path(place), call.judge.place) for place in places):
+        if call.judge.holds_home(*places):
             call.find("read.home")
 
     return find
@@ -117,7 +116,7 @@ def _reads_folders(when: str = "", *, here: bool = False) -> Find:
 def _write_folder(call: ShellCall, target: str) -> None:
     """Whole folders are written there: they may bring a home of Hermes along."""
     call.judge.check_write(target)
-    if holds_home(call.judge.path(target), call.judge.place):
+    if call.judge.holds_home(target):
         call.find("write.agent")
 
 
@@ -135,7 +134,7 @@ def _delete(call: ShellCall) -> None:
     if "--no-preserve-root" in call.args:
         call.find("delete.root")
     for target in _operands(call):
-        fault = delete_fault(call.judge.path(target), call.judge.place, recursive=recursive)
+        fault = call.judge.delete_fault(target, recursive=recursive)
         if fault:
             call.find(fault, to_plain(target))
 
@@ -154,7 +153,7 @@ def _write_last(call: ShellCall) -> None:
                 call.judge.check_write(f"{target.rstrip('/')}/{source.rstrip('/').rpartition('/')[2]}")
     if call.name == "mv":
         for source in operands[:-1]:
-            fault = delete_fault(call.judge.path(source), call.judge.place, recursive=True)
+            fault = call.judge.delete_fault(source)
             if fault and fault != "delete.unknown":
                 call.find(fault, to_plain(source))
 

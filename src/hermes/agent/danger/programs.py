@@ -10,7 +10,6 @@ from itertools import dropwhile, islice, pairwise, takewhile
 from typing import TYPE_CHECKING
 
 from hermes.agent.danger import code, effects, names
-from hermes.agent.danger.paths import delete_fault, holds_home
 from hermes.agent.danger.shell.expand import UNKNOWN, to_plain
 from hermes.agent.danger.shell.reader import unescaped
 
@@ -309,7 +308,7 @@ def _find(call: ShellCall) -> None:
 
 def _delete_found(call: ShellCall, starts: list[str]) -> None:
     for start in starts or ["."]:
-        fault = delete_fault(call.judge.path(start), call.judge.place, recursive=True)
+        fault = call.judge.delete_fault(start)
         call.find(fault or "delete.everything", call.shown)
 
 
@@ -321,7 +320,7 @@ def _run_found(call: ShellCall, inner: list[str], starts: list[str], junk: bool)
         if not junk:
             _delete_found(call, starts)
         return
-    if any(holds_home(call.judge.path(start), call.judge.place) for start in starts or ["."]):
+    if call.judge.holds_home(*starts or ["."]):
         call.find("read.home")
     reading = name in names.READERS
     folder = starts[0] if starts else "."

@@ -12,7 +12,6 @@ from hermes.agent.danger.shell.syntax import (
     MOST_WORDS,
     STAR,
     TILDE,
-    Background,
     CompoundCommand,
     ConditionalCommand,
     LiteralText,
@@ -73,6 +72,10 @@ def unescaped(text: str) -> str:
     return _ANSI.sub(meant, text)
 
 
+def _beside(node: ShellNode) -> ShellNode:
+    return CompoundCommand([(node,)], subshell=True, background=True)
+
+
 class _Reader:
     """A place in a text, and how commands and their words are read from there."""
 
@@ -114,7 +117,7 @@ class _Reader:
                 nodes.append(ConditionalCommand(self._pipeline()))
             elif self._peek() == "&" and two != "&>":
                 self.at += 1
-                nodes[-1] = Background(nodes[-1])
+                nodes[-1] = _beside(nodes[-1])
                 return nodes
             else:
                 return nodes
@@ -161,7 +164,7 @@ class _Reader:
                 return self._function(self._plain_word())
             case "coproc":
                 self._blanks()
-                return Background(self._command())
+                return _beside(self._command())
         return self._simple()
 
     def _if(self) -> ShellNode:

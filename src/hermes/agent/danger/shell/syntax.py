@@ -72,17 +72,13 @@ class ConditionalCommand:
 
 
 @dataclass(slots=True)
-class Background:
-    node: ShellNode
-
-
-@dataclass(slots=True)
 class CompoundCommand:
     """A body with its own redirections; a `loop` may run it again, with the values of `names`."""
 
     bodies: list[tuple[ShellNode, ...]]
     redirects: list[Redirect] = field(default_factory=list)
     subshell: bool = False
+    background: bool = False
     loop: bool = False
     certain: bool = True
     name: str = ""
@@ -95,7 +91,19 @@ class ShellFunction:
     body: ShellNode
 
 
-ShellNode = SimpleCommand | Pipeline | ConditionalCommand | Background | CompoundCommand | ShellFunction
+ShellNode = SimpleCommand | Pipeline | ConditionalCommand | CompoundCommand | ShellFunction
+
+
+def children(node: ShellNode) -> list[ShellNode]:
+    """What runs as part of this; a function does not until it is called."""
+    match node:
+        case Pipeline(nodes=nodes):
+            return nodes
+        case ConditionalCommand(node=inner):
+            return [inner]
+        case CompoundCommand(bodies=bodies):
+            return [inner for body in bodies for inner in body]
+    return []
 
 
 def plain(word: Word) -> str:
