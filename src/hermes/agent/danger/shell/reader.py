@@ -32,18 +32,24 @@ from hermes.agent.danger.shell.syntax import (
 _ASSIGN = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\[[^]=]*\])?(\+?=)")
 _REDIRECT = re.compile(r"(\d+|\{[A-Za-z_]\w*\})?(<<<|<<-|<<|<>|>>|>\||>&|<&|&>>|&>|<(?!\()|>(?!\())")
 _KEYWORD = re.compile(r"[a-z]+(?=[\s;&|()<>]|$)|!(?=\s)|[{}](?=[\s;&|)]|$)|\[\[(?=\s)|\]\]|-p(?=\s)")
-_LONGEST = 50_000
-_DECLARES = frozenset({"declare", "local", "export", "typeset", "readonly"})
-
-META = frozenset(" \t\n;&|()<>")
-_PLAIN_RUN = re.compile(r"[A-Za-z0-9_./:=@%+-]+")
+_BLANKS = re.compile(r"(?:[ \t]|\\\n|(?:\A|(?<=[ \t\n;&|()]))#[^\n]*)*")
+_NEXT = re.compile(r";(?!;)")
+_AND_OR = re.compile(r"&&|\|\|")
+_BESIDE = re.compile(r"&(?!>)")
+_PIPE = re.compile(r"\|(?!\|)&?")
+_CASE_END = re.compile(r";;&?|;&")
+_LITERAL = re.compile(r"'([^']*)'|([A-Za-z0-9_./:=@%+-]+)|\\\n()|\\(.?)", re.DOTALL)
+_QUOTED_LITERAL = re.compile(r'\\([$`"\\])|\\\n()|[^\\$`"]+|[\\"]')
 _BEFORE_HOME = re.compile(r"(:|[\w+\]]=)\Z")
-_QUOTED_RUN = re.compile(r"[^\\$`\"]+")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_VARIABLE = re.compile(r"\$(?:([A-Za-z_][A-Za-z0-9_]*|[0-9@*])|[#?$!-])")
 _PARAMETER = re.compile(r"([!#]?)([A-Za-z_]\w*|[0-9@*#?$!-])")
-_ANSI_QUOTED = re.compile(r"((?:[^'\\]|\\.)*)'", re.DOTALL)
-_ANSI = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|c.|.)", re.DOTALL)
+_ANSI_QUOTED = re.compile(r"\$'((?:[^'\\]|\\.)*)'", re.DOTALL)
+_BACKTICKS = re.compile(r"`((?:[^`\\]|\\.)*)`", re.DOTALL)
+_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|c.|.)", re.DOTALL)
 _ESCAPES = dict(zip("\\'\"?ntrabefv", "\\'\"?\n\t\r\a\b\x1b\f\v", strict=True))
+_META = frozenset(" \t\n;&|()<>")
+_DECLARES = frozenset({"declare", "local", "export", "typeset", "readonly"})
+_LONGEST = 50_000
 _DEEPEST = 30
 
 
@@ -69,7 +75,7 @@ def unescaped(text: str) -> str:
             return chr(int(code, 8) & 0xFF)
         return _ESCAPES.get(code, match[0])
 
-    return _ANSI.sub(meant, text)
+    return _ESCAPE.sub(meant, text)
 
 
 def _beside(node: ShellNode) -> ShellNode:
@@ -94,29 +100,22 @@ class _Reader:
         nodes: list[ShellNode] = []
         while True:
             self._blanks(lines=True)
-            if self._peek() == ";" and not self.text.startswith(";;", self.at):
-                self.at += 1
+            if self._take(_NEXT):
                 continue
             if self.at >= len(self.text) or self._peek() == ")" or self._keyword() in ends:
                 return tuple(nodes)
-            if self.text.startswith(";;", self.at) or (self._peek() == ";" and ends):
+            if self.text.startswith(";;", self.at):
                 return tuple(nodes)
-            before = self.at
             nodes += self._and_or()
-            if self.at == before:
-                raise UnreadableCommand(f"unexpected “{self._peek()}”")
 
     def _and_or(self) -> list[ShellNode]:
         nodes: list[ShellNode] = [self._pipeline()]
         while True:
             self._blanks()
-            two = self.text[self.at : self.at + 2]
-            if two in ("&&", "||"):
-                self.at += 2
+            if self._take(_AND_OR):
                 self._blanks(lines=True)
                 nodes.append(ConditionalCommand(self._pipeline()))
-            elif self._peek() == "&" and two != "&>":
-                self.at += 1
+            elif self._take(_BESIDE):
                 nodes[-1] = _beside(nodes[-1])
                 return nodes
             else:
@@ -129,13 +128,12 @@ class _Reader:
             if self._accept("-p"):
                 self._blanks()
         nodes = [self._command()]
-        while True:
-            self._blanks()
-            if self._peek() != "|" or self.text.startswith("||", self.at):
-                return nodes[0] if len(nodes) == 1 else Pipeline(nodes)
-            self.at += 2 if self.text.startswith("|&", self.at) else 1
+        self._blanks()
+        while self._take(_PIPE):
             self._blanks(lines=True)
             nodes.append(self._command())
+            self._blanks()
+        return nodes[0] if len(nodes) == 1 else Pipeline(nodes)
 
     def _command(self) -> ShellNode:
         if self.text.startswith("((", self.at):
@@ -161,7 +159,7 @@ class _Reader:
                 return self._test()
             case "function":
                 self._blanks()
-                return self._function(self._plain_word())
+                return self._function(plain(self._word()))
             case "coproc":
                 self._blanks()
                 return _beside(self._command())
@@ -185,7 +183,7 @@ class _Reader:
         if self.text.startswith("((", self.at):
             self._arithmetic()
         else:
-            name = self._plain_word()
+            name = plain(self._word())
             self._blanks(lines=True)
             if self._accept("in"):
                 values = self._words()
@@ -219,10 +217,7 @@ class _Reader:
                     self._word()
             self.at += 1
             bodies.append(self.script(("esac",)))
-            for mark in (";;&", ";;", ";&"):
-                if self.text.startswith(mark, self.at):
-                    self.at += len(mark)
-                    break
+            self._take(_CASE_END)
 
     def _test(self) -> ShellNode:
         words: list[Word] = [(LiteralText(":"),)]
@@ -256,14 +251,14 @@ class _Reader:
                 simple.assigns.append((plus + assign[1], self._value()))
             elif self._peek() == "(" and len(simple.words) == 1 and not simple.assigns:
                 return self._function(plain(simple.words[0]))
-            elif self._peek() in META and self.text[self.at : self.at + 2] not in ("<(", ">("):
+            elif self._peek() in _META and self.text[self.at : self.at + 2] not in ("<(", ">("):
                 break
             else:
                 simple.words.append(self._word())
                 if plain(simple.words[0]) in _DECLARES:
                     self._declared(simple)
         if not (simple.words or simple.assigns or simple.redirects):
-            raise UnreadableCommand(f"unexpected “{self._peek()}”" if self._peek() else "it breaks off")
+            raise self._unexpected()
         return simple
 
     def _declared(self, simple: SimpleCommand) -> None:
@@ -289,7 +284,7 @@ class _Reader:
             for word in words:
                 parts += [*word, LiteralText(" ")]
             return tuple(parts[:-1])
-        if self.at >= len(self.text) or self._peek() in META:
+        if self.at >= len(self.text) or self._peek() in _META:
             return ()
         return self._word()
 
@@ -338,19 +333,11 @@ class _Reader:
     # --- between words ---
 
     def _blanks(self, *, lines: bool = False) -> None:
-        while self.at < len(self.text):
-            char = self.text[self.at]
-            if char in " \t" or (char == "\n" and lines):
-                self.at += 1
-                if char == "\n":
-                    self._read_heredocs()
-            elif self.text.startswith("\\\n", self.at):
-                self.at += 2
-            elif char == "#" and (self.at == 0 or self.text[self.at - 1] in " \t\n;&|()"):
-                end = self.text.find("\n", self.at)
-                self.at = end if end >= 0 else len(self.text)
-            else:
-                return
+        self._take(_BLANKS)
+        while lines and self._peek() == "\n":
+            self.at += 1
+            self._read_heredocs()
+            self._take(_BLANKS)
 
     def _read_heredocs(self) -> None:
         for redirect, quoted in self._heredocs:
@@ -381,8 +368,22 @@ class _Reader:
         self.at += len(word)
         return word
 
-    def _plain_word(self) -> str:
-        return plain(self._word())
+    def _take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        match = pattern.match(self.text, self.at)
+        if match:
+            self.at = match.end()
+        return match
+
+    def _peek(self) -> str:
+        return self.text[self.at : self.at + 1]
+
+    def _expect(self, char: str) -> None:
+        if self._peek() != char:
+            raise UnreadableCommand(f"“{char}” is missing")
+        self.at += 1
+
+    def _unexpected(self) -> UnreadableCommand:
+        return UnreadableCommand(f"unexpected “{self._peek()}”" if self._peek() else "it breaks off")
 
     # --- words ---
 
@@ -400,59 +401,44 @@ class _Reader:
             elif char == "(" and parts and self.at > start and self.text[self.at - 1] in "?*+@!":
                 self._balanced("(", ")")
                 parts.append(LiteralText(STAR))
-            elif char in META:
+            elif char in _META:
                 break
             else:
                 parts += self._piece(char, first=self.at == start)
         if self.at == start:
-            raise UnreadableCommand(
-                f"unexpected “{self._peek()}”" if self.at < len(self.text) else "it breaks off"
-            )
+            raise self._unexpected()
         return joined(parts)
 
     def _piece(self, char: str, *, first: bool) -> list[WordPart]:
-        if char == "'":
-            end = self.text.find("'", self.at + 1)
-            if end < 0:
-                raise UnreadableCommand("an open quote")
-            text, self.at = self.text[self.at + 1 : end], end + 1
-            return [LiteralText(text)]
-        if char == '"':
-            self.at += 1
-            return self._double_quoted()
+        literal = self._literal(_LITERAL)
+        if literal:
+            return literal
         if char == "$":
             return self._dollar(quoted=False)
         if char == "`":
-            return [self._backtick(quoted=False)]
-        run = _PLAIN_RUN.match(self.text, self.at)
-        if run:
-            self.at = run.end()
-            return [LiteralText(run[0])]
+            return self._backticks(quoted=False)
         self.at += 1
-        if char == "\\":
-            self.at += 1
-            escaped = self.text[self.at - 1 : self.at]
-            return [] if escaped == "\n" else [LiteralText(escaped)]
+        if char == "'":
+            raise UnreadableCommand("an open quote")
+        if char == '"':
+            return self._double_quoted()
         if char == "~" and (first or _BEFORE_HOME.search(self.text, max(self.at - 3, 0), self.at - 1)):
             return [LiteralText(TILDE)]
         return [LiteralText(MARKS.get(char, char))]
+
+    def _literal(self, pattern: re.Pattern[str]) -> list[WordPart]:
+        match = self._take(pattern)
+        return [LiteralText(match[match.lastindex or 0])] if match else []
 
     def _double_quoted(self, end: str = '"') -> list[WordPart]:
         """Up to the closing quote, or to the end of the text for a here-document."""
         parts: list[WordPart] = [LiteralText("")]
         while self.at < len(self.text) and not (end and self.text[self.at] == end):
             char = self.text[self.at]
-            if char == "\\" and self.text[self.at + 1 : self.at + 2] in ("$", "`", '"', "\\", "\n"):
-                parts.append(LiteralText(self.text[self.at + 1].replace("\n", "")))
-                self.at += 2
-            elif char == "$":
+            if char == "$":
                 parts += self._dollar(quoted=True)
-            elif char == "`":
-                parts.append(self._backtick(quoted=True))
             else:
-                run = _QUOTED_RUN.match(self.text, self.at)
-                parts.append(LiteralText(run[0] if run else char))
-                self.at += len(run[0]) if run else 1
+                parts += self._backticks(quoted=True) if char == "`" else self._literal(_QUOTED_LITERAL)
         if end:
             if self.at >= len(self.text):
                 raise UnreadableCommand("an open quote")
@@ -460,34 +446,26 @@ class _Reader:
         return parts
 
     def _dollar(self, *, quoted: bool) -> list[WordPart]:
-        rest = self.text[self.at + 1 : self.at + 3]
-        if rest == "((":
-            inner = self._balanced("$((", "))")
-            return [
-                LiteralText("0"),
-                *(part for part in self.inside(inner) if isinstance(part, Substitution)),
-            ]
-        if rest[:1] == "(":
+        opening = self.text[self.at + 1 : self.at + 2]
+        if self.text.startswith("$((", self.at):
+            inner = self.inside(self._balanced("$((", "))"))
+            return [LiteralText("0"), *(part for part in inner if isinstance(part, Substitution))]
+        if opening == "(":
             self.at += 2
             return [Substitution(self._nested(), quoted)]
-        if rest[:1] == "{":
+        if opening == "{":
             return [self._braced(quoted)]
-        if rest[:1] == "'" and not quoted:
-            inner_text = _ANSI_QUOTED.match(self.text, self.at + 2)
-            if inner_text is None:
+        if opening == "'" and not quoted:
+            text = self._take(_ANSI_QUOTED)
+            if text is None:
                 raise UnreadableCommand("an open quote")
-            self.at = inner_text.end()
-            return [LiteralText(unescaped(inner_text[1]))]
-        if rest[:1] == '"' and not quoted:
+            return [LiteralText(unescaped(text[1]))]
+        if opening == '"' and not quoted:
             self.at += 2
             return self._double_quoted()
-        name = _NAME.match(self.text, self.at + 1)
-        if name:
-            self.at = name.end()
-            return [Var(name[0], quoted)]
-        if rest[:1] and rest[0] in "0123456789@*#?-$!":
-            self.at += 2
-            return [LiteralText("0") if rest[0] in "#?$!-" else Var(rest[0], quoted)]
+        variable = self._take(_VARIABLE)
+        if variable:
+            return [Var(variable[1], quoted) if variable[1] else LiteralText("0")]
         self.at += 1
         return [LiteralText("$")]
 
@@ -501,15 +479,12 @@ class _Reader:
         rest = self.inside(inner[match.end() :]) if match.end() < len(inner) else ()
         return Var(match[1] + match[2], quoted, rest)
 
-    def _backtick(self, *, quoted: bool) -> WordPart:
-        end = self.at + 1
-        while end < len(self.text) and self.text[end] != "`":
-            end += 2 if self.text[end] == "\\" else 1
-        if end >= len(self.text):
+    def _backticks(self, *, quoted: bool) -> list[WordPart]:
+        match = self._take(_BACKTICKS)
+        if match is None:
             raise UnreadableCommand("an open backtick")
-        inner = re.sub(r"\\([`\\$])", r"\1", self.text[self.at + 1 : end])
-        self.at = end + 1
-        return Substitution(_Reader(inner, self.depth + 1).script(()), quoted)
+        inner = re.sub(r"\\([`\\$])", r"\1", match[1])
+        return [Substitution(_Reader(inner, self.depth + 1).script(()), quoted)]
 
     def _nested(self) -> tuple[ShellNode, ...]:
         self.depth += 1
@@ -543,11 +518,3 @@ class _Reader:
     def inside(self, text: str) -> Word:
         """Text in which only `$` and backticks mean something."""
         return joined(_Reader(text, self.depth + 1)._double_quoted(end=""))
-
-    def _peek(self) -> str:
-        return self.text[self.at : self.at + 1]
-
-    def _expect(self, char: str) -> None:
-        if self._peek() != char:
-            raise UnreadableCommand(f"“{char}” is missing")
-        self.at += 1
