@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from hermes.agent.danger import CommandScope, judge_command
+from hermes.agent.danger.judge import judge_command
+from hermes.agent.danger.paths import CommandScope
 from hermes.domain.homes import FolderRules
 
 PLACE = CommandScope(

@@ -3,7 +3,8 @@ What is missed, or asked for in vain, is named."""
 
 from __future__ import annotations
 
-from hermes.agent.danger import CommandScope, judge_command
+from hermes.agent.danger.judge import judge_command
+from hermes.agent.danger.paths import CommandScope
 from hermes.domain.homes import FolderRules
 
 PLACE = CommandScope(

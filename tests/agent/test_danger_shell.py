@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.agent.danger import RULES, CommandScope, digest, judge_command
-from hermes.agent.danger.judge import hidden_characters
+from hermes.agent.danger.judge import digest, hidden_characters, judge_command
+from hermes.agent.danger.paths import CommandScope
+from hermes.agent.danger.rules import RULES
 from hermes.agent.danger.shell.reader import read_shell
 from hermes.agent.danger.shell.syntax import UnreadableCommand
 from hermes.domain.homes import FolderRules
@@ -204,7 +205,7 @@ def test_joining_commands_hides_none(commands: list[str], data: st.DataObject) -
 
 @pytest.mark.parametrize("opening", ["( ", "{ ", "$(", "if ", "echo ${x:-", "((", "f() ("])
 def test_endless_openings(opening: str) -> None:
-    assert judge_command(opening * 3000 + "rm -rf /srv/x", PLACE).asks
+    assert judge_command(opening * 3000 + "rm -rf /srv/x", PLACE).needs_approval
 
 
 def test_much_of_everything() -> None:

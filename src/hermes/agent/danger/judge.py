@@ -1,4 +1,4 @@
-"""Walks what a command line would run and collects what a person should decide about.
+"""Decides whether a command needs approval: walks what it would run and collects what a person should know.
 
 Order is followed: `cd`, assignments, functions and files written on the way count for what comes after. What
 each program is asked about is in `programs`; this module finds out which programs run, with which words,
@@ -467,7 +467,7 @@ class CommandJudge:
 
 @lru_cache(maxsize=32)
 def judge_command(command: str, place: CommandScope) -> DangerVerdict:
-    """What a person should know before this command runs there."""
+    """Whether this command needs a person's approval there, and what they should know."""
     return DangerVerdict(findings=tuple(follow(command, place, place.cwd).findings))
 
 
@@ -541,7 +541,7 @@ _ANSWER = re.compile(r"|y|n|yes|no|ok|q|quit|exit|\?|help|\d{1,4}", re.IGNORECAS
 
 
 def judge_input(text: str, command: str, place: CommandScope) -> DangerVerdict:
-    """What a person should know before this line is sent to what the command has started there."""
+    """Whether a line needs approval before it is sent to what the command has started there."""
     if _KEYS.search(text):
         return DangerVerdict(findings=(DangerFinding(rule="text.keys", what=""),))
     line = follow(text, place, None)

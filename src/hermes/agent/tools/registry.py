@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
-from hermes.agent.danger import CommandScope
+from hermes.agent.danger.paths import CommandScope
 from hermes.agent.tools.schema import ToolSignature, read_signature, read_values
 from hermes.domain.channels import MessagingPort
 from hermes.domain.errors import UserError
