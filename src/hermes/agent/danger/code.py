@@ -254,9 +254,7 @@ def sql(call: ShellCall) -> None:
     inline = "\n;\n".join(to_plain(arg) for arg in call.args)
     fed = call.fed
     check_strings(call, f"{inline}\n{fed or ''}")
-    if drops_data(inline) or (fed is not None and drops_data(fed)):
-        call.find("sql.drop")
-    elif call.name in ("dropdb", "dropuser"):
+    if drops_data(inline) or drops_data(fed or "") or call.name in ("dropdb", "dropuser"):
         call.find("sql.drop")
     elif call.feed is not None and fed is None:
         call.find("sql.unknown")

@@ -25,17 +25,14 @@ _LOCAL = re.compile(r"(https?://)?(localhost|127\.[\d.]+|\[::1\]|0\.0\.0\.0)([:/
 _METADATA = re.compile(
     r"169\.254\.169\.254|metadata\.google|100\.100\.100\.200|fd00:ec2|2852039166|0xa9fea9fe"
 )
-_GIT_CODE = (
-    r"(?i-s:(alias\..*|core\.(sshcommand|fsmonitor|hookspath|pager|editor|askpass|gitproxy)|credential\..*helper"
-    r"|diff\..*|difftool\..*|merge\..*|filter\..*|pager\..*|gpg\..*program|protocol\..*|sequence\.editor"
-    r"|uploadpack\..*)(=.*)?)"
-)
 _PATTERNS = {
     "unknown": UNKNOWN,
     "packagers": "pip pip3 pipx npm yarn pnpm gem cargo uv cpan cpanm composer conda mamba go poetry",
     "services": "systemctl service launchctl rc-service supervisorctl initctl sc rc-update update-rc.d"
     " chkconfig pm2",
-    "gitcode": _GIT_CODE,
+    "gitcode": r"(?i-s:(alias\..*|core\.(sshcommand|fsmonitor|hookspath|pager|editor|askpass|gitproxy)"
+    r"|credential\..*helper|diff\..*|difftool\..*|merge\..*|filter\..*|pager\..*|gpg\..*program|protocol\..*"
+    r"|sequence\.editor|uploadpack\..*)(=.*)?)",
     "power": "poweroff|reboot|halt|kexec|suspend|hibernate|rescue",
     "calmservice": r"status|list-units|list-unit-files|is-active|is-enabled|show|cat|list|print|list-timers"
     r"|list-dependencies|is-failed|is-system-running|help|--status-all|--version",
@@ -53,10 +50,11 @@ def _rules(table: str, *, bundled: str = "A-Za-z0-9") -> Iterator[Row]:
     all its words do (with `\n` behind each), `if` = one of its words is like this, `unless` = none is. `<xy>`
     means short options in one word with x or y among them, unless `_PATTERNS` has that name."""
 
-    def spelled_out(part: re.Match[str]) -> str:
-        return _PATTERNS.get(part[1], f"-[{bundled}]*[{part[1]}][{bundled}]*")
-
-    table = re.sub(r"<(\w+)>", spelled_out, table.strip())
+    table = re.sub(
+        r"<(\w+)>",
+        lambda part: _PATTERNS.get(part[1], f"-[{bundled}]*[{part[1]}][{bundled}]*"),
+        table.strip(),
+    )
     rows = re.sub(r"\n +(\|?)", lambda gap: gap[1] or " ", table).splitlines()
     for row in (row for row in rows if not row.startswith("#")):
         programs, _, breach = row.partition(": ")
@@ -292,7 +290,7 @@ def _git(call: ShellCall) -> None:
         option = args.pop(0)
         if args and re.fullmatch("-[Cc]|--(git-dir|work-tree|namespace|exec-path|config-env)", option):
             value = args.pop(0)
-            if option in ("-c", "--config-env") and re.fullmatch(_GIT_CODE, value):
+            if option in ("-c", "--config-env") and re.fullmatch(_PATTERNS["gitcode"], value):
                 call.find("git.code")
     if args:
         if UNKNOWN in args[0]:

@@ -25,7 +25,6 @@ from hermes.agent.danger.shell.syntax import (
     Var,
     Word,
     WordPart,
-    joined,
     plain,
 )
 
@@ -407,7 +406,7 @@ class _Reader:
                 parts += self._piece(char, first=self.at == start)
         if self.at == start:
             raise self._unexpected()
-        return joined(parts)
+        return tuple(parts)
 
     def _piece(self, char: str, *, first: bool) -> list[WordPart]:
         literal = self._literal(_LITERAL)
@@ -517,4 +516,4 @@ class _Reader:
 
     def inside(self, text: str) -> Word:
         """Text in which only `$` and backticks mean something."""
-        return joined(_Reader(text, self.depth + 1)._double_quoted(end=""))
+        return tuple(_Reader(text, self.depth + 1)._double_quoted(end=""))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import groupby
 
 # Characters that mean something only where they are not quoted; quoted ones stay what they are.
 STAR, QUESTION, BRACKET = "\ue001", "\ue002", "\ue003"
@@ -110,14 +109,3 @@ def plain(word: Word) -> str:
     """A word without anything to expand, else nothing."""
     text = "".join(part.text for part in word if isinstance(part, LiteralText))
     return text if all(isinstance(part, LiteralText) for part in word) else ""
-
-
-def joined(parts: list[WordPart]) -> Word:
-    """Neighbouring texts as one."""
-    found: list[WordPart] = []
-    for texts, group in groupby(parts, lambda part: isinstance(part, LiteralText)):
-        if texts:
-            found.append(LiteralText("".join(part.text for part in group if isinstance(part, LiteralText))))
-        else:
-            found += group
-    return tuple(found)
