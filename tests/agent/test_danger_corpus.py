@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import pytest
 
-from hermes.agent.danger import CommandScope, judge_command
+from hermes.agent.danger.judge import judge_command
+from hermes.agent.danger.paths import CommandScope
+from hermes.domain.ports.world import FolderRules
 
 PLACE = CommandScope(
     cwd="/home/ann/shop",
     workspace="/home/ann/shop",
     home="/home/ann",
-    agent_home="/home/ann/.hermes",
+    homes=FolderRules(closed=("/home/ann/.hermes",)),
     own_pids=(4242,),
 )
 

@@ -7,7 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from hermes.agent.danger import CommandScope, code, effects, judge, judge_command
+from hermes.agent.danger import code, effects, judge
+from hermes.agent.danger.judge import judge_command
+from hermes.agent.danger.paths import CommandScope
 from hermes.agent.danger.shell.reader import _LONGEST
 from hermes.domain.ports.world import FolderRules
 from tests.effort import effort, grows_evenly
@@ -61,7 +63,7 @@ def test_there_is_an_end_to_it(form: str) -> None:
     """However long a command is, it costs no more than the longest that is followed."""
     command = FORMS[form](_LONGEST // len(FORMS[form](1)))
     assert effort(lambda: verdict(command)) < 400_000
-    assert judge_command(FORMS[form](_LONGEST), PLACE).asks
+    assert judge_command(FORMS[form](_LONGEST), PLACE).needs_approval
 
 
 def test_much_to_say_costs_no_more_than_little() -> None:
@@ -70,7 +72,7 @@ def test_much_to_say_costs_no_more_than_little() -> None:
 
 def test_what_is_too_much_is_asked_for() -> None:
     within = "sh -c 'cat " + "a " * 500 + "'; "
-    assert not judge_command(within * 3, PLACE).asks
+    assert not judge_command(within * 3, PLACE).needs_approval
     for command in (within * 5, "ls; " * 3000, "cat " + "a " * 3000, "echo '" + "a" * _LONGEST + "'"):
         assert {finding.rule for finding in judge_command(command, PLACE).findings} == {"text.unreadable"}
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hermes.agent.danger import CommandScope, judge_command, judge_input
+from hermes.agent.danger.judge import judge_command, judge_input
+from hermes.agent.danger.paths import CommandScope
 from hermes.domain.ports.world import FolderRules
 
 HOME = "/home/ann/.hermes"

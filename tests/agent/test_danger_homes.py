@@ -6,14 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from hermes.agent.danger import (
-    CommandScope,
-    is_free_workspace,
-    judge_command,
-    judge_input,
-    read_fault,
-    write_fault,
-)
+from hermes.agent.danger.judge import judge_command, judge_input
+from hermes.agent.danger.paths import CommandScope, is_free_workspace, read_fault, write_fault
 from hermes.domain.ports.world import FolderRules
 
 HOMES = FolderRules(

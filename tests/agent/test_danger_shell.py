@@ -6,13 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.agent.danger import RULES, CommandScope, digest, judge_command
-from hermes.agent.danger.judge import hidden_characters
+from hermes.agent.danger.judge import digest, hidden_characters, judge_command
+from hermes.agent.danger.paths import CommandScope
+from hermes.agent.danger.rules import RULES
 from hermes.agent.danger.shell.reader import read_shell
 from hermes.agent.danger.shell.syntax import UnreadableCommand
+from hermes.domain.ports.world import FolderRules
 
 PLACE = CommandScope(
-    cwd="/home/ann/shop", workspace="/home/ann/shop", home="/home/ann", agent_home="/home/ann/.hermes"
+    cwd="/home/ann/shop",
+    workspace="/home/ann/shop",
+    home="/home/ann",
+    homes=FolderRules(closed=("/home/ann/.hermes",)),
 )
 
 
@@ -200,7 +205,7 @@ def test_joining_commands_hides_none(commands: list[str], data: st.DataObject) -
 
 @pytest.mark.parametrize("opening", ["( ", "{ ", "$(", "if ", "echo ${x:-", "((", "f() ("])
 def test_endless_openings(opening: str) -> None:
-    assert judge_command(opening * 3000 + "rm -rf /srv/x", PLACE).asks
+    assert judge_command(opening * 3000 + "rm -rf /srv/x", PLACE).needs_approval
 
 
 def test_much_of_everything() -> None:

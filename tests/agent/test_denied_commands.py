@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hermes.agent.danger import CommandScope, judge_command
+from hermes.agent.danger.judge import judge_command
+from hermes.agent.danger.paths import CommandScope
 
 PLACE = CommandScope(
     cwd="/w", workspace="/w", home="/home/me", deny=("git push*", "curl *", "*secret*", "kubectl")

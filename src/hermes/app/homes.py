@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from hermes.agent.danger import is_free_workspace
+from hermes.agent.danger.paths import is_free_workspace
 from hermes.domain.ids import AgentId
 from hermes.domain.ports.world import FolderRules
 from hermes.domain.settings.settings import Profile, Settings

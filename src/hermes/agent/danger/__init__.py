@@ -1,20 +1,4 @@
-"""Is a command dangerous? Read as a shell reads it, judged by a table of rules, unknown = ask.
+"""Does a command need a person's approval? It is read as a shell reads it and judged by a table of rules; if
+that cannot be told, it does. `judge.judge_command` decides.
 
 This is help for people, not a boundary: the boundary is the sandbox a command runs in."""
-
-from hermes.agent.danger.judge import digest, judge_command, judge_input
-from hermes.agent.danger.paths import CommandScope, is_free_workspace, read_fault, write_fault
-from hermes.agent.danger.rules import RULES, DangerFinding, DangerVerdict
-
-__all__ = [
-    "RULES",
-    "DangerFinding",
-    "CommandScope",
-    "DangerVerdict",
-    "digest",
-    "is_free_workspace",
-    "judge_command",
-    "judge_input",
-    "read_fault",
-    "write_fault",
-]

@@ -39,6 +39,8 @@ _BAD_ATTRIBUTES = listed(
     """
 )
 _READING_MODES = re.compile(r"[rbtU]*")
+_PRIVATE_PATHS = re.compile(r"(.*/)?\.(ssh|aws|env|netrc|gnupg).*|.*(shadow|/proc/).*", re.DOTALL)
+"""A path that is not written out is as open as the command line."""
 _WORDS = re.compile(
     r"""
     \b(system|exec\w*|spawn\w*|popen|fork|unlink\w*|rmdir\w*|rmtree|rm_rf?|rmSync|remove_entry\w*|delete|truncate
@@ -79,29 +81,17 @@ def _is_harmless(node: ast.AST) -> bool:
             return True
         case ast.Attribute(attr=name):
             return name not in _BAD_ATTRIBUTES
-        case ast.Call(func=ast.Name(id="open"), args=args, keywords=keywords):
-            modes = [*args[1:2], *(word.value for word in keywords if word.arg == "mode")]
-            return all(_is_reading(mode) for mode in modes) and _is_open_path(args[:1])
-        case ast.Call(func=ast.Attribute(attr="open"), args=args, keywords=keywords):
-            return all(
-                _is_reading(mode)
-                for mode in (*args, *(word.value for word in keywords if word.arg == "mode"))
+        case ast.Call(func=ast.Name(id="open") | ast.Attribute(attr="open"), args=args, keywords=keywords):
+            paths, modes = (args[:1], args[1:2]) if isinstance(node.func, ast.Name) else ([], args)
+            modes = [*modes, *(word.value for word in keywords if word.arg == "mode")]
+            return all(_is_like(_READING_MODES, mode) for mode in modes) and not any(
+                _is_like(_PRIVATE_PATHS, path) for path in paths
             )
     return True
 
 
-def _is_reading(mode: ast.expr) -> bool:
-    return isinstance(mode, ast.Constant) and _READING_MODES.fullmatch(str(mode.value)) is not None
-
-
-def _is_open_path(args: list[ast.expr]) -> bool:
-    """A name that is written out and leads to nothing private; `sys.argv` is as open as the command line."""
-    for arg in args:
-        if isinstance(arg, ast.Constant) and re.search(
-            r"(^|/)\.(ssh|aws|env|netrc|gnupg)|shadow|/proc/", str(arg.value)
-        ):
-            return False
-    return True
+def _is_like(pattern: re.Pattern[str], node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and pattern.fullmatch(str(node.value)) is not None
 
 
 def is_harmless_code(code: str) -> bool:
@@ -172,8 +162,14 @@ def check_strings(call: ShellCall, text: str) -> None:
 
 _ADDRESS = re.compile(r"[\s;{}]*(\d+|\$|[+~]\d+|[,!]|(?<=/)[IM])")
 _BLANKS = re.compile(r"[\s;{}]*")
+_FLAGS = re.compile(r"[gpiImM0-9e]*")
 _LINE = re.compile(r"[^\n]*")
-_LABEL = re.compile(r"[^\n;}]*")
+_PASSED = {
+    **dict.fromkeys("aic", re.compile(r"([^\n]*\\\n)*[^\n]*")),
+    **dict.fromkeys("btT:", re.compile(r"[^\n;}]*")),
+    "#": _LINE,
+}
+"""What belongs to a command that opens and runs nothing: a text goes on behind a backslash."""
 
 
 def sed(call: ShellCall) -> None:
@@ -217,9 +213,8 @@ def _sed_commands(script: str) -> Iterator[tuple[str, str]]:
             at = _closing(script, at + (command == "\\"), script[at : at + 1] if command == "\\" else "/")
         elif command in ("s", "y") and at < len(script):
             end = _closing(script, _closing(script, at + 1, script[at]), script[at])
-            flags = re.compile(r"[gpiImM0-9e]*").match(script, end)
-            at = flags.end() if flags else end
-            if command == "s" and flags and "e" in flags[0]:
+            at = _end(_FLAGS, script, end)
+            if command == "s" and "e" in script[end:at]:
                 yield "e", ""
             if command == "s" and script[at : at + 1] == "w":
                 line = _end(_LINE, script, at)
@@ -229,10 +224,8 @@ def _sed_commands(script: str) -> Iterator[tuple[str, str]]:
             line = _end(_LINE, script, at)
             yield command, script[at:line].strip()
             at = line
-        elif command and command in "aic#":
-            at = _text(script, at) if command != "#" else _end(_LINE, script, at)
-        elif command and command in "btT:":
-            at = _end(_LABEL, script, at)
+        elif command in _PASSED:
+            at = _end(_PASSED[command], script, at)
 
 
 def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
@@ -241,32 +234,11 @@ def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
 
 
 def _closing(script: str, at: int, mark: str) -> int:
-    """The place behind the next `mark` that is neither escaped nor in brackets."""
-    bracket = False
-    while at < len(script):
-        char = script[at]
-        if char == "\\" and not bracket:
-            at += 1
-        elif char == "[" and not bracket:
-            bracket, at = (
-                True,
-                at + (2 if script[at + 1 : at + 3] == "^]" else script[at + 1 : at + 2] == "]"),
-            )
-        elif char == "]" and bracket:
-            bracket = False
-        elif char == mark and (not bracket or "]" not in script[at : at + 80]):
-            return at + 1
-        at += 1
-    return at
-
-
-def _text(script: str, at: int) -> int:
-    """The end of the text behind `a`, `i` or `c`, which goes on behind a backslash."""
-    while True:
-        at = _end(_LINE, script, at)
-        if at >= len(script) or script[at - 1] != "\\":
-            return at
-        at += 1
+    """The place behind the next `mark` that is neither escaped nor in brackets, if these have an end."""
+    own = re.escape(mark)
+    bracket = rf"\[(?:\^?\])?+(?:(?!{own})[^]]|(?!\]){own}(?=[^]]{{0,78}}\]))*+"
+    passed = rf"(?:\\.?|{bracket}\]|(?!{own})[^\\[])*+(?:{bracket})?(?:{own})?"
+    return _end(re.compile(passed, re.DOTALL), script, at)
 
 
 # --- SQL ---
@@ -280,11 +252,9 @@ _VALUED = "-cmd -init -separator -nullvalue -newline -c -f -h -p -U -d -e -u -P 
 
 def sql(call: ShellCall) -> None:
     inline = "\n;\n".join(to_plain(arg) for arg in call.args)
-    fed = call.feed.text if call.feed is not None else None
+    fed = call.fed
     check_strings(call, f"{inline}\n{fed or ''}")
-    if drops_data(inline) or (fed is not None and drops_data(fed)):
-        call.find("sql.drop")
-    elif call.name in ("dropdb", "dropuser"):
+    if drops_data(inline) or drops_data(fed or "") or call.name in ("dropdb", "dropuser"):
         call.find("sql.drop")
     elif call.feed is not None and fed is None:
         call.find("sql.unknown")
@@ -394,19 +364,3 @@ def fed_commands(call: ShellCall) -> None:
         for line in feed.text.splitlines():
             _escape(call, line)
         call.find("run.code")
-
-
-# --- limits ---
-
-
-def limits(call: ShellCall) -> None:
-    """An agent's processes are known by a limit of theirs (`-m`, RSS)."""
-    words = call.plain_args
-    if call.name == "ulimit":
-        marked = len(words) > 1 and any(re.fullmatch(r"-[a-zA-Z]*m\w*", word) for word in words)
-    else:
-        foreign = any(re.match(r"-p|--p", word) for word in words)
-        limit = r"-[^po-].+|--(?!pid|out)\w+=.+" if foreign else r"-m.+|--rs?s?=.+"
-        marked = any(re.fullmatch(limit, word) for word in words)
-    if marked:
-        call.find("process.control")

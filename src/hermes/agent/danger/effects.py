@@ -12,7 +12,6 @@ from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING
 
 from hermes.agent.danger import code
-from hermes.agent.danger.paths import delete_fault, holds_home
 from hermes.agent.danger.shell.expand import UNKNOWN, to_plain
 
 if TYPE_CHECKING:
@@ -26,17 +25,14 @@ _LOCAL = re.compile(r"(https?://)?(localhost|127\.[\d.]+|\[::1\]|0\.0\.0\.0)([:/
 _METADATA = re.compile(
     r"169\.254\.169\.254|metadata\.google|100\.100\.100\.200|fd00:ec2|2852039166|0xa9fea9fe"
 )
-_GIT_CODE = (
-    r"(?i-s:(alias\..*|core\.(sshcommand|fsmonitor|hookspath|pager|editor|askpass|gitproxy)|credential\..*helper"
-    r"|diff\..*|difftool\..*|merge\..*|filter\..*|pager\..*|gpg\..*program|protocol\..*|sequence\.editor"
-    r"|uploadpack\..*)(=.*)?)"
-)
 _PATTERNS = {
     "unknown": UNKNOWN,
     "packagers": "pip pip3 pipx npm yarn pnpm gem cargo uv cpan cpanm composer conda mamba go poetry",
     "services": "systemctl service launchctl rc-service supervisorctl initctl sc rc-update update-rc.d"
     " chkconfig pm2",
-    "gitcode": _GIT_CODE,
+    "gitcode": r"(?i-s:(alias\..*|core\.(sshcommand|fsmonitor|hookspath|pager|editor|askpass|gitproxy)"
+    r"|credential\..*helper|diff\..*|difftool\..*|merge\..*|filter\..*|pager\..*|gpg\..*program|protocol\..*"
+    r"|sequence\.editor|uploadpack\..*)(=.*)?)",
     "power": "poweroff|reboot|halt|kexec|suspend|hibernate|rescue",
     "calmservice": r"status|list-units|list-unit-files|is-active|is-enabled|show|cat|list|print|list-timers"
     r"|list-dependencies|is-failed|is-system-running|help|--status-all|--version",
@@ -54,11 +50,13 @@ def _rules(table: str, *, bundled: str = "A-Za-z0-9") -> Iterator[Row]:
     all its words do (with `\n` behind each), `if` = one of its words is like this, `unless` = none is. `<xy>`
     means short options in one word with x or y among them, unless `_PATTERNS` has that name."""
 
-    def spelled_out(part: re.Match[str]) -> str:
-        return _PATTERNS.get(part[1], f"-[{bundled}]*[{part[1]}][{bundled}]*")
-
-    table = re.sub(r"<(\w+)>", spelled_out, table.strip())
-    for row in re.sub(r"\n +(\|?)", lambda gap: gap[1] or " ", table).splitlines():
+    table = re.sub(
+        r"<(\w+)>",
+        lambda part: _PATTERNS.get(part[1], f"-[{bundled}]*[{part[1]}][{bundled}]*"),
+        table.strip(),
+    )
+    rows = re.sub(r"\n +(\|?)", lambda gap: gap[1] or " ", table).splitlines()
+    for row in (row for row in rows if not row.startswith("#")):
         programs, _, breach = row.partition(": ")
         rule, *conditions = re.split(" (starts|args|if|unless) ", breach)
         patterns = [re.compile(text, re.DOTALL) for text in conditions[1::2]]
@@ -107,7 +105,7 @@ def _reads_folders(when: str = "", *, here: bool = False) -> Find:
             return
         operands = _operands(call)
         places = [*operands, "."] if here and len(operands) < 2 else operands
-        if any(holds_home(call.judge.path(place), call.judge.place) for place in places):
+        if call.judge.holds_home(*places):
             call.find("read.home")
 
     return find
@@ -116,7 +114,7 @@ def _reads_folders(when: str = "", *, here: bool = False) -> Find:
 def _write_folder(call: ShellCall, target: str) -> None:
     """Whole folders are written there: they may bring a home of Hermes along."""
     call.judge.check_write(target)
-    if holds_home(call.judge.path(target), call.judge.place):
+    if call.judge.holds_home(target):
         call.find("write.agent")
 
 
@@ -134,7 +132,7 @@ def _delete(call: ShellCall) -> None:
     if "--no-preserve-root" in call.args:
         call.find("delete.root")
     for target in _operands(call):
-        fault = delete_fault(call.judge.path(target), call.judge.place, recursive=recursive)
+        fault = call.judge.delete_fault(target, recursive=recursive)
         if fault:
             call.find(fault, to_plain(target))
 
@@ -153,7 +151,7 @@ def _write_last(call: ShellCall) -> None:
                 call.judge.check_write(f"{target.rstrip('/')}/{source.rstrip('/').rpartition('/')[2]}")
     if call.name == "mv":
         for source in operands[:-1]:
-            fault = delete_fault(call.judge.path(source), call.judge.place, recursive=True)
+            fault = call.judge.delete_fault(source)
             if fault and fault != "delete.unknown":
                 call.find(fault, to_plain(source))
 
@@ -292,7 +290,7 @@ def _git(call: ShellCall) -> None:
         option = args.pop(0)
         if args and re.fullmatch("-[Cc]|--(git-dir|work-tree|namespace|exec-path|config-env)", option):
             value = args.pop(0)
-            if option in ("-c", "--config-env") and re.fullmatch(_GIT_CODE, value):
+            if option in ("-c", "--config-env") and re.fullmatch(_PATTERNS["gitcode"], value):
                 call.find("git.code")
     if args:
         if UNKNOWN in args[0]:
@@ -301,6 +299,7 @@ def _git(call: ShellCall) -> None:
 
 
 _GIT_RULES = r"""
+# What may lose work that is not committed, or that exists only here.
 git/reset: git.discard if --(hard|merge|keep)(=.*)?
 git/clean: git.discard if <f>|--force(=.*)? unless <n>|--dry-run(=.*)?
 git/branch: git.discard if <D>
@@ -313,6 +312,7 @@ git/worktree git/submodule: git.discard if <f>|--force(=.*)?
 git/worktree git/submodule: git.code starts foreach\n
 git/rm: delete.everything if \.|\*|:/|\./
 git/rm: delete.everything args (?=(.*\n)?<r>\n)(.*\n)?<f>\n
+# What may lose or send away what is committed, or run something else.
 git/push: git.force if <fd>|--(force|force-with-lease|force-if-includes|mirror|delete|prune)(=.*)?
 git/push: git.force starts .*\n[+:]
 git/push: git.push if (?!-)(\w+://|[\w.-]+@[\w.-]+:).*
@@ -374,6 +374,10 @@ secret-tool kwallet-query bw op vault pass: read.secret if .+
 vim vi nvim ex emacs ed less man: run.unknown if \+?:?!.*|.*(:!|system\(|:r!|call\s+system).*
 strace ltrace perf py-spy rbspy: process.control if -[A-Za-z]*p\d*|--(attach|pid).*
 gcore reptyr jattach: process.control if .+
+# An agent's processes are known by a limit of theirs (`-m`, RSS).
+ulimit: process.control args [^\n]*\n. if -[a-zA-Z]*m\w*
+prlimit: process.control if -m.+|--rs?s?=.+
+prlimit: process.control args (.*\n)?--?p if -[^po-].+|--(?!pid|out)\w+=.+
 bwrap proot nsjail schedtool chpst softlimit start-stop-daemon daemonize xterm rr: run.unknown
 man: run.unknown if -[PH].*|--(pager|html).*
 zip: run.unknown if -TT.*|--unzip-command.*
@@ -385,6 +389,7 @@ tmux screen dtach abduco zellij: run.unknown
     unless -?-?(ls|list.*|has.*|kill.*|capture.*|version)|-V|-v|--help
 mail mailx sendmail mutt swaks: net.upload
 nmap tcpdump ngrok cloudflared bore chisel frpc: net.socket
+# Name look-ups and pings carry data out in the names.
 dig nslookup host ping: net.upload if .*<unknown>.*
 ssh-copy-id: write.ssh
 ssh-add: write.ssh args (?!-[lL]\n).
@@ -440,7 +445,6 @@ _ROWS: tuple[Row, ...] = (
     ("ps", _processes),
     ("kill", _kill),
     ("killall pkill skill killall5", _kill_by_name),
-    ("prlimit ulimit", code.limits),
     ("vim vi nvim view ex emacs", code.editor),
     ("gdb lldb", code.debugger),
     ("hermes", _agent),

@@ -1,4 +1,4 @@
-"""Walks what a command line would run and collects what a person should decide about.
+"""Decides whether a command needs approval: walks what it would run and collects what a person should know.
 
 Order is followed: `cd`, assignments, functions and files written on the way count for what comes after. What
 each program is asked about is in `programs`; this module finds out which programs run, with which words,
@@ -19,7 +19,15 @@ from functools import lru_cache
 from itertools import pairwise
 
 from hermes.agent.danger import names, programs
-from hermes.agent.danger.paths import CommandScope, holds_home, named_in, read_fault, resolve, write_fault
+from hermes.agent.danger.paths import (
+    CommandScope,
+    delete_fault,
+    holds_home,
+    named_in,
+    read_fault,
+    resolve,
+    write_fault,
+)
 from hermes.agent.danger.programs import printed, source_of
 from hermes.agent.danger.rules import RULES, DangerFinding, DangerVerdict
 from hermes.agent.danger.shell.expand import UNKNOWN, Expander, Variables, has_glob, to_plain
@@ -27,7 +35,6 @@ from hermes.agent.danger.shell.reader import read_shell
 from hermes.agent.danger.shell.syntax import (
     BRACKET,
     MOST_WORDS,
-    Background,
     CompoundCommand,
     ConditionalCommand,
     Pipeline,
@@ -38,7 +45,7 @@ from hermes.agent.danger.shell.syntax import (
     Substitution,
     UnreadableCommand,
     Var,
-    Word,
+    children,
     plain,
 )
 
@@ -173,9 +180,6 @@ class CommandJudge:
                 certain, self.certain = self.certain, False
                 self._node(inner, feed)
                 self.certain = certain
-            case Background(node=inner):
-                with self._aside():
-                    self._node(inner, feed)
             case CompoundCommand():
                 self._group(node, feed)
             case ShellFunction(name=name, body=body):
@@ -244,7 +248,8 @@ class CommandJudge:
         fields = [field for word in simple.words for field in self._expander.fields(word)]
         if not fields:
             return
-        if _is_ambiguous(simple.words[0], self.variables):
+        first = (part for part in simple.words[0] if isinstance(part, Var))
+        if any(len(self.variables.get(part.name)) > 1 for part in first):
             self.find("run.unknown", "the command is a variable with several values")
         self.run(fields, fed)
 
@@ -366,7 +371,14 @@ class CommandJudge:
     def may_hold_home(self, beginning: str) -> bool:
         """Whether what begins like this may lead into a home."""
         folder, slash, _ = beginning.rpartition("/")
-        return holds_home(self.path((folder or "/") if slash else "."), self.place)
+        return self.holds_home((folder or "/") if slash else ".")
+
+    def holds_home(self, *folders: str) -> bool:
+        """Whether a home is in one of these folders."""
+        return any(holds_home(self.path(folder), self.place) for folder in folders)
+
+    def delete_fault(self, text: str, *, recursive: bool = True) -> str:
+        return delete_fault(self.path(text), self.place, recursive=recursive)
 
     # --- words that come from elsewhere ---
 
@@ -449,24 +461,13 @@ class CommandJudge:
     def _source(self, node: ShellNode) -> str:
         if isinstance(node, SimpleCommand):
             return self._output(node, None).source
-        inner: list[ShellNode] = []
-        if isinstance(node, CompoundCommand):
-            inner = [one for body in node.bodies for one in body]
-        elif isinstance(node, Pipeline):
-            inner = node.nodes
-        elif isinstance(node, Background | ConditionalCommand):
-            inner = [node.node]
-        sources = {self._source(one) for one in inner}
+        sources = {self._source(one) for one in children(node)}
         return next((one for one in _SOURCES if one in sources), "command")
-
-
-def _is_ambiguous(word: Word, variables: Variables) -> bool:
-    return any(isinstance(part, Var) and len(variables.get(part.name)) > 1 for part in word)
 
 
 @lru_cache(maxsize=32)
 def judge_command(command: str, place: CommandScope) -> DangerVerdict:
-    """What a person should know before this command runs there."""
+    """Whether this command needs a person's approval there, and what they should know."""
     return DangerVerdict(findings=tuple(follow(command, place, place.cwd).findings))
 
 
@@ -505,13 +506,10 @@ def digest(command: str, cwd: str) -> str:
 
 
 def starts_aside(node: ShellNode) -> bool:
-    if isinstance(node, Background):
-        return True
-    if isinstance(node, ConditionalCommand):
-        return starts_aside(node.node)
-    return isinstance(node, CompoundCommand) and any(
-        starts_aside(inner) for body in node.bodies for inner in body
-    )
+    """Whether something is left running beside the shell."""
+    if isinstance(node, Pipeline):
+        return False
+    return (isinstance(node, CompoundCommand) and node.background) or any(map(starts_aside, children(node)))
 
 
 def is_endless(condition: tuple[ShellNode, ...]) -> bool:
@@ -522,19 +520,10 @@ def is_endless(condition: tuple[ShellNode, ...]) -> bool:
 
 def calls_itself(name: str, node: ShellNode, *, aside: bool = False) -> bool:
     """Whether a function runs itself more than once at a time."""
-    match node:
-        case SimpleCommand(words=words):
-            return aside and bool(words) and plain(words[0]) == name
-        case Pipeline(nodes=nodes):
-            return any(calls_itself(name, one, aside=True) for one in nodes)
-        case ConditionalCommand(node=inner):
-            return calls_itself(name, inner, aside=aside)
-        case Background(node=inner):
-            return calls_itself(name, inner, aside=True)
-        case CompoundCommand(bodies=bodies):
-            return any(calls_itself(name, one, aside=aside) for body in bodies for one in body)
-        case ShellFunction():
-            return False
+    if isinstance(node, SimpleCommand):
+        return aside and bool(node.words) and plain(node.words[0]) == name
+    aside = aside or isinstance(node, Pipeline) or (isinstance(node, CompoundCommand) and node.background)
+    return any(calls_itself(name, inner, aside=aside) for inner in children(node))
 
 
 _LASTING = names.listed("cd pushd popd alias exec hash enable set shopt history fc bind complete trap")
@@ -552,7 +541,7 @@ _ANSWER = re.compile(r"|y|n|yes|no|ok|q|quit|exit|\?|help|\d{1,4}", re.IGNORECAS
 
 
 def judge_input(text: str, command: str, place: CommandScope) -> DangerVerdict:
-    """What a person should know before this line is sent to what the command has started there."""
+    """Whether a line needs approval before it is sent to what the command has started there."""
     if _KEYS.search(text):
         return DangerVerdict(findings=(DangerFinding(rule="text.keys", what=""),))
     line = follow(text, place, None)

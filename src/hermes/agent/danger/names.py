@@ -49,7 +49,7 @@ TAKES_CODE = {
     name: re.compile(re.sub("<(.+)>", r"-[a-zA-Z0-9]*[\1]", options), re.DOTALL)
     for name, options in by_name(_CODE_OPTIONS).items()
 }
-"""Shells and interpreters, with the options that code follows; `<e>` is `-e`, alone or at the end of a bundle."""
+"""Shells and interpreters, with the options that code follows; `<e>` is `-e`, also at the end of a bundle."""
 # Programs that run the command behind their options, with the options that take a value.
 WRAPPERS = by_name(
     {

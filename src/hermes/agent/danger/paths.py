@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
@@ -78,22 +78,16 @@ _ROOTS = re.compile(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandScope:
     """Where a command is to run: what it may treat as its own, and what belongs to the gateway and its
-    agents. `agent_home` is one of its closed `homes`."""
+    agents."""
 
     cwd: str
     workspace: str
     home: str
     wide: bool = False
-    agent_home: str = ""
     own_pids: tuple[int, ...] = ()
     homes: FolderRules = NO_HOMES
     deny: tuple[str, ...] = ()
     """Patterns of commands that the operator forbids."""
-
-    def __post_init__(self) -> None:
-        if self.agent_home and self.agent_home not in self.homes.closed:
-            homes = replace(self.homes, closed=(self.agent_home, *self.homes.closed))
-            object.__setattr__(self, "homes", homes)
 
     @property
     def ground(self) -> str:
@@ -101,7 +95,9 @@ class CommandScope:
         return self.workspace if not self.wide and is_free_workspace(self.workspace, self.home) else ""
 
     def mentions_home(self, code: str) -> bool:
-        return mentions_home(code, self.homes, self.home)
+        """Whether code names one of the homes: whole, or as it is called inside the user's home folder."""
+        pattern = _marks(self.homes.closed, self.home)
+        return pattern is not None and pattern.search(code) is not None
 
     def denies(self, command: str) -> bool:
         folded = command.strip().casefold()
@@ -212,27 +208,21 @@ def read_fault(path: str, place: CommandScope) -> str:
     """The id of the rule that reading this breaks, or nothing."""
     if _is_secret(path, place):
         return "read.secret"
-    return "read.home" if is_closed(path, place.homes, writing=False) else ""
+    return "read.home" if _is_closed(path, place.homes, writing=False) else ""
 
 
 def holds_home(path: str | None, place: CommandScope) -> bool:
-    """Whether a home is in this folder."""
-    return path is not None and holds_one(path, place.homes.closed)
+    """Whether a home is in this folder: who takes the folder whole takes the home along."""
+    return path is not None and any(_leads(path, home, down=True) for home in place.homes.closed)
 
 
 def write_fault(path: str, place: CommandScope) -> str:
     """The id of the rule that a write there breaks, or nothing."""
-    if is_closed(path, place.homes, writing=True):
+    if _is_closed(path, place.homes, writing=True):
         return "write.agent"
-    if _could_be(_LOGIN, path, place):
-        return "write.ssh"
-    if _could_be(_STARTUP, path, place):
-        return "write.startup"
-    if _could_be(_SCHEDULE, path, place):
-        return "write.schedule"
-    if _is_secret(path, place):
-        return "write.secret"
-    return _system_fault(path, place)
+    rules = {"write.ssh": _LOGIN, "write.startup": _STARTUP, "write.schedule": _SCHEDULE}
+    fault = next((rule for rule, pattern in rules.items() if _could_be(pattern, path, place)), "")
+    return fault or ("write.secret" if _is_secret(path, place) else _system_fault(path, place))
 
 
 def _system_fault(path: str, place: CommandScope) -> str:
@@ -241,10 +231,8 @@ def _system_fault(path: str, place: CommandScope) -> str:
         return "disk.device"
     if text.startswith(("/dev/tcp/", "/dev/udp/")):
         return "net.socket"
-    if text.startswith("/dev/") and not _HARMLESS_DEVICE.fullmatch(text):
-        return "write.system"
-    if text.startswith(("/proc/", "/sys/")):
-        return "write.system"
+    if text.startswith(("/dev/", "/proc/", "/sys/")):
+        return "write.system" if not _HARMLESS_DEVICE.fullmatch(text) else ""
     own_home = place.home if place.home != "/" else ""
     mine = _within(path, place.ground) or _within(path, own_home) or _HARMLESS_SYSTEM.fullmatch(text)
     return "write.system" if _SYSTEM.fullmatch(text) and not mine else ""
@@ -279,30 +267,19 @@ _LONGEST_NAME = 255
 _SHORTEST_MARK = 5
 
 
-def is_inside(path: str, folders: Iterable[str]) -> bool:
+def _is_inside(path: str, folders: Iterable[str]) -> bool:
     """Whether the path is one of the folders or something in it."""
     return any(_leads(path, folder) for folder in folders)
 
 
-def holds_one(path: str, folders: Iterable[str]) -> bool:
-    """Whether one of the folders is in what the path names: who takes that whole takes the folder along."""
-    return any(_leads(path, folder, down=True) for folder in folders)
-
-
-def is_closed(path: str, homes: FolderRules, *, writing: bool) -> bool:
-    if not is_inside(path, homes.closed):
+def _is_closed(path: str, homes: FolderRules, *, writing: bool) -> bool:
+    if not _is_inside(path, homes.closed):
         return False
     places = homes.writable if writing else (*homes.writable, *homes.readable)
     plain = to_plain(path)
     free = [place for place in places if plain == place or plain.startswith(place + "/")]
     # A home inside a place that is free is closed again.
-    return not free or any(is_inside(home, free) and is_inside(path, (home,)) for home in homes.closed)
-
-
-def mentions_home(text: str, homes: FolderRules, user_home: str) -> bool:
-    """Whether code names one of the homes: whole, or as it is called inside the user's home folder."""
-    pattern = _marks(homes.closed, user_home)
-    return pattern is not None and pattern.search(text) is not None
+    return not free or any(_is_inside(home, free) and _is_inside(path, (home,)) for home in homes.closed)
 
 
 @lru_cache(maxsize=64)

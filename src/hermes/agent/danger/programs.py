@@ -10,9 +10,8 @@ from itertools import dropwhile, islice, pairwise, takewhile
 from typing import TYPE_CHECKING
 
 from hermes.agent.danger import code, effects, names
-from hermes.agent.danger.paths import delete_fault, holds_home
 from hermes.agent.danger.shell.expand import UNKNOWN, to_plain
-from hermes.agent.danger.shell.words import unescaped
+from hermes.agent.danger.shell.reader import unescaped
 
 if TYPE_CHECKING:
     from hermes.agent.danger.judge import ShellCall
@@ -233,20 +232,15 @@ def _behind_options(args: Sequence[str], valued: str) -> list[str]:
 _SPLIT = re.compile(r"-[iv0]*S(.*)|--s[a-z-]*(?:=(.*))?", re.DOTALL)
 
 
-def _env(call: ShellCall) -> None:
+def _env(call: ShellCall) -> Commands:
     before = call.judge.cwd
-    _run_in_env(call)
-    call.judge.cwd = before
-
-
-def _run_in_env(call: ShellCall) -> None:
     for arg, next_ in call.walk("-u --unset -C --chdir -a --argv0"):
         split = _SPLIT.fullmatch(arg)
+        folder = re.fullmatch(r"(?:-C|--ch?d?i?r?=?)(.*)", arg, re.DOTALL)
         if split:
             words = [split[1] or split[2] or "", *call.args[next_:]]
             call.judge.read(" ".join(map(to_plain, words)).strip(), call.feed)
-            return
-        folder = re.fullmatch(r"(?:-C|--ch?d?i?r?=?)(.*)", arg, re.DOTALL)
+            break
         if folder:
             named = folder[1] or call.after(next_)
             call.judge.cwd = call.judge.path(named) if named else None
@@ -254,23 +248,19 @@ def _run_in_env(call: ShellCall) -> None:
             name, _, value = arg.partition("=")
             call.judge.assign(name, (value,), lasting=False)
         elif not arg.startswith("-"):
-            call.judge.run([arg, *call.args[next_:]], call.feed)
-            return
+            yield [arg, *call.args[next_:]]
+            break
+    call.judge.cwd = before
 
 
-def _before_lists(args: list[str]) -> list[str]:
-    """The words of `parallel` before its lists: no command among them means that the lists hold commands."""
-    return list(takewhile(lambda arg: arg and not arg.startswith(":::"), args))
-
-
-def _xargs(call: ShellCall) -> None:
+def _xargs(call: ShellCall) -> Commands:
     """What comes on its input becomes words nobody knows yet."""
     replace = ""
-    if call.name == "parallel" and not any(arg[0] not in "-:" for arg in _before_lists(call.args)):
+    before_lists = list(takewhile(lambda arg: arg and not arg.startswith(":::"), call.args))
+    if call.name == "parallel" and all(arg[0] in "-:" for arg in before_lists):
+        # No command among them: the lists hold commands.
         _run_feed(call, shell=True)
-        for arg in call.plain_args[len(_before_lists(call.args)) :]:
-            call.judge.read(arg.strip(":"))
-        return
+        return [arg.strip(":") for arg in call.plain_args[len(before_lists) :]]
     for arg, next_ in call.walk("-I -n -P -L -d -a -s -E -j"):
         if not arg.startswith("-"):
             words, command = (call.fed or "").split() or [UNKNOWN], [arg, *call.args[next_:]]
@@ -280,10 +270,11 @@ def _xargs(call: ShellCall) -> None:
                 call.judge.run([field.replace(replace, words[0]) for field in command])
             else:
                 call.judge.run([*command, *words])
-            return
+            break
         if arg.startswith(("-I", "-i", "--replace")):
             glued = arg[2:] if arg[1] != "-" else arg.partition("=")[2]
             replace = glued or (arg == "-I" and call.after(next_)) or "{}"
+    return ()
 
 
 _JUNK = re.compile(
@@ -309,7 +300,7 @@ def _find(call: ShellCall) -> None:
 
 def _delete_found(call: ShellCall, starts: list[str]) -> None:
     for start in starts or ["."]:
-        fault = delete_fault(call.judge.path(start), call.judge.place, recursive=True)
+        fault = call.judge.delete_fault(start)
         call.find(fault or "delete.everything", call.shown)
 
 
@@ -321,7 +312,7 @@ def _run_found(call: ShellCall, inner: list[str], starts: list[str], junk: bool)
         if not junk:
             _delete_found(call, starts)
         return
-    if any(holds_home(call.judge.path(start), call.judge.place) for start in starts or ["."]):
+    if call.judge.holds_home(*starts or ["."]):
         call.find("read.home")
     reading = name in names.READERS
     folder = starts[0] if starts else "."

@@ -1,4 +1,5 @@
-"""The rules a command can break, each with the reason a person is given, and the verdict on one command."""
+"""The rules by which a command needs approval or is refused, each with the reason that a person is given, and
+the verdict on one command."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class DangerRule:
-    """`never` = refused, whoever asks; else a person decides."""
+    """`never` = refused, whoever approves; else it needs a person's approval."""
 
     reason: str
     never: bool = False
@@ -84,28 +85,27 @@ class DangerFinding:
     rule: str
     what: str
 
-    @property
-    def line(self) -> str:
-        return f"{RULES[self.rule].reason}: {self.what}" if self.what else RULES[self.rule].reason
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DangerVerdict:
-    """Empty findings = nothing to ask."""
+    """The decision whether a command needs a person's approval, with what was found."""
 
     findings: tuple[DangerFinding, ...] = ()
 
     @property
-    def asks(self) -> bool:
+    def needs_approval(self) -> bool:
         return bool(self.findings)
 
     @property
     def never(self) -> bool:
+        """Refused, whoever approves."""
         return any(RULES[finding.rule].never for finding in self.findings)
 
     @property
     def reasons(self) -> str:
         """One line per rule, the gravest first."""
         ranked = sorted(self.findings, key=lambda finding: not RULES[finding.rule].never)
-        lines = dict.fromkeys(finding.line for finding in ranked)
+        lines = dict.fromkeys(
+            RULES[finding.rule].reason + (f": {finding.what}" if finding.what else "") for finding in ranked
+        )
         return "; ".join(list(lines)[:4])

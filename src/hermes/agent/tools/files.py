@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, Literal
 
-from hermes.agent.danger import RULES, read_fault, write_fault
+from hermes.agent.danger.paths import read_fault, write_fault
+from hermes.agent.danger.rules import RULES
 from hermes.agent.tools.approval_text import action_digest, shown_change, visible_line
 from hermes.agent.tools.registry import ToolInvocation, Workbench, tool
 from hermes.domain.errors import UserError

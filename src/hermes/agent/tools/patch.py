@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher, unified_diff
 from typing import Any
 
-from hermes.agent.danger import write_fault
+from hermes.agent.danger.paths import write_fault
 from hermes.agent.tools.approval_text import action_digest, shown_lines
 from hermes.agent.tools.files import check_target, resolve_path, syntax_note, write_question
 from hermes.agent.tools.registry import ToolInvocation, Workbench, tool

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
-from hermes.agent.danger import CommandScope
+from hermes.agent.danger.paths import CommandScope
 from hermes.agent.tools.schema import ToolSignature, read_signature, read_values
 from hermes.domain.channels import MessagingPort
 from hermes.domain.errors import UserError
@@ -38,7 +38,7 @@ class Workbench:
 
     `workspace` is where commands start and, unless it is too `wide`, what they may treat as their own; `home`
     is the user's; `homes` are those of the gateway and all its agents, with what this agent may use of them.
-    If `asks` is false, nobody is asked, and only what is never run is refused."""
+    `asks` false = nobody is asked, and only what is never run is refused."""
 
     backend: Backend
     recall: Recall

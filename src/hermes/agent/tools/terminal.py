@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from hermes.agent.danger import DangerVerdict, digest, judge_command, judge_input
+from hermes.agent.danger.judge import digest, judge_command, judge_input
+from hermes.agent.danger.rules import DangerVerdict
 from hermes.agent.tools.approval_text import action_digest, visible, visible_line
 from hermes.agent.tools.files import resolve_path
 from hermes.agent.tools.registry import ToolInvocation, Workbench, tool
@@ -25,7 +26,7 @@ def _ask(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) -> ApprovalPr
     command = arguments["command"]
     folder = resolve_path(bench, arguments.get("workdir", ""), cwd)
     verdict = judge_command(command, bench.place(folder))
-    if not verdict.asks or verdict.never:
+    if not verdict.needs_approval or verdict.never:
         return None
     where = "" if folder == bench.workspace else f" in {visible_line(folder)}"
     return ApprovalPrompt(
@@ -103,7 +104,7 @@ def _ask_to_send(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) -> Ap
         return None
     process, text = str(arguments.get("id", "")), str(arguments.get("text", ""))
     command, verdict = _judge_line(bench, process, text)
-    if not verdict.asks or verdict.never:
+    if not verdict.needs_approval or verdict.never:
         return None
     to = f"{visible_line(process)} ({visible_line(command)[:200]})"
     return ApprovalPrompt(

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import product
+from math import prod
 
 from hermes.agent.danger.shell.syntax import (
     BRACKET,
@@ -22,6 +23,7 @@ from hermes.agent.danger.shell.syntax import (
     Substitution,
     Var,
     Word,
+    plain,
 )
 
 UNKNOWN = "\ue000"
@@ -83,7 +85,7 @@ class Expander:
             pieces = text.split() if split else [text]
             for piece in pieces:
                 found += braces(self._tilde(piece))
-        return list(dict.fromkeys(found)) if len(found) > 1 and _is_variable(word) else found
+        return list(dict.fromkeys(found)) if any(isinstance(part, Var) for part in word) else found
 
     def value(self, word: Word) -> tuple[str, ...]:
         """What an assignment of this word stores."""
@@ -99,15 +101,16 @@ class Expander:
             if isinstance(part, LiteralText):
                 choices.append([(part.text, False)])
             elif isinstance(part, Var):
-                split = not part.quoted or part.name == "@" or part.rest == (LiteralText("[@]"),)
+                split = not part.quoted or part.name == "@" or plain(part.rest) == "[@]"
                 choices.append([(value, split) for value in self._values(part)])
             else:
                 choices.append([(self._output_of(part), not part.quoted)])
-        found = [
+        if prod(map(len, choices)) > _MOST:
+            choices = [choice if len(choice) == 1 else [(UNKNOWN, False)] for choice in choices]
+        return [
             ("".join(text for text, _ in row), any(split and " " in text for text, split in row))
-            for row in _some(choices)
-        ]
-        return found or [("", False)]
+            for row in product(*choices)
+        ] or [("", False)]
 
     def _values(self, part: Var) -> tuple[str, ...]:
         rest = self.text(part.rest)
@@ -178,19 +181,6 @@ def _changed(value: str, change: str) -> str:
     if change == "##*/":
         return value.rpartition("/")[2]
     return UNKNOWN if "/" not in value + change and ".." not in value + change else UNKNOWN * 2
-
-
-def _is_variable(word: Word) -> bool:
-    return any(isinstance(part, Var) for part in word)
-
-
-def _some(choices: list[list[tuple[str, bool]]]) -> list[tuple[tuple[str, bool], ...]]:
-    count = 1
-    for choice in choices:
-        count *= len(choice)
-    if count > _MOST:
-        choices = [choice if len(choice) == 1 else [(UNKNOWN, False)] for choice in choices]
-    return list(product(*choices))
 
 
 def braces(text: str) -> list[str]:

@@ -8,7 +8,10 @@ from __future__ import annotations
 import re
 
 from hermes.agent.danger.shell.syntax import (
-    Background,
+    MARKS,
+    MOST_WORDS,
+    STAR,
+    TILDE,
     CompoundCommand,
     ConditionalCommand,
     LiteralText,
@@ -17,18 +20,36 @@ from hermes.agent.danger.shell.syntax import (
     ShellFunction,
     ShellNode,
     SimpleCommand,
+    Substitution,
     UnreadableCommand,
+    Var,
     Word,
     WordPart,
     plain,
 )
-from hermes.agent.danger.shell.words import META, WordReader
 
 _ASSIGN = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\[[^]=]*\])?(\+?=)")
 _REDIRECT = re.compile(r"(\d+|\{[A-Za-z_]\w*\})?(<<<|<<-|<<|<>|>>|>\||>&|<&|&>>|&>|<(?!\()|>(?!\())")
 _KEYWORD = re.compile(r"[a-z]+(?=[\s;&|()<>]|$)|!(?=\s)|[{}](?=[\s;&|)]|$)|\[\[(?=\s)|\]\]|-p(?=\s)")
-_LONGEST = 50_000
+_BLANKS = re.compile(r"(?:[ \t]|\\\n|(?:\A|(?<=[ \t\n;&|()]))#[^\n]*)*")
+_NEXT = re.compile(r";(?!;)")
+_AND_OR = re.compile(r"&&|\|\|")
+_BESIDE = re.compile(r"&(?!>)")
+_PIPE = re.compile(r"\|(?!\|)&?")
+_CASE_END = re.compile(r";;&?|;&")
+_LITERAL = re.compile(r"'([^']*)'|([A-Za-z0-9_./:=@%+-]+)|\\\n()|\\(.?)", re.DOTALL)
+_QUOTED_LITERAL = re.compile(r'\\([$`"\\])|\\\n()|[^\\$`"]+|[\\"]')
+_BEFORE_HOME = re.compile(r"(:|[\w+\]]=)\Z")
+_VARIABLE = re.compile(r"\$(?:([A-Za-z_][A-Za-z0-9_]*|[0-9@*])|[#?$!-])")
+_PARAMETER = re.compile(r"([!#]?)([A-Za-z_]\w*|[0-9@*#?$!-])")
+_ANSI_QUOTED = re.compile(r"\$'((?:[^'\\]|\\.)*)'", re.DOTALL)
+_BACKTICKS = re.compile(r"`((?:[^`\\]|\\.)*)`", re.DOTALL)
+_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|c.|.)", re.DOTALL)
+_ESCAPES = dict(zip("\\'\"?ntrabefv", "\\'\"?\n\t\r\a\b\x1b\f\v", strict=True))
+_META = frozenset(" \t\n;&|()<>")
 _DECLARES = frozenset({"declare", "local", "export", "typeset", "readonly"})
+_LONGEST = 50_000
+_DEEPEST = 30
 
 
 def read_shell(text: str) -> tuple[ShellNode, ...]:
@@ -42,9 +63,34 @@ def read_shell(text: str) -> tuple[ShellNode, ...]:
     return script
 
 
-class _Reader(WordReader):
+def unescaped(text: str) -> str:
+    """The text with its escapes, as `$'…'`, `echo -e` and `printf` know them, made what they stand for."""
+
+    def meant(match: re.Match[str]) -> str:
+        code = match[1]
+        if code[0] in "xuU" and len(code) > 1:
+            return chr(min(int(code[1:], 16), 0x10FFFF))
+        if code[0] in "01234567":
+            return chr(int(code, 8) & 0xFF)
+        return _ESCAPES.get(code, match[0])
+
+    return _ESCAPE.sub(meant, text)
+
+
+def _beside(node: ShellNode) -> ShellNode:
+    return CompoundCommand([(node,)], subshell=True, background=True)
+
+
+class _Reader:
+    """A place in a text, and how commands and their words are read from there."""
+
     def __init__(self, text: str, depth: int = 0) -> None:
-        super().__init__(text.replace("\r\n", "\n"), depth)
+        if depth > _DEEPEST:
+            raise UnreadableCommand("too deep")
+        self.text = text.replace("\r\n", "\n")
+        self.at = 0
+        self.depth = depth
+        self.words = 0
         self._heredocs: list[tuple[Redirect, bool]] = []
 
     # --- grammar ---
@@ -53,50 +99,40 @@ class _Reader(WordReader):
         nodes: list[ShellNode] = []
         while True:
             self._blanks(lines=True)
-            if self._peek() == ";" and not self.text.startswith(";;", self.at):
-                self.at += 1
+            if self._take(_NEXT):
                 continue
             if self.at >= len(self.text) or self._peek() == ")" or self._keyword() in ends:
                 return tuple(nodes)
-            if self.text.startswith(";;", self.at) or (self._peek() == ";" and ends):
+            if self.text.startswith(";;", self.at):
                 return tuple(nodes)
-            before = self.at
             nodes += self._and_or()
-            if self.at == before:
-                raise UnreadableCommand(f"unexpected “{self._peek()}”")
 
     def _and_or(self) -> list[ShellNode]:
         nodes: list[ShellNode] = [self._pipeline()]
         while True:
             self._blanks()
-            two = self.text[self.at : self.at + 2]
-            if two in ("&&", "||"):
-                self.at += 2
+            if self._take(_AND_OR):
                 self._blanks(lines=True)
                 nodes.append(ConditionalCommand(self._pipeline()))
-            elif self._peek() == "&" and two != "&>":
-                self.at += 1
-                nodes[-1] = Background(nodes[-1])
+            elif self._take(_BESIDE):
+                nodes[-1] = _beside(nodes[-1])
                 return nodes
             else:
                 return nodes
 
     def _pipeline(self) -> ShellNode:
         self._blanks()
-        while self._keyword() in ("!", "time"):
-            self.at += len(self._keyword())
+        while self._accept("!", "time"):
             self._blanks()
-            if self._keyword() == "-p":
-                self.at += 2
+            if self._accept("-p"):
                 self._blanks()
         nodes = [self._command()]
-        while True:
-            self._blanks()
-            if self._peek() != "|" or self.text.startswith("||", self.at):
-                return nodes[0] if len(nodes) == 1 else Pipeline(nodes)
-            self.at += 2 if self.text.startswith("|&", self.at) else 1
+        self._blanks()
+        while self._take(_PIPE):
             self._blanks(lines=True)
             nodes.append(self._command())
+            self._blanks()
+        return nodes[0] if len(nodes) == 1 else Pipeline(nodes)
 
     def _command(self) -> ShellNode:
         if self.text.startswith("((", self.at):
@@ -106,18 +142,14 @@ class _Reader(WordReader):
             body = self.script(())
             self._expect(")")
             return self._redirected(CompoundCommand([body], subshell=True))
-        match self._keyword():
+        match self._accept("{", "if", "while", "until", "for", "select", "case", "[[", "function", "coproc"):
             case "{":
-                self.at += 1
                 return self._redirected(CompoundCommand([self._until("}")]))
             case "if":
                 return self._if()
-            case "while" | "until" as word:
-                self.at += len(word)
-                condition = self._until("do")
-                return self._redirected(
-                    CompoundCommand([condition, self._until("done")], loop=True, certain=False)
-                )
+            case "while" | "until":
+                bodies = [self._until("do"), self._until("done")]
+                return self._redirected(CompoundCommand(bodies, loop=True, certain=False))
             case "for" | "select":
                 return self._for()
             case "case":
@@ -125,64 +157,54 @@ class _Reader(WordReader):
             case "[[":
                 return self._test()
             case "function":
-                self.at += len("function")
                 self._blanks()
-                return self._function(self._plain_word())
+                return self._function(plain(self._word()))
             case "coproc":
-                self.at += len("coproc")
                 self._blanks()
-                return Background(self._command())
+                return _beside(self._command())
         return self._simple()
 
     def _if(self) -> ShellNode:
-        self.at += 2
         bodies = [self._until("then")]
         while True:
             bodies.append(self.script(("elif", "else", "fi")))
-            word = self._keyword()
-            self.at += len(word)
-            if word == "elif":
-                bodies.append(self._until("then"))
-            elif word == "fi":
-                return self._redirected(CompoundCommand(bodies, certain=False))
-            elif word != "else":
-                raise UnreadableCommand("an if without its fi")
+            match self._accept("elif", "else", "fi"):
+                case "elif":
+                    bodies.append(self._until("then"))
+                case "fi":
+                    return self._redirected(CompoundCommand(bodies, certain=False))
+                case "":
+                    raise UnreadableCommand("an if without its fi")
 
     def _for(self) -> ShellNode:
-        self.at += len(self._keyword())
         self._blanks()
+        name, values = "", None
         if self.text.startswith("((", self.at):
             self._arithmetic()
-            name, values = "", None
         else:
-            name, values = self._plain_word(), None
+            name = plain(self._word())
             self._blanks(lines=True)
-            if self._keyword() == "in":
-                self.at += 2
+            if self._accept("in"):
                 values = self._words()
         self._blanks(lines=True)
         while self._peek() == ";":
             self.at += 1
             self._blanks(lines=True)
-        opening = self._keyword()
-        if opening not in ("do", "{"):
+        opening = self._accept("do", "{")
+        if not opening:
             raise UnreadableCommand("a for without its do")
-        self.at += len(opening)
         body = self._until("done" if opening == "do" else "}")
         return self._redirected(CompoundCommand([body], loop=True, certain=False, name=name, values=values))
 
     def _case(self) -> ShellNode:
-        self.at += 4
         self._blanks()
         bodies: list[tuple[ShellNode, ...]] = [(SimpleCommand(words=[(LiteralText(":"),), self._word()]),)]
         self._blanks(lines=True)
-        if self._keyword() != "in":
+        if not self._accept("in"):
             raise UnreadableCommand("a case without its in")
-        self.at += 2
         while True:
             self._blanks(lines=True)
-            if self._keyword() == "esac":
-                self.at += 4
+            if self._accept("esac"):
                 return self._redirected(CompoundCommand(bodies, certain=False))
             if self._peek() == "(":
                 self.at += 1
@@ -194,18 +216,13 @@ class _Reader(WordReader):
                     self._word()
             self.at += 1
             bodies.append(self.script(("esac",)))
-            for mark in (";;&", ";;", ";&"):
-                if self.text.startswith(mark, self.at):
-                    self.at += len(mark)
-                    break
+            self._take(_CASE_END)
 
     def _test(self) -> ShellNode:
-        self.at += 2
         words: list[Word] = [(LiteralText(":"),)]
         while True:
             self._blanks(lines=True)
-            if self._keyword() == "]]":
-                self.at += 2
+            if self._accept("]]"):
                 return self._redirected(CompoundCommand([(SimpleCommand(words=words),)]))
             if self.at >= len(self.text):
                 raise UnreadableCommand("a [[ without its ]]")
@@ -233,14 +250,14 @@ class _Reader(WordReader):
                 simple.assigns.append((plus + assign[1], self._value()))
             elif self._peek() == "(" and len(simple.words) == 1 and not simple.assigns:
                 return self._function(plain(simple.words[0]))
-            elif self._peek() in META and self.text[self.at : self.at + 2] not in ("<(", ">("):
+            elif self._peek() in _META and self.text[self.at : self.at + 2] not in ("<(", ">("):
                 break
             else:
                 simple.words.append(self._word())
                 if plain(simple.words[0]) in _DECLARES:
                     self._declared(simple)
         if not (simple.words or simple.assigns or simple.redirects):
-            raise UnreadableCommand(f"unexpected “{self._peek()}”" if self._peek() else "it breaks off")
+            raise self._unexpected()
         return simple
 
     def _declared(self, simple: SimpleCommand) -> None:
@@ -266,7 +283,7 @@ class _Reader(WordReader):
             for word in words:
                 parts += [*word, LiteralText(" ")]
             return tuple(parts[:-1])
-        if self.at >= len(self.text) or self._peek() in META:
+        if self.at >= len(self.text) or self._peek() in _META:
             return ()
         return self._word()
 
@@ -308,27 +325,18 @@ class _Reader(WordReader):
 
     def _until(self, end: str) -> tuple[ShellNode, ...]:
         body = self.script((end,))
-        if self._keyword() != end:
+        if not self._accept(end):
             raise UnreadableCommand(f"“{end}” is missing")
-        self.at += len(end)
         return body
 
     # --- between words ---
 
     def _blanks(self, *, lines: bool = False) -> None:
-        while self.at < len(self.text):
-            char = self.text[self.at]
-            if char in " \t" or (char == "\n" and lines):
-                self.at += 1
-                if char == "\n":
-                    self._read_heredocs()
-            elif self.text.startswith("\\\n", self.at):
-                self.at += 2
-            elif char == "#" and (self.at == 0 or self.text[self.at - 1] in " \t\n;&|()"):
-                end = self.text.find("\n", self.at)
-                self.at = end if end >= 0 else len(self.text)
-            else:
-                return
+        self._take(_BLANKS)
+        while lines and self._peek() == "\n":
+            self.at += 1
+            self._read_heredocs()
+            self._take(_BLANKS)
 
     def _read_heredocs(self) -> None:
         for redirect, quoted in self._heredocs:
@@ -351,5 +359,161 @@ class _Reader(WordReader):
         match = _KEYWORD.match(self.text, self.at)
         return match[0] if match else ""
 
-    def _plain_word(self) -> str:
-        return plain(self._word())
+    def _accept(self, *words: str) -> str:
+        """The reserved word that starts here, if it is one of these; then it is passed."""
+        word = self._keyword()
+        if word not in words:
+            return ""
+        self.at += len(word)
+        return word
+
+    def _take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        match = pattern.match(self.text, self.at)
+        if match:
+            self.at = match.end()
+        return match
+
+    def _peek(self) -> str:
+        return self.text[self.at : self.at + 1]
+
+    def _expect(self, char: str) -> None:
+        if self._peek() != char:
+            raise UnreadableCommand(f"“{char}” is missing")
+        self.at += 1
+
+    def _unexpected(self) -> UnreadableCommand:
+        return UnreadableCommand(f"unexpected “{self._peek()}”" if self._peek() else "it breaks off")
+
+    # --- words ---
+
+    def _word(self) -> Word:
+        self.words += 1
+        if self.words > MOST_WORDS:
+            raise UnreadableCommand("too much to follow")
+        parts: list[WordPart] = []
+        start = self.at
+        while self.at < len(self.text):
+            char = self.text[self.at]
+            if self.text[self.at : self.at + 2] in ("<(", ">("):
+                self.at += 2
+                parts.append(Substitution(self._nested(), quoted=True, as_file=True))
+            elif char == "(" and parts and self.at > start and self.text[self.at - 1] in "?*+@!":
+                self._balanced("(", ")")
+                parts.append(LiteralText(STAR))
+            elif char in _META:
+                break
+            else:
+                parts += self._piece(char, first=self.at == start)
+        if self.at == start:
+            raise self._unexpected()
+        return tuple(parts)
+
+    def _piece(self, char: str, *, first: bool) -> list[WordPart]:
+        literal = self._literal(_LITERAL)
+        if literal:
+            return literal
+        if char == "$":
+            return self._dollar(quoted=False)
+        if char == "`":
+            return self._backticks(quoted=False)
+        self.at += 1
+        if char == "'":
+            raise UnreadableCommand("an open quote")
+        if char == '"':
+            return self._double_quoted()
+        if char == "~" and (first or _BEFORE_HOME.search(self.text, max(self.at - 3, 0), self.at - 1)):
+            return [LiteralText(TILDE)]
+        return [LiteralText(MARKS.get(char, char))]
+
+    def _literal(self, pattern: re.Pattern[str]) -> list[WordPart]:
+        match = self._take(pattern)
+        return [LiteralText(match[match.lastindex or 0])] if match else []
+
+    def _double_quoted(self, end: str = '"') -> list[WordPart]:
+        """Up to the closing quote, or to the end of the text for a here-document."""
+        parts: list[WordPart] = [LiteralText("")]
+        while self.at < len(self.text) and not (end and self.text[self.at] == end):
+            char = self.text[self.at]
+            if char == "$":
+                parts += self._dollar(quoted=True)
+            else:
+                parts += self._backticks(quoted=True) if char == "`" else self._literal(_QUOTED_LITERAL)
+        if end:
+            if self.at >= len(self.text):
+                raise UnreadableCommand("an open quote")
+            self.at += 1
+        return parts
+
+    def _dollar(self, *, quoted: bool) -> list[WordPart]:
+        opening = self.text[self.at + 1 : self.at + 2]
+        if self.text.startswith("$((", self.at):
+            inner = self.inside(self._balanced("$((", "))"))
+            return [LiteralText("0"), *(part for part in inner if isinstance(part, Substitution))]
+        if opening == "(":
+            self.at += 2
+            return [Substitution(self._nested(), quoted)]
+        if opening == "{":
+            return [self._braced(quoted)]
+        if opening == "'" and not quoted:
+            text = self._take(_ANSI_QUOTED)
+            if text is None:
+                raise UnreadableCommand("an open quote")
+            return [LiteralText(unescaped(text[1]))]
+        if opening == '"' and not quoted:
+            self.at += 2
+            return self._double_quoted()
+        variable = self._take(_VARIABLE)
+        if variable:
+            return [Var(variable[1], quoted) if variable[1] else LiteralText("0")]
+        self.at += 1
+        return [LiteralText("$")]
+
+    def _braced(self, quoted: bool) -> WordPart:
+        inner = self._balanced("${", "}")
+        match = _PARAMETER.match(inner)
+        if match is None:
+            raise UnreadableCommand("a strange variable")
+        if match[1] == "#":
+            return LiteralText("0")
+        rest = self.inside(inner[match.end() :]) if match.end() < len(inner) else ()
+        return Var(match[1] + match[2], quoted, rest)
+
+    def _backticks(self, *, quoted: bool) -> list[WordPart]:
+        match = self._take(_BACKTICKS)
+        if match is None:
+            raise UnreadableCommand("an open backtick")
+        inner = re.sub(r"\\([`\\$])", r"\1", match[1])
+        return [Substitution(_Reader(inner, self.depth + 1).script(()), quoted)]
+
+    def _nested(self) -> tuple[ShellNode, ...]:
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            raise UnreadableCommand("too deep")
+        script = self.script(())
+        self._expect(")")
+        self.depth -= 1
+        return script
+
+    def _balanced(self, opening: str, closing: str) -> str:
+        """What stands between, brackets of the same kind inside being matched."""
+        self.at += len(opening)
+        start, level = self.at, len(closing)
+        while self.at < len(self.text):
+            char = self.text[self.at]
+            if char == "\\":
+                self.at += 1
+            elif char == "'" and closing != "))":
+                self.at = max(self.text.find("'", self.at + 1), self.at)
+            elif char == opening[-1]:
+                level += 1
+            elif char == closing[0]:
+                level -= 1
+                if level == 0:
+                    self.at += 1
+                    return self.text[start : self.at - len(closing)]
+            self.at += 1
+        raise UnreadableCommand("an open bracket")
+
+    def inside(self, text: str) -> Word:
+        """Text in which only `$` and backticks mean something."""
+        return tuple(_Reader(text, self.depth + 1)._double_quoted(end=""))

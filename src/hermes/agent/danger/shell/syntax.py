@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import groupby
 
 # Characters that mean something only where they are not quoted; quoted ones stay what they are.
 STAR, QUESTION, BRACKET = "\ue001", "\ue002", "\ue003"
@@ -72,17 +71,13 @@ class ConditionalCommand:
 
 
 @dataclass(slots=True)
-class Background:
-    node: ShellNode
-
-
-@dataclass(slots=True)
 class CompoundCommand:
     """A body with its own redirections; a `loop` may run it again, with the values of `names`."""
 
     bodies: list[tuple[ShellNode, ...]]
     redirects: list[Redirect] = field(default_factory=list)
     subshell: bool = False
+    background: bool = False
     loop: bool = False
     certain: bool = True
     name: str = ""
@@ -95,21 +90,22 @@ class ShellFunction:
     body: ShellNode
 
 
-ShellNode = SimpleCommand | Pipeline | ConditionalCommand | Background | CompoundCommand | ShellFunction
+ShellNode = SimpleCommand | Pipeline | ConditionalCommand | CompoundCommand | ShellFunction
+
+
+def children(node: ShellNode) -> list[ShellNode]:
+    """What runs as part of this; a function does not until it is called."""
+    match node:
+        case Pipeline(nodes=nodes):
+            return nodes
+        case ConditionalCommand(node=inner):
+            return [inner]
+        case CompoundCommand(bodies=bodies):
+            return [inner for body in bodies for inner in body]
+    return []
 
 
 def plain(word: Word) -> str:
     """A word without anything to expand, else nothing."""
     text = "".join(part.text for part in word if isinstance(part, LiteralText))
     return text if all(isinstance(part, LiteralText) for part in word) else ""
-
-
-def joined(parts: list[WordPart]) -> Word:
-    """Neighbouring texts as one."""
-    found: list[WordPart] = []
-    for texts, group in groupby(parts, lambda part: isinstance(part, LiteralText)):
-        if texts:
-            found.append(LiteralText("".join(part.text for part in group if isinstance(part, LiteralText))))
-        else:
-            found += group
-    return tuple(found)
