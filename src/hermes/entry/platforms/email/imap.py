@@ -424,22 +424,18 @@ def _unquoted(name: bytes) -> str:
 
 
 def _to_utf7(name: str) -> str:
-    """A folder's name as IMAP writes it (RFC 3501, 5.1.3)."""
+    """A folder's name as IMAP writes it: UTF-7 with other signs (RFC 3501, 5.1.3)."""
 
     def packed(match: re.Match[str]) -> str:
-        data = base64.b64encode(match[0].encode("utf-16-be", "surrogatepass")).decode("ascii")
-        return f"&{data.rstrip('=').replace('/', ',')}-"
+        return "&" + match[0].encode("utf-7").decode("ascii")[1:].replace("/", ",")
 
     return re.sub(r"[^\x20-\x7e]+", packed, name.replace("&", "&-"))
 
 
 def _from_utf7(name: str) -> str:
     def unpacked(match: re.Match[str]) -> str:
-        if not match[1]:
-            return "&"
-        data = match[1].replace(",", "/")
         try:
-            return base64.b64decode(data + "=" * (-len(data) % 4)).decode("utf-16-be")
+            return f"+{match[1].replace(',', '/')}-".encode().decode("utf-7") if match[1] else "&"
         except ValueError:
             return match[0]
 

@@ -15,7 +15,6 @@ import os
 import secrets
 import tempfile
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
@@ -243,8 +242,7 @@ def _write_private(path: Path, text: str) -> None:
             os.fsync(file.fileno())
         os.replace(draft, path)
     except BaseException:
-        with suppress(OSError):
-            os.unlink(draft)
+        Path(draft).unlink(missing_ok=True)
         raise
     folder = os.open(path.parent, os.O_RDONLY)
     try:
