@@ -338,7 +338,7 @@ class EmailAdapter:
         validity, _, rest = ref.partition("/")
         uid, _, rest = rest.partition("/")
         number, _, name = rest.partition("/")
-        if not all(one.isascii() and one.isdigit() and len(one) < 12 for one in (validity, uid, number)):
+        if not all(word.isascii() and word.isdigit() and len(word) < 12 for word in (validity, uid, number)):
             raise Refused("That is no file of a mail")
         raw = await self._aside(lambda imap: self._mail(imap, int(validity), int(uid), name))
         data = None if raw is None else await asyncio.to_thread(convert.file_in, raw, int(number))
@@ -356,8 +356,8 @@ class EmailAdapter:
             return None
         if size > LARGEST:
             raise Refused(f"A mail of {size_told(size)} is too large; {size_told(LARGEST)} are read")
-        found = await imap.fetch(uid, "", LARGEST)
-        return None if found is None else found.body
+        mail = await imap.fetch(uid, "", LARGEST)
+        return None if mail is None else mail.body
 
     # --- connections ---
 
@@ -403,14 +403,14 @@ class EmailAdapter:
                 heads.append(await imap.head(uid))
         finally:
             imap.close()
-        told = "tells of new mail at once" if idles else f"is asked every {self._poll:.0f} s"
-        return f"{self._servers.imap_host} lets {self._address} read; it {told}."
+        how = "tells of new mail at once" if idles else f"is asked every {self._poll:.0f} s"
+        return f"{self._servers.imap_host} lets {self._address} read; it {how}."
 
     async def _check_sending(self) -> str:
         client = await self._servers.open_smtp(self.answer_seconds)
         try:
-            known = client.supports_extension("auth")
+            wants_login = client.supports_extension("auth")
         finally:
             drop(client)
-        how = f"with {self._servers.proof}" if known else "without asking for a password"
+        how = f"with {self._servers.proof}" if wants_login else "without asking for a password"
         return f"{self._servers.smtp_host} takes mail {how}."

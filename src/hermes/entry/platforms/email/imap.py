@@ -151,11 +151,11 @@ class ImapConnection:
         """By RFC 7628, or as it was done before. A refusal comes as a question, which wants an answer."""
         user, bearer = self._box.user, f"auth=Bearer {self._box.token}\1\1"
         if "AUTH=XOAUTH2" in self.abilities or "AUTH=OAUTHBEARER" not in self.abilities:
-            name, told, yes = "XOAUTH2", f"user={user}\1{bearer}", b""
+            name, shown, yes = "XOAUTH2", f"user={user}\1{bearer}", b""
         else:
             name, yes = "OAUTHBEARER", base64.b64encode(b"\1")
-            told = f"n,a={user},\1host={self._box.host}\1port={self._box.port}\1{bearer}"
-        proof = base64.b64encode(told.encode())
+            shown = f"n,a={user},\1host={self._box.host}\1port={self._box.port}\1{bearer}"
+        proof = base64.b64encode(shown.encode())
         if "SASL-IR" in self.abilities:
             await self._command(f"AUTHENTICATE {name} {proof.decode()}", yes)
         else:
@@ -193,7 +193,8 @@ class ImapConnection:
 
     async def sizes(self, uids: Sequence[int]) -> dict[int, int]:
         lines = await self._try(f"UID FETCH {','.join(map(str, uids))} (UID RFC822.SIZE)")
-        return {told[b"UID"]: told[b"RFC822.SIZE"] for told in map(_numbers, lines) if len(told) == 2}
+        pairs = [numbers for numbers in map(_numbers, lines) if len(numbers) == 2]
+        return {numbers[b"UID"]: numbers[b"RFC822.SIZE"] for numbers in pairs}
 
     async def fetch(self, uid: int, what: str = "", most: int = _PIECE) -> FetchedMail | None:
         """A mail (or its HEADER), at most so many bytes of it. None if it is gone, or if the server itself

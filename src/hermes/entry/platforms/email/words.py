@@ -65,8 +65,8 @@ def decode(data: bytes, charset: str | None) -> str:
 
 def charset_in_page(data: bytes) -> str | None:
     """What a page says of itself, for mails that do not say it."""
-    found = _META.search(data[:4096])
-    return found[1].decode("ascii") if found else None
+    match = _META.search(data[:4096])
+    return match[1].decode("ascii") if match else None
 
 
 def _known(charset: str | None) -> str:
@@ -108,7 +108,7 @@ class _Reader(HTMLParser):
             self._silent += 1
         if self._silent:
             return
-        told = dict(attrs)
+        attributes = dict(attrs)
         if tag in _BLOCKS:
             self._end_line(2 if tag in _SPACED and not self._lists else 1)
         match tag:
@@ -117,8 +117,8 @@ class _Reader(HTMLParser):
             case "hr":
                 self._write("---")
                 self._end_line(1)
-            case "img" if told.get("alt"):
-                self._write(f"[{told['alt']}]")
+            case "img" if attributes.get("alt"):
+                self._write(f"[{attributes['alt']}]")
             case "pre":
                 self._pre += 1
             case "blockquote":
@@ -126,7 +126,7 @@ class _Reader(HTMLParser):
             case "ul":
                 self._lists = [*self._lists[-_DEEPEST:], None]
             case "ol":
-                start = told.get("start") or ""
+                start = attributes.get("start") or ""
                 first = int(start) if start.isascii() and start.isdigit() and len(start) < 9 else 1
                 self._lists = [*self._lists[-_DEEPEST:], first]
             case "li":
@@ -134,7 +134,7 @@ class _Reader(HTMLParser):
             case "td" | "th" if not self._fresh:
                 self._write(" | ")
             case "a":
-                self._links.append((told.get("href") or "", len(self._out)))
+                self._links.append((attributes.get("href") or "", len(self._out)))
 
     def handle_endtag(self, tag: str) -> None:
         if tag in _SILENT:

@@ -100,25 +100,25 @@ class MatrixAdapter:
 
     async def _begin(self, accept: Accept, me: MatrixIdentity) -> str:
         """Without a point to go on from it begins with now; invitations wait since whenever."""
-        told, since = await self._sync(None)
-        await self._invitations.take(sync.invites_of(told, me), me, "")
+        answer, since = await self._sync(None)
+        await self._invitations.take(sync.invites_of(answer, me), me, "")
         await accept((), None if self._invitations else f"{since} {me.id}")
         return since
 
     async def _step(self, accept: Accept, me: MatrixIdentity, since: str) -> str:
         try:
-            told, after = await self._sync(since)
+            answer, after = await self._sync(since)
         except convert.NotUnderstood as error:
             log.warning("matrix.lost_place why=%s", error)
             return await self._begin(accept, me)
-        moves = sync.moves_of(told)
+        moves = sync.moves_of(answer)
         for move in moves:
             self._rooms.replaced(move.instead_of, move.room)
-        await self._invitations.take([*sync.invites_of(told, me), *moves], me, since)
+        await self._invitations.take([*sync.invites_of(answer, me), *moves], me, since)
         items = await self._unlocked(me)
-        for room in sync.left_rooms(told):
+        for room in sync.left_rooms(answer):
             self._rooms.forget(room)
-        for news in sync.news_of(told):
+        for news in sync.news_of(answer):
             items += await self._items(news, me, since)
         point = next(iter(self._held.values()), after)
         if items or (after != since and point == after):
@@ -135,13 +135,13 @@ class MatrixAdapter:
             wait = 1.0 if self._invitations else self.sync_seconds
             query |= {"since": since, "timeout": str(int(wait * 1000))}
         seconds = wait + max(self.answer_seconds, _SYNC_PATIENCE)
-        told = await self._client.call("GET", "v3/sync", query=query, seconds=seconds)
-        after = sync.next_batch(told)
+        answer = await self._client.call("GET", "v3/sync", query=query, seconds=seconds)
+        after = sync.next_batch(answer)
         if after is None:
             raise Unreachable("The homeserver does not say where we are")
         if self._crypto is not None:
-            await self._crypto.absorb(told)
-        return told, after
+            await self._crypto.absorb(answer)
+        return answer, after
 
     async def _items(self, news: sync.RoomUpdate, me: MatrixIdentity, since: str) -> list[Inbound]:
         events: Sequence[dict[str, Any]] = news.events
@@ -297,8 +297,8 @@ class MatrixAdapter:
             sort, content = await self._sealed(room, sort, content)
         if mark:
             content = {**content, compose.SENT: compose.transaction(mark)}
-        told = await self._client.call("PUT", f"v3/{path('rooms', room, 'send', sort, txn)}", content)
-        ref = as_text(dig(told, "event_id"))
+        answer = await self._client.call("PUT", f"v3/{path('rooms', room, 'send', sort, txn)}", content)
+        ref = as_text(dig(answer, "event_id"))
         if not ref:
             raise Unreachable("The homeserver does not say which event it made", maybe_done=True)
         self._alive[ref] = None
@@ -393,17 +393,17 @@ class MatrixAdapter:
         self._client.answer_seconds = self.answer_seconds
         try:
             me = await log_in(self._client, self._context)
-            told = await self._client.call("GET", "v3/joined_rooms")
+            answer = await self._client.call("GET", "v3/joined_rooms")
             encryption = await encryption_findings(self._mode, self._client, me, self._context.folder)
         finally:
             await self._client.close()
-        rooms = dig(told, "joined_rooms")
+        rooms = dig(answer, "joined_rooms")
         count = len(rooms) if isinstance(rooms, list) else 0
-        found = [good(f"The homeserver knows the account as {me.id}, in {count} rooms.")]
+        findings = [good(f"The homeserver knows the account as {me.id}, in {count} rooms.")]
         if not count:
             hint = "Invite it to a room, or begin a direct chat with it, while the gateway runs."
-            found.append(good("It is in no room yet.", hint))
-        return [*found, *encryption]
+            findings.append(good("It is in no room yet.", hint))
+        return [*findings, *encryption]
 
 
 def _annotation(ref: str, key: str) -> dict[str, Any]:

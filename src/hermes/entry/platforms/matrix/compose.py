@@ -44,7 +44,7 @@ def message(body: Body) -> dict[str, Any]:
     shown = body.buttons[: len(KEYS)]
     if shown:
         html += "".join(
-            f"<br>{key} {escape(one.label, quote=False)}" for key, one in zip(KEYS, shown, strict=False)
+            f"<br>{key} {escape(button.label, quote=False)}" for key, button in zip(KEYS, shown, strict=False)
         )
     content = {"msgtype": "m.text", **_words(html), "m.mentions": {}}
     if shown:
