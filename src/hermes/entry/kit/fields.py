@@ -20,15 +20,6 @@ def proxy_field(variable: str, service: str) -> SettingField:
 def listener_fields(variables: str, port: str, hint: str) -> tuple[SettingField, SettingField]:
     """Where an adapter listens that its platform calls."""
     return (
-        SettingField(
-            env=f"{variables}_PORT",
-            title=f"The port on which calls are awaited ({port})",
-            required=False,
-            hint=hint,
-        ),
-        SettingField(
-            env=f"{variables}_HOST",
-            title="The address of this machine on which calls are awaited (127.0.0.1)",
-            required=False,
-        ),
+        optional(f"{variables}_PORT", f"The port on which calls are awaited ({port})", hint),
+        optional(f"{variables}_HOST", "The address of this machine on which calls are awaited (127.0.0.1)"),
     )

@@ -118,7 +118,11 @@ class EmailAdapter:
                 heard = waiting if self._proof.possible else []
                 for start in range(0, len(heard), _AT_ONCE):
                     await self._take(imap, heard[start : start + _AT_ONCE], at, accept, sent)
-                await self._rest(imap, self.first_seconds if heard else self.idle_seconds)
+                if "IDLE" in imap.abilities:
+                    await imap.idle(self.first_seconds if heard else self.idle_seconds)
+                else:
+                    await self._context.clock.sleep(self._poll)
+                    await imap.noop()
                 await accept((), None)
                 waiting = await imap.newer(at.uid)
         finally:
@@ -236,13 +240,6 @@ class EmailAdapter:
             return False
         heard.append(now)
         return True
-
-    async def _rest(self, imap: ImapConnection, seconds: float) -> None:
-        if "IDLE" in imap.abilities:
-            await imap.idle(seconds)
-        else:
-            await self._context.clock.sleep(self._poll)
-            await imap.noop()
 
     # --- what goes out ---
 

@@ -127,9 +127,9 @@ class MailServers:
                 await client.starttls()
                 await client.ehlo()
             if token:
-                await self._log_in(client, token)
+                await self._show_token(client, token)
             elif client.supports_extension("auth"):
-                await self._prove(client)
+                await self._log_in(client)
             return client
         except aiosmtplib.SMTPResponseException as error:
             drop(client)
@@ -142,7 +142,7 @@ class MailServers:
             drop(client)
             raise
 
-    async def _prove(self, client: aiosmtplib.SMTP) -> None:
+    async def _log_in(self, client: aiosmtplib.SMTP) -> None:
         """In one way only: who tries a wrong password in several is shut out the sooner."""
         methods = client.supported_auth_methods
         if "plain" in methods:
@@ -152,7 +152,7 @@ class MailServers:
         else:
             await client.login(self._user, self._password)
 
-    async def _log_in(self, client: aiosmtplib.SMTP, token: str) -> None:
+    async def _show_token(self, client: aiosmtplib.SMTP, token: str) -> None:
         try:
             await client.auth_xoauth2(self._user, token)
         except aiosmtplib.SMTPAuthenticationError as error:

@@ -90,13 +90,10 @@ class MatrixAdapter:
             while True:
                 since = await self._step(accept, me, since)
         finally:
-            await self._close()
-
-    async def _close(self) -> None:
-        await self._client.close()
-        if self._crypto is not None:
-            await self._crypto.close()
-            self._crypto, self._me = None, None
+            await self._client.close()
+            if self._crypto is not None:
+                await self._crypto.close()
+                self._crypto, self._me = None, None
 
     async def _begin(self, accept: Accept, me: MatrixIdentity) -> str:
         """Without a point to go on from it begins with now; invitations wait since whenever."""
@@ -169,7 +166,9 @@ class MatrixAdapter:
             clear = await self._decrypted(room, event)
             if clear is None:
                 if since is not None and self._crypto is not None and event["sender"] != me.id:
-                    self._wait_for(room, event, since)
+                    until = self._context.clock.monotonic() + self.key_seconds
+                    self._locked.setdefault(event["event_id"], (room, event, until))
+                    self._held.setdefault(event["event_id"], since)
                 continue
             self._rooms.keep(clear)
             if clear["sender"] == me.id or clear["type"] not in _HEARD:
@@ -194,11 +193,6 @@ class MatrixAdapter:
             return self._crypto.decrypt(room, event)
         log.warning("matrix.encrypted room=%s: MATRIX_ENCRYPTION is off, nothing is read", one_line(room))
         return None
-
-    def _wait_for(self, room: str, event: dict[str, Any], since: str) -> None:
-        until = self._context.clock.monotonic() + self.key_seconds
-        self._locked.setdefault(event["event_id"], (room, event, until))
-        self._held.setdefault(event["event_id"], since)
 
     async def _unlocked(self, me: MatrixIdentity) -> list[Inbound]:
         """Those of the locked events whose keys have come; and of those whose keys never came, that they are
