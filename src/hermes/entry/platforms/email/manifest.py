@@ -12,7 +12,7 @@ from hermes.domain.capabilities import (
     SettingField,
 )
 from hermes.domain.message import MediaKind
-from hermes.entry.kit.fields import optional
+from hermes.entry.kit.fields import option
 
 _FILE_BYTES = 18_000_000
 """Most servers take 25 MB, and a file grows by a third on its way."""
@@ -43,53 +43,53 @@ MANIFEST = Manifest(
             title="The address that people write to",
             hint="Give it a mailbox of its own: every mail that comes there is read.",
         ),
-        optional(
+        option(
             "EMAIL_OAUTH_PROVIDER",
             "google or microsoft, if they are to let us in without a password (OAuth)",
             "Outlook.com and Microsoft 365 take no passwords. Leave it empty for a password.",
             asked=True,
         ),
-        optional(
+        option(
             "EMAIL_PASSWORD",
             "The mailbox's password",
             "Where two factors are on (Gmail, iCloud, Yahoo), make an app password.",
             secret=True,
             unless="EMAIL_OAUTH_PROVIDER",
         ),
-        optional(
+        option(
             "EMAIL_OAUTH_CLIENT_ID",
             "The id of the application that you registered with the provider",
             "docs/platforms/email.md says how.",
             unless="EMAIL_PASSWORD",
         ),
-        optional(
+        option(
             "EMAIL_OAUTH_CLIENT_SECRET",
             "The application's secret, if it has one",
             secret=True,
             unless="EMAIL_PASSWORD",
         ),
-        optional(
+        option(
             "EMAIL_OAUTH_REFRESH_TOKEN",
             "What access tokens are got with",
             "`hermes platforms login email` gets it, once the rest is kept.",
             secret=True,
         ),
-        optional(
+        option(
             "EMAIL_OAUTH_TOKEN_URL", "Where access tokens are got, if that is not the provider's usual place"
         ),
-        optional(
+        option(
             "EMAIL_IMAP_HOST",
             "The server that mail is read from",
             "For example imap.gmail.com; your provider's help page names it.",
             unless="EMAIL_OAUTH_PROVIDER",
         ),
-        optional(
+        option(
             "EMAIL_SMTP_HOST",
             "The server that mail is sent through",
             "For example smtp.gmail.com.",
             unless="EMAIL_OAUTH_PROVIDER",
         ),
-        optional(
+        option(
             "EMAIL_AUTHSERV",
             "The name by which your server signs what it found out about senders",
             "Leave it empty for Gmail, iCloud, Yahoo, AOL, Fastmail and Microsoft: they are known. Else"
@@ -97,50 +97,50 @@ MANIFEST = Manifest(
             " *.example.org for any below that, several with commas.",
             asked=True,
         ),
-        optional(
+        option(
             "EMAIL_AUTHSERV_PLACE",
             "above or below: where your server writes that, seen from its own Received line (above)",
             "A sender can write below it, too: only for a server that checks every mail, or removes"
             " foreign lines with its name.",
         ),
-        optional(
+        option(
             "EMAIL_TRUST_FROM",
             "Whether every From line is believed (false)",
             "Whoever forges an allowed address is heard then.",
         ),
-        optional(
+        option(
             "EMAIL_IMAP_PORT",
             "The port for reading (993)",
             "993 is encrypted from the start; with any other the connection is upgraded (STARTTLS).",
         ),
-        optional(
+        option(
             "EMAIL_SMTP_PORT",
             "The port for sending (587)",
             "465 is encrypted from the start; with any other the connection is upgraded (STARTTLS).",
         ),
-        optional("EMAIL_USER", "The name to log in with, if it is not the address"),
-        optional("EMAIL_NAME", "The name that people see as the sender (Hermes)"),
-        optional("EMAIL_FOLDER", "The folder that is read (INBOX)"),
-        optional(
+        option("EMAIL_USER", "The name to log in with, if it is not the address"),
+        option("EMAIL_NAME", "The name that people see as the sender (Hermes)"),
+        option("EMAIL_FOLDER", "The folder that is read (INBOX)"),
+        option(
             "EMAIL_MAX_PER_HOUR",
             "How many mails an hour are taken from one sender (60); 0 is any number",
             "Two machines that answer each other would go on for ever.",
         ),
-        optional(
+        option(
             "EMAIL_POLL_INTERVAL",
             "Seconds between looks (15), where the server cannot tell of new mail by itself",
         ),
-        optional(
+        option(
             "EMAIL_SELF_COPY",
             "Whether each mail is also sent to the mailbox itself (true)",
             "It proves that a mail left when an answer of the server got lost.",
         ),
-        optional(
+        option(
             "EMAIL_CA_FILE",
             "A file with the certificate of a private authority",
             "For a mail server of your own.",
         ),
-        optional(
+        option(
             "EMAIL_TLS", "Whether connections are encrypted (true); false is for servers on this machine only"
         ),
     ),

@@ -12,7 +12,7 @@ from hermes.domain.capabilities import (
     TextUnit,
 )
 from hermes.domain.message import MediaKind
-from hermes.entry.kit.fields import optional, proxy_field
+from hermes.entry.kit.fields import option, proxy_field
 
 _MB = 1_000_000
 _KINDS = (MediaKind.IMAGE, MediaKind.VOICE, MediaKind.AUDIO, MediaKind.VIDEO, MediaKind.FILE)
@@ -51,37 +51,37 @@ MANIFEST = Manifest(
             title="The homeserver: its address, or the name at the end of its users' ids",
             hint="Like https://matrix.example.org, or example.org.",
         ),
-        optional(
+        option(
             "MATRIX_USER_ID",
             "The bot's user, to log in with a password",
             "Like @hermes:example.org.",
             identifies=True,
             asked=True,
         ),
-        optional("MATRIX_PASSWORD", "Its password", secret=True, asked=True),
-        optional(
+        option("MATRIX_PASSWORD", "Its password", secret=True, asked=True),
+        option(
             "MATRIX_ACCESS_TOKEN",
             "Or an access token that does not expire, of a login that no other program uses",
             "If there is one, the password is not used.",
             secret=True,
             unless="MATRIX_PASSWORD",
         ),
-        optional(
+        option(
             "MATRIX_DEVICE_ID",
             "The name of the login that a password makes",
             "Only needed if several gateways use one account.",
         ),
-        optional(
+        option(
             "MATRIX_INVITES",
             "Whose invitations are accepted: allowed, everyone or nobody (allowed)",
             "allowed = of people who may write to it, or would be given a pairing code.",
         ),
-        optional(
+        option(
             "MATRIX_ENCRYPTION",
             "Encrypted rooms: off, optional or required (off)",
             "Needs matrix-nio: pip install 'hermes-gateway[matrix]'.",
         ),
-        optional(
+        option(
             "MATRIX_AUTO_THREAD",
             "Whether who mentions it in a room is answered in a thread (false)",
             "With true each such thread is a conversation of its own.",
