@@ -32,9 +32,9 @@ from hermes.entry.platforms.email.compose import compose, message_id
 from hermes.entry.platforms.email.convert import EmailIdentity, MailLocation, MailThread, ParsedMail
 from hermes.entry.platforms.email.imap import ImapConnection, day, quoted
 from hermes.entry.platforms.email.manifest import MANIFEST
-from hermes.entry.platforms.email.post import SmtpClient
 from hermes.entry.platforms.email.proof import NO_PROOF, UNPROVED_HINT, read_proof
-from hermes.entry.platforms.email.servers import MailServers, drop, integer
+from hermes.entry.platforms.email.servers import MailServers, integer
+from hermes.entry.platforms.email.smtp import SmtpClient, drop
 
 log = logging.getLogger("hermes.email")
 T = TypeVar("T")
@@ -88,7 +88,7 @@ class EmailAdapter:
         self._side: ImapConnection | None = None
         self._running = False
         self._alone = asyncio.Lock()
-        self._post = SmtpClient(self._servers)
+        self._post = SmtpClient(self._address, self._servers.smtp_host, self._servers.open_smtp)
         self._awaited: dict[str, asyncio.Event] = {}
         self._copies: Recent[str, bool] = Recent(_REMEMBERED)
         self._threads: Recent[str, MailThread] = Recent(_REMEMBERED)

@@ -29,7 +29,7 @@ _LISTED = re.compile(rb'^LIST \(([^)]*)\) (?:"(?:[^"\\]|\\.)*"|NIL) (.+)$', re.I
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImapLogin:
+class MailLogin:
     """Where mail lies, and how to get in."""
 
     host: str
@@ -74,7 +74,7 @@ class _CommandRefused(Exception):
 class ImapConnection:
     """One connection. One command at a time."""
 
-    def __init__(self, box: ImapLogin, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, box: MailLogin, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._box = box
         self._reader = reader
         self._writer = writer
@@ -84,7 +84,7 @@ class ImapConnection:
         self.abilities: frozenset[str] = frozenset()
 
     @classmethod
-    async def open(cls, box: ImapLogin) -> ImapConnection:
+    async def open(cls, box: MailLogin) -> ImapConnection:
         """Connect, encrypt and log in."""
         at_once = box.tls if box.port == 993 else None
         handshake = None if at_once is None else 20.0

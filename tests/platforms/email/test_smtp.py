@@ -8,7 +8,7 @@ import pytest
 
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable
 from hermes.domain.message import Attachment, Body, MediaKind
-from hermes.entry.platforms.email import post
+from hermes.entry.platforms.email import smtp
 from hermes.entry.platforms.email.adapter import EmailAdapter
 from hermes.entry.platforms.email.imap import ImapConnection
 from hermes.testing.platform_suite import Fault, Inboxes, running, until
@@ -47,7 +47,7 @@ async def test_a_connection_serves_many_mails_and_is_replaced_when_it_died() -> 
 
 
 async def test_a_connection_that_nobody_needs_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(post, "KEPT_SECONDS", 0.2)
+    monkeypatch.setattr(smtp, "KEPT_SECONDS", 0.2)
     async with EmailBed() as bed:
         platform = bed.connect()
         platform.answer_seconds = 20.0
