@@ -89,8 +89,8 @@ class EmailAdapter:
         self._running = False
         self._alone = asyncio.Lock()
         self._post = SmtpClient(self._address, self._servers.smtp_host, self._servers.open_smtp)
-        self._awaited: dict[str, asyncio.Event] = {}
-        self._copies: Recent[str, bool] = Recent(_REMEMBERED)
+        self._copies: Recent[str, asyncio.Event] = Recent(_REMEMBERED)
+        """Whether the copy of a mail came back, by the mail's id."""
         self._threads: Recent[str, MailThread] = Recent(_REMEMBERED)
         """What an answer will have to carry; it is looked up in the mailbox if this is forgotten."""
         self._latest: Recent[str, tuple[MailThread, datetime]] = Recent(_REMEMBERED)
@@ -173,7 +173,7 @@ class EmailAdapter:
                     self._latest[chat] = (reading.thread, self._context.clock.now())
             elif reading.own:
                 own.append(uid)
-                self._came_back(reading.thread.id)
+                self._copies.setdefault(reading.thread.id, asyncio.Event()).set()
             elif bounce := reading.bounce:
                 what = "email.bounced" if bounce.final else "email.delayed"
                 facts = (bounce.to, bounce.status, bounce.id, bounce.why)
@@ -298,24 +298,13 @@ class EmailAdapter:
         return Receipt(to=to, ref=name) if await self._came(name) else None
 
     async def _came(self, name: str) -> bool:
-        if name in self._copies:
+        came = self._copies.setdefault(name, asyncio.Event())
+        if came.is_set() or await self._aside(lambda imap: self._has(imap, name)):
             return True
-        came = self._awaited.setdefault(name, asyncio.Event())
-        try:
-            if await self._aside(lambda imap: self._has(imap, name)):
-                return True
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self.settle_seconds):
-                    await came.wait()
-                    return True
-        finally:
-            self._awaited.pop(name, None)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.settle_seconds):
+                return await came.wait()
         return await self._aside(lambda imap: self._has(imap, name))
-
-    def _came_back(self, name: str) -> None:
-        self._copies[name] = True
-        if name in self._awaited:
-            self._awaited[name].set()
 
     async def _has(self, imap: ImapConnection, name: str) -> bool:
         # In this order, for copies go from the one to the other.
