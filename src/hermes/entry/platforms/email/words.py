@@ -24,14 +24,13 @@ _NO_CHARSETS = frozenset(
 )
 """What Python knows and no mail should use, or takes far too long; ASCII is tried as UTF-8."""
 _META = re.compile(rb"""<meta\s[^>]{0,200}?charset\s*=\s*["']?\s*([A-Za-z0-9_:.-]{1,40})""", re.IGNORECASE)
-_BLOCKS = frozenset((
-    "address", "article", "aside", "blockquote", "body", "center", "div", "dl", "dt", "dd", "fieldset",
-    "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "header", "hr", "li", "main",
-    "nav", "ol", "p", "pre", "section", "table", "tr", "ul",
-))  # fmt: skip
 _SPACED = frozenset((
     "p", "blockquote", "h1", "h2", "h3", "h4", "h5", "h6", "pre", "table", "ul", "ol", "dl",
 ))  # fmt: skip
+_BLOCKS = _SPACED | {
+    "address", "article", "aside", "body", "center", "div", "dt", "dd", "fieldset", "figure", "footer",
+    "form", "header", "hr", "li", "main", "nav", "section", "tr",
+}  # fmt: skip
 _SILENT = frozenset((
     "head", "script", "style", "title", "template", "noscript", "svg", "math", "object",
 ))  # fmt: skip

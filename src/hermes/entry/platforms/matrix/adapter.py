@@ -17,7 +17,6 @@ from typing import Any
 
 from hermes.domain.adapter import AdapterContext, Finding, good
 from hermes.domain.address import Address
-from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import Refused, Unreachable, UserError
 from hermes.domain.message import Attachment, Body, Inbound, Receipt
 from hermes.domain.ports.platform import Accept
@@ -46,6 +45,7 @@ UNREADABLE = "[A message that could not be decrypted: its key never came.]"
 
 
 class MatrixAdapter:
+    capabilities = MANIFEST.capabilities
     answer_seconds = 30.0
     """How long an answer is waited for; a sync may take `sync_seconds` more."""
     sync_seconds = 30.0
@@ -74,10 +74,6 @@ class MatrixAdapter:
         self._held: dict[str, str] = {}
         """The points at which rooms asked us in and locked events came, oldest first."""
         self._invitations = Invitations(context, self._client, self._rooms, self._held)
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return MANIFEST.capabilities
 
     # --- what comes in ---
 
