@@ -18,10 +18,10 @@ from hermes.domain.address import Address
 from hermes.domain.message import Inbound, media_kind
 from hermes.domain.ports.platform import Accept
 from hermes.entry.platforms.email.adapter import EmailAdapter
-from hermes.entry.platforms.email.compose import TOO_FAST_SECONDS
 from hermes.entry.platforms.email.convert import EmailIdentity, MailLocation, read_mail
 from hermes.entry.platforms.email.manifest import MANIFEST
 from hermes.entry.platforms.email.proof import SenderPolicy
+from hermes.entry.platforms.email.smtp import TOO_FAST_SECONDS
 from hermes.testing.platform_suite import Does, Fault, Shown, Testbed, until
 from tests.platforms.email.offices import ADDRESS, PASSWORD, Office, RealOffice, SmallOffice
 from tests.platforms.email.samples import MAILS

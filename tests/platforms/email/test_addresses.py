@@ -94,7 +94,9 @@ async def _sent(bed: EmailBed, chat: str) -> list[str]:
         await platform.send(
             Address(platform="email", chat=chat), Body(text="<p>Grüße</p>"), key="k", reply_to=None
         )
-        await until(lambda: bool(platform._copies), "the copy is not known as ours")
+        await until(
+            lambda: any(came.is_set() for came in platform._copies.values()), "the copy is not known as ours"
+        )
     mail = message_from_bytes(bed.smtp.taken[-1].data, policy=default)
     return [*bed.smtp.taken[-1].to, str(mail["To"])]
 

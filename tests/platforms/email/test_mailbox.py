@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable
-from hermes.entry.platforms.email.compose import TOO_FAST_SECONDS, error_for
+from hermes.entry.platforms.email.smtp import TOO_FAST_SECONDS, error_for
 from hermes.testing.platform_suite import Inboxes, running, until
 from tests.platforms.email.bed import EmailBed
 

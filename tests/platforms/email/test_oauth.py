@@ -18,7 +18,7 @@ from hermes.domain.errors import HermesError, NeedsLogin, Unreachable, UserError
 from hermes.domain.message import Body
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
-from hermes.entry.platforms.email.imap import ImapConnection, ImapLogin
+from hermes.entry.platforms.email.imap import ImapConnection, MailLogin
 from hermes.entry.platforms.email.oauth import PROVIDERS, OAuthTokens
 from hermes.entry.platforms.email.servers import MailServers
 from hermes.testing.clock import FakeClock
@@ -191,8 +191,8 @@ async def imap_server(abilities: str, good: str) -> AsyncIterator[tuple[int, lis
 async def test_how_a_token_is_shown(abilities: str, said: str, yes: bytes) -> None:
     async with imap_server(abilities, "Bearer good") as (port, heard):
 
-        def box(token: str) -> ImapLogin:
-            return ImapLogin(
+        def box(token: str) -> MailLogin:
+            return MailLogin(
                 host="127.0.0.1",
                 port=port,
                 user="me@example.org",

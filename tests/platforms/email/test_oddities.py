@@ -15,7 +15,7 @@ from hermes.domain.address import Source
 from hermes.domain.message import Body, Inbound
 from hermes.entry.platforms.email.adapter import EmailAdapter
 from hermes.entry.platforms.email.convert import MailLocation, ParsedMail, file_in, read_mail
-from hermes.entry.platforms.email.imap import ImapConnection, ImapLogin
+from hermes.entry.platforms.email.imap import ImapConnection, MailLogin
 from hermes.entry.platforms.email.words import decode, split_quote
 from hermes.testing.platform_suite import PATIENCE, Does, Inboxes, running, until
 from tests.platforms.email.bed import ME, NOW, EmailBed, checked, written
@@ -248,7 +248,7 @@ class Lines:
 
 async def test_a_server_that_is_slow_to_wait_with_us_is_not_given_up() -> None:
     """Its answer to IDLE may come later than we wanted to wait for news."""
-    box = ImapLogin(host="x", port=143, user="me", password="", tls=None, seconds=PATIENCE)
+    box = MailLogin(host="x", port=143, user="me", password="", tls=None, seconds=PATIENCE)
     reader, lines = asyncio.StreamReader(), Lines()
     idling = asyncio.create_task(ImapConnection(box, reader, lines).idle(0.0))  # type: ignore[arg-type]
     await asyncio.sleep(0.01)

@@ -32,9 +32,9 @@ from hermes.entry.platforms.email.compose import compose, message_id
 from hermes.entry.platforms.email.convert import EmailIdentity, MailLocation, MailThread, ParsedMail
 from hermes.entry.platforms.email.imap import ImapConnection, day, quoted
 from hermes.entry.platforms.email.manifest import MANIFEST
-from hermes.entry.platforms.email.post import SmtpClient
 from hermes.entry.platforms.email.proof import NO_PROOF, UNPROVED_HINT, read_proof
-from hermes.entry.platforms.email.servers import MailServers, drop, integer
+from hermes.entry.platforms.email.servers import MailServers, integer
+from hermes.entry.platforms.email.smtp import SmtpClient, drop
 
 log = logging.getLogger("hermes.email")
 T = TypeVar("T")
@@ -88,9 +88,9 @@ class EmailAdapter:
         self._side: ImapConnection | None = None
         self._running = False
         self._alone = asyncio.Lock()
-        self._post = SmtpClient(self._servers)
-        self._awaited: dict[str, asyncio.Event] = {}
-        self._copies: Recent[str, bool] = Recent(_REMEMBERED)
+        self._post = SmtpClient(self._address, self._servers.smtp_host, self._servers.open_smtp)
+        self._copies: Recent[str, asyncio.Event] = Recent(_REMEMBERED)
+        """Whether the copy of a mail came back, by the mail's id."""
         self._threads: Recent[str, MailThread] = Recent(_REMEMBERED)
         """What an answer will have to carry; it is looked up in the mailbox if this is forgotten."""
         self._latest: Recent[str, tuple[MailThread, datetime]] = Recent(_REMEMBERED)
@@ -118,7 +118,11 @@ class EmailAdapter:
                 heard = waiting if self._proof.possible else []
                 for start in range(0, len(heard), _AT_ONCE):
                     await self._take(imap, heard[start : start + _AT_ONCE], at, accept, sent)
-                await self._rest(imap, self.first_seconds if heard else self.idle_seconds)
+                if "IDLE" in imap.abilities:
+                    await imap.idle(self.first_seconds if heard else self.idle_seconds)
+                else:
+                    await self._context.clock.sleep(self._poll)
+                    await imap.noop()
                 await accept((), None)
                 waiting = await imap.newer(at.uid)
         finally:
@@ -169,7 +173,7 @@ class EmailAdapter:
                     self._latest[chat] = (reading.thread, self._context.clock.now())
             elif reading.own:
                 own.append(uid)
-                self._came_back(reading.thread.id)
+                self._copies.setdefault(reading.thread.id, asyncio.Event()).set()
             elif bounce := reading.bounce:
                 what = "email.bounced" if bounce.final else "email.delayed"
                 facts = (bounce.to, bounce.status, bounce.id, bounce.why)
@@ -237,13 +241,6 @@ class EmailAdapter:
         heard.append(now)
         return True
 
-    async def _rest(self, imap: ImapConnection, seconds: float) -> None:
-        if "IDLE" in imap.abilities:
-            await imap.idle(seconds)
-        else:
-            await self._context.clock.sleep(self._poll)
-            await imap.noop()
-
     # --- what goes out ---
 
     async def send(self, to: Address, body: Body, *, key: str, reply_to: str | None) -> Receipt:
@@ -301,24 +298,13 @@ class EmailAdapter:
         return Receipt(to=to, ref=name) if await self._came(name) else None
 
     async def _came(self, name: str) -> bool:
-        if name in self._copies:
+        came = self._copies.setdefault(name, asyncio.Event())
+        if came.is_set() or await self._aside(lambda imap: self._has(imap, name)):
             return True
-        came = self._awaited.setdefault(name, asyncio.Event())
-        try:
-            if await self._aside(lambda imap: self._has(imap, name)):
-                return True
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self.settle_seconds):
-                    await came.wait()
-                    return True
-        finally:
-            self._awaited.pop(name, None)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.settle_seconds):
+                return await came.wait()
         return await self._aside(lambda imap: self._has(imap, name))
-
-    def _came_back(self, name: str) -> None:
-        self._copies[name] = True
-        if name in self._awaited:
-            self._awaited[name].set()
 
     async def _has(self, imap: ImapConnection, name: str) -> bool:
         # In this order, for copies go from the one to the other.
@@ -338,7 +324,7 @@ class EmailAdapter:
         validity, _, rest = ref.partition("/")
         uid, _, rest = rest.partition("/")
         number, _, name = rest.partition("/")
-        if not all(one.isascii() and one.isdigit() and len(one) < 12 for one in (validity, uid, number)):
+        if not all(word.isascii() and word.isdigit() and len(word) < 12 for word in (validity, uid, number)):
             raise Refused("That is no file of a mail")
         raw = await self._aside(lambda imap: self._mail(imap, int(validity), int(uid), name))
         data = None if raw is None else await asyncio.to_thread(convert.file_in, raw, int(number))
@@ -356,8 +342,8 @@ class EmailAdapter:
             return None
         if size > LARGEST:
             raise Refused(f"A mail of {size_told(size)} is too large; {size_told(LARGEST)} are read")
-        found = await imap.fetch(uid, "", LARGEST)
-        return None if found is None else found.body
+        mail = await imap.fetch(uid, "", LARGEST)
+        return None if mail is None else mail.body
 
     # --- connections ---
 
@@ -403,14 +389,14 @@ class EmailAdapter:
                 heads.append(await imap.head(uid))
         finally:
             imap.close()
-        told = "tells of new mail at once" if idles else f"is asked every {self._poll:.0f} s"
-        return f"{self._servers.imap_host} lets {self._address} read; it {told}."
+        how = "tells of new mail at once" if idles else f"is asked every {self._poll:.0f} s"
+        return f"{self._servers.imap_host} lets {self._address} read; it {how}."
 
     async def _check_sending(self) -> str:
         client = await self._servers.open_smtp(self.answer_seconds)
         try:
-            known = client.supports_extension("auth")
+            wants_login = client.supports_extension("auth")
         finally:
             drop(client)
-        how = f"with {self._servers.proof}" if known else "without asking for a password"
+        how = f"with {self._servers.proof}" if wants_login else "without asking for a password"
         return f"{self._servers.smtp_host} takes mail {how}."

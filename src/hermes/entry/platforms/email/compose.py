@@ -1,4 +1,4 @@
-"""Mails that we write, and what a server's answer to one of them means."""
+"""Mails that we write."""
 
 from __future__ import annotations
 
@@ -12,24 +12,12 @@ from email.message import EmailMessage
 from email.policy import SMTP, SMTPUTF8
 from email.utils import format_datetime
 
-from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.message import Attachment
-from hermes.domain.text import one_line, showable
+from hermes.domain.text import one_line
 from hermes.entry.platforms.email.convert import MailThread
 from hermes.entry.platforms.email.words import html_to_text
 
-TOO_FAST_SECONDS = 60.0
-"""A server that wants us to be slower does not say by how much."""
 _MOST_REFERENCES = 20
-_STATUS = {
-    **dict.fromkeys(("5.1.1", "5.1.2", "5.1.3", "5.1.6", "5.1.10"), "There is no such address"),
-    **dict.fromkeys(("5.3.4", "5.2.3"), "The mail is too large for the server"),
-    "5.2.1": "The mailbox of that address is switched off",
-    "5.2.2": "The mailbox of that address is full",
-    "5.7.1": "The server's rules forbid the mail",
-}
-"""What servers say more precisely (RFC 3463)."""
-_LOGIN_CODES = (530, 534, 535, 538)
 _MIME = re.compile(r"[a-z0-9!#$&^_.+-]{1,64}/[a-z0-9!#$&^_.+-]{1,64}", re.ASCII)
 
 
@@ -99,18 +87,3 @@ def _subject(text: str, files: Sequence[tuple[Attachment, bytes]], thread: MailT
     if not first and files:
         first = files[0][0].name or ""
     return one_line(first, 78) or "A message"
-
-
-def error_for(code: int, reply: object) -> HermesError:
-    """What a refusal of the SMTP server means for who sent. With an answer like these, nothing was sent."""
-    words = reply.decode("utf-8", "replace") if isinstance(reply, bytes) else str(reply)
-    why = one_line(f"{code} {showable(words)}", 180)
-    if code in _LOGIN_CODES:
-        return NeedsLogin(f"The SMTP server does not take this name and password (EMAIL_PASSWORD): {why}")
-    if code < 200:
-        return Unreachable("What answers there is no SMTP server")
-    if code < 500:
-        return Unreachable(f"The SMTP server wants us to come back later ({why})", after=TOO_FAST_SECONDS)
-    status = re.search(r"\b5\.\d{1,3}\.\d{1,3}\b", words, re.ASCII)
-    reason = _STATUS.get(status[0] if status else "5.3.4" if code == 552 else "")
-    return Refused(f"{reason or 'The SMTP server refuses the mail'} ({why})")

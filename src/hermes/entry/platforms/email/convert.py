@@ -200,10 +200,10 @@ def _sender(mail: Mail) -> tuple[str, str]:
     # Some programs put the address in the name's place, too; not every Python's library reads that.
     twice = _TWICE.fullmatch(line)
     pairs = getaddresses([line]) if twice is None else [("", twice[1]), ("", twice[2])]
-    found = [(name, one) for name, one in pairs if name or one]
-    if len({canonical(one) for _, one in found}) != 1:
+    senders = [(name, address) for name, address in pairs if name or address]
+    if len({canonical(address) for _, address in senders}) != 1:
         return "", ""
-    name, address = found[-1]
+    name, address = senders[-1]
     # What the library makes of a broken line must be what stands there, at its end.
     if not re.search(rf"(?:^|<)\s*{re.escape(address)}\s*>?\s*(?:\([^()]*\)\s*)?$", line):
         return "", ""
@@ -212,8 +212,8 @@ def _sender(mail: Mail) -> tuple[str, str]:
 
 def _utf8(mail: Mail, name: str) -> str:
     """A header as it was written, encoded words and all; newer ones are written in UTF-8 (RFC 6532)."""
-    for known, value in mail.raw_items():
-        if known.lower() == name.lower():
+    for other, value in mail.raw_items():
+        if other.lower() == name.lower():
             return decode(str(value).encode("ascii", "surrogateescape"), "utf-8")
     return ""
 
@@ -225,7 +225,7 @@ def thread_of(mail: Mail) -> MailThread:
     return MailThread(
         id=storable(own[0]) if own else "",
         subject=one_line(subject, 200),
-        references=tuple(storable(one) for one in references),
+        references=tuple(storable(ref) for ref in references),
         reply_to=_quietly(lambda: _wished(mail), ""),
     )
 
@@ -249,8 +249,8 @@ def _addresses(mail: Mail, *names: str) -> list[str]:
 
 def _answered(mail: Mail) -> str:
     """The mail that this one answers."""
-    found = _ID.findall(_ids(mail, "In-Reply-To")) or _ID.findall(_ids(mail, "References"))[-1:]
-    return storable(found[0]) if found else ""
+    refs = _ID.findall(_ids(mail, "In-Reply-To")) or _ID.findall(_ids(mail, "References"))[-1:]
+    return storable(refs[0]) if refs else ""
 
 
 def _is_ours(message_id: str) -> bool:
@@ -272,8 +272,8 @@ def _delivery(mail: Mail, raw: bytes, sender: str, message_id: str) -> DeliveryI
     facts = [message_id, sender, _plain(mail, "Date")]
     if not message_id:
         facts += [_plain(mail, "Subject"), hashlib.sha256(raw.partition(b"\r\n\r\n")[2]).hexdigest()]
-    told = "\n".join(facts).encode(errors="replace")
-    return DeliveryId(f"mail:{hashlib.sha256(told).hexdigest()[:40]}")
+    digested = "\n".join(facts).encode(errors="replace")
+    return DeliveryId(f"mail:{hashlib.sha256(digested).hexdigest()[:40]}")
 
 
 # --- reports ---
@@ -308,8 +308,8 @@ def _bounce(mail: Mail) -> Bounce | None:
 
 
 def _sent_id(mail: Mail) -> str:
-    found = _OURS.search(str(mail.get("Message-ID", "")))
-    return found[0] if found else ""
+    ours = _OURS.search(str(mail.get("Message-ID", "")))
+    return ours[0] if ours else ""
 
 
 def _reported(block: Mail, name: str) -> str:
@@ -335,7 +335,7 @@ def machine_made(mail: Mail, sender: str) -> str:
     for name in ("X-Autoreply", "X-Autorespond", "X-Auto-Reply-From", "X-Loop", "X-Failed-Recipients"):
         if name in mail:
             return f"it was sent by a machine ({name})"
-    wishes = {one.strip().lower() for one in header(mail, "X-Auto-Response-Suppress").split(",")}
+    wishes = {wish.strip().lower() for wish in header(mail, "X-Auto-Response-Suppress").split(",")}
     if wishes & {"all", "autoreply", "oof"}:
         return "it wants no answer (X-Auto-Response-Suppress)"
     if "Return-Path" in mail and header(mail, "Return-Path").strip() in ("<>", ""):
@@ -353,7 +353,7 @@ def _is_calendars(part: Mail, depth: int = 3) -> bool:
     """What is to be done with an event is for a calendar; a file with one is for who reads the mail."""
     kind, inner = part.get_content_type(), part.get_payload()
     if kind.startswith("multipart/") and isinstance(inner, list) and depth:
-        return any(_is_calendars(one, depth - 1) for one in inner[:10] if isinstance(one, Message))
+        return any(_is_calendars(child, depth - 1) for child in inner[:10] if isinstance(child, Message))
     meant = _parameter(part, "method") not in ("", "publish")
     return meant and kind == "text/calendar" and not part.get_filename()
 
@@ -437,7 +437,7 @@ def file_in(raw: bytes, number: int) -> bytes | None:
             return part
         inner = part.get_payload()
         if isinstance(inner, list):
-            return b"\n".join(one.as_bytes() for one in inner if isinstance(one, Message))
+            return b"\n".join(message.as_bytes() for message in inner if isinstance(message, Message))
         return _bytes(part)
     except _BAD:
         return None

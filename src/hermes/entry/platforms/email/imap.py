@@ -29,7 +29,7 @@ _LISTED = re.compile(rb'^LIST \(([^)]*)\) (?:"(?:[^"\\]|\\.)*"|NIL) (.+)$', re.I
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImapLogin:
+class MailLogin:
     """Where mail lies, and how to get in."""
 
     host: str
@@ -74,7 +74,7 @@ class _CommandRefused(Exception):
 class ImapConnection:
     """One connection. One command at a time."""
 
-    def __init__(self, box: ImapLogin, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, box: MailLogin, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._box = box
         self._reader = reader
         self._writer = writer
@@ -84,7 +84,7 @@ class ImapConnection:
         self.abilities: frozenset[str] = frozenset()
 
     @classmethod
-    async def open(cls, box: ImapLogin) -> ImapConnection:
+    async def open(cls, box: MailLogin) -> ImapConnection:
         """Connect, encrypt and log in."""
         at_once = box.tls if box.port == 993 else None
         handshake = None if at_once is None else 20.0
@@ -151,11 +151,11 @@ class ImapConnection:
         """By RFC 7628, or as it was done before. A refusal comes as a question, which wants an answer."""
         user, bearer = self._box.user, f"auth=Bearer {self._box.token}\1\1"
         if "AUTH=XOAUTH2" in self.abilities or "AUTH=OAUTHBEARER" not in self.abilities:
-            name, told, yes = "XOAUTH2", f"user={user}\1{bearer}", b""
+            name, shown, yes = "XOAUTH2", f"user={user}\1{bearer}", b""
         else:
             name, yes = "OAUTHBEARER", base64.b64encode(b"\1")
-            told = f"n,a={user},\1host={self._box.host}\1port={self._box.port}\1{bearer}"
-        proof = base64.b64encode(told.encode())
+            shown = f"n,a={user},\1host={self._box.host}\1port={self._box.port}\1{bearer}"
+        proof = base64.b64encode(shown.encode())
         if "SASL-IR" in self.abilities:
             await self._command(f"AUTHENTICATE {name} {proof.decode()}", yes)
         else:
@@ -193,7 +193,8 @@ class ImapConnection:
 
     async def sizes(self, uids: Sequence[int]) -> dict[int, int]:
         lines = await self._try(f"UID FETCH {','.join(map(str, uids))} (UID RFC822.SIZE)")
-        return {told[b"UID"]: told[b"RFC822.SIZE"] for told in map(_numbers, lines) if len(told) == 2}
+        pairs = [numbers for numbers in map(_numbers, lines) if len(numbers) == 2]
+        return {numbers[b"UID"]: numbers[b"RFC822.SIZE"] for numbers in pairs}
 
     async def fetch(self, uid: int, what: str = "", most: int = _PIECE) -> FetchedMail | None:
         """A mail (or its HEADER), at most so many bytes of it. None if it is gone, or if the server itself
@@ -424,22 +425,18 @@ def _unquoted(name: bytes) -> str:
 
 
 def _to_utf7(name: str) -> str:
-    """A folder's name as IMAP writes it (RFC 3501, 5.1.3)."""
+    """A folder's name as IMAP writes it: UTF-7 with other signs (RFC 3501, 5.1.3)."""
 
     def packed(match: re.Match[str]) -> str:
-        data = base64.b64encode(match[0].encode("utf-16-be", "surrogatepass")).decode("ascii")
-        return f"&{data.rstrip('=').replace('/', ',')}-"
+        return "&" + match[0].encode("utf-7").decode("ascii")[1:].replace("/", ",")
 
     return re.sub(r"[^\x20-\x7e]+", packed, name.replace("&", "&-"))
 
 
 def _from_utf7(name: str) -> str:
     def unpacked(match: re.Match[str]) -> str:
-        if not match[1]:
-            return "&"
-        data = match[1].replace(",", "/")
         try:
-            return base64.b64decode(data + "=" * (-len(data) % 4)).decode("utf-16-be")
+            return f"+{match[1].replace(',', '/')}-".encode().decode("utf-7") if match[1] else "&"
         except ValueError:
             return match[0]
 

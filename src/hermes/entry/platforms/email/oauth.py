@@ -15,7 +15,6 @@ import os
 import secrets
 import tempfile
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
@@ -134,8 +133,8 @@ class OAuthTokens:
         if self._provider.scope:
             asked["scope"] = self._provider.scope
         now = self._context.clock.now()
-        told = await ask(self._context, self._provider, self._url, asked)
-        token, following, life = (told.get(name) for name in ("access_token", "refresh_token", "expires_in"))
+        reply = await ask(self._context, self._provider, self._url, asked)
+        token, following, life = map(reply.get, ("access_token", "refresh_token", "expires_in"))
         if not isinstance(token, str) or not token.isascii() or not token.isprintable():
             raise Unreachable(f"{self._provider.title} answers without an access token")
         if isinstance(following, str) and following and following != refresh:
@@ -178,10 +177,10 @@ def token_url(context: AdapterContext, provider: OAuthProvider) -> str:
 
 def client_of(context: AdapterContext) -> dict[str, str]:
     """Who asks; a client without a secret is a public one."""
-    said = {"client_id": context.setting("EMAIL_OAUTH_CLIENT_ID")}
+    client = {"client_id": context.setting("EMAIL_OAUTH_CLIENT_ID")}
     if secret := context.setting("EMAIL_OAUTH_CLIENT_SECRET"):
-        said["client_secret"] = secret
-    return said
+        client["client_secret"] = secret
+    return client
 
 
 def login_command(context: AdapterContext) -> str:
@@ -243,8 +242,7 @@ def _write_private(path: Path, text: str) -> None:
             os.fsync(file.fileno())
         os.replace(draft, path)
     except BaseException:
-        with suppress(OSError):
-            os.unlink(draft)
+        Path(draft).unlink(missing_ok=True)
         raise
     folder = os.open(path.parent, os.O_RDONLY)
     try:
@@ -273,10 +271,10 @@ async def log_in(context: AdapterContext, tell: Tell) -> dict[str, str]:
     get = _by_code if provider.by_code else _by_browser
     try:
         async with asyncio.timeout(_PATIENCE):
-            told = await get(context, provider, tell)
+            answer = await get(context, provider, tell)
     except TimeoutError:
         raise UserError("Nobody has decided in time.", hint="Try again.") from None
-    refresh = told.get("refresh_token")
+    refresh = answer.get("refresh_token")
     if not isinstance(refresh, str) or not refresh.isascii() or not refresh.isprintable():
         raise NeedsLogin(f"{provider.title} gave access, but no refresh token")
     return {"EMAIL_OAUTH_REFRESH_TOKEN": refresh}
@@ -286,16 +284,16 @@ async def _by_code(context: AdapterContext, provider: OAuthProvider, tell: Tell)
     url, client = token_url(context, provider), client_of(context)
     begin = f"{url.removesuffix('/token')}/devicecode"
     asked = {"client_id": client["client_id"], "scope": provider.scope}
-    told = await ask(context, provider, begin, asked)
+    answer = await ask(context, provider, begin, asked)
     device, code, where = (
-        str(told.get(name) or "") for name in ("device_code", "user_code", "verification_uri")
+        str(answer.get(name) or "") for name in ("device_code", "user_code", "verification_uri")
     )
     if not (device and code and where):
         raise Unreachable(f"{provider.title} gives no code to type in")
     me = context.setting("EMAIL_ADDRESS")
     tell(f"Open {one_line(showable(where), 200)} in any browser, log in as {me},")
     tell(f"and type in this code: {one_line(showable(code), 40)}")
-    interval = told.get("interval")
+    interval = answer.get("interval")
     seconds = float(interval) if isinstance(interval, int) and 0 <= interval <= 60 else 5.0
     grant = {"grant_type": "urn:ietf:params:oauth:grant-type:device_code", "device_code": device, **client}
     while True:
@@ -313,11 +311,11 @@ async def _by_browser(context: AdapterContext, provider: OAuthProvider, tell: Te
     came: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
 
     async def answer(request: web.BaseRequest) -> web.Response:
-        said = dict(request.query)
-        if not secrets.compare_digest(said.get("state", "").encode(errors="replace"), state.encode()):
+        query = dict(request.query)
+        if not secrets.compare_digest(query.get("state", "").encode(errors="replace"), state.encode()):
             return web.Response(status=404)
         if not came.done():
-            came.set_result(said)
+            came.set_result(query)
         return web.Response(text=_PAGE, content_type="text/html")
 
     # The answer holds a secret: it is logged nowhere.
@@ -343,12 +341,12 @@ async def _by_browser(context: AdapterContext, provider: OAuthProvider, tell: Te
         tell("Open this address in a browser on this machine, and say yes:")
         tell(f"{provider.consent_url}?{urlencode(asked)}")
         tell(f"(A browser elsewhere needs a way back: ssh -L {port}:127.0.0.1:{port} to this machine first.)")
-        said = await came
+        query = await came
     finally:
         await runner.cleanup()
-    if not said.get("code"):
-        why = one_line(showable(said.get("error") or "?"), 80)
+    if not query.get("code"):
+        why = one_line(showable(query.get("error") or "?"), 80)
         raise NeedsLogin(f"{provider.title} did not let us in: {why}")
-    grant = {"grant_type": "authorization_code", "code": said["code"], "redirect_uri": back}
+    grant = {"grant_type": "authorization_code", "code": query["code"], "redirect_uri": back}
     grant |= {"code_verifier": verifier} | client_of(context)
     return await ask(context, provider, token_url(context, provider), grant)

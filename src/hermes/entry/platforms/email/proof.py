@@ -80,7 +80,7 @@ class SenderPolicy:
         if not self.names:
             return "nothing proves its sender (EMAIL_AUTHSERV is not set)"
         written = written_by_server(mail, below=self.below)
-        trusted = [text for name, text in written if any(_fits(name, one) for one in self.names)]
+        trusted = [text for name, text in written if any(_fits(name, pattern) for pattern in self.names)]
         lines = [_results(text) for text in trusted]
         if not lines:
             return f"{self.told} says nothing about its sender"
@@ -91,11 +91,11 @@ class SenderPolicy:
                 return "what the server says about its sender can be read in more than one way"
             results += line
             # A line below the verdict may have come with the mail: it can take a proof away, never give one.
-            verdict = verdict or [one for one in line if one.method in _JUDGES]
-        if _proved(verdict, {one.method for one in results if one.result == "fail"}, sender):
+            verdict = verdict or [result for result in line if result.method in _JUDGES]
+        if _proved(verdict, {result.method for result in results if result.result == "fail"}, sender):
             return ""
-        found = ", ".join(f"{one.method}={one.result}" for one in verdict or results)
-        return f"its sender is not proved ({one_line(found, 100) or 'nothing was checked'})"
+        judged = ", ".join(f"{result.method}={result.result}" for result in verdict or results)
+        return f"its sender is not proved ({one_line(judged, 100) or 'nothing was checked'})"
 
     def found(self, mails: Sequence[tuple[Message[str, str], str]]) -> Finding:
         """What a check says: how this judges the newest mails, each with its sender."""
@@ -105,14 +105,14 @@ class SenderPolicy:
         if not self.names:
             return Finding(good=False, text=f"No mail is read: {NO_PROOF}.", hint=self._advice(mails))
         if not mails:
-            told = f"Only senders that {self.told} has proved are heard; there is no mail yet to try that on."
-            return Finding(good=True, text=told, hint="Write one to the mailbox, and test again.")
+            text = f"Only senders that {self.told} has proved are heard; there is no mail yet to try that on."
+            return Finding(good=True, text=text, hint="Write one to the mailbox, and test again.")
         doubts = [(sender, why) for mail, sender in mails if (why := self.doubt(mail, sender))]
         count = len(mails) - len(doubts)
-        told = f"Of the newest {len(mails)} mails {count} prove their sender by {self.told}."
+        text = f"Of the newest {len(mails)} mails {count} prove their sender by {self.told}."
         if doubts:
-            told += f" Left out would be one of {one_line(doubts[-1][0], 60)}: {doubts[-1][1]}."
-        return Finding(good=count > 0, text=told, hint="" if count else self._advice(mails))
+            text += f" Left out would be one of {one_line(doubts[-1][0], 60)}: {doubts[-1][1]}."
+        return Finding(good=count > 0, text=text, hint="" if count else self._advice(mails))
 
     def _advice(self, mails: Sequence[tuple[Message[str, str], str]]) -> str:
         """What may help where nobody is proved, by the names that stand in the mails."""
@@ -121,15 +121,15 @@ class SenderPolicy:
             if not names:
                 continue
             name = max(dict.fromkeys(names), key=names.count)
-            shown, known = one_line(name, 60), any(_fits(name, one) for one in self.names)
+            shown, trusted = one_line(name, 60), any(_fits(name, pattern) for pattern in self.names)
             if below and not self.below:
-                first = "" if known else f"hermes config set EMAIL_AUTHSERV {shown}, and "
+                first = "" if trusted else f"hermes config set EMAIL_AUTHSERV {shown}, and "
                 return (
                     f"{shown} writes below its Received line, where a sender can write, too. If it checks"
                     f" every mail or removes foreign lines with its name: {first}hermes config set"
                     " EMAIL_AUTHSERV_PLACE below"
                 )
-            if not known:
+            if not trusted:
                 return f"If {shown} is your server: hermes config set EMAIL_AUTHSERV {shown}"
         return "Have your server check senders (DMARC) and write down what it found (RFC 8601)."
 
@@ -166,8 +166,10 @@ def read_proof(context: AdapterContext, imap_host: str) -> SenderPolicy:
     host = imap_host.lower().rstrip(".")
     names = names or tuple(name for hosts, name in _PRESETS if host in hosts)
     # Known providers check every mail, and write below the line that says from where it came.
-    known = [name for hosts, name in _PRESETS if name != NAMELESS or host in hosts]
-    checks_all = bool(names) and all(any(name == one or _fits(name, one) for one in known) for name in names)
+    presets = [name for hosts, name in _PRESETS if name != NAMELESS or host in hosts]
+    checks_all = bool(names) and all(
+        any(name == preset or _fits(name, preset) for preset in presets) for name in names
+    )
     return SenderPolicy(names=names, below=place == "below" if place else checks_all)
 
 
@@ -177,22 +179,22 @@ def written_by_server(mail: Message[str, str], *, below: bool) -> list[tuple[str
     A Received line is put on top by each server that gets the mail, so what stands above the topmost one was
     written here; a delivery by LMTP is a step within the own house. Only if such a line follows is it certain
     where the own part ends. With `below` it ends at the first header that no server on the way writes."""
-    found: list[tuple[str, str]] = []
+    written: list[tuple[str, str]] = []
     for header, raw in list(mail.raw_items())[:_MOST_HEADERS]:
         value, kind = str(raw)[:_LONGEST], header.lower()
         if kind == "received" and not below and not _is_local_delivery(value):
-            return found
+            return written
         if not _TRACE.fullmatch(kind):
             break
         if kind == "authentication-results":
-            found.append((_signed_by(value), value))
-    return found if below else []
+            written.append((_signed_by(value), value))
+    return written if below else []
 
 
 def _signed_by(value: str) -> str:
     """The name of the server that wrote a line of results. A comment may stand before it and behind it."""
-    said = _COMMENTS_FIRST.sub("", value, count=1).partition(";")[0].partition("(")[0].split()
-    return "" if not said else NAMELESS if "=" in said[0] else said[0].lower()
+    words = _COMMENTS_FIRST.sub("", value, count=1).partition(";")[0].partition("(")[0].split()
+    return "" if not words else NAMELESS if "=" in words[0] else words[0].lower()
 
 
 def _is_local_delivery(received: str) -> bool:
@@ -239,12 +241,12 @@ def _proved(verdict: Sequence[AuthenticationResult], failed: Set[str], sender: s
     """DMARC's own finding counts first: a forwarded mail fails SPF, and passes. Where there is none, what
     DMARC would ask for is looked up, and no method may have failed."""
     domain = sender.rpartition("@")[2]
-    found = [one for one in verdict if one.method == "dmarc"]
-    if "dmarc" in failed or len(found) > 1:
+    dmarc = [result for result in verdict if result.method == "dmarc"]
+    if "dmarc" in failed or len(dmarc) > 1:
         return False
-    if found and found[0].result == "pass":
-        return _aligned(found[0].about.get("header.from", domain), domain)
-    return not failed & {*_JUDGES, "compauth"} and any(_shows(one, domain) for one in verdict)
+    if dmarc and dmarc[0].result == "pass":
+        return _aligned(dmarc[0].about.get("header.from", domain), domain)
+    return not failed & {*_JUDGES, "compauth"} and any(_shows(result, domain) for result in verdict)
 
 
 def _shows(judged: AuthenticationResult, domain: str) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import TypeVar
 
 import aiosmtplib
@@ -14,9 +15,9 @@ from hermes.domain.adapter import AdapterContext, Finding, good, wrong
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.text import one_line, trouble_told
 from hermes.entry.platforms.email.addresses import canonical
-from hermes.entry.platforms.email.compose import error_for
-from hermes.entry.platforms.email.imap import ImapConnection, ImapLogin, cannot_reach, refused_token
+from hermes.entry.platforms.email.imap import ImapConnection, MailLogin
 from hermes.entry.platforms.email.oauth import LOCAL, OAuthTokens, login_command, provider_of
+from hermes.entry.platforms.email.smtp import open_smtp
 
 T = TypeVar("T")
 _USUAL = {
@@ -78,87 +79,33 @@ class MailServers:
         return f"See {port}: {_USUAL[what]}."
 
     async def open_mailbox(self, seconds: float) -> ImapConnection:
-        return await self._with_token(lambda token: self._open_mailbox(seconds, token))
+        return await self._opened("IMAP", "993", seconds, ImapConnection.open)
 
     async def open_smtp(self, seconds: float) -> aiosmtplib.SMTP:
-        """Connected and logged in."""
-        return await self._with_token(lambda token: self._open_smtp(seconds, token))
+        domain = self.address.rpartition("@")[2]
+        return await self._opened("SMTP", "587", seconds, lambda box: open_smtp(box, domain))
 
-    async def _with_token(self, open_: Callable[[str], Awaitable[T]]) -> T:
+    async def _opened(
+        self, what: str, usual_port: str, seconds: float, open_: Callable[[MailLogin], Awaitable[T]]
+    ) -> T:
         """Where tokens are used, with one that counts; one that is refused may have ended before its time."""
-        if self._tokens is None:
-            return await open_("")
-        token = await self._tokens.access()
+        tokens = self._tokens
+        token = "" if tokens is None else await tokens.access()
+        box = MailLogin(
+            host=self.imap_host if what == "IMAP" else self.smtp_host,
+            port=self._context.port(f"EMAIL_{what}_PORT", usual_port),
+            user=self._user,
+            password=self._password,
+            token=token,
+            tls=await self._tls_context(),
+            seconds=seconds,
+        )
         try:
-            return await open_(token)
+            return await open_(box)
         except NeedsLogin:
-            return await open_(await self._tokens.access(refused=token))
-
-    async def _open_mailbox(self, seconds: float, token: str) -> ImapConnection:
-        return await ImapConnection.open(
-            ImapLogin(
-                host=self.imap_host,
-                port=self._context.port("EMAIL_IMAP_PORT", "993"),
-                user=self._user,
-                password=self._password,
-                token=token,
-                tls=await self._tls_context(),
-                seconds=seconds,
-            )
-        )
-
-    async def _open_smtp(self, seconds: float, token: str) -> aiosmtplib.SMTP:
-        port, tls = self._context.port("EMAIL_SMTP_PORT", "587"), await self._tls_context()
-        client = aiosmtplib.SMTP(
-            hostname=self.smtp_host,
-            port=port,
-            timeout=seconds,
-            use_tls=tls is not None and port == 465,
-            start_tls=False,
-            tls_context=tls,
-            local_hostname=self.address.rpartition("@")[2],
-        )
-        try:
-            await client.connect()
-            await client.ehlo()
-            if tls is not None and port != 465:
-                if not client.supports_extension("starttls"):
-                    raise Unreachable(f"The SMTP server does not encrypt on port {port} (no STARTTLS)")
-                await client.starttls()
-                await client.ehlo()
-            if token:
-                await self._log_in(client, token)
-            elif client.supports_extension("auth"):
-                await self._prove(client)
-            return client
-        except aiosmtplib.SMTPResponseException as error:
-            drop(client)
-            raise error_for(error.code, error.message) from None
-        except (aiosmtplib.SMTPException, OSError, TimeoutError) as error:
-            drop(client)
-            cause = _as_known(error.__cause__ if isinstance(error.__cause__, OSError) else error)
-            raise cannot_reach("SMTP", self.smtp_host, port, cause) from cause
-        except BaseException:
-            drop(client)
-            raise
-
-    async def _prove(self, client: aiosmtplib.SMTP) -> None:
-        """In one way only: who tries a wrong password in several is shut out the sooner."""
-        methods = client.supported_auth_methods
-        if "plain" in methods:
-            await client.auth_plain(self._user, self._password)
-        elif "login" in methods:
-            await client.auth_login(self._user, self._password)
-        else:
-            await client.login(self._user, self._password)
-
-    async def _log_in(self, client: aiosmtplib.SMTP, token: str) -> None:
-        try:
-            await client.auth_xoauth2(self._user, token)
-        except aiosmtplib.SMTPAuthenticationError as error:
-            if error.code < 500:
+            if tokens is None:
                 raise
-            raise NeedsLogin(refused_token("SMTP", self._user, f"{error.code} {error.message}")) from None
+            return await open_(replace(box, token=await tokens.access(refused=token)))
 
     async def _tls_context(self) -> ssl.SSLContext | None:
         """How connections are encrypted; they are, unless the servers are on this machine."""
@@ -180,23 +127,8 @@ class MailServers:
         return self._tls
 
 
-def drop(client: aiosmtplib.SMTP) -> None:
-    """Close it now: an encrypted connection would wait for the other side."""
-    if isinstance(client.transport, asyncio.WriteTransport):
-        client.transport.abort()
-    client.close()
-
-
 def integer(context: AdapterContext, name: str, usual: int) -> int:
     text = context.setting(name, str(usual))
     if not (text.isascii() and text.isdigit() and len(text) < 9):
         raise UserError(f"{name} is {one_line(text, 20)}: a whole number is wanted, like {usual}.")
     return int(text)
-
-
-def _as_known(error: BaseException) -> Exception:
-    if isinstance(error, TimeoutError):
-        return TimeoutError()
-    if isinstance(error, aiosmtplib.SMTPServerDisconnected):
-        return ConnectionResetError(104, "it hung up")
-    return error if isinstance(error, Exception) else OSError()

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Iterator
 from html.parser import HTMLParser
+from itertools import count, repeat
 
 _MEANT = {
     # What programs say, and what they mean by it (as browsers have it).
@@ -22,14 +24,13 @@ _NO_CHARSETS = frozenset(
 )
 """What Python knows and no mail should use, or takes far too long; ASCII is tried as UTF-8."""
 _META = re.compile(rb"""<meta\s[^>]{0,200}?charset\s*=\s*["']?\s*([A-Za-z0-9_:.-]{1,40})""", re.IGNORECASE)
-_BLOCKS = frozenset((
-    "address", "article", "aside", "blockquote", "body", "center", "div", "dl", "dt", "dd", "fieldset",
-    "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "header", "hr", "li", "main",
-    "nav", "ol", "p", "pre", "section", "table", "tr", "ul",
-))  # fmt: skip
 _SPACED = frozenset((
     "p", "blockquote", "h1", "h2", "h3", "h4", "h5", "h6", "pre", "table", "ul", "ol", "dl",
 ))  # fmt: skip
+_BLOCKS = _SPACED | {
+    "address", "article", "aside", "body", "center", "div", "dt", "dd", "fieldset", "figure", "footer",
+    "form", "header", "hr", "li", "main", "nav", "section", "tr",
+}  # fmt: skip
 _SILENT = frozenset((
     "head", "script", "style", "title", "template", "noscript", "svg", "math", "object",
 ))  # fmt: skip
@@ -65,8 +66,8 @@ def decode(data: bytes, charset: str | None) -> str:
 
 def charset_in_page(data: bytes) -> str | None:
     """What a page says of itself, for mails that do not say it."""
-    found = _META.search(data[:4096])
-    return found[1].decode("ascii") if found else None
+    match = _META.search(data[:4096])
+    return match[1].decode("ascii") if match else None
 
 
 def _known(charset: str | None) -> str:
@@ -91,12 +92,13 @@ def html_to_text(html: str) -> str:
 
 class _Reader(HTMLParser):
     def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
+        super().__init__()
         self._out: list[str] = []
         self._silent = 0
         self._pre = 0
         self._quotes = 0
-        self._lists: list[int | None] = []
+        self._markers: list[Iterator[str]] = []
+        """What stands before the items of the lists that we are in."""
         self._links: list[tuple[str, int]] = []
         self._gap = 0
         """Line ends to be written before what comes next."""
@@ -108,33 +110,35 @@ class _Reader(HTMLParser):
             self._silent += 1
         if self._silent:
             return
-        told = dict(attrs)
+        attributes = dict(attrs)
         if tag in _BLOCKS:
-            self._end_line(2 if tag in _SPACED and not self._lists else 1)
+            self._end_line(2 if tag in _SPACED and not self._markers else 1)
         match tag:
             case "br":
                 self._write("\n")
             case "hr":
                 self._write("---")
                 self._end_line(1)
-            case "img" if told.get("alt"):
-                self._write(f"[{told['alt']}]")
+            case "img" if attributes.get("alt"):
+                self._write(f"[{attributes['alt']}]")
             case "pre":
                 self._pre += 1
             case "blockquote":
                 self._quotes = min(self._quotes + 1, _DEEPEST)
             case "ul":
-                self._lists = [*self._lists[-_DEEPEST:], None]
+                self._markers = [*self._markers[-_DEEPEST:], repeat("-")]
             case "ol":
-                start = told.get("start") or ""
+                start = attributes.get("start") or ""
                 first = int(start) if start.isascii() and start.isdigit() and len(start) < 9 else 1
-                self._lists = [*self._lists[-_DEEPEST:], first]
+                self._markers = [*self._markers[-_DEEPEST:], (f"{number}." for number in count(first))]
             case "li":
-                self._begin_item()
+                marker = next(self._markers[-1]) if self._markers else "-"
+                self._write(f"{'  ' * max(0, len(self._markers) - 1)}{marker} ")
+                self._fresh = True
             case "td" | "th" if not self._fresh:
                 self._write(" | ")
             case "a":
-                self._links.append((told.get("href") or "", len(self._out)))
+                self._links.append((attributes.get("href") or "", len(self._out)))
 
     def handle_endtag(self, tag: str) -> None:
         if tag in _SILENT:
@@ -145,14 +149,14 @@ class _Reader(HTMLParser):
         if tag == "a" and self._links:
             self._end_link(*self._links.pop())
         if tag in _BLOCKS:
-            self._end_line(2 if tag in _SPACED and len(self._lists) < 2 else 1)
+            self._end_line(2 if tag in _SPACED and len(self._markers) < 2 else 1)
         match tag:
             case "pre":
                 self._pre = max(0, self._pre - 1)
             case "blockquote":
                 self._quotes = max(0, self._quotes - 1)
-            case "ul" | "ol" if self._lists:
-                self._lists.pop()
+            case "ul" | "ol" if self._markers:
+                self._markers.pop()
 
     def handle_data(self, data: str) -> None:
         if self._silent:
@@ -180,14 +184,6 @@ class _Reader(HTMLParser):
         begin = mark if self._fresh else ""
         self._out.append(begin + text.replace("\n", f"\n{mark}"))
         self._fresh = False
-
-    def _begin_item(self) -> None:
-        number = self._lists[-1] if self._lists else None
-        if number is not None:
-            self._lists[-1] = number + 1
-        indent = "  " * max(0, len(self._lists) - 1)
-        self._write(f"{indent}{'-' if number is None else f'{number}.'} ")
-        self._fresh = True
 
     def _end_link(self, url: str, since: int) -> None:
         label = "".join(self._out[since:]).strip()
@@ -237,7 +233,8 @@ def split_quote(text: str) -> tuple[str, str]:
         following = next((later for later in lines[place + 1 :] if later.strip()), "")
         if _ORIGINAL.match(line) and (line.strip("_ ") or _HEADER_LINE.match(following)):
             return _parted(text, lines, place, place + 1)
-        if _HEADER_LINE.match(line) and _are_headers(lines[place + 1 : place + 5]):
+        more_headers = filter(_OTHER_HEADER.match, lines[place + 1 : place + 5])
+        if _HEADER_LINE.match(line) and len(list(more_headers)) >= 2:
             # Outlook draws a line above it, or only a border that is not seen here.
             above = place - 1 if place and set(lines[place - 1].strip()) == {"-"} else place
             return _parted(text, lines, above, place)
@@ -256,10 +253,6 @@ def split_quote(text: str) -> tuple[str, str]:
         if not re.search(r"\d|@", " ".join(lines[begin:end])):
             begin = end
     return _parted(text, lines, begin, end)
-
-
-def _are_headers(lines: list[str]) -> bool:
-    return sum(1 for line in lines if _OTHER_HEADER.match(line)) >= 2
 
 
 def _parted(text: str, lines: list[str], begin: int, quote: int) -> tuple[str, str]:

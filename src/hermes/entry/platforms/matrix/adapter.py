@@ -17,7 +17,6 @@ from typing import Any
 
 from hermes.domain.adapter import AdapterContext, Finding, good
 from hermes.domain.address import Address
-from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import Refused, Unreachable, UserError
 from hermes.domain.message import Attachment, Body, Inbound, Receipt
 from hermes.domain.ports.platform import Accept
@@ -46,6 +45,7 @@ UNREADABLE = "[A message that could not be decrypted: its key never came.]"
 
 
 class MatrixAdapter:
+    capabilities = MANIFEST.capabilities
     answer_seconds = 30.0
     """How long an answer is waited for; a sync may take `sync_seconds` more."""
     sync_seconds = 30.0
@@ -75,10 +75,6 @@ class MatrixAdapter:
         """The points at which rooms asked us in and locked events came, oldest first."""
         self._invitations = Invitations(context, self._client, self._rooms, self._held)
 
-    @property
-    def capabilities(self) -> Capabilities:
-        return MANIFEST.capabilities
-
     # --- what comes in ---
 
     async def run(self, accept: Accept, cursor: str | None) -> None:
@@ -90,35 +86,32 @@ class MatrixAdapter:
             while True:
                 since = await self._step(accept, me, since)
         finally:
-            await self._close()
-
-    async def _close(self) -> None:
-        await self._client.close()
-        if self._crypto is not None:
-            await self._crypto.close()
-            self._crypto, self._me = None, None
+            await self._client.close()
+            if self._crypto is not None:
+                await self._crypto.close()
+                self._crypto, self._me = None, None
 
     async def _begin(self, accept: Accept, me: MatrixIdentity) -> str:
         """Without a point to go on from it begins with now; invitations wait since whenever."""
-        told, since = await self._sync(None)
-        await self._invitations.take(sync.invites_of(told, me), me, "")
+        answer, since = await self._sync(None)
+        await self._invitations.take(sync.invites_of(answer, me), me, "")
         await accept((), None if self._invitations else f"{since} {me.id}")
         return since
 
     async def _step(self, accept: Accept, me: MatrixIdentity, since: str) -> str:
         try:
-            told, after = await self._sync(since)
+            answer, after = await self._sync(since)
         except convert.NotUnderstood as error:
             log.warning("matrix.lost_place why=%s", error)
             return await self._begin(accept, me)
-        moves = sync.moves_of(told)
+        moves = sync.moves_of(answer)
         for move in moves:
             self._rooms.replaced(move.instead_of, move.room)
-        await self._invitations.take([*sync.invites_of(told, me), *moves], me, since)
+        await self._invitations.take([*sync.invites_of(answer, me), *moves], me, since)
         items = await self._unlocked(me)
-        for room in sync.left_rooms(told):
+        for room in sync.left_rooms(answer):
             self._rooms.forget(room)
-        for news in sync.news_of(told):
+        for news in sync.news_of(answer):
             items += await self._items(news, me, since)
         point = next(iter(self._held.values()), after)
         if items or (after != since and point == after):
@@ -135,13 +128,13 @@ class MatrixAdapter:
             wait = 1.0 if self._invitations else self.sync_seconds
             query |= {"since": since, "timeout": str(int(wait * 1000))}
         seconds = wait + max(self.answer_seconds, _SYNC_PATIENCE)
-        told = await self._client.call("GET", "v3/sync", query=query, seconds=seconds)
-        after = sync.next_batch(told)
+        answer = await self._client.call("GET", "v3/sync", query=query, seconds=seconds)
+        after = sync.next_batch(answer)
         if after is None:
             raise Unreachable("The homeserver does not say where we are")
         if self._crypto is not None:
-            await self._crypto.absorb(told)
-        return told, after
+            await self._crypto.absorb(answer)
+        return answer, after
 
     async def _items(self, news: sync.RoomUpdate, me: MatrixIdentity, since: str) -> list[Inbound]:
         events: Sequence[dict[str, Any]] = news.events
@@ -169,7 +162,9 @@ class MatrixAdapter:
             clear = await self._decrypted(room, event)
             if clear is None:
                 if since is not None and self._crypto is not None and event["sender"] != me.id:
-                    self._wait_for(room, event, since)
+                    until = self._context.clock.monotonic() + self.key_seconds
+                    self._locked.setdefault(event["event_id"], (room, event, until))
+                    self._held.setdefault(event["event_id"], since)
                 continue
             self._rooms.keep(clear)
             if clear["sender"] == me.id or clear["type"] not in _HEARD:
@@ -194,11 +189,6 @@ class MatrixAdapter:
             return self._crypto.decrypt(room, event)
         log.warning("matrix.encrypted room=%s: MATRIX_ENCRYPTION is off, nothing is read", one_line(room))
         return None
-
-    def _wait_for(self, room: str, event: dict[str, Any], since: str) -> None:
-        until = self._context.clock.monotonic() + self.key_seconds
-        self._locked.setdefault(event["event_id"], (room, event, until))
-        self._held.setdefault(event["event_id"], since)
 
     async def _unlocked(self, me: MatrixIdentity) -> list[Inbound]:
         """Those of the locked events whose keys have come; and of those whose keys never came, that they are
@@ -297,8 +287,8 @@ class MatrixAdapter:
             sort, content = await self._sealed(room, sort, content)
         if mark:
             content = {**content, compose.SENT: compose.transaction(mark)}
-        told = await self._client.call("PUT", f"v3/{path('rooms', room, 'send', sort, txn)}", content)
-        ref = as_text(dig(told, "event_id"))
+        answer = await self._client.call("PUT", f"v3/{path('rooms', room, 'send', sort, txn)}", content)
+        ref = as_text(dig(answer, "event_id"))
         if not ref:
             raise Unreachable("The homeserver does not say which event it made", maybe_done=True)
         self._alive[ref] = None
@@ -393,17 +383,17 @@ class MatrixAdapter:
         self._client.answer_seconds = self.answer_seconds
         try:
             me = await log_in(self._client, self._context)
-            told = await self._client.call("GET", "v3/joined_rooms")
+            answer = await self._client.call("GET", "v3/joined_rooms")
             encryption = await encryption_findings(self._mode, self._client, me, self._context.folder)
         finally:
             await self._client.close()
-        rooms = dig(told, "joined_rooms")
+        rooms = dig(answer, "joined_rooms")
         count = len(rooms) if isinstance(rooms, list) else 0
-        found = [good(f"The homeserver knows the account as {me.id}, in {count} rooms.")]
+        findings = [good(f"The homeserver knows the account as {me.id}, in {count} rooms.")]
         if not count:
             hint = "Invite it to a room, or begin a direct chat with it, while the gateway runs."
-            found.append(good("It is in no room yet.", hint))
-        return [*found, *encryption]
+            findings.append(good("It is in no room yet.", hint))
+        return [*findings, *encryption]
 
 
 def _annotation(ref: str, key: str) -> dict[str, Any]:

@@ -85,13 +85,13 @@ class MatrixClient(HttpClient[HttpAnswer]):
         if not self._named:
             return
         try:
-            told = await self.exchange(
+            reply = await self.exchange(
                 "GET", f"{self.url}/.well-known/matrix/client", allow_redirects=True, max_redirects=3
             )
         except Unreachable:
             return
-        address = as_text(dig(told.answer, "m.homeserver", "base_url"))
-        if told.status == 200 and "://" in address:
+        address = as_text(dig(reply.answer, "m.homeserver", "base_url"))
+        if reply.status == 200 and "://" in address:
             try:
                 self.url = homeserver(address)
             except UserError as error:
@@ -104,7 +104,7 @@ class MatrixClient(HttpClient[HttpAnswer]):
     async def upload(self, data: bytes, name: str, mime: str) -> str:
         if len(data) > _SMALL and len(data) > await self._most():
             raise Refused(f"The homeserver takes files of {self._most_bytes:,} bytes, and this is larger")
-        told = await self._ask(
+        answer = await self._ask(
             "POST",
             "/_matrix/media/v3/upload",
             seconds=self.upload_limit,
@@ -113,7 +113,7 @@ class MatrixClient(HttpClient[HttpAnswer]):
             data=io.BytesIO(data),
             headers={"Content-Type": mime},
         )
-        address = as_text(dig(told, "content_uri"))
+        address = as_text(dig(answer, "content_uri"))
         if not address.startswith("mxc://"):
             raise Unreachable("The homeserver does not say where it put the file")
         return address
@@ -140,16 +140,16 @@ class MatrixClient(HttpClient[HttpAnswer]):
 
     async def _ask(self, method: str, where: str, **more: Any) -> Any:
         more["headers"] = {**self._headers(), **more.get("headers", {})}
-        told = await self.exchange(method, self.url + where, **more)
-        if told.status >= 300:
-            error = error_for(told.status, told.answer, told.headers.get("Retry-After"))
+        reply = await self.exchange(method, self.url + where, **more)
+        if reply.status >= 300:
+            error = error_for(reply.status, reply.answer, reply.headers.get("Retry-After"))
             if isinstance(error, NeedsLogin) and self.renew is not None:
                 self.renew()
                 raise Unreachable("The homeserver ended the login") from None
             raise error
-        if told.answer is None:
+        if reply.answer is None:
             raise Unreachable("The homeserver's answer cannot be read", maybe_done=True)
-        return told.answer
+        return reply.answer
 
     def _headers(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.token}"} if self.token else {}
@@ -201,15 +201,15 @@ async def log_in(client: MatrixClient, context: AdapterContext) -> MatrixIdentit
 
 
 def is_on(context: AdapterContext, variable: str) -> bool:
-    said = context.setting(variable, "false").lower()
-    if said not in (*_ON, *_OFF):
+    text = context.setting(variable, "false").lower()
+    if text not in (*_ON, *_OFF):
         raise UserError(f"{variable} is neither true nor false.")
-    return said in _ON
+    return text in _ON
 
 
 def _key(client: MatrixClient, context: AdapterContext) -> str:
-    said = (client.url, context.setting("MATRIX_USER_ID"), context.setting("MATRIX_PASSWORD"))
-    return sha256("\0".join(said).encode()).hexdigest()
+    login = (client.url, context.setting("MATRIX_USER_ID"), context.setting("MATRIX_PASSWORD"))
+    return sha256("\0".join(login).encode()).hexdigest()
 
 
 async def _token(client: MatrixClient, context: AdapterContext) -> str:
@@ -226,12 +226,12 @@ async def _token(client: MatrixClient, context: AdapterContext) -> str:
         "initial_device_display_name": "Hermes Gateway",
     }
     try:
-        told = await client.call("POST", "v3/login", asked)
+        answer = await client.call("POST", "v3/login", asked)
     except Refused as error:
         raise NeedsLogin(
             f"The homeserver does not take MATRIX_USER_ID and MATRIX_PASSWORD: {error}"
         ) from None
-    token = as_text(dig(told, "access_token"))
+    token = as_text(dig(answer, "access_token"))
     if not token:
         raise Unreachable("The homeserver gives no access token")
     _LOGINS[key] = token

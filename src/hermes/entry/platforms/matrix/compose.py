@@ -4,10 +4,11 @@ functions."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from html import escape
 from html.parser import HTMLParser
+from itertools import count, repeat
 from typing import Any
 
 from hermes.domain.address import Address
@@ -42,10 +43,8 @@ def message(body: Body) -> dict[str, Any]:
     """Words in Matrix's HTML, as an event's content."""
     html = _unwrapped(body.text)
     shown = body.buttons[: len(KEYS)]
-    if shown:
-        html += "".join(
-            f"<br>{key} {escape(one.label, quote=False)}" for key, one in zip(KEYS, shown, strict=False)
-        )
+    for key, button in zip(KEYS, shown, strict=False):
+        html += f"<br>{key} {escape(button.label, quote=False)}"
     content = {"msgtype": "m.text", **_words(html), "m.mentions": {}}
     if shown:
         content[BUTTONS] = [{"label": button.label, "value": button.value} for button in shown]
@@ -147,9 +146,10 @@ def _size(content: Mapping[str, Any]) -> int:
 
 class _Reader(HTMLParser):
     def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
+        super().__init__()
         self.text = ""
-        self._lists: list[int | None] = []
+        self._markers: list[Iterator[str]] = []
+        """What stands before the items of the lists that we are in."""
         self._pre = 0
         self._link = ""
 
@@ -158,11 +158,14 @@ class _Reader(HTMLParser):
             self.text += "\n"
         elif tag in _BLOCKS:
             self._line()
-        if tag in ("ul", "ol"):
+        if tag == "ul":
+            self._markers.append(repeat("-"))
+        elif tag == "ol":
             start = dict(attrs).get("start") or "1"
-            self._lists.append(None if tag == "ul" else int(start) if start.isdecimal() else 1)
-        elif tag == "li" and self._lists:
-            self._item()
+            numbers = count(int(start) if start.isdecimal() else 1)
+            self._markers.append(f"{number}." for number in numbers)
+        elif tag == "li" and self._markers:
+            self.text += "  " * (len(self._markers) - 1) + f"{next(self._markers[-1])} "
         elif tag == "pre":
             self._pre += 1
         elif tag == "a":
@@ -172,15 +175,9 @@ class _Reader(HTMLParser):
         elif tag == "hr":
             self.text += "---"
 
-    def _item(self) -> None:
-        number = self._lists[-1]
-        self.text += "  " * (len(self._lists) - 1) + ("- " if number is None else f"{number}. ")
-        if number is not None:
-            self._lists[-1] = number + 1
-
     def handle_endtag(self, tag: str) -> None:
-        if tag in ("ul", "ol") and self._lists:
-            self._lists.pop()
+        if tag in ("ul", "ol") and self._markers:
+            self._markers.pop()
         elif tag == "pre":
             self._pre = max(0, self._pre - 1)
         elif tag == "a" and self._link:

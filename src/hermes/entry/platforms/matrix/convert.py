@@ -248,10 +248,10 @@ def _file_ref(content: Event) -> str:
 def file_place(ref: str) -> tuple[str, str, tuple[str, str, str] | None]:
     """A file's server and id, and key, counter and digest if it is encrypted."""
     url, *secrets = ref.split("#")
-    found = _MXC.fullmatch(url)
-    if found is None or len(secrets) not in (0, 3):
+    match = _MXC.fullmatch(url)
+    if match is None or len(secrets) not in (0, 3):
         raise Refused("That is no file of Matrix's")
-    return found[1], found[2], (secrets[0], secrets[1], secrets[2]) if secrets else None
+    return match[1], match[2], (secrets[0], secrets[1], secrets[2]) if secrets else None
 
 
 def _reply(relation: Event, me: MatrixIdentity, room: Room, events: Events) -> ReplyTo | None:

@@ -40,17 +40,17 @@ async def encryption_findings(
         return [good("Encrypted rooms are not read (MATRIX_ENCRYPTION is off).")]
     if find_spec("nio") is None or find_spec("vodozemac") is None:
         return [wrong(LACKING, REMEDY)]
-    found = [good(f"Encrypted rooms are read and written in (it is {mode}).")]
+    findings = [good(f"Encrypted rooms are read and written in (it is {mode}).")]
     ours = None if folder is None else await asyncio.to_thread(_stored_key, folder, me)
     theirs = await _told_key(client, me)
     if ours is not None and theirs in (ours, None):
         hint = f"People trust it by that: in Element as the bot, write /verify {me.device} {ours}"
-        found.append(good(f"Its device is {me.device}, with the key {ours}.", hint))
+        findings.append(good(f"Its device is {me.device}, with the key {ours}.", hint))
     elif theirs is not None:
-        found.append(wrong(f"{OTHER_KEYS} ({me.device}).", OTHER_LOGIN))
+        findings.append(wrong(f"{OTHER_KEYS} ({me.device}).", OTHER_LOGIN))
     else:
-        found.append(good(f"Its device is {me.device}; its key is made at the first start."))
-    return found
+        findings.append(good(f"Its device is {me.device}; its key is made at the first start."))
+    return findings
 
 
 def _stored_key(folder: Path, me: MatrixIdentity) -> str | None:
@@ -69,8 +69,8 @@ def _stored_key(folder: Path, me: MatrixIdentity) -> str | None:
 
 async def _told_key(client: MatrixClient, me: MatrixIdentity) -> str | None:
     """The public key of our device as the homeserver has it, and tells others."""
-    told = await client.call("POST", "v3/keys/query", {"device_keys": {me.id: [me.device]}})
-    return as_text(dig(told, "device_keys", me.id, me.device, "keys", f"ed25519:{me.device}")) or None
+    answer = await client.call("POST", "v3/keys/query", {"device_keys": {me.id: [me.device]}})
+    return as_text(dig(answer, "device_keys", me.id, me.device, "keys", f"ed25519:{me.device}")) or None
 
 
 class Encryption:
@@ -103,14 +103,14 @@ class Encryption:
         )
         theirs = nio.AsyncClient(client.url, me.id, me.device, str(folder), config, proxy=client.proxy)
         theirs.restore_login(me.id, me.device, client.token)
-        found = cls(nio, theirs, me)
+        encryption = cls(nio, theirs, me)
         try:
-            await found._agree(client)
-            await found._upkeep()
+            await encryption._agree(client)
+            await encryption._upkeep()
         except BaseException:
-            await found.close()
+            await encryption.close()
             raise
-        return found
+        return encryption
 
     async def _agree(self, client: MatrixClient) -> None:
         """Others know us by the key that the homeserver has: it must be ours, and another one is let be."""
@@ -216,13 +216,13 @@ class Encryption:
 
     async def _good(self, call: Awaitable[Any]) -> None:
         try:
-            told = await call
+            answers = await call
         except (aiohttp.ClientError, TimeoutError, self._nio.LocalProtocolError) as error:
             raise Unreachable(f"The homeserver gives no keys ({type(error).__name__})") from None
-        for one in told if isinstance(told, list) else [told]:
-            if isinstance(one, self._nio.ErrorResponse):
-                wait = one.retry_after_ms / 1000 if one.retry_after_ms else None
-                raise Unreachable(f"The homeserver gives no keys ({one.status_code})", after=wait)
+        for answer in answers if isinstance(answers, list) else [answers]:
+            if isinstance(answer, self._nio.ErrorResponse):
+                wait = answer.retry_after_ms / 1000 if answer.retry_after_ms else None
+                raise Unreachable(f"The homeserver gives no keys ({answer.status_code})", after=wait)
 
     # --- files ---
 
@@ -236,7 +236,7 @@ class Encryption:
         attachments: Any = import_module("nio.crypto.attachments")
         key, iv, digest = secret
         try:
-            found: bytes = await asyncio.to_thread(attachments.decrypt_attachment, data, key, digest, iv)
+            clear: bytes = await asyncio.to_thread(attachments.decrypt_attachment, data, key, digest, iv)
         except (self._nio.EncryptionError, ValueError) as error:
             raise Refused("the file is damaged: it does not fit its key") from error
-        return found
+        return clear

@@ -56,13 +56,13 @@ class Rooms:
         return self._rooms[room]
 
     async def _asked(self, room: str) -> Room:
-        told, named, encryption, before = await asyncio.gather(
+        answer, named, encryption, before = await asyncio.gather(
             self._client.call("GET", f"v3/{path('rooms', room, 'joined_members')}"),
             self._state(room, "m.room.name"),
             self._state(room, "m.room.encryption"),
             self._before(room),
         )
-        joined = as_dict(dig(told, "joined"))
+        joined = as_dict(dig(answer, "joined"))
         return Room(
             id=room,
             members={user: str(dig(about, "display_name") or "") for user, about in joined.items()},
@@ -145,8 +145,8 @@ class Rooms:
             return await self.newest(to)
         if to not in self._named:
             if to.startswith("#"):
-                told = await self._client.call("GET", f"v3/directory/room/{path(to)}")
-                self._named[to] = _room_id(told)
+                answer = await self._client.call("GET", f"v3/directory/room/{path(to)}")
+                self._named[to] = _room_id(answer)
             elif to.startswith("@") and ":" in to:
                 self._named[to] = await self._direct(to, me)
             else:
@@ -205,12 +205,12 @@ class Rooms:
         """A room's history backwards, page by page."""
         asked = {"dir": "b", "limit": _PAGE, **query}
         for _ in range(most):
-            told = await self._client.call("GET", f"v3/{path('rooms', room, 'messages')}", query=asked)
-            page = dig(told, "chunk")
+            answer = await self._client.call("GET", f"v3/{path('rooms', room, 'messages')}", query=asked)
+            page = dig(answer, "chunk")
             if not isinstance(page, list):
                 raise Unreachable("The homeserver's history cannot be read")
             yield sync.readable(page)
-            end = as_text(told.get("end"))
+            end = as_text(answer.get("end"))
             if not page or not end or end == asked.get("from"):
                 return
             asked["from"] = end
@@ -245,12 +245,12 @@ class Rooms:
     async def event(self, room: str, ref: str) -> dict[str, Any] | None:
         """An event as the homeserver has it now; None if it is not to be had or was deleted."""
         try:
-            told = await self._client.call("GET", f"v3/{path('rooms', room, 'event', ref)}")
+            event = await self._client.call("GET", f"v3/{path('rooms', room, 'event', ref)}")
         except Refused:
             return None
-        if not sync.readable([told]) or "redacted_because" in as_dict(told.get("unsigned")):
+        if not sync.readable([event]) or "redacted_because" in as_dict(event.get("unsigned")):
             return None
-        clear = await self._decrypt(room, told)
+        clear = await self._decrypt(room, event)
         if clear is not None:
             self.keep(clear)
         return clear

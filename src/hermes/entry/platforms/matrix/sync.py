@@ -65,19 +65,19 @@ def next_batch(answer: Any) -> str | None:
 
 def news_of(answer: Any) -> list[RoomUpdate]:
     """The joined rooms of a sync in which something happened."""
-    found = []
-    for room, told in _rooms(answer, "join"):
-        timeline = as_dict(told.get("timeline"))
+    updates = []
+    for room, about in _rooms(answer, "join"):
+        timeline = as_dict(about.get("timeline"))
         before = timeline.get("prev_batch") if timeline.get("limited") is True else None
-        found.append(
+        updates.append(
             RoomUpdate(
                 room=room,
                 events=readable(timeline.get("events")),
-                state=readable(dig(told, "state", "events")),
+                state=readable(dig(about, "state", "events")),
                 before=as_text(before) or None,
             )
         )
-    return found
+    return updates
 
 
 def left_rooms(answer: Any) -> list[str]:
@@ -85,28 +85,28 @@ def left_rooms(answer: Any) -> list[str]:
 
 
 def invites_of(answer: Any, me: MatrixIdentity) -> list[Invite]:
-    found = []
-    for room, told in _rooms(answer, "invite"):
-        events = as_dicts(dig(told, "invite_state", "events"))
+    invites = []
+    for room, about in _rooms(answer, "invite"):
+        events = as_dicts(dig(about, "invite_state", "events"))
         before = [predecessor(event.get("content")) for event in events if event.get("type") == CREATE]
         for event in events:
             content = as_dict(event.get("content"))
             ours = event.get("type") == MEMBER and event.get("state_key") == me.id
             if ours and content.get("membership") == "invite" and is_id(event.get("sender"), "@"):
                 direct, instead = content.get("is_direct") is True, "".join(before[:1])
-                found.append(Invite(room=room, sender=event["sender"], direct=direct, instead_of=instead))
-    return found
+                invites.append(Invite(room=room, sender=event["sender"], direct=direct, instead_of=instead))
+    return invites
 
 
 def moves_of(answer: Any) -> list[Invite]:
     """The rooms that, as a sync tells, take the place of joined ones."""
-    found = []
+    moves = []
     for news in news_of(answer):
         for event in (*news.state, *news.events):
             after = replacement(event.get("content"))
             if event["type"] == TOMBSTONE and event.get("state_key") == "" and after not in ("", news.room):
-                found.append(Invite(room=after, sender=event["sender"], instead_of=news.room, moved=True))
-    return found
+                moves.append(Invite(room=after, sender=event["sender"], instead_of=news.room, moved=True))
+    return moves
 
 
 def replacement(tombstone: Any) -> str:
@@ -132,8 +132,10 @@ def direct_chats(content: Any) -> dict[str, list[str]]:
 
 def readable(events: Any) -> tuple[dict[str, Any], ...]:
     """Those events that have an id, a kind and a sender."""
-    found = (event for event in as_dicts(events) if as_text(event.get("type")))
-    return tuple(one for one in found if is_id(one.get("event_id"), "$") and is_id(one.get("sender"), "@"))
+    typed = (event for event in as_dicts(events) if as_text(event.get("type")))
+    return tuple(
+        event for event in typed if is_id(event.get("event_id"), "$") and is_id(event.get("sender"), "@")
+    )
 
 
 def since_joining(events: Sequence[dict[str, Any]], me: MatrixIdentity) -> Sequence[dict[str, Any]]:
