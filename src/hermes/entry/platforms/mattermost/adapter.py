@@ -223,14 +223,14 @@ class MattermostAdapter:
         if len(posts) < _MOST_SINCE:
             me.posts.update(posts)
             return list(posts.values())
-        found: dict[str, Any] = {}
+        newest: dict[str, Any] = {}
         async for page in self._pages(chat, _PAGES, _PAGE):
-            found |= page
+            newest |= page
             if any(_made(post) <= since for post in page.values()):
                 break
-        if len(found) >= _PAGES * _PAGE:
-            log.warning("mattermost.history channel=%s: only the last %d are read", chat, len(found))
-        return list(found.values())
+        if len(newest) >= _PAGES * _PAGE:
+            log.warning("mattermost.history channel=%s: only the last %d are read", chat, len(newest))
+        return list(newest.values())
 
     async def _pages(self, chat: str, most: int, size: int) -> AsyncIterator[dict[str, Any]]:
         """The posts of a channel, the newest first, page by page; the first one has this size."""
@@ -363,12 +363,12 @@ class MattermostAdapter:
             )
 
     async def open_thread(self, parent: Address, name: str) -> Address:
-        told = await self.api.call(
+        post = await self.api.call(
             "POST",
             "/posts",
             {**convert.place(replace(parent, thread=None)), "message": one_line(name, 200) or "…"},
         )
-        return replace(parent, thread=_receipt(parent, told).ref)
+        return replace(parent, thread=_receipt(parent, post).ref)
 
     async def fetch(self, ref: str, sink: Sink) -> None:
         await self.api.fetch(ref, sink)
@@ -378,30 +378,30 @@ class MattermostAdapter:
     async def check(self) -> Sequence[Finding]:
         try:
             me = await self._who()
-            found = [good(f"Mattermost knows the bot as @{one_line(me.username, 60)}.")]
+            findings = [good(f"Mattermost knows the bot as @{one_line(me.username, 60)}.")]
             if self.api.url.startswith("http://"):
                 hint = "Set MATTERMOST_URL to the https address, unless the server is on this machine."
                 text = "The address is not encrypted: who is on the way can read the token."
-                found.append(good(text, hint))
-            found.append(_membership(await self._channels(me)))
+                findings.append(good(text, hint))
+            findings.append(_membership(await self._channels(me)))
             async with MattermostSocket.open(self.api):
-                found.append(good("Its WebSocket says hello."))
+                findings.append(good("Its WebSocket says hello."))
         finally:
             await self.api.close()
         if self._callback:
             text = f"Buttons are shown; Mattermost tells {one_line(self._callback, 120)} of presses."
             hint = "An address in your network has to be in the server's AllowedUntrustedInternalConnections."
-            return [*found, good(text, hint)]
+            return [*findings, good(text, hint)]
         text = "There are no buttons: questions are answered in words (no MATTERMOST_CALLBACK_URL)."
-        found.append(good(text))
+        findings.append(good(text))
         if self._context.setting(COMMAND):
             text = f"{COMMAND} is set, but the slash command cannot reach us."
-            found.append(wrong(text, "Set MATTERMOST_CALLBACK_URL as well."))
-        return found
+            findings.append(wrong(text, "Set MATTERMOST_CALLBACK_URL as well."))
+        return findings
 
 
 def _membership(channels: Sequence[MattermostChannel]) -> Finding:
-    shared = sum(1 for one in channels if one.type != "D")
+    shared = sum(1 for channel in channels if channel.type != "D")
     if shared:
         return good(f"Channels that it is in, beside private chats: {shared}.")
     return good(
