@@ -224,13 +224,10 @@ class DiscordAdapter:
             self._mark.know(item.source)
         if items:
             await self._store(accept, items)
-        elif not self._is_ours(data):
+        elif self._me.id not in (data.get("user_id"), dig(data, "author", "id")):
             log.info("discord.left_out event=%s id=%s", event["t"], one_line(str(data.get("id")), 40))
         if event["t"] == "INTERACTION_CREATE":
             self.api.aside(self._answer(data, items[0].text if items else ""))
-
-    def _is_ours(self, data: Mapping[str, Any]) -> bool:
-        return self._me.id in (data.get("user_id"), dig(data, "author", "id"))
 
     async def _answer(self, interaction: Mapping[str, Any], text: str) -> None:
         """Discord shows a failure if a button or a command is not answered within three seconds. A command is

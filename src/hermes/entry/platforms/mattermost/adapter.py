@@ -29,7 +29,7 @@ from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line
 from hermes.entry.kit.files import file_name, read_file
 from hermes.entry.kit.listener import is_secret, listening
-from hermes.entry.kit.payload import as_dict, as_dicts, as_text, dig
+from hermes.entry.kit.payload import as_dict, as_dicts, as_size, as_text, dig
 from hermes.entry.platforms.mattermost import convert
 from hermes.entry.platforms.mattermost.api import MattermostApi
 from hermes.entry.platforms.mattermost.convert import ID, KEY, MattermostChannel, MattermostIdentity
@@ -226,7 +226,7 @@ class MattermostAdapter:
         newest: dict[str, Any] = {}
         async for page in self._pages(chat, _PAGES, _PAGE):
             newest |= page
-            if any(_made(post) <= since for post in page.values()):
+            if any((as_size(post.get("create_at")) or 0) <= since for post in page.values()):
                 break
         if len(newest) >= _PAGES * _PAGE:
             log.warning("mattermost.history channel=%s: only the last %d are read", chat, len(newest))
@@ -383,7 +383,11 @@ class MattermostAdapter:
                 hint = "Set MATTERMOST_URL to the https address, unless the server is on this machine."
                 text = "The address is not encrypted: who is on the way can read the token."
                 findings.append(good(text, hint))
-            findings.append(_membership(await self._channels(me)))
+            shared = sum(1 for channel in await self._channels(me) if channel.type != "D")
+            text = f"Channels that it is in, beside private chats: {shared}."
+            lonely = "It is in no channel; people can write to it privately."
+            hint = "Add it to the team first, then to a channel: /invite @its-name."
+            findings.append(good(text) if shared else good(lonely, hint))
             async with MattermostSocket.open(self.api):
                 findings.append(good("Its WebSocket says hello."))
         finally:
@@ -398,16 +402,6 @@ class MattermostAdapter:
             text = f"{COMMAND} is set, but the slash command cannot reach us."
             findings.append(wrong(text, "Set MATTERMOST_CALLBACK_URL as well."))
         return findings
-
-
-def _membership(channels: Sequence[MattermostChannel]) -> Finding:
-    shared = sum(1 for channel in channels if channel.type != "D")
-    if shared:
-        return good(f"Channels that it is in, beside private chats: {shared}.")
-    return good(
-        "It is in no channel; people can write to it privately.",
-        "Add it to the team first, then to a channel: /invite @its-name.",
-    )
 
 
 def _receipt(to: Address, post: Any) -> Receipt:
@@ -430,8 +424,3 @@ def _listed(answer: Any) -> tuple[dict[str, Any], list[str]]:
         return posts, [number for number in answer["order"] if number in posts]
     except (TypeError, KeyError, AttributeError) as error:
         raise Unreachable("Mattermost's list of posts cannot be read") from error
-
-
-def _made(post: Mapping[str, Any]) -> int:
-    made = post.get("create_at")
-    return made if isinstance(made, int) else 0

@@ -250,7 +250,10 @@ class SlackAdapter:
         if response.says("channel_not_found", "not_in_channel") and (url := self._aside(to, reply_to)):
             await self.api.respond(url, body.text)
             return Receipt(to=to, ref="aside")
-        return self._receipt(to, response)
+        ts, channel = response.result.get("ts"), response.result.get("channel")
+        if not isinstance(ts, str):
+            raise Unreachable("Slack does not say which message it sent", maybe_done=True)
+        return Receipt(to=replace(to, chat=channel) if isinstance(channel, str) else to, ref=ts)
 
     def _aside(self, to: Address, reply_to: str | None) -> str:
         """Where who gave a slash command is answered, if we are not in that chat: seen by nobody else. Only
@@ -264,12 +267,6 @@ class SlackAdapter:
 
     def _keep_aside(self, name: str, url: str, seconds: float) -> None:
         self._asides[name] = (url, self._context.clock.monotonic() + seconds)
-
-    def _receipt(self, to: Address, answer: api.SlackResponse) -> Receipt:
-        ts, channel = answer.result.get("ts"), answer.result.get("channel")
-        if not isinstance(ts, str):
-            raise Unreachable("Slack does not say which message it sent", maybe_done=True)
-        return Receipt(to=replace(to, chat=channel) if isinstance(channel, str) else to, ref=ts)
 
     async def _reached(self, to: Address) -> Address:
         """Where one writes: a person is reached by a direct message."""

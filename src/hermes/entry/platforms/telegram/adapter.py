@@ -303,8 +303,9 @@ class TelegramAdapter:
         if response.says("can't parse entities"):
             asked = compose.unmarked(asked)
             response = await self.api.ask(method, asked, files=files)
-        moved = convert.moved_to(response.answer)
-        if moved is not None and not response.ok:
+        moved = dig(response.answer, "parameters", "migrate_to_chat_id")
+        if isinstance(moved, int) and not response.ok:
+            # It became a supergroup, which has a number of its own.
             to = replace(to, chat=str(moved))
             response = await self.api.ask(method, {**asked, "chat_id": moved}, files=files)
         return to, response

@@ -423,12 +423,6 @@ def error_for(status: int, answer: Any) -> HermesError:
     return _error(status, code, why, after)
 
 
-def moved_to(answer: Any) -> int | None:
-    """Where a group went that became a supergroup."""
-    number = dig(answer, "parameters", "migrate_to_chat_id")
-    return number if isinstance(number, int) else None
-
-
 def webhook_findings(url: str, secret: str, info: Any) -> list[Finding]:
     current, trouble = dig(info, "url") or "", dig(info, "last_error_message")
     if not url:
