@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from html import escape
 from typing import Any
 
 from aiohttp import web
@@ -62,9 +63,8 @@ class SlackAdapter:
             raise NeedsLogin(
                 "Slack needs SLACK_APP_TOKEN (Socket Mode), or SLACK_SIGNING_SECRET (the Events API)"
             )
-        self.api = api.SlackApi(
-            context.setting("SLACK_API_URL", API), token, context.setting("SLACK_PROXY") or None
-        )
+        base, proxy = context.setting("SLACK_API_URL", API), context.setting("SLACK_PROXY") or None
+        self.api = api.SlackApi(base, token, proxy)
         self._status = SlackStatus(self.api, context.clock)
         self._me: SlackIdentity | None = None
         self._kinds: Recent[str, str] = Recent()
@@ -352,10 +352,8 @@ class SlackAdapter:
 
     async def open_thread(self, parent: Address, name: str) -> Address:
         """A thread hangs on a message, so one is written that bears its name."""
-        title = one_line(name, 150).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;") or "…"
-        seed = await self.send(
-            replace(parent, thread=None), Body(text=title), key=f"thread:{parent}:{title}", reply_to=None
-        )
+        title, chat = escape(one_line(name, 150), quote=False) or "…", replace(parent, thread=None)
+        seed = await self.send(chat, Body(text=title), key=f"thread:{parent}:{title}", reply_to=None)
         return replace(seed.to, thread=seed.ref)
 
     async def find_sent(self, to: Address, key: str) -> Receipt | None:

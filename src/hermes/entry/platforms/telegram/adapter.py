@@ -32,13 +32,7 @@ from hermes.entry.kit.payload import as_text, dig, read_json
 from hermes.entry.platforms.telegram import compose, convert
 from hermes.entry.platforms.telegram.api import TelegramApi, TelegramResponse
 from hermes.entry.platforms.telegram.compose import Upload, chat_number, is_topic_name, place
-from hermes.entry.platforms.telegram.convert import (
-    SECRET_SHAPE,
-    UPDATES,
-    TelegramIdentity,
-    TopicGone,
-    update_id,
-)
+from hermes.entry.platforms.telegram.convert import TelegramIdentity, TopicGone, update_id
 from hermes.entry.platforms.telegram.manifest import CAPTION, MANIFEST
 
 log = logging.getLogger("hermes.telegram")
@@ -65,9 +59,8 @@ class TelegramAdapter:
         token = context.setting(TOKEN)
         if not _TOKEN_SHAPE.fullmatch(token):
             raise NeedsLogin(f"{TOKEN} is no bot token; one looks like 123456:ABC-DEF1234 (from @BotFather)")
-        self.api = TelegramApi(
-            context.setting("TELEGRAM_BASE_URL", API), token, context.setting("TELEGRAM_PROXY") or None
-        )
+        base, proxy = context.setting("TELEGRAM_BASE_URL", API), context.setting("TELEGRAM_PROXY") or None
+        self.api = TelegramApi(base, token, proxy)
 
     # --- what comes in ---
 
@@ -95,7 +88,7 @@ class TelegramAdapter:
         # A webhook that somebody set keeps updates away from polls; those that wait are kept.
         await self.api.call("deleteWebhook", drop_pending_updates=False)
         while True:
-            asked: dict[str, Any] = {"timeout": self.poll_seconds, "allowed_updates": list(UPDATES)}
+            asked: dict[str, Any] = {"timeout": self.poll_seconds, "allowed_updates": list(convert.UPDATES)}
             if offset is not None:
                 asked["offset"] = offset
             news = await self.api.call(
@@ -151,7 +144,7 @@ class TelegramAdapter:
 
     async def _listen(self, accept: Accept, me: TelegramIdentity, url: str) -> None:
         secret = self._context.setting("TELEGRAM_WEBHOOK_SECRET")
-        if not SECRET_SHAPE.fullmatch(secret):
+        if not convert.SECRET_SHAPE.fullmatch(secret):
             raise UserError(
                 "A webhook needs TELEGRAM_WEBHOOK_SECRET: 1 to 256 letters, digits, _ and -.",
                 hint="Without one anybody could speak for Telegram.",
@@ -177,7 +170,7 @@ class TelegramAdapter:
                 "setWebhook",
                 url=url,
                 secret_token=secret,
-                allowed_updates=list(UPDATES),
+                allowed_updates=list(convert.UPDATES),
                 # One call at a time keeps the order of what people wrote.
                 max_connections=1,
                 drop_pending_updates=False,
