@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NoReturn
 
 from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source
 from hermes.domain.clock import Clock, SystemClock
@@ -16,19 +17,11 @@ from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.text import one_line
 
 FindSecret = Callable[[str], Secret | None]
-"""What the operator said for a variable, as a variable or as a key of the platform's block."""
 OpenFile = Callable[[Attachment], Awaitable[bytes]]
 """The bytes of a file that goes out; a `UserError` if it is gone."""
 Welcomes = Callable[[Source], Awaitable[bool]]
 """Whether somebody who asks us into a chat may speak to us there, or would be given a code to be let in."""
 FindTopic = Callable[[Address], Awaitable[Address | None]]
-"""The thread that a name got, which stands where a place's thread does; None if it has none yet."""
-NameTopic = Callable[[Address], Awaitable[Address | None]]
-"""The same place with its thread's name, that of one which is gone too; None if nobody here gave it one."""
-KeepTopic = Callable[[Address, Address], Awaitable[None]]
-"""From now on a name means this thread; it is on disk when this returns."""
-
-
 LogIn = Callable[["AdapterContext", Callable[[str], None]], Awaitable[Mapping[str, str]]]
 """Has a person let us in, and returns the variables to be kept; the function tells the person what to do."""
 
@@ -37,16 +30,12 @@ async def no_files(file: Attachment) -> bytes:
     raise UserError("There are no files here.")
 
 
-async def no_topic(named: Address) -> Address | None:
+async def no_topic(named: Address, opened: Address | None = None) -> NoReturn:
     raise Refused(f"{named}: nobody here keeps what topics are called")
 
 
 async def no_name(opened: Address) -> Address | None:
     return None
-
-
-async def not_kept(named: Address, opened: Address) -> None:
-    await no_topic(named)
 
 
 async def nobody(source: Source) -> bool:
@@ -60,14 +49,18 @@ class AdapterContext:
 
     settings: PlatformSettings
     find: FindSecret
+    """What the operator said for a variable, as a variable or as a key of the platform's block."""
     account: str = DEFAULT_ACCOUNT
     open_file: OpenFile = no_files
     clock: Clock = field(default_factory=SystemClock)
     welcomes: Welcomes = nobody
     folder: Path | None = None
     find_topic: FindTopic = no_topic
-    name_topic: NameTopic = no_name
-    keep_topic: KeepTopic = not_kept
+    """The address of the topic that has a name, which stands where a thread does; None if there is none."""
+    name_topic: FindTopic = no_name
+    """The address with a topic's name in place of its thread, also if it is gone; None if nobody named it."""
+    keep_topic: Callable[[Address, Address], Awaitable[None]] = no_topic
+    """From now on a name means this thread; it is on disk when this returns."""
 
     def setting(self, variable: str, default: str = "") -> str:
         """The text of a variable; not for secrets that are kept."""

@@ -167,8 +167,8 @@ class Manifest:
     settings: tuple[SettingField, ...] = ()
     """What may be said; at setup it is asked in this order."""
     login: str = ""
-    """Where a person has to let us in by hand: an async function, named like the adapter, that is given an
-    outfit and a way to tell the person what to do, and returns the variables to be kept."""
+    """Where a person has to let us in by hand: an async function, named like the adapter, that is given a
+    context and a way to tell the person what to do, and returns the variables to be kept."""
     people: str = ""
     """What ids of people are there, and where they are found: setup asks who may write with these words."""
     person: str = ""

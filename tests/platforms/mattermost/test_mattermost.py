@@ -249,8 +249,8 @@ async def test_slow_storing_is_no_dead_connection(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(MattermostSocket, "pong_seconds", 0.001)
     mute = Mute()
     wire = MattermostSocket(mute, 1.0)  # type: ignore[arg-type]
-    while not wire.is_full:
-        await wire.put({"event": "posted"})
+    while not wire.queue.full():
+        await wire.queue.put({"event": "posted"})
     pinging = asyncio.create_task(wire._ping())
     await until(lambda: mute.asked >= 3, "it does not ask")
     assert not mute.closed and not pinging.done(), "it gave up"

@@ -21,33 +21,22 @@ class SocketFeed(Generic[E]):
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse, *, most_waiting: int = 0) -> None:
         self.socket = socket
-        self._queue: asyncio.Queue[E | HermesError] = asyncio.Queue(most_waiting)
+        self.queue: asyncio.Queue[E | HermesError] = asyncio.Queue(most_waiting)
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self, *work: Coroutine[Any, Any, None]) -> None:
         """Let these run as long as the connection does."""
         self._tasks += [asyncio.create_task(task) for task in work]
 
-    @property
-    def waiting(self) -> int:
-        return self._queue.qsize()
-
-    @property
-    def is_full(self) -> bool:
-        return self._queue.full()
-
-    async def put(self, event: E) -> None:
-        await self._queue.put(event)
-
     def end(self, error: HermesError) -> None:
         """Nothing comes any more. Where the queue is full the oldest event gives way, and has to be read
         again at the next connection."""
-        while self._queue.full():
-            self._queue.get_nowait()
-        self._queue.put_nowait(error)
+        while self.queue.full():
+            self.queue.get_nowait()
+        self.queue.put_nowait(error)
 
     async def next(self) -> E:
-        event = await self._queue.get()
+        event = await self.queue.get()
         if isinstance(event, HermesError):
             raise event
         return event

@@ -184,7 +184,7 @@ class DiscordAdapter:
         mark = self._mark
         try:
             mark.session, guilds = str(data["session_id"]), data["guilds"]
-            self._pending = {one["id"] for one in guilds if is_snowflake(one["id"])}
+            self._pending = {guild["id"] for guild in guilds if is_snowflake(guild["id"])}
             mark.url = socket.own_gateway(data.get("resume_gateway_url"), gateway) or gateway
         except (TypeError, KeyError, AttributeError) as error:
             raise Unreachable("Discord's greeting cannot be read") from error
@@ -224,13 +224,10 @@ class DiscordAdapter:
             self._mark.know(item.source)
         if items:
             await self._store(accept, items)
-        elif not self._is_ours(data):
+        elif self._me.id not in (data.get("user_id"), dig(data, "author", "id")):
             log.info("discord.left_out event=%s id=%s", event["t"], one_line(str(data.get("id")), 40))
         if event["t"] == "INTERACTION_CREATE":
             self.api.aside(self._answer(data, items[0].text if items else ""))
-
-    def _is_ours(self, data: Mapping[str, Any]) -> bool:
-        return self._me.id in (data.get("user_id"), dig(data, "author", "id"))
 
     async def _answer(self, interaction: Mapping[str, Any], text: str) -> None:
         """Discord shows a failure if a button or a command is not answered within three seconds. A command is
@@ -317,8 +314,8 @@ class DiscordAdapter:
         async def post(channel: str) -> DiscordResponse:
             return await self._write(channel, to, body, asked, reply_to)
 
-        told, channel = await self._channels.inside(to, post)
-        message = told.result
+        response, channel = await self._channels.inside(to, post)
+        message = response.result
         if not is_snowflake(dig(message, "id")):
             raise Unreachable("Discord does not say which message it sent", maybe_done=True)
         ref = message["id"] if channel == channel_id(to) else f"{channel}/{message['id']}"
@@ -328,23 +325,23 @@ class DiscordAdapter:
         self, channel: str, to: Address, body: Body, asked: Mapping[str, Any], reply_to: str | None
     ) -> DiscordResponse:
         """A message into a channel; what belongs to a thread that could not be begun is a reply there."""
-        said, astray = dict(asked), channel != channel_id(to)
+        message, astray = dict(asked), channel != channel_id(to)
         if rows := convert.components(body.buttons, to.thread if astray else None):
-            said["components"] = rows
+            message["components"] = rows
         answered = to.thread if astray else reply_to
         if is_snowflake(answered):
-            said["message_reference"] = {"message_id": answered, "fail_if_not_exists": False}
+            message["message_reference"] = {"message_id": answered, "fail_if_not_exists": False}
         await self._check_sizes(to, body)
         path = f"/channels/{channel}/messages"
-        told = await self._post(path, said, body)
-        if told.blames("message_reference"):
-            del said["message_reference"]
-            told = await self._post(path, said, body)
-        return told
+        response = await self._post(path, message, body)
+        if response.blames("message_reference"):
+            del message["message_reference"]
+            response = await self._post(path, message, body)
+        return response
 
     async def _check_sizes(self, to: Address, body: Body) -> None:
         """What a server takes depends on how much it is boosted."""
-        largest = max((one.size or 0 for one in body.attachments), default=0)
+        largest = max((file.size or 0 for file in body.attachments), default=0)
         if largest <= MAX_FILE:
             return
         place = await self._channels.place(channel_id(replace(to, thread=None)))
@@ -355,8 +352,8 @@ class DiscordAdapter:
     async def _post(self, path: str, asked: dict[str, Any], body: Body) -> DiscordResponse:
         if not body.attachments:
             return await self.api.ask("POST", path, asked)
-        files = [await self._file(one) for one in body.attachments]
-        told: dict[str, Any] = {
+        files = [await self._file(file) for file in body.attachments]
+        message: dict[str, Any] = {
             **asked,
             "attachments": [{"id": str(n), "filename": f[0]} for n, f in enumerate(files)],
         }
@@ -364,15 +361,15 @@ class DiscordAdapter:
         if voice and not body.text and not body.buttons:
             # A voice message is nothing but itself; with words it goes as a file that can be played.
             about = {
-                **told["attachments"][0],
+                **message["attachments"][0],
                 "duration_secs": convert.ogg_seconds(files[0][1]),
                 "waveform": _WAVEFORM,
             }
-            spoken = {**told, "flags": convert.VOICE_FLAG, "attachments": [about]}
+            spoken = {**message, "flags": convert.VOICE_FLAG, "attachments": [about]}
             answer = await self.api.upload(path, spoken, files)
             if answer.status != 400 or answer.blames("message_reference"):
                 return answer
-        return await self.api.upload(path, told, files)
+        return await self.api.upload(path, message, files)
 
     async def _file(self, file: Attachment) -> tuple[str, bytes, str]:
         data, mime = await read_file(self._context, file), file.mime or ANY_MIME
@@ -390,9 +387,9 @@ class DiscordAdapter:
         async def show(channel: str) -> DiscordResponse:
             return await self.api.ask("POST", f"/channels/{channel}/typing")
 
-        told, _ = await self._channels.inside(to, show)
-        if told.status >= 300:
-            raise told.error
+        response, _ = await self._channels.inside(to, show)
+        if response.status >= 300:
+            raise response.error
 
     async def react(self, receipt: Receipt, emoji: str, *, instead: str = "") -> None:
         to, root = receipt.to, receipt.to.thread
@@ -451,12 +448,12 @@ class DiscordAdapter:
         finally:
             await self.api.close()
         name, flags, servers = dig(me, "username"), app.get("flags"), as_dicts(listed)
-        found = [good(f"Discord knows the bot as {one_line(str(name or 'nobody'), 40)}.")]
+        findings = [good(f"Discord knows the bot as {one_line(str(name or 'nobody'), 40)}.")]
         if not isinstance(flags, int) or not flags & _CONTENT_FLAGS:
             hint = "Turn it on at discord.com/developers/applications → your application → Bot."
-            found.append(wrong("It may not read messages: “Message Content Intent” is off.", hint))
+            findings.append(wrong("It may not read messages: “Message Content Intent” is off.", hint))
         lacking = [finding for finding in map(_lacking, servers) if finding is not None]
-        return [*found, _count(len(servers), app["id"]), *lacking[:_SHOWN]]
+        return [*findings, _count(len(servers), app["id"]), *lacking[:_SHOWN]]
 
 
 def _count(count: int, app: str) -> Finding:

@@ -94,11 +94,11 @@ class DiscordChannels:
             raise Refused("a private chat has no threads")
         asked: dict[str, Any] = {"name": title, "auto_archive_duration": _QUIET_MINUTES}
         asked |= {"message": {"content": title}} if place is not None and place.forum else {"type": 11}
-        told = await self._api.call("POST", f"/channels/{channel}/threads", asked)
-        if not convert.is_snowflake(dig(told, "id")):
+        thread = await self._api.call("POST", f"/channels/{channel}/threads", asked)
+        if not convert.is_snowflake(dig(thread, "id")):
             raise Unreachable("Discord does not say which thread it opened", maybe_done=True)
-        self.see([told])
-        return replace(parent, thread=told["id"])
+        self.see([thread])
+        return replace(parent, thread=thread["id"])
 
     async def inside(
         self, to: Address, ask: Callable[[str], Awaitable[DiscordResponse]]
@@ -106,33 +106,33 @@ class DiscordChannels:
         """Do something where an address points to, and in which channel it was done: begin the thread if it
         is not there, or do it in the channel that it would belong to."""
         channel = convert.channel_id(to)
-        told = await ask(channel)
-        if to.thread is None or told.status != 404 or told.code != UNKNOWN_CHANNEL:
-            return told, channel
+        response = await ask(channel)
+        if to.thread is None or response.status != 404 or response.code != UNKNOWN_CHANNEL:
+            return response, channel
         parent = convert.channel_id(replace(to, thread=None))
         path = f"/channels/{parent}/messages/{channel}"
         root = await self._api.ask("GET", path)
         if root.status == 404:
             # It was another's thread, and is gone: what was said in it is not for the channel.
-            return told, channel
+            return response, channel
         if await self._begin(parent, path, _answered(root)):
-            told = await ask(channel)
-            if told.status != 403:
-                return told, channel
-        return (await ask(parent), parent) if root.status < 300 else (told, channel)
+            response = await ask(channel)
+            if response.status != 403:
+                return response, channel
+        return (await ask(parent), parent) if root.status < 300 else (response, channel)
 
     async def _begin(self, parent: str, path: str, message: Any) -> bool:
         """Begin the thread of a message; whether it is there now."""
         asked = {"name": convert.thread_name(message), "auto_archive_duration": _QUIET_MINUTES}
-        told = await self._api.ask("POST", f"{path}/threads", asked)
-        if told.code == THREAD_EXISTS:
+        response = await self._api.ask("POST", f"{path}/threads", asked)
+        if response.code == THREAD_EXISTS:
             return True
-        begun = _answered(told)
+        begun = _answered(response)
         if begun is not None:
             self.see([begun])
             return True
-        log.info("discord.no_thread channel=%s why=%s", parent, told.error)
-        if told.status == 403:
+        log.info("discord.no_thread channel=%s why=%s", parent, response.error)
+        if response.status == 403:
             self._flat.add(parent)
         return False
 

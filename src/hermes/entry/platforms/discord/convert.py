@@ -188,8 +188,8 @@ def _source(
     guild = event.get("guild_id") or scene.guild
     place, person = scene.place or DiscordChannel(), who or {}
     names = (member.get("nick"), person.get("global_name"), person.get("username"))
-    name = next((one for one in names if isinstance(one, str) and one), "")
-    roles = tuple(one for one in member.get("roles", ()) if is_snowflake(one))
+    name = next((name for name in names if isinstance(name, str) and name), "")
+    roles = tuple(role for role in member.get("roles", ()) if is_snowflake(role))
     parent = channel if begun else place.parent
     thread = begun or (channel if parent else None)
     kind = SourceKind.PRIVATE
@@ -212,7 +212,7 @@ def _words(message: Mapping[str, Any], scene: DiscordContext) -> tuple[str, bool
     """What was said, people by their names and our own left out at the start, and whether it names us."""
     text = as_text(message.get("content"))
     people = _people(message)
-    asked = {one for one in message.get("mention_roles") or () if is_snowflake(one)}
+    asked = {role for role in message.get("mention_roles") or () if is_snowflake(role)}
     mentioned = scene.me.id in people or bool(asked & scene.mine)
     start = _CALLED.match(text)
     if start and (start[2] in scene.mine if start[1] == "&" else start[2] == scene.me.id):
@@ -249,15 +249,15 @@ def _described(message: Mapping[str, Any]) -> str:
         return f"[Forwarded] {as_text(forwarded.get('content'))}".strip()
     if isinstance(poll := message.get("poll"), dict):
         answers = ", ".join(
-            one_line(as_text(one["poll_media"].get("text")), 80) for one in poll.get("answers", ())
+            one_line(as_text(answer["poll_media"].get("text")), 80) for answer in poll.get("answers", ())
         )
         return f"[Poll: {one_line(as_text(poll['question'].get('text')), 200)} ({answers})]"
-    names = [one_line(as_text(one.get("name")), 40) for one in message.get("sticker_items") or ()]
+    names = [one_line(as_text(sticker.get("name")), 40) for sticker in message.get("sticker_items") or ()]
     if names:
         return f"[Sticker: {', '.join(names)}]"
     # What other programs post often has its words in a box alone.
-    boxes = [one for one in message.get("embeds") or () if one.get("type", "rich") == "rich"]
-    words = [as_text(one.get(part)).strip() for one in boxes for part in ("title", "description")]
+    boxes = [box for box in message.get("embeds") or () if box.get("type", "rich") == "rich"]
+    words = [as_text(box.get(part)).strip() for box in boxes for part in ("title", "description")]
     return "\n".join(filter(None, words))[:_BOXED]
 
 
@@ -355,7 +355,7 @@ def components(buttons: Sequence[Button], begun: str | None = None) -> list[dict
         if len(data) > _CUSTOM_ID and button.label and button.value.endswith(button.label):
             data = f"{button.value[: -len(button.label)]}{_LABELLED}{len(shown)}{inside}"
         fits = 0 < len(data) <= _CUSTOM_ID and 0 < len(button.label) <= _LABEL
-        if fits and data not in {one["custom_id"] for one in shown}:
+        if fits and data not in {component["custom_id"] for component in shown}:
             shown.append({"type": 2, "style": 2, "label": button.label, "custom_id": data})
     rows = [shown[at : at + _PER_ROW] for at in range(0, len(shown), _PER_ROW)]
     return [{"type": 1, "components": row} for row in rows[:_ROWS]]
@@ -380,10 +380,10 @@ def nonce(to: Address, key: str) -> str:
 
 def channel_id(to: Address) -> str:
     """The channel that an address means; a thread is one of its own."""
-    found = to.thread or to.chat
-    if not is_snowflake(found):
+    channel = to.thread or to.chat
+    if not is_snowflake(channel):
         raise Refused(f"{to} is not a channel: its number is wanted, like discord:123456789012345678")
-    return found
+    return channel
 
 
 def ogg_seconds(data: bytes) -> float:

@@ -147,19 +147,21 @@ class DiscordConnection(SocketFeed[DiscordEvent]):
     async def _hear(self, message: Mapping[str, Any]) -> None:
         match message["op"]:
             case 0:
-                if self.waiting > _MOST_WAITING:
+                if self.queue.qsize() > _MOST_WAITING:
                     raise Unreachable("more comes from Discord than can be stored")
                 self._number = int(message["s"])
-                await self.put(DiscordEvent(name=str(message["t"]), number=self._number, data=message["d"]))
+                await self.queue.put(
+                    DiscordEvent(name=str(message["t"]), number=self._number, data=message["d"])
+                )
             case 1:
                 await self._send(1, self._number)
             case 7:
                 raise Unreachable("Discord asked to connect anew")
             case 9:
-                await self.put(DiscordEvent(name=INVALID, data=message["d"] is True))
+                await self.queue.put(DiscordEvent(name=INVALID, data=message["d"] is True))
             case 11:
                 self._answered = True
-                await self.put(DiscordEvent(name=BEAT))
+                await self.queue.put(DiscordEvent(name=BEAT))
 
     async def _beat(self, interval: float) -> None:
         """A heartbeat that is not answered by the next one means a dead connection."""

@@ -64,11 +64,12 @@ class GithubAdapter:
         return None
 
     async def _ask(self, method: str, path: str, body: object = None) -> HttpAnswer:
-        told = await (self._rest(method, path, body) if self._token else self._gh(method, path, body))
-        if told.status >= 300:
-            text = told.raw.decode(errors="replace")
-            raise convert.error_for(told.status, told.headers, str(as_dict(told.answer).get("message", text)))
-        return told
+        response = await (self._rest(method, path, body) if self._token else self._gh(method, path, body))
+        if response.status >= 300:
+            text = response.raw.decode(errors="replace")
+            message = str(as_dict(response.answer).get("message", text))
+            raise convert.error_for(response.status, response.headers, message)
+        return response
 
     async def _rest(self, method: str, path: str, body: object) -> HttpAnswer:
         assert self._token is not None

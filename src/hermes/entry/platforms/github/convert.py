@@ -40,8 +40,8 @@ def find_marked(comments: Sequence[Any], key: str) -> str | None:
 
 def last_page(link: str) -> int:
     """How many pages there are, from a `Link` header."""
-    found = _LAST.search(link)
-    return int(found[1]) if found else 1
+    last = _LAST.search(link)
+    return int(last[1]) if last else 1
 
 
 def error_for(status: int, headers: Mapping[str, str], message: str) -> HermesError:

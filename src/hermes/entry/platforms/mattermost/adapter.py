@@ -29,7 +29,7 @@ from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line
 from hermes.entry.kit.files import file_name, read_file
 from hermes.entry.kit.listener import is_secret, listening
-from hermes.entry.kit.payload import as_dict, as_dicts, as_text, dig
+from hermes.entry.kit.payload import as_dict, as_dicts, as_size, as_text, dig
 from hermes.entry.platforms.mattermost import convert
 from hermes.entry.platforms.mattermost.api import MattermostApi
 from hermes.entry.platforms.mattermost.convert import ID, KEY, MattermostChannel, MattermostIdentity
@@ -223,14 +223,14 @@ class MattermostAdapter:
         if len(posts) < _MOST_SINCE:
             me.posts.update(posts)
             return list(posts.values())
-        found: dict[str, Any] = {}
+        newest: dict[str, Any] = {}
         async for page in self._pages(chat, _PAGES, _PAGE):
-            found |= page
-            if any(_made(post) <= since for post in page.values()):
+            newest |= page
+            if any((as_size(post.get("create_at")) or 0) <= since for post in page.values()):
                 break
-        if len(found) >= _PAGES * _PAGE:
-            log.warning("mattermost.history channel=%s: only the last %d are read", chat, len(found))
-        return list(found.values())
+        if len(newest) >= _PAGES * _PAGE:
+            log.warning("mattermost.history channel=%s: only the last %d are read", chat, len(newest))
+        return list(newest.values())
 
     async def _pages(self, chat: str, most: int, size: int) -> AsyncIterator[dict[str, Any]]:
         """The posts of a channel, the newest first, page by page; the first one has this size."""
@@ -363,12 +363,12 @@ class MattermostAdapter:
             )
 
     async def open_thread(self, parent: Address, name: str) -> Address:
-        told = await self.api.call(
+        post = await self.api.call(
             "POST",
             "/posts",
             {**convert.place(replace(parent, thread=None)), "message": one_line(name, 200) or "…"},
         )
-        return replace(parent, thread=_receipt(parent, told).ref)
+        return replace(parent, thread=_receipt(parent, post).ref)
 
     async def fetch(self, ref: str, sink: Sink) -> None:
         await self.api.fetch(ref, sink)
@@ -378,36 +378,30 @@ class MattermostAdapter:
     async def check(self) -> Sequence[Finding]:
         try:
             me = await self._who()
-            found = [good(f"Mattermost knows the bot as @{one_line(me.username, 60)}.")]
+            findings = [good(f"Mattermost knows the bot as @{one_line(me.username, 60)}.")]
             if self.api.url.startswith("http://"):
                 hint = "Set MATTERMOST_URL to the https address, unless the server is on this machine."
                 text = "The address is not encrypted: who is on the way can read the token."
-                found.append(good(text, hint))
-            found.append(_membership(await self._channels(me)))
+                findings.append(good(text, hint))
+            shared = sum(1 for channel in await self._channels(me) if channel.type != "D")
+            text = f"Channels that it is in, beside private chats: {shared}."
+            lonely = "It is in no channel; people can write to it privately."
+            hint = "Add it to the team first, then to a channel: /invite @its-name."
+            findings.append(good(text) if shared else good(lonely, hint))
             async with MattermostSocket.open(self.api):
-                found.append(good("Its WebSocket says hello."))
+                findings.append(good("Its WebSocket says hello."))
         finally:
             await self.api.close()
         if self._callback:
             text = f"Buttons are shown; Mattermost tells {one_line(self._callback, 120)} of presses."
             hint = "An address in your network has to be in the server's AllowedUntrustedInternalConnections."
-            return [*found, good(text, hint)]
+            return [*findings, good(text, hint)]
         text = "There are no buttons: questions are answered in words (no MATTERMOST_CALLBACK_URL)."
-        found.append(good(text))
+        findings.append(good(text))
         if self._context.setting(COMMAND):
             text = f"{COMMAND} is set, but the slash command cannot reach us."
-            found.append(wrong(text, "Set MATTERMOST_CALLBACK_URL as well."))
-        return found
-
-
-def _membership(channels: Sequence[MattermostChannel]) -> Finding:
-    shared = sum(1 for one in channels if one.type != "D")
-    if shared:
-        return good(f"Channels that it is in, beside private chats: {shared}.")
-    return good(
-        "It is in no channel; people can write to it privately.",
-        "Add it to the team first, then to a channel: /invite @its-name.",
-    )
+            findings.append(wrong(text, "Set MATTERMOST_CALLBACK_URL as well."))
+        return findings
 
 
 def _receipt(to: Address, post: Any) -> Receipt:
@@ -430,8 +424,3 @@ def _listed(answer: Any) -> tuple[dict[str, Any], list[str]]:
         return posts, [number for number in answer["order"] if number in posts]
     except (TypeError, KeyError, AttributeError) as error:
         raise Unreachable("Mattermost's list of posts cannot be read") from error
-
-
-def _made(post: Mapping[str, Any]) -> int:
-    made = post.get("create_at")
-    return made if isinstance(made, int) else 0

@@ -80,14 +80,14 @@ class MattermostApi(HttpClient[HttpAnswer]):
     async def fetch(self, number: str, sink: Sink) -> None:
         if not ID.fullmatch(number):
             raise Refused("that is no file of Mattermost's")
-        await self.download(self._url(f"/files/{number}"), sink, headers=self._headers, refusal=_no_file)
+
+        def refusal(answer: HttpAnswer) -> HermesError | None:
+            return None if answer.status == 200 else error_for(answer.status, None, answer.headers)
+
+        await self.download(self._url(f"/files/{number}"), sink, headers=self._headers, refusal=refusal)
 
     def _url(self, path: str) -> str:
         return f"{self.url}/api/v4{path}"
-
-
-def _no_file(answer: HttpAnswer) -> HermesError | None:
-    return None if answer.status == 200 else error_for(answer.status, None, answer.headers)
 
 
 def error_for(status: int, answer: Any, headers: Mapping[str, str]) -> HermesError:

@@ -339,27 +339,27 @@ def signature(secret: bytes, chat: str, value: str) -> str:
 
 def button_parts(buttons: Sequence[Button], to: Address, url: str, secret: bytes) -> list[dict[str, Any]]:
     """Buttons as a message attachment. Without an address for presses, the words that one may answer."""
-    shown = [one for one in buttons if one.label.strip()]
+    shown = [button for button in buttons if button.label.strip()]
     if not shown:
         return []
-    words = " · ".join(f"`{one_line(one.label, 80)}`" for one in shown)
+    words = " · ".join(f"`{one_line(button.label, 80)}`" for button in shown)
     if not url:
         return [{"fallback": "Answer in words.", "text": f"Answer with one of: {words}"}]
     actions = [
         {
             "id": f"choice{number}",
-            "name": one_line(one.label, 80),
+            "name": one_line(button.label, 80),
             "type": "button",
             "integration": {
                 "url": url,
                 "context": {
-                    "value": one.value,
+                    "value": button.value,
                     "thread": to.thread,
-                    "signature": signature(secret, to.chat, one.value),
+                    "signature": signature(secret, to.chat, button.value),
                 },
             },
         }
-        for number, one in enumerate(shown)
+        for number, button in enumerate(shown)
     ]
     return [{"fallback": f"Choices: {words}", "text": "", "actions": actions}]
 

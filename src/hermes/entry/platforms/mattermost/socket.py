@@ -112,17 +112,17 @@ class MattermostSocket(SocketFeed[dict[str, Any]]):
             return
         count = message.get("seq")
         if count != self._next:
-            await self.put({"event": MISSED})
+            await self.queue.put({"event": MISSED})
         self._next = count + 1 if isinstance(count, int) else self._next
         if message.get("event") in EVENTS:
-            await self.put(message)
+            await self.queue.put(message)
 
     async def _ping(self) -> None:
         while True:
             try:
                 await self.ask("ping", seconds=self.pong_seconds)
             except Unreachable:
-                if self.is_full:
+                if self.queue.full():
                     # Not the connection is slow but we are: its answers stand behind the events.
                     continue
                 await self.socket.close()
@@ -132,5 +132,5 @@ class MattermostSocket(SocketFeed[dict[str, Any]]):
                 self._parting = error
                 await self.socket.close()
                 return
-            await self.put({"event": ALIVE})
+            await self.queue.put({"event": ALIVE})
             await asyncio.sleep(self.ping_seconds)

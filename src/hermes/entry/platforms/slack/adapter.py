@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from html import escape
 from typing import Any
 
 from aiohttp import web
@@ -62,9 +63,8 @@ class SlackAdapter:
             raise NeedsLogin(
                 "Slack needs SLACK_APP_TOKEN (Socket Mode), or SLACK_SIGNING_SECRET (the Events API)"
             )
-        self.api = api.SlackApi(
-            context.setting("SLACK_API_URL", API), token, context.setting("SLACK_PROXY") or None
-        )
+        base, proxy = context.setting("SLACK_API_URL", API), context.setting("SLACK_PROXY") or None
+        self.api = api.SlackApi(base, token, proxy)
         self._status = SlackStatus(self.api, context.clock)
         self._me: SlackIdentity | None = None
         self._kinds: Recent[str, str] = Recent()
@@ -242,15 +242,18 @@ class SlackAdapter:
             asked["blocks"] = compose.blocks(body.text, body.buttons)
         asked["metadata"] = {"event_type": compose.KEY_EVENT, "event_payload": {"key": key}}
         asked |= {"unfurl_links": False, "unfurl_media": False}
-        told = await self.api.ask("chat.postMessage", asked)
-        if told.says("thread_not_found", "cannot_reply_to_message") and "thread_ts" in asked:
+        response = await self.api.ask("chat.postMessage", asked)
+        if response.says("thread_not_found", "cannot_reply_to_message") and "thread_ts" in asked:
             # The message on which the thread hung is gone.
             del asked["thread_ts"]
-            told = await self.api.ask("chat.postMessage", asked)
-        if told.says("channel_not_found", "not_in_channel") and (url := self._aside(to, reply_to)):
+            response = await self.api.ask("chat.postMessage", asked)
+        if response.says("channel_not_found", "not_in_channel") and (url := self._aside(to, reply_to)):
             await self.api.respond(url, body.text)
             return Receipt(to=to, ref="aside")
-        return self._receipt(to, told)
+        ts, channel = response.result.get("ts"), response.result.get("channel")
+        if not isinstance(ts, str):
+            raise Unreachable("Slack does not say which message it sent", maybe_done=True)
+        return Receipt(to=replace(to, chat=channel) if isinstance(channel, str) else to, ref=ts)
 
     def _aside(self, to: Address, reply_to: str | None) -> str:
         """Where who gave a slash command is answered, if we are not in that chat: seen by nobody else. Only
@@ -264,12 +267,6 @@ class SlackAdapter:
 
     def _keep_aside(self, name: str, url: str, seconds: float) -> None:
         self._asides[name] = (url, self._context.clock.monotonic() + seconds)
-
-    def _receipt(self, to: Address, answer: api.SlackResponse) -> Receipt:
-        ts, channel = answer.result.get("ts"), answer.result.get("channel")
-        if not isinstance(ts, str):
-            raise Unreachable("Slack does not say which message it sent", maybe_done=True)
-        return Receipt(to=replace(to, chat=channel) if isinstance(channel, str) else to, ref=ts)
 
     async def _reached(self, to: Address) -> Address:
         """Where one writes: a person is reached by a direct message."""
@@ -297,10 +294,10 @@ class SlackAdapter:
         if not data:
             raise Refused("The file is empty; Slack takes no empty files")
         name = compose.shown_name(file)
-        told = await self.api.call(
+        answer = await self.api.call(
             "files.getUploadURLExternal", filename=compose.tagged(name, key), length=len(data)
         )
-        number, url = told.get("file_id"), told.get("upload_url")
+        number, url = answer.get("file_id"), answer.get("upload_url")
         if not isinstance(number, str) or not isinstance(url, str):
             raise Unreachable("Slack does not say where the file goes")
         await self.api.upload(url, name, data, file.mime or ANY_MIME)
@@ -349,16 +346,14 @@ class SlackAdapter:
         steps = (("reactions.add", emoji, "already_reacted"), ("reactions.remove", instead, "no_reaction"))
         for method, name, fine in steps:
             if name:
-                told = await self.api.ask(method, {**place, "name": compose.emoji_name(name)})
-                if not told.says(fine):
-                    _ = told.result
+                response = await self.api.ask(method, {**place, "name": compose.emoji_name(name)})
+                if not response.says(fine):
+                    _ = response.result
 
     async def open_thread(self, parent: Address, name: str) -> Address:
         """A thread hangs on a message, so one is written that bears its name."""
-        title = one_line(name, 150).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;") or "…"
-        seed = await self.send(
-            replace(parent, thread=None), Body(text=title), key=f"thread:{parent}:{title}", reply_to=None
-        )
+        title, chat = escape(one_line(name, 150), quote=False) or "…", replace(parent, thread=None)
+        seed = await self.send(chat, Body(text=title), key=f"thread:{parent}:{title}", reply_to=None)
         return replace(seed.to, thread=seed.ref)
 
     async def find_sent(self, to: Address, key: str) -> Receipt | None:
@@ -381,21 +376,21 @@ class SlackAdapter:
 
     async def check(self) -> Sequence[Finding]:
         try:
-            told = await self.api.ask("auth.test", {})
-            who = told.result
+            response = await self.api.ask("auth.test", {})
+            who = response.result
             api.check_install(who)
             text = f"Slack knows the bot as @{who.get('user')} in {who.get('team')} ({who.get('user_id')})."
-            found = [good(one_line(text, 200))]
-            found += api.scope_findings(told.headers.get("X-OAuth-Scopes", ""))
+            findings = [good(one_line(text, 200))]
+            findings += api.scope_findings(response.headers.get("X-OAuth-Scopes", ""))
             if self._app_token:
                 await socket_url(self.api, self._app_token)
-                found.append(good("Socket Mode is on, and the app token opens it."))
+                findings.append(good("Socket Mode is on, and the app token opens it."))
             else:
                 port = self._context.setting("SLACK_WEBHOOK_PORT", _USUAL_PORT)
                 text = f"Slack's calls are awaited on port {one_line(port, 20)}, at {PATH}."
                 hint = "Event Subscriptions, Interactivity and the slash command need that address."
-                found.append(good(text, hint))
-            return found
+                findings.append(good(text, hint))
+            return findings
         finally:
             await self.api.close()
 

@@ -132,23 +132,23 @@ class SlackApi(HttpClient[SlackResponse]):
         self._check_ours(url)
         form = aiohttp.FormData()
         form.add_field("file", data, filename=name, content_type=mime)
-        told = await self.exchange("POST", url, seconds=self.upload_limit, data=form)
-        if told.status == 413:
+        response = await self.exchange("POST", url, seconds=self.upload_limit, data=form)
+        if response.status == 413:
             raise Refused("The file is too large for Slack (HTTP 413)")
-        if told.status != 200:
+        if response.status != 200:
             # Until it is completed nobody sees anything of it, so it may simply be tried again.
-            why = f"Slack did not take the file (HTTP {told.status})"
-            raise Unreachable(why, after=retry_after(told.headers))
+            why = f"Slack did not take the file (HTTP {response.status})"
+            raise Unreachable(why, after=retry_after(response.headers))
 
     async def respond(self, url: str, text: str) -> None:
         """Answer a slash command where Slack said; the address itself is the permission."""
         self._check_ours(url)
         data = json.dumps({"text": text, "response_type": "ephemeral"}).encode()
-        told = await self.exchange("POST", url, headers=_JSON, data=data)
-        if told.status in self.gone_statuses:
+        response = await self.exchange("POST", url, headers=_JSON, data=data)
+        if response.status in self.gone_statuses:
             raise Refused("The slash command was too long ago to be answered where the bot is not")
-        if told.status != 200:
-            raise error_for(told.status, None, told.headers.get("Retry-After"))
+        if response.status != 200:
+            raise error_for(response.status, None, response.headers.get("Retry-After"))
 
     async def fetch(self, url: str, sink: Sink, html: bool) -> None:
         """Get a file with the bot's token. Without the right to it Slack shows a page to log in on."""

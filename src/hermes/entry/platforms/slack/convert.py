@@ -257,8 +257,8 @@ def _marked(inside: str, me: SlackIdentity) -> str:
     target, label = unescape_all(target), unescape_all(label)
     match target[:1]:
         case "@":
-            known = me.name if target[1:] == me.user else me.names.get(target[1:], "")
-            return f"@{known or label or target[1:]}"
+            name = me.name if target[1:] == me.user else me.names.get(target[1:], "")
+            return f"@{name or label or target[1:]}"
         case "#":
             return f"#{label or me.names.get(target[1:], '') or target[1:]}"
         case "!":

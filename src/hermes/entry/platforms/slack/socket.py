@@ -135,8 +135,11 @@ class SlackConnection:
             case "hello":
                 self.greeted.set()
                 return
+            case "disconnect" if message.get("reason") == "link_disabled":
+                raise NeedsLogin("Socket Mode was switched off in the Slack app; switch it on again")
+            case "disconnect" if message.get("reason") == "too_many_websockets":
+                raise Unreachable("Too many programs use this Slack app's Socket Mode", after=60.0)
             case "disconnect":
-                _check_reason(message.get("reason"))
                 self.parting.set()
                 return
         envelope = message.get("envelope_id")
@@ -161,10 +164,3 @@ async def socket_url(api: SlackApi, token: str) -> str:
     if not isinstance(url, str):
         raise Unreachable("Slack does not say where its socket is")
     return url
-
-
-def _check_reason(reason: Any) -> None:
-    if reason == "link_disabled":
-        raise NeedsLogin("Socket Mode was switched off in the Slack app; switch it on again")
-    if reason == "too_many_websockets":
-        raise Unreachable("Too many programs use this Slack app's Socket Mode", after=60.0)

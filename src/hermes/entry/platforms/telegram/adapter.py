@@ -32,13 +32,7 @@ from hermes.entry.kit.payload import as_text, dig, read_json
 from hermes.entry.platforms.telegram import compose, convert
 from hermes.entry.platforms.telegram.api import TelegramApi, TelegramResponse
 from hermes.entry.platforms.telegram.compose import Upload, chat_number, is_topic_name, place
-from hermes.entry.platforms.telegram.convert import (
-    SECRET_SHAPE,
-    UPDATES,
-    TelegramIdentity,
-    TopicGone,
-    update_id,
-)
+from hermes.entry.platforms.telegram.convert import TelegramIdentity, TopicGone, update_id
 from hermes.entry.platforms.telegram.manifest import CAPTION, MANIFEST
 
 log = logging.getLogger("hermes.telegram")
@@ -65,9 +59,8 @@ class TelegramAdapter:
         token = context.setting(TOKEN)
         if not _TOKEN_SHAPE.fullmatch(token):
             raise NeedsLogin(f"{TOKEN} is no bot token; one looks like 123456:ABC-DEF1234 (from @BotFather)")
-        self.api = TelegramApi(
-            context.setting("TELEGRAM_BASE_URL", API), token, context.setting("TELEGRAM_PROXY") or None
-        )
+        base, proxy = context.setting("TELEGRAM_BASE_URL", API), context.setting("TELEGRAM_PROXY") or None
+        self.api = TelegramApi(base, token, proxy)
 
     # --- what comes in ---
 
@@ -83,10 +76,10 @@ class TelegramAdapter:
             await self.api.close()
 
     async def _who(self) -> TelegramIdentity:
-        told = await self.api.call("getMe")
+        me = await self.api.call("getMe")
         try:
             return TelegramIdentity(
-                id=int(told["id"]), username=str(told["username"]), account=self._context.account
+                id=int(me["id"]), username=str(me["username"]), account=self._context.account
             )
         except (TypeError, KeyError, ValueError) as error:
             raise Unreachable("Telegram does not say who the bot is") from error
@@ -95,7 +88,7 @@ class TelegramAdapter:
         # A webhook that somebody set keeps updates away from polls; those that wait are kept.
         await self.api.call("deleteWebhook", drop_pending_updates=False)
         while True:
-            asked: dict[str, Any] = {"timeout": self.poll_seconds, "allowed_updates": list(UPDATES)}
+            asked: dict[str, Any] = {"timeout": self.poll_seconds, "allowed_updates": list(convert.UPDATES)}
             if offset is not None:
                 asked["offset"] = offset
             news = await self.api.call(
@@ -117,9 +110,9 @@ class TelegramAdapter:
     def _items(self, updates: Sequence[Any], me: TelegramIdentity) -> list[Inbound]:
         items: list[Inbound] = []
         for update in updates:
-            found = convert.to_inbounds(update, me, self._context.clock.now())
-            items += found
-            if not found:
+            converted = convert.to_inbounds(update, me, self._context.clock.now())
+            items += converted
+            if not converted:
                 kinds = sorted(update)[:4] if isinstance(update, dict) else []
                 log.info("telegram.left_out update=%s kinds=%s", update_id(update), one_line(str(kinds)))
         return items
@@ -151,7 +144,7 @@ class TelegramAdapter:
 
     async def _listen(self, accept: Accept, me: TelegramIdentity, url: str) -> None:
         secret = self._context.setting("TELEGRAM_WEBHOOK_SECRET")
-        if not SECRET_SHAPE.fullmatch(secret):
+        if not convert.SECRET_SHAPE.fullmatch(secret):
             raise UserError(
                 "A webhook needs TELEGRAM_WEBHOOK_SECRET: 1 to 256 letters, digits, _ and -.",
                 hint="Without one anybody could speak for Telegram.",
@@ -177,7 +170,7 @@ class TelegramAdapter:
                 "setWebhook",
                 url=url,
                 secret_token=secret,
-                allowed_updates=list(UPDATES),
+                allowed_updates=list(convert.UPDATES),
                 # One call at a time keeps the order of what people wrote.
                 max_connections=1,
                 drop_pending_updates=False,
@@ -207,10 +200,10 @@ class TelegramAdapter:
                 if named is None or not is_topic_name(named):
                     raise
                 to = named
-        known = await self._context.find_topic(to)
-        if known is not None:
+        topic = await self._context.find_topic(to)
+        if topic is not None:
             with contextlib.suppress(TopicGone):
-                return await self._send(known, body, reply_to)
+                return await self._send(topic, body, reply_to)
         opened = await self.open_thread(replace(to, thread=None), to.thread or "")
         await self._context.keep_topic(to, opened)
         return await self._send(opened, body, reply_to)
@@ -238,12 +231,12 @@ class TelegramAdapter:
                 text = ""
             while groups:
                 group = groups.pop(0)
-                where, told = await self._send_group(to, asked, text, group)
-                if len(group) > 1 and told.says(*_UNFIT, *_UNFIT_ALBUM):
+                where, response = await self._send_group(to, asked, text, group)
+                if len(group) > 1 and response.says(*_UNFIT, *_UNFIT_ALBUM):
                     groups = [[file] for file in group] + groups
                     continue
                 try:
-                    sent.append(self._receipt(where, told.result))
+                    sent.append(self._receipt(where, response.result))
                 except Refused as error:
                     refused.append((group[0].name, error))
                     continue
@@ -283,31 +276,32 @@ class TelegramAdapter:
             )
         (file,) = group
         method, field = compose.SENDS.get(file.kind, compose.AS_FILE)
-        where, told = await self._put(to, method, {**asked, **caption}, {field: file})
-        if told.says(*_UNFIT):
+        where, response = await self._put(to, method, {**asked, **caption}, {field: file})
+        if response.says(*_UNFIT):
             # It is not what it seems, or not wanted like that: as a plain file it goes.
             method, field = compose.AS_FILE
-            where, told = await self._put(to, method, {**asked, **caption}, {field: file})
-        return where, told
+            where, response = await self._put(to, method, {**asked, **caption}, {field: file})
+        return where, response
 
     async def _say(self, to: Address, asked: Mapping[str, Any], text: str) -> Receipt:
-        where, told = await self._put(to, "sendMessage", {**asked, **compose.marked_up("text", text)})
-        return self._receipt(where, told.result)
+        where, response = await self._put(to, "sendMessage", {**asked, **compose.marked_up("text", text)})
+        return self._receipt(where, response.result)
 
     async def _put(
         self, to: Address, method: str, asked: dict[str, Any], files: Mapping[str, Upload] | None = None
     ) -> tuple[Address, TelegramResponse]:
         """Something new, and where it went: without markup if Telegram cannot read it, and after a group to
         where it has gone."""
-        told = await self.api.ask(method, asked, files=files)
-        if told.says("can't parse entities"):
+        response = await self.api.ask(method, asked, files=files)
+        if response.says("can't parse entities"):
             asked = compose.unmarked(asked)
-            told = await self.api.ask(method, asked, files=files)
-        moved = convert.moved_to(told.answer)
-        if moved is not None and not told.ok:
+            response = await self.api.ask(method, asked, files=files)
+        moved = dig(response.answer, "parameters", "migrate_to_chat_id")
+        if isinstance(moved, int) and not response.ok:
+            # It became a supergroup, which has a number of its own.
             to = replace(to, chat=str(moved))
-            told = await self.api.ask(method, {**asked, "chat_id": moved}, files=files)
-        return to, told
+            response = await self.api.ask(method, {**asked, "chat_id": moved}, files=files)
+        return to, response
 
     def _receipt(self, to: Address, result: Any) -> Receipt:
         """Of an album it is the first of its messages that stands for all."""
@@ -319,27 +313,27 @@ class TelegramAdapter:
     async def edit(self, receipt: Receipt, body: Body) -> None:
         asked = {**_message(receipt), **compose.marked_up("text", body.text)}
         asked |= compose.keyboard(body.buttons)
-        told = await self.api.ask("editMessageText", asked)
-        if told.says("can't parse entities"):
-            told = await self.api.ask("editMessageText", compose.unmarked(asked))
-        if told.says("no text in the message"):
+        response = await self.api.ask("editMessageText", asked)
+        if response.says("can't parse entities"):
+            response = await self.api.ask("editMessageText", compose.unmarked(asked))
+        if response.says("no text in the message"):
             caption = {"caption": asked.pop("text")}
-            told = await self.api.ask("editMessageCaption", {**asked, **caption})
-        if not told.says("message is not modified"):
-            _ = told.result
+            response = await self.api.ask("editMessageCaption", {**asked, **caption})
+        if not response.says("message is not modified"):
+            _ = response.result
 
     async def preview(self, to: Address, number: int, body: Body) -> None:
         if not isinstance(chat_number(to), int):
             raise Refused("drafts are for private chats")
         # A draft has to have a number, and not a very large one.
         asked = {**place(to), **compose.marked_up("text", body.text), "draft_id": number % 2**31 or 1}
-        told = await self.api.ask("sendMessageDraft", asked)
-        if told.says("can't parse entities"):
-            told = await self.api.ask("sendMessageDraft", compose.unmarked(asked))
-        if told.status == 404:
+        response = await self.api.ask("sendMessageDraft", asked)
+        if response.says("can't parse entities"):
+            response = await self.api.ask("sendMessageDraft", compose.unmarked(asked))
+        if response.status == 404:
             # Not the token: a Bot API server that is older than drafts.
             raise Refused("this Bot API server has no drafts")
-        _ = told.result
+        _ = response.result
 
     async def delete(self, receipt: Receipt) -> None:
         await self.api.call("deleteMessage", **_message(receipt))
@@ -354,17 +348,17 @@ class TelegramAdapter:
         await self.api.call("setMessageReaction", **_message(receipt), reaction=reaction)
 
     async def open_thread(self, parent: Address, name: str) -> Address:
-        told = await self.api.call(
+        topic = await self.api.call(
             "createForumTopic", chat_id=chat_number(parent), name=one_line(name, 128) or "…"
         )
         try:
-            return replace(parent, thread=str(int(told["message_thread_id"])))
+            return replace(parent, thread=str(int(topic["message_thread_id"])))
         except (TypeError, KeyError, ValueError) as error:
             raise Unreachable("Telegram does not say which topic it opened", maybe_done=True) from error
 
     async def fetch(self, ref: str, sink: Sink) -> None:
-        told = await self.api.call("getFile", file_id=ref)
-        path = as_text(dig(told, "file_path"))
+        file = await self.api.call("getFile", file_id=ref)
+        path = as_text(dig(file, "file_path"))
         if not path:
             raise Refused("Telegram does not say where the file is")
         if path.startswith("/"):
@@ -379,14 +373,14 @@ class TelegramAdapter:
             info = await self.api.call("getWebhookInfo")
         finally:
             await self.api.close()
-        found = [good(f"Telegram knows the bot as @{me.get('username')} ({me.get('id')}).")]
+        findings = [good(f"Telegram knows the bot as @{me.get('username')} ({me.get('id')}).")]
         if not me.get("can_read_all_group_messages"):
             text = "In groups it hears commands, mentions and replies only (privacy mode)."
             hint = "To hear everything: /setprivacy at @BotFather, then add it to the group again."
-            found.append(good(text, hint))
+            findings.append(good(text, hint))
         url = self._context.setting("TELEGRAM_WEBHOOK_URL")
         return [
-            *found,
+            *findings,
             *convert.webhook_findings(url, self._context.setting("TELEGRAM_WEBHOOK_SECRET"), info),
         ]
 

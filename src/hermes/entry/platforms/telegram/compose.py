@@ -38,12 +38,12 @@ class Upload:
 
 def place(to: Address) -> dict[str, Any]:
     """An address as parameters of a call. A forum's general topic has no number when one writes to it."""
-    found: dict[str, Any] = {"chat_id": chat_number(to)}
+    asked: dict[str, Any] = {"chat_id": chat_number(to)}
     if to.thread is not None and to.thread != _GENERAL:
         if not (to.thread.isascii() and to.thread.isdigit()):
             raise Refused(f"{to} is not a topic: its number is wanted, like telegram:-100123:7")
-        found["message_thread_id"] = int(to.thread)
-    return found
+        asked["message_thread_id"] = int(to.thread)
+    return asked
 
 
 def is_topic_name(to: Address) -> bool:
@@ -72,14 +72,14 @@ def unmarked(asked: Mapping[str, Any]) -> dict[str, Any]:
         if name in plain:
             plain[name] = unescape(_TAG.sub("", str(plain[name])))
     if isinstance(plain.get("media"), list):
-        plain["media"] = [unmarked(one) for one in plain["media"]]
+        plain["media"] = [unmarked(item) for item in plain["media"]]
     return plain
 
 
 def is_album(files: Sequence[Upload]) -> bool:
     kinds = {file.kind for file in files}
     albums = MANIFEST.capabilities.albums
-    return len(files) > 1 and any(kinds <= one.kinds and len(files) <= one.most for one in albums)
+    return len(files) > 1 and any(kinds <= album.kinds and len(files) <= album.most for album in albums)
 
 
 def album(fields: Mapping[str, Upload], caption: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -254,11 +254,11 @@ def _read_words(message: Mapping[str, Any], me: TelegramIdentity) -> _Words | No
 
 
 def _entities(entities: Any) -> Iterator[_Entity]:
-    for one in entities if isinstance(entities, list) else ():
-        start, length = one["offset"], one["length"]
+    for entity in entities if isinstance(entities, list) else ():
+        start, length = entity["offset"], entity["length"]
         if not (isinstance(start, int) and isinstance(length, int) and start >= 0 and 0 < length < 2**20):
             raise ValueError("an entity without a place")
-        yield _Entity(sort=as_text(one.get("type")), start=start, end=start + length, about=one)
+        yield _Entity(sort=as_text(entity.get("type")), start=start, end=start + length, about=entity)
 
 
 def _marked(raw: bytes, entities: list[_Entity]) -> str:
@@ -303,7 +303,7 @@ def _described(message: Mapping[str, Any]) -> str:
         names = [_flat(card.get(part)) for part in ("first_name", "last_name")]
         return f"[Contact: {' '.join(filter(None, names))}, {_flat(card.get('phone_number'))}]"
     if isinstance(poll := message.get("poll"), dict):
-        options = ", ".join(_flat(one.get("text")) for one in poll.get("options", []))
+        options = ", ".join(_flat(option.get("text")) for option in poll.get("options", []))
         return f"[Poll: {_flat(poll.get('question'), 200)} ({options})]"
     if isinstance(dice := message.get("dice"), dict):
         return f"[{_flat(dice.get('emoji'), 8)} shows {int(dice['value'])}]"
@@ -312,8 +312,8 @@ def _described(message: Mapping[str, Any]) -> str:
         return f"[Sticker {_flat(sticker.get('emoji'), 8)}{named}]".replace("Sticker ]", "Sticker]")
     if isinstance(checklist := message.get("checklist"), dict):
         tasks = (
-            f"- [{'x' if one.get('completion_date') else ' '}] {_flat(one.get('text'), 200)}"
-            for one in checklist["tasks"]
+            f"- [{'x' if task.get('completion_date') else ' '}] {_flat(task.get('text'), 200)}"
+            for task in checklist["tasks"]
         )
         return "\n".join([f"[Checklist: {_flat(checklist.get('title'), 200)}]", *tasks])
     if isinstance(story := message.get("story"), dict):
@@ -346,8 +346,8 @@ def _pressed(query: Mapping[str, Any], me: TelegramIdentity, now: datetime) -> I
 
 
 def _reaction(news: Mapping[str, Any], me: TelegramIdentity) -> Inbound | None:
-    new = [as_text(one.get("emoji")) for one in news["new_reaction"]]
-    old = [as_text(one.get("emoji")) for one in news["old_reaction"]]
+    new = [as_text(reaction.get("emoji")) for reaction in news["new_reaction"]]
+    old = [as_text(reaction.get("emoji")) for reaction in news["old_reaction"]]
     added = [emoji for emoji in new if emoji and emoji not in old]
     if not added:
         return None
@@ -423,26 +423,20 @@ def error_for(status: int, answer: Any) -> HermesError:
     return _error(status, code, why, after)
 
 
-def moved_to(answer: Any) -> int | None:
-    """Where a group went that became a supergroup."""
-    number = dig(answer, "parameters", "migrate_to_chat_id")
-    return number if isinstance(number, int) else None
-
-
 def webhook_findings(url: str, secret: str, info: Any) -> list[Finding]:
     current, trouble = dig(info, "url") or "", dig(info, "last_error_message")
     if not url:
         removed = "; the webhook that is set now will be removed" if current else ""
         return [good(f"It is polled{removed}.")]
-    found = []
+    findings = []
     if not url.startswith("https://"):
         hint = "Telegram calls https addresses only, on the ports 443, 80, 88 and 8443."
-        found.append(wrong("TELEGRAM_WEBHOOK_URL does not begin with https://.", hint))
+        findings.append(wrong("TELEGRAM_WEBHOOK_URL does not begin with https://.", hint))
     if not SECRET_SHAPE.fullmatch(secret):
         text = "TELEGRAM_WEBHOOK_SECRET is missing, or has more in it than letters, digits, _ and -."
-        found.append(wrong(text, "hermes config set TELEGRAM_WEBHOOK_SECRET …"))
+        findings.append(wrong(text, "hermes config set TELEGRAM_WEBHOOK_SECRET …"))
     if current == url and trouble:
         waiting = info.get("pending_update_count", 0)
         text = f"Telegram could not call {one_line(url, 120)}: {one_line(str(trouble), 160)}; {waiting} wait."
-        found.append(wrong(text, "The gateway must run, behind a proxy with a certificate."))
-    return found or [good(f"Telegram calls {one_line(url, 120)}.")]
+        findings.append(wrong(text, "The gateway must run, behind a proxy with a certificate."))
+    return findings or [good(f"Telegram calls {one_line(url, 120)}.")]
