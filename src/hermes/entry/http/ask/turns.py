@@ -85,13 +85,13 @@ async def idempotent_request(call: HttpCall, options: TurnOptions) -> NewRequest
         prefix=options.prefix,
         owner=call.principal.name,
         key=key,
-        fingerprint=await fingerprint(call),
+        fingerprint=await _fingerprint(call),
         conversation=options.conversation,
         facts=options.facts,
     )
 
 
-async def fingerprint(call: HttpCall) -> str:
+async def _fingerprint(call: HttpCall) -> str:
     """What is asked, where, and by whom: the same under one key, or it is another request."""
     parts = [call.principal.name, call.request.method, call.request.path]
     parts += [f"{name}={call.request.headers.get(name, '')}" for name in headers.TELLING]

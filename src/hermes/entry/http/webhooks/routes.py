@@ -237,7 +237,7 @@ class RouteTable:
         self._dynamic: dict[str, WebhookRoute] = {}
 
     def find(self, name: str) -> WebhookRoute | None:
-        """Blocking: it may look at the file."""
+        """May read the file of subscriptions: call it off the loop."""
         return self._static.get(name) or self.dynamic().get(name)
 
     def dynamic(self) -> Mapping[str, WebhookRoute]:
