@@ -136,14 +136,12 @@ class _Reading:
         if strange or not tests:
             wrong = f"“{strange[0]}” is not a test" if strange else "it has no test"
             raise BadRoute(f"{path}: {wrong}; there are {', '.join(_TESTS)}.")
-        return _every([self.test(name, field, tree[name], path) for name in tests])
-
-    def test(self, name: str, field: str, value: Any, path: str) -> Filter:
-        test, wanted = _TESTS[name], self.value(name, value, path)
+        wanted = [(_TESTS[name], self.value(name, tree[name], path)) for name in tests]
 
         def holds(facts: EventFacts, read_lines: ReadLines) -> bool:
+            actual = facts.find(field)
             try:
-                return test(facts.find(field), wanted, read_lines)
+                return all(test(actual, value, read_lines) for test, value in wanted)
             except _Undecided as why:
                 raise _Undecided(f"{field}: {why}") from why
 
