@@ -15,8 +15,7 @@ from importlib.resources import files
 from aiohttp import web
 
 from hermes.entry.http.api.openapi import JSON, Json, document
-from hermes.entry.http.site.call import HttpCall
-from hermes.entry.http.site.routing import route
+from hermes.entry.http.site.endpoint import HttpCall, route
 
 MEDIA = "text/html"
 _CODE = re.compile(r"`([^`]+)`")

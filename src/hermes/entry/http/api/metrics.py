@@ -19,8 +19,7 @@ from aiohttp import web
 from hermes.domain.rows import OpenWork, OutState
 from hermes.domain.turn import TurnState
 from hermes.entry.http.site.admission import KeyScope
-from hermes.entry.http.site.call import HttpCall, Site
-from hermes.entry.http.site.routing import route
+from hermes.entry.http.site.endpoint import HttpCall, Site, route
 
 MEDIA = "text/plain"
 _QUOTED = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})

@@ -15,9 +15,8 @@ from aiohttp import web
 
 from hermes.entry.http.api import RESOURCES, TAGS
 from hermes.entry.http.site import headers
-from hermes.entry.http.site.call import LONGEST_NAME, HttpCall
+from hermes.entry.http.site.endpoint import LONGEST_NAME, ROUTES, HttpCall, HttpRoute, route
 from hermes.entry.http.site.errors import ErrorBody
-from hermes.entry.http.site.routing import ROUTES, HttpRoute, route
 
 Json = dict[str, Any]
 JSON, EVENTS = "application/json", "text/event-stream"

@@ -10,8 +10,7 @@ import msgspec
 from hermes.domain.ids import SessionId
 from hermes.domain.ports.store import Tx
 from hermes.entry.http.ask import questions
-from hermes.entry.http.site.call import HttpCall
-from hermes.entry.http.site.routing import route
+from hermes.entry.http.site.endpoint import HttpCall, route
 
 MOST = 200
 

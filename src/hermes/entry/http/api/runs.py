@@ -26,10 +26,9 @@ from hermes.entry.http.ask.questions import (
     answer_question,
     read_answer,
 )
-from hermes.entry.http.site.call import HttpCall
+from hermes.entry.http.site.endpoint import HttpCall, route
 from hermes.entry.http.site.errors import ApiError, bad_request, not_found
 from hermes.entry.http.site.headers import LAST_EVENT
-from hermes.entry.http.site.routing import route
 from hermes.stream.faces.run_events import RunEvents, last_event
 from hermes.stream.fold.answer import answer_text
 

@@ -18,7 +18,7 @@ from hermes.domain.ids import AgentId, CallId, QuestionId, question_of_call
 from hermes.domain.message import Attachment, MediaKind
 from hermes.domain.tool import ToolCall
 from hermes.domain.turn import ClientTool, EarlierMessage, Speaker
-from hermes.entry.http.site.call import HttpCall
+from hermes.entry.http.site.endpoint import HttpCall
 from hermes.entry.http.site.errors import ApiError, bad_request
 from hermes.stream.faces.response_shape import FunctionTool
 

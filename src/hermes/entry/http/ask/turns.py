@@ -33,7 +33,7 @@ from hermes.domain.turn import CLIENT_GONE, Guidance, Turn, TurnInput
 from hermes.entry.http.ask.addressee import AgentChoice
 from hermes.entry.http.ask.messages import ConversationInput, keep_pictures
 from hermes.entry.http.site import headers
-from hermes.entry.http.site.call import HttpCall, session_name
+from hermes.entry.http.site.endpoint import HttpCall, session_name
 from hermes.entry.http.site.errors import ApiError, bad_request
 from hermes.entry.http.site.streams import EventStream
 
