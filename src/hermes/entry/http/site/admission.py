@@ -31,7 +31,7 @@ from hermes.domain.process_rank import RIGHTS, Rank
 from hermes.domain.settings.declaring import Secret
 from hermes.entry.http.site.errors import ApiError
 from hermes.entry.http.site.headers import PAGES_MAY_READ
-from hermes.entry.http.site.peers import peer_rank, peer_user
+from hermes.entry.http.site.owner_socket import peer_rank, peer_user
 
 log = logging.getLogger("hermes.http")
 GUESSES = 10
