@@ -125,8 +125,6 @@ class AppHttp:
         if self._server is not None:
             await self._server.close()
 
-    # --- settings ---
-
     @property
     def _block(self) -> PlatformSettings:
         return self._loaded.settings.platforms.get(PLATFORM, _NONE)

@@ -72,9 +72,6 @@ async def read_metrics(call: HttpCall) -> web.Response:
     )
 
 
-# --- the format --------------------------------------------------------------------------------------
-
-
 def family(name: str, kind: str, about: str, value: float | Iterable[Sample]) -> str:
     samples = [({}, value)] if isinstance(value, int | float) else value
     lines = [f"{name}{_labels(labels)} {value if value % 1 else int(value)}\n" for labels, value in samples]
@@ -84,9 +81,6 @@ def family(name: str, kind: str, about: str, value: float | Iterable[Sample]) ->
 def _labels(labels: Mapping[str, str]) -> str:
     named = [f'{name}="{value.translate(_QUOTED)}"' for name, value in labels.items() if name]
     return labels.get("", "") + ("{" + ",".join(named) + "}" if named else "")
-
-
-# --- the numbers ---------------------------------------------------------------------------------------
 
 
 def _process() -> list[Family]:

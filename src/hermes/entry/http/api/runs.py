@@ -284,9 +284,6 @@ async def _answer(call: HttpCall, meant: Sequence[TurnQuestion], given: Question
     return closed
 
 
-# --- asking ---
-
-
 def _read(body: RunRequest) -> ConversationInput:
     now = [ChatMessage(role="user", content=body.input)] if isinstance(body.input, str) else body.input
     if not now:
@@ -309,9 +306,6 @@ def _previous(name: str) -> TurnId:
         f"There is no response “{name[:80]}”.",
         param="previous_response_id",
     )
-
-
-# --- finding and showing ---
 
 
 async def _find(call: HttpCall) -> Turn:

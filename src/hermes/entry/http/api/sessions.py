@@ -229,9 +229,6 @@ async def messages(call: HttpCall) -> MessageList:
     return MessageList(session_id=session.id, data=shown)
 
 
-# --- finding and showing ---
-
-
 async def find_session(call: HttpCall) -> Session:
     """The session of the path, if this client may see it."""
     wanted, owner = SessionId(call.part("session_id")), call.owner

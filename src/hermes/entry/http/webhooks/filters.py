@@ -35,9 +35,6 @@ class _Undecided(Exception):
     """Neither yes nor no may be said, so that a `not` around it does not let the event through either."""
 
 
-# --- the tests ---
-
-
 def same(actual: Any, wanted: Any) -> bool:
     """Equal values; a text equals whatever is spelled so, for headers and quoted settings are texts."""
     if isinstance(actual, str) != isinstance(wanted, str):
@@ -82,9 +79,6 @@ _TESTS: Mapping[str, Callable[[Any, Any, ReadLines], bool]] = {
     "in_file": lambda actual, name, read: actual is not ABSENT and _in_file(actual, name, read),
     "regex": lambda actual, pattern, _: actual is not ABSENT and _fits(actual, pattern),
 }
-
-
-# --- reading ---
 
 
 def read_filter(tree: Any) -> Filter | None:

@@ -170,9 +170,6 @@ _READERS: Mapping[str, Callable[[str, Any], Any]] = {
 """What each key of a route holds, beside its secret."""
 
 
-# --- where the answer goes ---
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedTarget:
     """A target that the gateway's directory knows: a home channel, a chat by its name; `thread` in it."""
@@ -219,8 +216,6 @@ def _address(named: str, chat: str, thread: str | None) -> Address:
     platform, account = read_platform(named)
     return Address(platform=platform, account=account, chat=chat, thread=thread)
 
-
-# --- those of the file ---
 
 ReadTree = Callable[[], Mapping[str, Any]]
 """What the file of subscriptions holds now; blocking."""
