@@ -314,7 +314,7 @@ def http_page() -> str:
     """The page `docs/reference/http.md`."""
     from hermes.entry.http.api import load_resources
     from hermes.entry.http.api.openapi import errors, shown_path, tag_of, tags
-    from hermes.entry.http.site.routing import ROUTES
+    from hermes.entry.http.site.endpoint import ROUTES
 
     load_resources()
     parts = [

@@ -41,7 +41,7 @@ from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.ports.store import Store
 from hermes.domain.settings.settings import Settings
 from hermes.entry.host import AdapterHost, PlatformAccount
-from hermes.entry.http.site.call import AgentFacts, Site
+from hermes.entry.http.site.endpoint import AgentFacts, Site
 from hermes.entry.http.site.streams import Streams
 from hermes.state.files.aliases import ChannelAliases
 from hermes.state.files.session_log import FOLDER as LOG_FOLDER

@@ -30,7 +30,7 @@ from hermes.entry.http.site.admission import (
     Principal,
     is_loopback,
 )
-from hermes.entry.http.site.call import PLATFORM, Site
+from hermes.entry.http.site.endpoint import PLATFORM, Site
 from hermes.entry.http.site.key_strength import LEAST_CHARS, WIDE_BITS, bits_of, is_guessable
 from hermes.entry.http.webhooks.receive import PLATFORM as WEBHOOKS
 from hermes.entry.http.webhooks.receive import RateLimiter, Webhooks
@@ -124,8 +124,6 @@ class AppHttp:
     async def close(self) -> None:
         if self._server is not None:
             await self._server.close()
-
-    # --- settings ---
 
     @property
     def _block(self) -> PlatformSettings:

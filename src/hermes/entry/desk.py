@@ -1,6 +1,6 @@
-"""What the operator's commands ask of a home, each thing written once. A gateway that runs answers
-them on the owner's socket (`http/owner.py`); where none runs, the command itself does, with the same desk on
-the database that rests (`admin/shell/home.py`)."""
+"""What the operator's commands ask of a home, each operation written once. A running gateway performs them on
+the owner's socket (`http/owner.py`); where none runs, the command performs them itself, directly on the
+gateway's database (`admin/shell/home.py`)."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ async def find_session(desk: OperatorDesk, name: str, agent: str | None = None) 
     return await desk.collect(look, agent)
 
 
-@operation("DELETE", "session", "Delete a session for good.")
+@operation("DELETE", "session", "Delete a session.")
 async def delete_session(desk: OperatorDesk, name: str, agent: str | None = None) -> None:
     await desk.delete(AgentId(agent or desk.default), SessionId(name))
 
@@ -261,7 +261,7 @@ async def _find_job(desk: OperatorDesk, word: str) -> tuple[JobDesk, Job]:
 # --- grants and hand-offs ----------------------------------------------------------------------------
 
 
-@operation("GET", "grants", "What people allowed for good.")
+@operation("GET", "grants", "What people have permanently allowed.")
 async def list_grants(desk: OperatorDesk) -> list[Grant]:
     return await desk.collect(lambda tx: tx.grants.list())
 
@@ -279,9 +279,8 @@ async def list_handoffs(desk: OperatorDesk, limit: int = 50) -> list[Handoff]:
     return sorted(handoffs, key=lambda handoff: handoff.created_at, reverse=True)[:limit]
 
 
-@operation("POST", "handoffs", "Try a hand-off again, or let it be.")
+@operation("POST", "handoffs", "Try a failed hand-off again, or cancel an unfinished one.")
 async def change_handoff(desk: OperatorDesk, handoff: str, cancel: bool = False) -> Handoff:
-    """Try one again that failed, or let one be that is not done."""
     now = desk.courier.clock.now()
 
     def change(tx: Tx) -> Handoff | None:

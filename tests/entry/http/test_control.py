@@ -22,8 +22,8 @@ from hermes.domain.event import Entry, FeedItem, Finished
 from hermes.domain.ids import MAIN_AGENT, TurnId
 from hermes.domain.turn import Turn
 from hermes.entry.http.api import load_resources
+from hermes.entry.http.site.endpoint import LOCAL_ROUTES, ROUTES
 from hermes.entry.http.site.owner_socket import bind_socket, listening, socket_places
-from hermes.entry.http.site.routing import LOCAL_ROUTES, ROUTES
 from hermes.entry.terminal.door import (
     GatewayGone,
     Presence,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hermes.entry.http.api import load_resources
 from hermes.entry.http.api.openapi import shown_path, tag_of
-from hermes.entry.http.site.routing import ROUTES
+from hermes.entry.http.site.endpoint import ROUTES
 from hermes.testing.api import ApiWorld
 
 VOID = {"meta", "br", "wbr"}

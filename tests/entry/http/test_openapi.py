@@ -11,7 +11,7 @@ from openapi_spec_validator import validate
 
 from hermes.entry.http.api import load_resources
 from hermes.entry.http.api.openapi import document, shown_path
-from hermes.entry.http.site.routing import ROUTES
+from hermes.entry.http.site.endpoint import ROUTES
 from hermes.testing.api import ApiWorld
 
 CHECKS = (

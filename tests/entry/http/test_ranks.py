@@ -22,9 +22,9 @@ from hermes.domain.hooks import Hook
 from hermes.domain.ports.world import Command
 from hermes.domain.process_rank import RIGHTS, Rank
 from hermes.entry.http.api import load_resources
-from hermes.entry.http.site import peers
-from hermes.entry.http.site.peers import descent_rank
-from hermes.entry.http.site.routing import LOCAL_ROUTES, ROUTES
+from hermes.entry.http.site import owner_socket as peers
+from hermes.entry.http.site.endpoint import LOCAL_ROUTES, ROUTES
+from hermes.entry.http.site.owner_socket import descent_rank
 from hermes.execution.hooks.processes import HookProcesses
 from hermes.execution.local.backend import LocalBackend
 from hermes.execution.process_tree import descendants

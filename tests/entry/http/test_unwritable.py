@@ -12,7 +12,7 @@ import apsw
 import pytest
 
 from hermes.domain.ports.agent import ModelRequest
-from hermes.entry.http.site.routing import ROUTES
+from hermes.entry.http.site.endpoint import ROUTES
 from hermes.testing.api import ApiWorld, Heard
 from hermes.testing.model import Say, ScriptedModel, call, last_words, say
 from hermes.testing.tools import world_tools

@@ -18,7 +18,7 @@ from hermes.domain.errors import UserError
 from hermes.domain.process_mark import own_level
 from hermes.domain.process_rank import RIGHTS, Rank, rank_of
 from hermes.domain.text import showable
-from hermes.entry.http.site.peers import lowest_level
+from hermes.entry.http.site.owner_socket import lowest_level
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,8 +23,7 @@ from hermes.domain.rows import OpenWork
 from hermes.domain.sse import encode_event
 from hermes.domain.turn import Turn
 from hermes.entry.desk import OPERATIONS, OperatorDesk, Perform
-from hermes.entry.http.site.call import HttpCall
-from hermes.entry.http.site.routing import local_route
+from hermes.entry.http.site.endpoint import HttpCall, local_route
 from hermes.entry.terminal.door import (
     EmbeddedDoor,
     ResumedSession,

@@ -23,10 +23,18 @@ from hermes.entry.http.api import load_resources
 from hermes.entry.http.api.metrics import TRAFFIC, UNMATCHED, Traffic
 from hermes.entry.http.site import errors
 from hermes.entry.http.site.admission import NOBODY, Admission, Keyring, Principal
-from hermes.entry.http.site.call import HttpCall, Site, as_json, decode_query, validation_error
+from hermes.entry.http.site.endpoint import (
+    LOCAL_ROUTES,
+    ROUTES,
+    HttpCall,
+    HttpRoute,
+    Site,
+    as_json,
+    decode_query,
+    validation_error,
+)
 from hermes.entry.http.site.headers import PAGES_MAY_SEND
 from hermes.entry.http.site.owner_socket import bind_socket
-from hermes.entry.http.site.routing import LOCAL_ROUTES, ROUTES, HttpRoute
 from hermes.entry.http.webhooks.receive import WEBHOOKS, Webhooks
 
 log = logging.getLogger("hermes.http")

@@ -8,8 +8,7 @@ import msgspec
 from hermes.domain.tool import Effect
 from hermes.entry.http.ask.addressee import default_name
 from hermes.entry.http.site.admission import KeyScope
-from hermes.entry.http.site.call import HttpCall
-from hermes.entry.http.site.routing import ROUTES, route
+from hermes.entry.http.site.endpoint import ROUTES, HttpCall, route
 
 _FEATURES = {
     "chat_completions": "/v1/chat/completions",

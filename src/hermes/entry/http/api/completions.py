@@ -29,10 +29,9 @@ from hermes.entry.http.ask.messages import (
     read_tools,
 )
 from hermes.entry.http.ask.questions import PEOPLE, PendingQuestion, TurnQuestion, TurnWatch, read_entries
-from hermes.entry.http.site.call import HttpCall, as_json
+from hermes.entry.http.site.endpoint import HttpCall, as_json, route
 from hermes.entry.http.site.errors import ApiError, bad_request
 from hermes.entry.http.site.headers import COMPLETED, ERROR, PARTIAL
-from hermes.entry.http.site.routing import route
 from hermes.stream.faces.chat_chunks import ChatChunks
 from hermes.stream.fold.answer import answer_text
 from hermes.stream.fold.questions import asked_of_client, question_text

@@ -15,12 +15,11 @@ from importlib.resources import files
 from aiohttp import web
 
 from hermes.entry.http.api.openapi import JSON, Json, document
-from hermes.entry.http.site.call import HttpCall
-from hermes.entry.http.site.routing import route
+from hermes.entry.http.site.endpoint import HttpCall, route
 
 MEDIA = "text/html"
 _CODE = re.compile(r"`([^`]+)`")
-_HEAD = """<!doctype html>
+_PAGE = """<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -29,20 +28,22 @@ _HEAD = """<!doctype html>
 <style>{style}</style>
 </head>
 <body>
-"""
-_START = """<main>
+<nav aria-label="Contents">
+{contents}</nav>
+<main>
 <h1>{title} API <small>{version}</small></h1>
 <p>{description}</p>
-<section id="start">
-<h2>Getting started</h2>
-<p>Send the key with every request: <code>Authorization: Bearer &lt;key&gt;</code>. It is
+{articles}</main>
+</body>
+</html>
+"""
+_START = """<p>Send the key with every request: <code>Authorization: Bearer &lt;key&gt;</code>. It is
 <code>API_SERVER_KEY</code> in the <code>.env</code> file of the gateway’s home. Any OpenAI client works with
 the base address <code>{address}/v1</code> and the model <code>hermes-agent</code>.</p>
 <pre><code>export API_SERVER_KEY=…
 curl {address}/v1/models -H "Authorization: Bearer $API_SERVER_KEY"</code></pre>
 <p>Errors have one shape everywhere, <a href="#type-ErrorBody">ErrorBody</a>, with a sentence for people and a
 code for programs. The same as this page for programs: <a href="/openapi.json">/openapi.json</a>.</p>
-</section>
 """
 
 
@@ -63,39 +64,36 @@ def _page(version: str, address: str) -> tuple[bytes, str]:
         f"default-src 'none'; style-src 'sha256-{digest}'; frame-ancestors 'none'; base-uri 'none';"
         " form-action 'none'"
     )
-    return "".join(_render(document(version), escape(address), style)).encode(), policy
-
-
-def _render(api: Json, address: str, style: str) -> Iterator[str]:
+    api, contents, articles = document(version), "", ""
+    for level, ident, label, text in _articles(api, escape(address)):
+        contents += f'<a class="{level}" href="#{ident}">{label}</a>\n'
+        articles += f'<article class="{level}" id="{ident}">\n<{level}>{label}</{level}>\n{text}</article>\n'
     facts = {name: escape(text) for name, text in api["info"].items() if isinstance(text, str)}
-    contents, sections = ['<a class="top" href="#start">Getting started</a>\n'], []
+    page = _PAGE.format(style=style, contents=contents, articles=articles, **facts)
+    return page.encode(), policy
+
+
+def _articles(api: Json, address: str) -> Iterator[tuple[str, str, str, str]]:
+    """Everything on the page, in its order: the level and id of each article, its label and its text."""
+    yield "h2", "start", "Getting started", _START.format(address=address)
     for tag in api["tags"]:
-        name, title = tag["name"], tag["name"].capitalize().replace("_", " ")
-        contents.append(f'<a class="group" href="#{name}">{title}</a>\n')
-        sections.append(f'<section id="{name}">\n<h2>{title}</h2>\n<p>{_words(tag["description"])}</p>\n')
+        name = tag["name"]
+        yield "h2", name, name.capitalize().replace("_", " "), f"<p>{_words(tag['description'])}</p>\n"
         for path, methods in api["paths"].items():
             for method, operation in methods.items():
                 if name in operation["tags"]:
                     # A narrow column may break a path between its parts only.
-                    shown = f"<span>{escape(path).replace('/', '<wbr>/')}</span>"
-                    contents.append(f'<a href="#{operation["operationId"]}">{_badge(method)}{shown}</a>\n')
-                    sections += _endpoint(method, path, operation, address)
-        sections.append("</section>\n")
-    types = sorted(api["components"]["schemas"].items())
-    contents.append('<a class="group" href="#types">Types</a>\n')
-    contents += [f'<a class="type" href="#type-{name}">{name}</a>\n' for name, _ in types]
-    yield _HEAD.format(style=style, **facts)
-    yield from ('<nav aria-label="Contents">\n', *contents, "</nav>\n")
-    yield _START.format(address=address, **facts)
-    yield from (*sections, '<section id="types">\n<h2>Types</h2>\n')
-    for name, schema in types:
-        yield from _type(name, schema)
-    yield "</section>\n</main>\n</body>\n</html>\n"
+                    label = f"<code>{escape(path).replace('/', '<wbr>/')}</code>"
+                    badge = f'<b class="{method}">{method.upper()}</b>'
+                    text = "".join(_endpoint(method, path, operation, address))
+                    yield "h3", operation["operationId"], badge + label, text
+    yield "h2", "types", "Types", ""
+    for name, schema in sorted(api["components"]["schemas"].items()):
+        yield "h3", f"type-{name}", f"<code>{name}</code>", "".join(_type(name, schema))
 
 
 def _endpoint(method: str, path: str, operation: Json, address: str) -> Iterator[str]:
-    yield f'<article id="{operation["operationId"]}">\n'
-    yield f"<h3>{_badge(method)}<code>{escape(path)}</code></h3>\n<p>{_words(operation['description'])}</p>\n"
+    yield f"<p>{_words(operation['description'])}</p>\n"
     yield from _table(
         ("Parameter", "In", "Type", ""),
         [
@@ -127,11 +125,9 @@ def _endpoint(method: str, path: str, operation: Json, address: str) -> Iterator
             for status, answer in sorted(operation["responses"].items())
         ],
     )
-    yield "</article>\n"
 
 
 def _type(name: str, schema: Json) -> Iterator[str]:
-    yield f'<article id="type-{name}">\n<h3><code>{name}</code></h3>\n'
     about = schema["description"] if schema["description"] != name else ""
     yield f"<p>{_words(about if 'properties' in schema else _shape(schema))}</p>\n"
     needed = schema.get("required", ())
@@ -140,7 +136,6 @@ def _type(name: str, schema: Json) -> Iterator[str]:
         for field, kind in schema.get("properties", {}).items()
     ]
     yield from _table(("Field", "Type", "If left out"), rows)
-    yield "</article>\n"
 
 
 def _table(head: Iterable[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -150,10 +145,6 @@ def _table(head: Iterable[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
         for row in rows:
             yield "<tr>" + "".join(f"<td>{_words(cell)}</td>" for cell in row) + "</tr>\n"
         yield "</tbody></table>\n"
-
-
-def _badge(method: str) -> str:
-    return f'<b class="{method}">{method.upper()}</b>'
 
 
 def _words(text: str) -> str:

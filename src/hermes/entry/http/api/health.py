@@ -12,8 +12,7 @@ from aiohttp import web
 from hermes.domain.errors import HermesError
 from hermes.domain.rows import OpenWork
 from hermes.entry.http.site.admission import KeyScope
-from hermes.entry.http.site.call import PLATFORM, HttpCall, as_json
-from hermes.entry.http.site.routing import route
+from hermes.entry.http.site.endpoint import PLATFORM, HttpCall, as_json, route
 
 LEAST_FREE = 64 * 1024 * 1024
 """Bytes on the home's disk below which the gateway is not ready: what it accepts it must be able to store."""

@@ -20,9 +20,8 @@ from hermes.domain.ids import AgentId, JobId
 from hermes.domain.job import Job, JobState
 from hermes.entry.http.ask.addressee import route_call
 from hermes.entry.http.site.admission import KeyScope
-from hermes.entry.http.site.call import HttpCall
+from hermes.entry.http.site.endpoint import HttpCall, route
 from hermes.entry.http.site.errors import ApiError, bad_request, not_found
-from hermes.entry.http.site.routing import route
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_NAME)]
 Prompt = Annotated[str, msgspec.Meta(max_length=LONGEST_PROMPT)]

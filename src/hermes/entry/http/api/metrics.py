@@ -4,6 +4,7 @@ path, a name or a word that somebody sent."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import resource
 import sys
@@ -18,8 +19,7 @@ from aiohttp import web
 from hermes.domain.rows import OpenWork, OutState
 from hermes.domain.turn import TurnState
 from hermes.entry.http.site.admission import KeyScope
-from hermes.entry.http.site.call import HttpCall, Site
-from hermes.entry.http.site.routing import route
+from hermes.entry.http.site.endpoint import HttpCall, Site, route
 
 MEDIA = "text/plain"
 _QUOTED = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
@@ -58,11 +58,9 @@ TRAFFIC = web.AppKey("traffic", Traffic)
 @route("GET", "/metrics", "Numbers for Prometheus.", scope=KeyScope.ADMIN, media=MEDIA, refuses=(503,))
 async def read_metrics(call: HttpCall) -> web.Response:
     work = await call.gateway.open_work()
-    facts, process = await asyncio.gather(
-        asyncio.to_thread(call.site.facts), asyncio.to_thread(process_numbers)
-    )
+    facts, process = await asyncio.gather(asyncio.to_thread(call.site.facts), asyncio.to_thread(_process))
     families = [
-        *_process(process),
+        *process,
         *_gateway(call.site, facts),
         *_work(work),
         *_store(facts),
@@ -72,24 +70,6 @@ async def read_metrics(call: HttpCall) -> web.Response:
         body="".join(family(*each) for each in families).encode(),
         headers={"Content-Type": f"{MEDIA}; version=0.0.4; charset=utf-8", "Cache-Control": "no-store"},
     )
-
-
-def process_numbers() -> dict[str, float]:
-    """Of this process: CPU seconds, resident bytes, open files. Reads files, so it runs beside the loop."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    unit = 1 if sys.platform == "darwin" else 1024
-    numbers = {"cpu": used.ru_utime + used.ru_stime, "resident": float(used.ru_maxrss * unit)}
-    try:
-        with open("/proc/self/statm", encoding="ascii") as file:
-            numbers["resident"] = float(int(file.read().split()[1]) * resource.getpagesize())
-        numbers["files"] = float(len(os.listdir("/proc/self/fd")))
-    except OSError:
-        pass  # no /proc here: the peak stands for the size, and the number of files is left out
-    numbers["most_files"] = float(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-    return numbers
-
-
-# --- the format --------------------------------------------------------------------------------------
 
 
 def family(name: str, kind: str, about: str, value: float | Iterable[Sample]) -> str:
@@ -103,15 +83,22 @@ def _labels(labels: Mapping[str, str]) -> str:
     return labels.get("", "") + ("{" + ",".join(named) + "}" if named else "")
 
 
-# --- the numbers ---------------------------------------------------------------------------------------
-
-
-def _process(numbers: Mapping[str, float]) -> Iterator[Family]:
-    yield "process_cpu_seconds_total", "counter", "CPU time of the gateway's process.", numbers["cpu"]
-    yield "process_resident_memory_bytes", "gauge", "Resident memory.", numbers["resident"]
-    if "files" in numbers:
-        yield "process_open_fds", "gauge", "Open files and sockets.", numbers["files"]
-    yield "process_max_fds", "gauge", "How many files and sockets may be open.", numbers["most_files"]
+def _process() -> list[Family]:
+    """Of this process. Reads files, so it runs beside the loop."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    resident, files = used.ru_maxrss * (1 if sys.platform == "darwin" else 1024), None
+    # Without /proc the peak stands for the size, and the number of files is left out.
+    with contextlib.suppress(OSError):
+        with open("/proc/self/statm", encoding="ascii") as file:
+            resident = int(file.read().split()[1]) * resource.getpagesize()
+        files = len(os.listdir("/proc/self/fd"))
+    most, about = resource.getrlimit(resource.RLIMIT_NOFILE)[0], "CPU time of the gateway's process."
+    return [
+        ("process_cpu_seconds_total", "counter", about, used.ru_utime + used.ru_stime),
+        ("process_resident_memory_bytes", "gauge", "Resident memory.", resident),
+        *([] if files is None else [("process_open_fds", "gauge", "Open files and sockets.", files)]),
+        ("process_max_fds", "gauge", "How many files and sockets may be open.", most),
+    ]
 
 
 def _gateway(site: Site, facts: Mapping[str, Any]) -> Iterator[Family]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from hermes.entry.http.ask.addressee import Model, no_such_model, offered_models, pick_agent
-from hermes.entry.http.site.call import HttpCall
-from hermes.entry.http.site.routing import route
+from hermes.entry.http.site.endpoint import HttpCall, route
 
 
 class ModelList(msgspec.Struct, kw_only=True):

@@ -15,9 +15,8 @@ from aiohttp import web
 
 from hermes.entry.http.api import RESOURCES, TAGS
 from hermes.entry.http.site import headers
-from hermes.entry.http.site.call import LONGEST_NAME, HttpCall
+from hermes.entry.http.site.endpoint import LONGEST_NAME, ROUTES, HttpCall, HttpRoute, route
 from hermes.entry.http.site.errors import ErrorBody
-from hermes.entry.http.site.routing import ROUTES, HttpRoute, route
 
 Json = dict[str, Any]
 JSON, EVENTS = "application/json", "text/event-stream"
@@ -70,10 +69,10 @@ async def read_document(call: HttpCall) -> dict[str, Any]:
 @cache
 def document(version: str) -> Json:
     """The document of every route there is; resources register theirs before the first request."""
-    schemas = _Schemas(ROUTES)
+    shapes, components = _shapes(ROUTES)
     paths: dict[str, Json] = {}
     for endpoint in ROUTES:
-        paths.setdefault(shown_path(endpoint), {})[endpoint.method.lower()] = _operation(endpoint, schemas)
+        paths.setdefault(shown_path(endpoint), {})[endpoint.method.lower()] = _operation(endpoint, shapes)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -88,7 +87,7 @@ def document(version: str) -> Json:
         "tags": [{"name": tag, "description": about} for tag, about in tags(ROUTES).items()],
         "paths": dict(sorted(paths.items())),
         "components": {
-            "schemas": schemas.components,
+            "schemas": components,
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -124,7 +123,7 @@ def errors(endpoint: HttpRoute) -> dict[int, str]:
     return {status: _ERRORS[status] for status in sorted(statuses)}
 
 
-def _operation(endpoint: HttpRoute, schemas: _Schemas) -> Json:
+def _operation(endpoint: HttpRoute, shapes: Mapping[Any, Json]) -> Json:
     scope = "" if endpoint.scope is None else f" Needs a key with the scope `{endpoint.scope}`."
     operation: Json = {
         "operationId": f"{tag_of(endpoint)}_{endpoint.answer.__name__}",
@@ -134,11 +133,11 @@ def _operation(endpoint: HttpRoute, schemas: _Schemas) -> Json:
         "security": [] if endpoint.scope is None else [{"key": []}],
         "parameters": _parameters(endpoint),
         "responses": {
-            str(status): _answer(endpoint, status, schemas) for status in (endpoint.status, *endpoint.also)
+            str(status): _answer(endpoint, status, shapes) for status in (endpoint.status, *endpoint.also)
         },
     }
     if endpoint.body is not None:
-        content = {"schema": schemas.of(endpoint.body)}
+        content = {"schema": shapes[endpoint.body]}
         if endpoint.example is not None:
             content["example"] = dict(endpoint.example)
         operation["requestBody"] = {"required": True, "content": {JSON: content}}
@@ -149,7 +148,7 @@ def _operation(endpoint: HttpRoute, schemas: _Schemas) -> Json:
         if status not in endpoint.also:
             operation["responses"][str(status)] = {
                 "description": why,
-                "content": {JSON: {"schema": schemas.of(ErrorBody)}},
+                "content": {JSON: {"schema": shapes[ErrorBody]}},
                 "headers": _headers(_ERROR_HEADERS.get(status, ())),
             }
     return operation
@@ -175,7 +174,7 @@ def _parameter(place: str, name: str, schema: Json, *, required: bool = False) -
     return {"name": name, "in": place, "required": required, "schema": schema}
 
 
-def _answer(endpoint: HttpRoute, status: int, schemas: _Schemas) -> Json:
+def _answer(endpoint: HttpRoute, status: int, shapes: Mapping[Any, Json]) -> Json:
     content: Json = {}
     for kind in endpoint.gives if status != HTTPStatus.NO_CONTENT else ():
         if kind is web.StreamResponse:
@@ -183,7 +182,7 @@ def _answer(endpoint: HttpRoute, status: int, schemas: _Schemas) -> Json:
         elif kind is web.Response and endpoint.media:
             content[endpoint.media] = {"schema": {"type": "string"}}
         elif kind is not web.Response:  # which is the same answer with headers or a status of its own
-            content[JSON] = {"schema": schemas.of(kind)}
+            content[JSON] = {"schema": shapes[kind]}
     phrase = HTTPStatus(status).phrase
     return {"description": phrase, "content": content, "headers": _headers(endpoint.returns)}
 
@@ -192,26 +191,21 @@ def _headers(names: Iterable[str]) -> Json:
     return {name: {"description": HEADERS[name][0], "schema": HEADERS[name][1]} for name in names}
 
 
-class _Schemas:
-    """The shapes of all types that routes take and give."""
-
-    def __init__(self, routes: Sequence[HttpRoute]) -> None:
-        bodies = [endpoint.body for endpoint in routes if endpoint.body is not None]
-        given = [kind for endpoint in routes for kind in endpoint.gives if kind not in _RESPONSES]
-        taken, answers = set(_structs(bodies)), list(_structs([*given, ErrorBody]))
-        kinds = list(dict.fromkeys([*bodies, *given, *answers]))
-        schemas, self.components = msgspec.json.schema_components(kinds, ref_template=_REFS)
-        self._schemas = dict(zip(kinds, schemas, strict=True))
-        for schema in self.components.values():
-            schema["description"] = _line(schema.get("description", "")) or schema["title"]
-        for struct in answers:
-            if struct not in taken:
-                name = self.of(struct)["$ref"].rsplit("/", 1)[-1]
-                self.components[name]["required"] = list(_always_there(struct))
-
-    def of(self, kind: Any) -> Json:
-        schema: Json = self._schemas[kind]
-        return schema
+def _shapes(routes: Sequence[HttpRoute]) -> tuple[Mapping[Any, Json], dict[str, Json]]:
+    """The shapes of all types that routes take and give, and the components that they refer to."""
+    bodies = [endpoint.body for endpoint in routes if endpoint.body is not None]
+    given = [kind for endpoint in routes for kind in endpoint.gives if kind not in _RESPONSES]
+    taken, answers = set(_structs(bodies)), list(_structs([*given, ErrorBody]))
+    kinds = list(dict.fromkeys([*bodies, *given, *answers]))
+    schemas, components = msgspec.json.schema_components(kinds, ref_template=_REFS)
+    shapes = dict(zip(kinds, schemas, strict=True))
+    for schema in components.values():
+        schema["description"] = _line(schema.get("description", "")) or schema["title"]
+    for struct in answers:
+        if struct not in taken:
+            name = shapes[struct]["$ref"].rsplit("/", 1)[-1]
+            components[name]["required"] = list(_always_there(struct))
+    return shapes, components
 
 
 def _structs(kinds: Iterable[Any]) -> Iterator[type[msgspec.Struct]]:

@@ -3,7 +3,6 @@ valid answer counts, whoever comes later is told what became of the question."""
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -11,8 +10,7 @@ import msgspec
 from hermes.domain.ids import SessionId
 from hermes.domain.ports.store import Tx
 from hermes.entry.http.ask import questions
-from hermes.entry.http.site.call import HttpCall
-from hermes.entry.http.site.routing import route
+from hermes.entry.http.site.endpoint import HttpCall, route
 
 MOST = 200
 
@@ -31,23 +29,22 @@ async def list_questions(
 ) -> QuestionList:
     wanted = None if session_id is None else SessionId(session_id)
     waiting: list[questions.TurnQuestion] = []
+
+    def look(tx: Tx) -> list[questions.TurnQuestion]:
+        """The open questions of one agent that a client may see, at most one more than wanted."""
+        shown: list[questions.TurnQuestion] = []
+        for question in tx.questions.open_of(wanted):
+            turn = tx.turns.get(question.turn)
+            if turn is not None and call.may_see(turn.source):
+                entries = tx.journal.of_turn(turn.id)
+                shown.append(questions.TurnQuestion(question=question, turn=turn, entries=entries))
+            if len(shown) > limit:
+                break
+        return shown
+
     for agent in call.agents:
-        # One more than wanted, to know if there are.
-        waiting += await call.gateway.read(agent, partial(_look, call, wanted, limit + 1))
+        waiting += await call.gateway.read(agent, look)
     return QuestionList(data=[each.state for each in waiting[:limit]], has_more=len(waiting) > limit)
-
-
-def _look(call: HttpCall, wanted: SessionId | None, most: int, tx: Tx) -> list[questions.TurnQuestion]:
-    """The open questions of one agent that a client may see."""
-    waiting: list[questions.TurnQuestion] = []
-    for question in tx.questions.open_of(wanted):
-        turn = tx.turns.get(question.turn)
-        if turn is not None and call.may_see(turn.source):
-            entries = tx.journal.of_turn(turn.id)
-            waiting.append(questions.TurnQuestion(question=question, turn=turn, entries=entries))
-        if len(waiting) >= most:
-            break
-    return waiting
 
 
 @route("GET", "/v1/questions/{question}", "One question, open or not, and what became of it.")

@@ -28,10 +28,11 @@ from hermes.entry.http.ask.addressee import AgentChoice, find_addressee, pick_ag
 from hermes.entry.http.ask.messages import ChatMessage, ConversationInput, check_choice, read_offers
 from hermes.entry.http.ask.questions import read_entries
 from hermes.entry.http.site.admission import KeyScope
-from hermes.entry.http.site.call import LONGEST_NAME, HttpCall, as_json
+from hermes.entry.http.site.endpoint import LONGEST_NAME, HttpCall, as_json, route
 from hermes.entry.http.site.errors import ApiError, bad_request, not_found
 from hermes.entry.http.site.headers import IDEMPOTENCY
 from hermes.entry.http.site.routing import route
+from hermes.stream.faces.responses import ResponseEvents
 from hermes.stream.faces.response_shape import ConversationName, FunctionTool, ResponseObject
 from hermes.stream.faces.responses import ResponseEvents, ResponseFold, parts_before
 

@@ -26,10 +26,9 @@ from hermes.entry.http.ask.questions import (
     answer_question,
     read_answer,
 )
-from hermes.entry.http.site.call import HttpCall
+from hermes.entry.http.site.endpoint import HttpCall, route
 from hermes.entry.http.site.errors import ApiError, bad_request, not_found
 from hermes.entry.http.site.headers import LAST_EVENT
-from hermes.entry.http.site.routing import route
 from hermes.stream.faces.run_events import RunEvents, last_event
 from hermes.stream.fold.answer import answer_text
 
@@ -285,9 +284,6 @@ async def _answer(call: HttpCall, meant: Sequence[TurnQuestion], given: Question
     return closed
 
 
-# --- asking ---
-
-
 def _read(body: RunRequest) -> ConversationInput:
     now = [ChatMessage(role="user", content=body.input)] if isinstance(body.input, str) else body.input
     if not now:
@@ -310,9 +306,6 @@ def _previous(name: str) -> TurnId:
         f"There is no response “{name[:80]}”.",
         param="previous_response_id",
     )
-
-
-# --- finding and showing ---
 
 
 async def _find(call: HttpCall) -> Turn:

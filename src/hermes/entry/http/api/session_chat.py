@@ -16,9 +16,8 @@ from hermes.entry.http.ask import turns
 from hermes.entry.http.ask.addressee import AgentChoice, agent_name
 from hermes.entry.http.ask.messages import ContentPart, ConversationInput, read_parts
 from hermes.entry.http.ask.questions import PEOPLE, PendingQuestion, TurnWatch, open_questions, read_entries
-from hermes.entry.http.site.call import HttpCall
+from hermes.entry.http.site.endpoint import HttpCall, route
 from hermes.entry.http.site.errors import ApiError, bad_request
-from hermes.entry.http.site.routing import route
 from hermes.stream.faces.session_events import SessionEvents
 from hermes.stream.fold.answer import answer_text
 

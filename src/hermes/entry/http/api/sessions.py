@@ -31,9 +31,8 @@ from hermes.domain.transcript import visible
 from hermes.entry.http.ask.addressee import find_addressee
 from hermes.entry.http.ask.messages import ChatToolCall
 from hermes.entry.http.ask.turns import RUN_PREFIX, finish_shielded
-from hermes.entry.http.site.call import HttpCall, session_name
+from hermes.entry.http.site.endpoint import HttpCall, route, session_name
 from hermes.entry.http.site.errors import bad_request, not_found
-from hermes.entry.http.site.routing import route
 
 Title = Annotated[str, msgspec.Meta(max_length=LONGEST_TITLE)]
 
@@ -228,9 +227,6 @@ async def messages(call: HttpCall) -> MessageList:
     _, entries = await call.gateway.read(session.agent, lambda tx: read_transcript(tx, session.id, owner))
     shown = [message for entry in visible(entries) if (message := _message(entry)) is not None]
     return MessageList(session_id=session.id, data=shown)
-
-
-# --- finding and showing ---
 
 
 async def find_session(call: HttpCall) -> Session:

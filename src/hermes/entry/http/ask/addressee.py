@@ -14,7 +14,7 @@ from hermes.control.sessions.submission import find_request
 from hermes.domain.address import Source
 from hermes.domain.ids import AgentId, QuestionId, SessionId, TurnId
 from hermes.domain.ports.store import Tx
-from hermes.entry.http.site.call import HttpCall, Site, session_name
+from hermes.entry.http.site.endpoint import HttpCall, Site, session_name
 from hermes.entry.http.site.errors import ApiError
 from hermes.entry.http.site.headers import IDEMPOTENCY, SESSION_ID
 

@@ -18,7 +18,7 @@ from hermes.domain.ids import AgentId, CallId, QuestionId, question_of_call
 from hermes.domain.message import Attachment, MediaKind
 from hermes.domain.tool import ToolCall
 from hermes.domain.turn import ClientTool, EarlierMessage, Speaker
-from hermes.entry.http.site.call import HttpCall
+from hermes.entry.http.site.endpoint import HttpCall
 from hermes.entry.http.site.errors import ApiError, bad_request
 from hermes.stream.faces.response_shape import FunctionTool
 
@@ -285,16 +285,14 @@ def check_choice(choice: str | dict[str, Any] | None) -> None:
 def read_offers(offers: Sequence[FunctionTool]) -> tuple[ClientTool, ...]:
     if len(offers) > MOST_TOOLS:
         raise bad_request(f"More than {MOST_TOOLS} tools.", param="tools")
-    seen: set[str] = set()
     tools: list[ClientTool] = []
     for place, offer in enumerate(offers):
         if not _NAME.fullmatch(offer.name):
             raise bad_request(
                 "A tool's name is 1 to 64 letters, digits, “_” and “-”.", param=f"tools[{place}]"
             )
-        if offer.name in seen:
+        if any(offer.name == earlier.name for earlier in tools):
             raise bad_request(f"There are two tools “{offer.name}”.", param=f"tools[{place}]")
-        seen.add(offer.name)
         parameters = msgspec.json.encode(offer.parameters or {"type": "object", "properties": {}})
         tools.append(
             ClientTool(name=offer.name, description=offer.description or "", parameters=parameters.decode())

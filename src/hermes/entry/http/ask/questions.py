@@ -20,7 +20,7 @@ from hermes.domain.ids import QuestionId, client_call_id
 from hermes.domain.ports.store import Tx
 from hermes.domain.turn import Answer, Question, Turn
 from hermes.entry.http.ask.turns import finish_shielded, run_name
-from hermes.entry.http.site.call import HttpCall
+from hermes.entry.http.site.endpoint import HttpCall
 from hermes.entry.http.site.errors import ApiError, bad_request
 from hermes.stream.fold.questions import choices, command_text
 

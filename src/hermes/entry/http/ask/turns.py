@@ -33,7 +33,7 @@ from hermes.domain.turn import CLIENT_GONE, Guidance, Turn, TurnInput
 from hermes.entry.http.ask.addressee import AgentChoice
 from hermes.entry.http.ask.messages import ConversationInput, keep_pictures
 from hermes.entry.http.site import headers
-from hermes.entry.http.site.call import HttpCall, session_name
+from hermes.entry.http.site.endpoint import HttpCall, session_name
 from hermes.entry.http.site.errors import ApiError, bad_request
 from hermes.entry.http.site.streams import EventStream
 
@@ -85,13 +85,13 @@ async def idempotent_request(call: HttpCall, options: TurnOptions) -> NewRequest
         prefix=options.prefix,
         owner=call.principal.name,
         key=key,
-        fingerprint=await fingerprint(call),
+        fingerprint=await _fingerprint(call),
         conversation=options.conversation,
         facts=options.facts,
     )
 
 
-async def fingerprint(call: HttpCall) -> str:
+async def _fingerprint(call: HttpCall) -> str:
     """What is asked, where, and by whom: the same under one key, or it is another request."""
     parts = [call.principal.name, call.request.method, call.request.path]
     parts += [f"{name}={call.request.headers.get(name, '')}" for name in headers.TELLING]

@@ -31,7 +31,7 @@ from hermes.domain.process_rank import RIGHTS, Rank
 from hermes.domain.settings.declaring import Secret
 from hermes.entry.http.site.errors import ApiError
 from hermes.entry.http.site.headers import PAGES_MAY_READ
-from hermes.entry.http.site.peers import peer_rank, peer_user
+from hermes.entry.http.site.owner_socket import peer_rank, peer_user
 
 log = logging.getLogger("hermes.http")
 GUESSES = 10
@@ -166,7 +166,10 @@ class Admission:
         if self.keys is None:
             return await self._owner(request)
         self._check_host(request)
-        self._check_origin(request)
+        origin = request.headers.get("Origin")
+        if origin is not None and not self._allows(origin):
+            why = "Pages of this origin may not ask here (API_SERVER_CORS_ORIGINS)."
+            raise ApiError(403, "origin_not_allowed", why)
         if scope is None:
             return NOBODY
         principal = self.keys.check(request.headers.get("Authorization", ""), request.remote or "")
@@ -197,13 +200,6 @@ class Admission:
             return
         why = "This server does not answer to that name (Host header). allowed_hosts may name further ones."
         raise ApiError(403, "host_not_allowed", why)
-
-    def _check_origin(self, request: web.Request) -> None:
-        origin = request.headers.get("Origin")
-        if origin is not None and not self._allows(origin):
-            raise ApiError(
-                403, "origin_not_allowed", "Pages of this origin may not ask here (API_SERVER_CORS_ORIGINS)."
-            )
 
     def _allows(self, origin: str) -> bool:
         return "*" in self.options.origins or origin in self.options.origins

@@ -11,7 +11,6 @@ from hermes.control.doors.continuing import AnswerExpected
 from hermes.control.sessions.submission import KeyConflict, NameTaken, NotFound, TurnUnfinished
 from hermes.domain.errors import HermesError, Unreachable, UserError
 
-_encode = msgspec.json.Encoder().encode
 _STATUSES: Mapping[type[HermesError], tuple[int, str]] = {
     NotFound: (404, "not_found"),
     NameTaken: (409, "session_exists"),
@@ -63,15 +62,12 @@ class ApiError(Exception):
         self.param = param
         self.headers = dict(headers or {})
 
-    @property
-    def body(self) -> bytes:
+    def response(self) -> web.Response:
         kind = _TYPES.get(self.status) or ("server_error" if self.status >= 500 else "invalid_request_error")
         facts = ErrorFacts(message=self.message, type=kind, param=self.param, code=self.code)
-        return _encode(ErrorBody(error=facts))
-
-    def response(self) -> web.Response:
+        body = msgspec.json.encode(ErrorBody(error=facts))
         return web.Response(
-            status=self.status, body=self.body, content_type="application/json", headers=self.headers
+            status=self.status, body=body, content_type="application/json", headers=self.headers
         )
 
 

@@ -78,10 +78,7 @@ def _is_little(unknown: str) -> bool:
 
 
 def _is_periodic(key: str) -> bool:
-    return any(
-        all(key[place] == key[place - size] for place in range(size, len(key)))
-        for size in range(1, len(key) // 2 + 1)
-    )
+    return any(key[size:] == key[:-size] for size in range(1, len(key) // 2 + 1))
 
 
 def _is_row(key: str, share: float = 2 / 3) -> bool:

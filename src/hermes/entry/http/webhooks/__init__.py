@@ -1,1 +1,1 @@
-"""Webhooks: what the outside world sends, from its signature to the words of a turn."""
+"""Incoming webhooks: from a signed request to a turn. (The platform `webhook` sends outgoing ones.)"""

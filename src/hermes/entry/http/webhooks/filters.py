@@ -35,9 +35,6 @@ class _Undecided(Exception):
     """Neither yes nor no may be said, so that a `not` around it does not let the event through either."""
 
 
-# --- the tests ---
-
-
 def same(actual: Any, wanted: Any) -> bool:
     """Equal values; a text equals whatever is spelled so, for headers and quoted settings are texts."""
     if isinstance(actual, str) != isinstance(wanted, str):
@@ -82,9 +79,6 @@ _TESTS: Mapping[str, Callable[[Any, Any, ReadLines], bool]] = {
     "in_file": lambda actual, name, read: actual is not ABSENT and _in_file(actual, name, read),
     "regex": lambda actual, pattern, _: actual is not ABSENT and _fits(actual, pattern),
 }
-
-
-# --- reading ---
 
 
 def read_filter(tree: Any) -> Filter | None:
@@ -136,14 +130,12 @@ class _Reading:
         if strange or not tests:
             wrong = f"“{strange[0]}” is not a test" if strange else "it has no test"
             raise BadRoute(f"{path}: {wrong}; there are {', '.join(_TESTS)}.")
-        return _every([self.test(name, field, tree[name], path) for name in tests])
-
-    def test(self, name: str, field: str, value: Any, path: str) -> Filter:
-        test, wanted = _TESTS[name], self.value(name, value, path)
+        wanted = [(_TESTS[name], self.value(name, tree[name], path)) for name in tests]
 
         def holds(facts: EventFacts, read_lines: ReadLines) -> bool:
+            actual = facts.find(field)
             try:
-                return test(facts.find(field), wanted, read_lines)
+                return all(test(actual, value, read_lines) for test, value in wanted)
             except _Undecided as why:
                 raise _Undecided(f"{field}: {why}") from why
 

@@ -35,9 +35,8 @@ from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.text import one_line
 from hermes.domain.turn import Cause, Guidance, ReplyPlace, Turn, TurnAction, TurnInput
 from hermes.entry.http.site.admission import is_loopback
-from hermes.entry.http.site.call import HttpCall, as_json
+from hermes.entry.http.site.endpoint import HttpCall, as_json, route
 from hermes.entry.http.site.errors import ApiError
-from hermes.entry.http.site.routing import route
 from hermes.entry.http.webhooks import incoming, signatures
 from hermes.entry.http.webhooks.filters import BadRoute, ReadLines, passes
 from hermes.entry.http.webhooks.routes import NamedTarget, RouteTable, WebhookRoute, target

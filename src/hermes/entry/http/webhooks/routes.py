@@ -170,9 +170,6 @@ _READERS: Mapping[str, Callable[[str, Any], Any]] = {
 """What each key of a route holds, beside its secret."""
 
 
-# --- where the answer goes ---
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedTarget:
     """A target that the gateway's directory knows: a home channel, a chat by its name; `thread` in it."""
@@ -220,8 +217,6 @@ def _address(named: str, chat: str, thread: str | None) -> Address:
     return Address(platform=platform, account=account, chat=chat, thread=thread)
 
 
-# --- those of the file ---
-
 ReadTree = Callable[[], Mapping[str, Any]]
 """What the file of subscriptions holds now; blocking."""
 
@@ -237,7 +232,7 @@ class RouteTable:
         self._dynamic: dict[str, WebhookRoute] = {}
 
     def find(self, name: str) -> WebhookRoute | None:
-        """Blocking: it may look at the file."""
+        """May read the file of subscriptions: call it off the loop."""
         return self._static.get(name) or self.dynamic().get(name)
 
     def dynamic(self) -> Mapping[str, WebhookRoute]:

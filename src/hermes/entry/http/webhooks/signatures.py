@@ -98,9 +98,6 @@ def verify(headers: Headers, body: bytes, secret: Secret, *, now: float, loopbac
     raise BadSignature("no signature")
 
 
-# --- the schemes ---
-
-
 def _svix(headers: Headers, body: bytes, secret: str, now: float) -> VerifiedSignature:
     """Svix, and Standard Webhooks, which is the same under another name."""
     brand = "svix" if any(name in headers for name in _SVIX) else "webhook"
