@@ -24,8 +24,8 @@ from hermes.domain.ports.hooks import HookRunner
 from hermes.domain.turn import Cause, Guidance, TurnInput
 from hermes.execution.hooks.processes import HookProcesses
 from hermes.state.files.hook_files import HomeHooks, read_hooks
+from hermes.state.home.findings import SettingsFindings
 from hermes.state.home.textfile import read_text
-from hermes.state.settings.findings import SettingsFindings
 
 log = logging.getLogger("hermes.hooks")
 BOOT_FILE = "BOOT.md"

@@ -11,8 +11,8 @@ from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.settings.settings import NAME_RULE, Settings, is_name
 from hermes.domain.text import one_line
+from hermes.state.home.findings import nearest
 from hermes.state.home.textfile import replace_text
-from hermes.state.settings.findings import nearest
 
 PROFILES_FOLDER = "profiles"
 ACTIVE_FILE = "active_profile"

@@ -8,8 +8,8 @@ import re
 from dataclasses import dataclass
 
 from hermes.domain.text import one_line
+from hermes.state.home.findings import SettingsFindings
 from hermes.state.home.textfile import UNREADABLE, TextFile
-from hermes.state.settings.findings import SettingsFindings
 
 MOST_LINES = 200
 _START = re.compile(r"\s*(export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=[^\S\n]*")

@@ -13,8 +13,8 @@ from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import NAME_RULE, GatewaySettings, HostedAgent, Settings, is_name
 from hermes.domain.text import one_line
+from hermes.state.home.findings import nearest
 from hermes.state.settings import names
-from hermes.state.settings.findings import nearest
 from hermes.state.settings.loader import key_variable
 from hermes.state.settings.places import ALIASES, ALSO_UNDER_GATEWAY
 from hermes.state.settings.reader import TABLES, suggestion

@@ -21,15 +21,15 @@ from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import ModelSettings, Settings
 from hermes.domain.text import one_line
+from hermes.state.home.findings import SettingsFindings
 from hermes.state.home.homes import DATABASE_FILE
 from hermes.state.home.textfile import TextFile, read_text
 from hermes.state.settings import names
 from hermes.state.settings.dotenv import parse_dotenv
-from hermes.state.settings.findings import SettingsFindings
-from hermes.state.settings.narrowing import stop_at_limits, stop_at_variable
 from hermes.state.settings.places import arrange
 from hermes.state.settings.reader import SettingsReader, looks_like_placeholder, password_in
 from hermes.state.settings.secrets import Secrets
+from hermes.state.settings.unsupported_limits import stop_at_limits, stop_at_variable
 from hermes.state.settings.values import SettingSpec, WrongValue, convert, fallback, knobs, sections
 from hermes.state.settings.yaml_tree import read_yaml
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from hermes.domain.settings.settings import GatewaySettings
-from hermes.state.settings.findings import SettingsFindings
+from hermes.state.home.findings import SettingsFindings
 from hermes.state.settings.values import knobs
 from hermes.state.settings.yaml_tree import YamlMapping, YamlNode, YamlScalar
 

@@ -23,8 +23,8 @@ from hermes.domain.settings.settings import (
     is_name,
 )
 from hermes.domain.text import one_line
+from hermes.state.home.findings import SettingsFindings, nearest
 from hermes.state.settings import values
-from hermes.state.settings.findings import SettingsFindings, nearest
 from hermes.state.settings.names import LATER, PLATFORM_KEYS, is_key_like, is_later, own_key
 from hermes.state.settings.places import not_a_section
 from hermes.state.settings.yaml_tree import YamlList, YamlMapping, YamlNode, YamlScalar

@@ -14,7 +14,7 @@ from typing import Any
 from hermes.domain.pattern_size import why_too_large
 from hermes.domain.settings.declaring import Secret, SettingDoc
 from hermes.domain.text import one_line, plain_braces
-from hermes.state.settings.findings import nearest
+from hermes.state.home.findings import nearest
 from hermes.state.settings.yaml_tree import YamlScalar
 
 _WHOLE = re.compile(r"[+-]?[0-9][0-9_]{0,17}")

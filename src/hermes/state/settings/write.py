@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
+from hermes.state.home.findings import SettingsFindings
 from hermes.state.home.textfile import TextFile, decode, read_text, replace_text, sole_writer
 from hermes.state.settings.dotenv import parse_dotenv, with_variable, without_variable
-from hermes.state.settings.findings import SettingsFindings
 from hermes.state.settings.keys import SettingKey, find_key, value_at
 from hermes.state.settings.loader import CONFIG_FILE, SECRETS_FILE, check_text, load_settings
 from hermes.state.settings.names import PLATFORMS
-from hermes.state.settings.narrowing import stop_at_limits, stop_at_variable
 from hermes.state.settings.places import ALSO_UNDER_GATEWAY, arrange
 from hermes.state.settings.reader import looks_like_placeholder
+from hermes.state.settings.unsupported_limits import stop_at_limits, stop_at_variable
 from hermes.state.settings.values import WrongValue, convert
 from hermes.state.settings.yaml_tree import YamlMapping, YamlScalar, read_yaml
 

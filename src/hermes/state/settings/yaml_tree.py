@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hermes.domain.text import one_line, storable
+from hermes.state.home.findings import SettingsFindings
 from hermes.state.home.textfile import UNREADABLE, TextFile
-from hermes.state.settings.findings import SettingsFindings
 
 if TYPE_CHECKING:
     import yaml

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from hermes.domain.text import one_line
-from hermes.state.settings.findings import SettingsFindings, is_slip
+from hermes.state.home.findings import SettingsFindings, is_slip
 from hermes.state.settings.yaml_tree import YamlList, YamlNode, YamlScalar
 from hermes.state.settings.yaml_tree import YamlMapping as Tree
 
