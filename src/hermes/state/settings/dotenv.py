@@ -74,11 +74,8 @@ def _entry(lines: list[str], number: int, findings: SettingsFindings) -> DotenvE
     last = number + quoted[0].count("\n")
     after = whole[quoted.end() :].split("\n", 1)[0].strip()
     if after and not after.startswith("#"):
-        findings.problem(
-            number,
-            f"Something stands after the closing quote of {one_line(name)}.",
-            "Put the whole value in one pair of quotes.",
-        )
+        message = f"Something stands after the closing quote of {one_line(name)}."
+        findings.problem(number, message, "Put the whole value in one pair of quotes.")
         return None
     value = quoted[1] if rest[0] == "'" else _ESCAPE.sub(_unescape, quoted[1])
     return DotenvEntry(name=name, value=value, first=number, last=last, exported=exported)

@@ -200,11 +200,8 @@ def _variables(
     in_file.stops += in_file.problems
     for entry in entries:
         if entry.name in variables:
-            in_file.note(
-                entry.first,
-                f"{entry.name} was set in line {variables[entry.name].line} already.",
-                "Remove one of the two; this later one counts.",
-            )
+            message = f"{entry.name} was set in line {variables[entry.name].line} already."
+            in_file.note(entry.first, message, "Remove one of the two; this later one counts.")
         secret = names.is_key_like(entry.name)
         if secret and looks_like_placeholder(entry.value):
             in_file.problem(entry.first, f"{entry.name} is still a placeholder.", "Put in the real value.")

@@ -74,11 +74,8 @@ def not_a_section(path: str, node: YamlNode, findings: SettingsFindings) -> None
         findings.count += node.unreadable
         return
     kind = "a single value" if isinstance(node, YamlScalar) else "a list"
-    findings.problem(
-        node.line,
-        f"Below {path} must stand `name: value` lines, not {kind}.",
-        "Write them indented on the lines below, or remove it.",
-    )
+    message = f"Below {path} must stand `name: value` lines, not {kind}."
+    findings.problem(node.line, message, "Write them indented on the lines below, or remove it.")
 
 
 def _merged(high: Pair | None, low: Pair | None) -> Pair:

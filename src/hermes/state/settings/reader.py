@@ -212,11 +212,8 @@ class SettingsReader:
         if agent.home_dir and name == MAIN_AGENT:
             self.findings.problem(line, "The agent main lives in the home itself.", "Remove its home_dir.")
         elif agent.home_dir and sharing:
-            self.findings.problem(
-                line,
-                f"The agents {sharing[0]} and {name} share one home_dir.",
-                "Give each a folder of its own.",
-            )
+            message = f"The agents {sharing[0]} and {name} share one home_dir."
+            self.findings.problem(line, message, "Give each a folder of its own.")
         self.agents[name] = agent
         return name, agent
 
@@ -225,11 +222,9 @@ class SettingsReader:
         if name in (MAIN_AGENT, *self.agents):
             return True
         meant = nearest(name, [*self.agents, MAIN_AGENT])
-        self.findings.problem(
-            line,
-            f"{path} names the agent “{one_line(name)}”, which is not declared.",
-            f"Did you mean “{meant}”?" if meant else "Declare it under `agents:`.",
-        )
+        message = f"{path} names the agent “{one_line(name)}”, which is not declared."
+        hint = f"Did you mean “{meant}”?" if meant else "Declare it under `agents:`."
+        self.findings.problem(line, message, hint)
         return False
 
     def quick_command(
@@ -243,11 +238,8 @@ class SettingsReader:
             return None
         if {"exec": made.command, "alias": made.target}.get(made.type) and is_name(own):
             return own, made
-        self.findings.problem(
-            line,
-            f"{one_line(path)} is no command.",
-            "Write {type: exec, command: …} or {type: alias, target: /…} under a plain name.",
-        )
+        hint = "Write {type: exec, command: …} or {type: alias, target: /…} under a plain name."
+        self.findings.problem(line, f"{one_line(path)} is no command.", hint)
         return None
 
     def reset(self, name: str, line: int, node: YamlNode, path: str) -> tuple[str, ResetSettings] | None:
@@ -313,11 +305,8 @@ class SettingsReader:
         remedy = f"Did you mean “{meant}{at}{account}”?" if meant else ""
         if platform in self.platforms:
             remedy = f"Write platform: {platform}, and account: {account} beside it."
-        self.findings.problem(
-            line,
-            f"There is no platform “{one_line(name)}”.",
-            remedy or "Install the plugin that offers it, or remove it.",
-        )
+        message = f"There is no platform “{one_line(name)}”."
+        self.findings.problem(line, message, remedy or "Install the plugin that offers it, or remove it.")
 
     # --- platforms
 
@@ -488,11 +477,8 @@ class SettingsReader:
             return None
         text, missing = self.filled(node.text)
         if missing:
-            self.findings.problem(
-                node.line,
-                f"{path} refers to ${{{missing[0]}}}, which is not set.",
-                f"Set {missing[0]} in .env or in the environment.",
-            )
+            message = f"{path} refers to ${{{missing[0]}}}, which is not set."
+            self.findings.problem(node.line, message, f"Set {missing[0]} in .env or in the environment.")
             return None
         return text
 

@@ -243,11 +243,8 @@ class _Composer:
 
     def _put(self, pairs: dict[str, tuple[int, YamlNode]], name: str, line: int, node: YamlNode) -> None:
         if name in pairs:
-            self.findings.problem(
-                line,
-                f"“{one_line(name)}” stands twice, here and in line {pairs[name][0]}.",
-                "Keep one of the two.",
-            )
+            message = f"“{one_line(name)}” stands twice, here and in line {pairs[name][0]}."
+            self.findings.problem(line, message, "Keep one of the two.")
         pairs[name] = (line, node)
 
     def _explained(self, error: yaml.MarkedYAMLError) -> _BrokenYaml:
