@@ -69,7 +69,7 @@ class PostMessage:
 
     def unit(self, tx: Tx) -> PostResult:
         message = self.message
-        rows = tx.post.begun(message.prefix)
+        rows = tx.outbox.begun(message.prefix)
         if rows:
             return PostResult(to=tuple(dict.fromkeys(row.to for row in rows)), fresh=False)
         if not message.body.text.strip() and not message.body.attachments:

@@ -1,8 +1,6 @@
-"""Where layers meet. Control reaches agents, stores, platforms and backends only through these.
-
-A store hands out transactions. A unit of work is a function of a `Tx`: it runs in the writer, inside
-its own savepoint, so what it reads it may decide on. `Tx` is scoped to one agent: sessions, turns,
-transcripts, questions and search are that agent's alone; the queues belong to the gateway."""
+"""The store as control sees it. It hands out transactions: a unit of work is a function of a `Tx` that runs
+in the writer, inside its own savepoint, so it may decide on what it reads. `Tx` is scoped to one agent:
+sessions, turns, transcripts, questions and search are its alone; the queues belong to the gateway."""
 
 from __future__ import annotations
 
@@ -50,12 +48,10 @@ class Inbox(Protocol):
     def find(self, text: str, limit: int = 20) -> list[InboxRow]: ...
 
 
-class TurnRepair(Protocol):
+class Turns(Protocol):
     def mend(self, session: SessionId, now: datetime) -> list[TurnId]:
         """Put neutral values in place of what cannot be read of a session's open turns; which these are."""
 
-
-class Turns(TurnRepair, Protocol):
     def add(self, turn: Turn, *, epoch: int = 0) -> None:
         """A new turn; `epoch` is the life that runs it, for one that is running from the start."""
 
@@ -128,6 +124,21 @@ class Outbox(Protocol):
 
     def waiting(self, account: str, after: int, limit: int) -> list[tuple[int, Address]]:
         """Chats of an account that have something to send, oldest first."""
+
+    def get(self, key: str) -> OutboxRow | None: ...
+
+    def begun(self, prefix: str) -> list[OutboxRow]:
+        """The rows whose keys begin so, in order."""
+
+    def find(self, states: Collection[OutState], limit: int = 100) -> list[OutboxRow]:
+        """Messages in these states, oldest first; drafts are none."""
+
+    def retry(self, key: str, at: datetime) -> bool:
+        """Send a message again that is given up or waits, with all its time before it; False if there is no
+        such message."""
+
+    def drop(self, key: str, why: str) -> bool:
+        """Give up a message; False if there is none that could still be sent."""
 
 
 class Questions(Protocol):
@@ -223,9 +234,7 @@ class Recovery(Protocol):
 
     def prune(self, before: datetime, now: datetime) -> int: ...
 
-
-class WorkCounts(Protocol):
-    def count(self) -> OpenWork: ...
+    def open_work(self) -> OpenWork: ...
 
 
 class Directory(Protocol):
@@ -245,25 +254,6 @@ class Directory(Protocol):
 
     def bound(self, to: Address) -> list[SessionId]:
         """The agent's sessions that people in this chat speak in."""
-
-
-class OutboxMessages(Protocol):
-    """Single messages of the outbox, for who sends once by a key and for who looks after it."""
-
-    def get(self, key: str) -> OutboxRow | None: ...
-
-    def begun(self, prefix: str) -> list[OutboxRow]:
-        """The rows whose keys begin so, in order."""
-
-    def find(self, states: Collection[OutState], limit: int = 100) -> list[OutboxRow]:
-        """Messages in these states, oldest first; drafts are none."""
-
-    def retry(self, key: str, at: datetime) -> bool:
-        """Send a message again that is given up or waits, with all its time before it; False if there is no
-        such message."""
-
-    def drop(self, key: str, why: str) -> bool:
-        """Give a message up for good; False if there is none that could still be sent."""
 
 
 class Grants(Protocol):
@@ -375,21 +365,17 @@ class Tx:
     pairings: Pairings
     pairing_codes: PairingCodes
     recovery: Recovery
-    census: WorkCounts
     handoffs: Handoffs
     directory: Directory
-    post: OutboxMessages
 
 
 class Store(Protocol):
     """A handle on the database, scoped to one agent."""
 
     async def write(self, unit: Callable[[Tx], T], *, first: bool = False, ends: bool = False) -> T:
-        """Run the unit and return after its commit. `first` is the lane of accepts and of whoever waits for
-        an answer at a door: it goes ahead of other work, and fails at once with `Unreachable` when nothing
-        can be stored. `ends` is for what ends, answers or takes back something: the same lane, but it is
-        tried even while accepts are refused, since a plain write may still work then. Other work is tried
-        until it can be."""
+        """Run the unit and return after its commit; what fails is tried again until it works. `first` goes
+        ahead of that, and fails at once with `Unreachable` while the store takes no new work. `ends` goes
+        ahead too, but is tried even then, because finishing work may still succeed."""
 
     async def read(self, query: Callable[[Tx], T]) -> T: ...
 

@@ -3,7 +3,7 @@ seconds since 1970, an address its text, a class inside the class JSON; what SQL
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import astuple, fields, is_dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -84,6 +84,12 @@ class Columns(Generic[T]):
         for name, kind in self._kinds.items():
             parts = [field.name for field in fields(kind)] if name in self._spread else []
             yield kind(**{part: next(columns) for part in parts}) if parts else next(columns)
+
+    def check(self, columns: Mapping[str, Any], *names: str) -> None:
+        """`Refused` if one of these fields cannot be read from its column."""
+        for name in names:
+            if not self.can_read(name, columns[self._column[name]]):
+                raise Refused(f"{self._table}.{name} cannot be read")
 
     def can_read(self, name: str, value: Any) -> bool:
         """Whether a field can be read from what its column holds."""

@@ -25,13 +25,13 @@ from hermes.state.store.care.walfile import has_log
 from hermes.state.store.db import DamagedDatabase, Db, DiskFull, Row
 from hermes.state.store.migrations import check_version, migrate
 from hermes.state.store.tables.channels import DirectoryTable
-from hermes.state.store.tables.gateway import CensusTable, FactsTable, LeasesTable, RecoveryTable
+from hermes.state.store.tables.gateway import FactsTable, LeasesTable, RecoveryTable
 from hermes.state.store.tables.handoffs import HandoffsTable
 from hermes.state.store.tables.inbox import InboxTable
 from hermes.state.store.tables.jobs import JobRunsTable, JobsTable
 from hermes.state.store.tables.journal import JournalTable
 from hermes.state.store.tables.media_index import MediaTable
-from hermes.state.store.tables.outbox import OutboxAdminTable, OutboxTable
+from hermes.state.store.tables.outbox import OutboxTable
 from hermes.state.store.tables.overheard import OverheardTable
 from hermes.state.store.tables.questions import QuestionsTable
 from hermes.state.store.tables.requests import RequestsTable
@@ -146,9 +146,7 @@ def tables_of(db: Db, agent: AgentId) -> Tx:
         pairings=PairingsTable(db),
         pairing_codes=PairingCodesTable(db),
         recovery=RecoveryTable(db),
-        census=CensusTable(db),
         directory=DirectoryTable(db, agent),
-        post=OutboxAdminTable(db),
         handoffs=HandoffsTable(db, agent),
     )
 

@@ -95,15 +95,15 @@ def backup_if_due(path: Path, now: datetime, give_up: Callable[[], bool] = _neve
     """A backup, if the last one worth the name is older than a day."""
     made = backups_of(path)
     fresh = bool(made) and timedelta(0) <= now - made_at(made[0]) < MOST_AGE
-    if not _holds_something(path) or (fresh and _holds_something(made[0])):
+    if not any(_marks(path)) or (fresh and any(_marks(made[0]))):
         return None
     return backup(path, now, give_up)
 
 
 def backup_at_stop(path: Path, now: datetime, give_up: Callable[[], bool] = _never) -> Path | None:
     """A backup of what happened since the last one."""
-    made = backups_of(path)
-    if not _holds_something(path) or (made and _marks(made[0]) == _marks(path)):
+    made, marks = backups_of(path), _marks(path)
+    if not any(marks) or (made and _marks(made[0]) == marks):
         return None
     return backup(path, now, give_up)
 
@@ -119,13 +119,9 @@ def _rotate(path: Path, newest: Path) -> None:
         kept.add(day)
 
 
-def _holds_something(path: Path) -> bool:
-    """Whether anything would be missed: words, jobs, people."""
-    return any(_marks(path))
-
-
 def _marks(path: Path) -> tuple[int, ...]:
-    """How far each table has come that a person would miss; nothing if it cannot be read."""
+    """How far each table has come that a person would miss (words, jobs, people); nothing if it cannot be
+    read."""
     if not path.stat().st_size:
         return ()
     marks = ", ".join(f"(SELECT coalesce(max(rowid), 0) FROM {table})" for table in _NUMBERED)

@@ -17,14 +17,14 @@ import apsw
 from hermes.domain.address import Address, Source, SourceKind, read_platform
 from hermes.domain.errors import HermesError, Refused
 from hermes.domain.ids import AgentId, SessionId
-from hermes.domain.message import Body, Inbound, Receipt
-from hermes.domain.rows import OutState
-from hermes.domain.turn import ReplyPlace, TurnInput, TurnState
+from hermes.domain.message import Inbound
 from hermes.state.store.codec import decode, decode_record
 from hermes.state.store.db import Row
 from hermes.state.store.sqlite import SqliteDb
 from hermes.state.store.tables.inbox import InboxTable
+from hermes.state.store.tables.outbox import MESSAGE
 from hermes.state.store.tables.sessions import SessionsTable
+from hermes.state.store.tables.turns import TURN
 
 log = logging.getLogger("hermes.store")
 
@@ -265,26 +265,9 @@ def _check_inbox(row: Mapping[str, Any]) -> None:
         raise Refused("another row's body")
 
 
-def _check_turn(row: Mapping[str, Any]) -> None:
-    TurnState(row["state"])
-    decode(TurnInput, row["input"])
-    if row["source"] is not None:
-        decode(Source, row["source"])
-    if row["reply"] is not None:
-        decode(ReplyPlace, row["reply"])
-
-
-def _check_outbox(row: Mapping[str, Any]) -> None:
-    OutState(row["state"])
-    Address.parse(row["lane"])
-    decode(Body, row["body"])
-    if row["receipt"] is not None:
-        decode(Receipt, row["receipt"])
-
-
 _CHECKS: dict[str, Callable[[Mapping[str, Any]], object]] = {
     "inbox": _check_inbox,
-    "turns": _check_turn,
-    "outbox": _check_outbox,
+    "turns": lambda row: TURN.check(row, "state", "input", "source", "reply"),
+    "outbox": lambda row: MESSAGE.check(row, "state", "to", "body", "receipt"),
     "journal": lambda row: decode_record(row["kind"], row["body"]),
 }

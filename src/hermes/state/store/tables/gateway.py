@@ -62,26 +62,6 @@ class LeasesTable(TableFamily):
         self._db.run("UPDATE leases SET until = 0 WHERE name = ? AND owner = ?", name, owner)
 
 
-class CensusTable(TableFamily):
-    """How much is open. Every count reads an index of open rows alone, so it costs what is open and not what
-    ever was."""
-
-    def count(self) -> OpenWork:
-        turns = self._db.all(
-            "SELECT state, count(*) FROM turns INDEXED BY turns_open"
-            " WHERE state IN ('accepted', 'running', 'waiting') GROUP BY state"
-        )
-        outbox = self._db.all(
-            "SELECT state, count(*) FROM outbox INDEXED BY outbox_open"
-            " WHERE draft = 0 AND state IN ('due', 'attempting', 'unknown') GROUP BY state"
-        )
-        inbox = self._db.value("SELECT count(*) FROM inbox INDEXED BY inbox_pending WHERE outcome IS NULL")
-        questions = self._db.value(
-            "SELECT count(*) FROM questions INDEXED BY questions_session WHERE verdict IS NULL"
-        )
-        return OpenWork(turns=dict(turns), outbox=dict(outbox), inbox=inbox, questions=questions)
-
-
 class RecoveryTable(TableFamily):
     def boot(self, now: datetime) -> Boot:
         """Begin a life. After an unclean end, turns that ran then and had added nothing are suspects. Turns
@@ -144,3 +124,19 @@ class RecoveryTable(TableFamily):
         for agent, session in rows:
             SessionsTable(self._db, AgentId(agent)).delete(SessionId(session))
         return len(rows)
+
+    def open_work(self) -> OpenWork:
+        """Every count reads an index of open rows alone, so it costs what is open and not what ever was."""
+        turns = self._db.all(
+            "SELECT state, count(*) FROM turns INDEXED BY turns_open"
+            " WHERE state IN ('accepted', 'running', 'waiting') GROUP BY state"
+        )
+        outbox = self._db.all(
+            "SELECT state, count(*) FROM outbox INDEXED BY outbox_open"
+            " WHERE draft = 0 AND state IN ('due', 'attempting', 'unknown') GROUP BY state"
+        )
+        inbox = self._db.value("SELECT count(*) FROM inbox INDEXED BY inbox_pending WHERE outcome IS NULL")
+        questions = self._db.value(
+            "SELECT count(*) FROM questions INDEXED BY questions_session WHERE verdict IS NULL"
+        )
+        return OpenWork(turns=dict(turns), outbox=dict(outbox), inbox=inbox, questions=questions)

@@ -17,10 +17,10 @@ from hermes.state.store.codec import decode, encode
 from hermes.state.store.columns import UNREADABLE, Columns
 from hermes.state.store.db import Row, ScopedTable
 
-_TURN = Columns(Turn, "turns")
+TURN = Columns(Turn, "turns")
 _CHANGED = ("state", "input", "busy", "attempt", "progress", "crashes", "ready_at", "stop", "absorbed_by")
-_CHANGES = _TURN.settings(*_CHANGED)
-_READ = f"SELECT {_TURN.names}, (SELECT body FROM guidance WHERE turn = turns.id) FROM turns"
+_CHANGES = TURN.settings(*_CHANGED)
+_READ = f"SELECT {TURN.names}, (SELECT body FROM guidance WHERE turn = turns.id) FROM turns"
 _FIELDS = tuple(field.name for field in fields(Turn))
 _MENDED = tuple(name for name in _FIELDS if name not in ("id", "session", "agent", "state"))
 _OPEN = "state IN ('accepted', 'running', 'waiting')"
@@ -31,7 +31,7 @@ class TurnsTable(ScopedTable):
         if turn.agent != self._agent:
             raise Lost(f"a turn of agent {turn.agent} in the store of {self._agent}")
         there = "WHERE EXISTS (SELECT 1 FROM sessions WHERE id = ?2 AND agent = ?3)"
-        if not _TURN.insert(self._db, turn, there, input=_plain(turn.input), epoch=epoch):
+        if not TURN.insert(self._db, turn, there, input=_plain(turn.input), epoch=epoch):
             raise Lost(f"session {turn.session} is gone")
         if turn.input.guidance != NO_GUIDANCE:
             body = encode(turn.input.guidance)
@@ -74,9 +74,9 @@ class TurnsTable(ScopedTable):
         if "reply" in bad and "source" not in bad:
             neutral = replace(neutral, reply=self._reply_to_source(n))
         if bad:
-            stored = dict(zip(_FIELDS, _TURN.values(neutral), strict=True))
+            stored = dict(zip(_FIELDS, TURN.values(neutral), strict=True))
             values = [stored[name] for name in bad]
-            self._db.run(f"UPDATE turns SET {_TURN.settings(*bad)} WHERE n = ?", *values, n)
+            self._db.run(f"UPDATE turns SET {TURN.settings(*bad)} WHERE n = ?", *values, n)
         guidance = self._db.value("SELECT body FROM guidance WHERE turn = ?", ident)
         try:
             if guidance is not None:
@@ -91,7 +91,7 @@ class TurnsTable(ScopedTable):
             row = self._db.one(f"SELECT {name} FROM turns WHERE n = ?", n)
         except UnicodeDecodeError:
             return False
-        return row is not None and _TURN.can_read(name, row[0])
+        return row is not None and TURN.can_read(name, row[0])
 
     def _reply_to_source(self, n: int) -> ReplyPlace | None:
         source = self._db.value("SELECT source FROM turns WHERE n = ?", n)
@@ -102,7 +102,7 @@ class TurnsTable(ScopedTable):
             f"UPDATE turns SET {_CHANGES}, epoch = coalesce(?, epoch)"
             f" WHERE id = ? AND agent = ? AND attempt = ? AND {_OPEN}"
         )
-        values = _TURN.values(turn, *_CHANGED, input=_plain(turn.input))
+        values = TURN.values(turn, *_CHANGED, input=_plain(turn.input))
         changed = self._db.run(sql, *values, epoch, turn.id, self._agent, attempt)
         _fenced(changed, turn.id)
 
@@ -129,7 +129,7 @@ def _fenced(changed: int, turn: TurnId) -> None:
 def _turn(row: Row) -> Turn:
     guidance = row[-1]
     try:
-        turn = _TURN.read(row[:-1])
+        turn = TURN.read(row[:-1])
         if guidance is None:
             return turn
         return replace(turn, input=replace(turn.input, guidance=decode(Guidance, guidance)))
