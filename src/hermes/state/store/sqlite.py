@@ -24,21 +24,17 @@ from hermes.state.store.care.reserve import DiskReserve
 from hermes.state.store.care.walfile import has_log
 from hermes.state.store.db import DamagedDatabase, Db, DiskFull, Row
 from hermes.state.store.migrations import check_version, migrate
-from hermes.state.store.tables.channels import DirectoryTable
+from hermes.state.store.tables.channels import DirectoryTable, OverheardTable
 from hermes.state.store.tables.gateway import FactsTable, LeasesTable, RecoveryTable
-from hermes.state.store.tables.handoffs import HandoffsTable
 from hermes.state.store.tables.inbox import InboxTable
 from hermes.state.store.tables.jobs import JobRunsTable, JobsTable
 from hermes.state.store.tables.journal import JournalTable
 from hermes.state.store.tables.media_index import MediaTable
 from hermes.state.store.tables.outbox import OutboxTable
-from hermes.state.store.tables.overheard import OverheardTable
-from hermes.state.store.tables.questions import QuestionsTable
-from hermes.state.store.tables.requests import RequestsTable
 from hermes.state.store.tables.rights import GrantsTable, PairingCodesTable, PairingsTable
 from hermes.state.store.tables.search import SearchTable
-from hermes.state.store.tables.sessions import BindingsTable, SessionsTable
-from hermes.state.store.tables.turns import TurnsTable
+from hermes.state.store.tables.sessions import BindingsTable, HandoffsTable, SessionsTable
+from hermes.state.store.tables.turns import QuestionsTable, RequestsTable, TurnsTable
 
 _LOG_FILE_BYTES = 64 * 1024 * 1024
 # Pages that fell out of it are still in the system's own cache.

@@ -11,8 +11,8 @@ from hermes.domain.turn import CRASHES_BESIDE, Question
 from hermes.state.store.codec import stamp
 from hermes.state.store.columns import Columns
 from hermes.state.store.db import TableFamily
-from hermes.state.store.tables.questions import question_of
 from hermes.state.store.tables.sessions import SessionsTable
+from hermes.state.store.tables.turns import question_of
 
 _OURS = "gateway."
 _DUE = Columns(DueSession, "turns")

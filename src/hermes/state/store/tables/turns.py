@@ -1,7 +1,9 @@
-"""Turns. Every write after the first start carries the attempt: a stale one is refused with `Lost`.
+"""Turns, the questions that they wait for, and the requests of clients that began them.
 
-What a client brought along is a row of its own, written once: a turn's row is written anew with each record,
-and megabytes of somebody's history must not be."""
+Every write to a turn after its first start carries the attempt: a stale one is refused with `Lost`. What a
+client brought along is a row of its own, written once: a turn's row is written anew with each record, and
+megabytes of somebody's history must not be. The first answer closes a question, by a conditional update.
+Clients may ask again or come back: requests are found by id, by their owner's key, by conversation."""
 
 from __future__ import annotations
 
@@ -10,10 +12,22 @@ from datetime import datetime
 
 from hermes.domain.address import Source
 from hermes.domain.errors import Lost
-from hermes.domain.ids import SessionId, TurnId
+from hermes.domain.event import Verdict
+from hermes.domain.ids import QuestionId, SessionId, TurnId
 from hermes.domain.rows import UnreadableTurn
-from hermes.domain.turn import NO_GUIDANCE, Cause, Guidance, ReplyPlace, Turn, TurnInput, TurnState
-from hermes.state.store.codec import decode, encode
+from hermes.domain.turn import (
+    NO_GUIDANCE,
+    Answer,
+    Cause,
+    Guidance,
+    Question,
+    ReplyPlace,
+    Request,
+    Turn,
+    TurnInput,
+    TurnState,
+)
+from hermes.state.store.codec import decode, encode, stamp_or_none
 from hermes.state.store.columns import UNREADABLE, Columns
 from hermes.state.store.db import Row, ScopedTable
 
@@ -24,6 +38,8 @@ _READ = f"SELECT {TURN.names}, (SELECT body FROM guidance WHERE turn = turns.id)
 _FIELDS = tuple(field.name for field in fields(Turn))
 _MENDED = tuple(name for name in _FIELDS if name not in ("id", "session", "agent", "state"))
 _OPEN = "state IN ('accepted', 'running', 'waiting')"
+_QUESTION = "body, verdict, answer, answered_by"
+_REQUEST = Columns(Request, "requests")
 
 
 class TurnsTable(ScopedTable):
@@ -135,3 +151,84 @@ def _turn(row: Row) -> Turn:
         return replace(turn, input=replace(turn.input, guidance=decode(Guidance, guidance)))
     except UNREADABLE as error:
         raise UnreadableTurn(f"turn {row[0]}: {error}", agent=row[2], session=row[1]) from error
+
+
+class QuestionsTable(ScopedTable):
+    def add(self, question: Question) -> None:
+        sql = (
+            "INSERT INTO questions SELECT ?1, ?2, ?3, ?4, ?5, ?6, NULL, '', NULL"
+            " WHERE EXISTS (SELECT 1 FROM turns WHERE id = ?4 AND session = ?3 AND agent = ?2)"
+        )
+        values = (question.id, self._agent, question.session, question.turn, encode(question))
+        if not self._db.run(sql, *values, stamp_or_none(question.expires_at)):
+            raise Lost(f"{question.turn} is gone")
+
+    def get(self, question: QuestionId) -> Question | None:
+        row = self._db.one(
+            f"SELECT {_QUESTION} FROM questions WHERE id = ? AND agent = ?", question, self._agent
+        )
+        return None if row is None else question_of(row)
+
+    def of_turn(self, turn: TurnId) -> list[Question]:
+        return self._all("turn = ?", turn)
+
+    def open_of(self, session: SessionId | None) -> list[Question]:
+        if session is None:
+            return self._all("verdict IS NULL", index="INDEXED BY questions_expiry")
+        return self._all("session = ? AND verdict IS NULL", session)
+
+    def close(self, answer: Answer) -> bool:
+        sql = (
+            "UPDATE questions SET verdict = ?, answer = ?, answered_by = ?"
+            " WHERE id = ? AND agent = ? AND verdict IS NULL"
+        )
+        verdict = answer.verdict.value
+        return self._db.run(sql, verdict, answer.text, answer.by, answer.question, self._agent) > 0
+
+    def _all(self, where: str, *values: str, index: str = "") -> list[Question]:
+        sql = f"SELECT {_QUESTION} FROM questions {index} WHERE {where} AND agent = ? ORDER BY rowid"
+        rows = self._db.all(sql, *values, self._agent)
+        return [question_of(row) for row in rows]
+
+
+def question_of(row: Row) -> Question:
+    body, verdict, answer, answered_by = row
+    asked = decode(Question, body)
+    if verdict is None:
+        return asked
+    return replace(asked, verdict=Verdict(verdict), answer=answer, answered_by=answered_by)
+
+
+class RequestsTable(ScopedTable):
+    def add(self, request: Request) -> None:
+        there = "WHERE EXISTS (SELECT 1 FROM turns WHERE id = ?3 AND session = ?4 AND agent = ?10)"
+        if not _REQUEST.insert(self._db, request, there, agent=self._agent):
+            raise Lost(f"{request.turn} is gone")
+
+    def get(self, request: str) -> Request | None:
+        return self._one("id = ?", request)
+
+    def find(self, owner: str, *, key: str | None = None, prefix: str = "", limit: int = 1) -> list[Request]:
+        if key is not None:
+            found = self._one("owner = ? AND key = ?", owner, key)
+            return [] if found is None or not found.id.startswith(prefix) else [found]
+        return _REQUEST.all(
+            self._db,
+            # By age: who asks for the latest of its requests has made some lately, so few rows are looked at.
+            "INDEXED BY requests_age WHERE owner = ?1 AND agent = ?2 AND substr(id, 1, length(?3)) = ?3"
+            " ORDER BY created_at DESC, rowid DESC LIMIT ?4",
+            owner,
+            self._agent,
+            prefix,
+            limit,
+        )
+
+    def latest(self, owner: str, conversation: str) -> Request | None:
+        newest = "ORDER BY created_at DESC, rowid DESC"
+        return self._one("owner = ? AND conversation = ?", owner, conversation, order=newest)
+
+    def remove(self, request: str) -> None:
+        self._db.run("DELETE FROM requests WHERE id = ? AND agent = ?", request, self._agent)
+
+    def _one(self, where: str, *values: str, order: str = "") -> Request | None:
+        return _REQUEST.one(self._db, f"WHERE {where} AND agent = ? {order} LIMIT 1", *values, self._agent)
