@@ -93,26 +93,18 @@ def spell_value(value: str) -> str:
     return '"' + escaped.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t") + '"'
 
 
-def without_variable(text: str, name: str) -> str:
-    """The file's text without this variable, and every other line as it is."""
-    lines = text.split("\n")
-    for entry in reversed(parse_dotenv(TextFile(text=text), SettingsFindings(""))):
-        if entry.name == name:
-            del lines[entry.first - 1 : entry.last]
-    return "\n".join(lines)
-
-
-def with_variable(text: str, name: str, value: str) -> str:
-    """The file's text with this variable set: in its old place, or at the end."""
+def with_variable(text: str, name: str, value: str | None) -> str:
+    """The file's text with this variable in its old place or at the end, or without it for None; every other
+    line stays as it is."""
     entries = parse_dotenv(TextFile(text=text), SettingsFindings(""))
     mine = [entry for entry in entries if entry.name == name]
     lines = text.split("\n")
-    if lines and not lines[-1]:
-        lines.pop()
     export = "export " if mine and mine[-1].exported else ""
-    new = f"{export}{name}={spell_value(value)}"
-    if not mine:
-        return "\n".join([*lines, new]) + "\n"
+    new = [] if value is None else [f"{export}{name}={spell_value(value)}"]
     for entry in reversed(mine):
-        lines[entry.first - 1 : entry.last] = [new] if entry is mine[-1] else []
-    return "\n".join(lines) + "\n"
+        lines[entry.first - 1 : entry.last] = new if entry is mine[-1] else []
+    if value is None:
+        return "\n".join(lines)
+    if not lines[-1]:
+        lines.pop()
+    return "\n".join(lines if mine else [*lines, *new]) + "\n"

@@ -25,9 +25,7 @@ _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingKey:
-    """What a key names: a variable of `.env`, or a path in `config.yaml` with the field at its end.
-
-    A platform's own key has a path and no field."""
+    """A variable of `.env`, or a path in `config.yaml` and its field; a platform's own key has no field."""
 
     variable: str = ""
     path: tuple[str, ...] = ()
@@ -51,8 +49,7 @@ def known_variables() -> list[str]:
 
 
 def find_key(key: str, provider: str = "auto", also: Collection[str] = ()) -> SettingKey:
-    """What a key names; `provider` decides which variable holds the model's key, `also` are variables that
-    the platforms have for themselves."""
+    """`provider` decides which variable holds the model's key; `also` are variables of single platforms."""
     if _VARIABLE.fullmatch(key):
         known = [*known_variables(), *also]
         if names.named_account(key, names.PLATFORMS, also)[0] or names.is_key_like(key) or key in known:

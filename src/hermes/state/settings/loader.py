@@ -46,11 +46,9 @@ _KEYLESS = frozenset({"", "auto", "custom", "openai", "ollama", "local", "vllm",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedSettings:
-    """What was read. `problems` must be mended, and with `stops`, which are some of them, nothing starts;
-    `notes` are good to know.
-
-    `variables` are those of `.env` and the environment that are no secrets. `exposed` are the notes that
-    others on this machine can read the secrets in a file."""
+    """What was read. `stops` are the problems with which nothing starts. `variables` are those of `.env` and
+    the environment that are no secrets; `exposed` are the notes that others on this machine can read the
+    secrets in a file."""
 
     settings: Settings
     secrets: Secrets

@@ -68,8 +68,7 @@ def _move(pairs: dict[str, Pair], name: str, section: str, findings: SettingsFin
 
 
 def not_a_section(path: str, node: YamlNode, findings: SettingsFindings) -> None:
-    """Report what stands where settings below a name should stand; empty is fine, and what is unreadable was
-    reported already."""
+    """Report what is no mapping; empty is fine, and what is unreadable was reported already."""
     if isinstance(node, YamlScalar) and (node.empty or node.unreadable):
         findings.count += node.unreadable
         return

@@ -339,8 +339,7 @@ class SettingsReader:
     def platform_key(
         self, given: dict[str, Any], platform: str, name: str, node: YamlNode, *, under_extra: bool = False
     ) -> None:
-        """One key of a block. Under `extra:` a name that every platform has means the same, but does not
-        replace what stands in the block itself."""
+        """Under `extra:` a name that every platform has does not replace what stands in the block itself."""
         path, meant = f"platforms.{platform}.{name}", field_of(platform, name)
         if name == "keys" and platform == API_SERVER:
             keys = self.table(ApiKey, node, path)

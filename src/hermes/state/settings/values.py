@@ -29,8 +29,7 @@ _FORMS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingSpec:
-    """One field of a settings class. It holds a value, or sections of the class `kind`: one, or several in
-    the `holder`, a dict or a tuple."""
+    """A field of a settings class: a value or a section of the class `kind`, or several in the `holder`."""
 
     name: str
     kind: type

@@ -55,8 +55,7 @@ class Columns(Generic[T]):
         return db.run(f"{how} INTO {self._table} ({names}) {source} {rest}", *values)
 
     def values(self, thing: T, *some: str, **instead: Any) -> Row:
-        """What is stored of it, in the order of `names`, or of some of its fields; `instead` has the last
-        word on what they hold."""
+        """What is stored of it, or of some fields, in that order; `instead` overrides what they hold."""
         wanted = some or tuple(self._column)
         held = dict(zip(wanted, self._getter(*wanted)(thing), strict=True))
         held.update(instead)

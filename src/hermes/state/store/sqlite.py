@@ -211,8 +211,7 @@ def look_into(path: Path, options: StoreOptions = DEFAULTS) -> SqliteDb:
 
 
 def problems_of(db: SqliteDb) -> list[str]:
-    """What SQLite's own check finds wrong; empty for a sound file. A check that could not be made is no
-    finding: it raises."""
+    """What SQLite's own check finds wrong; a check that could not be made raises."""
     try:
         found = [str(row[0]) for row in db.all(f"PRAGMA quick_check({_PROBLEMS})")]
     except NOT_DAMAGE:
@@ -223,8 +222,7 @@ def problems_of(db: SqliteDb) -> list[str]:
 
 
 def check_file(path: Path, options: StoreOptions, give_up: Callable[[], bool]) -> list[str]:
-    """The same for a file that others may be using meanwhile. Blocking, and long for a large file; nothing is
-    found once `give_up` says so."""
+    """The same for a file in use. Blocking, long for a large file; `give_up` ends it with nothing found."""
     with closing(connect_reader(path, options)) as db:
         db.connection.set_progress_handler(give_up, _CHECK_STEPS)
         try:

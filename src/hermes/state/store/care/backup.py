@@ -1,7 +1,6 @@
 """Backups of the database: whole, checked copies in `backups/` beside it, made while the store is in use.
 A copy counts only after SQLite found nothing wrong with it. The newest is kept, and the last one of each of
-the days before; a database in which nothing happened yet gives none. `Upkeep` makes one a day and one at a
-clean stop."""
+the days before; a database in which nothing happened gives none. There is one a day and one at a stop."""
 
 from __future__ import annotations
 
@@ -64,7 +63,6 @@ def _never() -> bool:
 
 def backup(path: Path, now: datetime, give_up: Callable[[], bool] = _never) -> Path:
     """Copy the database as it is at this moment and return where. Blocking; writers go on meanwhile.
-
     `DamagedDatabase` if the original is damaged, `Unreachable` without room or when `give_up` says so."""
     folder = folder_of(path)
     stamp = now.astimezone(UTC).strftime(_STAMP)
@@ -120,8 +118,7 @@ def _rotate(path: Path, newest: Path) -> None:
 
 
 def _marks(path: Path) -> tuple[int, ...]:
-    """How far each table has come that a person would miss (words, jobs, people); nothing if it cannot be
-    read."""
+    """How far the tables have come that a person would miss; nothing if they cannot be read."""
     if not path.stat().st_size:
         return ()
     marks = ", ".join(f"(SELECT coalesce(max(rowid), 0) FROM {table})" for table in _NUMBERED)

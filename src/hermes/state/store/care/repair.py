@@ -63,8 +63,7 @@ class _Inspection:
 async def open_checked(
     path: Path, clock: Clock, options: sqlite.StoreOptions = sqlite.DEFAULTS
 ) -> OpenedStore:
-    """Open the database of a home, or the best that is left of it; on a full disk at the cost of its
-    reserve."""
+    """Open the database of a home, or what is left of it; on a full disk its reserve is given up."""
     try:
         return await _open_sound(path, clock, options)
     except DiskFull:
@@ -155,8 +154,7 @@ def _replace(path: Path, inspection: _Inspection, now: datetime, options: sqlite
 def _prepare(
     path: Path, new: Path, inspection: _Inspection, now: datetime, options: sqlite.StoreOptions
 ) -> tuple[str, str]:
-    """Build the replacement; what it was made of and what came of that, empty if nothing was left to make it
-    of."""
+    """Build the replacement; what it was made from, if anything, and what came of that."""
     for origin, candidate in _candidates(path, inspection):
         _remove(new)
         shutil.copyfile(candidate, new)
@@ -194,8 +192,7 @@ def _candidates(path: Path, inspection: _Inspection) -> Iterator[tuple[str, Path
 
 
 def _mark(path: Path, new: Path, now: datetime, options: sqlite.StoreOptions) -> str:
-    """Take over what the damaged file still tells, settle what may have gone on since, and say what came of
-    it."""
+    """Take over what the damaged file still holds and settle what may have gone on since; the outcome."""
     with closing(sqlite.open_current(new, options)) as db:
         db.run("BEGIN IMMEDIATE")
         try:

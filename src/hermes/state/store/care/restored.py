@@ -16,6 +16,7 @@ from hermes.domain.rows import OutboxRow
 from hermes.domain.turn import ReplyPlace, TurnInput
 from hermes.state.store.care.salvage import SalvageReport
 from hermes.state.store.codec import decode, stamp, unstamp
+from hermes.state.store.db import Row
 from hermes.state.store.sqlite import SqliteDb
 from hermes.state.store.tables.outbox import OutboxTable
 
@@ -103,8 +104,7 @@ def settle_restored(db: SqliteDb, saved: SalvageReport, now: datetime) -> Restor
 
 
 def _places_since(db: SqliteDb, since: float) -> set[Address]:
-    """Home channels, and chats in which somebody wrote since then (or in the hour before: they are noted once
-    an hour)."""
+    """Home channels, and chats in which somebody wrote since then; chats are noted once an hour."""
     noted = "SELECT address FROM homes UNION SELECT address FROM channels WHERE seen_at > ?"
     bound = (
         "SELECT source FROM bindings WHERE at > ?1"
@@ -117,25 +117,24 @@ def _places_since(db: SqliteDb, since: float) -> set[Address]:
 # --- turns ---
 
 
-def _settle_turn(db: SqliteDb, saved: SalvageReport, settled: RestoreReport, row: tuple[object, ...]) -> None:
+def _settle_turn(db: SqliteDb, saved: SalvageReport, settled: RestoreReport, row: Row) -> None:
     n, turn, session, state, attempt, progress, created_at, reply = row
-    assert isinstance(n, int) and isinstance(progress, int) and isinstance(created_at, float)
     untouched = state == "accepted" or (state == "running" and attempt == 1 and progress == 0)
     current = saved.is_current("turns", n)
-    if not current and _how_it_ended(db, saved, str(turn)) is not None:
-        db.run("UPDATE turns SET state = ? WHERE n = ?", _ENDS[_end_of(db, str(turn)) or "finished"], n)
+    if not current and _how_it_ended(db, saved, turn) is not None:
+        db.run("UPDATE turns SET state = ? WHERE n = ?", _ENDS[_end_of(db, turn) or "finished"], n)
         return
-    if not current and _stays_unbegun(db, saved, str(turn)):
+    if not current and _stays_unbegun(db, saved, turn):
         db.run("DELETE FROM journal WHERE turn = ?", turn)
         db.run("UPDATE turns SET state = 'accepted' WHERE n = ?", n)
         settled.again += 1
         return
-    if not current and _begin_again(db, saved, settled, str(turn)):
+    if not current and _begin_again(db, saved, settled, turn):
         return
     if current and not db.one("SELECT 1 FROM sessions WHERE id = ?", session):
         # Nothing can run without its session; who writes again gets a new one.
         db.run("DELETE FROM turns WHERE n = ?", n)
-        if untouched and (again := _take_again(db, str(turn))):
+        if untouched and (again := _take_again(db, turn)):
             settled.again += again
             return
     elif current and _is_whole(db, saved, row):
@@ -182,7 +181,7 @@ def _begin_again(db: SqliteDb, saved: SalvageReport, settled: RestoreReport, tur
     return True
 
 
-def _is_whole(db: SqliteDb, saved: SalvageReport, row: tuple[object, ...]) -> bool:
+def _is_whole(db: SqliteDb, saved: SalvageReport, row: Row) -> bool:
     """Whether everything is there that a turn goes on from."""
     _, turn, _, state, attempt, progress, _, _ = row
     asked = db.one("SELECT 1 FROM questions WHERE turn = ?", turn)
@@ -191,7 +190,7 @@ def _is_whole(db: SqliteDb, saved: SalvageReport, row: tuple[object, ...]) -> bo
     if "journal" in saved.whole or attempt == 0:
         return True
     found = db.one("SELECT count(*), max(seq) - min(seq) + 1 FROM journal WHERE turn = ?", turn)
-    assert found is not None and isinstance(progress, int)
+    assert found is not None
     # `progress` counts since the last start alone, and leaves out the words that begin a turn.
     return bool(attempt == 1 and found[0] > progress and found[0] == found[1])
 
@@ -254,8 +253,7 @@ def _keep_order(db: SqliteDb, settled: RestoreReport) -> None:
 
 
 def _how_it_ended(db: SqliteDb, saved: SalvageReport, turn: str) -> _Doubt | None:
-    """Whether an answer, or its last record, shows that a turn whose row is lost has ended; and what is not
-    sure of that."""
+    """What is in doubt about a turn whose answer or last record shows that it has ended; else None."""
     said = db.one("SELECT 1 FROM outbox WHERE turn = ? AND draft = 0", turn)
     # What it said before it asked something does not end a turn.
     if said and "questions" in saved.whole and not db.one("SELECT 1 FROM questions WHERE turn = ?", turn):

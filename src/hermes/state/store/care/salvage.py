@@ -240,8 +240,7 @@ class _TableSalvage:
         return whole
 
     def scan(self, query: str, *values: Any) -> Iterator[Row | None]:
-        """Rows of the damaged file, an empty one for each whose text is none, and None where it cannot be
-        read on."""
+        """Rows of the damaged file, an empty one for each with broken text, None where it ends early."""
         try:
             rows = self._old.connection.execute(query, values)
             while (row := _next(rows)) is not None:
