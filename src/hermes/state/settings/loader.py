@@ -5,10 +5,7 @@ rest counts. Only a home that cannot be used at all is an error."""
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import os
-import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -173,10 +170,9 @@ def key_variable(provider: str) -> str:
 
 def _check_home(home: Path) -> None:
     try:
-        with contextlib.suppress(FileNotFoundError):
-            if not stat.S_ISDIR(os.stat(home).st_mode):
-                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-            os.stat(home / CONFIG_FILE)
+        os.stat(home / CONFIG_FILE)
+    except FileNotFoundError:
+        return
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise UserError(

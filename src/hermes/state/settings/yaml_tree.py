@@ -129,12 +129,12 @@ class _Composer:
         root: YamlNode | None = None
         try:
             self.loader = yaml.SafeLoader(text)
-            self._next()
-            event = self._next()
+            self.loader.get_event()
+            event = self.loader.get_event()
             if isinstance(event, yaml.DocumentStartEvent):
-                root = self._node(self._next(), 0)
-                self._next()
-                event = self._next()
+                root = self._node(self.loader.get_event(), 0)
+                self.loader.get_event()
+                event = self.loader.get_event()
                 if isinstance(event, yaml.DocumentStartEvent):
                     self._unreadable(
                         event, "A second document begins here and is not read.", "Remove the line “---”."
@@ -146,9 +146,6 @@ class _Composer:
             line = self.offset + getattr(self.loader, "line", 0) + 1
             raise _BrokenYaml(line, "This is not valid YAML.", "Put the value in quotes.") from error
         return root
-
-    def _next(self) -> Any:
-        return self.loader.get_event()
 
     def _line(self, event: Any) -> int:
         return self.offset + (event.start_mark.line if event.start_mark else 0) + 1
@@ -173,7 +170,7 @@ class _Composer:
             )
         elif isinstance(event, yaml.SequenceStartEvent):
             node = YamlList(items=[], line=self._line(event))
-            while not isinstance(item := self._next(), yaml.SequenceEndEvent):
+            while not isinstance(item := self.loader.get_event(), yaml.SequenceEndEvent):
                 node.items.append(self._node(item, depth + 1))
         else:
             node = self._mapping(event, depth)
@@ -223,9 +220,9 @@ class _Composer:
 
         own: dict[str, tuple[int, YamlNode]] = {}
         merged: list[YamlNode] = []
-        while not isinstance(key := self._next(), yaml.MappingEndEvent):
+        while not isinstance(key := self.loader.get_event(), yaml.MappingEndEvent):
             name = self._node(key, depth + 1)
-            value = self._node(self._next(), depth + 1)
+            value = self._node(self.loader.get_event(), depth + 1)
             if not isinstance(name, YamlScalar):
                 self._unreadable(key, "A name must be a plain text.", "Write `name: value`.")
             elif name.empty or not (name.text or name.unreadable):

@@ -28,7 +28,7 @@ class Columns(Generic[T]):
     """`named` are the fields whose column is called otherwise; one whose class has a column for each of its
     own fields is named by all of them."""
 
-    def __init__(self, kind: type[T], table: str, **named: str) -> None:
+    def __init__(self, kind: type[T], table: str, /, **named: str) -> None:
         hints = get_type_hints(kind)
         kinds = {name: _plain_kind(hint) for name, hint in hints.items()}
         self._kind = kind

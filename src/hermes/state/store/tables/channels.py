@@ -6,57 +6,39 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from hermes.domain.address import Address, SourceKind
+from hermes.domain.address import Address
 from hermes.domain.channels import Channel
 from hermes.domain.ids import SessionId
 from hermes.domain.message import Body, Receipt
 from hermes.domain.rows import OverheardMessage
-from hermes.state.store.codec import decode, encode, stamp, unstamp_or_none
+from hermes.state.store.codec import decode, encode, stamp
+from hermes.state.store.columns import Columns
 from hermes.state.store.db import ScopedTable
 
+_CHANNEL = Columns(Channel, "channels", kind="CASE kind WHEN '' THEN NULL ELSE kind END")
+# A chat in which much is said is written down once an hour, not with every message.
 _FRESH_SECONDS = 3600.0
+_NOTE = """INSERT INTO channels (address, account, name, kind, guild, seen_at)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+ON CONFLICT (address) DO UPDATE SET name = iif(?3 = '', name, ?3), kind = ?4,
+  guild = iif(?5 = '', guild, ?5), seen_at = max(seen_at, ?6)
+WHERE (?3 != '' AND name != ?3) OR kind != ?4 OR (?5 != '' AND guild != ?5) OR seen_at < ?6 - ?7"""
 _LOOKED_THROUGH = 200
 
 
 class DirectoryTable(ScopedTable):
     def note(self, channel: Channel) -> None:
         seen = stamp(channel.seen_at) if channel.seen_at is not None else 0.0
-        # A chat in which much is said is written down once an hour, not with every message.
-        self._db.run(
-            "INSERT INTO channels (address, account, name, kind, guild, seen_at)"
-            " VALUES (?1, ?2, ?3, ?4, ?5, ?6)"
-            " ON CONFLICT (address) DO UPDATE SET name = iif(?3 = '', name, ?3), kind = ?4,"
-            " guild = iif(?5 = '', guild, ?5), seen_at = max(seen_at, ?6)"
-            " WHERE (?3 != '' AND name != ?3) OR kind != ?4 OR (?5 != '' AND guild != ?5)"
-            " OR seen_at < ?6 - ?7",
-            str(channel.address),
-            channel.address.credential,
-            channel.name,
-            "" if channel.kind is None else channel.kind.value,
-            channel.guild,
-            seen,
-            _FRESH_SECONDS,
-        )
+        kind = "" if channel.kind is None else channel.kind.value
+        chat = (str(channel.address), channel.address.credential, channel.name, kind, channel.guild)
+        self._db.run(_NOTE, *chat, seen, _FRESH_SECONDS)
 
     def channels(self, limit: int = 5000, inside: Address | None = None) -> list[Channel]:
         chat = None if inside is None else str(replace(inside, thread=None))
-        rows = self._db.all(
-            "SELECT address, name, kind, guild, seen_at FROM channels"
-            # Printed addresses of a chat's threads begin with the chat's and a colon, behind which comes `;`.
-            + (" WHERE address > ?2 || ':' AND address < ?2 || ';'" if chat else "")
-            + " ORDER BY seen_at DESC, address LIMIT ?1",
-            *((limit, chat) if chat else (limit,)),
-        )
-        return [
-            Channel(
-                address=Address.parse(address),
-                name=name,
-                kind=SourceKind(kind) if kind else None,
-                guild=guild,
-                seen_at=unstamp_or_none(seen_at),
-            )
-            for address, name, kind, guild, seen_at in rows
-        ]
+        # Printed addresses of a chat's threads begin with the chat's and a colon, behind which comes `;`.
+        threads = "WHERE address > ?2 || ':' AND address < ?2 || ';'" if chat else ""
+        rest = f"{threads} ORDER BY seen_at DESC, address LIMIT ?1"
+        return _CHANNEL.all(self._db, rest, *((limit, chat) if chat else (limit,)))
 
     def homes(self) -> dict[str, Address]:
         rows = self._db.all("SELECT account, address FROM homes ORDER BY account")
