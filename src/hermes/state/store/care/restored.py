@@ -26,10 +26,8 @@ _EDITED_BEFORE = "edit: taken with its message"
 _ENDS = {"finished": "done", "failed": "failed", "stopped": "stopped"}
 _MOST_TIMES = 5
 _MOST_LOST = 1_000_000
-_OPEN_TURNS = (
-    "SELECT n, id, session, state, attempt, progress, created_at, reply FROM turns"
-    " WHERE state IN ('accepted', 'running', 'waiting') ORDER BY n"
-)
+_OPEN_TURNS = """SELECT n, id, session, state, attempt, progress, created_at, reply FROM turns
+    WHERE state IN ('accepted', 'running', 'waiting') ORDER BY n"""
 
 
 class _Doubt(StrEnum):
@@ -106,10 +104,8 @@ def settle_restored(db: SqliteDb, saved: SalvageReport, now: datetime) -> Restor
 def _places_since(db: SqliteDb, since: float) -> set[Address]:
     """Home channels, and chats in which somebody wrote since then; chats are noted once an hour."""
     noted = "SELECT address FROM homes UNION SELECT address FROM channels WHERE seen_at > ?"
-    bound = (
-        "SELECT source FROM bindings WHERE at > ?1"
-        " OR session IN (SELECT id FROM sessions WHERE updated_at > ?1)"
-    )
+    bound = """SELECT source FROM bindings WHERE at > ?1
+        OR session IN (SELECT id FROM sessions WHERE updated_at > ?1)"""
     places = {Address.parse(row[0]) for row in db.all(noted, since - 3600)}
     return places | {decode(Source, row[0]).address for row in db.all(bound, since)}
 
@@ -199,10 +195,8 @@ def _is_whole(db: SqliteDb, saved: SalvageReport, row: Row) -> bool:
 
 
 def _settle_inbox(db: SqliteDb, saved: SalvageReport, settled: RestoreReport) -> None:
-    missing = (
-        "SELECT n, body, accepted_at, outcome, turn FROM inbox WHERE outcome IS NULL"
-        " OR (turn IS NOT NULL AND NOT EXISTS (SELECT 1 FROM turns WHERE id = inbox.turn)) ORDER BY n"
-    )
+    missing = """SELECT n, body, accepted_at, outcome, turn FROM inbox WHERE outcome IS NULL
+        OR (turn IS NOT NULL AND NOT EXISTS (SELECT 1 FROM turns WHERE id = inbox.turn)) ORDER BY n"""
     again: set[str] = set()
     for n, body, accepted_at, outcome, turn in db.all(missing):
         if turn in again or (outcome is None and saved.is_current("inbox", n)):
@@ -241,10 +235,8 @@ def _take_again(db: SqliteDb, turn: str) -> int:
 
 def _keep_order(db: SqliteDb, settled: RestoreReport) -> None:
     """What waits behind a message that is taken again is taken again too, or it would be answered before."""
-    behind = (
-        "SELECT inbox.n, inbox.body, turns.id FROM inbox JOIN turns ON turns.id = inbox.turn"
-        " WHERE inbox.n > ? AND outcome = ? AND state = 'accepted' AND attempt = 0 AND stop IS NULL"
-    )
+    behind = """SELECT inbox.n, inbox.body, turns.id FROM inbox JOIN turns ON turns.id = inbox.turn
+        WHERE inbox.n > ? AND outcome = ? AND state = 'accepted' AND attempt = 0 AND stop IS NULL"""
     for n, body, turn in db.all(behind, min(settled.first.values()), _AS_TURN):
         place = decode(Inbound, body).source.address
         if settled.first.get(place, n) < n and db.run("DELETE FROM turns WHERE id = ?", turn):
@@ -304,11 +296,9 @@ def _settle_outbox(db: SqliteDb, saved: SalvageReport, settled: RestoreReport) -
     )
     # A shown draft may have become the final answer since: editing it could take words back.
     db.run("UPDATE outbox SET state = 'gone' WHERE draft = 1 AND state IN ('attempting', 'shown')")
-    ended = (
-        "SELECT n, created_at, reply FROM turns WHERE reply IS NOT NULL AND absorbed_by IS NULL"
-        " AND state IN ('done', 'failed', 'stopped') AND n >= ?"
-        " AND NOT EXISTS (SELECT 1 FROM outbox WHERE turn = turns.id AND draft = 0)"
-    )
+    ended = """SELECT n, created_at, reply FROM turns WHERE reply IS NOT NULL AND absorbed_by IS NULL
+        AND state IN ('done', 'failed', 'stopped') AND n >= ?
+        AND NOT EXISTS (SELECT 1 FROM outbox WHERE turn = turns.id AND draft = 0)"""
     first = min((*saved.opened["turns"], saved.highest["turns"] + 1))
     for n, created_at, reply in db.all(ended, first):
         if saved.is_news("turns", n):
@@ -319,11 +309,9 @@ def _settle_outbox(db: SqliteDb, saved: SalvageReport, settled: RestoreReport) -
 
 def _remove_drafts(db: SqliteDb, now: datetime) -> None:
     """A row that says nothing takes away what is shown of a turn that is no more."""
-    shown = (
-        "SELECT turn, lane, min(part) FROM outbox AS shown WHERE draft = 1"
-        " AND state IN ('attempting', 'shown') AND NOT EXISTS (SELECT 1 FROM turns WHERE id = shown.turn)"
-        " AND NOT EXISTS (SELECT 1 FROM outbox WHERE turn = shown.turn AND draft = 0) GROUP BY turn, lane"
-    )
+    shown = """SELECT turn, lane, min(part) FROM outbox AS shown WHERE draft = 1
+        AND state IN ('attempting', 'shown') AND NOT EXISTS (SELECT 1 FROM turns WHERE id = shown.turn)
+        AND NOT EXISTS (SELECT 1 FROM outbox WHERE turn = shown.turn AND draft = 0) GROUP BY turn, lane"""
     for turn, lane, part in db.all(shown):
         to, key = Address.parse(lane), f"{turn}:{part}"
         OutboxTable(db).add(

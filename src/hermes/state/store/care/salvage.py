@@ -155,10 +155,8 @@ def _note_lost_messages(old: SqliteDb, new: SqliteDb, saved: SalvageReport) -> N
 
 def _note_lost_mail(old: SqliteDb, new: SqliteDb, saved: SalvageReport) -> None:
     """The index still names the chats for which messages waited whose rows cannot be read."""
-    waiting = (
-        "SELECT n, lane FROM outbox INDEXED BY outbox_open"
-        " WHERE draft = 0 AND state IN ('due', 'attempting', 'unknown')"
-    )
+    waiting = """SELECT n, lane FROM outbox INDEXED BY outbox_open
+        WHERE draft = 0 AND state IN ('due', 'attempting', 'unknown')"""
     for row in _TableSalvage(old, new, "outbox").scan(waiting):
         if row is None:
             saved.blind = True

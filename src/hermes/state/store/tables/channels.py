@@ -51,10 +51,8 @@ class DirectoryTable(ScopedTable):
             self._db.run("INSERT OR REPLACE INTO homes VALUES (?, ?, ?)", account, str(to), stamp(at))
 
     def bound(self, to: Address) -> list[SessionId]:
-        sql = (
-            "SELECT DISTINCT session FROM bindings WHERE agent = ? AND platform = ? AND account = ?"
-            " AND chat = ? AND thread = ? ORDER BY at DESC"
-        )
+        sql = """SELECT DISTINCT session FROM bindings WHERE agent = ? AND platform = ? AND account = ?
+            AND chat = ? AND thread = ? ORDER BY at DESC"""
         rows = self._db.all(sql, self._agent, to.platform, to.account, to.chat, to.thread or "")
         return [SessionId(row[0]) for row in rows]
 

@@ -50,11 +50,9 @@ class LeasesTable(TableFamily):
 
     def take(self, name: str, owner: str, now: datetime, seconds: float) -> int | None:
         moment = stamp(now)
-        sql = (
-            "INSERT INTO leases VALUES (?1, ?2, 1, ?3) ON CONFLICT (name) DO UPDATE"
-            " SET owner = ?2, until = ?3, epoch = epoch + (owner != ?2)"
-            " WHERE owner = ?2 OR until < ?4 RETURNING epoch"
-        )
+        sql = """INSERT INTO leases VALUES (?1, ?2, 1, ?3) ON CONFLICT (name) DO UPDATE
+            SET owner = ?2, until = ?3, epoch = epoch + (owner != ?2)
+            WHERE owner = ?2 OR until < ?4 RETURNING epoch"""
         epoch: int | None = self._db.value(sql, name, owner, moment + seconds, moment)
         return epoch
 
@@ -83,10 +81,8 @@ class RecoveryTable(TableFamily):
         """A turn that was alone in having added nothing has one crash more to answer for. Several are only
         remembered, until each is to be tried alone: any one of them may have done it, or none."""
         # The list of states names the index: without it SQLite would read every turn there ever was.
-        sql = (
-            "SELECT n FROM turns INDEXED BY turns_due WHERE state IN ('accepted', 'running')"
-            " AND state = 'running' AND epoch = ? AND progress = 0"
-        )
+        sql = """SELECT n FROM turns INDEXED BY turns_due WHERE state IN ('accepted', 'running')
+            AND state = 'running' AND epoch = ? AND progress = 0"""
         rows = self._db.all(sql, epoch)
         crashes = "max(crashes, ?) + 1" if len(rows) == 1 else "max(crashes, min(crashes + 1, ?))"
         for (n,) in rows:

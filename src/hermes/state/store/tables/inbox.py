@@ -43,10 +43,8 @@ class InboxTable(TableFamily):
         for item in items:
             new += self._db.run(_ADD, account, item.delivery, item.ref, encode(item), moment)
         if cursor is not None:
-            sql = (
-                "INSERT INTO cursors VALUES (?, ?, ?)"
-                " ON CONFLICT (account) DO UPDATE SET cursor = excluded.cursor, at = excluded.at"
-            )
+            sql = """INSERT INTO cursors VALUES (?, ?, ?)
+                ON CONFLICT (account) DO UPDATE SET cursor = excluded.cursor, at = excluded.at"""
             self._db.run(sql, account, cursor, moment)
         return new
 

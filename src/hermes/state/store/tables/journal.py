@@ -39,10 +39,8 @@ class JournalTable(ScopedTable):
     def read(
         self, session: SessionId, after: int = 0, most: int = -1, *, newest: bool = False
     ) -> list[Entry]:
-        sql = (
-            "SELECT seq, turn, at, kind, body FROM journal"
-            f" WHERE session = ? AND seq > ? AND {_OURS} ORDER BY seq {'DESC' if newest else 'ASC'} LIMIT ?"
-        )
+        sql = f"""SELECT seq, turn, at, kind, body FROM journal
+            WHERE session = ? AND seq > ? AND {_OURS} ORDER BY seq {"DESC" if newest else "ASC"} LIMIT ?"""
         rows = self._db.all(sql, session, after, self._agent, most)
         return [_entry(row) for row in (reversed(rows) if newest else rows)]
 

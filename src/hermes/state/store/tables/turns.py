@@ -114,21 +114,17 @@ class TurnsTable(ScopedTable):
         return None if source is None else ReplyPlace(to=decode(Source, source).address)
 
     def save(self, turn: Turn, *, attempt: int, epoch: int | None = None) -> None:
-        sql = (
-            f"UPDATE turns SET {_CHANGES}, epoch = coalesce(?, epoch)"
-            f" WHERE id = ? AND agent = ? AND attempt = ? AND {_OPEN}"
-        )
+        sql = f"""UPDATE turns SET {_CHANGES}, epoch = coalesce(?, epoch)
+            WHERE id = ? AND agent = ? AND attempt = ? AND {_OPEN}"""
         values = TURN.values(turn, *_CHANGED, input=_plain(turn.input))
         changed = self._db.run(sql, *values, epoch, turn.id, self._agent, attempt)
         _fenced(changed, turn.id)
 
     def advance(self, turn: TurnId, *, attempt: int, records: int, state: TurnState) -> None:
         # What waits for an answer waits for whoever brings it, so it no longer hangs on a client.
-        sql = (
-            "UPDATE turns SET state = ?1, progress = progress + ?2, crashes = iif(?2, 0, crashes),"
-            " ephemeral = ephemeral AND ?1 != 'waiting' WHERE id = ?3 AND agent = ?4"
-            " AND attempt = ?5 AND state = 'running'"
-        )
+        sql = """UPDATE turns SET state = ?1, progress = progress + ?2, crashes = iif(?2, 0, crashes),
+            ephemeral = ephemeral AND ?1 != 'waiting' WHERE id = ?3 AND agent = ?4
+            AND attempt = ?5 AND state = 'running'"""
         changed = self._db.run(sql, state.value, records, turn, self._agent, attempt)
         _fenced(changed, turn)
 
@@ -155,10 +151,8 @@ def _turn(row: Row) -> Turn:
 
 class QuestionsTable(ScopedTable):
     def add(self, question: Question) -> None:
-        sql = (
-            "INSERT INTO questions SELECT ?1, ?2, ?3, ?4, ?5, ?6, NULL, '', NULL"
-            " WHERE EXISTS (SELECT 1 FROM turns WHERE id = ?4 AND session = ?3 AND agent = ?2)"
-        )
+        sql = """INSERT INTO questions SELECT ?1, ?2, ?3, ?4, ?5, ?6, NULL, '', NULL
+            WHERE EXISTS (SELECT 1 FROM turns WHERE id = ?4 AND session = ?3 AND agent = ?2)"""
         values = (question.id, self._agent, question.session, question.turn, encode(question))
         if not self._db.run(sql, *values, stamp_or_none(question.expires_at)):
             raise Lost(f"{question.turn} is gone")
@@ -178,10 +172,8 @@ class QuestionsTable(ScopedTable):
         return self._all("session = ? AND verdict IS NULL", session)
 
     def close(self, answer: Answer) -> bool:
-        sql = (
-            "UPDATE questions SET verdict = ?, answer = ?, answered_by = ?"
-            " WHERE id = ? AND agent = ? AND verdict IS NULL"
-        )
+        sql = """UPDATE questions SET verdict = ?, answer = ?, answered_by = ?
+            WHERE id = ? AND agent = ? AND verdict IS NULL"""
         verdict = answer.verdict.value
         return self._db.run(sql, verdict, answer.text, answer.by, answer.question, self._agent) > 0
 
