@@ -22,8 +22,8 @@ from hermes.domain.ports.store import Tx
 from hermes.state.store.care.reserve import SIZE as SPARE_BYTES
 from hermes.state.store.care.reserve import DiskReserve
 from hermes.state.store.care.walfile import has_log
-from hermes.state.store.db import DamagedDatabase, Db, DiskFull, Row
-from hermes.state.store.migrations import check_version, migrate
+from hermes.state.store.migrations import DamagedDatabase, check_version, migrate
+from hermes.state.store.table import Db, Row
 from hermes.state.store.tables.channels import DirectoryTable, OverheardTable
 from hermes.state.store.tables.gateway import FactsTable, LeasesTable, RecoveryTable
 from hermes.state.store.tables.inbox import InboxTable
@@ -50,6 +50,10 @@ DISK_FULL = "the disk is full"
 FILE_DAMAGED = "the database file is damaged"
 NOT_WRITABLE = "the database cannot be written (its file system is read-only)"
 FILE_LOST = "the database file was removed or replaced"
+
+
+class DiskFull(UserError):
+    """The disk is full: whoever opens the file may wait for room."""
 
 
 class TransactionGone(apsw.Error):

@@ -22,8 +22,7 @@ from hermes.domain.errors import HermesError, Unreachable
 from hermes.state.home.wholefile import sync_file, sync_folder
 from hermes.state.store import sqlite
 from hermes.state.store.care.reserve import SIZE as SPARE_BYTES
-from hermes.state.store.db import DamagedDatabase
-from hermes.state.store.migrations import check_version
+from hermes.state.store.migrations import DamagedDatabase, check_version
 from hermes.state.store.writer import SqliteStore
 
 log = logging.getLogger("hermes.store")

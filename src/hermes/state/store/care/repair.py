@@ -26,8 +26,8 @@ from hermes.state.store.care.reserve import give_up_reserve
 from hermes.state.store.care.restored import settle_restored
 from hermes.state.store.care.salvage import SalvageReport, nothing_salvaged, salvage
 from hermes.state.store.care.walfile import has_log, log_damage, log_of
-from hermes.state.store.db import DamagedDatabase, DiskFull
-from hermes.state.store.migrations import check_version
+from hermes.state.store.migrations import DamagedDatabase, check_version
+from hermes.state.store.sqlite import DiskFull
 from hermes.state.store.writer import SqliteStore
 
 log = logging.getLogger("hermes.store")

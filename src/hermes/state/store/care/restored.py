@@ -16,8 +16,8 @@ from hermes.domain.rows import OutboxRow
 from hermes.domain.turn import ReplyPlace, TurnInput
 from hermes.state.store.care.salvage import SalvageReport
 from hermes.state.store.codec import decode, stamp, unstamp
-from hermes.state.store.db import Row
 from hermes.state.store.sqlite import SqliteDb
+from hermes.state.store.table import Row
 from hermes.state.store.tables.outbox import OutboxTable
 
 RESTORED = "restored from a backup"

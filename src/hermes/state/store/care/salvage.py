@@ -19,8 +19,8 @@ from hermes.domain.errors import HermesError, Refused
 from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.message import Inbound
 from hermes.state.store.codec import decode, decode_record
-from hermes.state.store.db import Row
 from hermes.state.store.sqlite import SqliteDb
+from hermes.state.store.table import Row
 from hermes.state.store.tables.inbox import InboxTable
 from hermes.state.store.tables.outbox import MESSAGE
 from hermes.state.store.tables.sessions import SessionsTable

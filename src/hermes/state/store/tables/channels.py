@@ -12,8 +12,7 @@ from hermes.domain.ids import SessionId
 from hermes.domain.message import Body, Receipt
 from hermes.domain.rows import OverheardMessage
 from hermes.state.store.codec import decode, encode, stamp
-from hermes.state.store.columns import Columns
-from hermes.state.store.db import ScopedTable
+from hermes.state.store.table import Columns, ScopedTable
 
 _CHANNEL = Columns(Channel, "channels", kind="CASE kind WHEN '' THEN NULL ELSE kind END")
 # A chat in which much is said is written down once an hour, not with every message.

@@ -9,8 +9,7 @@ from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.rows import Boot, DueSession, OpenWork
 from hermes.domain.turn import CRASHES_BESIDE, Question
 from hermes.state.store.codec import stamp
-from hermes.state.store.columns import Columns
-from hermes.state.store.db import TableFamily
+from hermes.state.store.table import Columns, TableFamily
 from hermes.state.store.tables.sessions import SessionsTable
 from hermes.state.store.tables.turns import question_of
 

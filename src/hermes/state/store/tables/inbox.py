@@ -11,8 +11,7 @@ from hermes.domain.message import Inbound
 from hermes.domain.rows import InboxRow, UnreadableRow
 from hermes.domain.text import storable
 from hermes.state.store.codec import encode, stamp
-from hermes.state.store.columns import Columns
-from hermes.state.store.db import Row, TableFamily
+from hermes.state.store.table import Columns, Row, TableFamily
 
 _ROW = Columns(InboxRow, "inbox", inbound="body")
 _ADD = """INSERT INTO inbox (account, delivery, ref, body, accepted_at) VALUES (?, ?, ?, ?, ?)

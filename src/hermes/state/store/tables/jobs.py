@@ -8,8 +8,7 @@ from hermes.domain.errors import Lost
 from hermes.domain.ids import JobId
 from hermes.domain.job import DueJobs, Job, JobRun, Slot
 from hermes.state.store.codec import encode, stamp, stamp_or_none, unstamp_or_none
-from hermes.state.store.columns import BodyColumn
-from hermes.state.store.db import ScopedTable
+from hermes.state.store.table import BodyColumn, ScopedTable
 
 _MOST_DUE = 500
 _JOBS = BodyColumn(Job, "jobs")

@@ -10,7 +10,7 @@ from hermes.domain.errors import Lost
 from hermes.domain.event import Entry, Usage
 from hermes.domain.ids import SessionId, TurnId
 from hermes.state.store.codec import decode_record, encode_record, stamp, unstamp
-from hermes.state.store.db import Row, ScopedTable
+from hermes.state.store.table import Row, ScopedTable
 
 _ADD = """INSERT INTO journal (session, seq, turn, at, kind, body) VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT DO NOTHING"""

@@ -7,8 +7,7 @@ from datetime import datetime
 
 from hermes.domain.rows import MediaItem
 from hermes.state.store.codec import stamp
-from hermes.state.store.columns import Columns
-from hermes.state.store.db import ScopedTable
+from hermes.state.store.table import Columns, ScopedTable
 
 # Where rows name files. A new table that does belongs here, or its files are swept away.
 _NAMING = (

@@ -11,8 +11,7 @@ from hermes.domain.ids import TurnId
 from hermes.domain.message import Body
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.state.store.codec import encode, stamp
-from hermes.state.store.columns import Columns
-from hermes.state.store.db import TableFamily
+from hermes.state.store.table import Columns, TableFamily
 
 MESSAGE = Columns(OutboxRow, "outbox", to="lane")
 _CHANGED = ("state", "attempts", "next_at", "receipt", "error")

@@ -16,7 +16,7 @@ from hermes.domain.session import EVERY_SESSION, SessionFilter, Viewer, heard_by
 from hermes.domain.text import storable
 from hermes.domain.tool import ToolContext
 from hermes.state.store.codec import unstamp
-from hermes.state.store.db import Db, Row, ScopedTable
+from hermes.state.store.table import Db, Row, ScopedTable
 from hermes.state.store.tables.sessions import session_condition
 
 _BATCH = 1000

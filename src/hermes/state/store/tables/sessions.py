@@ -13,8 +13,7 @@ from hermes.domain.ids import SessionId
 from hermes.domain.session import BRANCHED, EVERY_SESSION, Session, SessionFilter, SessionKey
 from hermes.domain.text import storable
 from hermes.state.store.codec import decode, encode, stamp
-from hermes.state.store.columns import BodyColumn, Columns
-from hermes.state.store.db import Row, ScopedTable
+from hermes.state.store.table import BodyColumn, Columns, Row, ScopedTable
 
 _SESSION = Columns(Session, "sessions")
 _CHANGED = (

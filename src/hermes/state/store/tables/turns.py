@@ -28,8 +28,7 @@ from hermes.domain.turn import (
     TurnState,
 )
 from hermes.state.store.codec import decode, encode, stamp_or_none
-from hermes.state.store.columns import UNREADABLE, Columns
-from hermes.state.store.db import Row, ScopedTable
+from hermes.state.store.table import UNREADABLE, Columns, Row, ScopedTable
 
 TURN = Columns(Turn, "turns")
 _CHANGED = ("state", "input", "busy", "attempt", "progress", "crashes", "ready_at", "stop", "absorbed_by")

@@ -1,5 +1,6 @@
-"""A dataclass as the columns of its table: each field a column of its name, stored by its type. A time is
-seconds since 1970, an address its text, a class inside the class JSON; what SQL knows is stored as it is."""
+"""What table families are made of: the connection that they need (a driver supplies it and raises `Refused`
+where a row would break a unique key), and dataclasses as columns. Each field is a column of its name, stored
+by its type: a time as seconds since 1970, an address as its text, a class inside the class as JSON."""
 
 from __future__ import annotations
 
@@ -11,17 +12,45 @@ from functools import cache, partial
 from itertools import chain
 from operator import attrgetter
 from types import NoneType
-from typing import Any, Generic, TypeVar, get_args, get_type_hints
+from typing import Any, Generic, Protocol, TypeVar, get_args, get_type_hints
 
 from hermes.domain.address import Address
 from hermes.domain.errors import Refused
+from hermes.domain.ids import AgentId
 from hermes.state.store.codec import decode, encode, stamp, unstamp
-from hermes.state.store.db import Db, Row
 
+Row = tuple[Any, ...]
 T = TypeVar("T")
 _Convert = Callable[[Any], Any]
 UNREADABLE = (Refused, ValueError, TypeError, OverflowError, OSError)
 """What reading a column raises that does not hold what was written to it."""
+
+
+class Db(Protocol):
+    def all(self, sql: str, *values: Any) -> list[Row]: ...
+
+    def one(self, sql: str, *values: Any) -> Row | None: ...
+
+    def value(self, sql: str, *values: Any) -> Any:
+        """The first column of the first row; None without a row."""
+
+    def run(self, sql: str, *values: Any) -> int:
+        """Execute and return the number of rows changed."""
+
+
+class TableFamily:
+    """A family of tables on one connection."""
+
+    def __init__(self, db: Db) -> None:
+        self._db = db
+
+
+class ScopedTable(TableFamily):
+    """One that belongs to an agent: through it no row of another is read or changed."""
+
+    def __init__(self, db: Db, agent: AgentId) -> None:
+        super().__init__(db)
+        self._agent = agent
 
 
 class Columns(Generic[T]):
