@@ -257,8 +257,6 @@ class Directory(Protocol):
 
 
 class Grants(Protocol):
-    """The grants of one agent."""
-
     def add(self, grant: Grant) -> None:
         """Keep a grant; one for the same person and action is there already, and stays as it is."""
 
@@ -270,8 +268,6 @@ class Grants(Protocol):
 
 
 class Handoffs(Protocol):
-    """The hand-offs of one agent."""
-
     def add(self, handoff: Handoff) -> bool:
         """False if its session is being handed over already."""
 

@@ -127,16 +127,16 @@ def value_at(settings: Settings, key: str) -> Any:
     if len(parts) == 2 and parts[0] == "platforms" and parts[1] not in settings.platforms:
         _check_block(key, parts[1])
         return PlatformSettings()
-    found: Any = settings
+    held: Any = settings
     for number, part in enumerate(parts):
-        if isinstance(found, PlatformSettings) and part not in (*knobs(PlatformSettings), "keys"):
+        if isinstance(held, PlatformSettings) and part not in (*knobs(PlatformSettings), "keys"):
             rest = ".".join(parts[number:])
-            found = found.secrets.get(rest) or found.extra.get(rest)
+            held = held.secrets.get(rest) or held.extra.get(rest)
             break
-        if isinstance(found, dict):
-            found = found.get(part)
+        if isinstance(held, dict):
+            held = held.get(part)
         else:
-            found = getattr(found, part) if part in getattr(found, "__dataclass_fields__", ()) else None
-    if found is None:
+            held = getattr(held, part) if part in getattr(held, "__dataclass_fields__", ()) else None
+    if held is None:
         find_key(key)
-    return found
+    return held

@@ -75,8 +75,8 @@ def _is_text(item: YamlScalar, path: str) -> bool:
 
 def password_in(value: str) -> str:
     """The password inside an address like `http://name:password@host`, if there is one."""
-    found = _PASSWORD_IN_ADDRESS.search(value)
-    return found[1] if found else ""
+    match = _PASSWORD_IN_ADDRESS.search(value)
+    return match[1] if match else ""
 
 
 def looks_like_placeholder(value: str) -> bool:

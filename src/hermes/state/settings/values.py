@@ -62,8 +62,8 @@ def knobs(section: type) -> dict[str, SettingSpec]:
 def sections(section: type, holder: type | None = None) -> dict[str, type]:
     """The settings classes inside a settings class, by the name of their field; with `dict`, those of which
     it holds any number, each under a name of its own."""
-    found = specs(section).items()
-    return {name: spec.kind for name, spec in found if is_dataclass(spec.kind) and spec.holder is holder}
+    held = specs(section).items()
+    return {name: spec.kind for name, spec in held if is_dataclass(spec.kind) and spec.holder is holder}
 
 
 def _spec(item: Field[Any], hint: Any) -> SettingSpec:

@@ -245,15 +245,15 @@ class _Composer:
         pairs[name] = (line, node)
 
     def _explained(self, error: yaml.MarkedYAMLError) -> _BrokenYaml:
-        said = f"{error.context or ''} {error.problem or ''}"
+        complaint = f"{error.context or ''} {error.problem or ''}"
         mark = error.problem_mark or error.context_mark
         message, hint = "This is not valid YAML.", "Check the indentation, the colons and the quotes."
-        if "flow node" in said and "<stream end>" in said and self.loader.marks:
+        if "flow node" in complaint and "<stream end>" in complaint and self.loader.marks:
             # It says where the text ends; where the bracket was opened, only the parser's own stack says.
             mark, message = self.loader.marks[-1], "A bracket is opened here and never closed."
             hint = "Close it with “]” or “}”."
         for words, at_start, meaning, remedy in _EXPLANATIONS:
-            if words in said:
+            if words in complaint:
                 message, hint = meaning, remedy
                 mark = (error.context_mark if at_start else None) or mark
                 break

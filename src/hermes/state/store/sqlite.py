@@ -217,12 +217,12 @@ def look_into(path: Path, options: StoreOptions = DEFAULTS) -> SqliteDb:
 def problems_of(db: SqliteDb) -> list[str]:
     """What SQLite's own check finds wrong; a check that could not be made raises."""
     try:
-        found = [str(row[0]) for row in db.all(f"PRAGMA quick_check({_PROBLEMS})")]
+        lines = [str(row[0]) for row in db.all(f"PRAGMA quick_check({_PROBLEMS})")]
     except NOT_DAMAGE:
         raise
     except (apsw.Error, UnicodeDecodeError) as error:
         return [str(error)]
-    return [] if found == ["ok"] else found
+    return [] if lines == ["ok"] else lines
 
 
 def check_file(path: Path, options: StoreOptions, give_up: Callable[[], bool]) -> list[str]:

@@ -159,7 +159,7 @@ def _as_it_is(value: Any) -> Any:
 
 def _plain_kind(hint: Any) -> Any:
     """The class of a field that may be None as well."""
-    return next((one for one in get_args(hint) if one is not NoneType), hint)
+    return next((kind for kind in get_args(hint) if kind is not NoneType), hint)
 
 
 def _storing(kind: Any) -> _Convert | None:

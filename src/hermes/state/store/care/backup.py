@@ -47,7 +47,7 @@ def backups_of(path: Path) -> list[Path]:
     folder = folder_of(path)
     if not folder.is_dir():
         return []
-    return sorted((one for one in folder.iterdir() if _NAME.fullmatch(one.name)), reverse=True)
+    return sorted((file for file in folder.iterdir() if _NAME.fullmatch(file.name)), reverse=True)
 
 
 def made_at(backup_file: Path) -> datetime:

@@ -86,17 +86,16 @@ def _make_sound(path: Path, now: datetime, options: sqlite.StoreOptions) -> tupl
         _set_aside(path, now)
         return notices, False
     try:
-        found = _examine(path, options) if path.exists() else _Inspection(damage=_MISSING)
-        if found.index_only and _rebuild_index(path, options):
+        inspection = _examine(path, options) if path.exists() else _Inspection(damage=_MISSING)
+        if inspection.index_only and _rebuild_index(path, options):
             notices.append(f"The search index in {path.name} was damaged; it was built anew.")
-        elif found.damage:
-            notices += _replace(path, found, now, options)
+        elif inspection.damage:
+            notices += _replace(path, inspection, now, options)
         for settled in (sqlite.suspicion(path), rescued(path)):
             settled.unlink(missing_ok=True)
     except (apsw.Error, OSError) as error:
-        told = sqlite.as_user_error(error, path)
-        raise told from error
-    return notices, found.check_later
+        raise sqlite.as_user_error(error, path) from error
+    return notices, inspection.check_later
 
 
 # --- looking ---
@@ -240,8 +239,8 @@ def _new_of(path: Path) -> Path:
 
 
 def _remove(path: Path) -> None:
-    for one in (path, log_of(path), path.with_name(path.name + "-shm")):
-        one.unlink(missing_ok=True)
+    for file in (path, log_of(path), path.with_name(path.name + "-shm")):
+        file.unlink(missing_ok=True)
 
 
 def _finish_swap(path: Path, now: datetime) -> list[str]:
@@ -267,9 +266,9 @@ def _set_aside(path: Path, now: datetime) -> Path | None:
         number += 1
         aside = path.with_name(f"{path.name}.damaged-{now.astimezone(UTC):%Y%m%dT%H%M%SZ}-{number}")
     moved = None
-    for one, to in ((path, aside), (log_of(path), log_of(aside))):
-        if one.exists():
-            one.replace(to)
+    for file, to in ((path, aside), (log_of(path), log_of(aside))):
+        if file.exists():
+            file.replace(to)
             sync_folder(path.parent)
             moved = aside
     path.with_name(path.name + "-shm").unlink(missing_ok=True)
@@ -297,7 +296,7 @@ def _rebuild_index(path: Path, options: sqlite.StoreOptions) -> bool:
 
 
 def _leave_index(db: sqlite.SqliteDb) -> None:
-    """Most damage is in what the index holds, and its own `rebuild` mends that."""
+    """Most damage is in what the index holds, and its own `rebuild` repairs that."""
 
 
 def _renew_index(db: sqlite.SqliteDb) -> None:

@@ -69,8 +69,8 @@ class RestoreReport:
             "incoming messages could not be read": self.lost or self.blind,
             "chats are told": self.chats_notified,
         }
-        told = [f"{'some' if count is True else count} {what}" for what, count in counted.items() if count]
-        return ", ".join(told) or "nothing was open"
+        counts = [f"{'some' if count is True else count} {what}" for what, count in counted.items() if count]
+        return ", ".join(counts) or "nothing was open"
 
 
 def settle_restored(db: SqliteDb, saved: SalvageReport, now: datetime) -> RestoreReport:
@@ -93,10 +93,10 @@ def settle_restored(db: SqliteDb, saved: SalvageReport, now: datetime) -> Restor
     if saved.has_lost_messages:
         words = dict.fromkeys(_places_since(db, saved.since), _lost_words(saved.since)) | words
     for to, text in words.items():
-        told = OutboxRow(
+        notice = OutboxRow(
             key=f"{RESTORED}:{now.timestamp():.0f}:{to}", to=to, body=Body(text=text), created_at=now
         )
-        OutboxTable(db).add(told)
+        OutboxTable(db).add(notice)
     settled.chats_notified = len(words)
     return settled
 
@@ -167,7 +167,7 @@ def _begin_again(db: SqliteDb, saved: SalvageReport, settled: RestoreReport, tur
     """Take the messages of a turn again, if they are there and it can have done nothing yet."""
     rows = db.all("SELECT n, body FROM inbox WHERE turn = ? AND outcome = ? ORDER BY n", turn, _AS_TURN)
     messages = [decode(Inbound, body) for _, body in rows]
-    if not rows or not all(_is_unbegun(db, saved, turn, one.text) for one in messages):
+    if not rows or not all(_is_unbegun(db, saved, turn, message.text) for message in messages):
         return False
     place, first = messages[0].source.address, rows[0][0]
     db.run("DELETE FROM turns WHERE id = ?", turn)
@@ -185,10 +185,10 @@ def _is_whole(db: SqliteDb, saved: SalvageReport, row: Row) -> bool:
         return False
     if "journal" in saved.whole or attempt == 0:
         return True
-    found = db.one("SELECT count(*), max(seq) - min(seq) + 1 FROM journal WHERE turn = ?", turn)
-    assert found is not None
+    records = db.one("SELECT count(*), max(seq) - min(seq) + 1 FROM journal WHERE turn = ?", turn)
+    assert records is not None
     # `progress` counts since the last start alone, and leaves out the words that begin a turn.
-    return bool(attempt == 1 and found[0] > progress and found[0] == found[1])
+    return bool(attempt == 1 and records[0] > progress and records[0] == records[1])
 
 
 # --- messages that came in ---
@@ -246,9 +246,9 @@ def _keep_order(db: SqliteDb, settled: RestoreReport) -> None:
 
 def _how_it_ended(db: SqliteDb, saved: SalvageReport, turn: str) -> _Doubt | None:
     """What is in doubt about a turn whose answer or last record shows that it has ended; else None."""
-    said = db.one("SELECT 1 FROM outbox WHERE turn = ? AND draft = 0", turn)
+    answered = db.one("SELECT 1 FROM outbox WHERE turn = ? AND draft = 0", turn)
     # What it said before it asked something does not end a turn.
-    if said and "questions" in saved.whole and not db.one("SELECT 1 FROM questions WHERE turn = ?", turn):
+    if answered and "questions" in saved.whole and not db.one("SELECT 1 FROM questions WHERE turn = ?", turn):
         return _Doubt.NONE
     if _end_of(db, turn) is None:
         return None
@@ -327,8 +327,8 @@ def _words(doubts: dict[_Doubt, list[datetime]]) -> str:
         f"Your message of {_times(times)} {doubt.value}." if times else doubt.value
         for doubt, times in doubts.items()
     ]
-    told = "\n".join(lines)
-    return f"⚠️ My database was damaged and restored.\n{told}\nSend again what you still need."
+    sentences = "\n".join(lines)
+    return f"⚠️ My database was damaged and restored.\n{sentences}\nSend again what you still need."
 
 
 def _lost_words(since: float) -> str:
@@ -340,6 +340,6 @@ def _lost_words(since: float) -> str:
 
 
 def _times(moments: Iterable[datetime]) -> str:
-    told = list(dict.fromkeys(f"{moment.astimezone():%H:%M}" for moment in moments))
-    more = len(told) - _MOST_TIMES
-    return ", ".join(told[:_MOST_TIMES]) + (f" and {more} more times" if more > 0 else "")
+    times = list(dict.fromkeys(f"{moment.astimezone():%H:%M}" for moment in moments))
+    more = len(times) - _MOST_TIMES
+    return ", ".join(times[:_MOST_TIMES]) + (f" and {more} more times" if more > 0 else "")

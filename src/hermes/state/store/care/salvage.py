@@ -223,18 +223,18 @@ class _TableSalvage:
             if not row:
                 whole = False
                 continue
-            told = dict(zip(self._columns, row, strict=True))
-            if self._table == "facts" and told["name"] in _OWN_FACTS:
+            columns = dict(zip(self._columns, row, strict=True))
+            if self._table == "facts" and columns["name"] in _OWN_FACTS:
                 continue
             try:
                 if (check := _CHECKS.get(self._table)) is not None:
-                    check(told)
+                    check(columns)
                 self._new.run(self._insert, *row)
             except _UNFIT:
                 whole = False
                 continue
             if seen is not None:
-                seen.add(told["n"])
+                seen.add(columns["n"])
         return whole
 
     def scan(self, query: str, *values: Any) -> Iterator[Row | None]:

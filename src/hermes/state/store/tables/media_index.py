@@ -47,7 +47,7 @@ class MediaTable(ScopedTable):
 
     def _named(self) -> set[str]:
         """Every file that some row names, read a page at a time."""
-        found: set[str] = set()
+        digests: set[str] = set()
         for table, column in _NAMING:
             last = 0
             while rows := self._db.all(
@@ -59,5 +59,5 @@ class MediaTable(ScopedTable):
                 last = rows[-1][0]
                 for _, body in rows:
                     text = body if isinstance(body, str) else bytes(body).decode("utf-8", "replace")
-                    found.update(_DIGEST.findall(text))
-        return found
+                    digests.update(_DIGEST.findall(text))
+        return digests

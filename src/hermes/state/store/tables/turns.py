@@ -201,8 +201,8 @@ class RequestsTable(ScopedTable):
 
     def find(self, owner: str, *, key: str | None = None, prefix: str = "", limit: int = 1) -> list[Request]:
         if key is not None:
-            found = self._one("owner = ? AND key = ?", owner, key)
-            return [] if found is None or not found.id.startswith(prefix) else [found]
+            request = self._one("owner = ? AND key = ?", owner, key)
+            return [] if request is None or not request.id.startswith(prefix) else [request]
         return _REQUEST.all(
             self._db,
             # By age: who asks for the latest of its requests has made some lately, so few rows are looked at.
