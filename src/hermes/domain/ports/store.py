@@ -48,10 +48,12 @@ class Inbox(Protocol):
     def find(self, text: str, limit: int = 20) -> list[InboxRow]: ...
 
 
-class Turns(Protocol):
+class TurnRepair(Protocol):
     def mend(self, session: SessionId, now: datetime) -> list[TurnId]:
         """Put neutral values in place of what cannot be read of a session's open turns; which these are."""
 
+
+class Turns(TurnRepair, Protocol):
     def add(self, turn: Turn, *, epoch: int = 0) -> None:
         """A new turn; `epoch` is the life that runs it, for one that is running from the start."""
 
@@ -112,18 +114,8 @@ class Bindings(Protocol):
         chats; those that were used longest ago come first. `after` is the last one of the page before."""
 
 
-class Outbox(Protocol):
-    def add(self, row: OutboxRow) -> None: ...
-
-    def save(self, row: OutboxRow) -> None: ...
-
-    def head(self, to: Address) -> OutboxRow | None:
-        """The oldest row of a chat that is not settled."""
-
-    def of_turn(self, turn: TurnId) -> list[OutboxRow]: ...
-
-    def waiting(self, account: str, after: int, limit: int) -> list[tuple[int, Address]]:
-        """Chats of an account that have something to send, oldest first."""
+class OutboxMessages(Protocol):
+    """Single messages, for who sends once by a key and for who looks after them."""
 
     def get(self, key: str) -> OutboxRow | None: ...
 
@@ -139,6 +131,20 @@ class Outbox(Protocol):
 
     def drop(self, key: str, why: str) -> bool:
         """Give up a message; False if there is none that could still be sent."""
+
+
+class Outbox(OutboxMessages, Protocol):
+    def add(self, row: OutboxRow) -> None: ...
+
+    def save(self, row: OutboxRow) -> None: ...
+
+    def head(self, to: Address) -> OutboxRow | None:
+        """The oldest row of a chat that is not settled."""
+
+    def of_turn(self, turn: TurnId) -> list[OutboxRow]: ...
+
+    def waiting(self, account: str, after: int, limit: int) -> list[tuple[int, Address]]:
+        """Chats of an account that have something to send, oldest first."""
 
 
 class Questions(Protocol):
@@ -221,7 +227,11 @@ class Leases(Protocol):
     def release(self, name: str, owner: str) -> None: ...
 
 
-class Recovery(Protocol):
+class WorkCounts(Protocol):
+    def open_work(self) -> OpenWork: ...
+
+
+class Recovery(WorkCounts, Protocol):
     """What the gateway itself asks, across agents: at start, and to find work."""
 
     def boot(self, now: datetime) -> Boot: ...
@@ -233,8 +243,6 @@ class Recovery(Protocol):
     def expired(self, now: datetime, limit: int) -> list[tuple[AgentId, Question]]: ...
 
     def prune(self, before: datetime, now: datetime) -> int: ...
-
-    def open_work(self) -> OpenWork: ...
 
 
 class Directory(Protocol):
