@@ -15,8 +15,14 @@ from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import ApiKey, PlatformSettings
 from hermes.domain.settings.settings import HostedAgent, QuickCommand, ResetSettings, RouteMatch, Settings
 from hermes.state.settings.names import LATER, PLATFORMS, platform_variables
-from hermes.state.settings.narrowing import NARROWING, OF_ONE, SECURITY_KNOWN, VARIABLES, UnsupportedLimit
 from hermes.state.settings.places import ALSO_UNDER_GATEWAY
+from hermes.state.settings.unsupported_limits import (
+    NARROWING,
+    OF_ONE,
+    SECURITY_KNOWN,
+    VARIABLES,
+    UnsupportedLimit,
+)
 from hermes.state.settings.values import SettingSpec, expected, knobs, sections
 
 _HEAD = "| Key | Holds | Default | Variable | Meaning |\n|---|---|---|---|---|\n"

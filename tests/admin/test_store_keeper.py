@@ -20,8 +20,7 @@ from hermes.domain.ids import SessionId
 from hermes.entry.host import HostState
 from hermes.state.store.care.backup import Upkeep, backups_of
 from hermes.state.store.care.repair import OpenedStore, open_checked
-from hermes.state.store.db import DiskFull
-from hermes.state.store.sqlite import StoreOptions
+from hermes.state.store.sqlite import DiskFull, StoreOptions
 from hermes.state.store.writer import SqliteStore
 from hermes.testing.clock import FakeClock
 from hermes.testing.powercut import SmallDisk

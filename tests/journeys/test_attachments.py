@@ -128,7 +128,7 @@ async def test_a_file_that_is_refused_takes_no_other_along(tmp_path: Path) -> No
         told = "📎 one.png (1 byte) could not be sent: bad picture"
         await chat.until_seen(told)
         assert chat.world.seen() == ["Two:", "📎 image: two.png", told]
-        [dead] = await chat.database.read(lambda tx: tx.post.find((OutState.DEAD,)))
+        [dead] = await chat.database.read(lambda tx: tx.outbox.find((OutState.DEAD,)))
         assert [file.name for file in dead.body.attachments] == ["one.png"]
 
 
@@ -148,7 +148,7 @@ async def test_people_hear_of_a_refused_file_once_however_it_is_stopped(
         await chat.until_seen(told)
         await chat.until_idle()
         assert sum(seen == told for seen in chat.world.seen()) == 1, f"people see {chat.world.seen()}"
-        [dead] = await chat.database.read(lambda tx: tx.post.find((OutState.DEAD,)))
+        [dead] = await chat.database.read(lambda tx: tx.outbox.find((OutState.DEAD,)))
         assert dead.body.attachments, "an operator can still send it again"
 
     await cut_everywhere(tmp_path, make, live, after=after, full=full)
@@ -166,7 +166,7 @@ async def test_where_nothing_is_taken_nothing_is_said_of_files_and_the_operator_
         await chat.until_seen("one.png (1 byte)", chat="home")
         await chat.until_idle()
         assert len(chat.world.seen("home")) == 1 and chat.world.seen("1") == []
-        rows = await chat.database.read(lambda tx: tx.post.find((OutState.DEAD, OutState.GONE)))
+        rows = await chat.database.read(lambda tx: tx.outbox.find((OutState.DEAD, OutState.GONE)))
         assert [row.state for row in rows] == [OutState.DEAD, OutState.GONE]
 
 

@@ -33,7 +33,7 @@ CURSOR = "▉"
 async def rows(chat: Journey) -> list[OutboxRow]:
     def look(tx: Tx) -> list[OutboxRow]:
         found = tx.outbox._db.all("SELECT key FROM outbox ORDER BY n")  # type: ignore[attr-defined]
-        return [row for (key,) in found if (row := tx.post.get(key)) is not None]
+        return [row for (key,) in found if (row := tx.outbox.get(key)) is not None]
 
     return await chat.database.read(look)
 

@@ -124,7 +124,7 @@ async def test_a_home_that_is_dead_itself_is_reported_nowhere(tmp_path: Path) ->
         world.write("hello", chat="home", user="b")
         await chat.until_taken()
         await chat.until_idle()
-        dead = await chat.database.read(lambda tx: tx.post.find((OutState.DEAD,)))
+        dead = await chat.database.read(lambda tx: tx.outbox.find((OutState.DEAD,)))
         assert sorted((str(row.to), row.key.startswith("report:")) for row in dead) == [
             ("fake:gone", False),
             ("fake:home", False),

@@ -317,7 +317,7 @@ async def test_the_outbox_retries_and_reports(tmp_path: Path, caplog: pytest.Log
             [row] = [None]
             async with asyncio.timeout(60):
                 while row is None:
-                    dead = await chat.database.read(lambda tx: tx.post.find((OutState.DEAD,)))
+                    dead = await chat.database.read(lambda tx: tx.outbox.find((OutState.DEAD,)))
                     row = dead[0] if dead else None
                     await asyncio.sleep(0.005)
             assert "the webhook “ops” says 404" in row.error

@@ -149,6 +149,11 @@ def _plantings() -> list[Planting]:
             finds=frozenset({("hermes.execution.hooks", "hermes.execution.local")}),
         ),
         Planting(
+            contract="state-rooms",
+            files={"state/home/planted.py": "import hermes.state.settings.loader\n"},
+            finds=frozenset({("hermes.state.home", "hermes.state.settings")}),
+        ),
+        Planting(
             contract="stream-rooms",
             files={"stream/fold/planted.py": "import hermes.stream.faces.console\n"},
             finds=frozenset({("hermes.stream.fold", "hermes.stream.faces")}),

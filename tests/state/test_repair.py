@@ -26,7 +26,7 @@ from hermes.state.store.care import repair
 from hermes.state.store.care.backup import KEPT, backup, backup_if_due, backups_of
 from hermes.state.store.care.repair import OpenedStore, open_checked
 from hermes.state.store.care.restored import RESTORED
-from hermes.state.store.db import DamagedDatabase
+from hermes.state.store.migrations import DamagedDatabase
 from hermes.state.store.sqlite import DEFAULTS, SqliteDb, suspicion
 from hermes.state.store.writer import SqliteStore
 from hermes.testing.clock import FakeClock

@@ -160,7 +160,7 @@ async def test_a_turn_whose_end_can_be_read_has_ended(home: Home, begun: bool) -
     home.spoil("turns")
     async with (await open_checked(home.path, FakeClock())).store as store:
         kept = await store.read(lambda tx: tx.turns.get(mine))
-        told = await store.read(lambda tx: tx.post.begun(RESTORED))
+        told = await store.read(lambda tx: tx.outbox.begun(RESTORED))
     assert kept is not None and kept.state is TurnState.DONE
     assert told == [], "it was answered, and nobody has to doubt it"
 
@@ -172,7 +172,7 @@ async def test_turns_that_had_begun_nothing_are_begun_again(home: Home) -> None:
     home.spoil("turns")
     async with (await open_checked(home.path, FakeClock())).store as store:
         waiting = await store.read(lambda tx: _waiting("a", tx))
-        told = await store.read(lambda tx: tx.post.begun(RESTORED))
+        told = await store.read(lambda tx: tx.outbox.begun(RESTORED))
         kept = await store.read(lambda tx: tx.turns.open_of(SessionId("s-a")))
     assert waiting == ["a1", "a2", "a3"]
     assert [one.id for one in kept] == ["t-a1", "t-a2"], "what the backup knows keeps its place"
@@ -193,7 +193,7 @@ async def test_what_was_shown_of_a_lost_turn_is_removed(home: Home) -> None:
     )
     home.spoil("turns")
     async with (await open_checked(home.path, FakeClock())).store as store:
-        rows = await store.read(lambda tx: tx.post.find([OutState.DUE]))
+        rows = await store.read(lambda tx: tx.outbox.find([OutState.DUE]))
     assert [(row.key, str(row.to), row.body.text) for row in rows] == [("t-a1:0", "fake:a", "")]
 
 
@@ -217,7 +217,7 @@ async def test_a_turn_that_asked_is_not_taken_for_ended(home: Home, lost: str) -
     home.spoil(lost)
     async with (await open_checked(home.path, FakeClock())).store as store:
         waiting = await store.read(lambda tx: _waiting("a", tx))
-        told = await store.read(lambda tx: tx.post.begun(RESTORED))
+        told = await store.read(lambda tx: tx.outbox.begun(RESTORED))
         asked = await store.read(lambda tx: tx.questions.open_of(SessionId("s-a")))
     assert waiting == ["a1"]
     assert len(told) == (lost == "journal"), "it was stopped"
@@ -229,7 +229,7 @@ async def test_a_chat_is_told_of_a_message_that_was_not_sent(home: Home) -> None
     await home.write(lambda tx: [tx.outbox.add(out(f"k{chat}", chat)) for chat in "ab"])
     home.spoil("outbox")
     async with (await open_checked(home.path, FakeClock())).store as store:
-        told = await store.read(lambda tx: tx.post.begun(RESTORED))
+        told = await store.read(lambda tx: tx.outbox.begun(RESTORED))
     assert {str(row.to) for row in told} == {str(address(chat)) for chat in "ab"}
     assert "may not have been sent" in told[0].body.text
 
@@ -250,8 +250,8 @@ async def test_numbers_of_lost_rows_are_not_given_again(home: Home) -> None:
 async def test_a_message_that_was_to_be_tried_again_is(home: Home) -> None:
     await home.write(lambda tx: tx.outbox.add(replace(out("k"), state=OutState.DEAD)))
     await home.back_up()
-    await home.write(lambda tx: tx.post.retry("k", after(1)))
+    await home.write(lambda tx: tx.outbox.retry("k", after(1)))
     home.spoil(HARMLESS)
     async with (await open_checked(home.path, FakeClock())).store as store:
-        row = await store.read(lambda tx: tx.post.get("k"))
+        row = await store.read(lambda tx: tx.outbox.get("k"))
     assert row is not None and row.state is OutState.DUE

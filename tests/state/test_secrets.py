@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.domain.settings.declaring import Secret
+from hermes.state.home.findings import SettingsFindings
 from hermes.state.home.textfile import TextFile
 from hermes.state.settings.dotenv import parse_dotenv
-from hermes.state.settings.findings import SettingsFindings
 from hermes.state.settings.loader import load_settings
 from hermes.state.settings.secrets import RedactingFilter, Secrets
 

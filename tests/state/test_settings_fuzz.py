@@ -9,9 +9,9 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hermes.state.home.findings import SettingsFindings
 from hermes.state.home.textfile import TextFile
 from hermes.state.settings.dotenv import parse_dotenv, spell_value, with_variable
-from hermes.state.settings.findings import SettingsFindings
 from hermes.state.settings.loader import LoadedSettings, load_settings
 
 EXAMPLES = 20_000 if os.environ.get("HERMES_TEST_SCALE") == "full" else 200

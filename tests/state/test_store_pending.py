@@ -15,8 +15,8 @@ import pytest
 
 from hermes.domain.ids import MAIN_AGENT, SessionId
 from hermes.state.store.codec import encode, stamp
-from hermes.state.store.db import Row
 from hermes.state.store.sqlite import SqliteDb, open_current, tables_of
+from hermes.state.store.table import Row
 from hermes.state.store.writer import SqliteStore
 from hermes.testing.store_suite.samples import NOW, address, inbound, out, turn
 

@@ -18,8 +18,8 @@ from hermes.domain.ports.store import Tx
 from hermes.domain.turn import EarlierMessage, Guidance, Speaker, TurnInput
 from hermes.state.store import sqlite as engine
 from hermes.state.store import writer as sqlite
-from hermes.state.store.db import Db
 from hermes.state.store.sqlite import SqliteDb, StoreOptions, connect_reader, suspicion
+from hermes.state.store.table import Db
 from hermes.state.store.tables import search
 from hermes.state.store.writer import SqliteStore
 from hermes.testing.store_suite.samples import NOW, add_talk, entry, inbound, session, turn

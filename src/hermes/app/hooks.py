@@ -23,8 +23,8 @@ from hermes.domain.ids import MAIN_AGENT, SessionId, new_session_id
 from hermes.domain.turn import Cause, Guidance, TurnInput
 from hermes.execution.hooks.processes import HookProcesses
 from hermes.state.files.hook_files import read_hooks
+from hermes.state.home.findings import SettingsFindings
 from hermes.state.home.textfile import read_text
-from hermes.state.settings.findings import SettingsFindings
 
 log = logging.getLogger("hermes.hooks")
 BOOT_FILE = "BOOT.md"

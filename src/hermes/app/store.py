@@ -17,8 +17,7 @@ from hermes.control.workers import Supervisor
 from hermes.domain.clock import Clock
 from hermes.state.store.care.backup import Upkeep
 from hermes.state.store.care.repair import OpenedStore, open_checked
-from hermes.state.store.db import DiskFull
-from hermes.state.store.sqlite import StoreOptions
+from hermes.state.store.sqlite import DiskFull, StoreOptions
 from hermes.state.store.writer import SqliteStore
 
 log = logging.getLogger("hermes.app")

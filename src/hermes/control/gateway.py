@@ -282,7 +282,7 @@ class Gateway(WiredGateway):
 
     async def open_work(self) -> OpenWork:
         """How much is not done yet, of all agents."""
-        return await self._parts.store.read(lambda tx: tx.census.count())
+        return await self._parts.store.read(lambda tx: tx.recovery.open_work())
 
     # --- inside ---
 

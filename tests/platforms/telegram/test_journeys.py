@@ -108,7 +108,7 @@ async def test_an_answer_grows_as_a_draft_of_telegrams_own(tmp_path: Path, where
                 await bed.do(Does.TEXT, "speak")
             await until(lambda: bool(bed.server.drafts or bed.shown()), "nothing is shown")
             assert bool(bed.server.drafts) is (where == "private")
-            turns = await chat.database.read(lambda tx: tx.post.find(tuple(OutState)))
+            turns = await chat.database.read(lambda tx: tx.outbox.find(tuple(OutState)))
             assert not turns, "finals are not written yet"
             go.set()
             await until(

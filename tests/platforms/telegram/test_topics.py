@@ -179,7 +179,7 @@ async def test_names_are_of_one_chat_and_groups_have_none(tmp_path: Path) -> Non
             letter = OutboundMessage(key=target, target=target, body=Body(text="x"))
             await chat.gateway.courier.post(MAIN_AGENT, letter)
             await chat.until_idle()
-            (row,) = await chat.database.read(lambda tx, key=letter.prefix: tx.post.begun(key))
+            (row,) = await chat.database.read(lambda tx, key=letter.prefix: tx.outbox.begun(key))
             assert row.state is OutState.DEAD and why in row.error
 
 

@@ -19,7 +19,7 @@ from hermes.domain.hooks import EVENTS, SELECT_AGENT, Hook, is_asked, is_event
 from hermes.domain.text import one_line
 from hermes.execution.hooks.processes import HookProcesses
 from hermes.state.files.hook_files import HomeHooks, read_hooks
-from hermes.state.settings.findings import nearest
+from hermes.state.home.findings import nearest
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

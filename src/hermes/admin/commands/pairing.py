@@ -12,7 +12,7 @@ from hermes.domain.errors import UserError
 from hermes.domain.pairing import Account
 from hermes.domain.text import one_line
 from hermes.entry.desk import approve_code, clear_pairing_requests, list_people, revoke_person
-from hermes.state.settings.findings import nearest
+from hermes.state.home.findings import nearest
 from hermes.state.settings.loader import load_settings
 from hermes.state.settings.names import PLATFORMS
 

@@ -22,8 +22,8 @@ from hermes.domain.errors import HermesError, NeedsLogin, Unreachable, UserError
 from hermes.domain.ports.platform import Checks
 from hermes.domain.text import one_line
 from hermes.plugins import load_login, platform_manifests
+from hermes.state.home.findings import nearest
 from hermes.state.home.homes import prepare_home
-from hermes.state.settings.findings import nearest
 from hermes.state.settings.loader import LoadedSettings, load_settings
 from hermes.state.settings.write import set_setting
 

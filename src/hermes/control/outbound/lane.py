@@ -156,7 +156,7 @@ class Lane:
         # Set before the commit: whoever leaves cannot tell whether that came about.
         self._marked = None if doubtful else row.key
         siblings = tuple(tx.outbox.of_turn(row.turn)) if edits and row.turn is not None else ()
-        replaced = None if row.body.replaces is None else tx.post.get(row.body.replaces)
+        replaced = None if row.body.replaces is None else tx.outbox.get(row.body.replaces)
         row = replace(row, state=OutState.ATTEMPTING, attempts=row.attempts + 1, next_at=None)
         tx.outbox.save(row)
         return _Step(attempt=Attempt(row=row, doubtful=doubtful, siblings=siblings, replaced=replaced))

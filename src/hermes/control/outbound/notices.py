@@ -40,7 +40,7 @@ _SHOWN = 120
 
 def notify(tx: Tx, key: str, to: Address, text: str, now: datetime, reply_to: str | None = None) -> bool:
     """Queue a notice, once for this key; False if that was done before."""
-    if tx.post.get(key) is not None:
+    if tx.outbox.get(key) is not None:
         return False
     tx.outbox.add(OutboxRow(key=key, to=to, body=Body(text=text), created_at=now, reply_to=reply_to))
     return True

@@ -20,7 +20,7 @@ _MOST = 10_000
 
 
 def list_outbox(tx: Tx, limit: int) -> list[OutboxRow]:
-    return tx.post.find(UNSETTLED, limit)
+    return tx.outbox.find(UNSETTLED, limit)
 
 
 def _nobody(to: Address) -> bool:
@@ -31,20 +31,20 @@ def retry_messages(
     tx: Tx, wanted: Sequence[str], now: datetime, sends: Callable[[Address], bool] = _nobody
 ) -> list[OutboxRow]:
     """Send these again, or all that were given up if none is named. `sends`: somebody sends there now."""
-    return _change(tx, wanted, lambda key: tx.post.retry(key, now), sends)
+    return _change(tx, wanted, lambda key: tx.outbox.retry(key, now), sends)
 
 
 def drop_messages(
     tx: Tx, wanted: Sequence[str], sends: Callable[[Address], bool] = _nobody
 ) -> list[OutboxRow]:
     """Give these up for good, or all that were given up already if none is named. `sends` as above."""
-    return _change(tx, wanted, lambda key: tx.post.drop(key, DROPPED), sends)
+    return _change(tx, wanted, lambda key: tx.outbox.drop(key, DROPPED), sends)
 
 
 def _change(
     tx: Tx, wanted: Sequence[str], change: Callable[[str], bool], sends: Callable[[Address], bool]
 ) -> list[OutboxRow]:
-    rows = [_find(tx, key) for key in wanted] if wanted else tx.post.find((OutState.DEAD,), _MOST)
+    rows = [_find(tx, key) for key in wanted] if wanted else tx.outbox.find((OutState.DEAD,), _MOST)
     for row in rows:
         if row.state is OutState.ATTEMPTING and not sends(row.to):
             # An earlier life began the attempt, and this one has nobody who would end it.
@@ -58,8 +58,8 @@ def _change(
 
 def _find(tx: Tx, key: str) -> OutboxRow:
     """By its key or a beginning that no other unsettled message has."""
-    exact = tx.post.get(key)
-    begun = tx.post.begun(key) if key else []
+    exact = tx.outbox.get(key)
+    begun = tx.outbox.begun(key) if key else []
     found = [exact] if exact is not None else begun
     open_ones = [row for row in found if not row.draft and row.state in UNSETTLED]
     if len(open_ones) == 1:

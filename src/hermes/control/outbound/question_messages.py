@@ -59,7 +59,7 @@ def close_question(tx: Tx, given: Answer, now: datetime, name: str | None = None
     who answered."""
     if not tx.questions.close(given):
         return False
-    asked = tx.post.begun(f"{given.question}:")
+    asked = tx.outbox.begun(f"{given.question}:")
     shown = [row for row in asked if row.body.buttons]
     if shown:
         body = Body(text=_told(given, name), replaces=shown[-1].key)

@@ -111,7 +111,7 @@ class MessageSender:
         return posted
 
     def _post(self, tx: Tx, message: OutboundMessage, look_up: LookUp, now: datetime) -> PostResult:
-        rows = tx.post.begun(message.prefix)
+        rows = tx.outbox.begun(message.prefix)
         if rows:
             return PostResult(to=tuple(dict.fromkeys(row.to for row in rows)), fresh=False)
         if not message.body.text.strip() and not message.body.attachments:

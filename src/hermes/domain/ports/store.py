@@ -1,8 +1,6 @@
-"""Where layers meet. Control reaches agents, stores, platforms and backends only through these.
-
-A store hands out transactions. A unit of work is a function of a `Tx`: it runs in the writer, inside
-its own savepoint, so what it reads it may decide on. `Tx` is scoped to one agent: sessions, turns,
-transcripts, questions and search are that agent's alone; the queues belong to the gateway."""
+"""The store as control sees it. It hands out transactions: a unit of work is a function of a `Tx` that runs
+in the writer, inside its own savepoint, so it may decide on what it reads. `Tx` is scoped to one agent:
+sessions, turns, transcripts, questions and search are its alone; the queues belong to the gateway."""
 
 from __future__ import annotations
 
@@ -116,7 +114,26 @@ class Bindings(Protocol):
         chats; those that were used longest ago come first. `after` is the last one of the page before."""
 
 
-class Outbox(Protocol):
+class OutboxMessages(Protocol):
+    """Single messages, for who sends once by a key and for who looks after them."""
+
+    def get(self, key: str) -> OutboxRow | None: ...
+
+    def begun(self, prefix: str) -> list[OutboxRow]:
+        """The rows whose keys begin so, in order."""
+
+    def find(self, states: Collection[OutState], limit: int = 100) -> list[OutboxRow]:
+        """Messages in these states, oldest first; drafts are none."""
+
+    def retry(self, key: str, at: datetime) -> bool:
+        """Send a message again that is given up or waits, with all its time before it; False if there is no
+        such message."""
+
+    def drop(self, key: str, why: str) -> bool:
+        """Give up a message; False if there is none that could still be sent."""
+
+
+class Outbox(OutboxMessages, Protocol):
     def add(self, row: OutboxRow) -> None: ...
 
     def save(self, row: OutboxRow) -> None: ...
@@ -210,7 +227,11 @@ class Leases(Protocol):
     def release(self, name: str, owner: str) -> None: ...
 
 
-class Recovery(Protocol):
+class WorkCounts(Protocol):
+    def open_work(self) -> OpenWork: ...
+
+
+class Recovery(WorkCounts, Protocol):
     """What the gateway itself asks, across agents: at start, and to find work."""
 
     def boot(self, now: datetime) -> Boot: ...
@@ -222,10 +243,6 @@ class Recovery(Protocol):
     def expired(self, now: datetime, limit: int) -> list[tuple[AgentId, Question]]: ...
 
     def prune(self, before: datetime, now: datetime) -> int: ...
-
-
-class WorkCounts(Protocol):
-    def count(self) -> OpenWork: ...
 
 
 class Directory(Protocol):
@@ -247,28 +264,7 @@ class Directory(Protocol):
         """The agent's sessions that people in this chat speak in."""
 
 
-class OutboxMessages(Protocol):
-    """Single messages of the outbox, for who sends once by a key and for who looks after it."""
-
-    def get(self, key: str) -> OutboxRow | None: ...
-
-    def begun(self, prefix: str) -> list[OutboxRow]:
-        """The rows whose keys begin so, in order."""
-
-    def find(self, states: Collection[OutState], limit: int = 100) -> list[OutboxRow]:
-        """Messages in these states, oldest first; drafts are none."""
-
-    def retry(self, key: str, at: datetime) -> bool:
-        """Send a message again that is given up or waits, with all its time before it; False if there is no
-        such message."""
-
-    def drop(self, key: str, why: str) -> bool:
-        """Give a message up for good; False if there is none that could still be sent."""
-
-
 class Grants(Protocol):
-    """The grants of one agent."""
-
     def add(self, grant: Grant) -> None:
         """Keep a grant; one for the same person and action is there already, and stays as it is."""
 
@@ -280,8 +276,6 @@ class Grants(Protocol):
 
 
 class Handoffs(Protocol):
-    """The hand-offs of one agent."""
-
     def add(self, handoff: Handoff) -> bool:
         """False if its session is being handed over already."""
 
@@ -375,21 +369,17 @@ class Tx:
     pairings: Pairings
     pairing_codes: PairingCodes
     recovery: Recovery
-    census: WorkCounts
     handoffs: Handoffs
     directory: Directory
-    post: OutboxMessages
 
 
 class Store(Protocol):
     """A handle on the database, scoped to one agent."""
 
     async def write(self, unit: Callable[[Tx], T], *, first: bool = False, ends: bool = False) -> T:
-        """Run the unit and return after its commit. `first` is the lane of accepts and of whoever waits for
-        an answer at a door: it goes ahead of other work, and fails at once with `Unreachable` when nothing
-        can be stored. `ends` is for what ends, answers or takes back something: the same lane, but it is
-        tried even while accepts are refused, since a plain write may still work then. Other work is tried
-        until it can be."""
+        """Run the unit and return after its commit; what fails is tried again until it works. `first` goes
+        ahead of that, and fails at once with `Unreachable` while the store takes no new work. `ends` goes
+        ahead too, but is tried even then, because finishing work may still succeed."""
 
     async def read(self, query: Callable[[Tx], T]) -> T: ...
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from hermes.domain.errors import SettingsError
 from hermes.domain.hooks import EVENTS, MOST_SECONDS, Hook, is_event
 from hermes.domain.text import one_line
+from hermes.state.home.findings import SettingsFindings, nearest
 from hermes.state.home.textfile import read_text
-from hermes.state.settings.findings import SettingsFindings, nearest
 from hermes.state.settings.yaml_tree import YamlList, YamlMapping, YamlNode, YamlScalar, read_yaml
 
 FOLDER = "hooks"

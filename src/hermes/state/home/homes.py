@@ -11,7 +11,7 @@ from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.settings.settings import NAME_RULE, Settings, is_name
 from hermes.domain.text import one_line
-from hermes.state.settings.findings import nearest
+from hermes.state.home.findings import nearest
 
 PROFILES_FOLDER = "profiles"
 ACTIVE_FILE = "active_profile"

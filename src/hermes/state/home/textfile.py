@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hermes.domain.errors import UserError
+from hermes.state.home.findings import SettingsFindings
 from hermes.state.home.wholefile import write_whole
-from hermes.state.settings.findings import SettingsFindings
 
 MOST_BYTES = 256 * 1024
 UNREADABLE = "\ufffd"

@@ -8,8 +8,8 @@ import re
 from dataclasses import dataclass
 
 from hermes.domain.text import one_line
+from hermes.state.home.findings import SettingsFindings
 from hermes.state.home.textfile import UNREADABLE, TextFile
-from hermes.state.settings.findings import SettingsFindings
 
 MOST_LINES = 200
 _START = re.compile(r"\s*(export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=[^\S\n]*")
@@ -74,11 +74,8 @@ def _entry(lines: list[str], number: int, findings: SettingsFindings) -> DotenvE
     last = number + quoted[0].count("\n")
     after = whole[quoted.end() :].split("\n", 1)[0].strip()
     if after and not after.startswith("#"):
-        findings.problem(
-            number,
-            f"Something stands after the closing quote of {one_line(name)}.",
-            "Put the whole value in one pair of quotes.",
-        )
+        message = f"Something stands after the closing quote of {one_line(name)}."
+        findings.problem(number, message, "Put the whole value in one pair of quotes.")
         return None
     value = quoted[1] if rest[0] == "'" else _ESCAPE.sub(_unescape, quoted[1])
     return DotenvEntry(name=name, value=value, first=number, last=last, exported=exported)
@@ -96,26 +93,18 @@ def spell_value(value: str) -> str:
     return '"' + escaped.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t") + '"'
 
 
-def without_variable(text: str, name: str) -> str:
-    """The file's text without this variable, and every other line as it is."""
-    lines = text.split("\n")
-    for entry in reversed(parse_dotenv(TextFile(text=text), SettingsFindings(""))):
-        if entry.name == name:
-            del lines[entry.first - 1 : entry.last]
-    return "\n".join(lines)
-
-
-def with_variable(text: str, name: str, value: str) -> str:
-    """The file's text with this variable set: in its old place, or at the end."""
+def with_variable(text: str, name: str, value: str | None) -> str:
+    """The file's text with this variable in its old place or at the end, or without it for None; every other
+    line stays as it is."""
     entries = parse_dotenv(TextFile(text=text), SettingsFindings(""))
     mine = [entry for entry in entries if entry.name == name]
     lines = text.split("\n")
-    if lines and not lines[-1]:
-        lines.pop()
     export = "export " if mine and mine[-1].exported else ""
-    new = f"{export}{name}={spell_value(value)}"
-    if not mine:
-        return "\n".join([*lines, new]) + "\n"
+    new = [] if value is None else [f"{export}{name}={spell_value(value)}"]
     for entry in reversed(mine):
-        lines[entry.first - 1 : entry.last] = [new] if entry is mine[-1] else []
-    return "\n".join(lines) + "\n"
+        lines[entry.first - 1 : entry.last] = new if entry is mine[-1] else []
+    if value is None:
+        return "\n".join(lines)
+    if not lines[-1]:
+        lines.pop()
+    return "\n".join(lines if mine else [*lines, *new]) + "\n"

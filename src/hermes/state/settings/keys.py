@@ -13,8 +13,8 @@ from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import NAME_RULE, GatewaySettings, HostedAgent, Settings, is_name
 from hermes.domain.text import one_line
+from hermes.state.home.findings import nearest
 from hermes.state.settings import names
-from hermes.state.settings.findings import nearest
 from hermes.state.settings.loader import key_variable
 from hermes.state.settings.places import ALIASES, ALSO_UNDER_GATEWAY
 from hermes.state.settings.reader import TABLES, suggestion
@@ -25,9 +25,7 @@ _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingKey:
-    """What a key names: a variable of `.env`, or a path in `config.yaml` with the field at its end.
-
-    A platform's own key has a path and no field."""
+    """A variable of `.env`, or a path in `config.yaml` and its field; a platform's own key has no field."""
 
     variable: str = ""
     path: tuple[str, ...] = ()
@@ -51,8 +49,7 @@ def known_variables() -> list[str]:
 
 
 def find_key(key: str, provider: str = "auto", also: Collection[str] = ()) -> SettingKey:
-    """What a key names; `provider` decides which variable holds the model's key, `also` are variables that
-    the platforms have for themselves."""
+    """`provider` decides which variable holds the model's key; `also` are variables of single platforms."""
     if _VARIABLE.fullmatch(key):
         known = [*known_variables(), *also]
         if names.named_account(key, names.PLATFORMS, also)[0] or names.is_key_like(key) or key in known:
@@ -130,16 +127,16 @@ def value_at(settings: Settings, key: str) -> Any:
     if len(parts) == 2 and parts[0] == "platforms" and parts[1] not in settings.platforms:
         _check_block(key, parts[1])
         return PlatformSettings()
-    found: Any = settings
+    held: Any = settings
     for number, part in enumerate(parts):
-        if isinstance(found, PlatformSettings) and part not in (*knobs(PlatformSettings), "keys"):
+        if isinstance(held, PlatformSettings) and part not in (*knobs(PlatformSettings), "keys"):
             rest = ".".join(parts[number:])
-            found = found.secrets.get(rest) or found.extra.get(rest)
+            held = held.secrets.get(rest) or held.extra.get(rest)
             break
-        if isinstance(found, dict):
-            found = found.get(part)
+        if isinstance(held, dict):
+            held = held.get(part)
         else:
-            found = getattr(found, part) if part in getattr(found, "__dataclass_fields__", ()) else None
-    if found is None:
+            held = getattr(held, part) if part in getattr(held, "__dataclass_fields__", ()) else None
+    if held is None:
         find_key(key)
-    return found
+    return held

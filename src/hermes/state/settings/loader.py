@@ -5,10 +5,7 @@ rest counts. Only a home that cannot be used at all is an error."""
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import os
-import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,15 +18,15 @@ from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import ModelSettings, Settings
 from hermes.domain.text import one_line
+from hermes.state.home.findings import SettingsFindings
 from hermes.state.home.homes import DATABASE_FILE
 from hermes.state.home.textfile import TextFile, read_text
 from hermes.state.settings import names
 from hermes.state.settings.dotenv import parse_dotenv
-from hermes.state.settings.findings import SettingsFindings
-from hermes.state.settings.narrowing import stop_at_limits, stop_at_variable
 from hermes.state.settings.places import arrange
 from hermes.state.settings.reader import SettingsReader, looks_like_placeholder, password_in
 from hermes.state.settings.secrets import Secrets
+from hermes.state.settings.unsupported_limits import stop_at_limits, stop_at_variable
 from hermes.state.settings.values import SettingSpec, WrongValue, convert, fallback, knobs, sections
 from hermes.state.settings.yaml_tree import read_yaml
 
@@ -46,11 +43,9 @@ _KEYLESS = frozenset({"", "auto", "custom", "openai", "ollama", "local", "vllm",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedSettings:
-    """What was read. `problems` must be mended, and with `stops`, which are some of them, nothing starts;
-    `notes` are good to know.
-
-    `variables` are those of `.env` and the environment that are no secrets. `exposed` are the notes that
-    others on this machine can read the secrets in a file."""
+    """What was read. `stops` are the problems with which nothing starts. `variables` are those of `.env` and
+    the environment that are no secrets; `exposed` are the notes that others on this machine can read the
+    secrets in a file."""
 
     settings: Settings
     secrets: Secrets
@@ -72,9 +67,9 @@ class LoadedSettings:
         """What an operator said for a platform's variable, as a variable or as a key of its block; for
         `telegram@work`, what was said for that account."""
         own = names.with_account(variable, read_platform(account)[1])
-        said = self.secrets.reveal(own) or self.variables.get(own, "")
-        if said:
-            return Secret(said)
+        value = self.secrets.reveal(own) or self.variables.get(own, "")
+        if value:
+            return Secret(value)
         block = self.settings.platforms.get(account)
         if block is None:
             return None
@@ -96,26 +91,28 @@ class _Variable:
 def load_settings(home: Path, environ: Mapping[str, str], *, platforms: Iterable[str] = ()) -> LoadedSettings:
     """Read a home's settings. `platforms` are names that plugins add to the built-in ones."""
     _check_home(home)
-    found = SettingsFindings(str(home / CONFIG_FILE))
+    findings = SettingsFindings(str(home / CONFIG_FILE))
     in_file, in_environment = SettingsFindings(str(home / SECRETS_FILE)), SettingsFindings("environment")
     variables, hidden = _variables(home, environ, in_file, in_environment)
     known = names.PLATFORMS | {name.lower() for name in platforms}
-    reader = SettingsReader(found, known, lambda name: variables[name].value if name in variables else None)
+    reader = SettingsReader(
+        findings, known, lambda name: variables[name].value if name in variables else None
+    )
     if (home / "config.yml").exists():
-        found.note(None, "config.yml is not read.", f"Rename it to {CONFIG_FILE}.")
-    file = read_text(home / CONFIG_FILE, found)
-    root = read_yaml(file, found)
+        findings.note(None, "config.yml is not read.", f"Rename it to {CONFIG_FILE}.")
+    file = read_text(home / CONFIG_FILE, findings)
+    root = read_yaml(file, findings)
     # Nobody knows what stood in the lines that could not be read, so nothing starts without them.
-    found.stops += found.problems
-    is_empty = file.mode is not None and not root.pairs and not found.problems
+    findings.stops += findings.problems
+    is_empty = file.mode is not None and not root.pairs and not findings.problems
     if is_empty and not file.text.strip() and (home / DATABASE_FILE).exists():
         # Comments or `{}` are somebody's choice; no word at all is what a lost file looks like.
         message = f"{CONFIG_FILE} is empty, though this home was used before: its limits may be lost."
-        found.stop(None, message, "Restore it, or remove the file to start with the defaults.")
+        findings.stop(None, message, "Restore it, or remove the file to start with the defaults.")
     elif is_empty:
-        found.note(None, f"{CONFIG_FILE} is empty.", "Every setting has its default.")
-    root = arrange(root, known, found)
-    stop_at_limits(root, found)
+        findings.note(None, f"{CONFIG_FILE} is empty.", "Every setting has its default.")
+    root = arrange(root, known, findings)
+    stop_at_limits(root, findings)
     settings = reader.settings(root)
     settings = _with_environment(settings, variables, known)
     key_like = {
@@ -124,18 +121,18 @@ def load_settings(home: Path, environ: Mapping[str, str], *, platforms: Iterable
     secret_values = reader.secrets | {name: variables[name].value for name in key_like}
     hidden += filter(None, map(password_in, secret_values.values()))
     if any(value and value in file.text for value in reader.secrets.values()):  # not `${NAME}`
-        _check_mode(found, file.mode)
-    exposed = [note for note in (*found.notes, *in_file.notes) if note.message == _EXPOSED]
+        _check_mode(findings, file.mode)
+    exposed = [note for note in (*findings.notes, *in_file.notes) if note.message == _EXPOSED]
     return LoadedSettings(
         settings=settings,
         secrets=Secrets(secret_values, also=hidden),
-        problems=(*_by_line(found.problems), *in_file.problems, *in_environment.problems),
-        stops=(*_by_line(found.stops), *in_file.stops, *in_environment.stops),
-        notes=(*_by_line(found.notes), *in_file.notes, *in_environment.notes),
+        problems=(*_by_line(findings.problems), *in_file.problems, *in_environment.problems),
+        stops=(*_by_line(findings.stops), *in_file.stops, *in_environment.stops),
+        notes=(*_by_line(findings.notes), *in_file.notes, *in_environment.notes),
         exposed=tuple(exposed) if _lets_others_in(home) else (),
         variables={name: held.value for name, held in variables.items() if name not in key_like},
         is_empty=is_empty,
-        file=found.file,
+        file=findings.file,
         lines=reader.lines,
     )
 
@@ -156,13 +153,12 @@ def _by_line(problems: list[SettingsError]) -> list[SettingsError]:
     return sorted(problems, key=lambda error: error.line or 0)
 
 
-def check_text(text: str, platforms: Iterable[str] = ()) -> tuple[Settings, list[SettingsError]]:
+def check_text(text: str) -> tuple[Settings, list[SettingsError]]:
     """What a `config.yaml` with this text would mean by itself, and its problems."""
-    found = SettingsFindings(CONFIG_FILE)
-    known = names.PLATFORMS | set(platforms)
-    reader = SettingsReader(found, known, lambda name: f"${{{name}}}")
-    root = read_yaml(TextFile(text=text), found)
-    return reader.settings(arrange(root, known, found)), found.problems
+    findings = SettingsFindings(CONFIG_FILE)
+    reader = SettingsReader(findings, names.PLATFORMS, lambda name: f"${{{name}}}")
+    root = read_yaml(TextFile(text=text), findings)
+    return reader.settings(arrange(root, names.PLATFORMS, findings)), findings.problems
 
 
 def key_variable(provider: str) -> str:
@@ -175,10 +171,9 @@ def key_variable(provider: str) -> str:
 
 def _check_home(home: Path) -> None:
     try:
-        with contextlib.suppress(FileNotFoundError):
-            if not stat.S_ISDIR(os.stat(home).st_mode):
-                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-            os.stat(home / CONFIG_FILE)
+        os.stat(home / CONFIG_FILE)
+    except FileNotFoundError:
+        return
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise UserError(
@@ -200,11 +195,8 @@ def _variables(
     in_file.stops += in_file.problems
     for entry in entries:
         if entry.name in variables:
-            in_file.note(
-                entry.first,
-                f"{entry.name} was set in line {variables[entry.name].line} already.",
-                "Remove one of the two; this later one counts.",
-            )
+            message = f"{entry.name} was set in line {variables[entry.name].line} already."
+            in_file.note(entry.first, message, "Remove one of the two; this later one counts.")
         secret = names.is_key_like(entry.name)
         if secret and looks_like_placeholder(entry.value):
             in_file.problem(entry.first, f"{entry.name} is still a placeholder.", "Put in the real value.")
@@ -228,20 +220,20 @@ def _with_environment(
     }
     changed["model"] = _with_key(changed["model"], variables)
     blocks = dict(settings.platforms)
-    told = _told_accounts(variables, platforms)
-    for name in sorted(platforms | blocks.keys() | told):
+    accounts = _told_accounts(variables, platforms)
+    for name in sorted(platforms | blocks.keys() | accounts):
         before = blocks.get(name, PlatformSettings())
         after = _overlaid(before, variables, name)
         if before.enabled is False:
             after = replace(after, enabled=False)
-        if name in blocks or name in told or after != before:
+        if name in blocks or name in accounts or after != before:
             blocks[name] = after
     return replace(_overlaid(settings, variables), platforms=blocks, **changed)
 
 
 def _told_accounts(variables: Mapping[str, _Variable], platforms: frozenset[str]) -> set[str]:
     """The further accounts that variables tell of."""
-    found: set[str] = set()
+    accounts: set[str] = set()
     for name, held in variables.items():
         if names.ACCOUNT_MARK not in name:
             continue
@@ -251,8 +243,8 @@ def _told_accounts(variables: Mapping[str, _Variable], platforms: frozenset[str]
             held.findings.problem(held.line, error.message, error.hint)
         else:
             if platform:
-                found.add(spell_platform(platform, account))
-    return found
+                accounts.add(spell_platform(platform, account))
+    return accounts
 
 
 def _overlaid(section: S, variables: Mapping[str, _Variable], platform: str = "") -> S:
@@ -267,8 +259,8 @@ def _overlaid(section: S, variables: Mapping[str, _Variable], platform: str = ""
             changed[knob.name] = _from_variable(knob, *held[0])
         else:
             # Several variables may add to one list: LINE names groups and rooms apart.
-            said = [item for one in held for item in _from_variable(knob, *one)]
-            changed[knob.name] = tuple(dict.fromkeys(said))
+            items = [item for pair in held for item in _from_variable(knob, *pair)]
+            changed[knob.name] = tuple(dict.fromkeys(items))
     return replace(section, **changed) if changed else section
 
 

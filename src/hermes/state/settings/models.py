@@ -36,20 +36,20 @@ def model_of(agent: AgentId, loaded: LoadedSettings) -> ModelSettings:
 def model_routes(loaded: LoadedSettings) -> dict[str, ModelSettings]:
     """`platforms.api_server.model_routes` by alias. A name without a model leads nowhere and is left out."""
     block = loaded.settings.platforms.get(_BLOCK, PlatformSettings())
-    told = {name: Secret(text) for name, text in block.extra.items()} | block.secrets
+    values = {name: Secret(text) for name, text in block.extra.items()} | block.secrets
     routes: dict[str, dict[str, Secret]] = {}
-    for name, value in told.items():
+    for name, value in values.items():
         # The alias may have dots of its own; what is said of it has none.
         alias, dot, key = name.removeprefix(_ROUTES).rpartition(".")
         if name.startswith(_ROUTES) and dot:
             routes.setdefault(alias, {})[key] = value
-    found: dict[str, ModelSettings] = {}
-    for alias, said in routes.items():
-        if said.get("model"):
-            found[alias] = _route(said, loaded)
+    by_alias: dict[str, ModelSettings] = {}
+    for alias, route in routes.items():
+        if route.get("model"):
+            by_alias[alias] = _route(route, loaded)
         else:
             log.warning("model_route.left_out alias=%s why=no model", one_line(alias, 60))
-    return found
+    return by_alias
 
 
 def _route(block: dict[str, Secret], loaded: LoadedSettings) -> ModelSettings:

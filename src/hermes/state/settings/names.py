@@ -158,13 +158,13 @@ def own_key(name: str, key: str) -> str:
 @cache
 def _fields(platforms: frozenset[str]) -> dict[str, str]:
     """The variables that every platform has, and whose they are."""
-    found = {
+    variables = {
         variable: platform
         for platform in platforms
         for knob in knobs(PlatformSettings).values()
         for variable in platform_variables(platform, knob.about.env)
     }
-    return found | {platform_variable(platform, "token"): platform for platform in platforms}
+    return variables | {platform_variable(platform, "token"): platform for platform in platforms}
 
 
 def platform_of(variable: str, platforms: Iterable[str], also: Collection[str] = ()) -> str:
@@ -181,11 +181,11 @@ def platform_of(variable: str, platforms: Iterable[str], also: Collection[str] =
 def named_account(variable: str, platforms: Iterable[str], also: Collection[str] = ()) -> tuple[str, str]:
     """The platform and the account that a variable is about; no platform if it is about none. Where no
     account can be called so it is a `UserError`."""
-    plain, mark, said = variable.partition(ACCOUNT_MARK)
+    plain, mark, capitals = variable.partition(ACCOUNT_MARK)
     platform = platform_of(plain if mark else variable, platforms, also)
     if not mark or not platform:
         return platform, DEFAULT_ACCOUNT
-    account = said.lower().replace("_", "-")
+    account = capitals.lower().replace("_", "-")
     problem = account_problem(platform, account)
     if problem is not None:
         raise UserError(f"{variable}: {problem.message}", hint=problem.hint)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from hermes.domain.settings.settings import GatewaySettings
-from hermes.state.settings.findings import SettingsFindings
+from hermes.state.home.findings import SettingsFindings
 from hermes.state.settings.values import knobs
 from hermes.state.settings.yaml_tree import YamlMapping, YamlNode, YamlScalar
 
@@ -68,17 +68,13 @@ def _move(pairs: dict[str, Pair], name: str, section: str, findings: SettingsFin
 
 
 def not_a_section(path: str, node: YamlNode, findings: SettingsFindings) -> None:
-    """Report what stands where settings below a name should stand; empty is fine, and what is unreadable was
-    reported already."""
+    """Report what is no mapping; empty is fine, and what is unreadable was reported already."""
     if isinstance(node, YamlScalar) and (node.empty or node.unreadable):
         findings.count += node.unreadable
         return
     kind = "a single value" if isinstance(node, YamlScalar) else "a list"
-    findings.problem(
-        node.line,
-        f"Below {path} must stand `name: value` lines, not {kind}.",
-        "Write them indented on the lines below, or remove it.",
-    )
+    message = f"Below {path} must stand `name: value` lines, not {kind}."
+    findings.problem(node.line, message, "Write them indented on the lines below, or remove it.")
 
 
 def _merged(high: Pair | None, low: Pair | None) -> Pair:

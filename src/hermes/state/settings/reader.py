@@ -23,8 +23,8 @@ from hermes.domain.settings.settings import (
     is_name,
 )
 from hermes.domain.text import one_line
+from hermes.state.home.findings import SettingsFindings, nearest
 from hermes.state.settings import values
-from hermes.state.settings.findings import SettingsFindings, nearest
 from hermes.state.settings.names import LATER, PLATFORM_KEYS, is_key_like, is_later, own_key
 from hermes.state.settings.places import not_a_section
 from hermes.state.settings.yaml_tree import YamlList, YamlMapping, YamlNode, YamlScalar
@@ -75,8 +75,8 @@ def _is_text(item: YamlScalar, path: str) -> bool:
 
 def password_in(value: str) -> str:
     """The password inside an address like `http://name:password@host`, if there is one."""
-    found = _PASSWORD_IN_ADDRESS.search(value)
-    return found[1] if found else ""
+    match = _PASSWORD_IN_ADDRESS.search(value)
+    return match[1] if match else ""
 
 
 def looks_like_placeholder(value: str) -> bool:
@@ -212,11 +212,8 @@ class SettingsReader:
         if agent.home_dir and name == MAIN_AGENT:
             self.findings.problem(line, "The agent main lives in the home itself.", "Remove its home_dir.")
         elif agent.home_dir and sharing:
-            self.findings.problem(
-                line,
-                f"The agents {sharing[0]} and {name} share one home_dir.",
-                "Give each a folder of its own.",
-            )
+            message = f"The agents {sharing[0]} and {name} share one home_dir."
+            self.findings.problem(line, message, "Give each a folder of its own.")
         self.agents[name] = agent
         return name, agent
 
@@ -225,11 +222,9 @@ class SettingsReader:
         if name in (MAIN_AGENT, *self.agents):
             return True
         meant = nearest(name, [*self.agents, MAIN_AGENT])
-        self.findings.problem(
-            line,
-            f"{path} names the agent “{one_line(name)}”, which is not declared.",
-            f"Did you mean “{meant}”?" if meant else "Declare it under `agents:`.",
-        )
+        message = f"{path} names the agent “{one_line(name)}”, which is not declared."
+        hint = f"Did you mean “{meant}”?" if meant else "Declare it under `agents:`."
+        self.findings.problem(line, message, hint)
         return False
 
     def quick_command(
@@ -243,11 +238,8 @@ class SettingsReader:
             return None
         if {"exec": made.command, "alias": made.target}.get(made.type) and is_name(own):
             return own, made
-        self.findings.problem(
-            line,
-            f"{one_line(path)} is no command.",
-            "Write {type: exec, command: …} or {type: alias, target: /…} under a plain name.",
-        )
+        hint = "Write {type: exec, command: …} or {type: alias, target: /…} under a plain name."
+        self.findings.problem(line, f"{one_line(path)} is no command.", hint)
         return None
 
     def reset(self, name: str, line: int, node: YamlNode, path: str) -> tuple[str, ResetSettings] | None:
@@ -313,11 +305,8 @@ class SettingsReader:
         remedy = f"Did you mean “{meant}{at}{account}”?" if meant else ""
         if platform in self.platforms:
             remedy = f"Write platform: {platform}, and account: {account} beside it."
-        self.findings.problem(
-            line,
-            f"There is no platform “{one_line(name)}”.",
-            remedy or "Install the plugin that offers it, or remove it.",
-        )
+        message = f"There is no platform “{one_line(name)}”."
+        self.findings.problem(line, message, remedy or "Install the plugin that offers it, or remove it.")
 
     # --- platforms
 
@@ -350,8 +339,7 @@ class SettingsReader:
     def platform_key(
         self, given: dict[str, Any], platform: str, name: str, node: YamlNode, *, under_extra: bool = False
     ) -> None:
-        """One key of a block. Under `extra:` a name that every platform has means the same, but does not
-        replace what stands in the block itself."""
+        """Under `extra:` a name that every platform has does not replace what stands in the block itself."""
         path, meant = f"platforms.{platform}.{name}", field_of(platform, name)
         if name == "keys" and platform == API_SERVER:
             keys = self.table(ApiKey, node, path)
@@ -488,11 +476,8 @@ class SettingsReader:
             return None
         text, missing = self.filled(node.text)
         if missing:
-            self.findings.problem(
-                node.line,
-                f"{path} refers to ${{{missing[0]}}}, which is not set.",
-                f"Set {missing[0]} in .env or in the environment.",
-            )
+            message = f"{path} refers to ${{{missing[0]}}}, which is not set."
+            self.findings.problem(node.line, message, f"Set {missing[0]} in .env or in the environment.")
             return None
         return text
 

@@ -175,8 +175,7 @@ def _chunks(data: bytes) -> Iterator[bytes]:
 
 
 def _inner_base64(data: bytes) -> Iterator[bytes]:
-    """The digits that are the same whatever stands around it; three bytes are four digits, so there are three
-    ways to begin."""
+    """The digits that do not depend on its neighbours, for each of three places in a group of three bytes."""
     for before in range(3):
         digits = b64encode(bytes(before) + data)
         yield digits[-(-before * 8 // 6) : (before + len(data)) * 8 // 6]

@@ -14,7 +14,7 @@ from typing import Any
 from hermes.domain.pattern_size import why_too_large
 from hermes.domain.settings.declaring import Secret, SettingDoc
 from hermes.domain.text import one_line, plain_braces
-from hermes.state.settings.findings import nearest
+from hermes.state.home.findings import nearest
 from hermes.state.settings.yaml_tree import YamlScalar
 
 _WHOLE = re.compile(r"[+-]?[0-9][0-9_]{0,17}")
@@ -29,8 +29,7 @@ _FORMS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingSpec:
-    """One field of a settings class. It holds a value, or sections of the class `kind`: one, or several in
-    the `holder`, a dict or a tuple."""
+    """A field of a settings class: a value or a section of the class `kind`, or several in the `holder`."""
 
     name: str
     kind: type
@@ -63,8 +62,8 @@ def knobs(section: type) -> dict[str, SettingSpec]:
 def sections(section: type, holder: type | None = None) -> dict[str, type]:
     """The settings classes inside a settings class, by the name of their field; with `dict`, those of which
     it holds any number, each under a name of its own."""
-    found = specs(section).items()
-    return {name: spec.kind for name, spec in found if is_dataclass(spec.kind) and spec.holder is holder}
+    held = specs(section).items()
+    return {name: spec.kind for name, spec in held if is_dataclass(spec.kind) and spec.holder is holder}
 
 
 def _spec(item: Field[Any], hint: Any) -> SettingSpec:

@@ -1,7 +1,5 @@
-"""Changing or removing one setting: secrets stand in `.env`, everything else in `config.yaml`, whose comments
-are kept.
-
-The new text is read back before it takes the old one's place, so a file is never left half or wrong."""
+"""Changing or removing one setting: secrets in `.env`, others in `config.yaml`, whose comments are kept. The
+new text is read back before it takes the old one's place, so a file is never left half or wrong."""
 
 from __future__ import annotations
 
@@ -15,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
+from hermes.state.home.findings import SettingsFindings
 from hermes.state.home.textfile import TextFile, decode, read_text, replace_text, sole_writer
-from hermes.state.settings.dotenv import parse_dotenv, with_variable, without_variable
-from hermes.state.settings.findings import SettingsFindings
+from hermes.state.settings.dotenv import parse_dotenv, with_variable
 from hermes.state.settings.keys import SettingKey, find_key, value_at
 from hermes.state.settings.loader import CONFIG_FILE, SECRETS_FILE, check_text, load_settings
 from hermes.state.settings.names import PLATFORMS
-from hermes.state.settings.narrowing import stop_at_limits, stop_at_variable
 from hermes.state.settings.places import ALSO_UNDER_GATEWAY, arrange
 from hermes.state.settings.reader import looks_like_placeholder
+from hermes.state.settings.unsupported_limits import stop_at_limits, stop_at_variable
 from hermes.state.settings.values import WrongValue, convert
 from hermes.state.settings.yaml_tree import YamlMapping, YamlScalar, read_yaml
 
@@ -122,7 +120,7 @@ def _write_variable(path: Path, key: SettingKey, value: str) -> SettingChange:
 
 def _remove_variable(path: Path, key: SettingKey) -> SettingChange | None:
     before = _readable(path).text
-    text = without_variable(before, key.variable)
+    text = with_variable(before, key.variable, None)
     if text == before:
         return None
     replace_text(path, text, 0o600)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hermes.domain.text import one_line, storable
+from hermes.state.home.findings import SettingsFindings
 from hermes.state.home.textfile import UNREADABLE, TextFile
-from hermes.state.settings.findings import SettingsFindings
 
 if TYPE_CHECKING:
     import yaml
@@ -129,12 +129,12 @@ class _Composer:
         root: YamlNode | None = None
         try:
             self.loader = yaml.SafeLoader(text)
-            self._next()
-            event = self._next()
+            self.loader.get_event()
+            event = self.loader.get_event()
             if isinstance(event, yaml.DocumentStartEvent):
-                root = self._node(self._next(), 0)
-                self._next()
-                event = self._next()
+                root = self._node(self.loader.get_event(), 0)
+                self.loader.get_event()
+                event = self.loader.get_event()
                 if isinstance(event, yaml.DocumentStartEvent):
                     self._unreadable(
                         event, "A second document begins here and is not read.", "Remove the line “---”."
@@ -146,9 +146,6 @@ class _Composer:
             line = self.offset + getattr(self.loader, "line", 0) + 1
             raise _BrokenYaml(line, "This is not valid YAML.", "Put the value in quotes.") from error
         return root
-
-    def _next(self) -> Any:
-        return self.loader.get_event()
 
     def _line(self, event: Any) -> int:
         return self.offset + (event.start_mark.line if event.start_mark else 0) + 1
@@ -173,7 +170,7 @@ class _Composer:
             )
         elif isinstance(event, yaml.SequenceStartEvent):
             node = YamlList(items=[], line=self._line(event))
-            while not isinstance(item := self._next(), yaml.SequenceEndEvent):
+            while not isinstance(item := self.loader.get_event(), yaml.SequenceEndEvent):
                 node.items.append(self._node(item, depth + 1))
         else:
             node = self._mapping(event, depth)
@@ -223,9 +220,9 @@ class _Composer:
 
         own: dict[str, tuple[int, YamlNode]] = {}
         merged: list[YamlNode] = []
-        while not isinstance(key := self._next(), yaml.MappingEndEvent):
+        while not isinstance(key := self.loader.get_event(), yaml.MappingEndEvent):
             name = self._node(key, depth + 1)
-            value = self._node(self._next(), depth + 1)
+            value = self._node(self.loader.get_event(), depth + 1)
             if not isinstance(name, YamlScalar):
                 self._unreadable(key, "A name must be a plain text.", "Write `name: value`.")
             elif name.empty or not (name.text or name.unreadable):
@@ -243,23 +240,20 @@ class _Composer:
 
     def _put(self, pairs: dict[str, tuple[int, YamlNode]], name: str, line: int, node: YamlNode) -> None:
         if name in pairs:
-            self.findings.problem(
-                line,
-                f"“{one_line(name)}” stands twice, here and in line {pairs[name][0]}.",
-                "Keep one of the two.",
-            )
+            message = f"“{one_line(name)}” stands twice, here and in line {pairs[name][0]}."
+            self.findings.problem(line, message, "Keep one of the two.")
         pairs[name] = (line, node)
 
     def _explained(self, error: yaml.MarkedYAMLError) -> _BrokenYaml:
-        said = f"{error.context or ''} {error.problem or ''}"
+        complaint = f"{error.context or ''} {error.problem or ''}"
         mark = error.problem_mark or error.context_mark
         message, hint = "This is not valid YAML.", "Check the indentation, the colons and the quotes."
-        if "flow node" in said and "<stream end>" in said and self.loader.marks:
+        if "flow node" in complaint and "<stream end>" in complaint and self.loader.marks:
             # It says where the text ends; where the bracket was opened, only the parser's own stack says.
             mark, message = self.loader.marks[-1], "A bracket is opened here and never closed."
             hint = "Close it with “]” or “}”."
         for words, at_start, meaning, remedy in _EXPLANATIONS:
-            if words in said:
+            if words in complaint:
                 message, hint = meaning, remedy
                 mark = (error.context_mark if at_start else None) or mark
                 break

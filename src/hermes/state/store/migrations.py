@@ -7,7 +7,11 @@ import re
 from dataclasses import dataclass
 
 from hermes.domain.errors import UserError
-from hermes.state.store.db import DamagedDatabase, Db
+from hermes.state.store.table import Db
+
+
+class DamagedDatabase(UserError):
+    """The file is not what it was written as: nothing more may be written to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

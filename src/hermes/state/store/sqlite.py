@@ -22,23 +22,19 @@ from hermes.domain.ports.store import Tx
 from hermes.state.store.care.reserve import SIZE as SPARE_BYTES
 from hermes.state.store.care.reserve import DiskReserve
 from hermes.state.store.care.walfile import has_log
-from hermes.state.store.db import DamagedDatabase, Db, DiskFull, Row
-from hermes.state.store.migrations import check_version, migrate
-from hermes.state.store.tables.channels import DirectoryTable
-from hermes.state.store.tables.gateway import CensusTable, FactsTable, LeasesTable, RecoveryTable
-from hermes.state.store.tables.handoffs import HandoffsTable
+from hermes.state.store.migrations import DamagedDatabase, check_version, migrate
+from hermes.state.store.table import Db, Row
+from hermes.state.store.tables.channels import DirectoryTable, OverheardTable
+from hermes.state.store.tables.gateway import FactsTable, LeasesTable, RecoveryTable
 from hermes.state.store.tables.inbox import InboxTable
 from hermes.state.store.tables.jobs import JobRunsTable, JobsTable
 from hermes.state.store.tables.journal import JournalTable
 from hermes.state.store.tables.media_index import MediaTable
-from hermes.state.store.tables.outbox import OutboxAdminTable, OutboxTable
-from hermes.state.store.tables.overheard import OverheardTable
-from hermes.state.store.tables.questions import QuestionsTable
-from hermes.state.store.tables.requests import RequestsTable
+from hermes.state.store.tables.outbox import OutboxTable
 from hermes.state.store.tables.rights import GrantsTable, PairingCodesTable, PairingsTable
 from hermes.state.store.tables.search import SearchTable
-from hermes.state.store.tables.sessions import BindingsTable, SessionsTable
-from hermes.state.store.tables.turns import TurnsTable
+from hermes.state.store.tables.sessions import BindingsTable, HandoffsTable, SessionsTable
+from hermes.state.store.tables.turns import QuestionsTable, RequestsTable, TurnsTable
 
 _LOG_FILE_BYTES = 64 * 1024 * 1024
 # Pages that fell out of it are still in the system's own cache.
@@ -54,6 +50,10 @@ DISK_FULL = "the disk is full"
 FILE_DAMAGED = "the database file is damaged"
 NOT_WRITABLE = "the database cannot be written (its file system is read-only)"
 FILE_LOST = "the database file was removed or replaced"
+
+
+class DiskFull(UserError):
+    """The disk is full: whoever opens the file may wait for room."""
 
 
 class TransactionGone(apsw.Error):
@@ -146,9 +146,7 @@ def tables_of(db: Db, agent: AgentId) -> Tx:
         pairings=PairingsTable(db),
         pairing_codes=PairingCodesTable(db),
         recovery=RecoveryTable(db),
-        census=CensusTable(db),
         directory=DirectoryTable(db, agent),
-        post=OutboxAdminTable(db),
         handoffs=HandoffsTable(db, agent),
     )
 
@@ -217,20 +215,18 @@ def look_into(path: Path, options: StoreOptions = DEFAULTS) -> SqliteDb:
 
 
 def problems_of(db: SqliteDb) -> list[str]:
-    """What SQLite's own check finds wrong; empty for a sound file. A check that could not be made is no
-    finding: it raises."""
+    """What SQLite's own check finds wrong; a check that could not be made raises."""
     try:
-        found = [str(row[0]) for row in db.all(f"PRAGMA quick_check({_PROBLEMS})")]
+        lines = [str(row[0]) for row in db.all(f"PRAGMA quick_check({_PROBLEMS})")]
     except NOT_DAMAGE:
         raise
     except (apsw.Error, UnicodeDecodeError) as error:
         return [str(error)]
-    return [] if found == ["ok"] else found
+    return [] if lines == ["ok"] else lines
 
 
 def check_file(path: Path, options: StoreOptions, give_up: Callable[[], bool]) -> list[str]:
-    """The same for a file that others may be using meanwhile. Blocking, and long for a large file; nothing is
-    found once `give_up` says so."""
+    """The same for a file in use. Blocking, long for a large file; `give_up` ends it with nothing found."""
     with closing(connect_reader(path, options)) as db:
         db.connection.set_progress_handler(give_up, _CHECK_STEPS)
         try:

@@ -255,8 +255,7 @@ class SqliteStore:
         return True
 
     def _gather(self) -> None:
-        """Take everything that has come. With nothing in hand, wait for it; not for ever while there is
-        something to do beside it."""
+        """Take everything that has come, or wait for it, not longer than until there is other work."""
         patience = None if self.path is None else LOOK_SECONDS
         if self._first or self._others:
             patience = 0.0

@@ -91,12 +91,12 @@ async def check_single_messages_are_found_by_key_and_by_state(open_store: OpenSt
             tx.outbox.save(replace(rows[2], state=OutState.DEAD, error="gone"))
 
         await store.write(add)
-        found = await store.read(lambda tx: tx.post.begun("k1:"))
+        found = await store.read(lambda tx: tx.outbox.begun("k1:"))
         assert [row.key for row in found] == ["k1:0", "k1:1"]
-        assert await store.read(lambda tx: tx.post.get("k1")) is None
-        dead = await store.read(lambda tx: tx.post.find((OutState.DEAD,)))
+        assert await store.read(lambda tx: tx.outbox.get("k1")) is None
+        dead = await store.read(lambda tx: tx.outbox.find((OutState.DEAD,)))
         assert [(row.key, row.error) for row in dead] == [("k10:0", "gone")]
-        waiting = await store.read(lambda tx: tx.post.find((OutState.DUE, OutState.UNKNOWN), 1))
+        waiting = await store.read(lambda tx: tx.outbox.find((OutState.DUE, OutState.UNKNOWN), 1))
         assert [row.key for row in waiting] == ["k1:0"]
 
 
@@ -109,14 +109,14 @@ async def check_a_dead_message_is_tried_again_or_dropped(open_store: OpenStore) 
             tx.outbox.save(replace(row, state=OutState.DEAD, attempts=3, error="gone"))
 
         await store.write(die)
-        assert await store.write(lambda tx: tx.post.retry("k1", after(60)))
-        again = await store.read(lambda tx: tx.post.get("k1"))
+        assert await store.write(lambda tx: tx.outbox.retry("k1", after(60)))
+        again = await store.read(lambda tx: tx.outbox.get("k1"))
         assert again is not None
         assert (again.state, again.created_at, again.error) == (OutState.UNKNOWN, after(60), "")
-        assert await store.write(lambda tx: tx.post.drop("k1", "not needed"))
+        assert await store.write(lambda tx: tx.outbox.drop("k1", "not needed"))
         assert await store.read(lambda tx: tx.outbox.head(row.to)) is None
-        assert not await store.write(lambda tx: tx.post.retry("k1", after(60)))
-        assert not await store.write(lambda tx: tx.post.drop("k9", "never was"))
+        assert not await store.write(lambda tx: tx.outbox.retry("k1", after(60)))
+        assert not await store.write(lambda tx: tx.outbox.drop("k9", "never was"))
 
 
 CHECKS = (

@@ -169,7 +169,7 @@ async def check_a_key_is_used_once_and_a_place_can_be_written_to(open_store: Ope
 
 async def check_what_is_open_is_counted_and_nothing_else(open_store: OpenStore) -> None:
     async with open_store() as store:
-        assert (await store.read(lambda tx: tx.census.count())).inbox == 0
+        assert (await store.read(lambda tx: tx.recovery.open_work())).inbox == 0
         await store.write(lambda tx: tx.inbox.add("fake", [inbound("d1"), inbound("d2")], None, NOW))
         [first, _] = await store.read(lambda tx: tx.inbox.pending(0, 10))
         await store.write(lambda tx: tx.inbox.finish(first.n, "ignored"))
@@ -180,7 +180,7 @@ async def check_what_is_open_is_counted_and_nothing_else(open_store: OpenStore) 
         assert head is not None
         sent = replace(head, state=OutState.SENT)
         await store.write(lambda tx: tx.outbox.save(sent))
-        counted = await store.read(lambda tx: tx.census.count())
+        counted = await store.read(lambda tx: tx.recovery.open_work())
         assert (counted.inbox, dict(counted.outbox), dict(counted.turns)) == (1, {"due": 2}, {})
         assert counted.questions == 0
 

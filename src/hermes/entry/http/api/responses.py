@@ -31,8 +31,6 @@ from hermes.entry.http.site.admission import KeyScope
 from hermes.entry.http.site.endpoint import LONGEST_NAME, HttpCall, as_json, route
 from hermes.entry.http.site.errors import ApiError, bad_request, not_found
 from hermes.entry.http.site.headers import IDEMPOTENCY
-from hermes.entry.http.site.routing import route
-from hermes.stream.faces.responses import ResponseEvents
 from hermes.stream.faces.response_shape import ConversationName, FunctionTool, ResponseObject
 from hermes.stream.faces.responses import ResponseEvents, ResponseFold, parts_before
 

@@ -1,7 +1,6 @@
 """Backups of the database: whole, checked copies in `backups/` beside it, made while the store is in use.
 A copy counts only after SQLite found nothing wrong with it. The newest is kept, and the last one of each of
-the days before; a database in which nothing happened yet gives none. `Upkeep` makes one a day and one at a
-clean stop."""
+the days before; a database in which nothing happened gives none. There is one a day and one at a stop."""
 
 from __future__ import annotations
 
@@ -23,8 +22,7 @@ from hermes.domain.errors import HermesError, Unreachable
 from hermes.state.home.wholefile import sync_file, sync_folder
 from hermes.state.store import sqlite
 from hermes.state.store.care.reserve import SIZE as SPARE_BYTES
-from hermes.state.store.db import DamagedDatabase
-from hermes.state.store.migrations import check_version
+from hermes.state.store.migrations import DamagedDatabase, check_version
 from hermes.state.store.writer import SqliteStore
 
 log = logging.getLogger("hermes.store")
@@ -49,7 +47,7 @@ def backups_of(path: Path) -> list[Path]:
     folder = folder_of(path)
     if not folder.is_dir():
         return []
-    return sorted((one for one in folder.iterdir() if _NAME.fullmatch(one.name)), reverse=True)
+    return sorted((file for file in folder.iterdir() if _NAME.fullmatch(file.name)), reverse=True)
 
 
 def made_at(backup_file: Path) -> datetime:
@@ -64,7 +62,6 @@ def _never() -> bool:
 
 def backup(path: Path, now: datetime, give_up: Callable[[], bool] = _never) -> Path:
     """Copy the database as it is at this moment and return where. Blocking; writers go on meanwhile.
-
     `DamagedDatabase` if the original is damaged, `Unreachable` without room or when `give_up` says so."""
     folder = folder_of(path)
     stamp = now.astimezone(UTC).strftime(_STAMP)
@@ -95,15 +92,15 @@ def backup_if_due(path: Path, now: datetime, give_up: Callable[[], bool] = _neve
     """A backup, if the last one worth the name is older than a day."""
     made = backups_of(path)
     fresh = bool(made) and timedelta(0) <= now - made_at(made[0]) < MOST_AGE
-    if not _holds_something(path) or (fresh and _holds_something(made[0])):
+    if not any(_marks(path)) or (fresh and any(_marks(made[0]))):
         return None
     return backup(path, now, give_up)
 
 
 def backup_at_stop(path: Path, now: datetime, give_up: Callable[[], bool] = _never) -> Path | None:
     """A backup of what happened since the last one."""
-    made = backups_of(path)
-    if not _holds_something(path) or (made and _marks(made[0]) == _marks(path)):
+    made, marks = backups_of(path), _marks(path)
+    if not any(marks) or (made and _marks(made[0]) == marks):
         return None
     return backup(path, now, give_up)
 
@@ -119,13 +116,8 @@ def _rotate(path: Path, newest: Path) -> None:
         kept.add(day)
 
 
-def _holds_something(path: Path) -> bool:
-    """Whether anything would be missed: words, jobs, people."""
-    return any(_marks(path))
-
-
 def _marks(path: Path) -> tuple[int, ...]:
-    """How far each table has come that a person would miss; nothing if it cannot be read."""
+    """How far the tables have come that a person would miss; nothing if they cannot be read."""
     if not path.stat().st_size:
         return ()
     marks = ", ".join(f"(SELECT coalesce(max(rowid), 0) FROM {table})" for table in _NUMBERED)

@@ -26,8 +26,8 @@ from hermes.state.store.care.reserve import give_up_reserve
 from hermes.state.store.care.restored import settle_restored
 from hermes.state.store.care.salvage import SalvageReport, nothing_salvaged, salvage
 from hermes.state.store.care.walfile import has_log, log_damage, log_of
-from hermes.state.store.db import DamagedDatabase, DiskFull
-from hermes.state.store.migrations import check_version
+from hermes.state.store.migrations import DamagedDatabase, check_version
+from hermes.state.store.sqlite import DiskFull
 from hermes.state.store.writer import SqliteStore
 
 log = logging.getLogger("hermes.store")
@@ -63,8 +63,7 @@ class _Inspection:
 async def open_checked(
     path: Path, clock: Clock, options: sqlite.StoreOptions = sqlite.DEFAULTS
 ) -> OpenedStore:
-    """Open the database of a home, or the best that is left of it; on a full disk at the cost of its
-    reserve."""
+    """Open the database of a home, or what is left of it; on a full disk its reserve is given up."""
     try:
         return await _open_sound(path, clock, options)
     except DiskFull:
@@ -87,17 +86,16 @@ def _make_sound(path: Path, now: datetime, options: sqlite.StoreOptions) -> tupl
         _set_aside(path, now)
         return notices, False
     try:
-        found = _examine(path, options) if path.exists() else _Inspection(damage=_MISSING)
-        if found.index_only and _rebuild_index(path, options):
+        inspection = _examine(path, options) if path.exists() else _Inspection(damage=_MISSING)
+        if inspection.index_only and _rebuild_index(path, options):
             notices.append(f"The search index in {path.name} was damaged; it was built anew.")
-        elif found.damage:
-            notices += _replace(path, found, now, options)
+        elif inspection.damage:
+            notices += _replace(path, inspection, now, options)
         for settled in (sqlite.suspicion(path), rescued(path)):
             settled.unlink(missing_ok=True)
     except (apsw.Error, OSError) as error:
-        told = sqlite.as_user_error(error, path)
-        raise told from error
-    return notices, found.check_later
+        raise sqlite.as_user_error(error, path) from error
+    return notices, inspection.check_later
 
 
 # --- looking ---
@@ -155,8 +153,7 @@ def _replace(path: Path, inspection: _Inspection, now: datetime, options: sqlite
 def _prepare(
     path: Path, new: Path, inspection: _Inspection, now: datetime, options: sqlite.StoreOptions
 ) -> tuple[str, str]:
-    """Build the replacement; what it was made of and what came of that, empty if nothing was left to make it
-    of."""
+    """Build the replacement; what it was made from, if anything, and what came of that."""
     for origin, candidate in _candidates(path, inspection):
         _remove(new)
         shutil.copyfile(candidate, new)
@@ -194,8 +191,7 @@ def _candidates(path: Path, inspection: _Inspection) -> Iterator[tuple[str, Path
 
 
 def _mark(path: Path, new: Path, now: datetime, options: sqlite.StoreOptions) -> str:
-    """Take over what the damaged file still tells, settle what may have gone on since, and say what came of
-    it."""
+    """Take over what the damaged file still holds and settle what may have gone on since; the outcome."""
     with closing(sqlite.open_current(new, options)) as db:
         db.run("BEGIN IMMEDIATE")
         try:
@@ -243,8 +239,8 @@ def _new_of(path: Path) -> Path:
 
 
 def _remove(path: Path) -> None:
-    for one in (path, log_of(path), path.with_name(path.name + "-shm")):
-        one.unlink(missing_ok=True)
+    for file in (path, log_of(path), path.with_name(path.name + "-shm")):
+        file.unlink(missing_ok=True)
 
 
 def _finish_swap(path: Path, now: datetime) -> list[str]:
@@ -270,9 +266,9 @@ def _set_aside(path: Path, now: datetime) -> Path | None:
         number += 1
         aside = path.with_name(f"{path.name}.damaged-{now.astimezone(UTC):%Y%m%dT%H%M%SZ}-{number}")
     moved = None
-    for one, to in ((path, aside), (log_of(path), log_of(aside))):
-        if one.exists():
-            one.replace(to)
+    for file, to in ((path, aside), (log_of(path), log_of(aside))):
+        if file.exists():
+            file.replace(to)
             sync_folder(path.parent)
             moved = aside
     path.with_name(path.name + "-shm").unlink(missing_ok=True)
@@ -300,7 +296,7 @@ def _rebuild_index(path: Path, options: sqlite.StoreOptions) -> bool:
 
 
 def _leave_index(db: sqlite.SqliteDb) -> None:
-    """Most damage is in what the index holds, and its own `rebuild` mends that."""
+    """Most damage is in what the index holds, and its own `rebuild` repairs that."""
 
 
 def _renew_index(db: sqlite.SqliteDb) -> None:

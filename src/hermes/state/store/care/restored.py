@@ -17,6 +17,7 @@ from hermes.domain.turn import ReplyPlace, TurnInput
 from hermes.state.store.care.salvage import SalvageReport
 from hermes.state.store.codec import decode, stamp, unstamp
 from hermes.state.store.sqlite import SqliteDb
+from hermes.state.store.table import Row
 from hermes.state.store.tables.outbox import OutboxTable
 
 RESTORED = "restored from a backup"
@@ -25,10 +26,8 @@ _EDITED_BEFORE = "edit: taken with its message"
 _ENDS = {"finished": "done", "failed": "failed", "stopped": "stopped"}
 _MOST_TIMES = 5
 _MOST_LOST = 1_000_000
-_OPEN_TURNS = (
-    "SELECT n, id, session, state, attempt, progress, created_at, reply FROM turns"
-    " WHERE state IN ('accepted', 'running', 'waiting') ORDER BY n"
-)
+_OPEN_TURNS = """SELECT n, id, session, state, attempt, progress, created_at, reply FROM turns
+    WHERE state IN ('accepted', 'running', 'waiting') ORDER BY n"""
 
 
 class _Doubt(StrEnum):
@@ -70,8 +69,8 @@ class RestoreReport:
             "incoming messages could not be read": self.lost or self.blind,
             "chats are told": self.chats_notified,
         }
-        told = [f"{'some' if count is True else count} {what}" for what, count in counted.items() if count]
-        return ", ".join(told) or "nothing was open"
+        counts = [f"{'some' if count is True else count} {what}" for what, count in counted.items() if count]
+        return ", ".join(counts) or "nothing was open"
 
 
 def settle_restored(db: SqliteDb, saved: SalvageReport, now: datetime) -> RestoreReport:
@@ -94,22 +93,19 @@ def settle_restored(db: SqliteDb, saved: SalvageReport, now: datetime) -> Restor
     if saved.has_lost_messages:
         words = dict.fromkeys(_places_since(db, saved.since), _lost_words(saved.since)) | words
     for to, text in words.items():
-        told = OutboxRow(
+        notice = OutboxRow(
             key=f"{RESTORED}:{now.timestamp():.0f}:{to}", to=to, body=Body(text=text), created_at=now
         )
-        OutboxTable(db).add(told)
+        OutboxTable(db).add(notice)
     settled.chats_notified = len(words)
     return settled
 
 
 def _places_since(db: SqliteDb, since: float) -> set[Address]:
-    """Home channels, and chats in which somebody wrote since then (or in the hour before: they are noted once
-    an hour)."""
+    """Home channels, and chats in which somebody wrote since then; chats are noted once an hour."""
     noted = "SELECT address FROM homes UNION SELECT address FROM channels WHERE seen_at > ?"
-    bound = (
-        "SELECT source FROM bindings WHERE at > ?1"
-        " OR session IN (SELECT id FROM sessions WHERE updated_at > ?1)"
-    )
+    bound = """SELECT source FROM bindings WHERE at > ?1
+        OR session IN (SELECT id FROM sessions WHERE updated_at > ?1)"""
     places = {Address.parse(row[0]) for row in db.all(noted, since - 3600)}
     return places | {decode(Source, row[0]).address for row in db.all(bound, since)}
 
@@ -117,25 +113,24 @@ def _places_since(db: SqliteDb, since: float) -> set[Address]:
 # --- turns ---
 
 
-def _settle_turn(db: SqliteDb, saved: SalvageReport, settled: RestoreReport, row: tuple[object, ...]) -> None:
+def _settle_turn(db: SqliteDb, saved: SalvageReport, settled: RestoreReport, row: Row) -> None:
     n, turn, session, state, attempt, progress, created_at, reply = row
-    assert isinstance(n, int) and isinstance(progress, int) and isinstance(created_at, float)
     untouched = state == "accepted" or (state == "running" and attempt == 1 and progress == 0)
     current = saved.is_current("turns", n)
-    if not current and _how_it_ended(db, saved, str(turn)) is not None:
-        db.run("UPDATE turns SET state = ? WHERE n = ?", _ENDS[_end_of(db, str(turn)) or "finished"], n)
+    if not current and _how_it_ended(db, saved, turn) is not None:
+        db.run("UPDATE turns SET state = ? WHERE n = ?", _ENDS[_end_of(db, turn) or "finished"], n)
         return
-    if not current and _stays_unbegun(db, saved, str(turn)):
+    if not current and _stays_unbegun(db, saved, turn):
         db.run("DELETE FROM journal WHERE turn = ?", turn)
         db.run("UPDATE turns SET state = 'accepted' WHERE n = ?", n)
         settled.again += 1
         return
-    if not current and _begin_again(db, saved, settled, str(turn)):
+    if not current and _begin_again(db, saved, settled, turn):
         return
     if current and not db.one("SELECT 1 FROM sessions WHERE id = ?", session):
         # Nothing can run without its session; who writes again gets a new one.
         db.run("DELETE FROM turns WHERE n = ?", n)
-        if untouched and (again := _take_again(db, str(turn))):
+        if untouched and (again := _take_again(db, turn)):
             settled.again += again
             return
     elif current and _is_whole(db, saved, row):
@@ -172,7 +167,7 @@ def _begin_again(db: SqliteDb, saved: SalvageReport, settled: RestoreReport, tur
     """Take the messages of a turn again, if they are there and it can have done nothing yet."""
     rows = db.all("SELECT n, body FROM inbox WHERE turn = ? AND outcome = ? ORDER BY n", turn, _AS_TURN)
     messages = [decode(Inbound, body) for _, body in rows]
-    if not rows or not all(_is_unbegun(db, saved, turn, one.text) for one in messages):
+    if not rows or not all(_is_unbegun(db, saved, turn, message.text) for message in messages):
         return False
     place, first = messages[0].source.address, rows[0][0]
     db.run("DELETE FROM turns WHERE id = ?", turn)
@@ -182,7 +177,7 @@ def _begin_again(db: SqliteDb, saved: SalvageReport, settled: RestoreReport, tur
     return True
 
 
-def _is_whole(db: SqliteDb, saved: SalvageReport, row: tuple[object, ...]) -> bool:
+def _is_whole(db: SqliteDb, saved: SalvageReport, row: Row) -> bool:
     """Whether everything is there that a turn goes on from."""
     _, turn, _, state, attempt, progress, _, _ = row
     asked = db.one("SELECT 1 FROM questions WHERE turn = ?", turn)
@@ -190,20 +185,18 @@ def _is_whole(db: SqliteDb, saved: SalvageReport, row: tuple[object, ...]) -> bo
         return False
     if "journal" in saved.whole or attempt == 0:
         return True
-    found = db.one("SELECT count(*), max(seq) - min(seq) + 1 FROM journal WHERE turn = ?", turn)
-    assert found is not None and isinstance(progress, int)
+    records = db.one("SELECT count(*), max(seq) - min(seq) + 1 FROM journal WHERE turn = ?", turn)
+    assert records is not None
     # `progress` counts since the last start alone, and leaves out the words that begin a turn.
-    return bool(attempt == 1 and found[0] > progress and found[0] == found[1])
+    return bool(attempt == 1 and records[0] > progress and records[0] == records[1])
 
 
 # --- messages that came in ---
 
 
 def _settle_inbox(db: SqliteDb, saved: SalvageReport, settled: RestoreReport) -> None:
-    missing = (
-        "SELECT n, body, accepted_at, outcome, turn FROM inbox WHERE outcome IS NULL"
-        " OR (turn IS NOT NULL AND NOT EXISTS (SELECT 1 FROM turns WHERE id = inbox.turn)) ORDER BY n"
-    )
+    missing = """SELECT n, body, accepted_at, outcome, turn FROM inbox WHERE outcome IS NULL
+        OR (turn IS NOT NULL AND NOT EXISTS (SELECT 1 FROM turns WHERE id = inbox.turn)) ORDER BY n"""
     again: set[str] = set()
     for n, body, accepted_at, outcome, turn in db.all(missing):
         if turn in again or (outcome is None and saved.is_current("inbox", n)):
@@ -242,10 +235,8 @@ def _take_again(db: SqliteDb, turn: str) -> int:
 
 def _keep_order(db: SqliteDb, settled: RestoreReport) -> None:
     """What waits behind a message that is taken again is taken again too, or it would be answered before."""
-    behind = (
-        "SELECT inbox.n, inbox.body, turns.id FROM inbox JOIN turns ON turns.id = inbox.turn"
-        " WHERE inbox.n > ? AND outcome = ? AND state = 'accepted' AND attempt = 0 AND stop IS NULL"
-    )
+    behind = """SELECT inbox.n, inbox.body, turns.id FROM inbox JOIN turns ON turns.id = inbox.turn
+        WHERE inbox.n > ? AND outcome = ? AND state = 'accepted' AND attempt = 0 AND stop IS NULL"""
     for n, body, turn in db.all(behind, min(settled.first.values()), _AS_TURN):
         place = decode(Inbound, body).source.address
         if settled.first.get(place, n) < n and db.run("DELETE FROM turns WHERE id = ?", turn):
@@ -254,11 +245,10 @@ def _keep_order(db: SqliteDb, settled: RestoreReport) -> None:
 
 
 def _how_it_ended(db: SqliteDb, saved: SalvageReport, turn: str) -> _Doubt | None:
-    """Whether an answer, or its last record, shows that a turn whose row is lost has ended; and what is not
-    sure of that."""
-    said = db.one("SELECT 1 FROM outbox WHERE turn = ? AND draft = 0", turn)
+    """What is in doubt about a turn whose answer or last record shows that it has ended; else None."""
+    answered = db.one("SELECT 1 FROM outbox WHERE turn = ? AND draft = 0", turn)
     # What it said before it asked something does not end a turn.
-    if said and "questions" in saved.whole and not db.one("SELECT 1 FROM questions WHERE turn = ?", turn):
+    if answered and "questions" in saved.whole and not db.one("SELECT 1 FROM questions WHERE turn = ?", turn):
         return _Doubt.NONE
     if _end_of(db, turn) is None:
         return None
@@ -306,11 +296,9 @@ def _settle_outbox(db: SqliteDb, saved: SalvageReport, settled: RestoreReport) -
     )
     # A shown draft may have become the final answer since: editing it could take words back.
     db.run("UPDATE outbox SET state = 'gone' WHERE draft = 1 AND state IN ('attempting', 'shown')")
-    ended = (
-        "SELECT n, created_at, reply FROM turns WHERE reply IS NOT NULL AND absorbed_by IS NULL"
-        " AND state IN ('done', 'failed', 'stopped') AND n >= ?"
-        " AND NOT EXISTS (SELECT 1 FROM outbox WHERE turn = turns.id AND draft = 0)"
-    )
+    ended = """SELECT n, created_at, reply FROM turns WHERE reply IS NOT NULL AND absorbed_by IS NULL
+        AND state IN ('done', 'failed', 'stopped') AND n >= ?
+        AND NOT EXISTS (SELECT 1 FROM outbox WHERE turn = turns.id AND draft = 0)"""
     first = min((*saved.opened["turns"], saved.highest["turns"] + 1))
     for n, created_at, reply in db.all(ended, first):
         if saved.is_news("turns", n):
@@ -321,11 +309,9 @@ def _settle_outbox(db: SqliteDb, saved: SalvageReport, settled: RestoreReport) -
 
 def _remove_drafts(db: SqliteDb, now: datetime) -> None:
     """A row that says nothing takes away what is shown of a turn that is no more."""
-    shown = (
-        "SELECT turn, lane, min(part) FROM outbox AS shown WHERE draft = 1"
-        " AND state IN ('attempting', 'shown') AND NOT EXISTS (SELECT 1 FROM turns WHERE id = shown.turn)"
-        " AND NOT EXISTS (SELECT 1 FROM outbox WHERE turn = shown.turn AND draft = 0) GROUP BY turn, lane"
-    )
+    shown = """SELECT turn, lane, min(part) FROM outbox AS shown WHERE draft = 1
+        AND state IN ('attempting', 'shown') AND NOT EXISTS (SELECT 1 FROM turns WHERE id = shown.turn)
+        AND NOT EXISTS (SELECT 1 FROM outbox WHERE turn = shown.turn AND draft = 0) GROUP BY turn, lane"""
     for turn, lane, part in db.all(shown):
         to, key = Address.parse(lane), f"{turn}:{part}"
         OutboxTable(db).add(
@@ -341,8 +327,8 @@ def _words(doubts: dict[_Doubt, list[datetime]]) -> str:
         f"Your message of {_times(times)} {doubt.value}." if times else doubt.value
         for doubt, times in doubts.items()
     ]
-    told = "\n".join(lines)
-    return f"⚠️ My database was damaged and restored.\n{told}\nSend again what you still need."
+    sentences = "\n".join(lines)
+    return f"⚠️ My database was damaged and restored.\n{sentences}\nSend again what you still need."
 
 
 def _lost_words(since: float) -> str:
@@ -354,6 +340,6 @@ def _lost_words(since: float) -> str:
 
 
 def _times(moments: Iterable[datetime]) -> str:
-    told = list(dict.fromkeys(f"{moment.astimezone():%H:%M}" for moment in moments))
-    more = len(told) - _MOST_TIMES
-    return ", ".join(told[:_MOST_TIMES]) + (f" and {more} more times" if more > 0 else "")
+    times = list(dict.fromkeys(f"{moment.astimezone():%H:%M}" for moment in moments))
+    more = len(times) - _MOST_TIMES
+    return ", ".join(times[:_MOST_TIMES]) + (f" and {more} more times" if more > 0 else "")

@@ -17,14 +17,14 @@ import apsw
 from hermes.domain.address import Address, Source, SourceKind, read_platform
 from hermes.domain.errors import HermesError, Refused
 from hermes.domain.ids import AgentId, SessionId
-from hermes.domain.message import Body, Inbound, Receipt
-from hermes.domain.rows import OutState
-from hermes.domain.turn import ReplyPlace, TurnInput, TurnState
+from hermes.domain.message import Inbound
 from hermes.state.store.codec import decode, decode_record
-from hermes.state.store.db import Row
 from hermes.state.store.sqlite import SqliteDb
+from hermes.state.store.table import Row
 from hermes.state.store.tables.inbox import InboxTable
+from hermes.state.store.tables.outbox import MESSAGE
 from hermes.state.store.tables.sessions import SessionsTable
+from hermes.state.store.tables.turns import TURN
 
 log = logging.getLogger("hermes.store")
 
@@ -155,10 +155,8 @@ def _note_lost_messages(old: SqliteDb, new: SqliteDb, saved: SalvageReport) -> N
 
 def _note_lost_mail(old: SqliteDb, new: SqliteDb, saved: SalvageReport) -> None:
     """The index still names the chats for which messages waited whose rows cannot be read."""
-    waiting = (
-        "SELECT n, lane FROM outbox INDEXED BY outbox_open"
-        " WHERE draft = 0 AND state IN ('due', 'attempting', 'unknown')"
-    )
+    waiting = """SELECT n, lane FROM outbox INDEXED BY outbox_open
+        WHERE draft = 0 AND state IN ('due', 'attempting', 'unknown')"""
     for row in _TableSalvage(old, new, "outbox").scan(waiting):
         if row is None:
             saved.blind = True
@@ -225,23 +223,22 @@ class _TableSalvage:
             if not row:
                 whole = False
                 continue
-            told = dict(zip(self._columns, row, strict=True))
-            if self._table == "facts" and told["name"] in _OWN_FACTS:
+            columns = dict(zip(self._columns, row, strict=True))
+            if self._table == "facts" and columns["name"] in _OWN_FACTS:
                 continue
             try:
                 if (check := _CHECKS.get(self._table)) is not None:
-                    check(told)
+                    check(columns)
                 self._new.run(self._insert, *row)
             except _UNFIT:
                 whole = False
                 continue
             if seen is not None:
-                seen.add(told["n"])
+                seen.add(columns["n"])
         return whole
 
     def scan(self, query: str, *values: Any) -> Iterator[Row | None]:
-        """Rows of the damaged file, an empty one for each whose text is none, and None where it cannot be
-        read on."""
+        """Rows of the damaged file, an empty one for each with broken text, None where it ends early."""
         try:
             rows = self._old.connection.execute(query, values)
             while (row := _next(rows)) is not None:
@@ -265,26 +262,9 @@ def _check_inbox(row: Mapping[str, Any]) -> None:
         raise Refused("another row's body")
 
 
-def _check_turn(row: Mapping[str, Any]) -> None:
-    TurnState(row["state"])
-    decode(TurnInput, row["input"])
-    if row["source"] is not None:
-        decode(Source, row["source"])
-    if row["reply"] is not None:
-        decode(ReplyPlace, row["reply"])
-
-
-def _check_outbox(row: Mapping[str, Any]) -> None:
-    OutState(row["state"])
-    Address.parse(row["lane"])
-    decode(Body, row["body"])
-    if row["receipt"] is not None:
-        decode(Receipt, row["receipt"])
-
-
 _CHECKS: dict[str, Callable[[Mapping[str, Any]], object]] = {
     "inbox": _check_inbox,
-    "turns": _check_turn,
-    "outbox": _check_outbox,
+    "turns": lambda row: TURN.check(row, "state", "input", "source", "reply"),
+    "outbox": lambda row: MESSAGE.check(row, "state", "to", "body", "receipt"),
     "journal": lambda row: decode_record(row["kind"], row["body"]),
 }

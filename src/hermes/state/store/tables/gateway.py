@@ -9,10 +9,9 @@ from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.rows import Boot, DueSession, OpenWork
 from hermes.domain.turn import CRASHES_BESIDE, Question
 from hermes.state.store.codec import stamp
-from hermes.state.store.columns import Columns
-from hermes.state.store.db import TableFamily
-from hermes.state.store.tables.questions import question_of
+from hermes.state.store.table import Columns, TableFamily
 from hermes.state.store.tables.sessions import SessionsTable
+from hermes.state.store.tables.turns import question_of
 
 _OURS = "gateway."
 _DUE = Columns(DueSession, "turns")
@@ -50,36 +49,14 @@ class LeasesTable(TableFamily):
 
     def take(self, name: str, owner: str, now: datetime, seconds: float) -> int | None:
         moment = stamp(now)
-        sql = (
-            "INSERT INTO leases VALUES (?1, ?2, 1, ?3) ON CONFLICT (name) DO UPDATE"
-            " SET owner = ?2, until = ?3, epoch = epoch + (owner != ?2)"
-            " WHERE owner = ?2 OR until < ?4 RETURNING epoch"
-        )
+        sql = """INSERT INTO leases VALUES (?1, ?2, 1, ?3) ON CONFLICT (name) DO UPDATE
+            SET owner = ?2, until = ?3, epoch = epoch + (owner != ?2)
+            WHERE owner = ?2 OR until < ?4 RETURNING epoch"""
         epoch: int | None = self._db.value(sql, name, owner, moment + seconds, moment)
         return epoch
 
     def release(self, name: str, owner: str) -> None:
         self._db.run("UPDATE leases SET until = 0 WHERE name = ? AND owner = ?", name, owner)
-
-
-class CensusTable(TableFamily):
-    """How much is open. Every count reads an index of open rows alone, so it costs what is open and not what
-    ever was."""
-
-    def count(self) -> OpenWork:
-        turns = self._db.all(
-            "SELECT state, count(*) FROM turns INDEXED BY turns_open"
-            " WHERE state IN ('accepted', 'running', 'waiting') GROUP BY state"
-        )
-        outbox = self._db.all(
-            "SELECT state, count(*) FROM outbox INDEXED BY outbox_open"
-            " WHERE draft = 0 AND state IN ('due', 'attempting', 'unknown') GROUP BY state"
-        )
-        inbox = self._db.value("SELECT count(*) FROM inbox INDEXED BY inbox_pending WHERE outcome IS NULL")
-        questions = self._db.value(
-            "SELECT count(*) FROM questions INDEXED BY questions_session WHERE verdict IS NULL"
-        )
-        return OpenWork(turns=dict(turns), outbox=dict(outbox), inbox=inbox, questions=questions)
 
 
 class RecoveryTable(TableFamily):
@@ -103,10 +80,8 @@ class RecoveryTable(TableFamily):
         """A turn that was alone in having added nothing has one crash more to answer for. Several are only
         remembered, until each is to be tried alone: any one of them may have done it, or none."""
         # The list of states names the index: without it SQLite would read every turn there ever was.
-        sql = (
-            "SELECT n FROM turns INDEXED BY turns_due WHERE state IN ('accepted', 'running')"
-            " AND state = 'running' AND epoch = ? AND progress = 0"
-        )
+        sql = """SELECT n FROM turns INDEXED BY turns_due WHERE state IN ('accepted', 'running')
+            AND state = 'running' AND epoch = ? AND progress = 0"""
         rows = self._db.all(sql, epoch)
         crashes = "max(crashes, ?) + 1" if len(rows) == 1 else "max(crashes, min(crashes + 1, ?))"
         for (n,) in rows:
@@ -144,3 +119,19 @@ class RecoveryTable(TableFamily):
         for agent, session in rows:
             SessionsTable(self._db, AgentId(agent)).delete(SessionId(session))
         return len(rows)
+
+    def open_work(self) -> OpenWork:
+        """Every count reads an index of open rows alone, so it costs what is open and not what ever was."""
+        turns = self._db.all(
+            "SELECT state, count(*) FROM turns INDEXED BY turns_open"
+            " WHERE state IN ('accepted', 'running', 'waiting') GROUP BY state"
+        )
+        outbox = self._db.all(
+            "SELECT state, count(*) FROM outbox INDEXED BY outbox_open"
+            " WHERE draft = 0 AND state IN ('due', 'attempting', 'unknown') GROUP BY state"
+        )
+        inbox = self._db.value("SELECT count(*) FROM inbox INDEXED BY inbox_pending WHERE outcome IS NULL")
+        questions = self._db.value(
+            "SELECT count(*) FROM questions INDEXED BY questions_session WHERE verdict IS NULL"
+        )
+        return OpenWork(turns=dict(turns), outbox=dict(outbox), inbox=inbox, questions=questions)

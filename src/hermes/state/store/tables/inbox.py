@@ -11,8 +11,7 @@ from hermes.domain.message import Inbound
 from hermes.domain.rows import InboxRow, UnreadableRow
 from hermes.domain.text import storable
 from hermes.state.store.codec import encode, stamp
-from hermes.state.store.columns import Columns
-from hermes.state.store.db import Row, TableFamily
+from hermes.state.store.table import Columns, Row, TableFamily
 
 _ROW = Columns(InboxRow, "inbox", inbound="body")
 _ADD = """INSERT INTO inbox (account, delivery, ref, body, accepted_at) VALUES (?, ?, ?, ?, ?)
@@ -43,10 +42,8 @@ class InboxTable(TableFamily):
         for item in items:
             new += self._db.run(_ADD, account, item.delivery, item.ref, encode(item), moment)
         if cursor is not None:
-            sql = (
-                "INSERT INTO cursors VALUES (?, ?, ?)"
-                " ON CONFLICT (account) DO UPDATE SET cursor = excluded.cursor, at = excluded.at"
-            )
+            sql = """INSERT INTO cursors VALUES (?, ?, ?)
+                ON CONFLICT (account) DO UPDATE SET cursor = excluded.cursor, at = excluded.at"""
             self._db.run(sql, account, cursor, moment)
         return new
 

@@ -8,8 +8,7 @@ from hermes.domain.errors import Lost
 from hermes.domain.ids import JobId
 from hermes.domain.job import DueJobs, Job, JobRun, Slot
 from hermes.state.store.codec import encode, stamp, stamp_or_none, unstamp_or_none
-from hermes.state.store.columns import BodyColumn
-from hermes.state.store.db import ScopedTable
+from hermes.state.store.table import BodyColumn, ScopedTable
 
 _MOST_DUE = 500
 _JOBS = BodyColumn(Job, "jobs")
@@ -18,11 +17,9 @@ _RUNS = BodyColumn(JobRun, "job_slots")
 
 class JobsTable(ScopedTable):
     def save(self, job: Job) -> None:
-        sql = (
-            "INSERT INTO jobs VALUES (?, ?, ?, ?)"
-            " ON CONFLICT (id) DO UPDATE SET next_due = excluded.next_due, body = excluded.body"
-            " WHERE agent = excluded.agent"
-        )
+        sql = """INSERT INTO jobs VALUES (?, ?, ?, ?)
+            ON CONFLICT (id) DO UPDATE SET next_due = excluded.next_due, body = excluded.body
+            WHERE agent = excluded.agent"""
         next_due = stamp_or_none(job.next_due)
         if job.agent != self._agent or not self._db.run(sql, job.id, job.agent, next_due, encode(job)):
             raise Lost(f"job {job.id} belongs to another agent")
@@ -47,10 +44,8 @@ class JobsTable(ScopedTable):
 
 class JobRunsTable(ScopedTable):
     def claim(self, run: JobRun) -> bool:
-        sql = (
-            "INSERT INTO job_slots (job, due, agent, state, body)"
-            " SELECT id, ?, agent, ?, ? FROM jobs WHERE id = ? AND agent = ? ON CONFLICT DO NOTHING"
-        )
+        sql = """INSERT INTO job_slots (job, due, agent, state, body)
+            SELECT id, ?, agent, ?, ? FROM jobs WHERE id = ? AND agent = ? ON CONFLICT DO NOTHING"""
         return self._db.run(sql, stamp(run.due), run.state.value, encode(run), run.job, self._agent) > 0
 
     def save(self, run: JobRun) -> None:

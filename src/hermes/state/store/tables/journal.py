@@ -10,7 +10,7 @@ from hermes.domain.errors import Lost
 from hermes.domain.event import Entry, Usage
 from hermes.domain.ids import SessionId, TurnId
 from hermes.state.store.codec import decode_record, encode_record, stamp, unstamp
-from hermes.state.store.db import Row, ScopedTable
+from hermes.state.store.table import Row, ScopedTable
 
 _ADD = """INSERT INTO journal (session, seq, turn, at, kind, body) VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT DO NOTHING"""
@@ -39,10 +39,8 @@ class JournalTable(ScopedTable):
     def read(
         self, session: SessionId, after: int = 0, most: int = -1, *, newest: bool = False
     ) -> list[Entry]:
-        sql = (
-            "SELECT seq, turn, at, kind, body FROM journal"
-            f" WHERE session = ? AND seq > ? AND {_OURS} ORDER BY seq {'DESC' if newest else 'ASC'} LIMIT ?"
-        )
+        sql = f"""SELECT seq, turn, at, kind, body FROM journal
+            WHERE session = ? AND seq > ? AND {_OURS} ORDER BY seq {"DESC" if newest else "ASC"} LIMIT ?"""
         rows = self._db.all(sql, session, after, self._agent, most)
         return [_entry(row) for row in (reversed(rows) if newest else rows)]
 

@@ -7,8 +7,7 @@ from datetime import datetime
 
 from hermes.domain.rows import MediaItem
 from hermes.state.store.codec import stamp
-from hermes.state.store.columns import Columns
-from hermes.state.store.db import ScopedTable
+from hermes.state.store.table import Columns, ScopedTable
 
 # Where rows name files. A new table that does belongs here, or its files are swept away.
 _NAMING = (
@@ -48,7 +47,7 @@ class MediaTable(ScopedTable):
 
     def _named(self) -> set[str]:
         """Every file that some row names, read a page at a time."""
-        found: set[str] = set()
+        digests: set[str] = set()
         for table, column in _NAMING:
             last = 0
             while rows := self._db.all(
@@ -60,5 +59,5 @@ class MediaTable(ScopedTable):
                 last = rows[-1][0]
                 for _, body in rows:
                     text = body if isinstance(body, str) else bytes(body).decode("utf-8", "replace")
-                    found.update(_DIGEST.findall(text))
-        return found
+                    digests.update(_DIGEST.findall(text))
+        return digests

@@ -11,12 +11,11 @@ from hermes.domain.ids import TurnId
 from hermes.domain.message import Body
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.state.store.codec import encode, stamp
-from hermes.state.store.columns import Columns
-from hermes.state.store.db import TableFamily
+from hermes.state.store.table import Columns, TableFamily
 
-_MESSAGE = Columns(OutboxRow, "outbox", to="lane")
+MESSAGE = Columns(OutboxRow, "outbox", to="lane")
 _CHANGED = ("state", "attempts", "next_at", "receipt", "error")
-_CHANGES = _MESSAGE.settings(*_CHANGED)
+_CHANGES = MESSAGE.settings(*_CHANGED)
 _OPEN = "draft = 0 AND state IN ('due', 'attempting', 'unknown')"
 _SENDABLE = "WHERE key = ? AND draft = 0 AND state IN ('due', 'unknown', 'dead')"
 
@@ -27,39 +26,35 @@ class OutboxTable(TableFamily):
         if not _readable(lane, row.to):
             raise Refused(f"“{lane}” is not a place one can write to")
         # The number of a row is the table's to give.
-        _MESSAGE.insert(self._db, row, n=None, account=row.to.credential)
+        MESSAGE.insert(self._db, row, n=None, account=row.to.credential)
 
     def save(self, row: OutboxRow) -> None:
-        changes = _MESSAGE.values(row, *_CHANGED)
+        changes = MESSAGE.values(row, *_CHANGED)
         self._db.run(f"UPDATE outbox SET {_CHANGES} WHERE key = ?", *changes, row.key)
         if row.body.fleeting and not row.state.open:
             self._db.run("UPDATE outbox SET body = ? WHERE key = ?", encode(Body(fleeting=True)), row.key)
 
     def head(self, to: Address) -> OutboxRow | None:
-        return _MESSAGE.one(self._db, f"WHERE lane = ? AND {_OPEN} ORDER BY n LIMIT 1", str(to))
+        return MESSAGE.one(self._db, f"WHERE lane = ? AND {_OPEN} ORDER BY n LIMIT 1", str(to))
 
     def of_turn(self, turn: TurnId) -> list[OutboxRow]:
-        return _MESSAGE.all(self._db, "WHERE turn = ? ORDER BY n", turn)
+        return MESSAGE.all(self._db, "WHERE turn = ? ORDER BY n", turn)
 
     def waiting(self, account: str, after: int, limit: int) -> list[tuple[int, Address]]:
         sql = f"SELECT n, lane FROM outbox WHERE account = ? AND {_OPEN} AND n > ? ORDER BY n LIMIT ?"
         rows = self._db.all(sql, account, after, limit)
         return [(n, Address.parse(lane)) for n, lane in rows]
 
-
-class OutboxAdminTable(TableFamily):
-    """Single rows, for those who look after the outbox."""
-
     def get(self, key: str) -> OutboxRow | None:
-        return _MESSAGE.one(self._db, "WHERE key = ?", key)
+        return MESSAGE.one(self._db, "WHERE key = ?", key)
 
     def begun(self, prefix: str) -> list[OutboxRow]:
-        return _MESSAGE.all(self._db, "WHERE key >= ?1 AND key < ?1 || char(1114111) ORDER BY n", prefix)
+        return MESSAGE.all(self._db, "WHERE key >= ?1 AND key < ?1 || char(1114111) ORDER BY n", prefix)
 
     def find(self, states: Collection[OutState], limit: int = 100) -> list[OutboxRow]:
         wanted = ", ".join("?" for _ in states)
         rest = f"WHERE draft = 0 AND state IN ({wanted}) ORDER BY n LIMIT ?"
-        return _MESSAGE.all(self._db, rest, *(state.value for state in states), limit)
+        return MESSAGE.all(self._db, rest, *(state.value for state in states), limit)
 
     def retry(self, key: str, at: datetime) -> bool:
         # Nobody knows any more whether one of the earlier attempts came through: what was tried is in doubt.

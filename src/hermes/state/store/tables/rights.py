@@ -8,8 +8,7 @@ from hermes.domain.grants import Grant
 from hermes.domain.pairing import Account, PairedUser, PairingCode, PairingCounter
 from hermes.domain.text import storable
 from hermes.state.store.codec import stamp
-from hermes.state.store.columns import Columns
-from hermes.state.store.db import ScopedTable, TableFamily
+from hermes.state.store.table import Columns, ScopedTable, TableFamily
 
 _PERSON = Columns(PairedUser, "pairings", account="platform, account", by="approved_by")
 _CODE = Columns(PairingCode, "pairing_codes", account="platform, account", by="made_by")

@@ -16,7 +16,7 @@ from hermes.domain.session import EVERY_SESSION, SessionFilter, Viewer, heard_by
 from hermes.domain.text import storable
 from hermes.domain.tool import ToolContext
 from hermes.state.store.codec import unstamp
-from hermes.state.store.db import Db, Row, ScopedTable
+from hermes.state.store.table import Db, Row, ScopedTable
 from hermes.state.store.tables.sessions import session_condition
 
 _BATCH = 1000
@@ -75,11 +75,9 @@ class SearchTable(ScopedTable):
         sql = f"SELECT count(*) FROM (SELECT 1 FROM {index} WHERE {index} MATCH ? LIMIT ?)"
         order = f"{index}.rowid DESC" if self._db.value(sql, phrase, _COMMON) >= _COMMON else "rank"
         seen, values = _seen_by(viewer)
-        sql = (
-            f"SELECT j.session, j.seq, j.at, s.title, j.kind, snippet({index}, 0, '', '', '…', 16)"
-            f" FROM {index} JOIN journal j ON j.n = {index}.rowid JOIN sessions s ON s.id = j.session"
-            f" WHERE {index} MATCH ? AND s.agent = ?{seen} ORDER BY {order} LIMIT ?"
-        )
+        sql = f"""SELECT j.session, j.seq, j.at, s.title, j.kind, snippet({index}, 0, '', '', '…', 16)
+            FROM {index} JOIN journal j ON j.n = {index}.rowid JOIN sessions s ON s.id = j.session
+            WHERE {index} MATCH ? AND s.agent = ?{seen} ORDER BY {order} LIMIT ?"""
         rows = self._db.all(sql, phrase, self._agent, *values, limit)
         return [_hit(row) for row in rows]
 
@@ -87,11 +85,9 @@ class SearchTable(ScopedTable):
         """Languages without spaces: the trigram index where a word is long enough, a scan where not."""
         condition = " AND ".join(["letters.text LIKE ?"] * len(words))
         seen, values = _seen_by(viewer)
-        sql = (
-            "SELECT j.session, j.seq, j.at, s.title, j.kind, substr(letters.text, 1, 120) FROM letters"
-            " JOIN journal j ON j.n = letters.rowid JOIN sessions s ON s.id = j.session"
-            f" WHERE {condition} AND s.agent = ?{seen} ORDER BY letters.rowid DESC LIMIT ?"
-        )
+        sql = f"""SELECT j.session, j.seq, j.at, s.title, j.kind, substr(letters.text, 1, 120) FROM letters
+            JOIN journal j ON j.n = letters.rowid JOIN sessions s ON s.id = j.session
+            WHERE {condition} AND s.agent = ?{seen} ORDER BY letters.rowid DESC LIMIT ?"""
         rows = self._db.all(sql, *(f"%{word}%" for word in words), self._agent, *values, limit)
         return [_hit(row) for row in rows]
 

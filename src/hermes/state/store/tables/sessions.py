@@ -1,4 +1,5 @@
-"""Sessions, and the chats that are bound to them by their keys."""
+"""Sessions, the chats that are bound to them by their keys, and hand-offs of a session to another chat. Every
+step of a hand-off is conditional on the one before, so of two carriers one is too late."""
 
 from __future__ import annotations
 
@@ -7,12 +8,12 @@ from datetime import datetime
 
 from hermes.domain.address import Source
 from hermes.domain.errors import Lost, UserError
+from hermes.domain.handoff import Handoff
 from hermes.domain.ids import SessionId
 from hermes.domain.session import BRANCHED, EVERY_SESSION, Session, SessionFilter, SessionKey
 from hermes.domain.text import storable
 from hermes.state.store.codec import decode, encode, stamp
-from hermes.state.store.columns import Columns
-from hermes.state.store.db import Row, ScopedTable
+from hermes.state.store.table import BodyColumn, Columns, Row, ScopedTable
 
 _SESSION = Columns(Session, "sessions")
 _CHANGED = (
@@ -20,6 +21,8 @@ _CHANGED = (
 )  # fmt: skip
 _CHANGES = _SESSION.settings(*_CHANGED)
 _KEY = Columns(SessionKey, "bindings")
+_HANDOFFS = BodyColumn(Handoff, "handoffs")
+_OPEN = "state IN ('pending', 'running')"
 
 
 class SessionsTable(ScopedTable):
@@ -50,10 +53,8 @@ class SessionsTable(ScopedTable):
             rest = f"s WHERE agent = ?{meant} ORDER BY updated_at DESC, id DESC LIMIT ?"
             return _SESSION.all(self._db, rest, self._agent, *values, limit)
         exact = f"s WHERE agent = ? AND (id = ? OR title = ?){meant}"
-        near = (
-            f"s WHERE agent = ? AND (substr(id, 1, length(?)) = ? OR lower(title) = lower(?)){meant}"
-            " ORDER BY updated_at DESC LIMIT ?"
-        )
+        near = f"""s WHERE agent = ? AND (substr(id, 1, length(?)) = ? OR lower(title) = lower(?)){meant}
+            ORDER BY updated_at DESC LIMIT ?"""
         return _SESSION.all(self._db, exact, self._agent, text, text, *values) or _SESSION.all(
             self._db, near, self._agent, text, text, text, *values, limit
         )
@@ -117,14 +118,12 @@ class BindingsTable(ScopedTable):
         session, key = (table.names.split(", ") for table in (_SESSION, _KEY))
         columns = ", ".join([f"s.{name}" for name in session] + [f"b.{name}" for name in key])
         last = (0.0, "") if after is None else (stamp(after.updated_at), after.id)
-        sql = (
-            f"SELECT b.source, {columns}"
-            " FROM (SELECT * FROM sessions WHERE agent = ?1 AND updated_at < ?2 AND ended IS NULL"
-            " AND updated_at >= ?3 AND (updated_at, id) > (?3, ?4)"
-            " AND EXISTS (SELECT 1 FROM bindings WHERE session = sessions.id AND agent = ?1)"
-            " ORDER BY updated_at, id LIMIT ?5) s JOIN bindings b ON b.session = s.id AND b.agent = ?1"
-            " ORDER BY s.updated_at, s.id"
-        )
+        sql = f"""SELECT b.source, {columns}
+            FROM (SELECT * FROM sessions WHERE agent = ?1 AND updated_at < ?2 AND ended IS NULL
+            AND updated_at >= ?3 AND (updated_at, id) > (?3, ?4)
+            AND EXISTS (SELECT 1 FROM bindings WHERE session = sessions.id AND agent = ?1)
+            ORDER BY updated_at, id LIMIT ?5) s JOIN bindings b ON b.session = s.id AND b.agent = ?1
+            ORDER BY s.updated_at, s.id"""
         rows = self._db.all(sql, self._agent, stamp(since), *last, limit)
         end = 1 + len(session)
         return [(_SESSION.read(row[1:end]), _key(row[end:]), decode(Source, row[0])) for row in rows]
@@ -137,3 +136,33 @@ class BindingsTable(ScopedTable):
 def _key(row: Row) -> SessionKey:
     key = _KEY.read(row)
     return replace(key, thread=key.thread or None, user=key.user or None)
+
+
+class HandoffsTable(ScopedTable):
+    def add(self, handoff: Handoff) -> bool:
+        if handoff.agent != self._agent:
+            raise Lost(f"a hand-off of agent {handoff.agent} in the store of {self._agent}")
+        sql = f"""INSERT INTO handoffs (id, agent, session, state, attempts, created_at, body)
+            SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7 WHERE NOT EXISTS
+            (SELECT 1 FROM handoffs WHERE session = ?3 AND {_OPEN})"""
+        values = (handoff.id, self._agent, handoff.session, handoff.state.value, handoff.attempts)
+        return self._db.run(sql, *values, stamp(handoff.created_at), encode(handoff)) > 0
+
+    def get(self, handoff: str) -> Handoff | None:
+        return _HANDOFFS.one(self._db, "WHERE id = ? AND agent = ?", handoff, self._agent)
+
+    def change(self, was: Handoff, now: Handoff) -> bool:
+        # One that becomes open again may not come beside another of its session.
+        sql = f"""UPDATE handoffs SET state = ?1, attempts = ?2, body = ?3
+            WHERE id = ?4 AND agent = ?5 AND state = ?6 AND attempts = ?7 AND NOT EXISTS
+            (SELECT 1 FROM handoffs h WHERE h.session = handoffs.session AND h.id != ?4 AND h.{_OPEN})"""
+        before = (was.id, self._agent, was.state.value, was.attempts)
+        return self._db.run(sql, now.state.value, now.attempts, encode(now), *before) > 0
+
+    def open(self) -> list[Handoff]:
+        rest = f"WHERE agent = ? AND {_OPEN} ORDER BY created_at, id"
+        return _HANDOFFS.all(self._db, rest, self._agent)
+
+    def latest(self, session: SessionId | None, limit: int) -> list[Handoff]:
+        rest = "WHERE agent = ?1 AND (?2 IS NULL OR session = ?2) ORDER BY created_at DESC, id DESC LIMIT ?3"
+        return _HANDOFFS.all(self._db, rest, self._agent, session, limit)

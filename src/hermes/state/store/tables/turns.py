@@ -1,7 +1,9 @@
-"""Turns. Every write after the first start carries the attempt: a stale one is refused with `Lost`.
+"""Turns, the questions that they wait for, and the requests of clients that began them.
 
-What a client brought along is a row of its own, written once: a turn's row is written anew with each record,
-and megabytes of somebody's history must not be."""
+Every write to a turn after its first start carries the attempt: a stale one is refused with `Lost`. What a
+client brought along is a row of its own, written once: a turn's row is written anew with each record, and
+megabytes of somebody's history must not be. The first answer closes a question, by a conditional update.
+Clients may ask again or come back: requests are found by id, by their owner's key, by conversation."""
 
 from __future__ import annotations
 
@@ -10,20 +12,33 @@ from datetime import datetime
 
 from hermes.domain.address import Source
 from hermes.domain.errors import Lost
-from hermes.domain.ids import SessionId, TurnId
+from hermes.domain.event import Verdict
+from hermes.domain.ids import QuestionId, SessionId, TurnId
 from hermes.domain.rows import UnreadableTurn
-from hermes.domain.turn import NO_GUIDANCE, Cause, Guidance, ReplyPlace, Turn, TurnInput, TurnState
-from hermes.state.store.codec import decode, encode
-from hermes.state.store.columns import UNREADABLE, Columns
-from hermes.state.store.db import Row, ScopedTable
+from hermes.domain.turn import (
+    NO_GUIDANCE,
+    Answer,
+    Cause,
+    Guidance,
+    Question,
+    ReplyPlace,
+    Request,
+    Turn,
+    TurnInput,
+    TurnState,
+)
+from hermes.state.store.codec import decode, encode, stamp_or_none
+from hermes.state.store.table import UNREADABLE, Columns, Row, ScopedTable
 
-_TURN = Columns(Turn, "turns")
+TURN = Columns(Turn, "turns")
 _CHANGED = ("state", "input", "busy", "attempt", "progress", "crashes", "ready_at", "stop", "absorbed_by")
-_CHANGES = _TURN.settings(*_CHANGED)
-_READ = f"SELECT {_TURN.names}, (SELECT body FROM guidance WHERE turn = turns.id) FROM turns"
+_CHANGES = TURN.settings(*_CHANGED)
+_READ = f"SELECT {TURN.names}, (SELECT body FROM guidance WHERE turn = turns.id) FROM turns"
 _FIELDS = tuple(field.name for field in fields(Turn))
 _MENDED = tuple(name for name in _FIELDS if name not in ("id", "session", "agent", "state"))
 _OPEN = "state IN ('accepted', 'running', 'waiting')"
+_QUESTION = "body, verdict, answer, answered_by"
+_REQUEST = Columns(Request, "requests")
 
 
 class TurnsTable(ScopedTable):
@@ -31,7 +46,7 @@ class TurnsTable(ScopedTable):
         if turn.agent != self._agent:
             raise Lost(f"a turn of agent {turn.agent} in the store of {self._agent}")
         there = "WHERE EXISTS (SELECT 1 FROM sessions WHERE id = ?2 AND agent = ?3)"
-        if not _TURN.insert(self._db, turn, there, input=_plain(turn.input), epoch=epoch):
+        if not TURN.insert(self._db, turn, there, input=_plain(turn.input), epoch=epoch):
             raise Lost(f"session {turn.session} is gone")
         if turn.input.guidance != NO_GUIDANCE:
             body = encode(turn.input.guidance)
@@ -74,9 +89,9 @@ class TurnsTable(ScopedTable):
         if "reply" in bad and "source" not in bad:
             neutral = replace(neutral, reply=self._reply_to_source(n))
         if bad:
-            stored = dict(zip(_FIELDS, _TURN.values(neutral), strict=True))
+            stored = dict(zip(_FIELDS, TURN.values(neutral), strict=True))
             values = [stored[name] for name in bad]
-            self._db.run(f"UPDATE turns SET {_TURN.settings(*bad)} WHERE n = ?", *values, n)
+            self._db.run(f"UPDATE turns SET {TURN.settings(*bad)} WHERE n = ?", *values, n)
         guidance = self._db.value("SELECT body FROM guidance WHERE turn = ?", ident)
         try:
             if guidance is not None:
@@ -91,28 +106,24 @@ class TurnsTable(ScopedTable):
             row = self._db.one(f"SELECT {name} FROM turns WHERE n = ?", n)
         except UnicodeDecodeError:
             return False
-        return row is not None and _TURN.can_read(name, row[0])
+        return row is not None and TURN.can_read(name, row[0])
 
     def _reply_to_source(self, n: int) -> ReplyPlace | None:
         source = self._db.value("SELECT source FROM turns WHERE n = ?", n)
         return None if source is None else ReplyPlace(to=decode(Source, source).address)
 
     def save(self, turn: Turn, *, attempt: int, epoch: int | None = None) -> None:
-        sql = (
-            f"UPDATE turns SET {_CHANGES}, epoch = coalesce(?, epoch)"
-            f" WHERE id = ? AND agent = ? AND attempt = ? AND {_OPEN}"
-        )
-        values = _TURN.values(turn, *_CHANGED, input=_plain(turn.input))
+        sql = f"""UPDATE turns SET {_CHANGES}, epoch = coalesce(?, epoch)
+            WHERE id = ? AND agent = ? AND attempt = ? AND {_OPEN}"""
+        values = TURN.values(turn, *_CHANGED, input=_plain(turn.input))
         changed = self._db.run(sql, *values, epoch, turn.id, self._agent, attempt)
         _fenced(changed, turn.id)
 
     def advance(self, turn: TurnId, *, attempt: int, records: int, state: TurnState) -> None:
         # What waits for an answer waits for whoever brings it, so it no longer hangs on a client.
-        sql = (
-            "UPDATE turns SET state = ?1, progress = progress + ?2, crashes = iif(?2, 0, crashes),"
-            " ephemeral = ephemeral AND ?1 != 'waiting' WHERE id = ?3 AND agent = ?4"
-            " AND attempt = ?5 AND state = 'running'"
-        )
+        sql = """UPDATE turns SET state = ?1, progress = progress + ?2, crashes = iif(?2, 0, crashes),
+            ephemeral = ephemeral AND ?1 != 'waiting' WHERE id = ?3 AND agent = ?4
+            AND attempt = ?5 AND state = 'running'"""
         changed = self._db.run(sql, state.value, records, turn, self._agent, attempt)
         _fenced(changed, turn)
 
@@ -129,9 +140,86 @@ def _fenced(changed: int, turn: TurnId) -> None:
 def _turn(row: Row) -> Turn:
     guidance = row[-1]
     try:
-        turn = _TURN.read(row[:-1])
+        turn = TURN.read(row[:-1])
         if guidance is None:
             return turn
         return replace(turn, input=replace(turn.input, guidance=decode(Guidance, guidance)))
     except UNREADABLE as error:
         raise UnreadableTurn(f"turn {row[0]}: {error}", agent=row[2], session=row[1]) from error
+
+
+class QuestionsTable(ScopedTable):
+    def add(self, question: Question) -> None:
+        sql = """INSERT INTO questions SELECT ?1, ?2, ?3, ?4, ?5, ?6, NULL, '', NULL
+            WHERE EXISTS (SELECT 1 FROM turns WHERE id = ?4 AND session = ?3 AND agent = ?2)"""
+        values = (question.id, self._agent, question.session, question.turn, encode(question))
+        if not self._db.run(sql, *values, stamp_or_none(question.expires_at)):
+            raise Lost(f"{question.turn} is gone")
+
+    def get(self, question: QuestionId) -> Question | None:
+        row = self._db.one(
+            f"SELECT {_QUESTION} FROM questions WHERE id = ? AND agent = ?", question, self._agent
+        )
+        return None if row is None else question_of(row)
+
+    def of_turn(self, turn: TurnId) -> list[Question]:
+        return self._all("turn = ?", turn)
+
+    def open_of(self, session: SessionId | None) -> list[Question]:
+        if session is None:
+            return self._all("verdict IS NULL", index="INDEXED BY questions_expiry")
+        return self._all("session = ? AND verdict IS NULL", session)
+
+    def close(self, answer: Answer) -> bool:
+        sql = """UPDATE questions SET verdict = ?, answer = ?, answered_by = ?
+            WHERE id = ? AND agent = ? AND verdict IS NULL"""
+        verdict = answer.verdict.value
+        return self._db.run(sql, verdict, answer.text, answer.by, answer.question, self._agent) > 0
+
+    def _all(self, where: str, *values: str, index: str = "") -> list[Question]:
+        sql = f"SELECT {_QUESTION} FROM questions {index} WHERE {where} AND agent = ? ORDER BY rowid"
+        rows = self._db.all(sql, *values, self._agent)
+        return [question_of(row) for row in rows]
+
+
+def question_of(row: Row) -> Question:
+    body, verdict, answer, answered_by = row
+    asked = decode(Question, body)
+    if verdict is None:
+        return asked
+    return replace(asked, verdict=Verdict(verdict), answer=answer, answered_by=answered_by)
+
+
+class RequestsTable(ScopedTable):
+    def add(self, request: Request) -> None:
+        there = "WHERE EXISTS (SELECT 1 FROM turns WHERE id = ?3 AND session = ?4 AND agent = ?10)"
+        if not _REQUEST.insert(self._db, request, there, agent=self._agent):
+            raise Lost(f"{request.turn} is gone")
+
+    def get(self, request: str) -> Request | None:
+        return self._one("id = ?", request)
+
+    def find(self, owner: str, *, key: str | None = None, prefix: str = "", limit: int = 1) -> list[Request]:
+        if key is not None:
+            request = self._one("owner = ? AND key = ?", owner, key)
+            return [] if request is None or not request.id.startswith(prefix) else [request]
+        return _REQUEST.all(
+            self._db,
+            # By age: who asks for the latest of its requests has made some lately, so few rows are looked at.
+            "INDEXED BY requests_age WHERE owner = ?1 AND agent = ?2 AND substr(id, 1, length(?3)) = ?3"
+            " ORDER BY created_at DESC, rowid DESC LIMIT ?4",
+            owner,
+            self._agent,
+            prefix,
+            limit,
+        )
+
+    def latest(self, owner: str, conversation: str) -> Request | None:
+        newest = "ORDER BY created_at DESC, rowid DESC"
+        return self._one("owner = ? AND conversation = ?", owner, conversation, order=newest)
+
+    def remove(self, request: str) -> None:
+        self._db.run("DELETE FROM requests WHERE id = ? AND agent = ?", request, self._agent)
+
+    def _one(self, where: str, *values: str, order: str = "") -> Request | None:
+        return _REQUEST.one(self._db, f"WHERE {where} AND agent = ? {order} LIMIT 1", *values, self._agent)

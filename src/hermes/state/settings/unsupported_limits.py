@@ -1,6 +1,5 @@
-"""Settings that narrow what an agent may do and that nothing here honours. Whoever writes one counts on it,
-so the gateway does not start with it. The table is the one place for their names; a value that narrows
-nothing, like an empty list, is let through."""
+"""Settings that restrict what an agent may do and that nothing here honours. Whoever writes one counts on it,
+so the gateway does not start with it. A value that restricts nothing, like an empty list, is let through."""
 
 from __future__ import annotations
 
@@ -8,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from hermes.domain.text import one_line
-from hermes.state.settings.findings import SettingsFindings, is_slip
-from hermes.state.settings.yaml_tree import YamlList, YamlNode, YamlScalar
+from hermes.state.home.findings import SettingsFindings, is_slip
 from hermes.state.settings.yaml_tree import YamlMapping as Tree
+from hermes.state.settings.yaml_tree import YamlNode, YamlScalar
 
 _OFF = frozenset({"", "null", "~", "none", "false", "no", "off", "0"})
 REMOVE = "Remove it, or do not run Hermes here."
@@ -66,8 +65,7 @@ VARIABLES: Mapping[str, UnsupportedLimit] = {
 
 
 def stop_at_limits(root: Tree, findings: SettingsFindings) -> None:
-    """Report every setting of the table that would not hold: at top level, under `gateway`, for an agent or
-    for a platform."""
+    """Report every one of them: at top level, under `gateway`, for an agent or for a platform."""
     for prefix, tree in _places(root):
         own = OF_ONE.get(prefix.partition(".")[0], {})
         for name, narrowing in (*NARROWING.items(), *own.items()):
@@ -115,8 +113,7 @@ def _check(
 def _narrows(node: YamlNode, harmless: frozenset[str]) -> bool:
     if isinstance(node, YamlScalar):
         return not node.empty and node.text.strip().lower() not in harmless
-    below = node.items if isinstance(node, YamlList) else [child for _, child in node.pairs.values()]
-    return any(_narrows(child, harmless) for child in below)
+    return any(_narrows(child, harmless) for child in node.children())
 
 
 def _tell(name: str, line: int | None, narrowing: UnsupportedLimit, findings: SettingsFindings) -> None:

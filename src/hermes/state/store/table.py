@@ -1,9 +1,10 @@
-"""A dataclass as the columns of its table: each field a column of its name, stored by its type. A time is
-seconds since 1970, an address its text, a class inside the class JSON; what SQL knows is stored as it is."""
+"""What table families are made of: the connection that they need (a driver supplies it and raises `Refused`
+where a row would break a unique key), and dataclasses as columns. Each field is a column of its name, stored
+by its type: a time as seconds since 1970, an address as its text, a class inside the class as JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import astuple, fields, is_dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -11,24 +12,52 @@ from functools import cache, partial
 from itertools import chain
 from operator import attrgetter
 from types import NoneType
-from typing import Any, Generic, TypeVar, get_args, get_type_hints
+from typing import Any, Generic, Protocol, TypeVar, get_args, get_type_hints
 
 from hermes.domain.address import Address
 from hermes.domain.errors import Refused
+from hermes.domain.ids import AgentId
 from hermes.state.store.codec import decode, encode, stamp, unstamp
-from hermes.state.store.db import Db, Row
 
+Row = tuple[Any, ...]
 T = TypeVar("T")
 _Convert = Callable[[Any], Any]
 UNREADABLE = (Refused, ValueError, TypeError, OverflowError, OSError)
 """What reading a column raises that does not hold what was written to it."""
 
 
+class Db(Protocol):
+    def all(self, sql: str, *values: Any) -> list[Row]: ...
+
+    def one(self, sql: str, *values: Any) -> Row | None: ...
+
+    def value(self, sql: str, *values: Any) -> Any:
+        """The first column of the first row; None without a row."""
+
+    def run(self, sql: str, *values: Any) -> int:
+        """Execute and return the number of rows changed."""
+
+
+class TableFamily:
+    """A family of tables on one connection."""
+
+    def __init__(self, db: Db) -> None:
+        self._db = db
+
+
+class ScopedTable(TableFamily):
+    """One that belongs to an agent: through it no row of another is read or changed."""
+
+    def __init__(self, db: Db, agent: AgentId) -> None:
+        super().__init__(db)
+        self._agent = agent
+
+
 class Columns(Generic[T]):
     """`named` are the fields whose column is called otherwise; one whose class has a column for each of its
     own fields is named by all of them."""
 
-    def __init__(self, kind: type[T], table: str, **named: str) -> None:
+    def __init__(self, kind: type[T], table: str, /, **named: str) -> None:
         hints = get_type_hints(kind)
         kinds = {name: _plain_kind(hint) for name, hint in hints.items()}
         self._kind = kind
@@ -55,8 +84,7 @@ class Columns(Generic[T]):
         return db.run(f"{how} INTO {self._table} ({names}) {source} {rest}", *values)
 
     def values(self, thing: T, *some: str, **instead: Any) -> Row:
-        """What is stored of it, in the order of `names`, or of some of its fields; `instead` has the last
-        word on what they hold."""
+        """What is stored of it, or of some fields, in that order; `instead` overrides what they hold."""
         wanted = some or tuple(self._column)
         held = dict(zip(wanted, self._getter(*wanted)(thing), strict=True))
         held.update(instead)
@@ -84,6 +112,12 @@ class Columns(Generic[T]):
         for name, kind in self._kinds.items():
             parts = [field.name for field in fields(kind)] if name in self._spread else []
             yield kind(**{part: next(columns) for part in parts}) if parts else next(columns)
+
+    def check(self, columns: Mapping[str, Any], *names: str) -> None:
+        """`Refused` if one of these fields cannot be read from its column."""
+        for name in names:
+            if not self.can_read(name, columns[self._column[name]]):
+                raise Refused(f"{self._table}.{name} cannot be read")
 
     def can_read(self, name: str, value: Any) -> bool:
         """Whether a field can be read from what its column holds."""
@@ -125,7 +159,7 @@ def _as_it_is(value: Any) -> Any:
 
 def _plain_kind(hint: Any) -> Any:
     """The class of a field that may be None as well."""
-    return next((one for one in get_args(hint) if one is not NoneType), hint)
+    return next((kind for kind in get_args(hint) if kind is not NoneType), hint)
 
 
 def _storing(kind: Any) -> _Convert | None:
