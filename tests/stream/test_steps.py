@@ -33,8 +33,7 @@ from hermes.domain.event import (
 from hermes.domain.ids import CallId, QuestionId
 from hermes.domain.thoughts import without_thoughts
 from hermes.domain.tool import Effect, ToolCall
-from hermes.stream.fold.shown_text import RemainingText
-from hermes.stream.fold.steps import Steps
+from hermes.stream.fold.steps import RemainingText, Steps
 from tests.stream.feeds import any_feed, entry, joined, records, replayed, turn
 from tests.stream.test_recorded_bytes import faces
 
@@ -52,9 +51,6 @@ class Listed(Steps[list[str]]):
 
     def __init__(self, **options: Any) -> None:
         super().__init__([], **options)
-
-    def see(self, item: FeedItem) -> list[str]:
-        return self._see(item)
 
     def _words(self, words: str) -> list[str]:
         return [self._spaced(words)]

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from hermes.domain.event import Asked, QuestionKind, Verdict
 from hermes.domain.ids import QuestionId
+from hermes.domain.text import width
 from hermes.entry.terminal.answers import ParsedAnswer, how_to_answer, read_answer, refusal
 from hermes.entry.terminal.editor import MOST, Editor, LineEnd
 from hermes.entry.terminal.history import LineHistory
 from hermes.entry.terminal.keys import KeyReader, NamedKey, Press, TypedText
-from hermes.stream.text.flavours.columns import width
 
 
 def together(presses: list[Press]) -> list[Press]:

@@ -11,10 +11,18 @@ from hermes.agent.call_repair import is_cut_short, read_arguments
 from hermes.domain.address import SourceKind
 from hermes.domain.errors import UserError
 from hermes.domain.event import UserSaid
-from hermes.domain.grants import NO_STANDING, StandingGrants
 from hermes.domain.ports.agent import Run
 from hermes.domain.text import one_line
-from hermes.domain.tool import Approval, ApprovalPrompt, Tool, ToolCall, ToolContext, ToolResult
+from hermes.domain.tool import (
+    NO_STANDING,
+    Approval,
+    ApprovalPrompt,
+    StandingGrants,
+    Tool,
+    ToolCall,
+    ToolContext,
+    ToolResult,
+)
 from hermes.domain.turn import ClientTool, Guidance
 
 APPROVE = "approve"

@@ -89,13 +89,16 @@ ApprovalCheck = Callable[[Workbench, str, Mapping[str, Any]], ApprovalPrompt | N
 """What must be asked before a call: its folder is the one the session's shell is in."""
 
 
+ToolFunction = Callable[..., Awaitable[str | ToolResult]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisteredTool:
-    """A registered tool, before it is given a workbench."""
+    """A registered tool. A workbench without what it `needs` does not have it."""
 
     name: str
     signature: ToolSignature
-    run: Callable[..., Awaitable[str | ToolResult]]
+    run: ToolFunction
     toolset: str
     effect: Effect
     parallel: bool = False
@@ -106,32 +109,14 @@ class RegisteredTool:
 
 TOOLS: dict[str, RegisteredTool] = {}
 
-ToolFunction = Callable[..., Awaitable[str | ToolResult]]
 
-
-def tool(
-    toolset: str,
-    effect: Effect,
-    *,
-    parallel: bool = False,
-    judge: ApprovalCheck | None = None,
-    asks: Callable[[Mapping[str, object]], Clarification] | None = None,
-    needs: Callable[[Workbench], bool] = lambda bench: True,
-) -> Callable[[ToolFunction], ToolFunction]:
-    """Register the function under its own name. A workbench without what it `needs` does not have it."""
+def tool(toolset: str, effect: Effect, **facts: Any) -> Callable[[ToolFunction], ToolFunction]:
+    """Register the function under its own name; `facts` are further fields of `RegisteredTool`."""
 
     def register(run: ToolFunction) -> ToolFunction:
-        name = run.__name__
+        name, signature = run.__name__, read_signature(run)
         TOOLS[name] = RegisteredTool(
-            name=name,
-            signature=read_signature(run),
-            run=run,
-            toolset=toolset,
-            effect=effect,
-            parallel=parallel,
-            judge=judge,
-            asks=asks,
-            needs=needs,
+            name=name, signature=signature, run=run, toolset=toolset, effect=effect, **facts
         )
         return run
 

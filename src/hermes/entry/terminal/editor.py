@@ -6,9 +6,8 @@ import re
 from collections.abc import Sequence
 from enum import StrEnum
 
-from hermes.domain.text import showable
+from hermes.domain.text import showable, width
 from hermes.entry.terminal.keys import NamedKey, Press, TypedText
-from hermes.stream.text.flavours.columns import width
 
 MOST = 4_000_000
 """Characters a line may have; what is written beyond them is counted and not kept."""

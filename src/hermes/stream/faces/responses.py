@@ -31,8 +31,7 @@ from hermes.domain.ids import CallId, QuestionId, client_call_id
 from hermes.domain.tool import ToolCall
 from hermes.stream.faces import response_shape as shape
 from hermes.stream.fold.questions import action_text, choices
-from hermes.stream.fold.shown_text import SAID_AGAIN, RemainingText, was_cut
-from hermes.stream.fold.steps import Steps
+from hermes.stream.fold.steps import SAID_AGAIN, RemainingText, Steps, was_cut
 from hermes.stream.fold.tool_lines import is_internal
 
 ResponseEvent = dict[str, Any]
@@ -103,7 +102,7 @@ class ResponseFold(Steps[list[ResponseEvent]]):
         if self.done:
             return []
         mine = self._now_in == self._part
-        events = self._see(item)
+        events = super().see(item)
         if self._asked_client and not mine:
             self._now_in += 1
             self._begin_part()

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from hermes.domain.event import FeedItem, ModelSaid, ToolFinished, TurnEnd
+from hermes.domain.event import ModelSaid, ToolFinished, TurnEnd
 from hermes.domain.tool import ToolCall
 from hermes.stream.fold.directives import is_silence, may_be_silence, without_directives
-from hermes.stream.fold.shown_text import RemainingText, was_cut
-from hermes.stream.fold.steps import Steps
+from hermes.stream.fold.steps import RemainingText, Steps, was_cut
 from hermes.stream.fold.tool_lines import ProgressLevel, ToolLine, ToolState, chat_lines, tool_state
 
 
@@ -58,9 +57,6 @@ class Fold(Steps[None]):
             text = without_directives(block.text, growing=growing).strip()
             if text and not (may_be_silence(text) if growing else is_silence(text)):
                 yield replace(block, text=text)
-
-    def see(self, item: FeedItem) -> None:
-        self._see(item)
 
     def _caught_up(self, rest: RemainingText) -> None:
         pass

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hermes.domain.grants import Grant
 from hermes.domain.text import storable
+from hermes.domain.tool import Grant
 from hermes.state.store.columns import Columns
 from hermes.state.store.db import ScopedTable
 
