@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes.agent.danger import CommandScope
 from hermes.agent.tools.reference import tools_page
 from hermes.agent.tools.registry import TOOLS, Workbench, default_tools, toolsets
 from hermes.domain.errors import UserError
@@ -41,9 +42,12 @@ class Bench:
         bench = Workbench(
             backend=self.backend,
             recall=nobody,
-            workspace=str(self.folder),
-            home=str(self.user),
-            homes=FolderRules(closed=(str(tmp_path / "agent"),)),
+            scope=CommandScope(
+                cwd=str(self.folder),
+                workspace=str(self.folder),
+                home=str(self.user),
+                homes=FolderRules(closed=(str(tmp_path / "agent"),)),
+            ),
             asks=asks,
             ended=lambda context, view: self.ended.append(view),
             find_process=self.backend.processes.find,
@@ -127,7 +131,9 @@ def test_effects_and_company() -> None:
 
 
 async def test_toolsets(bench: Bench) -> None:
-    made = Workbench(backend=bench.backend, recall=nobody, workspace="/w", home="/h")
+    made = Workbench(
+        backend=bench.backend, recall=nobody, scope=CommandScope(cwd="/w", workspace="/w", home="/h")
+    )
     assert {tool.name for tool in default_tools(made, enabled=["terminal"])} == {"terminal", "process"}
     assert not {tool.toolset for tool in default_tools(made, disabled=["terminal", "file"])} & {
         "terminal",

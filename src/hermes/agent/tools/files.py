@@ -31,13 +31,13 @@ _LARGEST_READ = 64 << 20
 
 def resolve_path(bench: Workbench, path: str, cwd: str = "") -> str:
     if path == "~" or path.startswith("~/"):
-        path = bench.home + path[1:]
-    return os.path.normpath(os.path.join(cwd or bench.workspace, path))
+        path = bench.scope.home + path[1:]
+    return os.path.normpath(os.path.join(cwd or bench.scope.workspace, path))
 
 
 def ask_to_read(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) -> ApprovalPrompt | None:
     path = resolve_path(bench, str(arguments.get("path") or "."), cwd)
-    fault = read_fault(path, bench.place())
+    fault = read_fault(path, bench.scope)
     if not fault:
         return None
     return ApprovalPrompt(text=f"Read {visible_line(path)}\nIt {RULES[fault].reason}.", digest=f"read:{path}")
@@ -45,7 +45,7 @@ def ask_to_read(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) -> App
 
 def ask_to_write(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) -> ApprovalPrompt | None:
     path, content = resolve_path(bench, str(arguments["path"]), cwd), str(arguments["content"])
-    fault = write_fault(path, bench.place())
+    fault = write_fault(path, bench.scope)
     if not fault:
         return None
 
@@ -78,7 +78,7 @@ async def check_target(desk: ToolInvocation, path: str, *, writing: bool) -> Fil
         above = await desk.backend.files.stat(desk.session, os.path.dirname(real))
         real = os.path.join(above.path, os.path.basename(real)) if above else real
     if bench.asks and real != asked:
-        place = bench.place()
+        place = bench.scope
         if write_fault(real, place) if writing else read_fault(real, place):
             raise UserError(
                 f"{path} leads to {real}.", hint="Name that path itself, so that it can be asked for."
@@ -220,7 +220,7 @@ async def search_files(
     glob: only files named so, like *.py
     """
     root = await check_target(desk, path, writing=False)
-    place = desk.bench.place()
+    place = desk.bench.scope
     search = FileSearch(
         pattern=pattern,
         under=root.path if root else path,

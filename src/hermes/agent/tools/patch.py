@@ -34,7 +34,7 @@ class TextEdit:
 
 def _ask(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) -> ApprovalPrompt | None:
     path = resolve_path(bench, str(arguments["path"]), cwd)
-    fault = write_fault(path, bench.place())
+    fault = write_fault(path, bench.scope)
     if not fault:
         return None
     old, new = str(arguments["old"]), str(arguments["new"])

@@ -15,7 +15,7 @@ from hermes.agent.tools.schema import ToolSignature, read_signature, read_values
 from hermes.domain.channels import MessagingPort
 from hermes.domain.errors import UserError
 from hermes.domain.ids import SessionId
-from hermes.domain.ports.world import NO_HOMES, Backend, FolderRules, ProcessView
+from hermes.domain.ports.world import Backend, ProcessView
 from hermes.domain.rows import SearchHit
 from hermes.domain.tool import Approval, ApprovalPrompt, Clarification, Effect, Tool, ToolContext, ToolResult
 
@@ -36,37 +36,19 @@ class Workbench:
     """What the tools of one agent work with. `recall` searches its conversations; `ended` is told when a
     background process has ended, and `find_process` tells of one by its id.
 
-    `workspace` is where commands start and, unless it is too `wide`, what they may treat as their own; `home`
-    is the user's; `homes` are those of the gateway and all its agents, with what this agent may use of them.
-    If `asks` is false, nobody is asked, and only what is never run is refused."""
+    `scope` is where commands start and what they may do there without asking. If `asks` is false, nobody is
+    asked, and only what is never run is refused."""
 
     backend: Backend
     recall: Recall
-    workspace: str
-    home: str
-    wide: bool = False
-    homes: FolderRules = NO_HOMES
-    own_pids: tuple[int, ...] = ()
+    scope: CommandScope
     asks: bool = True
     ended: Callable[[ToolContext, ProcessView], None] = field(default=lambda context, view: None)
     find_process: Callable[[str], ProcessView | None] = field(default=lambda process: None)
-    deny: tuple[str, ...] = ()
-    """Patterns of commands that are never run."""
     jobs: Callable[[ToolContext, str, Mapping[str, Any]], Awaitable[str]] | None = None
     """Does with jobs what an action and what is said of a job ask for."""
     post: MessagingPort | None = None
     """How messages to other chats are sent; none where there is no gateway."""
-
-    def place(self, cwd: str | None = None) -> CommandScope:
-        return CommandScope(
-            cwd=cwd or self.workspace,
-            workspace=self.workspace,
-            home=self.home,
-            wide=self.wide,
-            homes=self.homes,
-            own_pids=self.own_pids,
-            deny=self.deny,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 from hermes.agent.danger import DangerVerdict, digest, judge_command, judge_input
@@ -12,7 +13,7 @@ from hermes.agent.tools.files import resolve_path
 from hermes.agent.tools.registry import ToolInvocation, Workbench, tool
 from hermes.domain.errors import UserError
 from hermes.domain.ports.world import Command, CommandResult, ProcessView
-from hermes.domain.tool import ApprovalPrompt, Effect, ToolContext, ToolResult
+from hermes.domain.tool import ApprovalPrompt, Effect, ToolResult
 
 _LONGEST_WAIT = 600
 _PREVIEW = 20_000
@@ -24,10 +25,10 @@ def _ask(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) -> ApprovalPr
     """Bound to the exact command and folder. What is never run is not asked for: `terminal` refuses it."""
     command = arguments["command"]
     folder = resolve_path(bench, arguments.get("workdir", ""), cwd)
-    verdict = judge_command(command, bench.place(folder))
+    verdict = judge_command(command, replace(bench.scope, cwd=folder))
     if not verdict.asks or verdict.never:
         return None
-    where = "" if folder == bench.workspace else f" in {visible_line(folder)}"
+    where = "" if folder == bench.scope.workspace else f" in {visible_line(folder)}"
     return ApprovalPrompt(
         text=f"Run{where}: {visible(command)}\nIt {verdict.reasons}.", digest=digest(command, folder)
     )
@@ -49,29 +50,21 @@ async def terminal(
     timeout: seconds, at most 600
     notify: with background: be told when it ends
     """
-    _refuse(desk, command, workdir)
+    cwd = resolve_path(desk.bench, workdir, desk.backend.cwd(desk.session))
+    _refuse_never(judge_command(command, replace(desk.bench.scope, cwd=cwd)))
     seconds = 0.0 if background else float(min(max(timeout, 1), _LONGEST_WAIT))
     order = Command(text=command, session=desk.session, cwd=workdir or None, timeout=seconds)
     if background:
-        ended = desk.bench.ended if notify else _let_it_end
-        view = await desk.backend.start(order, lambda view: ended(desk.context, view))
+        ended = desk.bench.ended
+        view = await desk.backend.start(order, lambda view: ended(desk.context, view) if notify else None)
         told = " You will be told when it ends." if notify else ""
         return ToolResult(text=f"Started {view.id} in {view.cwd}. Use process to look at it.{told}")
     result = await desk.backend.run(order, desk.context.output)
     return ToolResult(text=_report(result, seconds), failed=result.timed_out)
 
 
-def _let_it_end(context: ToolContext, view: ProcessView) -> None:
-    """Nobody asked to be told."""
-
-
-def _refuse(desk: ToolInvocation, command: str, workdir: str) -> None:
-    """Some things are not run, whoever allowed them."""
-    cwd = resolve_path(desk.bench, workdir, desk.backend.cwd(desk.session))
-    _refuse_never(judge_command(command, desk.bench.place(cwd)))
-
-
 def _refuse_never(verdict: DangerVerdict) -> None:
+    """Some things are not run, whoever allowed them."""
     if verdict.never:
         raise UserError(f"Refused, whoever asks: it {verdict.reasons}.", hint="Find another way.")
 
@@ -93,8 +86,8 @@ def _report(result: CommandResult, seconds: float) -> str:
 def _judge_line(bench: Workbench, process: str, text: str) -> tuple[str, DangerVerdict]:
     """The command that a process was started with, and what is thought of a line for it."""
     view = bench.find_process(process)
-    command, cwd = (view.command, view.cwd) if view else ("", None)
-    return command, judge_input(text, command, bench.place(cwd))
+    command, cwd = (view.command, view.cwd) if view else ("", "")
+    return command, judge_input(text, command, replace(bench.scope, cwd=cwd or bench.scope.workspace))
 
 
 def _ask_to_send(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) -> ApprovalPrompt | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, assert_never
+from typing import ClassVar
 
 from hermes.domain.text import width
 from hermes.stream.text.markdown import (
@@ -160,15 +160,12 @@ def without_strong(inlines: Sequence[Inline]) -> tuple[Inline, ...]:
     """The inlines for a place that is bold already."""
     plain: list[Inline] = []
     for inline in inlines:
-        match inline:
-            case Strong():
-                plain.extend(without_strong(inline.children))
-            case Emphasis() | Strike():
-                plain.append(type(inline)(children=without_strong(inline.children)))
-            case Text() | Code() | Link() | Image() | LineBreak():
-                plain.append(inline)
-            case _:
-                assert_never(inline)
+        if isinstance(inline, Strong):
+            plain.extend(without_strong(inline.children))
+        elif isinstance(inline, Style):
+            plain.append(type(inline)(children=without_strong(inline.children)))
+        else:
+            plain.append(inline)
     return tuple(plain)
 
 
