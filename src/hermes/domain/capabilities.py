@@ -24,8 +24,6 @@ class TextUnit(StrEnum):
 
 
 class Flavour(StrEnum):
-    """The markup that a platform understands."""
-
     PLAIN = "plain"
     COMMONMARK = "commonmark"
     DISCORD = "discord"
@@ -81,8 +79,6 @@ class MenuEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """The facts that the control plane needs to know of a platform."""
-
     max_text: int = 4096
     unit: TextUnit = TextUnit.CHARS
     flavour: Flavour = Flavour.PLAIN

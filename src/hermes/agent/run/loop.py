@@ -53,8 +53,6 @@ CUT = "⚠️ The answer reached the model's length limit and may be incomplete.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopLimits:
-    """How long a run may go on."""
-
     iterations: int = 60
     retries: int = 3
     continuations: int = 4

@@ -23,8 +23,6 @@ def is_empty(reply: ModelSaid) -> bool:
 
 @dataclass(slots=True, kw_only=True)
 class _Round:
-    """One reply's calls."""
-
     calls: dict[CallId, ToolCall]
     taken_up: bool = False
     results: dict[CallId, str] = field(default_factory=dict)
@@ -63,7 +61,6 @@ class TurnProgress:
                 self._settle(self._round)
 
     def hear(self, reply: ModelSaid) -> None:
-        """Count one more reply."""
         self.replies += 1
         self.last = reply
         self.ids.update(call.id for call in reply.calls)
@@ -89,7 +86,6 @@ class TurnProgress:
 
 
 def read_progress(entries: Sequence[Entry]) -> TurnProgress:
-    """Count the records of one turn."""
     progress = TurnProgress()
     for entry in entries:
         progress.see(entry)

@@ -53,8 +53,6 @@ class Workbench:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolInvocation:
-    """What one call works with."""
-
     bench: Workbench
     context: ToolContext
 
@@ -106,7 +104,6 @@ def tool(toolset: str, effect: Effect, **facts: Any) -> Callable[[ToolFunction],
 
 
 def toolsets() -> dict[str, list[str]]:
-    """The names of the tools in each toolset."""
     found: dict[str, list[str]] = {}
     for spec in TOOLS.values():
         found.setdefault(spec.toolset, []).append(spec.name)

@@ -89,7 +89,6 @@ class ResponseFold(Steps[list[ResponseEvent]]):
 
     @property
     def _own_replies(self) -> list[ModelSaid]:
-        """The replies of this part."""
         return self._replies[self._first_reply :]
 
     @property
@@ -257,11 +256,9 @@ class ResponseFold(Steps[list[ResponseEvent]]):
     # --- the whole ---
 
     def begun(self) -> shape.ResponseObject:
-        """The response before anything was said."""
         return msgspec.structs.replace(self._blank, status="in_progress", output=[])
 
     def response(self) -> shape.ResponseObject:
-        """The response as it is now."""
         status, details = self._status()
         if self._message is not None:
             self._message.content = [shape.OutputText(text=self._text + self._shown.text)]
@@ -313,7 +310,6 @@ class ResponseFold(Steps[list[ResponseEvent]]):
 
 
 def _message_closed(place: int, message: shape.OutputMessage) -> list[ResponseEvent]:
-    """The events that end a message of one text."""
     (part,) = message.content
     at = _text_place(place, message.id)
     return [
@@ -354,7 +350,6 @@ class _EventCounter:
         return self.place << CHECK_BITS | self._check & _CHECK
 
     def go_on(self, event: ResponseEvent) -> int:
-        """The number of the next event."""
         kind = event["type"]
         if kind == _TEXT_DELTA:
             self.place += len(event["delta"])
