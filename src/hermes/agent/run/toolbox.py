@@ -85,7 +85,7 @@ class Toolbox:
     standing: StandingGrants = NO_STANDING
 
     async def for_calls(self, run: Run, calls: Iterable[ToolCall]) -> Toolbox:
-        """With what is allowed by now, if one of the calls may have to be asked for."""
+        """This toolbox with the grants of now, if one of the calls may need approval."""
         tools = (self.tools.get(call.name) for call in calls)
         if all(tool is None or tool.approval is Approval.NEVER for tool in tools):
             return self

@@ -32,7 +32,7 @@ def _section(spec: RegisteredTool) -> str:
     facts = [f"Effect `{spec.effect.value}` ({_EFFECTS[spec.effect]})"]
     if spec.parallel:
         facts.append("runs beside others")
-    if spec.judge is not None:
+    if spec.approval_check is not None:
         facts.append("asks first where it matters ([approvals](../explain/approvals.md))")
     if spec.asks is not None:
         facts.append("answered by a person")

@@ -66,7 +66,7 @@ class ToolInvocation:
 
 
 ApprovalCheck = Callable[[Workbench, str, Mapping[str, Any]], ApprovalPrompt | None]
-"""What must be asked before a call: its folder is the one the session's shell is in."""
+"""What a person must approve before a call. It is given the folder that the session's shell is in."""
 
 
 ToolFunction = Callable[..., Awaitable[str | ToolResult]]
@@ -82,7 +82,7 @@ class RegisteredTool:
     toolset: str
     effect: Effect
     parallel: bool = False
-    judge: ApprovalCheck | None = None
+    approval_check: ApprovalCheck | None = None
     asks: Callable[[Mapping[str, object]], Clarification] | None = None
     needs: Callable[[Workbench], bool] = lambda bench: True
 
@@ -139,10 +139,10 @@ def _bind(spec: RegisteredTool, bench: Workbench) -> Tool:
         return ToolResult(text=cap(result.text), failed=result.failed)
 
     def approval(session: SessionId, arguments: Mapping[str, object]) -> ApprovalPrompt | None:
-        if spec.judge is None or not bench.asks:
+        if spec.approval_check is None or not bench.asks:
             return None
         values = read_values(spec.name, spec.signature, arguments)
-        return spec.judge(bench, bench.backend.cwd(session), values)
+        return spec.approval_check(bench, bench.backend.cwd(session), values)
 
     return Tool(
         name=spec.name,
@@ -151,7 +151,7 @@ def _bind(spec: RegisteredTool, bench: Workbench) -> Tool:
         run=run,
         toolset=spec.toolset,
         effect=spec.effect,
-        approval=Approval.NEVER if spec.judge is None else approval,
+        approval=Approval.NEVER if spec.approval_check is None else approval,
         parallel=spec.parallel,
         asks=spec.asks,
     )
