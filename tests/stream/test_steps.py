@@ -184,24 +184,6 @@ def test_records_that_another_stream_told_are_no_steps_but_their_calls_are_known
     assert steps(*feed, after=2) == ["answered unknown", "ended look None", "client b True", "B"]
 
 
-@pytest.mark.parametrize(
-    ("shown", "reply", "left"),
-    [("ab", "abc", RemainingText(text="c")), ("abx", "abc", RemainingText(text="abc", void=True))],
-)
-def test_a_reply_tells_what_is_left_of_it(shown: str, reply: str, left: RemainingText) -> None:
-    seen: list[RemainingText] = []
-
-    class Watching(Listed):
-        def _replied(self, reply: ModelSaid, text: str, rest: RemainingText) -> list[str]:
-            seen.append(rest)
-            return []
-
-    face = Watching()
-    face.see(delta(shown))
-    face.see(entry(1, ModelSaid(text=reply)))
-    assert seen == [left]
-
-
 # --- all faces, over generated feeds
 
 
