@@ -24,7 +24,7 @@ Welcomes = Callable[[Source], Awaitable[bool]]
 FindTopic = Callable[[Address], Awaitable[Address | None]]
 """The thread that a name got, which stands where a place's thread does; None if it has none yet."""
 NameTopic = Callable[[Address], Awaitable[Address | None]]
-"""The address with the topic's name in place of its thread, also if it was deleted; None if it has no name."""
+"""The address with the topic's name in place of its thread, also if it was deleted; None if it has none."""
 KeepTopic = Callable[[Address, Address], Awaitable[None]]
 """From now on a name means this thread; it is on disk when this returns."""
 

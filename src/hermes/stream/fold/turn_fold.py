@@ -77,12 +77,10 @@ class Fold(Steps[None]):
 
     def _mark(self, call: ToolCall, state: ToolState) -> None:
         for place, block in enumerate(self._blocks):
-            if isinstance(block, ToolLine) and block.call == call.id:
+            if isinstance(block, ToolLine) and block.call.id == call.id:
                 self._blocks[place] = replace(block, state=state)
                 return
-        self._blocks.append(
-            ToolLine(seq=self.seq, call=call.id, name=call.name, arguments=call.arguments, state=state)
-        )
+        self._blocks.append(ToolLine(seq=self.seq, call=call, state=state))
 
     def _user_said(self) -> None:
         self._continues = False
