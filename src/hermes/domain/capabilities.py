@@ -103,8 +103,6 @@ class Capabilities:
     reactions: bool = False
     history: bool = False
     dedupe_seconds: float = 0.0
-    sends_per_second: float = 0.0
-    push: bool = False
     silence_seconds: float = 0.0
     """How long a healthy connection can be without any sign of life (a poll that came back, a heartbeat that
     was answered: each an `accept`, if only of nothing); longer, and it is rebuilt. 0 = for ever."""

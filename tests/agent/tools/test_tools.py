@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from hermes.agent.danger import CommandScope
-from hermes.agent.tools.reference import tools_page
 from hermes.agent.tools.registry import TOOLS, Workbench, default_tools, toolsets
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, CallId, SessionId, TurnId
@@ -18,6 +17,7 @@ from hermes.domain.ports.world import FolderRules, ProcessView
 from hermes.domain.rows import SearchHit
 from hermes.domain.tool import ApprovalPrompt, Effect, Tool, ToolContext, ToolResult
 from hermes.execution.local.backend import LocalBackend, LocalOptions
+from tests.agent.tools.reference import tools_page
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "tools.md"
 

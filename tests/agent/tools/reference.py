@@ -18,7 +18,7 @@ def tools_page() -> str:
     toolsets = dict.fromkeys(spec.toolset for spec in TOOLS.values())
     parts = [
         "# Tools",
-        "What the agent can do, by toolset. Made from the code by `hermes.agent.tools.reference.tools_page`.",
+        "What the agent can do, by toolset. Made from the code by `tests/agent/tools/reference.py`.",
         "Toolsets are named in `enabled_toolsets` and `disabled_toolsets`; `none` means no tool at all. "
         "Results are plain text of at most 100,000 characters.",
     ]
