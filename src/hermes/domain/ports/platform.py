@@ -65,7 +65,6 @@ class Reactions(Protocol):
     async def react(self, receipt: Receipt, emoji: str, *, instead: str = "") -> None:
         """Put a reaction on a message, if one is named; `instead` is one of ours that goes. What is there
         already, or gone already, is fine."""
-        ...
 
 
 @runtime_checkable
@@ -84,11 +83,9 @@ class Checks(Protocol):
     async def check(self) -> Sequence[Finding]:
         """Ask the live service whether the credentials work and what they lack. Changes nothing there, and
         leaves nothing open. May raise what the adapter's other calls raise."""
-        ...
 
 
 @runtime_checkable
 class Notices(Protocol):
     def notice(self) -> str:
         """What an operator should know of an adapter that is connected; empty if all is well."""
-        ...
