@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
 import pytest
 
-from hermes.agent.models.client import Deadlines, ModelHttpRequest
+from hermes.agent.models.client import Deadlines
 from hermes.agent.models.formats.chat_completions.provider import ModelEndpoint, OpenAIProvider
 from hermes.domain.event import Failed, Finished, ModelSaid, Retrying, TextDelta, ToolFinished, ToolStarted
-from hermes.domain.ports.agent import ModelRequest
+from hermes.domain.ports.agent import ModelPiece, ModelRequest
 from hermes.domain.settings.declaring import Secret
 from hermes.testing.model_script import FAULTS, VISIBLE, WORDS, Cut, Fault, Pace, Reply, Then
 from hermes.testing.model_server import FakeModelServer
@@ -37,8 +37,9 @@ class Limited(OpenAIProvider):
 
     limits: Callable[[], Deadlines]
 
-    def _post(self, request: ModelRequest) -> ModelHttpRequest:
-        return replace(super()._post(request), deadlines=self.limits())
+    def call(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
+        self._endpoint = replace(self._endpoint, deadlines=self.limits())
+        return super().call(request)
 
 
 async def turn(server: FakeModelServer, limits: Callable[[], Deadlines] = lambda: PATIENT) -> Driver:

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from hermes.agent.danger.paths import CommandScope
 from hermes.agent.run.toolbox import NOBODY
 from hermes.agent.tools.registry import Workbench, default_tools
 from hermes.control.outbound.targets import KnownTargets, resolve_targets, spellings
@@ -72,8 +73,7 @@ def chat(target: str, message: str = "the words", **more: Any) -> Chat:
     bench = Workbench(
         backend=cast(Any, SimpleNamespace(cwd=lambda session: "/w")),
         recall=cast(Any, None),
-        workspace="/w",
-        home="/h",
+        scope=CommandScope(cwd="/w", workspace="/w", home="/h"),
         post=MessagingPort(send=_send, places=_places, spelled=_spelled),
     )
     order = call("send_message", json.dumps({"target": target, "message": message}))

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from hermes.cli import main
-from hermes.domain.grants import Grant
 from hermes.domain.ids import MAIN_AGENT
+from hermes.domain.tool import Grant
 from hermes.state.home.homes import DATABASE_FILE
 from hermes.state.store.writer import SqliteStore
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from hermes.domain.sse import SseParser
-from hermes.stream.fold.shown_text import SAID_AGAIN
+from hermes.stream.fold.steps import SAID_AGAIN
 from hermes.testing.ports import free_port
 from tests import nursery
 from tests.cli.command import PATIENCE, environment, gateway

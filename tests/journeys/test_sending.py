@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from hermes.agent.danger.paths import CommandScope
 from hermes.agent.tools.registry import Workbench, default_tools
 from hermes.control.outbound.answers import REPEAT_MARK
 from hermes.control.outbound.sending import OutboundMessage
@@ -63,8 +64,7 @@ def journey(folder: Path, world: World, **more: Any) -> Journey:
     bench = Workbench(
         backend=cast(Any, SimpleNamespace(cwd=lambda session: "/w")),
         recall=cast(Any, None),
-        workspace="/w",
-        home="/h",
+        scope=CommandScope(cwd="/w", workspace="/w", home="/h"),
         post=MessagingPort(send=send, places=places, spelled=spelled),
     )
     chat.tools = default_tools(bench, enabled=["messaging"])

@@ -39,7 +39,7 @@ from hermes.domain.ids import CallId, QuestionId, TurnId
 from hermes.domain.tool import Effect, ToolCall
 from hermes.stream.fold.answer import answer_text
 from hermes.stream.fold.questions import choices, question_text
-from hermes.stream.fold.shown_text import RemainingText, ShownText
+from hermes.stream.fold.steps import RemainingText, ShownText
 from hermes.stream.fold.tool_lines import ProgressLevel, preview
 from hermes.stream.fold.turn_fold import Fold
 

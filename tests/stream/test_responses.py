@@ -38,7 +38,7 @@ from hermes.domain.ids import CallId, QuestionId, TurnId
 from hermes.domain.tool import Effect, ToolCall
 from hermes.stream.faces.response_shape import ResponseObject
 from hermes.stream.faces.responses import CHECK_BITS, ResponseEvents, ResponseFold, parts_before
-from hermes.stream.fold.shown_text import SAID_AGAIN
+from hermes.stream.fold.steps import SAID_AGAIN
 from tests.stream.feeds import parse
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)

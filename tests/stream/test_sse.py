@@ -268,16 +268,6 @@ def test_approvals_show_the_exact_command() -> None:
     assert failed == {"event": "run.failed", "error": "broke"}
 
 
-def test_internal_tools_are_shown_nowhere() -> None:
-    feed: list[FeedItem] = [
-        entry(1, ModelSaid(calls=(call(name="_plan"),))),
-        entry(2, started(name="_plan")),
-        entry(3, ToolFinished(call=CallId("c1"), text="ok")),
-    ]
-    assert run_events(feed) == []
-    assert chat_events(feed) == []
-
-
 # --- chat completions
 
 
@@ -329,15 +319,6 @@ def test_how_a_chat_stream_ends(last: Record, reason: str, hermes: dict[str, obj
     assert content(events) == "Half"
     assert chunk["choices"][0]["finish_reason"] == reason
     assert chunk.get("hermes") == (hermes and {"completed": False, "partial": True, **hermes})
-
-
-def test_a_cut_reply_goes_on_in_the_same_paragraph() -> None:
-    feed: list[FeedItem] = [
-        entry(1, ModelSaid(text="One and ", ending=Ending.BROKEN, partial=True)),
-        TextDelta(text="two."),
-        entry(2, ModelSaid(text="two.")),
-    ]
-    assert content(chat_events(feed)) == "One and two."
 
 
 def test_words_that_went_out_are_said_again_visibly() -> None:

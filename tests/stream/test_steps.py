@@ -33,8 +33,7 @@ from hermes.domain.event import (
 from hermes.domain.ids import CallId, QuestionId
 from hermes.domain.thoughts import without_thoughts
 from hermes.domain.tool import Effect, ToolCall
-from hermes.stream.fold.shown_text import RemainingText
-from hermes.stream.fold.steps import Steps
+from hermes.stream.fold.steps import RemainingText, Steps
 from tests.stream.feeds import any_feed, entry, joined, records, replayed, turn
 from tests.stream.test_recorded_bytes import faces
 
@@ -52,9 +51,6 @@ class Listed(Steps[list[str]]):
 
     def __init__(self, **options: Any) -> None:
         super().__init__([], **options)
-
-    def see(self, item: FeedItem) -> list[str]:
-        return self._see(item)
 
     def _words(self, words: str) -> list[str]:
         return [self._spaced(words)]
@@ -186,24 +182,6 @@ def test_records_that_another_stream_told_are_no_steps_but_their_calls_are_known
         delta("B"),
     ]
     assert steps(*feed, after=2) == ["answered unknown", "ended look None", "client b True", "B"]
-
-
-@pytest.mark.parametrize(
-    ("shown", "reply", "left"),
-    [("ab", "abc", RemainingText(text="c")), ("abx", "abc", RemainingText(text="abc", void=True))],
-)
-def test_a_reply_tells_what_is_left_of_it(shown: str, reply: str, left: RemainingText) -> None:
-    seen: list[RemainingText] = []
-
-    class Watching(Listed):
-        def _replied(self, reply: ModelSaid, text: str, rest: RemainingText) -> list[str]:
-            seen.append(rest)
-            return []
-
-    face = Watching()
-    face.see(delta(shown))
-    face.see(entry(1, ModelSaid(text=reply)))
-    assert seen == [left]
 
 
 # --- all faces, over generated feeds

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from hermes import plugins
+from hermes.agent.danger.paths import CommandScope
 from hermes.agent.models.choose import NO_PROBE, ModelChoice
 from hermes.agent.models.images import ImageAttachingProvider
 from hermes.agent.models.registry import ModelRoute, Models, RoutedProvider
@@ -252,14 +253,17 @@ class AgentFactory:
         bench = Workbench(
             backend=backend,
             recall=recall_from(store, zone_named(profile.settings.timezone)),
-            workspace=str(workspace),
-            home=user_home(self._environ),
-            wide=is_wide(workspace, self._environ),
-            homes=homes_for(profile, workspace, self._closed),
+            scope=CommandScope(
+                cwd=str(workspace),
+                workspace=str(workspace),
+                home=user_home(self._environ),
+                wide=is_wide(workspace, self._environ),
+                homes=homes_for(profile, workspace, self._closed),
+                own_pids=(os.getpid(),),
+                deny=profile.settings.approvals.deny,
+            ),
             find_process=backend.processes.find,
-            own_pids=(os.getpid(),),
             asks=profile.settings.approvals.mode != "off",
-            deny=profile.settings.approvals.deny,
             ended=self._tell_ended,
             jobs=None if self._overrides.in_memory else job_tool(self._gateway),
             post=self._messaging.office,

@@ -21,8 +21,6 @@ _ACCOUNT = re.compile(r"(?=.{1,32}\Z)[a-z0-9]+(?:-[a-z0-9]+)*")
 
 
 class SourceKind(StrEnum):
-    """What sort of place a message came from."""
-
     PRIVATE = "private"
     GROUP = "group"
     CHANNEL = "channel"

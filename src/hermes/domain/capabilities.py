@@ -24,8 +24,6 @@ class TextUnit(StrEnum):
 
 
 class Flavour(StrEnum):
-    """The markup that a platform understands."""
-
     PLAIN = "plain"
     COMMONMARK = "commonmark"
     DISCORD = "discord"
@@ -81,8 +79,6 @@ class MenuEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """The facts that the control plane needs to know of a platform."""
-
     max_text: int = 4096
     unit: TextUnit = TextUnit.CHARS
     flavour: Flavour = Flavour.PLAIN
@@ -107,8 +103,6 @@ class Capabilities:
     reactions: bool = False
     history: bool = False
     dedupe_seconds: float = 0.0
-    sends_per_second: float = 0.0
-    push: bool = False
     silence_seconds: float = 0.0
     """How long a healthy connection can be without any sign of life (a poll that came back, a heartbeat that
     was answered: each an `accept`, if only of nothing); longer, and it is rebuilt. 0 = for ever."""

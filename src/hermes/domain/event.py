@@ -53,8 +53,6 @@ Live = TextDelta | ThoughtDelta | ToolOutput | Retrying | Reset
 
 
 class Ending(StrEnum):
-    """Why the model stopped speaking."""
-
     STOP = "stop"
     CALLS = "calls"
     LENGTH = "length"
@@ -138,8 +136,6 @@ class Asked:
 
 
 class Verdict(StrEnum):
-    """How a question ended."""
-
     ONCE = "once"
     SESSION = "session"
     ALWAYS = "always"

@@ -132,7 +132,5 @@ class ScriptReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    """One planned run of a job."""
-
     job: JobId
     due: datetime

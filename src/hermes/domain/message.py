@@ -11,8 +11,6 @@ from hermes.domain.ids import DeliveryId
 
 
 class InboundKind(StrEnum):
-    """What sort of happening an adapter reports."""
-
     MESSAGE = "message"
     EDIT = "edit"
     DELETED = "deleted"
@@ -63,8 +61,6 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyTo:
-    """The message that was answered to."""
-
     ref: str
     text: str = ""
     author: str | None = None

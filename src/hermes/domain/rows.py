@@ -67,7 +67,6 @@ class InboxRow:
     turn: TurnId | None = None
 
     def ended(self, *outcomes: InboundOutcome) -> bool:
-        """Whether it ended in one of these ways."""
         return any(self.outcome == str(outcome) for outcome in outcomes)
 
 
@@ -80,8 +79,6 @@ class UnreadableRow(Refused):
 
 
 class UnreadableTurn(Refused):
-    """A turn that cannot be read from its row."""
-
     def __init__(self, message: str, *, agent: AgentId, session: SessionId) -> None:
         super().__init__(message)
         self.agent = agent
@@ -167,7 +164,6 @@ class MediaItem:
     stored_at: datetime
 
     def attached(self, name: str | None = None) -> Attachment:
-        """The file as it goes with a message."""
         kind, ref = media_kind(self.mime), f"sha256:{self.sha256}"
         return Attachment(kind=kind, ref=ref, name=name, mime=self.mime, size=self.size, sha256=self.sha256)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import unicodedata
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
@@ -47,6 +48,16 @@ def one_line(text: str, limit: int = 80) -> str:
     """The text on one line, at most `limit` characters, with an ellipsis where it was cut."""
     flat = _BLANKS.sub(" ", showable(text)).strip()
     return flat if len(flat) <= limit else flat[: limit - 1].rstrip() + "…"
+
+
+def width(text: str) -> int:
+    """How many columns a terminal-like font gives to the text."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
+        for char in text
+    )
 
 
 def size_told(size: int) -> str:

@@ -114,7 +114,6 @@ class ThoughtFilter:
 
 
 def without_thoughts(text: str) -> str:
-    """The whole text without its reasoning blocks."""
     if "<" not in text:
         return text
     words = ThoughtFilter()

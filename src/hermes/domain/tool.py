@@ -1,9 +1,10 @@
-"""Tools and how often their effects may happen."""
+"""Tools, how often their effects may happen, and what is allowed without asking."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 
 from hermes.domain.ids import AgentId, CallId, SessionId, TurnId
@@ -87,3 +88,39 @@ class Tool:
     approval: Approval | Callable[[SessionId, Mapping[str, object]], ApprovalPrompt | None] = Approval.NEVER
     parallel: bool = False
     asks: Callable[[Mapping[str, object]], Clarification] | None = None
+
+
+# --- what is allowed without asking ---
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """An action that was allowed always, by the `digest` of the exact action; listed and revoked by its id.
+    `person` is whose action is allowed, `by` who allowed it, both told as in `owner_of`."""
+
+    id: str
+    agent: AgentId
+    person: str
+    digest: str
+    text: str
+    by: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandingGrants:
+    """What a turn may do without asking: everything, or the actions with these digests."""
+
+    everything: bool = False
+    digests: frozenset[str] = frozenset()
+
+    def allows(self, digest: str) -> bool:
+        return self.everything or digest in self.digests
+
+
+NO_STANDING = StandingGrants()
+
+
+async def no_standing() -> StandingGrants:
+    """Stands where nobody keeps grants."""
+    return NO_STANDING

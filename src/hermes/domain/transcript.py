@@ -56,8 +56,6 @@ def _reach(entry: Entry) -> int:
 
 @dataclass(slots=True, kw_only=True)
 class CallState:
-    """How far one call of the model has come."""
-
     call: ToolCall
     started: ToolStarted | None = None
     asked: Asked | None = None
@@ -96,7 +94,6 @@ def turn_entries(entries: Sequence[Entry], turn: TurnId) -> Sequence[Entry]:
 
 
 def view_turn(entries: Sequence[Entry], turn: TurnId) -> TurnView:
-    """Fold the records of the turn at the end of a transcript."""
     view = TurnView()
     for entry in turn_entries(entries, turn):
         _see(view, entry)
@@ -152,7 +149,6 @@ def session_grants(entries: Iterable[Entry], person: str | None) -> set[str]:
 def number_records(
     transcript: Sequence[Entry], turn: TurnId, records: Sequence[Record], now: datetime
 ) -> tuple[Entry, ...]:
-    """Give records their places at the end of a transcript."""
     last = transcript[-1].seq if transcript else 0
     return tuple(
         Entry(seq=last + place, turn=turn, at=now, record=record)

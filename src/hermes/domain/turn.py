@@ -43,8 +43,6 @@ class TurnState(StrEnum):
 
 
 class Cause(StrEnum):
-    """What a turn was made by."""
-
     MESSAGE = "message"
     COMMAND = "command"
     JOB = "job"
@@ -82,8 +80,6 @@ class TurnAction(StrEnum):
 
 
 class Speaker(StrEnum):
-    """Who said an earlier message."""
-
     USER = "user"
     AGENT = "agent"
     TOOL = "tool"

@@ -32,7 +32,6 @@ from hermes.control.sessions.submission import NotFound
 from hermes.domain.address import Address, Source
 from hermes.domain.channels import Channel
 from hermes.domain.errors import UserError
-from hermes.domain.grants import Grant
 from hermes.domain.handoff import Handoff
 from hermes.domain.ids import MAIN_AGENT, AgentId, SessionId
 from hermes.domain.job import Job
@@ -42,6 +41,7 @@ from hermes.domain.ports.store import Store, Tx
 from hermes.domain.rows import OutboxRow, SearchHit
 from hermes.domain.session import Session
 from hermes.domain.text import one_line, storable
+from hermes.domain.tool import Grant
 from hermes.stream.wire.socket import WireEntry, entry_words
 
 T = TypeVar("T")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes.agent.danger.paths import CommandScope
 from hermes.agent.tools.registry import TOOLS, Workbench, default_tools
 from hermes.domain.errors import UserError
 from hermes.domain.event import Entry, ModelSaid, Record, UserSaid
@@ -44,7 +45,9 @@ class Talks:
         self.store = store
         backend = LocalBackend(home=folder, environ=os.environ, workspace=folder)
         bench = Workbench(
-            backend=backend, recall=recall_from(store, UTC), workspace=str(folder), home=str(folder)
+            backend=backend,
+            recall=recall_from(store, UTC),
+            scope=CommandScope(cwd=str(folder), workspace=str(folder), home=str(folder)),
         )
         (self.tool,) = default_tools(bench, enabled=["session_search"])
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from hermes.agent.danger.paths import CommandScope
 from hermes.agent.tools.registry import Workbench, default_tools
 from hermes.app.jobs import job_tool
 from hermes.domain.errors import UserError
@@ -23,10 +24,14 @@ async def nothing(query: str, limit: int, context: ToolContext) -> list[SearchHi
     return []
 
 
+def scope(folder: Path) -> CommandScope:
+    return CommandScope(cwd=str(folder), workspace=str(folder), home=str(folder))
+
+
 def cronjob(folder: Path, chat: Journey | None) -> Tool:
     backend = LocalBackend(home=folder, environ=os.environ, workspace=folder)
     act = job_tool(lambda: None if chat is None else chat.gateway)
-    bench = Workbench(backend=backend, recall=nothing, workspace=str(folder), home=str(folder), jobs=act)
+    bench = Workbench(backend=backend, recall=nothing, scope=scope(folder), jobs=act)
     (tool,) = default_tools(bench, enabled=["cronjob"])
     return tool
 
@@ -90,5 +95,5 @@ def test_what_is_asked_for_first(tmp_path: Path, arguments: Mapping[str, Any], a
 
 def test_a_workbench_without_jobs_has_no_such_tool(tmp_path: Path) -> None:
     backend = LocalBackend(home=tmp_path, environ=os.environ, workspace=tmp_path)
-    bench = Workbench(backend=backend, recall=nothing, workspace=str(tmp_path), home=str(tmp_path))
+    bench = Workbench(backend=backend, recall=nothing, scope=scope(tmp_path))
     assert "cronjob" not in {tool.name for tool in default_tools(bench)}

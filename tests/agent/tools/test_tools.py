@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.agent.tools.reference import tools_page
+from hermes.agent.danger.paths import CommandScope
 from hermes.agent.tools.registry import TOOLS, Workbench, default_tools, toolsets
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, CallId, SessionId, TurnId
@@ -17,6 +17,7 @@ from hermes.domain.ports.world import FolderRules, ProcessView
 from hermes.domain.rows import SearchHit
 from hermes.domain.tool import ApprovalPrompt, Effect, Tool, ToolContext, ToolResult
 from hermes.execution.local.backend import LocalBackend
+from tests.agent.tools.reference import tools_page
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "tools.md"
 
@@ -40,9 +41,12 @@ class Bench:
         bench = Workbench(
             backend=self.backend,
             recall=nobody,
-            workspace=str(self.folder),
-            home=str(self.user),
-            homes=FolderRules(closed=(str(tmp_path / "agent"),)),
+            scope=CommandScope(
+                cwd=str(self.folder),
+                workspace=str(self.folder),
+                home=str(self.user),
+                homes=FolderRules(closed=(str(tmp_path / "agent"),)),
+            ),
             asks=asks,
             ended=lambda context, view: self.ended.append(view),
             find_process=self.backend.processes.find,
@@ -126,7 +130,9 @@ def test_effects_and_company() -> None:
 
 
 async def test_toolsets(bench: Bench) -> None:
-    made = Workbench(backend=bench.backend, recall=nobody, workspace="/w", home="/h")
+    made = Workbench(
+        backend=bench.backend, recall=nobody, scope=CommandScope(cwd="/w", workspace="/w", home="/h")
+    )
     assert {tool.name for tool in default_tools(made, enabled=["terminal"])} == {"terminal", "process"}
     assert not {tool.toolset for tool in default_tools(made, disabled=["terminal", "file"])} & {
         "terminal",

@@ -196,7 +196,7 @@ def cells(text: str) -> int:
     """How many columns of a terminal the text takes."""
     if text.isascii():
         return len(text)
-    from hermes.stream.text.flavours.columns import width  # brings a markdown parser along: only where needed
+    from hermes.domain.text import width
 
     return width(text)
 

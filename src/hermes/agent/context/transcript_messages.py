@@ -160,7 +160,6 @@ class ContextFold:
 
 
 def messages(entries: Iterable[Entry], *, shared: bool = False) -> list[ModelMessage]:
-    """All messages of a visible transcript."""
     conversation = ContextFold(shared=shared)
     conversation.add(entries)
     return [*conversation.sealed, *conversation.tail()]

@@ -61,8 +61,6 @@ LOCAL_SERVERS = frozenset(_SIGNS)
 
 
 class ModelAccess(StrEnum):
-    """How the model is reached."""
-
     HTTP = "http"
     GIVEN = "given"
     PLUGIN = "plugin"
@@ -72,8 +70,6 @@ class ModelAccess(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalServer:
-    """A model server that was found on this machine."""
-
     kind: str
     base_url: str
     models: tuple[str, ...]

@@ -29,17 +29,6 @@ class Deadlines:
     total: float = 600.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelHttpRequest:
-    """A request as it goes out. `place` names the other side in sentences for people."""
-
-    url: URL
-    headers: Mapping[str, str]
-    body: bytes
-    place: str
-    deadlines: Deadlines
-
-
 class ModelClient:
     """One connection pool for one process."""
 
@@ -61,36 +50,41 @@ class ModelClient:
         if session is not None:
             await session.close()
 
-    async def send(self, post: ModelHttpRequest) -> ModelHttpResponse:
-        """Send and wait for the headers. The answer must be closed."""
+    async def send(
+        self, url: URL, headers: Mapping[str, str], body: bytes, *, place: str, deadlines: Deadlines
+    ) -> ModelHttpResponse:
+        """Send and wait for the headers. The answer must be closed. `place` names the other side in sentences
+        for people."""
         # A large body is handed over in slices, so that other turns go on meanwhile.
-        body = post.body if len(post.body) <= _LARGE_BODY else io.BytesIO(post.body)
-        limits = aiohttp.ClientTimeout(
-            total=None, connect=post.deadlines.connect, sock_connect=post.deadlines.connect
-        )
+        data = body if len(body) <= _LARGE_BODY else io.BytesIO(body)
+        connect = deadlines.connect
+        limits = aiohttp.ClientTimeout(total=None, connect=connect, sock_connect=connect)
         begun = asyncio.get_running_loop().time()
         try:
-            async with asyncio.timeout(post.deadlines.first_byte + post.deadlines.connect):
+            async with asyncio.timeout(deadlines.first_byte + connect):
                 response = await self.session().post(
-                    post.url, headers=post.headers, data=body, timeout=limits, allow_redirects=False
+                    url, headers=headers, data=data, timeout=limits, allow_redirects=False
                 )
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            raise _translated(error, post.place) from error
-        return ModelHttpResponse(response, post, begun)
+            raise _translated(error, place) from error
+        return ModelHttpResponse(response, place, deadlines, begun)
 
 
 class ModelHttpResponse:
     """A response being read. One timer watches over it, however many pieces it has: at its time it looks
     whether anything came, and ends the response or waits on."""
 
-    def __init__(self, response: aiohttp.ClientResponse, post: ModelHttpRequest, begun: float) -> None:
+    def __init__(
+        self, response: aiohttp.ClientResponse, place: str, deadlines: Deadlines, begun: float
+    ) -> None:
         self._response = response
-        self._post = post
+        self._place = place
+        self._total = deadlines.total
         self._loop = asyncio.get_running_loop()
-        self._end = begun + post.deadlines.total
+        self._end = begun + deadlines.total
         self._heard = self._loop.time()
-        self._quiet = post.deadlines.first_byte
-        self._idle = post.deadlines.idle
+        self._quiet = deadlines.first_byte
+        self._idle = deadlines.idle
         self._overdue: HermesError | None = None
         self._timer = self._loop.call_at(min(self._heard + self._quiet, self._end), self._look)
         self.status = response.status
@@ -101,7 +95,7 @@ class ModelHttpResponse:
         try:
             data = await self._response.content.readany()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise self._overdue or _translated(error, self._post.place) from error
+            raise self._overdue or _translated(error, self._place) from error
         self._heard = self._loop.time()
         self._quiet = self._idle
         return data
@@ -137,10 +131,10 @@ class ModelHttpResponse:
             self._timer = self._loop.call_at(due, self._look)
             return
         if now >= self._end:
-            seconds = self._post.deadlines.total
-            self._overdue = Refused(f"the answer was not complete after {seconds:g} seconds and was cut off.")
+            words = f"the answer was not complete after {self._total:g} seconds and was cut off."
+            self._overdue = Refused(words)
         else:
-            self._overdue = Unreachable(f"{self._post.place} said nothing for {self._quiet:g} seconds")
+            self._overdue = Unreachable(f"{self._place} said nothing for {self._quiet:g} seconds")
         self._response.close()
 
 

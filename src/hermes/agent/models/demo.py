@@ -114,10 +114,6 @@ _ANNOUNCED = {
 _FILE = r"(?:(?:a|the)\s+)?(?:file\s+)?[`\"']?(?P<path>[^\s`\"':]+)[`\"']?"
 
 
-def _list(match: re.Match[str]) -> Wish:
-    return _ask_tool("read_file", path=match[1] or ".")
-
-
 def _read(match: re.Match[str]) -> Wish:
     paths = [name.strip("`\"' ") for name in re.split(r",\s*|\s+and\s+", match[1])]
     return _DemoCalls(
@@ -165,7 +161,7 @@ _PHRASES: tuple[tuple[str, Callable[[re.Match[str]], Wish]], ...] = (
     (rf"(?:write|save)\s+(?P<text>.+?)\s+(?:in)?to\s+{_FILE}\Z", _write),
     (
         r"(?:ls|list(?:\s+(?:the\s+|all\s+)?files)?|what\s+is\s+here|what's\s+here)(?:\s+(?:in\s+)?(\S+?))?\W*\Z",
-        _list,
+        lambda match: _ask_tool("read_file", path=match[1] or "."),
     ),
     (
         r"(?:search\s+(?:(?:the|my|our)\s+)?history(?:\s+for)?"

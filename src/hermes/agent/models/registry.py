@@ -68,7 +68,6 @@ class Models:
         """What the services say they have, as of the last time they were asked."""
 
     async def choose(self, settings: ModelSettings) -> ModelChoice:
-        """The model for these settings."""
         looked = self._probe and not choosing.is_settled(settings, self._plugins)
         if looked and self._servers is None:
             self._servers = await choosing.find_servers()
@@ -80,7 +79,6 @@ class Models:
         return replace(choice, model=name or choice.model, why=f"{choice.why}; no model is named, and {told}")
 
     async def routes(self, wanted: Mapping[str, ModelSettings]) -> dict[str, ModelRoute]:
-        """Who serves each of these names."""
         found: dict[str, ModelRoute] = {}
         for alias, settings in wanted.items():
             choice = await self.choose(settings)

@@ -53,8 +53,6 @@ CUT = "⚠️ The answer reached the model's length limit and may be incomplete.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopLimits:
-    """How long a run may go on."""
-
     iterations: int = 60
     retries: int = 3
     continuations: int = 4
@@ -87,7 +85,7 @@ class AgentLoop:
         self._clock = clock
 
     def system_prompt(self, session: Session) -> str:
-        """What this session's model is told first; whoever stores it keeps it as it is for good."""
+        """What this session's model is told first. Once stored with the session, it never changes."""
         if session.system_prompt is not None:
             return session.system_prompt
         return self._system if isinstance(self._system, str) else self._system(session)

@@ -22,15 +22,6 @@ def is_empty(reply: ModelSaid) -> bool:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Round:
-    """One reply's calls."""
-
-    calls: dict[CallId, ToolCall]
-    taken_up: bool = False
-    results: dict[CallId, str] = field(default_factory=dict)
-
-
-@dataclass(slots=True, kw_only=True)
 class TurnProgress:
     """`empty`, `cuts` and `unusable` count replies in a row, up to the last. `repeats` says how often the
     call `repeated` was made with the same result while nothing new happened."""
@@ -43,7 +34,10 @@ class TurnProgress:
     repeats: int = 0
     repeated: str = ""
     ids: set[str] = field(default_factory=set)
-    _round: _Round | None = None
+    _calls: dict[CallId, ToolCall] = field(default_factory=dict)
+    """Those of the last reply, until each has a result."""
+    _taken_up: bool = False
+    _results: dict[CallId, str] = field(default_factory=dict)
     _ever: set[Deed] = field(default_factory=set)
     _again: Counter[Deed] = field(default_factory=Counter)
 
@@ -53,17 +47,16 @@ class TurnProgress:
             self.hear(record)
         elif isinstance(record, UserSaid):
             self.empty = self.cuts = 0
-        elif self._round is None:
+        elif not self._calls:
             return
         elif isinstance(record, ToolStarted | Asked):
-            self._round.taken_up = True
+            self._taken_up = True
         elif isinstance(record, ToolFinished):
-            self._round.results[record.call] = record.text
-            if len(self._round.results) == len(self._round.calls):
-                self._settle(self._round)
+            self._results[record.call] = record.text
+            if len(self._results) == len(self._calls):
+                self._settle()
 
     def hear(self, reply: ModelSaid) -> None:
-        """Count one more reply."""
         self.replies += 1
         self.last = reply
         self.ids.update(call.id for call in reply.calls)
@@ -71,15 +64,12 @@ class TurnProgress:
         cut = not reply.calls and reply.ending is Ending.LENGTH and not self.empty
         self.cuts = self.cuts + 1 if cut else 0
         if reply.calls:
-            self._round = _Round(calls={call.id: call for call in reply.calls})
+            self._calls, self._taken_up, self._results = {call.id: call for call in reply.calls}, False, {}
 
-    def _settle(self, done: _Round) -> None:
-        self._round = None
-        self.unusable = 0 if done.taken_up else self.unusable + 1
-        deeds = {
-            (call.name, call.arguments, done.results.get(identity, ""))
-            for identity, call in done.calls.items()
-        }
+    def _settle(self) -> None:
+        calls, self._calls = self._calls, {}
+        self.unusable = 0 if self._taken_up else self.unusable + 1
+        deeds = {(call.name, call.arguments, self._results.get(id, "")) for id, call in calls.items()}
         if deeds - self._ever:
             self._again.clear()
         self._ever |= deeds
@@ -89,7 +79,6 @@ class TurnProgress:
 
 
 def read_progress(entries: Sequence[Entry]) -> TurnProgress:
-    """Count the records of one turn."""
     progress = TurnProgress()
     for entry in entries:
         progress.see(entry)

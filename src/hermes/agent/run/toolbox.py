@@ -11,10 +11,18 @@ from hermes.agent.call_repair import is_cut_short, read_arguments
 from hermes.domain.address import SourceKind
 from hermes.domain.errors import UserError
 from hermes.domain.event import UserSaid
-from hermes.domain.grants import NO_STANDING, StandingGrants
 from hermes.domain.ports.agent import Run
 from hermes.domain.text import one_line
-from hermes.domain.tool import Approval, ApprovalPrompt, Tool, ToolCall, ToolContext, ToolResult
+from hermes.domain.tool import (
+    NO_STANDING,
+    Approval,
+    ApprovalPrompt,
+    StandingGrants,
+    Tool,
+    ToolCall,
+    ToolContext,
+    ToolResult,
+)
 from hermes.domain.turn import ClientTool, Guidance
 
 APPROVE = "approve"
@@ -77,7 +85,7 @@ class Toolbox:
     standing: StandingGrants = NO_STANDING
 
     async def for_calls(self, run: Run, calls: Iterable[ToolCall]) -> Toolbox:
-        """With what is allowed by now, if one of the calls may have to be asked for."""
+        """This toolbox with the grants of now, if one of the calls may need approval."""
         tools = (self.tools.get(call.name) for call in calls)
         if all(tool is None or tool.approval is Approval.NEVER for tool in tools):
             return self

@@ -26,7 +26,7 @@ def _clarification(arguments: Mapping[str, object]) -> Clarification:
 
 
 @tool("clarify", Effect.READ, asks=_clarification)
-async def clarify(desk: ToolInvocation, question: str, options: list[str] | None = None) -> str:
+async def clarify(invocation: ToolInvocation, question: str, options: list[str] | None = None) -> str:
     """Ask the user one question when you cannot go on without the answer; the answer is the result.
 
     options: up to 4 to choose from
@@ -35,7 +35,7 @@ async def clarify(desk: ToolInvocation, question: str, options: list[str] | None
 
 
 @tool("todo", Effect.READ)
-async def todo(desk: ToolInvocation, items: list[TodoItem]) -> str:
+async def todo(invocation: ToolInvocation, items: list[TodoItem]) -> str:
     """Keep a plan for work of three steps or more. Send the whole list each time; it replaces the last."""
     if len(items) > _MOST_ITEMS:
         raise UserError(f"At most {_MOST_ITEMS} items.")

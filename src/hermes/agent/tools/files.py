@@ -32,13 +32,13 @@ _LARGEST_READ = 64 << 20
 
 def resolve_path(bench: Workbench, path: str, cwd: str = "") -> str:
     if path == "~" or path.startswith("~/"):
-        path = bench.home + path[1:]
-    return os.path.normpath(os.path.join(cwd or bench.workspace, path))
+        path = bench.scope.home + path[1:]
+    return os.path.normpath(os.path.join(cwd or bench.scope.workspace, path))
 
 
 def ask_to_read(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) -> ApprovalPrompt | None:
     path = resolve_path(bench, str(arguments.get("path") or "."), cwd)
-    fault = read_fault(path, bench.place())
+    fault = read_fault(path, bench.scope)
     if not fault:
         return None
     return ApprovalPrompt(text=f"Read {visible_line(path)}\nIt {RULES[fault].reason}.", digest=f"read:{path}")
@@ -46,7 +46,7 @@ def ask_to_read(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) -> App
 
 def ask_to_write(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) -> ApprovalPrompt | None:
     path, content = resolve_path(bench, str(arguments["path"]), cwd), str(arguments["content"])
-    fault = write_fault(path, bench.place())
+    fault = write_fault(path, bench.scope)
     if not fault:
         return None
 
@@ -69,17 +69,17 @@ async def _text_there(bench: Workbench, session: SessionId, path: str) -> str:
         return ""
 
 
-async def check_target(desk: ToolInvocation, path: str, *, writing: bool) -> FileView | None:
+async def check_target(invocation: ToolInvocation, path: str, *, writing: bool) -> FileView | None:
     """The file that a path leads to in the end, unless asking was about another one."""
-    found = await desk.backend.files.stat(desk.session, path)
-    bench = desk.bench
-    asked = resolve_path(bench, path, desk.backend.cwd(desk.session))
+    found = await invocation.backend.files.stat(invocation.session, path)
+    bench = invocation.bench
+    asked = resolve_path(bench, path, invocation.backend.cwd(invocation.session))
     real = found.path if found else asked
     if found is None:
-        above = await desk.backend.files.stat(desk.session, os.path.dirname(real))
+        above = await invocation.backend.files.stat(invocation.session, os.path.dirname(real))
         real = os.path.join(above.path, os.path.basename(real)) if above else real
     if bench.asks and real != asked:
-        place = bench.place()
+        place = bench.scope
         if write_fault(real, place) if writing else read_fault(real, place):
             raise UserError(
                 f"{path} leads to {real}.", hint="Name that path itself, so that it can be asked for."
@@ -87,32 +87,32 @@ async def check_target(desk: ToolInvocation, path: str, *, writing: bool) -> Fil
     return found
 
 
-@tool("file", Effect.READ, parallel=True, judge=ask_to_read)
-async def read_file(desk: ToolInvocation, path: str, offset: int = 1, limit: int = 500) -> str:
+@tool("file", Effect.READ, parallel=True, approval_check=ask_to_read)
+async def read_file(invocation: ToolInvocation, path: str, offset: int = 1, limit: int = 500) -> str:
     """Read a text file as numbered lines (N|text), or list a folder.
 
     offset: first line
     limit: lines, at most 2000
     """
-    found = await check_target(desk, path, writing=False)
+    found = await check_target(invocation, path, writing=False)
     if found is None:
-        raise UserError(f"There is no {path}.", hint=await _suggestion(desk, path))
+        raise UserError(f"There is no {path}.", hint=await _suggestion(invocation, path))
     if found.folder:
-        return await _listing(desk, path)
+        return await _listing(invocation, path)
     first, count = max(offset, 1), min(max(limit, 1), _MOST_LINES)
-    start = await desk.backend.files.read(desk.session, path, limit=_STEP)
+    start = await invocation.backend.files.read(invocation.session, path, limit=_STEP)
     if b"\0" in start[:8192]:
         raise UserError(
             f"{path} is a binary file of {found.size} bytes.", hint="Use terminal to look into it."
         )
-    lines, more = await _lines(desk, path, start, first, count)
+    lines, more = await _lines(invocation, path, start, first, count)
     if not lines and first > 1:
         raise UserError(f"{path} ends before line {first}.")
     return _numbered(lines, first, more) or "[the file is empty]"
 
 
 async def _lines(
-    desk: ToolInvocation, path: str, data: bytes, first: int, count: int
+    invocation: ToolInvocation, path: str, data: bytes, first: int, count: int
 ) -> tuple[list[str], bool]:
     """Some lines of a file, read step by step so that a large one is never held whole."""
     at, seen = len(data), 0
@@ -130,7 +130,7 @@ async def _lines(
         if last or len(wanted) > count or at >= _LARGEST_READ:
             more = len(wanted) > count or (not last and at >= _LARGEST_READ)
             return [line.decode("utf-8", "replace") for line in wanted[:count]], more
-        data = await desk.backend.files.read(desk.session, path, start=at, limit=_STEP)
+        data = await invocation.backend.files.read(invocation.session, path, start=at, limit=_STEP)
         at += len(data)
 
 
@@ -150,8 +150,8 @@ def _numbered(lines: list[str], first: int, more: bool) -> str:
     return "\n".join(shown)
 
 
-async def _listing(desk: ToolInvocation, path: str) -> str:
-    entries = await desk.backend.files.list(desk.session, path)
+async def _listing(invocation: ToolInvocation, path: str) -> str:
+    entries = await invocation.backend.files.list(invocation.session, path)
     names = [f"{_shown(os.path.basename(one.path))}{'/' if one.folder else ''}" for one in entries[:500]]
     return "\n".join([f"{path} is a folder:", *names])
 
@@ -161,10 +161,10 @@ def _shown(name: str) -> str:
     return name if name.isprintable() else json.dumps(name)
 
 
-async def _suggestion(desk: ToolInvocation, path: str) -> str:
+async def _suggestion(invocation: ToolInvocation, path: str) -> str:
     folder, name = os.path.split(path)
     try:
-        entries = await desk.backend.files.list(desk.session, folder or ".")
+        entries = await invocation.backend.files.list(invocation.session, folder or ".")
     except UserError:
         return f"There is no folder {folder} either."
     near = get_close_matches(name, [os.path.basename(one.path) for one in entries], n=3, cutoff=0.5)
@@ -175,16 +175,16 @@ async def _suggestion(desk: ToolInvocation, path: str) -> str:
     )
 
 
-@tool("file", Effect.KEYED, judge=ask_to_write)
-async def write_file(desk: ToolInvocation, path: str, content: str) -> str:
+@tool("file", Effect.KEYED, approval_check=ask_to_write)
+async def write_file(invocation: ToolInvocation, path: str, content: str) -> str:
     """Write a whole file, replacing what was there; folders are made. Use patch for small changes."""
     data = content.encode()
     if len(data) > _LARGEST_WRITE:
         raise UserError(
             f"{len(data)} bytes are too many for one file.", hint="Write it in parts with terminal."
         )
-    before = await check_target(desk, path, writing=True)
-    await desk.backend.files.write(desk.session, path, data)
+    before = await check_target(invocation, path, writing=True)
+    await invocation.backend.files.write(invocation.session, path, data)
     verb = "Replaced" if before else "Wrote"
     return (
         f"{verb} {path}: {len(data)} bytes, {content.count(chr(10)) + 1} lines.{syntax_note(path, content)}"
@@ -206,9 +206,9 @@ def syntax_note(path: str, text: str) -> str:
     return ""
 
 
-@tool("file", Effect.READ, parallel=True, judge=ask_to_read)
+@tool("file", Effect.READ, parallel=True, approval_check=ask_to_read)
 async def search_files(
-    desk: ToolInvocation,
+    invocation: ToolInvocation,
     pattern: str,
     target: Literal["content", "files"] = "content",
     path: str = ".",
@@ -220,22 +220,22 @@ async def search_files(
 
     glob: only files named so, like *.py
     """
-    root = await check_target(desk, path, writing=False)
-    place = desk.bench.place()
+    root = await check_target(invocation, path, writing=False)
+    place = invocation.bench.scope
     search = FileSearch(
         pattern=pattern,
         under=root.path if root else path,
-        session=desk.session,
+        session=invocation.session,
         names=target == "files",
         glob=glob,
         limit=min(max(limit, 1), 500),
         closed=place.homes.closed,
     )
-    found = await desk.backend.files.search(search)
+    found = await invocation.backend.files.search(search)
     open_ones = [match for match in found.matches if not read_fault(match.path, place)]
     if not open_ones:
         return f"Nothing found in {found.files} files."
-    text = _grouped(open_ones, desk.backend.cwd(desk.session))
+    text = _grouped(open_ones, invocation.backend.cwd(invocation.session))
     return f"{text}\n[more matches; narrow the search or raise limit]" if found.more else text
 
 

@@ -20,19 +20,19 @@ _LONGEST_EXCERPT = 300
 
 
 @tool("session_search", Effect.READ, parallel=True)
-async def session_search(desk: ToolInvocation, query: str, limit: int = 3) -> str:
+async def session_search(invocation: ToolInvocation, query: str, limit: int = 3) -> str:
     """Search your earlier conversations for words; all must occur. "a phrase", OR, NOT and wor* work.
 
     limit: conversations, at most 10
     """
     if not any(char.isalnum() for char in query):
         raise UserError("The query has no word in it.", hint="Name words that were said.")
-    hits = await desk.bench.recall(query, _LOOKED_AT, desk.context)
+    hits = await invocation.bench.recall(query, _LOOKED_AT, invocation.context)
     if not hits:
         return f"No earlier message matches “{one_line(query, 60)}”."
     found = _by_session(hits)
     shown = list(found.values())[: min(max(limit, 1), _MOST_SESSIONS)]
-    text = "\n".join(_told(one, here=one[0].session == desk.session) for one in shown)
+    text = "\n".join(_told(one, here=one[0].session == invocation.session) for one in shown)
     left = len(found) - len(shown)
     return f"{text}\n[{left} more; narrow the search or raise limit]" if left else text
 

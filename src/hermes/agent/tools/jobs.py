@@ -14,7 +14,7 @@ from hermes.domain.tool import ApprovalPrompt, Effect
 _KNOWN_PLACES = {"", "origin", "local"}
 
 
-def _judge(bench: Workbench, cwd: str, values: Mapping[str, Any]) -> ApprovalPrompt | None:
+def _approval_check(bench: Workbench, cwd: str, values: Mapping[str, Any]) -> ApprovalPrompt | None:
     """A job that writes to another chat, or runs a script again and again, is a person's to allow."""
     deliver, script = str(values.get("deliver") or ""), str(values.get("script") or "")
     elsewhere = [word for word in (one.strip() for one in deliver.split(",")) if word not in _KNOWN_PLACES]
@@ -28,9 +28,9 @@ def _judge(bench: Workbench, cwd: str, values: Mapping[str, Any]) -> ApprovalPro
     return ApprovalPrompt(text=told, digest=f"cronjob:{json.dumps(values, sort_keys=True, default=str)}")
 
 
-@tool("cronjob", Effect.ONCE, judge=_judge, needs=lambda bench: bench.jobs is not None)
+@tool("cronjob", Effect.ONCE, approval_check=_approval_check, needs=lambda bench: bench.jobs is not None)
 async def cronjob(
-    desk: ToolInvocation,
+    invocation: ToolInvocation,
     action: Literal["create", "list", "update", "pause", "resume", "remove", "run"],
     job: str = "",
     schedule: str | None = None,
@@ -61,7 +61,7 @@ async def cronjob(
     context_from: jobs whose last answers are told to this one
     attach_to_session: keep what it sends here in this conversation, to talk about it
     """
-    act = desk.bench.jobs
+    act = invocation.bench.jobs
     if act is None:
         raise UserError("There are no jobs here.")
     said = {
@@ -72,4 +72,4 @@ async def cronjob(
     }  # fmt: skip
     if action not in ("create", "list") and not job:
         raise UserError(f"{action} needs the id or name of a job.")
-    return await act(desk.context, action, said)
+    return await act(invocation.context, action, said)

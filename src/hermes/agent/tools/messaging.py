@@ -24,7 +24,7 @@ def _elsewhere(values: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(word for word in words if word and word.lower() not in _NOWHERE_ELSE and ":" in word)
 
 
-def _judge(bench: Workbench, cwd: str, values: Mapping[str, Any]) -> ApprovalPrompt | None:
+def _approval_check(bench: Workbench, cwd: str, values: Mapping[str, Any]) -> ApprovalPrompt | None:
     """Writing to a chat that nobody named is a person's to allow: bound to the chat and to every word."""
     places = _elsewhere(values)
     if values.get("action") == "list" or not places:
@@ -44,20 +44,20 @@ def _judge(bench: Workbench, cwd: str, values: Mapping[str, Any]) -> ApprovalPro
     )
 
 
-@tool("messaging", Effect.KEYED, judge=_judge)
+@tool("messaging", Effect.KEYED, approval_check=_approval_check)
 async def send_message(
-    desk: ToolInvocation, action: Literal["send", "list"] = "send", target: str = "", message: str = ""
+    invocation: ToolInvocation, action: Literal["send", "list"] = "send", target: str = "", message: str = ""
 ) -> str:
     """Send a message to another chat, or list the chats there are. Your answer needs no tool.
 
     target: platform (its home channel), platform:chat[:thread], platform:#name, all; commas for several
     message: the text; MEDIA:path on a line of its own attaches a file of your workspace
     """
-    post = desk.bench.post
+    post = invocation.bench.post
     if post is None:
         raise UserError("There is no gateway here that could send messages.")
     if action == "list":
-        known = await post.places(desk.context)
+        known = await post.places(invocation.context)
         homes = [f"{name} (its home channel, {to})" for name, to in known.homes.items()]
         chats = [one.label for one in known.channels[:_LISTED]]
         left = len(known.channels) - len(chats)
@@ -65,5 +65,5 @@ async def send_message(
         return "\n".join([*homes, *chats, *more]) or "No chats yet."
     if not target.strip():
         raise UserError("A message needs a target.", hint='action "list" tells what there is.')
-    sent = await post.send(desk.context, target, message)
+    sent = await post.send(invocation.context, target, message)
     return f"On its way to {', '.join(map(str, sent))}."

@@ -32,9 +32,9 @@ class TextEdit:
     new: str
 
 
-def _ask(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) -> ApprovalPrompt | None:
+def _approval_check(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) -> ApprovalPrompt | None:
     path = resolve_path(bench, str(arguments["path"]), cwd)
-    fault = write_fault(path, bench.place())
+    fault = write_fault(path, bench.scope)
     if not fault:
         return None
     old, new = str(arguments["old"]), str(arguments["new"])
@@ -47,16 +47,16 @@ def _ask(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) -> ApprovalPr
     )
 
 
-@tool("file", Effect.KEYED, judge=_ask)
-async def patch(desk: ToolInvocation, path: str, old: str, new: str, replace_all: bool = False) -> str:
+@tool("file", Effect.KEYED, approval_check=_approval_check)
+async def patch(invocation: ToolInvocation, path: str, old: str, new: str, replace_all: bool = False) -> str:
     """Replace text in a file. old must name one place: include a few lines around it if needed.
 
     old: text as it is in the file, without line numbers
     """
-    found = await check_target(desk, path, writing=True)
+    found = await check_target(invocation, path, writing=True)
     if found is None:
         raise UserError(f"There is no {path}.", hint="Use write_file for a new file.")
-    data = await desk.backend.files.read(desk.session, path, limit=_LARGEST + 1)
+    data = await invocation.backend.files.read(invocation.session, path, limit=_LARGEST + 1)
     if len(data) > _LARGEST:
         raise UserError(f"{path} is too large to be patched.", hint="Use sed in terminal.")
     try:
@@ -68,7 +68,7 @@ async def patch(desk: ToolInvocation, path: str, old: str, new: str, replace_all
     after = apply_patch(before, old, new, every=replace_all)
     if after == before:
         return f"{path} has this change already; nothing was written."
-    await desk.backend.files.write(desk.session, path, after.encode())
+    await invocation.backend.files.write(invocation.session, path, after.encode())
     return f"Patched {path}.{syntax_note(path, after)}\n{_difference(before, after)}"
 
 

@@ -15,7 +15,7 @@ from hermes.agent.tools.schema import ToolSignature, read_signature, read_values
 from hermes.domain.channels import MessagingPort
 from hermes.domain.errors import UserError
 from hermes.domain.ids import SessionId
-from hermes.domain.ports.world import NO_HOMES, Backend, FolderRules, ProcessView
+from hermes.domain.ports.world import Backend, ProcessView
 from hermes.domain.rows import SearchHit
 from hermes.domain.tool import Approval, ApprovalPrompt, Clarification, Effect, Tool, ToolContext, ToolResult
 
@@ -36,43 +36,23 @@ class Workbench:
     """What the tools of one agent work with. `recall` searches its conversations; `ended` is told when a
     background process has ended, and `find_process` tells of one by its id.
 
-    `workspace` is where commands start and, unless it is too `wide`, what they may treat as their own; `home`
-    is the user's; `homes` are those of the gateway and all its agents, with what this agent may use of them.
-    `asks` false = nobody is asked, and only what is never run is refused."""
+    `scope` is where commands start and what they may do there without asking. If `asks` is false, nobody is
+    asked, and only what is never run is refused."""
 
     backend: Backend
     recall: Recall
-    workspace: str
-    home: str
-    wide: bool = False
-    homes: FolderRules = NO_HOMES
-    own_pids: tuple[int, ...] = ()
+    scope: CommandScope
     asks: bool = True
     ended: Callable[[ToolContext, ProcessView], None] = field(default=lambda context, view: None)
     find_process: Callable[[str], ProcessView | None] = field(default=lambda process: None)
-    deny: tuple[str, ...] = ()
-    """Patterns of commands that are never run."""
     jobs: Callable[[ToolContext, str, Mapping[str, Any]], Awaitable[str]] | None = None
     """Does with jobs what an action and what is said of a job ask for."""
     post: MessagingPort | None = None
     """How messages to other chats are sent; none where there is no gateway."""
 
-    def place(self, cwd: str | None = None) -> CommandScope:
-        return CommandScope(
-            cwd=cwd or self.workspace,
-            workspace=self.workspace,
-            home=self.home,
-            wide=self.wide,
-            homes=self.homes,
-            own_pids=self.own_pids,
-            deny=self.deny,
-        )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolInvocation:
-    """What one call works with."""
-
     bench: Workbench
     context: ToolContext
 
@@ -86,52 +66,37 @@ class ToolInvocation:
 
 
 ApprovalCheck = Callable[[Workbench, str, Mapping[str, Any]], ApprovalPrompt | None]
-"""What must be asked before a call: its folder is the one the session's shell is in."""
+"""What a person must approve before a call. It is given the folder that the session's shell is in."""
+
+
+ToolFunction = Callable[..., Awaitable[str | ToolResult]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisteredTool:
-    """A registered tool, before it is given a workbench."""
+    """A registered tool. A workbench without what it `needs` does not have it."""
 
     name: str
     signature: ToolSignature
-    run: Callable[..., Awaitable[str | ToolResult]]
+    run: ToolFunction
     toolset: str
     effect: Effect
     parallel: bool = False
-    judge: ApprovalCheck | None = None
+    approval_check: ApprovalCheck | None = None
     asks: Callable[[Mapping[str, object]], Clarification] | None = None
     needs: Callable[[Workbench], bool] = lambda bench: True
 
 
 TOOLS: dict[str, RegisteredTool] = {}
 
-ToolFunction = Callable[..., Awaitable[str | ToolResult]]
 
-
-def tool(
-    toolset: str,
-    effect: Effect,
-    *,
-    parallel: bool = False,
-    judge: ApprovalCheck | None = None,
-    asks: Callable[[Mapping[str, object]], Clarification] | None = None,
-    needs: Callable[[Workbench], bool] = lambda bench: True,
-) -> Callable[[ToolFunction], ToolFunction]:
-    """Register the function under its own name. A workbench without what it `needs` does not have it."""
+def tool(toolset: str, effect: Effect, **facts: Any) -> Callable[[ToolFunction], ToolFunction]:
+    """Register the function under its own name; `facts` are further fields of `RegisteredTool`."""
 
     def register(run: ToolFunction) -> ToolFunction:
-        name = run.__name__
+        name, signature = run.__name__, read_signature(run)
         TOOLS[name] = RegisteredTool(
-            name=name,
-            signature=read_signature(run),
-            run=run,
-            toolset=toolset,
-            effect=effect,
-            parallel=parallel,
-            judge=judge,
-            asks=asks,
-            needs=needs,
+            name=name, signature=signature, run=run, toolset=toolset, effect=effect, **facts
         )
         return run
 
@@ -139,7 +104,6 @@ def tool(
 
 
 def toolsets() -> dict[str, list[str]]:
-    """The names of the tools in each toolset."""
     found: dict[str, list[str]] = {}
     for spec in TOOLS.values():
         found.setdefault(spec.toolset, []).append(spec.name)
@@ -175,10 +139,10 @@ def _bind(spec: RegisteredTool, bench: Workbench) -> Tool:
         return ToolResult(text=cap(result.text), failed=result.failed)
 
     def approval(session: SessionId, arguments: Mapping[str, object]) -> ApprovalPrompt | None:
-        if spec.judge is None or not bench.asks:
+        if spec.approval_check is None or not bench.asks:
             return None
         values = read_values(spec.name, spec.signature, arguments)
-        return spec.judge(bench, bench.backend.cwd(session), values)
+        return spec.approval_check(bench, bench.backend.cwd(session), values)
 
     return Tool(
         name=spec.name,
@@ -187,7 +151,7 @@ def _bind(spec: RegisteredTool, bench: Workbench) -> Tool:
         run=run,
         toolset=spec.toolset,
         effect=spec.effect,
-        approval=Approval.NEVER if spec.judge is None else approval,
+        approval=Approval.NEVER if spec.approval_check is None else approval,
         parallel=spec.parallel,
         asks=spec.asks,
     )

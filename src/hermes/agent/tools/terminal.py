@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 from hermes.agent.danger.judge import digest, judge_command, judge_input
@@ -13,7 +14,7 @@ from hermes.agent.tools.files import resolve_path
 from hermes.agent.tools.registry import ToolInvocation, Workbench, tool
 from hermes.domain.errors import UserError
 from hermes.domain.ports.world import Command, CommandResult, ProcessView
-from hermes.domain.tool import ApprovalPrompt, Effect, ToolContext, ToolResult
+from hermes.domain.tool import ApprovalPrompt, Effect, ToolResult
 
 _LONGEST_WAIT = 600
 _PREVIEW = 20_000
@@ -21,22 +22,22 @@ _ANSI = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[@-Z\\
 _UNSEEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
-def _ask(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) -> ApprovalPrompt | None:
+def _approval_check(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) -> ApprovalPrompt | None:
     """Bound to the exact command and folder. What is never run is not asked for: `terminal` refuses it."""
     command = arguments["command"]
     folder = resolve_path(bench, arguments.get("workdir", ""), cwd)
-    verdict = judge_command(command, bench.place(folder))
+    verdict = judge_command(command, replace(bench.scope, cwd=folder))
     if not verdict.needs_approval or verdict.never:
         return None
-    where = "" if folder == bench.workspace else f" in {visible_line(folder)}"
+    where = "" if folder == bench.scope.workspace else f" in {visible_line(folder)}"
     return ApprovalPrompt(
         text=f"Run{where}: {visible(command)}\nIt {verdict.reasons}.", digest=digest(command, folder)
     )
 
 
-@tool("terminal", Effect.ONCE, judge=_ask)
+@tool("terminal", Effect.ONCE, approval_check=_approval_check)
 async def terminal(
-    desk: ToolInvocation,
+    invocation: ToolInvocation,
     command: str,
     workdir: str = "",
     timeout: int = 180,
@@ -50,29 +51,23 @@ async def terminal(
     timeout: seconds, at most 600
     notify: with background: be told when it ends
     """
-    _refuse(desk, command, workdir)
+    cwd = resolve_path(invocation.bench, workdir, invocation.backend.cwd(invocation.session))
+    _refuse_never(judge_command(command, replace(invocation.bench.scope, cwd=cwd)))
     seconds = 0.0 if background else float(min(max(timeout, 1), _LONGEST_WAIT))
-    order = Command(text=command, session=desk.session, cwd=workdir or None, timeout=seconds)
+    order = Command(text=command, session=invocation.session, cwd=workdir or None, timeout=seconds)
     if background:
-        ended = desk.bench.ended if notify else _let_it_end
-        view = await desk.backend.start(order, lambda view: ended(desk.context, view))
+        ended = invocation.bench.ended
+        view = await invocation.backend.start(
+            order, lambda view: ended(invocation.context, view) if notify else None
+        )
         told = " You will be told when it ends." if notify else ""
         return ToolResult(text=f"Started {view.id} in {view.cwd}. Use process to look at it.{told}")
-    result = await desk.backend.run(order, desk.context.output)
+    result = await invocation.backend.run(order, invocation.context.output)
     return ToolResult(text=_report(result, seconds), failed=result.timed_out)
 
 
-def _let_it_end(context: ToolContext, view: ProcessView) -> None:
-    """Nobody asked to be told."""
-
-
-def _refuse(desk: ToolInvocation, command: str, workdir: str) -> None:
-    """Some things are not run, whoever allowed them."""
-    cwd = resolve_path(desk.bench, workdir, desk.backend.cwd(desk.session))
-    _refuse_never(judge_command(command, desk.bench.place(cwd)))
-
-
 def _refuse_never(verdict: DangerVerdict) -> None:
+    """Some things are not run, whoever allowed them."""
     if verdict.never:
         raise UserError(f"Refused, whoever asks: it {verdict.reasons}.", hint="Find another way.")
 
@@ -94,11 +89,11 @@ def _report(result: CommandResult, seconds: float) -> str:
 def _judge_line(bench: Workbench, process: str, text: str) -> tuple[str, DangerVerdict]:
     """The command that a process was started with, and what is thought of a line for it."""
     view = bench.find_process(process)
-    command, cwd = (view.command, view.cwd) if view else ("", None)
-    return command, judge_input(text, command, bench.place(cwd))
+    command, cwd = (view.command, view.cwd) if view else ("", "")
+    return command, judge_input(text, command, replace(bench.scope, cwd=cwd or bench.scope.workspace))
 
 
-def _ask_to_send(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) -> ApprovalPrompt | None:
+def _approval_to_send(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) -> ApprovalPrompt | None:
     """Bound to the exact line and the process: another one of the same command is asked for anew."""
     if arguments["action"] != "write":
         return None
@@ -113,9 +108,9 @@ def _ask_to_send(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) -> Ap
     )
 
 
-@tool("terminal", Effect.ONCE, judge=_ask_to_send)
+@tool("terminal", Effect.ONCE, approval_check=_approval_to_send)
 async def process(
-    desk: ToolInvocation,
+    invocation: ToolInvocation,
     action: Literal["list", "poll", "wait", "kill", "write"],
     id: str = "",
     text: str = "",
@@ -126,21 +121,21 @@ async def process(
     text: for write
     seconds: for wait, at most 600
     """
-    processes = desk.backend.processes
+    processes = invocation.backend.processes
     if action == "list":
-        return "\n".join(_line(view) for view in await processes.list(desk.session)) or "No processes."
+        return "\n".join(_line(view) for view in await processes.list(invocation.session)) or "No processes."
     if not id:
         raise UserError(f"{action} needs the id of a process.")
     if action == "write":
-        _refuse_never(_judge_line(desk.bench, id, text)[1])
-        await processes.write(desk.session, id, (text + "\n").encode())
+        _refuse_never(_judge_line(invocation.bench, id, text)[1])
+        await processes.write(invocation.session, id, (text + "\n").encode())
         return f"Sent to {id}."
     if action == "kill":
-        view = await processes.kill(desk.session, id)
+        view = await processes.kill(invocation.session, id)
     elif action == "wait":
-        view = await processes.wait(desk.session, id, float(min(max(seconds, 0), _LONGEST_WAIT)))
+        view = await processes.wait(invocation.session, id, float(min(max(seconds, 0), _LONGEST_WAIT)))
     else:
-        view = await processes.poll(desk.session, id)
+        view = await processes.poll(invocation.session, id)
     return _described(view)
 
 

@@ -6,9 +6,9 @@ from datetime import datetime
 
 from hermes.domain.address import Source, SourceKind
 from hermes.domain.event import QuestionKind, Verdict
-from hermes.domain.grants import NO_STANDING, Grant, StandingGrants
 from hermes.domain.ports.store import Tx
 from hermes.domain.session import SHARED_KINDS, Session, owner_of, speaker_of
+from hermes.domain.tool import NO_STANDING, Grant, StandingGrants
 from hermes.domain.turn import Answer, Question, Turn
 
 

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Coroutine,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from hermes.domain.event import AgentEvent, Ending, Entry, TextDelta, ThoughtDelta, Usage
-from hermes.domain.grants import StandingGrants, no_standing
 from hermes.domain.session import Session
-from hermes.domain.tool import Tool, ToolCall
+from hermes.domain.tool import StandingGrants, Tool, ToolCall, no_standing
 from hermes.domain.turn import EarlierMessage, Turn
 
 

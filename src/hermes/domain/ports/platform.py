@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import (
-    Awaitable,
-    Callable,
-    Sequence,
-)
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 from hermes.domain.adapter import Finding
 from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities, MenuEntry
 from hermes.domain.message import Body, Inbound, Receipt
-from hermes.domain.ports.world import (
-    Sink,
-)
+from hermes.domain.ports.world import Sink
 
 Accept = Callable[[Sequence[Inbound], str | None], Awaitable[None]]
 
@@ -71,7 +65,6 @@ class Reactions(Protocol):
     async def react(self, receipt: Receipt, emoji: str, *, instead: str = "") -> None:
         """Put a reaction on a message, if one is named; `instead` is one of ours that goes. What is there
         already, or gone already, is fine."""
-        ...
 
 
 @runtime_checkable
@@ -90,11 +83,9 @@ class Checks(Protocol):
     async def check(self) -> Sequence[Finding]:
         """Ask the live service whether the credentials work and what they lack. Changes nothing there, and
         leaves nothing open. May raise what the adapter's other calls raise."""
-        ...
 
 
 @runtime_checkable
 class Notices(Protocol):
     def notice(self) -> str:
         """What an operator should know of an adapter that is connected; empty if all is well."""
-        ...

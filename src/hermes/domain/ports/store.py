@@ -12,7 +12,6 @@ from typing import Protocol, TypeVar
 from hermes.domain.address import Address, Source
 from hermes.domain.channels import Channel
 from hermes.domain.event import Entry, Usage
-from hermes.domain.grants import Grant
 from hermes.domain.handoff import Handoff
 from hermes.domain.ids import AgentId, JobId, QuestionId, SessionId, TurnId
 from hermes.domain.job import DueJobs, Job, JobRun, Slot
@@ -30,6 +29,7 @@ from hermes.domain.rows import (
     SearchHit,
 )
 from hermes.domain.session import EVERY_SESSION, Session, SessionFilter, SessionKey, Viewer
+from hermes.domain.tool import Grant
 from hermes.domain.turn import Answer, Question, Request, Turn, TurnState
 
 T = TypeVar("T")

@@ -61,7 +61,6 @@ class Processes(Protocol):
 
     async def wait(self, session: str, process: str, seconds: float) -> ProcessView:
         """As `poll`, after its end or after so many seconds."""
-        ...
 
     async def kill(self, session: str, process: str) -> ProcessView: ...
 
@@ -152,15 +151,12 @@ class Backend(Protocol):
     @property
     def processes(self) -> Processes: ...
 
-    def cwd(self, session: str) -> str:
-        """Where the session stands."""
-        ...
+    def cwd(self, session: str) -> str: ...
 
     async def run(self, command: Command, output: Callable[[str], None]) -> CommandResult: ...
 
     async def start(self, command: Command, ended: Callable[[ProcessView], None]) -> ProcessView:
         """Run in the background until it ends by itself, its timeout (0 = none) or `kill`."""
-        ...
 
     async def close(self) -> None:
         """End every process; nothing is left afterwards."""
@@ -178,13 +174,11 @@ class Media(Protocol):
     async def receive(self, pour: Callable[[Sink], Awaitable[None]], *, limit: int) -> MediaItem:
         """Keep what `pour` puts into the sink, whole or not at all, a `UserError` if it is more than `limit`
         bytes. Its type is told by its own bytes, never by who sends it."""
-        ...
 
     async def open(self, sha256: str) -> bytes: ...
 
     def locate(self, item: MediaItem) -> str:
         """The absolute path of a file, for the agent's tools."""
-        ...
 
     async def sweep(self, before: datetime) -> int:
         """Remove what was stored before a moment and is named nowhere; how many files that were."""

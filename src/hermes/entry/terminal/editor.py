@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 
-from hermes.domain.text import showable
+from hermes.domain.text import showable, width
 from hermes.entry.terminal.keyboard import NamedKey, Press, TypedText
-from hermes.stream.text.flavours.columns import width
 
 MOST = 4_000_000
 """Characters a line may have; what is written beyond them is counted and not kept."""

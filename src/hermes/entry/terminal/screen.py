@@ -12,9 +12,8 @@ import select
 import textwrap
 from dataclasses import dataclass
 
-from hermes.domain.text import showable
+from hermes.domain.text import showable, width
 from hermes.entry.terminal.keyboard import own_terminal
-from hermes.stream.text.flavours.columns import width
 
 _PIECE = 4_096
 _HIGH_WATER = 65_536

@@ -22,8 +22,7 @@ from hermes.domain.sse import DONE, compact_json, encode_json_event
 from hermes.domain.tool import ToolCall
 from hermes.stream.fold.answer import usage_named
 from hermes.stream.fold.questions import action_text, choices, for_people, question_text
-from hermes.stream.fold.shown_text import SAID_AGAIN
-from hermes.stream.fold.steps import Steps
+from hermes.stream.fold.steps import SAID_AGAIN, Steps
 from hermes.stream.fold.tool_lines import emoji, preview
 
 
@@ -66,7 +65,7 @@ class ChatChunks(Steps[bytes]):
         return self._delta('{"role":"assistant","content":""}')
 
     def see(self, item: FeedItem) -> bytes:
-        return b"" if self.ended else self._see(item)
+        return b"" if self.ended else super().see(item)
 
     def end(self, reason: str, *, trouble: dict[str, object] | None = None) -> bytes:
         """The last chunk with the reason and the usage, and the end mark. Once."""

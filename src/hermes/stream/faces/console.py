@@ -26,8 +26,7 @@ from hermes.domain.text import one_line, showable
 from hermes.domain.tool import ToolCall
 from hermes.stream.fold.answer import answer_text
 from hermes.stream.fold.questions import choices
-from hermes.stream.fold.shown_text import SAID_AGAIN, RemainingText, was_cut
-from hermes.stream.fold.steps import Steps
+from hermes.stream.fold.steps import SAID_AGAIN, RemainingText, Steps, was_cut
 from hermes.stream.fold.tool_lines import ToolState, plain_line, tool_state
 
 _DIM, _RED, _BOLD, _PLAIN = "\x1b[2m", "\x1b[31m", "\x1b[1m", "\x1b[0m"
@@ -59,9 +58,6 @@ class Console(Steps[str]):
         self._told_thought = False
         self._at_start = True
         self._blank_line_due = False
-
-    def see(self, item: FeedItem) -> str:
-        return self._see(item)
 
     # --- words
 

@@ -31,8 +31,7 @@ from hermes.domain.ids import CallId, QuestionId, client_call_id
 from hermes.domain.tool import ToolCall
 from hermes.stream.faces import response_shape as shape
 from hermes.stream.fold.questions import action_text, choices
-from hermes.stream.fold.shown_text import SAID_AGAIN, RemainingText, was_cut
-from hermes.stream.fold.steps import Steps
+from hermes.stream.fold.steps import SAID_AGAIN, RemainingText, Steps, was_cut
 from hermes.stream.fold.tool_lines import is_internal
 
 ResponseEvent = dict[str, Any]
@@ -90,7 +89,6 @@ class ResponseFold(Steps[list[ResponseEvent]]):
 
     @property
     def _own_replies(self) -> list[ModelSaid]:
-        """The replies of this part."""
         return self._replies[self._first_reply :]
 
     @property
@@ -103,7 +101,7 @@ class ResponseFold(Steps[list[ResponseEvent]]):
         if self.done:
             return []
         mine = self._now_in == self._part
-        events = self._see(item)
+        events = super().see(item)
         if self._asked_client and not mine:
             self._now_in += 1
             self._begin_part()
@@ -258,11 +256,9 @@ class ResponseFold(Steps[list[ResponseEvent]]):
     # --- the whole ---
 
     def begun(self) -> shape.ResponseObject:
-        """The response before anything was said."""
         return msgspec.structs.replace(self._blank, status="in_progress", output=[])
 
     def response(self) -> shape.ResponseObject:
-        """The response as it is now."""
         status, details = self._status()
         if self._message is not None:
             self._message.content = [shape.OutputText(text=self._text + self._shown.text)]
@@ -314,7 +310,6 @@ class ResponseFold(Steps[list[ResponseEvent]]):
 
 
 def _message_closed(place: int, message: shape.OutputMessage) -> list[ResponseEvent]:
-    """The events that end a message of one text."""
     (part,) = message.content
     at = _text_place(place, message.id)
     return [
@@ -355,7 +350,6 @@ class _EventCounter:
         return self.place << CHECK_BITS | self._check & _CHECK
 
     def go_on(self, event: ResponseEvent) -> int:
-        """The number of the next event."""
         kind = event["type"]
         if kind == _TEXT_DELTA:
             self.place += len(event["delta"])

@@ -10,7 +10,6 @@ from hermes.domain.event import (
     Asked,
     Entry,
     Failed,
-    FeedItem,
     Finished,
     ModelSaid,
     Record,
@@ -25,12 +24,11 @@ from hermes.domain.thoughts import without_thoughts
 from hermes.domain.tool import ToolCall
 from hermes.stream.fold.answer import answer_text, usage_named
 from hermes.stream.fold.questions import action_text, choices, for_people
-from hermes.stream.fold.shown_text import RemainingText
-from hermes.stream.fold.steps import Steps
+from hermes.stream.fold.steps import RemainingText, Steps
 from hermes.stream.fold.tool_lines import ToolState, is_internal, preview, tool_state
 
 
-class RunEvents(Steps[list[bytes]]):
+class RunEvents(Steps[bytes]):
     """Each event carries its name, run and time in its data.
 
     The last event of an entry has the entry's number as its id; a client that comes back with the
@@ -39,7 +37,7 @@ class RunEvents(Steps[list[bytes]]):
     reset voids them. A client that comes back may hold such words, so one of the two comes first."""
 
     def __init__(self, run: str, *, now: Callable[[], float], after: int = -1) -> None:
-        super().__init__([])
+        super().__init__(b"")
         self._now = now
         self._at = 0.0
         self._after = after
@@ -48,62 +46,59 @@ class RunEvents(Steps[list[bytes]]):
         self._run = run
         self._delta = f'data: {{"event":"message.delta","run_id":{quoted(run)},"timestamp":'
 
-    def see(self, item: FeedItem) -> bytes:
-        return b"".join(self._see(item))
-
-    def _take(self, entry: Entry) -> list[bytes]:
+    def _take(self, entry: Entry) -> bytes:
         self._entries.append(entry)
         self._at = entry.at.timestamp()
-        events = super()._take(entry)
+        written = super()._take(entry)
         if entry.seq <= self._after:
-            return []
+            return b""
+        before, gap, last = written.removesuffix(b"\n\n").rpartition(b"\n\n")
         # An id without data moves the client's mark and shows it nothing.
-        return [*events[:-1], f"id: {entry.seq}\n".encode("ascii"), *(events[-1:] or [b"\n"])]
+        return b"%b%bid: %d\n%b\n" % (before, gap, entry.seq, last and last + b"\n")
 
-    def _event(self, name: str, **data: object) -> list[bytes]:
+    def _event(self, name: str, **data: object) -> bytes:
         """An event of the record that is being told, at its time."""
-        return [self._event_at(self._at, name, **data)]
+        return self._event_at(self._at, name, **data)
 
     def _event_at(self, at: float, name: str, **data: object) -> bytes:
         return encode_json_event({"event": name, "run_id": self._run, "timestamp": round(at, 3), **data})
 
     # --- words ---
 
-    def _words(self, words: str) -> list[bytes]:
-        void = self._voided(True) if self._rejoined else []
-        return [*void, self._more(words)]
+    def _words(self, words: str) -> bytes:
+        return (self._voided(True) if self._rejoined else b"") + self._more(words)
 
     def _more(self, words: str) -> bytes:
         words = quoted(self._spaced(words))
         return f'{self._delta}{self._now():.3f},"delta":{words}}}\n\n'.encode("ascii")
 
-    def _voided(self, shown: bool) -> list[bytes]:
+    def _voided(self, shown: bool) -> bytes:
         self._rejoined = False
-        return [self._event_at(self._now(), "message.reset")]
+        return self._event_at(self._now(), "message.reset")
 
-    def _caught_up(self, rest: RemainingText) -> list[bytes]:
-        return [self._replace(self._shown.text, self._now())]
+    def _caught_up(self, rest: RemainingText) -> bytes:
+        return self._replace(self._shown.text, self._now())
 
     def _replace(self, words: str, at: float) -> bytes:
         self._rejoined = self._gap = False
         return self._event_at(at, "message.snapshot", text=words)
 
-    def _replied(self, reply: ModelSaid, text: str, rest: RemainingText) -> list[bytes]:
-        events = self._event("reasoning.available", text=reply.thought) if reply.thought else []
+    def _replied(self, reply: ModelSaid, text: str, rest: RemainingText) -> bytes:
+        written = self._event("reasoning.available", text=reply.thought) if reply.thought else b""
         if rest.void or (self._rejoined and self.seq > self._after):
-            events.append(self._replace(rest.text, self._at))
+            written += self._replace(rest.text, self._at)
         elif rest.text:
-            events.append(self._more(rest.text))
+            written += self._more(rest.text)
         self._close_paragraph(reply, text)
-        return events
+        return written
 
     # --- calls, questions, the end ---
 
-    def _tool_began(self, call: ToolCall) -> list[bytes]:
+    def _tool_began(self, call: ToolCall) -> bytes:
         shown = preview(call.arguments)
         return self._event("tool.started", tool=call.name, preview=shown, tool_call_id=call.id)
 
-    def _tool_ended(self, call: ToolCall, result: ToolFinished, seconds: float | None) -> list[bytes]:
+    def _tool_ended(self, call: ToolCall, result: ToolFinished, seconds: float | None) -> bytes:
         state = tool_state(result)
         return self._event(
             "tool.completed",
@@ -114,7 +109,7 @@ class RunEvents(Steps[list[bytes]]):
             tool_call_id=call.id,
         )
 
-    def _people_asked(self, asked: Asked, call: ToolCall | None) -> list[bytes]:
+    def _people_asked(self, asked: Asked, call: ToolCall | None) -> bytes:
         return self._event(
             "approval.request",
             question_id=asked.question,
@@ -125,13 +120,13 @@ class RunEvents(Steps[list[bytes]]):
             choices=list(choices(asked)),
         )
 
-    def _answered(self, answer: Answered, asked: Asked | None) -> list[bytes]:
+    def _answered(self, answer: Answered, asked: Asked | None) -> bytes:
         if asked is None or not for_people(asked):
-            return []
+            return b""
         resolved = 0 if answer.verdict in (Verdict.EXPIRED, Verdict.WITHDRAWN) else 1
         return self._event("approval.responded", choice=answer.verdict.value, resolved=resolved)
 
-    def _ended(self, end: TurnEnd) -> list[bytes]:
+    def _ended(self, end: TurnEnd) -> bytes:
         match end:
             case Finished(note=note):
                 usage = usage_named(self._replies, "input_tokens", "output_tokens")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hermes.domain.chat_format import as_messages
-from hermes.domain.event import Asked, Entry, Failed, FeedItem, Finished, Stopped, ToolFinished, TurnEnd
+from hermes.domain.event import Asked, Entry, Failed, Finished, Stopped, ToolFinished, TurnEnd
 from hermes.domain.sse import encode_json_event
 from hermes.domain.tool import ToolCall
 from hermes.stream.fold.answer import answer_text, usage_named
@@ -33,9 +33,6 @@ class SessionEvents(Steps[bytes]):
     def start(self, words: str) -> bytes:
         started = self._event("run.started", user_message={"role": "user", "content": words})
         return started + self._event("message.started", message={"id": self._run, "role": "assistant"})
-
-    def see(self, item: FeedItem) -> bytes:
-        return self._see(item)
 
     def _take(self, entry: Entry) -> bytes:
         self._entries.append(entry)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from hermes.domain.event import Entry, Finished, ModelSaid, Record, TurnEnd, UserSaid, usage_of
 from hermes.domain.thoughts import without_thoughts
-from hermes.stream.fold.shown_text import was_cut
+from hermes.stream.fold.steps import was_cut
 
 
 def _texts(entries: Iterable[Entry]) -> list[tuple[str, bool]]:

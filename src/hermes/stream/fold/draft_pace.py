@@ -8,7 +8,6 @@ from hermes.domain.address import SourceKind
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.settings.settings import StreamingSettings
 
-"""A path with blanks: on a line of its own, up to an ending of a file name that is the line's end."""
 _LONGEST_INTERVAL = 10.0
 _MOST_FLOODS = 3
 _FIRST_CHARS = 4

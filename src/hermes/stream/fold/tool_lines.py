@@ -11,7 +11,6 @@ from enum import StrEnum
 from itertools import groupby
 
 from hermes.domain.event import ToolFinished
-from hermes.domain.ids import CallId
 from hermes.domain.text import one_line
 from hermes.domain.tool import ToolCall
 
@@ -38,10 +37,8 @@ class ToolLine:
     """One call of the turn; a later record of the same call changes its state, never its place."""
 
     seq: int
-    call: CallId
-    name: str
-    arguments: str = ""
-    state: ToolState = ToolState.RUNNING
+    call: ToolCall
+    state: ToolState
 
 
 _EMOJI = {
@@ -103,19 +100,20 @@ def tool_state(finished: ToolFinished) -> ToolState:
 
 def chat_line(tool: ToolLine, progress: ProgressLevel) -> str:
     """How one call looks in a chat, as markdown. This is the one place that decides it."""
-    shown = one_line(tool.arguments, 200) if progress is ProgressLevel.VERBOSE else preview(tool.arguments)
-    words = f"{tool.name} {shown}".rstrip().replace("`", "'")
+    name, arguments = tool.call.name, tool.call.arguments
+    shown = one_line(arguments, 200) if progress is ProgressLevel.VERBOSE else preview(arguments)
+    words = f"{name} {shown}".rstrip().replace("`", "'")
     state = "" if tool.state is ToolState.RUNNING else f" {tool.state.value}"
-    return f"{emoji(tool.name)} `{words}` …{state}"
+    return f"{emoji(name)} `{words}` …{state}"
 
 
 def chat_lines(tools: Iterable[ToolLine], progress: ProgressLevel) -> str:
     """Neighbouring calls as one paragraph; of a long row only the latest are shown."""
-    row = [tool for tool in tools if not is_internal(tool.name)]
+    row = [tool for tool in tools if not is_internal(tool.call.name)]
     if progress is ProgressLevel.OFF:
         return ""
     if progress is ProgressLevel.NEW:
-        row = [next(same) for _, same in groupby(row, key=lambda tool: tool.name)]
+        row = [next(same) for _, same in groupby(row, key=lambda tool: tool.call.name)]
     lines = [chat_line(tool, progress) for tool in row[-_MOST_LINES:]]
     if len(row) > _MOST_LINES:
         lines.insert(0, f"… {len(row) - _MOST_LINES} earlier")

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from hermes.domain.event import FeedItem, ModelSaid, ToolFinished, TurnEnd
+from hermes.domain.event import ModelSaid, ToolFinished, TurnEnd
 from hermes.domain.tool import ToolCall
 from hermes.stream.fold.directives import is_silence, may_be_silence, without_directives
-from hermes.stream.fold.shown_text import RemainingText, was_cut
-from hermes.stream.fold.steps import Steps
+from hermes.stream.fold.steps import RemainingText, Steps, was_cut
 from hermes.stream.fold.tool_lines import ProgressLevel, ToolLine, ToolState, chat_lines, tool_state
 
 
@@ -59,9 +58,6 @@ class Fold(Steps[None]):
             if text and not (may_be_silence(text) if growing else is_silence(text)):
                 yield replace(block, text=text)
 
-    def see(self, item: FeedItem) -> None:
-        self._see(item)
-
     def _caught_up(self, rest: RemainingText) -> None:
         pass
 
@@ -81,12 +77,10 @@ class Fold(Steps[None]):
 
     def _mark(self, call: ToolCall, state: ToolState) -> None:
         for place, block in enumerate(self._blocks):
-            if isinstance(block, ToolLine) and block.call == call.id:
+            if isinstance(block, ToolLine) and block.call.id == call.id:
                 self._blocks[place] = replace(block, state=state)
                 return
-        self._blocks.append(
-            ToolLine(seq=self.seq, call=call.id, name=call.name, arguments=call.arguments, state=state)
-        )
+        self._blocks.append(ToolLine(seq=self.seq, call=call, state=state))
 
     def _user_said(self) -> None:
         self._continues = False

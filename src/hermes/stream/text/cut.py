@@ -169,22 +169,20 @@ def cut(block: Block, at: int) -> tuple[Blocks, Blocks]:
             return ((block,), ()) if at else ((), (block,))
 
 
+_PARTS: dict[type[Block], str] = {
+    Paragraph: "children",
+    Heading: "children",
+    CodeBlock: "text",
+    Quote: "blocks",
+    ItemList: "items",
+    Table: "rows",
+}
+
+
 def leading_part(block: Block, enough: int) -> Block:
     """As much of a block as a cut up to `enough` can see, so that trying places costs no more than that."""
-    seen = enough + 2
-    match block:
-        case Paragraph() | Heading():
-            return replace(block, children=block.children[:seen])
-        case CodeBlock():
-            return replace(block, text=block.text[:seen])
-        case Quote():
-            return replace(block, blocks=block.blocks[:seen])
-        case ItemList():
-            return replace(block, items=block.items[:seen])
-        case Table():
-            return replace(block, rows=block.rows[:seen])
-        case Rule():
-            return block
+    name = _PARTS.get(type(block))
+    return replace(block, **{name: getattr(block, name)[: enough + 2]}) if name else block
 
 
 def _filled(block: Paragraph | Heading, children: tuple[Inline, ...]) -> Blocks:

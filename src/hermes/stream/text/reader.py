@@ -70,18 +70,10 @@ def _parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": False, "maxNesting": MAX_DEPTH})
     parser.enable(["table", "strikethrough"])
     # The tree decides itself which links are safe, and keeps addresses readable.
-    parser.validateLink = _any_link  # type: ignore[method-assign]
-    parser.normalizeLink = _same_link  # type: ignore[method-assign]
-    parser.normalizeLinkText = _same_link  # type: ignore[method-assign,assignment]
+    parser.validateLink = lambda url: True  # type: ignore[method-assign]
+    parser.normalizeLink = lambda url: url  # type: ignore[method-assign]
+    parser.normalizeLinkText = lambda url: url  # type: ignore[method-assign,assignment]
     return parser
-
-
-def _any_link(url: str) -> bool:
-    return True
-
-
-def _same_link(url: str) -> str:
-    return url
 
 
 class _Reading:

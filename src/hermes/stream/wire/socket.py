@@ -26,15 +26,11 @@ _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 
 class TaggedValue(msgspec.Struct, kw_only=True):
-    """A value and the name of its kind."""
-
     kind: str
     value: msgspec.Raw
 
 
 class WireEntry(msgspec.Struct, kw_only=True):
-    """A record in its place."""
-
     seq: int
     turn: str
     at: datetime

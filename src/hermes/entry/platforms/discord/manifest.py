@@ -63,7 +63,6 @@ MANIFEST = Manifest(
         # Discord drops a second message with the same nonce for “a few minutes”.
         dedupe_seconds=120.0,
         menu=MenuLimits(),
-        sends_per_second=1.0,
         silence_seconds=180.0,
         called_by_name=True,
         marks_work=True,

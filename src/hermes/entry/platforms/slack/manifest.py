@@ -40,7 +40,6 @@ MANIFEST = Manifest(
         typing=True,
         reactions=True,
         history=True,
-        sends_per_second=1.0,
         silence_seconds=180.0,
         command_prefix="!",
         called_by_name=True,

@@ -57,7 +57,6 @@ MANIFEST = Manifest(
         typing=True,
         reactions=True,
         menu=MenuLimits(summary=256, dash="_"),
-        sends_per_second=1.0,
         silence_seconds=180.0,
     ),
     requires=("aiohttp",),

@@ -4,9 +4,9 @@ actions that somebody allowed permanently belong to an agent."""
 
 from __future__ import annotations
 
-from hermes.domain.grants import Grant
 from hermes.domain.pairing import Account, PairedUser, PairingCode, PairingCounter
 from hermes.domain.text import storable
+from hermes.domain.tool import Grant
 from hermes.state.store.codec import stamp
 from hermes.state.store.table import Columns, ScopedTable, TableFamily
 

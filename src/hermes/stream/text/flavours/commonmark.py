@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
-from itertools import chain
+from itertools import chain, count
 
 from hermes.stream.text.flavours.plain import MAX_NUMBER, PlainPrinter, prefixed
 from hermes.stream.text.markdown import (
@@ -80,8 +80,8 @@ class CommonmarkPrinter(PlainPrinter):
         return _MARKUP.sub(_escaped, text)
 
     def code(self, text: str) -> str:
-        longest = max(map(len, _TICKS.findall(text)), default=0)
-        ticks = next("`" * size for size in range(1, longest + 2) if size not in _runs(text))
+        runs = set(map(len, _TICKS.findall(text)))
+        ticks = next("`" * size for size in count(1) if size not in runs)
         needs_pad = text[0] == "`" or text[-1] == "`" or (text[0] == text[-1] == " " and text.strip(" "))
         pad = " " if needs_pad else ""
         return f"{ticks}{pad}{text}{pad}{ticks}"
@@ -199,15 +199,13 @@ def _first_char(inline: Inline) -> str:
 
 def _marks_work(outside: str, inside: str) -> bool:
     """Whether a mark between these two begins or ends a style."""
-    return bool(inside.strip()) and (inside.isalnum() or _is_mark(inside) or _is_boundary(outside))
+    if not inside.strip():
+        return False
+    return inside.isalnum() or unicodedata.category(inside)[0] == "M" or _is_boundary(outside)
 
 
 def _is_boundary(char: str) -> bool:
     return not char.strip() or (char.isascii() and not char.isalnum()) or unicodedata.category(char)[0] == "P"
-
-
-def _is_mark(char: str) -> bool:
-    return unicodedata.category(char)[0] == "M"
 
 
 def _escaped(match: re.Match[str]) -> str:
@@ -220,10 +218,6 @@ def _line_start(match: re.Match[str]) -> str:
 
 def _as_entities(match: re.Match[str]) -> str:
     return "".join(f"&#{ord(char)};" for char in match[0])
-
-
-def _runs(text: str) -> set[int]:
-    return set(map(len, _TICKS.findall(text)))
 
 
 def _target(url: str) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, assert_never
+from typing import ClassVar
 
-from hermes.stream.text.flavours.columns import aligned
+from hermes.domain.text import width
 from hermes.stream.text.markdown import (
+    Align,
     Block,
     Code,
     CodeBlock,
@@ -30,6 +31,8 @@ from hermes.stream.text.markdown import (
 )
 
 MAX_NUMBER = 999_999_999
+# Wider cells of a table stick out instead of padding every other row to their width.
+MAX_WIDTH = 32
 
 
 class PlainPrinter:
@@ -118,7 +121,7 @@ class PlainPrinter:
         return prefixed(self.gap.join(inner), "> ")
 
     def table(self, node: Table) -> str:
-        return self.code_block(CodeBlock(lang="", text=aligned(node)))
+        return self.code_block(CodeBlock(lang="", text=_aligned(node)))
 
     def item_list(self, node: ItemList) -> str:
         items = (
@@ -157,15 +160,12 @@ def without_strong(inlines: Sequence[Inline]) -> tuple[Inline, ...]:
     """The inlines for a place that is bold already."""
     plain: list[Inline] = []
     for inline in inlines:
-        match inline:
-            case Strong():
-                plain.extend(without_strong(inline.children))
-            case Emphasis() | Strike():
-                plain.append(type(inline)(children=without_strong(inline.children)))
-            case Text() | Code() | Link() | Image() | LineBreak():
-                plain.append(inline)
-            case _:
-                assert_never(inline)
+        if isinstance(inline, Strong):
+            plain.extend(without_strong(inline.children))
+        elif isinstance(inline, Style):
+            plain.append(type(inline)(children=without_strong(inline.children)))
+        else:
+            plain.append(inline)
     return tuple(plain)
 
 
@@ -173,3 +173,31 @@ def fenced(text: str, lang: str = "") -> str:
     """A fenced block for platforms that know only a fence of three backticks."""
     apart = text.replace("```", "`\u200b`\u200b`")
     return f"```{lang}\n{apart}\n```"
+
+
+def _aligned(table: Table) -> str:
+    """A table in columns, for platforms that have none; the header, unless it is empty, is underlined."""
+    header = [visible_inlines(cell) for cell in table.header]
+    rows = [[visible_inlines(cell) for cell in row] for row in table.rows]
+    shown = [header, *rows] if any(header) else rows
+    widths = [min(MAX_WIDTH, max(map(width, column), default=0)) for column in zip(*shown, strict=True)]
+    lines = [_line(row, widths, table.aligns) for row in shown]
+    if any(header):
+        lines.insert(1, "-+-".join("-" * size for size in widths))
+    return "\n".join(lines)
+
+
+def _line(row: Sequence[str], widths: Sequence[int], aligns: Sequence[Align]) -> str:
+    cells = zip(row, widths, aligns, strict=True)
+    return " | ".join(_padded(text, size, align) for text, size, align in cells).rstrip()
+
+
+def _padded(text: str, size: int, align: Align) -> str:
+    missing = max(0, size - width(text))
+    match align:
+        case Align.RIGHT:
+            return " " * missing + text
+        case Align.CENTER:
+            return " " * (missing // 2) + text + " " * (missing - missing // 2)
+        case Align.LEFT | Align.NONE:
+            return text + " " * missing

@@ -12,7 +12,7 @@ from functools import cached_property
 
 from yarl import URL
 
-from hermes.agent.models.client import Deadlines, ModelClient, ModelHttpRequest, ModelHttpResponse
+from hermes.agent.models.client import Deadlines, ModelClient, ModelHttpResponse
 from hermes.agent.models.faults import MOST_ERROR_BYTES, error_for, read_error
 from hermes.agent.models.formats.chat_completions.reply import ReplyAssembler, ReplyBody
 from hermes.agent.models.formats.chat_completions.request import encode_request
@@ -62,7 +62,10 @@ class OpenAIProvider:
             tools=self._callable(request),
         )
         body = ReplyBody(reply, text=MOST_TEXT, wire=MOST_BYTES)
-        answer = await self._client.send(self._post(request))
+        sent = encode_request(request, self._options)
+        answer = await self._client.send(
+            self._url, self._headers, sent, place=self._place, deadlines=endpoint.deadlines
+        )
         try:
             await self._check(answer, request)
             while not reply.done:
@@ -97,20 +100,15 @@ class OpenAIProvider:
 
     # --- the request ---
 
-    def _post(self, request: ModelRequest) -> ModelHttpRequest:
+    @cached_property
+    def _options(self) -> dict[str, object]:
         endpoint = self._endpoint
         options: dict[str, object] = {}
         if endpoint.max_tokens is not None:
             options["max_tokens"] = endpoint.max_tokens
         if endpoint.stream:
             options |= {"stream": True, "stream_options": {"include_usage": True}}
-        return ModelHttpRequest(
-            url=self._url,
-            headers=self._headers,
-            body=encode_request(request, options),
-            place=self._place,
-            deadlines=endpoint.deadlines,
-        )
+        return options
 
     @cached_property
     def _url(self) -> URL:

@@ -18,7 +18,7 @@ def tools_page() -> str:
     toolsets = dict.fromkeys(spec.toolset for spec in TOOLS.values())
     parts = [
         "# Tools",
-        "What the agent can do, by toolset. Made from the code by `hermes.agent.tools.reference.tools_page`.",
+        "What the agent can do, by toolset. Made from the code by `tests/agent/tools/reference.py`.",
         "Toolsets are named in `enabled_toolsets` and `disabled_toolsets`; `none` means no tool at all. "
         "Results are plain text of at most 100,000 characters.",
     ]
@@ -32,7 +32,7 @@ def _section(spec: RegisteredTool) -> str:
     facts = [f"Effect `{spec.effect.value}` ({_EFFECTS[spec.effect]})"]
     if spec.parallel:
         facts.append("runs beside others")
-    if spec.judge is not None:
+    if spec.approval_check is not None:
         facts.append("asks first where it matters ([approvals](../explain/approvals.md))")
     if spec.asks is not None:
         facts.append("answered by a person")
