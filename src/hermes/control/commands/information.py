@@ -76,7 +76,7 @@ def usage(call: CommandCall) -> CommandReply:
 def status(call: CommandCall) -> CommandReply:
     lines = [
         f"Session {call.session.title or call.session.id}",
-        f"Agent {call.session.agent}, model {call.session.model or call.about.model or 'not set'}",
+        f"Agent {call.session.agent}, model {call.session.model or call.model or 'not set'}",
     ]
     if not call.turns:
         return CommandReply(text="\n".join([*lines, "Idle."]))

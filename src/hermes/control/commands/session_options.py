@@ -17,7 +17,7 @@ _MOST_LISTED = 30
 
 @command("model", "show or choose this session's model", usage="[name|default]", mid_turn=False)
 def model(call: CommandCall) -> CommandReply:
-    default = call.about.model or call.settings.model.default or "not set"
+    default = call.model or call.settings.model.default or "not set"
     known = sorted({*call.gateway.models, *filter(None, (call.settings.model.default,))})
     offered = sorted({*call.gateway.offered(call.session.agent)} - {*known})
     if not call.args:

@@ -11,15 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from hermes.control.sessions.submission import (
-    NewRequest,
-    NotFound,
-    SubmittedTurn,
-    TurnUnfinished,
-    add_request,
-    asked_before,
-    id_for,
-)
+from hermes.control.sessions import submission
+from hermes.control.sessions.submission import NewRequest, NotFound, SubmittedTurn
 from hermes.control.turn.questions import answer, as_answer
 from hermes.domain.address import Source
 from hermes.domain.errors import UserError
@@ -47,7 +40,7 @@ class AnswerExpected(UserError):
 
 def part_name(prefix: str, turn: Turn, part: int) -> str:
     """The name of a part of a turn at a door: the turn's, and from the second on its number."""
-    return id_for(prefix, turn.id) + _suffix(part)
+    return submission.id_for(prefix, turn.id) + _suffix(part)
 
 
 def _suffix(part: int) -> str:
@@ -87,7 +80,7 @@ class TakeToolResults:
     request: NewRequest | None = None
 
     def unit(self, tx: Tx) -> SubmittedTurn:
-        repeated = asked_before(tx, self.request)
+        repeated = submission.asked_before(tx, self.request)
         if repeated is not None:
             return repeated
         questions = self._questions(tx)
@@ -109,7 +102,9 @@ class TakeToolResults:
             if question is None or question.kind is not QuestionKind.CLIENT_TOOL:
                 raise NotFound(f"No call {client_call_id(ident)} was made here.")
             if not question.open and (question.verdict, question.answer) != (Verdict.REPLY, storable(text)):
-                raise TurnUnfinished(f"The call {client_call_id(ident)} waits for no result any more.")
+                raise submission.TurnUnfinished(
+                    f"The call {client_call_id(ident)} waits for no result any more."
+                )
             questions.append(question)
         if len({question.turn for question in questions}) > 1:
             raise UserError("These results belong to calls of different responses.")
@@ -119,7 +114,7 @@ class TakeToolResults:
         if self.request is None:
             return None
         kept = tx.requests.get(part_name(self.request.prefix, turn, part))
-        return kept or add_request(tx, self.request, turn, self.now, part=_suffix(part))
+        return kept or submission.add_request(tx, self.request, turn, self.now, part=_suffix(part))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +138,7 @@ class ContinueTurn:
 
     def with_results(self, tx: Tx, results: ToolResults) -> ContinuedTurn | None:
         """Give the results of a client's own tools; None if nothing waits for any of them."""
-        repeated = asked_before(tx, self.request)
+        repeated = submission.asked_before(tx, self.request)
         if repeated is not None:
             return _same_part(repeated)
         waiting = [question for question in map(tx.questions.get, results) if question and question.open]
@@ -165,7 +160,7 @@ class ContinueTurn:
     def with_words(self, tx: Tx, session: SessionId | None, text: str) -> ContinuedTurn | None:
         """Take words as the answer to what their session waits for; None if it waits for nothing. Without an
         id the session is the one that the source is bound to."""
-        repeated = asked_before(tx, self.request)
+        repeated = submission.asked_before(tx, self.request)
         if repeated is not None:
             return _same_part(repeated)
         wanted = session or tx.bindings.get(session_key(self.source, self.agent))
@@ -190,7 +185,7 @@ class ContinueTurn:
         after = max(asked, default=0)
         if self.request is not None:
             named = replace(self.request, facts=json.dumps({"after": after}))
-            add_request(tx, named, turn, self.now, part=f"-{after}")
+            submission.add_request(tx, named, turn, self.now, part=f"-{after}")
         return ContinuedTurn(turn=turn, after=after)
 
 

@@ -13,13 +13,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from hermes.control import commands
-from hermes.control.commands.registry import (
-    CommandCall,
-    CommandContext,
-    GatewayInfo,
-    is_command,
-    spell_commands,
-)
+from hermes.control.commands.registry import CommandCall, GatewayInfo, is_command, spell_commands
 from hermes.control.commands.run import CommandRuling, RulingNeeded, rule_command, run_line
 from hermes.control.core import GatewayCore
 from hermes.control.hooks.context import HookNotice, session_began, session_renewed
@@ -28,14 +22,7 @@ from hermes.control.inbound.edits import amended, edits_of, reword, take_deletio
 from hermes.control.inbound.message_context import MessageContext, overhear
 from hermes.control.outbound.accounts import PlatformAccounts
 from hermes.control.outbound.notices import notify
-from hermes.control.people.access import (
-    AccessDecision,
-    AccessOutcome,
-    AccessRequest,
-    Refusals,
-    decide,
-    is_paired,
-)
+from hermes.control.people import access
 from hermes.control.people.operator_patterns import is_named
 from hermes.control.people.pairing import answer_stranger
 from hermes.control.people.routing import SelectAgent, chat_session_key, route
@@ -107,7 +94,7 @@ class Intake:
     _ahead: int = field(init=False, default=0)
     _room: asyncio.Event = field(init=False, default_factory=asyncio.Event)
     _last: int = field(init=False, default=0)
-    _refusals: Refusals = field(init=False, default_factory=Refusals)
+    _refusals: access.Refusals = field(init=False, default_factory=access.Refusals)
 
     def __post_init__(self) -> None:
         commands.load()
@@ -169,9 +156,9 @@ class Intake:
         if row.inbound.what is InboundKind.DELETED:
             return await take_deletion(row, core.runtimes, self.actors.ring)
         row = amended(row, edits) if edits else row
-        routed = await route(row.inbound, core.settings, core.runtimes, self.select)
-        runtime = core.runtimes[routed.agent]
-        taking = TakeInbound(row=row, edits=edits, agent=routed.agent, intake=self)
+        agent = await route(row.inbound, core.settings, core.runtimes, self.select)
+        runtime = core.runtimes[agent]
+        taking = TakeInbound(row=row, edits=edits, agent=agent, intake=self)
         patterns = core.settings.block(row.inbound.source.address).mention_patterns
         named = bool(patterns) and await is_named(row.inbound, patterns)
         taking = replace(taking, named=named, lively=await self._has_processes(taking, runtime))
@@ -184,9 +171,9 @@ class Intake:
         self._refusals.note(row.inbound.source, taken.outcome)
         core.hooks.tell_all(taken.news)
         if taken.session is not None:
-            self.actors.ring(routed.agent, taken.session, taken.fresh)
+            self.actors.ring(agent, taken.session, taken.fresh)
         for session in taken.wakes:
-            self.actors.ring(routed.agent, session, False)
+            self.actors.ring(agent, session, False)
         if taken.outcome.kind is OutcomeKind.COMMAND:
             for listener in self.commanded:
                 listener()
@@ -307,7 +294,7 @@ class TakeInbound:
             return self._say(tx, InboundResult(outcome=InboundOutcome(kind=OutcomeKind.MOVED)), words)
         if inbound.what is InboundKind.MESSAGE and self._is_deleted(tx):
             return InboundResult(outcome=WITHDRAWN)
-        verdict = decide(self._access_request(tx), self.settings)
+        verdict = access.decide(self._access_request(tx), self.settings)
         if not verdict.allowed:
             return self._turn_away(tx, verdict)
         if inbound.what is InboundKind.BUTTON:
@@ -328,14 +315,14 @@ class TakeInbound:
     def key(self) -> SessionKey:
         return chat_session_key(self.inbound.source, self.agent, self.settings)
 
-    def _access_request(self, tx: Tx) -> AccessRequest:
+    def _access_request(self, tx: Tx) -> access.AccessRequest:
         inbound, source = self.inbound, self.inbound.source
         able = self.able
         line = read_command(inbound.text, able.command_prefix)
-        return AccessRequest(
+        return access.AccessRequest(
             source=source,
             text=inbound.text,
-            paired=is_paired(tx, source),
+            paired=access.is_paired(tx, source),
             mentioned=inbound.mentions_me,
             named=self.named,
             for_others=inbound.mentions_others and not inbound.mentions_me,
@@ -356,13 +343,13 @@ class TakeInbound:
         deletion = deletion_of(self.inbound.source.address.chat, self.inbound.ref or "")
         return any(deletes(row.inbound, self.inbound) for row in tx.inbox.find(deletion))
 
-    def _turn_away(self, tx: Tx, verdict: AccessDecision) -> InboundResult:
+    def _turn_away(self, tx: Tx, verdict: access.AccessDecision) -> InboundResult:
         """Nobody hears of it, but a stranger in a private chat, who may be given a code or bring one."""
         met = None
         if verdict.unaddressed and self.inbound.what is InboundKind.MESSAGE:
             overhear(tx, self.inbound, self.settings, self._now())
         if verdict.stranger and self.inbound.what is InboundKind.MESSAGE:
-            offer = verdict.outcome is AccessOutcome.NEEDS_PAIRING
+            offer = verdict.outcome is access.AccessOutcome.NEEDS_PAIRING
             met = answer_stranger(tx, self.inbound.source, self.inbound.text, self._now(), offer=offer)
         if met is None:
             return InboundResult(outcome=verdict.ending())
@@ -412,12 +399,6 @@ class TakeInbound:
         self, tx: Tx, key: SessionKey, line: tuple[str, str], message: MessageContext
     ) -> InboundResult:
         intake, source, session = self.intake, self.inbound.source, message.session
-        about = CommandContext(
-            settings=self.settings,
-            now=self._now(),
-            model=intake.core.runtimes[self.agent].model,
-            gateway=intake.info,
-        )
         call = CommandCall(
             tx=tx,
             name=line[0],
@@ -425,7 +406,10 @@ class TakeInbound:
             source=source,
             key=key,
             session=session,
-            about=about,
+            settings=self.settings,
+            now=self._now(),
+            model=intake.core.runtimes[self.agent].model,
+            gateway=intake.info,
             reply_place=ReplyPlace(to=source.address, ref=self.inbound.ref),
             context=lambda: message.context(tx),
         )

@@ -264,16 +264,11 @@ def _over(tx: Tx, run: JobRun, context: JobContext, status: RunStatus, error: st
 # --- the end ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettledRun:
-    """A run that is over; `mirrored` is the session that keeps its answer too."""
-
-    run: JobRun
-    mirrored: SessionId | None = None
-
-
-def settle(tx: Tx, slot: Slot, context: JobContext, outcomes: AnswerWriter) -> SettledRun | None:
-    """What follows from a turn that has ended. None while it has not, or when that was done before."""
+def settle(
+    tx: Tx, slot: Slot, context: JobContext, outcomes: AnswerWriter
+) -> tuple[JobRun, SessionId | None] | None:
+    """What follows from a turn that has ended: the run as it is now, and the session that keeps its answer
+    too. None while the turn has not ended, or when that was done before."""
     run = tx.job_runs.get(slot)
     if run is None or run.state is not RunState.TURN or run.turn is None:
         return None
@@ -290,15 +285,14 @@ def settle(tx: Tx, slot: Slot, context: JobContext, outcomes: AnswerWriter) -> S
     tx.job_runs.save(run)
     job = tx.jobs.get(run.job)
     if job is None:
-        return SettledRun(run=run)
+        return run, None
     _remember(tx, job, run, end.answer)
     attached = job.attach_to_session or context.settings.cron.mirror_delivery
     home = None if job.origin is None else job.origin.address
     if not attached or not end.delivered or home is None:
-        return SettledRun(run=run)
-    if home not in [real_place(tx, to) for to in run.to]:
-        return SettledRun(run=run)
-    return SettledRun(run=run, mirrored=mirror(tx, home, end.delivered, context.now))
+        return run, None
+    delivered_home = home in [real_place(tx, to) for to in run.to]
+    return run, mirror(tx, home, end.delivered, context.now) if delivered_home else None
 
 
 def stop_idle(tx: Tx, slot: Slot, context: JobContext) -> bool:
