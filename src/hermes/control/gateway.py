@@ -18,13 +18,12 @@ from typing import TypeVar
 
 from hermes.control.commands.menu import show_menu
 from hermes.control.commands.run import CallerReply, give_command
-from hermes.control.doors.continuing import ContinuedTurn
-from hermes.control.doors.turns import watch_turn
+from hermes.control.core import Runtime
+from hermes.control.doors import ContinuedTurn, watch_turn
 from hermes.control.handoff import handoff_words
 from hermes.control.jobs.editing import JobDesk, is_own
 from hermes.control.outbound.notices import begin_life, tell_unfinished
 from hermes.control.people.routing import route
-from hermes.control.runtime import Runtime
 from hermes.control.sessions import callers
 from hermes.control.sessions.administration import remove_session
 from hermes.control.sessions.callers import Caller
@@ -85,8 +84,8 @@ class Gateway(WiredGateway):
         await end_tasks(self._tasks)
         await self.intake.close()
         await self.handoffs.close()
-        busy = self.actors.busy()
-        await self.actors.close(grace, self._hurry)
+        busy = self.actors.workers.keys
+        await self.actors.workers.close(grace, self._hurry)
         parts = self._parts
         for to in await tell_unfinished(parts, busy, self.actors.epoch, restarts=restarts):
             self.delivery.ring(to)
@@ -123,7 +122,7 @@ class Gateway(WiredGateway):
         self.delivery.attach(account, platform)
         self._menus.begin(show_menu(parts.store, parts.settings, account, platform), f"menu {account}")
         self.handoffs.ring()
-        self.actors.search()  # turns may wait for files of this account
+        self.actors.workers.search()  # turns may wait for files of this account
 
     def detach(self, account: str) -> None:
         self.accounts.detach(account)
@@ -216,11 +215,10 @@ class Gateway(WiredGateway):
         """Put a door into a session: the one it wants by id or title, or a new one."""
         now = self._parts.clock.now()
         store = self._runtime(caller.agent).store
-        into = await store.write(
-            lambda tx: callers.choose_model(tx, callers.enter_session(tx, caller, wanted, now), model),
-            first=True,
+        into, news = await store.write(
+            lambda tx: callers.enter_session(tx, caller, wanted, model, now), first=True
         )
-        self._parts.hooks.tell_all(callers.entering_news(caller, into, now))
+        self._parts.hooks.tell_all(news)
         return into
 
     def watch(

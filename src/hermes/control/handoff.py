@@ -17,8 +17,7 @@ from functools import partial
 
 from hermes.control.core import GatewayCore
 from hermes.control.outbound.notices import notify
-from hermes.control.outbound.targets import home_channels
-from hermes.control.outbound.topics import real_place
+from hermes.control.outbound.targets import home_channels, real_place
 from hermes.control.people.routing import SelectAgent, chat_session_key, route
 from hermes.control.sessions.callers import UNUSED
 from hermes.control.turn.claim import next_session

@@ -10,7 +10,8 @@ from hermes.control.commands.registry import CommandCall, CommandReply, GatewayI
 from hermes.control.core import GatewayCore
 from hermes.control.hooks.context import HookNotice, about_command, session_began, session_replaced
 from hermes.control.hooks.dispatch import ALLOWED, Decision, HookContext, Hooks, Ruling, no_answer
-from hermes.control.sessions.callers import Caller, begin_for, find_session
+from hermes.control.sessions.callers import Caller, find_session
+from hermes.control.turn.claim import next_session
 from hermes.domain.command_line import read_command
 from hermes.domain.errors import UserError
 from hermes.domain.hooks import COMMAND
@@ -128,7 +129,7 @@ async def give_command(
         session = find_session(tx, caller, now)
         began: tuple[HookNotice, ...] = ()
         if session is None:
-            session = begin_for(tx, caller, now)
+            session = next_session(tx, caller.key, caller.source, now)
             began = (session_began(caller.source, session, caller.key),)
         call = CommandCall(
             tx=tx,

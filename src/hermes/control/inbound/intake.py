@@ -15,10 +15,16 @@ from functools import partial
 from hermes.control import commands
 from hermes.control.commands.registry import CommandCall, GatewayInfo, is_command, spell_commands
 from hermes.control.commands.run import CommandRuling, RulingNeeded, rule_command, run_line
-from hermes.control.core import GatewayCore
+from hermes.control.core import GatewayCore, Runtime
 from hermes.control.hooks.context import HookNotice, session_began, session_renewed
-from hermes.control.inbound.chat_moved import move_chat, words_on_settings
-from hermes.control.inbound.edits import amended, edits_of, reword, take_deletion
+from hermes.control.inbound.edits import (
+    amended,
+    edits_of,
+    move_chat,
+    reword,
+    take_deletion,
+    words_on_settings,
+)
 from hermes.control.inbound.message_context import MessageContext, overhear
 from hermes.control.outbound.accounts import PlatformAccounts
 from hermes.control.outbound.notices import notify
@@ -26,7 +32,6 @@ from hermes.control.people import access
 from hermes.control.people.operator_patterns import is_named
 from hermes.control.people.pairing import answer_stranger
 from hermes.control.people.routing import SelectAgent, chat_session_key, route
-from hermes.control.runtime import Runtime
 from hermes.control.sessions.resets import has_processes, policy_of, renew_session
 from hermes.control.turn.actors import Actors
 from hermes.control.turn.claim import next_session

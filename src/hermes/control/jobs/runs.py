@@ -14,8 +14,7 @@ from hermes.control.jobs.schedule import Schedule, grace, read_schedule
 from hermes.control.jobs.wording import prompt_words, run_result, title, wakes
 from hermes.control.outbound.answers import AnswerWriter
 from hermes.control.outbound.sending import mirror
-from hermes.control.outbound.targets import ResolveTargets, default_targets
-from hermes.control.outbound.topics import lane_of, real_place
+from hermes.control.outbound.targets import ResolveTargets, default_targets, lane_of, real_place
 from hermes.control.people.routing import JOBS
 from hermes.control.turn.stopping import stop_turn
 from hermes.domain.address import Address, Source, SourceKind
@@ -87,9 +86,7 @@ def fire(tx: Tx, wanted: JobId, context: JobContext) -> JobRun | None:
             _run(job, slot, context, state=RunState.OVER, status=RunStatus.MISSED, error=MISSED)
         )
     tx.jobs.save(job)
-    if run is not None:
-        _begin(tx, job, run, context)
-    return run
+    return None if run is None else _begin(tx, job, run, context)
 
 
 def run_now(tx: Tx, job: Job, context: JobContext) -> JobRun:
@@ -99,8 +96,7 @@ def run_now(tx: Tx, job: Job, context: JobContext) -> JobRun:
     due = context.now.replace(microsecond=0)
     while (run := _claim(tx, job, due, context, manual=True)) is None:
         due += timedelta(seconds=1)
-    _begin(tx, job, run, context)
-    return run
+    return _begin(tx, job, run, context)
 
 
 def is_running(tx: Tx, job: JobId) -> bool:
@@ -126,7 +122,7 @@ def _claim(tx: Tx, job: Job, due: datetime, context: JobContext, manual: bool = 
     return run if tx.job_runs.claim(run) else None
 
 
-def _begin(tx: Tx, job: Job, run: JobRun, context: JobContext) -> None:
+def _begin(tx: Tx, job: Job, run: JobRun, context: JobContext) -> JobRun:
     try:
         to = context.targets(tx, job.deliver_to, job.origin, context.settings)
     except UserError as error:
@@ -137,8 +133,7 @@ def _begin(tx: Tx, job: Job, run: JobRun, context: JobContext) -> None:
         tx.jobs.save(replace(job, last_delivery_error=problem))
     run = replace(run, to=to)
     tx.job_runs.save(run)
-    if not job.script and not job.workdir:
-        begin_job_turn(tx, run.slot, context)
+    return run if job.script or job.workdir else begin_job_turn(tx, run.slot, context) or run
 
 
 def planned_wrong(tx: Tx, context: JobContext) -> list[Job]:

@@ -166,12 +166,9 @@ class Cron:
             if run is not None:
                 running += 1
                 log.info("cron.run job=%s due=%s", run.job, run.due.isoformat())
-                await self._go_on(agent, await self._again(agent, run))
+                await self._go_on(agent, run)
 
         await take_each(jobs, begin)
-
-    async def _again(self, agent: AgentId, run: JobRun) -> JobRun:
-        return await self._store(agent).read(lambda tx: tx.job_runs.get(run.slot)) or run
 
     # --- going on ---
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from hermes.control.core import TakeFile
 from hermes.control.outbound.question_messages import close_question, question_rows
-from hermes.control.runtime import TakeFile
 from hermes.domain.address import LOCAL_DOOR, Address
 from hermes.domain.capabilities import AlbumLimit, Capabilities
 from hermes.domain.clock import Clock

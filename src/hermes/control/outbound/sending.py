@@ -13,8 +13,15 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from hermes.control.outbound.answers import cut_body
-from hermes.control.outbound.targets import Aliases, KnownTargets, known_targets, resolve_targets, spellings
-from hermes.control.outbound.topics import lane_of, real_place
+from hermes.control.outbound.targets import (
+    Aliases,
+    KnownTargets,
+    known_targets,
+    lane_of,
+    real_place,
+    resolve_targets,
+    spellings,
+)
 from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock

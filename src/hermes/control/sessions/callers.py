@@ -37,15 +37,21 @@ class Caller:
         return session_key(self.source, self.agent)
 
 
-def bound_session(tx: Tx, caller: Caller, now: datetime) -> Session:
-    """The session that the caller is in; a new one if there is none yet."""
-    return find_session(tx, caller, now) or begin_for(tx, caller, now)
+def enter_session(
+    tx: Tx, caller: Caller, wanted: str | None, model: str | None, now: datetime
+) -> tuple[Session, tuple[HookNotice, ...]]:
+    """The caller goes into the session that is wanted (by id, its start, or title), or into a new one; from
+    now on with this model, if one was chosen. What hooks are told of it: nothing, unless it was begun."""
+    session = _entered(tx, caller, wanted, now)
+    if model not in (None, session.model):
+        session = replace(session, model=model)
+        tx.sessions.save(session)
+    return session, (session_began(caller.source, session, caller.key),) if session.created_at == now else ()
 
 
-def enter_session(tx: Tx, caller: Caller, wanted: str | None, now: datetime) -> Session:
-    """The caller goes into the session that is wanted (by id, its start, or title), or into a new one."""
+def _entered(tx: Tx, caller: Caller, wanted: str | None, now: datetime) -> Session:
     if wanted is None:
-        begun = replace(begin_for(tx, caller, now), expires_at=now + UNUSED)
+        begun = replace(next_session(tx, caller.key, caller.source, now), expires_at=now + UNUSED)
         tx.sessions.save(begun)
         return begun
     found = tx.sessions.find(wanted) if wanted.strip() else []
@@ -58,20 +64,6 @@ def enter_session(tx: Tx, caller: Caller, wanted: str | None, now: datetime) -> 
         raise UserError(f"“{one_line(wanted, 60)}” fits {len(found)} sessions.", hint=f"Write more: {ids}")
     tx.bindings.bind(caller.key, found[0].id, caller.source, now)
     return found[0]
-
-
-def entering_news(caller: Caller, session: Session, now: datetime) -> tuple[HookNotice, ...]:
-    """What hooks are told of a session that was entered at this moment: nothing, unless it was begun so."""
-    return (session_began(caller.source, session, caller.key),) if session.created_at == now else ()
-
-
-def choose_model(tx: Tx, session: Session, model: str | None) -> Session:
-    """The session with the model that was asked for, from now on; None changes nothing."""
-    if model is None or model == session.model:
-        return session
-    changed = replace(session, model=model)
-    tx.sessions.save(changed)
-    return changed
 
 
 def open_turns(tx: Tx, caller: Caller, session: SessionId | None) -> list[Turn]:
@@ -125,8 +117,3 @@ def find_session(tx: Tx, caller: Caller, now: datetime) -> Session | None:
     if known is not None:
         tx.bindings.bind(caller.key, known.id, caller.source, now)
     return known
-
-
-def begin_for(tx: Tx, caller: Caller, now: datetime) -> Session:
-    """A new session, which the caller is in from now on."""
-    return next_session(tx, caller.key, caller.source, now)

@@ -16,9 +16,8 @@ from functools import partial
 from zoneinfo import ZoneInfo
 
 from hermes.control.chores import Chore
-from hermes.control.core import GatewayCore
+from hermes.control.core import GatewayCore, Runtime
 from hermes.control.hooks.context import session_lapsed
-from hermes.control.runtime import Runtime
 from hermes.control.turn.claim import next_session
 from hermes.domain.address import Source
 from hermes.domain.errors import HermesError

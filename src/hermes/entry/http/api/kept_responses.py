@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from hermes.control.doors.continuing import part_name
+from hermes.control.doors import part_name
 from hermes.control.sessions.submission import SubmittedTurn, id_for
 from hermes.domain.event import Entry, QuestionKind, Verdict
 from hermes.domain.ids import AgentId, CallId, client_call_id

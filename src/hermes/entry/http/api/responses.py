@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from aiohttp import web
 
-from hermes.control.doors.continuing import TakeToolResults, calls_open
+from hermes.control.doors import TakeToolResults, calls_open
 from hermes.control.sessions.submission import SubmittedTurn, TurnUnfinished
 from hermes.domain.event import Entry, FeedItem
 from hermes.domain.ids import AgentId, QuestionId, client_call_id, question_of_call

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from hermes.control.doors.continuing import ContinuedTurn, ContinueTurn
+from hermes.control.doors import ContinuedTurn, ContinueTurn
 from hermes.control.sessions.submission import id_for
 from hermes.domain.errors import Unreachable
 from hermes.domain.ids import AgentId
