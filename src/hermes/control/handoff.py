@@ -29,15 +29,15 @@ from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, Lost, Refused, Unreachable, UserError
 from hermes.domain.event import UserSaid
 from hermes.domain.handoff import Handoff, HandoffState, new_handoff_id
-from hermes.domain.ids import AgentId, DeliveryId, SessionId, new_turn_id
+from hermes.domain.ids import AgentId, DeliveryId, SessionId
 from hermes.domain.message import Inbound
 from hermes.domain.ports.platform import Platform, Threads
 from hermes.domain.ports.store import Store, Tx
-from hermes.domain.session import Session, begin_session, session_key
+from hermes.domain.session import Session, begin_session, make_turn, session_key
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line
 from hermes.domain.transcript import visible
-from hermes.domain.turn import Cause, Guidance, ReplyPlace, Turn, TurnInput
+from hermes.domain.turn import Cause, Guidance, ReplyPlace, TurnInput
 
 log = logging.getLogger("hermes.handoff")
 MOST_ATTEMPTS = 3
@@ -108,13 +108,10 @@ def retry_handoff(tx: Tx, wanted: str, now: datetime) -> Handoff:
         raise UserError(f"{known.id} has not failed: it is {known.state.value}.", hint="Nothing changed.")
     again = replace(known, state=HandoffState.PENDING, created_at=now, due_at=now, error="")
     # The attempts go on counting: a task of the first round must not take itself for one of the second.
-    if not tx.handoffs.change(known, replace(again, attempts=_next_round(known.attempts))):
+    attempts = (known.attempts // MOST_ATTEMPTS + 1) * MOST_ATTEMPTS
+    if not tx.handoffs.change(known, replace(again, attempts=attempts)):
         raise UserError("Its conversation is being handed over already.", hint="Nothing changed.")
     return again
-
-
-def _next_round(attempts: int) -> int:
-    return (attempts // MOST_ATTEMPTS + 1) * MOST_ATTEMPTS
 
 
 def cancel_handoff(tx: Tx, wanted: str) -> Handoff:
@@ -409,7 +406,7 @@ class CompleteHandoff:
         tx.bindings.bind(key, session.id, source, self.now)
         # What the owner of the machine may do without asking is not for everybody in a chat.
         tx.sessions.save(replace(session, ended=None, expires_at=None, yolo=False, updated_at=self.now))
-        self._say(tx, before)
+        self._say(tx, session, before)
         return done
 
     def _leave(self, tx: Tx) -> SessionId:
@@ -423,19 +420,11 @@ class CompleteHandoff:
         tx.sessions.save(replace(fresh, expires_at=self.now + UNUSED))
         return fresh.id
 
-    def _say(self, tx: Tx, before: SessionId | None) -> None:
+    def _say(self, tx: Tx, session: Session, before: SessionId | None) -> None:
         handoff, to = self.handoff, self.place.address
         if before not in (None, handoff.session):
             text = f"A conversation comes over from the terminal. /resume {before} goes back to this chat's."
             notify(tx, f"{handoff.id}:0", to, text, self.now)
-        turn = Turn(
-            id=new_turn_id(),
-            session=handoff.session,
-            agent=handoff.agent,
-            cause=Cause.HANDOFF,
-            input=TurnInput(text=_NOTICE.format(place=to), guidance=Guidance(unattended="deny")),
-            created_at=self.now,
-            source=self.place,
-            reply=ReplyPlace(to=to),
-        )
-        tx.turns.add(turn)
+        hello = TurnInput(text=_NOTICE.format(place=to), guidance=Guidance(unattended="deny"))
+        place, reply = self.place, ReplyPlace(to=to)
+        tx.turns.add(make_turn(session, Cause.HANDOFF, hello, self.now, source=place, reply=reply))

@@ -14,12 +14,12 @@ from hermes.control.turn.stopping import ask_to_stop, stop_session
 from hermes.domain.busy import choose_busy_mode
 from hermes.domain.errors import UserError
 from hermes.domain.event import UserSaid
-from hermes.domain.ids import new_turn_id
 from hermes.domain.session import (
     BACKGROUND,
     SHARED_KINDS,
     Session,
     SessionFilter,
+    make_turn,
     owner_of,
     speaks_for_another,
 )
@@ -44,16 +44,8 @@ def stop_own(call: CommandCall, reason: str) -> list[Turn]:
 
 
 def new_turn(call: CommandCall, given: TurnInput, busy: BusyMode, cause: Cause = Cause.MESSAGE) -> Turn:
-    turn = Turn(
-        id=new_turn_id(),
-        session=call.session.id,
-        agent=call.session.agent,
-        cause=cause,
-        input=given,
-        created_at=call.now,
-        source=call.source,
-        reply=call.reply_place,
-        busy=busy,
+    turn = make_turn(
+        call.session, cause, given, call.now, source=call.source, reply=call.reply_place, busy=busy
     )
     call.tx.turns.add(turn)
     return turn

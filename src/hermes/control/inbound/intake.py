@@ -44,7 +44,7 @@ from hermes.domain.channels import seen_channel
 from hermes.domain.command_line import read_command
 from hermes.domain.errors import Lost, Unreachable
 from hermes.domain.event import QuestionKind
-from hermes.domain.ids import AgentId, SessionId, TurnId, new_turn_id
+from hermes.domain.ids import AgentId, SessionId, TurnId
 from hermes.domain.inbound_outcome import (
     EDIT_TAKEN,
     TAKEN_AS_TURN,
@@ -53,10 +53,10 @@ from hermes.domain.inbound_outcome import (
     OutcomeKind,
     ignored,
 )
-from hermes.domain.message import Attachment, Inbound, InboundKind, deletes, deletion_of
+from hermes.domain.message import Inbound, InboundKind, deletes, deletion_of
 from hermes.domain.ports.store import Tx
 from hermes.domain.rows import InboxRow, UnreadableRow, UnreadableTurn, outbox_rows
-from hermes.domain.session import Session, SessionKey
+from hermes.domain.session import Session, SessionKey, make_turn
 from hermes.domain.settings.settings import ResetMode, Settings
 from hermes.domain.turn import Cause, ReplyPlace, Turn, TurnInput, TurnState
 from hermes.stream.text.message_parts import cut_text
@@ -415,7 +415,7 @@ class TakeInbound:
             now=self._now(),
             model=intake.core.runtimes[self.agent].model,
             gateway=intake.info,
-            reply_place=ReplyPlace(to=source.address, ref=self.inbound.ref),
+            reply_place=self._reply_place,
             context=lambda: message.context(tx),
         )
         reply = run_line(call, intake.core.hooks, self.ruling)
@@ -480,45 +480,34 @@ class TakeInbound:
         else:
             message = self._message_context(session, fresh, note)
             piece = replace(piece, context=message.context(tx), guidance=message.guidance)
-            turn = self._new_turn(session, piece)
+            busy = choose_busy_mode(session, self.settings.display.busy_input_mode, piece.attachments)
+            source, reply = self.inbound.source, self._reply_place
+            turn = make_turn(session, Cause.MESSAGE, piece, now, source=source, reply=reply, busy=busy)
             tx.turns.add(replace(turn, ready_at=ready))
             turn_id = turn.id
         return InboundResult(outcome=TAKEN_AS_TURN, turn=turn_id, session=session.id, fresh=fresh)
 
     def _message_context(self, session: Session, fresh: bool, note: str = "") -> MessageContext:
-        settings = self.settings
         return MessageContext(
-            inbound=self.inbound, session=session, settings=settings, fresh=fresh, note=note
+            inbound=self.inbound, session=session, settings=self.settings, fresh=fresh, note=note
         )
 
-    def _new_turn(self, session: Session, piece: TurnInput) -> Turn:
-        default = self.settings.display.busy_input_mode
-        return Turn(
-            id=new_turn_id(),
-            session=session.id,
-            agent=self.agent,
-            cause=Cause.MESSAGE,
-            input=piece,
-            created_at=self._now(),
-            source=self.inbound.source,
-            reply=ReplyPlace(to=self.inbound.source.address, ref=self.inbound.ref),
-            busy=choose_busy_mode(session, default, piece.attachments),
-        )
+    @property
+    def _reply_place(self) -> ReplyPlace:
+        return ReplyPlace(to=self.inbound.source.address, ref=self.inbound.ref)
 
     def _input(self) -> TurnInput:
-        able = self.able
+        able, claimed = self.able, self.inbound.attachments
         return TurnInput(
             text=self.inbound.text,
             author=self.inbound.source.speaker,
-            attachments=self._files(),
+            # Still to be fetched; whatever a platform says of a file is only a claim.
+            attachments=tuple(
+                replace(file, pending=True, sha256=None, path=None, problem=None) for file in claimed
+            ),
             group=self.inbound.group,
             cut=able.unit.measure(self.inbound.text) >= able.max_text * _NEAR_LIMIT,
         )
-
-    def _files(self) -> tuple[Attachment, ...]:
-        """Still to be fetched; whatever a platform says of a file is only a claim."""
-        files = self.inbound.attachments
-        return tuple(replace(file, pending=True, sha256=None, path=None, problem=None) for file in files)
 
     def _say(self, tx: Tx, taken: InboundResult, text: str, *, fleeting: bool = False) -> InboundResult:
         """A reply of the gateway itself, cut to the platform's size like any other."""

@@ -19,14 +19,14 @@ from hermes.control.people.routing import JOBS
 from hermes.control.turn.stopping import stop_turn
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.errors import UserError
-from hermes.domain.ids import JobId, SessionId, new_turn_id
+from hermes.domain.ids import JobId, SessionId
 from hermes.domain.job import CatchUp, Job, JobRun, JobState, RunState, RunStatus, ScriptReport, Slot
 from hermes.domain.message import Body
 from hermes.domain.ports.store import Tx
-from hermes.domain.session import Session
+from hermes.domain.session import Session, make_turn
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import storable
-from hermes.domain.turn import Cause, Guidance, ReplyPlace, Turn, TurnAction, TurnInput, TurnState
+from hermes.domain.turn import Cause, Guidance, ReplyPlace, TurnAction, TurnInput, TurnState
 
 WITHHELD = ("cronjob", "clarify", "messaging", "send_message")
 MISSED = "Its time passed while it could not be run, and it is told to skip what it missed."
@@ -215,29 +215,20 @@ def begin_job_turn(
 
 def _turn(tx: Tx, run: JobRun, job: Job, context: JobContext, given: TurnInput) -> JobRun:
     source = Source(address=Address(platform=JOBS, chat=job.id), kind=SourceKind.JOB, chat_name=title(job))
-    session = SessionId(session_name(run))
-    tx.sessions.add(
-        Session(
-            id=session,
-            agent=job.agent,
-            created_at=context.now,
-            updated_at=context.now,
-            owner=str(source.address),
-            place=str(source.address),
-            expires_at=context.now + SESSION_KEPT,
-        )
-    )
-    turn = Turn(
-        id=new_turn_id(),
-        session=session,
+    session = Session(
+        id=SessionId(session_name(run)),
         agent=job.agent,
-        cause=Cause.JOB,
-        input=replace(given, text=storable(given.text)),
         created_at=context.now,
-        source=source,
+        updated_at=context.now,
+        owner=str(source.address),
+        place=str(source.address),
+        expires_at=context.now + SESSION_KEPT,
     )
+    tx.sessions.add(session)
+    given = replace(given, text=storable(given.text))
+    turn = make_turn(session, Cause.JOB, given, context.now, source=source)
     tx.turns.add(turn)
-    run = replace(run, state=RunState.TURN, turn=turn.id, session=session)
+    run = replace(run, state=RunState.TURN, turn=turn.id, session=session.id)
     tx.job_runs.save(run)
     return run
 

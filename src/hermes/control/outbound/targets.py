@@ -131,8 +131,8 @@ def _chat(rest: str, platform: str, account: str, places: KnownTargets) -> Addre
     own = spell_platform(platform, account)
     mine = [channel for channel in places.channels if channel.address.credential == own]
     for channel in mine:
-        if rest in (channel.address.chat, _within(channel.address)):
-            return channel.address if rest != channel.address.chat else _whole(channel.address)
+        if rest in (channel.address.chat, str(channel.address).partition(":")[2]):
+            return channel.address if rest != channel.address.chat else replace(channel.address, thread=None)
     named = _by_name(rest, mine, platform)
     if named is not None:
         return named
@@ -213,15 +213,6 @@ def _others(to: Address, name: str, places: KnownTargets, credential: str = "") 
 
 def _folded(name: str) -> str:
     return name.strip().removeprefix("#").casefold()
-
-
-def _within(address: Address) -> str:
-    """An address as it is written after its platform."""
-    return str(address).partition(":")[2]
-
-
-def _whole(address: Address) -> Address:
-    return Address(platform=address.platform, account=address.account, chat=address.chat)
 
 
 def _is_id(text: str) -> bool:

@@ -11,9 +11,9 @@ from hermes.control.turn.claim import next_session
 from hermes.domain.address import LOCAL_DOOR, Source
 from hermes.domain.errors import UserError
 from hermes.domain.event import Entry
-from hermes.domain.ids import AgentId, SessionId, new_turn_id
+from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.ports.store import Tx
-from hermes.domain.session import Session, SessionKey, session_key
+from hermes.domain.session import Session, SessionKey, make_turn, session_key
 from hermes.domain.text import one_line, storable
 from hermes.domain.transcript import visible
 from hermes.domain.turn import Cause, ReplyPlace, Turn, TurnInput
@@ -87,16 +87,8 @@ def wake_session(tx: Tx, wanted: SessionId, text: str, now: datetime) -> Turn | 
     bound = tx.bindings.of(session.id)
     source = bound[0][1] if bound else None
     written_to = source is not None and source.address.platform != LOCAL_DOOR
-    turn = Turn(
-        id=new_turn_id(),
-        session=session.id,
-        agent=session.agent,
-        cause=Cause.CHILD,
-        input=TurnInput(text=storable(text)),
-        created_at=now,
-        source=source,
-        reply=ReplyPlace(to=source.address) if source is not None and written_to else None,
-    )
+    reply = ReplyPlace(to=source.address) if source is not None and written_to else None
+    turn = make_turn(session, Cause.CHILD, TurnInput(text=storable(text)), now, source=source, reply=reply)
     tx.turns.add(turn)
     return turn
 

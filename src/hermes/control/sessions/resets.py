@@ -134,14 +134,9 @@ def _reason(why: str, policy: ResetSettings) -> str:
     if why == DAILY:
         return f"one begins every day at {policy.at_hour}:00"
     hours, minutes = divmod(policy.idle_minutes, 60)
-    pause = " and ".join(
-        _count(number, unit) for number, unit in ((hours, "hour"), (minutes, "minute")) if number
-    )
+    counted = ((hours, "hour"), (minutes, "minute"))
+    pause = " and ".join(f"{n} {unit}{'' if n == 1 else 's'}" for n, unit in counted if n)
     return f"the last one was silent for more than {pause}"
-
-
-def _count(number: int, unit: str) -> str:
-    return f"{number} {unit}{'' if number == 1 else 's'}"
 
 
 # --- ending what is over ---------------------------------------------------------------------------

@@ -24,9 +24,9 @@ from hermes.domain.address import Source
 from hermes.domain.busy import choose_busy_mode
 from hermes.domain.errors import HermesError, Refused, UserError
 from hermes.domain.hooks import GATE_TURN
-from hermes.domain.ids import AgentId, SessionId, TurnId, new_session_id, new_turn_id
+from hermes.domain.ids import AgentId, SessionId, TurnId, new_session_id
 from hermes.domain.ports.store import Tx
-from hermes.domain.session import Session, SessionKey, begin_session, session_key
+from hermes.domain.session import Session, SessionKey, begin_session, make_turn, session_key
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line, storable
 from hermes.domain.turn import BusyMode, Cause, ReplyPlace, Request, Turn, TurnAction, TurnInput, TurnState
@@ -179,19 +179,12 @@ class SubmitTurn:
 
     def _turn(self, session: Session) -> Turn:
         words = self.words
-        default = self.settings.display.busy_input_mode
-        return Turn(
-            id=new_turn_id(),
-            session=session.id,
-            agent=words.agent,
-            cause=words.cause,
-            input=replace(words.input, text=storable(words.input.text)),
-            created_at=self.now,
-            source=words.source,
-            reply=words.reply,
-            busy=choose_busy_mode(session, default) if words.busy is None else words.busy,
-            ephemeral=words.ephemeral,
+        given = replace(words.input, text=storable(words.input.text))
+        busy = words.busy or choose_busy_mode(session, self.settings.display.busy_input_mode)
+        turn = make_turn(
+            session, words.cause, given, self.now, source=words.source, reply=words.reply, busy=busy
         )
+        return replace(turn, ephemeral=words.ephemeral)
 
     def _known_session(self, tx: Tx) -> Session | None:
         """The session these words go to; None if they begin one of their own."""
@@ -366,7 +359,10 @@ class Submitter:
                 raise
             if submitted.fresh:
                 self.actors.feeds.drive(submitted.turn.id)
-                self._wake(runtime, submitted)
+                if submitted.claim is None:
+                    self.actors.ring(submitted.turn.agent, submitted.turn.session, submitted.begun)
+                else:
+                    self.actors.enter(submitted.claim, runtime)
         core.hooks.tell_all(submitted.news)
         return submitted
 
@@ -378,12 +374,6 @@ class Submitter:
         waits = self.actors.core.hooks.follows(GATE_TURN) or any(file.pending for file in given.attachments)
         held = not self.actors.quarantine.open
         return words.place.begins and speaks and not (waits or held or words.source.is_chat)
-
-    def _wake(self, runtime: Runtime, submitted: SubmittedTurn) -> None:
-        if submitted.claim is None:
-            self.actors.ring(submitted.turn.agent, submitted.turn.session, submitted.begun)
-        else:
-            self.actors.enter(submitted.claim, runtime)
 
     def _catch_up(self) -> None:
         """Whoever asked has gone, but what they asked may be stored all the same: look for it after that."""

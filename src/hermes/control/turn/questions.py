@@ -104,8 +104,8 @@ def _is_offered(question: Question, verdict: Verdict) -> bool:
 def questions_here(tx: Tx, session: SessionId) -> list[Question]:
     """What is open in a session and in what it works on in the background."""
     own = tx.questions.open_of(session)
-    elsewhere = [one for one in tx.questions.open_of(None) if one.session.startswith(BACKGROUND)]
-    return own + [one for one in elsewhere if _parent(tx, one.session) == session]
+    background = [asked for asked in tx.questions.open_of(None) if asked.session.startswith(BACKGROUND)]
+    return own + [asked for asked in background if _parent(tx, asked.session) == session]
 
 
 def _parent(tx: Tx, session: SessionId) -> SessionId | None:
