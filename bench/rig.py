@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from hermes.agent.run.loop import AgentLoop
+from hermes.control.core import Runtime
 from hermes.control.gateway import Gateway
-from hermes.control.runtime import Runtime
 from hermes.control.turn.claim import Claim, NextStep
 from hermes.control.wiring import GatewayParts
 from hermes.domain.address import Address, Source, SourceKind

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes import plugins
-from hermes.control.outbound.topics import NamedTopics
+from hermes.control.outbound.targets import NamedTopics
 from hermes.control.people.access import AccessOutcome, AccessRequest, decide, is_paired
 from hermes.domain.adapter import AdapterContext, OpenFile, Welcomes
 from hermes.domain.address import DEFAULT_ACCOUNT, Source, read_platform, spell_platform

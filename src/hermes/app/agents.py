@@ -33,9 +33,9 @@ from hermes.app.tools import (
     redacting,
 )
 from hermes.control.chores import HOURLY, Chore
+from hermes.control.core import Runtime
 from hermes.control.gateway import Gateway
 from hermes.control.hooks.dispatch import Hooks
-from hermes.control.runtime import Runtime
 from hermes.control.turn.gates import gate_tools
 from hermes.domain.clock import Clock, SystemClock, zone_named
 from hermes.domain.errors import UserError

@@ -28,10 +28,10 @@ from hermes.app.store import StoreLifecycle
 from hermes.app.vitals import NOBODY, LiveStatus, StatusListener
 from hermes.control.chores import Chore
 from hermes.control.commands.registry import GatewayInfo, tier_of
+from hermes.control.core import Runtime
 from hermes.control.gateway import STOP_SECONDS, Gateway
 from hermes.control.hooks.dispatch import Hooks
 from hermes.control.people.routing import agent_chooser
-from hermes.control.runtime import Runtime
 from hermes.control.wiring import GatewayParts
 from hermes.control.workers import Supervisor
 from hermes.domain.address import read_platform

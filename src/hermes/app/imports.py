@@ -15,9 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from hermes.control.core import Runtime
 from hermes.control.jobs.schedule import Schedule, read_schedule
 from hermes.control.people.pairing import import_paired
-from hermes.control.runtime import Runtime
 from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source, SourceKind
 from hermes.domain.clock import Clock, zone_named
 from hermes.domain.errors import UserError

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from hermes.app.homes import is_wide
+from hermes.control.core import TakeFile
 from hermes.control.outbound.answers import collect_files
 from hermes.control.outbound.sending import MessageSender, OutboundMessage
-from hermes.control.runtime import TakeFile
 from hermes.domain.address import Address
 from hermes.domain.channels import KnownChannels, MessagingPort
 from hermes.domain.errors import UserError

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
-from hermes.control.runtime import Runtime
+from hermes.control.core import Runtime
 from hermes.control.workers import Supervisor
 from hermes.domain.clock import Clock
 from hermes.domain.ids import AgentId

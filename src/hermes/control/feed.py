@@ -56,14 +56,14 @@ class Feed:
         """Records from before this process, so that a joiner sees the turn whole."""
         self.entries = list(entries)
         self._wake()
-        self._wake_patient()
+        _resolve(self._patient)
 
     def publish(self, entry: Entry) -> None:
         self.entries.append(entry)
         self._live = []
         self._call += 1
         self._wake()
-        self._wake_patient()
+        _resolve(self._patient)
 
     def show(self, event: Live) -> None:
         if isinstance(event, Reset):
@@ -75,8 +75,8 @@ class Feed:
     def end(self, follow: TurnId | None = None) -> None:
         self.ended = True
         self.follow = follow
-        self._wake_all()
-        self._wake_patient()
+        _resolve(self._waiters)
+        _resolve(self._patient)
 
     @property
     def open_text(self) -> str:
@@ -132,7 +132,7 @@ class Feed:
 
     def _wake(self) -> None:
         if self.watchers <= _A_FEW:
-            self._wake_all()
+            _resolve(self._waiters)
         elif self._waking is None:
             loop = asyncio.get_running_loop()
             rest = min(self.watchers * _REST_PER_WATCHER, _LONGEST_REST) - (loop.time() - self._woken_at)
@@ -144,15 +144,7 @@ class Feed:
     def _wake_crowd(self) -> None:
         self._waking = None
         self._woken_at = asyncio.get_running_loop().time()
-        self._wake_all()
-
-    def _wake_all(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        _resolve(waiters)
-
-    def _wake_patient(self) -> None:
-        waiters, self._patient = self._patient, []
-        _resolve(waiters)
+        _resolve(self._waiters)
 
 
 async def _wait_in(waiters: list[asyncio.Future[None]]) -> None:
@@ -161,10 +153,12 @@ async def _wait_in(waiters: list[asyncio.Future[None]]) -> None:
     await waiter
 
 
-def _resolve(waiters: Sequence[asyncio.Future[None]]) -> None:
+def _resolve(waiters: list[asyncio.Future[None]]) -> None:
+    """Wake who waits; what they do then happens after this."""
     for waiter in waiters:
         if not waiter.done():
             waiter.set_result(None)
+    waiters.clear()
 
 
 def _merged(events: Sequence[Live]) -> list[Live]:

@@ -17,23 +17,16 @@ from functools import partial
 from typing import TypeVar
 
 from hermes.control.commands.menu import show_menu
-from hermes.control.commands.registry import CommandContext
 from hermes.control.commands.run import CallerReply, give_command
-from hermes.control.doors.continuing import ContinuedTurn
-from hermes.control.doors.turns import watch_turn
-from hermes.control.handoff.requests import handoff_words
+from hermes.control.core import Runtime
+from hermes.control.doors import ContinuedTurn, watch_turn
+from hermes.control.handoff import handoff_words
 from hermes.control.jobs.editing import JobDesk, is_own
 from hermes.control.outbound.notices import begin_life, tell_unfinished
 from hermes.control.people.routing import route
-from hermes.control.runtime import Runtime
+from hermes.control.sessions import callers
 from hermes.control.sessions.administration import remove_session
-from hermes.control.sessions.callers import (
-    Caller,
-    choose_model,
-    enter_session,
-    entering_news,
-    wake_session,
-)
+from hermes.control.sessions.callers import Caller
 from hermes.control.sessions.submission import Submission, SubmittedTurn, check_size
 from hermes.control.turn.questions import AnswerResult, answer
 from hermes.control.turn.stopping import stop_session, stop_turn
@@ -91,8 +84,8 @@ class Gateway(WiredGateway):
         await end_tasks(self._tasks)
         await self.intake.close()
         await self.handoffs.close()
-        busy = self.actors.busy()
-        await self.actors.close(grace, self._hurry)
+        busy = self.actors.workers.keys
+        await self.actors.workers.close(grace, self._hurry)
         parts = self._parts
         for to in await tell_unfinished(parts, busy, self.actors.epoch, restarts=restarts):
             self.delivery.ring(to)
@@ -129,7 +122,7 @@ class Gateway(WiredGateway):
         self.delivery.attach(account, platform)
         self._menus.begin(show_menu(parts.store, parts.settings, account, platform), f"menu {account}")
         self.handoffs.ring()
-        self.actors.search()  # turns may wait for files of this account
+        self.actors.workers.search()  # turns may wait for files of this account
 
     def detach(self, account: str) -> None:
         self.accounts.detach(account)
@@ -149,7 +142,7 @@ class Gateway(WiredGateway):
         """The agent that words from there belong to, which name none. Hooks may be asked."""
         parts = self._parts
         inbound = Inbound(delivery=DeliveryId("-"), source=source, text=text, at=parts.clock.now())
-        return (await route(inbound, parts.settings, parts.runtimes, parts.select, maker)).agent
+        return await route(inbound, parts.settings, parts.runtimes, parts.select, maker)
 
     async def keep_media(self, agent: AgentId, data: bytes, mime: str) -> Attachment:
         """Store a file that a door was given; what this returns can go with a message."""
@@ -183,15 +176,9 @@ class Gateway(WiredGateway):
 
     async def command(self, caller: Caller, text: str) -> CallerReply:
         """A slash command of a door that shows the reply itself and watches the turn it may have made."""
-        runtime, parts = self._runtime(caller.agent), self._parts
-        about = CommandContext(
-            settings=parts.settings,
-            model=runtime.model,
-            now=parts.clock.now(),
-            platforms=tuple(parts.capabilities),
-            gateway=self.info(),
-        )
-        replied = await give_command(runtime.store, caller, storable(text), about, parts.hooks)
+        self._runtime(caller.agent)
+        platforms = tuple(self._parts.capabilities)
+        replied = await give_command(self._parts, caller, storable(text), self.info(), platforms)
         if replied.turn is not None:
             self.feeds.open(replied.turn.id)
         for session in {replied.before, replied.session, *replied.wakes}:
@@ -211,7 +198,7 @@ class Gateway(WiredGateway):
     async def wake(self, agent: AgentId, session: SessionId, text: str) -> Turn | None:
         """Something a session waited for has happened: it hears of it in a turn of its own."""
         now = self._parts.clock.now()
-        turn = await self._runtime(agent).store.write(lambda tx: wake_session(tx, session, text, now))
+        turn = await self._runtime(agent).store.write(lambda tx: callers.wake_session(tx, session, text, now))
         if turn is not None:
             self.feeds.open(turn.id)
             for listener in list(self._listeners):
@@ -228,10 +215,10 @@ class Gateway(WiredGateway):
         """Put a door into a session: the one it wants by id or title, or a new one."""
         now = self._parts.clock.now()
         store = self._runtime(caller.agent).store
-        into = await store.write(
-            lambda tx: choose_model(tx, enter_session(tx, caller, wanted, now), model), first=True
+        into, news = await store.write(
+            lambda tx: callers.enter_session(tx, caller, wanted, model, now), first=True
         )
-        self._parts.hooks.tell_all(entering_news(caller, into, now))
+        self._parts.hooks.tell_all(news)
         return into
 
     def watch(

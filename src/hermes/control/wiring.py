@@ -11,7 +11,7 @@ from hermes.control.chores import Chore, Chores, forgetting, tidying
 from hermes.control.commands.registry import NOTHING_AROUND, GatewayInfo
 from hermes.control.core import GatewayCore
 from hermes.control.feed import Feeds, GatewayCounters
-from hermes.control.handoff.worker import HandoffWorker
+from hermes.control.handoff import HandoffWorker
 from hermes.control.inbound.intake import Intake
 from hermes.control.jobs.runs import RUN_SESSIONS
 from hermes.control.jobs.ticker import Cron
@@ -115,7 +115,9 @@ class WiredGateway:
         )
         self.sessions_expiry = SessionExpiry(core=parts, flush=parts.flush)
         self.chores = self._wire_chores(parts)
-        self._listen(parts)
+        for listener in filter(None, (self.tally.see, parts.committed)):
+            self.feeds.listen(listener)
+        self.feeds.listen(self.cron.heard, RUN_SESSIONS)
 
     def _wire_actors(self, parts: GatewayParts) -> Actors:
         accounts, settings, clock = self.accounts, parts.settings, parts.clock
@@ -133,12 +135,6 @@ class WiredGateway:
         age = timedelta(days=parts.settings.gateway.dedupe_days)
         forget, tidy = forgetting(parts.store, parts.clock, age), tidying(parts.runtimes, parts.clock)
         return Chores(parts.clock, [forget, self.sessions_expiry.chore, tidy, *parts.chores])
-
-    def _listen(self, parts: GatewayParts) -> None:
-        self.feeds.listen(self.tally.see)
-        if parts.committed is not None:
-            self.feeds.listen(parts.committed)
-        self.feeds.listen(self.cron.heard, RUN_SESSIONS)
 
     def info(self) -> GatewayInfo:
         """What commands may know, as it is at this moment."""

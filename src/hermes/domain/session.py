@@ -8,8 +8,8 @@ from urllib.parse import unquote
 
 from hermes.domain.address import LOCAL_DOOR, Source, SourceKind, read_platform, spell, spell_platform
 from hermes.domain.errors import UserError
-from hermes.domain.ids import AgentId, SessionId, TurnId, new_session_id
-from hermes.domain.turn import Cause, Turn
+from hermes.domain.ids import AgentId, SessionId, TurnId, new_session_id, new_turn_id
+from hermes.domain.turn import BusyMode, Cause, ReplyPlace, Turn, TurnInput
 
 SHARED_KINDS = (SourceKind.GROUP, SourceKind.CHANNEL, SourceKind.THREAD)
 _IMPORTED_KINDS = {"dm": SourceKind.PRIVATE, "forum": SourceKind.THREAD}
@@ -205,3 +205,27 @@ class Viewer:
     @property
     def is_local(self) -> bool:
         return _is_local(self.session)
+
+
+def make_turn(
+    session: Session,
+    cause: Cause,
+    given: TurnInput,
+    now: datetime,
+    *,
+    source: Source | None = None,
+    reply: ReplyPlace | None = None,
+    busy: BusyMode = BusyMode.QUEUE,
+) -> Turn:
+    """A turn of a session that is to be begun."""
+    return Turn(
+        id=new_turn_id(),
+        session=session.id,
+        agent=session.agent,
+        cause=cause,
+        input=given,
+        created_at=now,
+        source=source,
+        reply=reply,
+        busy=busy,
+    )

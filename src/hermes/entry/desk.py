@@ -10,13 +10,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from hermes.control.handoff.requests import cancel_handoff, retry_handoff
+from hermes.control.handoff import cancel_handoff, retry_handoff
 from hermes.control.jobs.editing import JobAction, JobDesk, JobSpec, pick_job
 from hermes.control.jobs.wording import job_facts, run_facts
 from hermes.control.outbound.outbox_admin import drop_messages, list_outbox, retry_messages
 from hermes.control.outbound.sending import MessageSender, OutboundMessage
-from hermes.control.people.access import AccessDecision
-from hermes.control.people.access_explain import explain, read_access_request
+from hermes.control.people.access import AccessDecision, explain, read_access_request
 from hermes.control.people.pairing import (
     PairingApproval,
     PairingOverview,
@@ -26,8 +25,8 @@ from hermes.control.people.pairing import (
     revoke,
 )
 from hermes.control.people.routing import job_source
+from hermes.control.sessions.administration import trace_message
 from hermes.control.sessions.callers import look_up
-from hermes.control.sessions.message_trace import trace_message
 from hermes.control.sessions.submission import NotFound
 from hermes.domain.address import Address, Source
 from hermes.domain.channels import Channel

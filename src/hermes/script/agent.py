@@ -13,7 +13,7 @@ import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -26,17 +26,22 @@ from hermes.app.app import App
 from hermes.app.tools import Toolsets
 from hermes.control.sessions.submission import SessionTarget, Submission
 from hermes.domain.address import Address, Source, SourceKind
+from hermes.domain.chat_format import as_messages
 from hermes.domain.errors import UserError
 from hermes.domain.event import (
     Asked,
     Entry,
+    Failed,
     ModelSaid,
     QuestionKind,
     Record,
+    Stopped,
     TextDelta,
     ToolFinished,
     ToolStarted,
+    Usage,
     Verdict,
+    usage_of,
 )
 from hermes.domain.ids import MAIN_AGENT, CallId, SessionId, TurnId, new_session_id, new_turn_id
 from hermes.domain.ports.agent import ModelRequest, Provider
@@ -45,12 +50,13 @@ from hermes.domain.session import Session, owner_of
 from hermes.domain.settings.settings import ModelSettings, Settings
 from hermes.domain.text import one_line
 from hermes.domain.tool import ToolCall
+from hermes.domain.transcript import visible
 from hermes.domain.turn import CLIENT_GONE, Answer, TurnInput
 from hermes.script.engine import GatewayThread
 from hermes.script.messages import as_records, content_text
-from hermes.script.result import TurnResult
 from hermes.state.home.homes import find_home
 from hermes.state.settings.loader import load_settings
+from hermes.stream.fold.answer import answer_text
 
 log = logging.getLogger("hermes.script")
 T = TypeVar("T")
@@ -104,7 +110,7 @@ class _ConversationRun:
     delta: Callable[[str | None], object] | None = None
     turn: TurnId | None = None
     stop_words: str | None = None
-    started: dict[CallId, tuple[str, Mapping[str, Any], datetime]] | None = None
+    started: dict[CallId, tuple[str, Mapping[str, Any], datetime]] = field(default_factory=dict)
 
 
 class AIAgent:
@@ -272,8 +278,9 @@ class AIAgent:
                 if not ended:
                     await app.gateway.stop_turn(MAIN_AGENT, turn.id, CLIENT_GONE)
             entries = await app.store.scoped(MAIN_AGENT).read(lambda tx: tx.journal.read(session))
-            told = TurnResult(app=app, session=session, turn=turn.id, entries=entries)
-            result = told.result(talk.stop_words)
+            result = _result(app, session, turn.id, entries)
+            if talk.stop_words is not None:
+                result["interrupt_message"] = talk.stop_words
             self._messages = result["messages"]
             return result
 
@@ -281,8 +288,12 @@ class AIAgent:
         now = datetime.now(UTC)
         seed: Sequence[Record] = ()
         if talk.history is not None and list(talk.history) != self._messages:
-            told = [content_text(one.get("content")) for one in talk.history if one.get("role") == "system"]
-            talk.system = "\n\n".join([talk.system, *told]).strip()
+            instructions = [
+                content_text(message.get("content"))
+                for message in talk.history
+                if message.get("role") == "system"
+            ]
+            talk.system = "\n\n".join([talk.system, *instructions]).strip()
             seed = as_records(talk.history)
             self._session = None
         if self._session is None:
@@ -301,7 +312,7 @@ class AIAgent:
                 callback(text)
 
     async def _follow(self, app: App, talk: _ConversationRun, record: Record) -> None:
-        started = talk.started = talk.started or {}
+        started = talk.started
         match record:
             case ModelSaid():
                 self._tell_delta(talk, None)
@@ -406,3 +417,52 @@ def _text_of(result: Mapping[str, Any]) -> str:
     if result["failed"]:
         raise UserError(result["error"])
     return str(result["final_response"])
+
+
+# --- what `run_conversation` returns -----------------------------------------------------------------
+
+
+def _result(app: App, session: SessionId, turn: TurnId, entries: Sequence[Entry]) -> dict[str, Any]:
+    """A finished turn as the dictionary that callers get. Tokens are those of the whole session."""
+    own = [entry for entry in entries if entry.turn == turn]
+    replies = [entry.record for entry in own if isinstance(entry.record, ModelSaid)]
+    end = own[-1].record
+    failed, stopped = isinstance(end, Failed), isinstance(end, Stopped)
+    text = replies[-1].text if stopped and replies else answer_text(own)
+    used = usage_of(entry.record for entry in entries)
+    last = replies[-1].usage if replies else Usage()
+    return {
+        "final_response": None if failed else text,
+        "last_reasoning": next((said.thought for said in reversed(replies) if said.thought), None),
+        "messages": as_messages(visible(entries)),
+        "api_calls": len(replies),
+        "completed": not failed and not stopped,
+        "turn_exit_reason": _exit_reason(end, len(replies), app.loaded.settings.agent.max_turns),
+        "failed": failed,
+        "partial": any(said.partial for said in replies),
+        "interrupted": stopped,
+        "error": end.reason if isinstance(end, Failed) else None,
+        "session_id": session,
+        "model": next((said.model for said in reversed(replies) if said.model), app.choice.model),
+        "provider": app.choice.provider,
+        "base_url": app.choice.base_url,
+        "input_tokens": used.prompt,
+        "output_tokens": used.completion,
+        "prompt_tokens": used.prompt,
+        "completion_tokens": used.completion,
+        "total_tokens": used.total,
+        "cache_read_tokens": used.cached,
+        "cache_write_tokens": 0,
+        "reasoning_tokens": used.reasoning,
+        "last_prompt_tokens": last.prompt,
+        "estimated_cost_usd": None,
+        "cost_status": "unknown",
+    }
+
+
+def _exit_reason(end: Record, replies: int, most: int) -> str:
+    if isinstance(end, Stopped):
+        return "interrupted_by_user"
+    if isinstance(end, Failed):
+        return "empty_response_exhausted" if "empty answer" in end.reason else "error"
+    return f"max_iterations_reached({replies}/{most})" if replies > most else "text_response(stop)"

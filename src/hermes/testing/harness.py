@@ -14,11 +14,11 @@ from hermes.agent.context.transcript_messages import Role, messages
 from hermes.agent.models.images import ImageAttachingProvider
 from hermes.agent.run.loop import AgentLoop, LoopLimits
 from hermes.control.commands.registry import GatewayInfo
+from hermes.control.core import Runtime
 from hermes.control.gateway import Gateway
 from hermes.control.hooks.dispatch import Hooks
 from hermes.control.outbound.targets import Aliases
 from hermes.control.people.routing import agent_chooser
-from hermes.control.runtime import Runtime
 from hermes.control.turn.gates import gate_tools
 from hermes.control.wiring import GatewayParts
 from hermes.control.workers import Supervisor

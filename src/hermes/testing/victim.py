@@ -16,8 +16,8 @@ from pathlib import Path
 
 from hermes.agent.models.formats.chat_completions.provider import ModelEndpoint, OpenAIProvider
 from hermes.agent.run.loop import AgentLoop
+from hermes.control.core import Runtime
 from hermes.control.gateway import Gateway
-from hermes.control.runtime import Runtime
 from hermes.control.wiring import GatewayParts
 from hermes.control.workers import Supervisor
 from hermes.domain.clock import SystemClock

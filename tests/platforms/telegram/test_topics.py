@@ -11,7 +11,7 @@ import pytest
 
 from hermes.control.outbound.answers import REPEAT_MARK
 from hermes.control.outbound.sending import OutboundMessage
-from hermes.control.outbound.topics import NamedTopics, find_topic
+from hermes.control.outbound.targets import NamedTopics, find_topic
 from hermes.domain.address import Address
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.message import Body

@@ -7,7 +7,7 @@ import argparse
 from hermes.admin.shell.command import CliCommand, Subcommands
 from hermes.admin.shell.home import open_home
 from hermes.admin.shell.output import Column, facts
-from hermes.control.people.access_explain import EXAMPLE, FLAGS, VALUES, read_access_request
+from hermes.control.people.access import EXAMPLE, FLAGS, VALUES, read_access_request
 from hermes.entry.desk import explain_access
 
 

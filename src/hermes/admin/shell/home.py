@@ -153,7 +153,7 @@ class HomeAccess:
 async def _route(settings: Settings, source: Source, text: str) -> AgentId:
     """By the routes alone: hooks are asked by a gateway that runs."""
     inbound = Inbound(delivery=DeliveryId("-"), source=source, text=text, at=SystemClock().now())
-    return (await route(inbound, settings, agents_of(settings))).agent
+    return await route(inbound, settings, agents_of(settings))
 
 
 def _accounts(manifests: Sequence[Manifest], loaded: LoadedSettings) -> list[str]:

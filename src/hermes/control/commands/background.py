@@ -10,7 +10,7 @@ from dataclasses import replace
 from hermes.control.commands.information import DOING
 from hermes.control.commands.registry import CommandCall, CommandReply, command
 from hermes.control.commands.session import name_of, new_turn, owns, spoken
-from hermes.control.turn.grants import yolo_counts
+from hermes.control.turn.questions import yolo_counts
 from hermes.domain.ids import SessionId, new_session_id
 from hermes.domain.session import BACKGROUND, Session, owner_of
 from hermes.domain.text import one_line

@@ -6,7 +6,7 @@ from functools import partial
 
 from hermes.control.commands.registry import CommandCall, CommandReply, command, resolve, tier_of, usable
 from hermes.control.people.access import AccessRequest, decide, is_paired
-from hermes.control.sessions.message_trace import trace_message
+from hermes.control.sessions.administration import trace_message
 from hermes.domain.address import Source
 from hermes.domain.errors import UserError
 from hermes.domain.ids import SessionId
@@ -76,7 +76,7 @@ def usage(call: CommandCall) -> CommandReply:
 def status(call: CommandCall) -> CommandReply:
     lines = [
         f"Session {call.session.title or call.session.id}",
-        f"Agent {call.session.agent}, model {call.session.model or call.about.model or 'not set'}",
+        f"Agent {call.session.agent}, model {call.session.model or call.model or 'not set'}",
     ]
     if not call.turns:
         return CommandReply(text="\n".join([*lines, "Idle."]))

@@ -6,15 +6,8 @@ from collections.abc import Callable
 from datetime import tzinfo
 
 from hermes.control.commands.registry import CommandCall, CommandReply, command
-from hermes.control.jobs.editing import (
-    JobAction,
-    JobSpec,
-    act_on_job,
-    create_job,
-    find_job,
-    is_own,
-    list_jobs,
-)
+from hermes.control.jobs import editing
+from hermes.control.jobs.editing import JobAction
 from hermes.control.jobs.runs import JobContext
 from hermes.control.jobs.wording import job_line, title
 from hermes.domain.clock import zone_named
@@ -41,16 +34,18 @@ def cron(call: CommandCall) -> CommandReply:
         zone=zone,
         settings=call.settings,
         targets=call.gateway.targets,
-        sees=lambda job: call.is_admin or is_own(job, call.source),
+        sees=lambda job: call.is_admin or editing.is_own(job, call.source),
     )
     match action.lower() or "list":
         case "list":
-            lines = [f"- {job_line(job, zone)}" for job in list_jobs(call.tx, context)]
+            lines = [f"- {job_line(job, zone)}" for job in editing.list_jobs(call.tx, context)]
             return CommandReply(text="\n".join(lines) or "There are no jobs yet.")
         case "add":
             return _add(call, rest, context)
         case "pause" | "resume" | "run" | "remove" as action:
-            job = act_on_job(call.tx, find_job(call.tx, rest, context), JobAction(action), context)
+            job = editing.act_on_job(
+                call.tx, editing.find_job(call.tx, rest, context), JobAction(action), context
+            )
             return CommandReply(text=_DONE[JobAction(action)](job, zone))
         case _:
             raise UserError(f"/cron does not know “{action[:40]}”.", hint=_USAGE)
@@ -62,6 +57,6 @@ def _add(call: CommandCall, rest: str, context: JobContext) -> CommandReply:
         raise UserError(
             "A job needs a schedule and a prompt.", hint="Write /cron add every 2h | look at the mail."
         )
-    wish = JobSpec(schedule=schedule, prompt=prompt)
-    job = create_job(call.tx, call.session.agent, wish, call.source, context)
+    wish = editing.JobSpec(schedule=schedule, prompt=prompt)
+    job = editing.create_job(call.tx, call.session.agent, wish, call.source, context)
     return CommandReply(text=f"Made: {job_line(job, context.zone)}")

@@ -36,7 +36,7 @@ def menu_entries(platform: str, settings: Settings, limits: MenuLimits) -> tuple
         for slash in known_commands(settings)
         if not slash.terminal and slash.name not in _HIDDEN
     ]
-    fitting = [(slash, name) for slash, name in offered if _fits(name, limits)]
+    fitting = [pair for pair in offered if len(pair[1]) <= limits.name and _NAME.fullmatch(pair[1])]
     # The sort is stable: commands stay ordered by name, ours before those of the settings.
     kept = sorted(fitting, key=lambda pair: pair[0].name not in COMMANDS)[: limits.most]
     return tuple(
@@ -48,10 +48,6 @@ def menu_entries(platform: str, settings: Settings, limits: MenuLimits) -> tuple
         )
         for slash, name in sorted(kept, key=lambda pair: pair[0].name)
     )
-
-
-def _fits(name: str, limits: MenuLimits) -> bool:
-    return len(name) <= limits.name and _NAME.fullmatch(name) is not None
 
 
 async def show_menu(store: Store, settings: Settings, account: str, platform: Platform) -> None:

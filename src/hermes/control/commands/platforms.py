@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from hermes.control.commands.registry import CommandCall, CommandReply, command
 from hermes.control.commands.session import name_of
-from hermes.control.handoff.requests import handoff_words, request_handoff
+from hermes.control.handoff import handoff_words, request_handoff
 from hermes.control.outbound.accounts import pause_account, paused_by
 from hermes.control.outbound.notices import ask_restart
 from hermes.control.outbound.targets import home_channels
@@ -90,7 +90,7 @@ def _account(call: CommandCall) -> Account:
         raise UserError("Say for which platform.", hint="Write /pair <platform>.")
     if not call.args:
         return account_of(call.source)
-    known = {*call.about.platforms, *call.settings.platforms, *call.gateway.accounts}
+    known = {*call.platforms, *call.settings.platforms, *call.gateway.accounts}
     platform, name = read_platform(account_named(call.args, known))
     return Account(platform=platform, name=name)
 

@@ -58,20 +58,10 @@ NOTHING_AROUND = GatewayInfo()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommandContext:
-    """What the commands of one transaction run with; `platforms` are those there are."""
-
-    settings: Settings
-    now: datetime
-    model: str = ""
-    gateway: GatewayInfo = NOTHING_AROUND
-    platforms: Collection[str] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CommandCall:
     """One use of a command. `turns` are the session's unfinished ones, oldest first, once it runs;
-    `reply_place` is where the answers of new turns are sent, none at a door that watches them."""
+    `reply_place` is where the answers of new turns are sent, none at a door that watches them; `model` is the
+    agent's own, `platforms` are those there are."""
 
     tx: Tx
     name: str
@@ -79,23 +69,15 @@ class CommandCall:
     source: Source
     key: SessionKey
     session: Session
-    about: CommandContext
+    settings: Settings
+    now: datetime
+    model: str
+    gateway: GatewayInfo
+    platforms: Collection[str] = ()
     turns: list[Turn] = field(default_factory=list)
     reply_place: ReplyPlace | None = None
     context: Callable[[], str] = lambda: ""
     """What the model is to be told before words that a command says."""
-
-    @property
-    def settings(self) -> Settings:
-        return self.about.settings
-
-    @property
-    def now(self) -> datetime:
-        return self.about.now
-
-    @property
-    def gateway(self) -> GatewayInfo:
-        return self.about.gateway
 
     @property
     def is_admin(self) -> bool:

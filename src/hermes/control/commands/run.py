@@ -3,18 +3,20 @@ stop it, answer it themselves or change it; then the command runs in one transac
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from hermes.control.commands.registry import CommandCall, CommandContext, CommandReply, meant_names, perform
+from hermes.control.commands.registry import CommandCall, CommandReply, GatewayInfo, meant_names, perform
+from hermes.control.core import GatewayCore
 from hermes.control.hooks.context import HookNotice, about_command, session_began, session_replaced
 from hermes.control.hooks.dispatch import ALLOWED, Decision, HookContext, Hooks, Ruling, no_answer
-from hermes.control.sessions.callers import Caller, begin_for, find_session
+from hermes.control.sessions.callers import Caller, find_session
+from hermes.control.turn.claim import next_session
 from hermes.domain.command_line import read_command
 from hermes.domain.errors import UserError
 from hermes.domain.hooks import COMMAND
 from hermes.domain.ids import SessionId
-from hermes.domain.ports.store import Store, Tx
+from hermes.domain.ports.store import Tx
 from hermes.domain.text import one_line, storable
 from hermes.domain.turn import Turn
 
@@ -114,19 +116,20 @@ class CallerReply:
 
 
 async def give_command(
-    store: Store, caller: Caller, text: str, about: CommandContext, hooks: Hooks
+    core: GatewayCore, caller: Caller, text: str, gateway: GatewayInfo, platforms: Collection[str]
 ) -> CallerReply:
     """Run a caller's slash command in one transaction, after hooks were asked and before they are told."""
     line = read_command(text)
     if line is None:
         raise UserError(f"“{one_line(text, 40)}” is not a command.", hint="/help lists the commands.")
+    runtime, now = core.runtimes[caller.agent], core.clock.now()
     ruling: CommandRuling | None = None
 
     def run(tx: Tx) -> CallerReply:
-        session = find_session(tx, caller, about.now)
+        session = find_session(tx, caller, now)
         began: tuple[HookNotice, ...] = ()
         if session is None:
-            session = begin_for(tx, caller, about.now)
+            session = next_session(tx, caller.key, caller.source, now)
             began = (session_began(caller.source, session, caller.key),)
         call = CommandCall(
             tx=tx,
@@ -135,9 +138,13 @@ async def give_command(
             source=caller.source,
             key=caller.key,
             session=session,
-            about=about,
+            settings=core.settings,
+            now=now,
+            model=runtime.model,
+            gateway=gateway,
+            platforms=platforms,
         )
-        reply = run_line(call, hooks, ruling)
+        reply = run_line(call, core.hooks, ruling)
         return CallerReply(
             text=reply.text,
             session=tx.bindings.get(caller.key) or session.id,
@@ -150,9 +157,9 @@ async def give_command(
 
     ends = line[0] in _ENDING
     try:
-        replied = await store.write(run, first=not ends, ends=ends)
+        replied = await runtime.store.write(run, first=not ends, ends=ends)
     except RulingNeeded as case:
-        ruling = await rule_command(hooks, case)
-        replied = await store.write(run, first=not ends, ends=ends)
-    hooks.tell_all(replied.news)
+        ruling = await rule_command(core.hooks, case)
+        replied = await runtime.store.write(run, first=not ends, ends=ends)
+    core.hooks.tell_all(replied.news)
     return replied

@@ -1,22 +1,25 @@
-"""Commands about the conversation: begin anew, name it, look at it, go back in it, switch to another."""
+"""Commands about the conversation: begin anew, name it, look at it, go back in it, switch to another, and set
+its model, what messages do meanwhile, and approvals."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from difflib import get_close_matches
 
 from hermes.control.commands.registry import CommandCall, CommandReply, command, read_number
 from hermes.control.sessions.administration import branch_session, search_sessions
 from hermes.control.turn.claim import new_session_words, next_session
 from hermes.control.turn.questions import questions_here
 from hermes.control.turn.stopping import ask_to_stop, stop_session
+from hermes.domain.busy import choose_busy_mode
 from hermes.domain.errors import UserError
 from hermes.domain.event import UserSaid
-from hermes.domain.ids import new_turn_id
 from hermes.domain.session import (
     BACKGROUND,
     SHARED_KINDS,
     Session,
     SessionFilter,
+    make_turn,
     owner_of,
     speaks_for_another,
 )
@@ -41,16 +44,8 @@ def stop_own(call: CommandCall, reason: str) -> list[Turn]:
 
 
 def new_turn(call: CommandCall, given: TurnInput, busy: BusyMode, cause: Cause = Cause.MESSAGE) -> Turn:
-    turn = Turn(
-        id=new_turn_id(),
-        session=call.session.id,
-        agent=call.session.agent,
-        cause=cause,
-        input=given,
-        created_at=call.now,
-        source=call.source,
-        reply=call.reply_place,
-        busy=busy,
+    turn = make_turn(
+        call.session, cause, given, call.now, source=call.source, reply=call.reply_place, busy=busy
     )
     call.tx.turns.add(turn)
     return turn
@@ -255,7 +250,7 @@ def name_of(session: Session) -> str:
 
 
 def spoken(call: CommandCall) -> TurnInput:
-    """The words behind a command as a message with them would come."""
+    """The text after a command, as if it had been sent as a message."""
     if not call.args:
         raise UserError(f"/{call.name} needs a text.", hint=f"Write /{call.name} <what you want to say>.")
     return TurnInput(text=call.args, author=call.source.author, context=call.context())
@@ -285,3 +280,70 @@ def check_nobody_waits(call: CommandCall) -> None:
 def _is_of_another(call: CommandCall, turn: Turn) -> bool:
     source = turn.source
     return source is not None and owner_of(source) is not None and speaks_for_another(call.source, source)
+
+
+# --- options of this session alone -----------------------------------------------------------------
+
+_DEFAULT = "default"
+_MOST_LISTED = 30
+
+
+@command("model", "show or choose this session's model", usage="[name|default]", mid_turn=False)
+def model(call: CommandCall) -> CommandReply:
+    default = call.model or call.settings.model.default or "not set"
+    known = sorted({*call.gateway.models, *filter(None, (call.settings.model.default,))})
+    offered = sorted({*call.gateway.offered(call.session.agent)} - {*known})
+    if not call.args:
+        names = ", ".join([*known, *offered[:_MOST_LISTED], _DEFAULT])
+        more = len(offered) - _MOST_LISTED
+        also = f" and {more} more that the provider offers" if more > 0 else ""
+        return CommandReply(text=f"Model: {call.session.model or default}\nTo choose from: {names}{also}")
+    wanted = call.args.casefold()
+    if wanted == _DEFAULT:
+        call.tx.sessions.save(replace(call.session, model=None))
+        return CommandReply(text=f"This session answers with the default again: {default}.")
+    for name in (*known, *offered):
+        if wanted == name.casefold():
+            call.tx.sessions.save(replace(call.session, model=name))
+            return CommandReply(text=f"This session answers with {name} from now on.")
+    near = get_close_matches(call.args, [*known, *offered], n=1)
+    hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join([*known, _DEFAULT])}."
+    raise UserError(f"There is no model “{one_line(call.args, 60)}” here.", hint=hint)
+
+
+@command("busy", "what a message does while a turn runs", usage="[interrupt|queue|steer]")
+def busy(call: CommandCall) -> CommandReply:
+    now = choose_busy_mode(call.session, call.settings.display.busy_input_mode).value
+    if not call.args:
+        return CommandReply(text=f"A message that comes while a turn runs: {now}.")
+    try:
+        chosen = BusyMode(call.args.lower())
+    except ValueError:
+        modes = ", ".join(mode.value for mode in BusyMode)
+        raise UserError(
+            f"“{one_line(call.args, 20)}” is no way to be busy.", hint=f"Known: {modes}."
+        ) from None
+    call.tx.sessions.save(replace(call.session, busy_mode=chosen.value))
+    return CommandReply(text=f"A message that comes while a turn runs: {chosen.value}, from now on.")
+
+
+@command("yolo", "switch approvals off or on again for this session")
+def yolo(call: CommandCall) -> CommandReply:
+    changed = replace(call.session, yolo=not call.session.yolo)
+    if changed.yolo:
+        _check_place(call)
+    call.tx.sessions.save(changed)
+    if changed.yolo:
+        return CommandReply(text="⚠️ Nothing is asked in this session from now on. /yolo again asks first.")
+    return CommandReply(text="Dangerous actions are asked first again.")
+
+
+def _check_place(call: CommandCall) -> None:
+    """What is not asked any more is not asked of anybody who speaks here."""
+    if (call.key.shared or call.session.owner is None) and not call.is_admin:
+        raise UserError("Several people speak in this session, so only an admin may switch approvals off.")
+    if call.key.shared and call.session.owner is not None:
+        raise UserError(
+            "This conversation was begun elsewhere, by one person, so approvals stay on here.",
+            hint="/new begins one of this place, where an admin may switch them off.",
+        )

@@ -1,14 +1,19 @@
-"""Messages that people edit or delete after sending them. Until their turn begins, an edit replaces the words
-in the inbox or in the turn, and a deletion withdraws them. Later nothing changes, and the row of the edit or
-the deletion says why. An edit never changes the files of a message."""
+"""What changes after it was sent: messages that people edit or delete, and chats that get a new id.
+
+Until the turn of a message begins, an edit replaces the words in the inbox or in the turn, and a deletion
+withdraws them. Later nothing changes, and the row of the edit or the deletion says why. An edit never changes
+the files of a message."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
+from datetime import datetime
 from functools import partial
 
-from hermes.control.runtime import Runtime
+from hermes.control.core import Runtime
+from hermes.domain.address import Source
+from hermes.domain.channels import seen_channel
 from hermes.domain.ids import AgentId, SessionId, TurnId
 from hermes.domain.message import Inbound, InboundKind, deletes
 from hermes.domain.ports.store import Tx
@@ -22,6 +27,7 @@ from hermes.domain.rows import (
     InboxRow,
     ignored,
 )
+from hermes.domain.settings.settings import Settings
 from hermes.domain.turn import WITHDRAWN as MESSAGE_DELETED
 from hermes.domain.turn import Turn, TurnState
 
@@ -148,3 +154,37 @@ def _with(text: str, before: str, after: str) -> str | None:
     if not before:
         return "\n".join(part for part in (text, after) if part)
     return text.replace(before, after) if text.count(before) == 1 else None
+
+
+# --- chats with a new id -----------------------------------------------------------------------------
+
+_LISTS = ("allowed_chats", "group_allowed_chats", "ignored_channels", "free_response_channels")
+
+
+def move_chat(tx: Tx, source: Source, new: str, now: datetime) -> None:
+    """A chat gets a new id (a Telegram group becomes a supergroup): its sessions, its name and its role as
+    home channel follow it, in the transaction that ends the row. `source` is the chat as it was."""
+    old = source.address
+    for session in tx.directory.bound(old):
+        for key, bound in tx.bindings.of(session):
+            if bound.address == old:
+                there = replace(bound, address=replace(old, chat=new))
+                tx.bindings.bind(replace(key, chat=new), session, there, now)
+    tx.directory.note(seen_channel(replace(source, address=replace(old, chat=new)), now))
+    for account, home in tx.directory.homes().items():
+        if home == old:
+            tx.directory.set_home(account, replace(home, chat=new), now)
+
+
+def words_on_settings(source: Source, new: str, settings: Settings) -> str:
+    """What the operator has to change, whose settings still name the old id; nothing if no list does."""
+    block = settings.block(source.address)
+    lists = {one.name: getattr(block, one.name) for one in fields(block) if one.name in _LISTS}
+    old = source.address.chat
+    stale = [name for name, listed in lists.items() if old in listed and new not in listed]
+    if not stale:
+        return ""
+    return (
+        f"⚠️ This group has a new id, {new}, and the settings still say {old} in {', '.join(stale)}. "
+        "Whoever runs me has to change them."
+    )

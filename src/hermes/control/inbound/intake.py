@@ -13,33 +13,25 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from hermes.control import commands
-from hermes.control.commands.registry import (
-    CommandCall,
-    CommandContext,
-    GatewayInfo,
-    is_command,
-    spell_commands,
-)
+from hermes.control.commands.registry import CommandCall, GatewayInfo, is_command, spell_commands
 from hermes.control.commands.run import CommandRuling, RulingNeeded, rule_command, run_line
-from hermes.control.core import GatewayCore
+from hermes.control.core import GatewayCore, Runtime
 from hermes.control.hooks.context import HookNotice, session_began, session_renewed
-from hermes.control.inbound.chat_moved import move_chat, words_on_settings
-from hermes.control.inbound.edits import amended, edits_of, reword, take_deletion
+from hermes.control.inbound.edits import (
+    amended,
+    edits_of,
+    move_chat,
+    reword,
+    take_deletion,
+    words_on_settings,
+)
 from hermes.control.inbound.message_context import MessageContext, overhear
 from hermes.control.outbound.accounts import PlatformAccounts
 from hermes.control.outbound.notices import notify
-from hermes.control.people.access import (
-    AccessDecision,
-    AccessOutcome,
-    AccessRequest,
-    Refusals,
-    decide,
-    is_paired,
-)
+from hermes.control.people import access
 from hermes.control.people.operator_patterns import is_named
 from hermes.control.people.pairing import answer_stranger
 from hermes.control.people.routing import SelectAgent, chat_session_key, route
-from hermes.control.runtime import Runtime
 from hermes.control.sessions.resets import has_processes, policy_of, renew_session
 from hermes.control.turn.actors import Actors
 from hermes.control.turn.claim import next_session
@@ -52,8 +44,8 @@ from hermes.domain.channels import seen_channel
 from hermes.domain.command_line import read_command
 from hermes.domain.errors import Lost, Unreachable
 from hermes.domain.event import QuestionKind
-from hermes.domain.ids import AgentId, SessionId, TurnId, new_turn_id
-from hermes.domain.message import Attachment, Inbound, InboundKind, deletes, deletion_of
+from hermes.domain.ids import AgentId, SessionId, TurnId
+from hermes.domain.message import Inbound, InboundKind, deletes, deletion_of
 from hermes.domain.ports.store import Tx
 from hermes.domain.rows import (
     EDIT_TAKEN,
@@ -67,7 +59,7 @@ from hermes.domain.rows import (
     ignored,
     outbox_rows,
 )
-from hermes.domain.session import Session, SessionKey
+from hermes.domain.session import Session, SessionKey, make_turn
 from hermes.domain.settings.settings import ResetMode, Settings
 from hermes.domain.turn import Cause, ReplyPlace, Turn, TurnInput, TurnState
 from hermes.stream.text.split import split_bodies
@@ -110,7 +102,7 @@ class Intake:
     _ahead: int = field(init=False, default=0)
     _room: asyncio.Event = field(init=False, default_factory=asyncio.Event)
     _last: int = field(init=False, default=0)
-    _refusals: Refusals = field(init=False, default_factory=Refusals)
+    _refusals: access.Refusals = field(init=False, default_factory=access.Refusals)
 
     def __post_init__(self) -> None:
         commands.load()
@@ -172,9 +164,9 @@ class Intake:
         if row.inbound.what is InboundKind.DELETED:
             return await take_deletion(row, core.runtimes, self.actors.ring)
         row = amended(row, edits) if edits else row
-        routed = await route(row.inbound, core.settings, core.runtimes, self.select)
-        runtime = core.runtimes[routed.agent]
-        taking = TakeInbound(row=row, edits=edits, agent=routed.agent, intake=self)
+        agent = await route(row.inbound, core.settings, core.runtimes, self.select)
+        runtime = core.runtimes[agent]
+        taking = TakeInbound(row=row, edits=edits, agent=agent, intake=self)
         patterns = core.settings.block(row.inbound.source.address).mention_patterns
         named = bool(patterns) and await is_named(row.inbound, patterns)
         taking = replace(taking, named=named, lively=await self._has_processes(taking, runtime))
@@ -187,9 +179,9 @@ class Intake:
         self._refusals.note(row.inbound.source, taken.outcome)
         core.hooks.tell_all(taken.news)
         if taken.session is not None:
-            self.actors.ring(routed.agent, taken.session, taken.fresh)
+            self.actors.ring(agent, taken.session, taken.fresh)
         for session in taken.wakes:
-            self.actors.ring(routed.agent, session, False)
+            self.actors.ring(agent, session, False)
         if taken.outcome.kind is OutcomeKind.COMMAND:
             for listener in self.commanded:
                 listener()
@@ -310,7 +302,7 @@ class TakeInbound:
             return self._say(tx, InboundResult(outcome=InboundOutcome(kind=OutcomeKind.MOVED)), words)
         if inbound.what is InboundKind.MESSAGE and self._is_deleted(tx):
             return InboundResult(outcome=WITHDRAWN)
-        verdict = decide(self._access_request(tx), self.settings)
+        verdict = access.decide(self._access_request(tx), self.settings)
         if not verdict.allowed:
             return self._turn_away(tx, verdict)
         if inbound.what is InboundKind.BUTTON:
@@ -331,14 +323,14 @@ class TakeInbound:
     def key(self) -> SessionKey:
         return chat_session_key(self.inbound.source, self.agent, self.settings)
 
-    def _access_request(self, tx: Tx) -> AccessRequest:
+    def _access_request(self, tx: Tx) -> access.AccessRequest:
         inbound, source = self.inbound, self.inbound.source
         able = self.able
         line = read_command(inbound.text, able.command_prefix)
-        return AccessRequest(
+        return access.AccessRequest(
             source=source,
             text=inbound.text,
-            paired=is_paired(tx, source),
+            paired=access.is_paired(tx, source),
             mentioned=inbound.mentions_me,
             named=self.named,
             for_others=inbound.mentions_others and not inbound.mentions_me,
@@ -359,13 +351,13 @@ class TakeInbound:
         deletion = deletion_of(self.inbound.source.address.chat, self.inbound.ref or "")
         return any(deletes(row.inbound, self.inbound) for row in tx.inbox.find(deletion))
 
-    def _turn_away(self, tx: Tx, verdict: AccessDecision) -> InboundResult:
+    def _turn_away(self, tx: Tx, verdict: access.AccessDecision) -> InboundResult:
         """Nobody hears of it, but a stranger in a private chat, who may be given a code or bring one."""
         met = None
         if verdict.unaddressed and self.inbound.what is InboundKind.MESSAGE:
             overhear(tx, self.inbound, self.settings, self._now())
         if verdict.stranger and self.inbound.what is InboundKind.MESSAGE:
-            offer = verdict.outcome is AccessOutcome.NEEDS_PAIRING
+            offer = verdict.outcome is access.AccessOutcome.NEEDS_PAIRING
             met = answer_stranger(tx, self.inbound.source, self.inbound.text, self._now(), offer=offer)
         if met is None:
             return InboundResult(outcome=verdict.ending())
@@ -415,12 +407,6 @@ class TakeInbound:
         self, tx: Tx, key: SessionKey, line: tuple[str, str], message: MessageContext
     ) -> InboundResult:
         intake, source, session = self.intake, self.inbound.source, message.session
-        about = CommandContext(
-            settings=self.settings,
-            now=self._now(),
-            model=intake.core.runtimes[self.agent].model,
-            gateway=intake.info,
-        )
         call = CommandCall(
             tx=tx,
             name=line[0],
@@ -428,8 +414,11 @@ class TakeInbound:
             source=source,
             key=key,
             session=session,
-            about=about,
-            reply_place=ReplyPlace(to=source.address, ref=self.inbound.ref),
+            settings=self.settings,
+            now=self._now(),
+            model=intake.core.runtimes[self.agent].model,
+            gateway=intake.info,
+            reply_place=self._reply_place,
             context=lambda: message.context(tx),
         )
         reply = run_line(call, intake.core.hooks, self.ruling)
@@ -494,45 +483,34 @@ class TakeInbound:
         else:
             message = self._message_context(session, fresh, note)
             piece = replace(piece, context=message.context(tx), guidance=message.guidance)
-            turn = self._new_turn(session, piece)
+            busy = choose_busy_mode(session, self.settings.display.busy_input_mode, piece.attachments)
+            source, reply = self.inbound.source, self._reply_place
+            turn = make_turn(session, Cause.MESSAGE, piece, now, source=source, reply=reply, busy=busy)
             tx.turns.add(replace(turn, ready_at=ready))
             turn_id = turn.id
         return InboundResult(outcome=TAKEN_AS_TURN, turn=turn_id, session=session.id, fresh=fresh)
 
     def _message_context(self, session: Session, fresh: bool, note: str = "") -> MessageContext:
-        settings = self.settings
         return MessageContext(
-            inbound=self.inbound, session=session, settings=settings, fresh=fresh, note=note
+            inbound=self.inbound, session=session, settings=self.settings, fresh=fresh, note=note
         )
 
-    def _new_turn(self, session: Session, piece: TurnInput) -> Turn:
-        default = self.settings.display.busy_input_mode
-        return Turn(
-            id=new_turn_id(),
-            session=session.id,
-            agent=self.agent,
-            cause=Cause.MESSAGE,
-            input=piece,
-            created_at=self._now(),
-            source=self.inbound.source,
-            reply=ReplyPlace(to=self.inbound.source.address, ref=self.inbound.ref),
-            busy=choose_busy_mode(session, default, piece.attachments),
-        )
+    @property
+    def _reply_place(self) -> ReplyPlace:
+        return ReplyPlace(to=self.inbound.source.address, ref=self.inbound.ref)
 
     def _input(self) -> TurnInput:
-        able = self.able
+        able, claimed = self.able, self.inbound.attachments
         return TurnInput(
             text=self.inbound.text,
             author=self.inbound.source.speaker,
-            attachments=self._files(),
+            # Still to be fetched; whatever a platform says of a file is only a claim.
+            attachments=tuple(
+                replace(file, pending=True, sha256=None, path=None, problem=None) for file in claimed
+            ),
             group=self.inbound.group,
             cut=able.unit.measure(self.inbound.text) >= able.max_text * _NEAR_LIMIT,
         )
-
-    def _files(self) -> tuple[Attachment, ...]:
-        """Still to be fetched; whatever a platform says of a file is only a claim."""
-        files = self.inbound.attachments
-        return tuple(replace(file, pending=True, sha256=None, path=None, problem=None) for file in files)
 
     def _say(self, tx: Tx, taken: InboundResult, text: str, *, fleeting: bool = False) -> InboundResult:
         """A reply of the gateway itself, cut to the platform's size like any other."""

@@ -89,7 +89,8 @@ class MessageContext:
             return ""
         text = answered.text
         if not text.strip():
-            text = _own_words(tx, self.inbound) if answered.mine else _words_of(tx, self.inbound)
+            sent = tx.talk.sent(self.inbound.source.address, answered.ref) if answered.mine else None
+            text = (sent or "") if answered.mine else _words_of(tx, self.inbound)
         if not text.strip():
             return ""
         whose = "of yours" if answered.mine else f"by {quote_name(answered.author or 'somebody')}"
@@ -117,11 +118,6 @@ def _fitting(talk: Sequence[OverheardMessage]) -> list[str]:
             break
         lines = block + lines
     return lines
-
-
-def _own_words(tx: Tx, inbound: Inbound) -> str:
-    assert inbound.reply_to is not None
-    return tx.talk.sent(inbound.source.address, inbound.reply_to.ref) or ""
 
 
 def _words_of(tx: Tx, inbound: Inbound) -> str:

@@ -14,20 +14,19 @@ from hermes.control.jobs.schedule import Schedule, grace, read_schedule
 from hermes.control.jobs.wording import prompt_words, run_result, title, wakes
 from hermes.control.outbound.answers import AnswerWriter
 from hermes.control.outbound.sending import mirror
-from hermes.control.outbound.targets import ResolveTargets, default_targets
-from hermes.control.outbound.topics import lane_of, real_place
+from hermes.control.outbound.targets import ResolveTargets, default_targets, lane_of, real_place
 from hermes.control.people.routing import JOBS
 from hermes.control.turn.stopping import stop_turn
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.errors import UserError
-from hermes.domain.ids import JobId, SessionId, new_turn_id
+from hermes.domain.ids import JobId, SessionId
 from hermes.domain.job import CatchUp, Job, JobRun, JobState, RunState, RunStatus, ScriptReport, Slot
 from hermes.domain.message import Body
 from hermes.domain.ports.store import Tx
-from hermes.domain.session import Session
+from hermes.domain.session import Session, make_turn
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import storable
-from hermes.domain.turn import Cause, Guidance, ReplyPlace, Turn, TurnAction, TurnInput, TurnState
+from hermes.domain.turn import Cause, Guidance, ReplyPlace, TurnAction, TurnInput, TurnState
 
 WITHHELD = ("cronjob", "clarify", "messaging", "send_message")
 MISSED = "Its time passed while it could not be run, and it is told to skip what it missed."
@@ -87,9 +86,7 @@ def fire(tx: Tx, wanted: JobId, context: JobContext) -> JobRun | None:
             _run(job, slot, context, state=RunState.OVER, status=RunStatus.MISSED, error=MISSED)
         )
     tx.jobs.save(job)
-    if run is not None:
-        _begin(tx, job, run, context)
-    return run
+    return None if run is None else _begin(tx, job, run, context)
 
 
 def run_now(tx: Tx, job: Job, context: JobContext) -> JobRun:
@@ -99,8 +96,7 @@ def run_now(tx: Tx, job: Job, context: JobContext) -> JobRun:
     due = context.now.replace(microsecond=0)
     while (run := _claim(tx, job, due, context, manual=True)) is None:
         due += timedelta(seconds=1)
-    _begin(tx, job, run, context)
-    return run
+    return _begin(tx, job, run, context)
 
 
 def is_running(tx: Tx, job: JobId) -> bool:
@@ -126,7 +122,7 @@ def _claim(tx: Tx, job: Job, due: datetime, context: JobContext, manual: bool = 
     return run if tx.job_runs.claim(run) else None
 
 
-def _begin(tx: Tx, job: Job, run: JobRun, context: JobContext) -> None:
+def _begin(tx: Tx, job: Job, run: JobRun, context: JobContext) -> JobRun:
     try:
         to = context.targets(tx, job.deliver_to, job.origin, context.settings)
     except UserError as error:
@@ -137,8 +133,7 @@ def _begin(tx: Tx, job: Job, run: JobRun, context: JobContext) -> None:
         tx.jobs.save(replace(job, last_delivery_error=problem))
     run = replace(run, to=to)
     tx.job_runs.save(run)
-    if not job.script and not job.workdir:
-        begin_job_turn(tx, run.slot, context)
+    return run if job.script or job.workdir else begin_job_turn(tx, run.slot, context) or run
 
 
 def planned_wrong(tx: Tx, context: JobContext) -> list[Job]:
@@ -220,29 +215,20 @@ def begin_job_turn(
 
 def _turn(tx: Tx, run: JobRun, job: Job, context: JobContext, given: TurnInput) -> JobRun:
     source = Source(address=Address(platform=JOBS, chat=job.id), kind=SourceKind.JOB, chat_name=title(job))
-    session = SessionId(session_name(run))
-    tx.sessions.add(
-        Session(
-            id=session,
-            agent=job.agent,
-            created_at=context.now,
-            updated_at=context.now,
-            owner=str(source.address),
-            place=str(source.address),
-            expires_at=context.now + SESSION_KEPT,
-        )
-    )
-    turn = Turn(
-        id=new_turn_id(),
-        session=session,
+    session = Session(
+        id=SessionId(session_name(run)),
         agent=job.agent,
-        cause=Cause.JOB,
-        input=replace(given, text=storable(given.text)),
         created_at=context.now,
-        source=source,
+        updated_at=context.now,
+        owner=str(source.address),
+        place=str(source.address),
+        expires_at=context.now + SESSION_KEPT,
     )
+    tx.sessions.add(session)
+    given = replace(given, text=storable(given.text))
+    turn = make_turn(session, Cause.JOB, given, context.now, source=source)
     tx.turns.add(turn)
-    run = replace(run, state=RunState.TURN, turn=turn.id, session=session)
+    run = replace(run, state=RunState.TURN, turn=turn.id, session=session.id)
     tx.job_runs.save(run)
     return run
 
@@ -264,16 +250,11 @@ def _over(tx: Tx, run: JobRun, context: JobContext, status: RunStatus, error: st
 # --- the end ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettledRun:
-    """A run that is over; `mirrored` is the session that keeps its answer too."""
-
-    run: JobRun
-    mirrored: SessionId | None = None
-
-
-def settle(tx: Tx, slot: Slot, context: JobContext, outcomes: AnswerWriter) -> SettledRun | None:
-    """What follows from a turn that has ended. None while it has not, or when that was done before."""
+def settle(
+    tx: Tx, slot: Slot, context: JobContext, outcomes: AnswerWriter
+) -> tuple[JobRun, SessionId | None] | None:
+    """What follows from a turn that has ended: the run as it is now, and the session that keeps its answer
+    too. None while the turn has not ended, or when that was done before."""
     run = tx.job_runs.get(slot)
     if run is None or run.state is not RunState.TURN or run.turn is None:
         return None
@@ -290,15 +271,14 @@ def settle(tx: Tx, slot: Slot, context: JobContext, outcomes: AnswerWriter) -> S
     tx.job_runs.save(run)
     job = tx.jobs.get(run.job)
     if job is None:
-        return SettledRun(run=run)
+        return run, None
     _remember(tx, job, run, end.answer)
     attached = job.attach_to_session or context.settings.cron.mirror_delivery
     home = None if job.origin is None else job.origin.address
     if not attached or not end.delivered or home is None:
-        return SettledRun(run=run)
-    if home not in [real_place(tx, to) for to in run.to]:
-        return SettledRun(run=run)
-    return SettledRun(run=run, mirrored=mirror(tx, home, end.delivered, context.now))
+        return run, None
+    delivered_home = home in [real_place(tx, to) for to in run.to]
+    return run, mirror(tx, home, end.delivered, context.now) if delivered_home else None
 
 
 def stop_idle(tx: Tx, slot: Slot, context: JobContext) -> bool:

@@ -166,12 +166,9 @@ class Cron:
             if run is not None:
                 running += 1
                 log.info("cron.run job=%s due=%s", run.job, run.due.isoformat())
-                await self._go_on(agent, await self._again(agent, run))
+                await self._go_on(agent, run)
 
         await take_each(jobs, begin)
-
-    async def _again(self, agent: AgentId, run: JobRun) -> JobRun:
-        return await self._store(agent).read(lambda tx: tx.job_runs.get(run.slot)) or run
 
     # --- going on ---
 
@@ -251,12 +248,13 @@ class Cron:
         settled = await store.write(lambda tx: runs.settle(tx, run.slot, context, self.outcomes))
         if settled is None:
             return
-        log.info("cron.ended job=%s status=%s", run.job, settled.run.status.value)
-        for to in settled.run.to:
+        run, mirrored = settled
+        log.info("cron.ended job=%s status=%s", run.job, run.status.value)
+        for to in run.to:
             self.wake_lane(to)
-        if settled.mirrored is not None:
-            self.wake_session(agent, settled.mirrored)
-        await self._write_file(agent, settled.run)
+        if mirrored is not None:
+            self.wake_session(agent, mirrored)
+        await self._write_file(agent, run)
 
     async def _write_file(self, agent: AgentId, run: JobRun) -> None:
         """The run's file, outside of any transaction; a run without its file gets it at the next look."""

@@ -139,7 +139,7 @@ class ActivityIndicator:
         await self._shown.close()
 
     async def _type(self, to: Address, feed: Feed) -> None:
-        while not (feed.ended or _waits(feed)):
+        while not (feed.ended or (feed.entries and isinstance(feed.entries[-1].record, Asked))):
             platform = self._platform(to.credential)
             if platform is None or not isinstance(platform, Typing):
                 return
@@ -173,7 +173,3 @@ class ActivityIndicator:
             log.debug("reaction.not_shown to=%s why=%s", message.to, error)
             return False
         return True
-
-
-def _waits(feed: Feed) -> bool:
-    return bool(feed.entries) and isinstance(feed.entries[-1].record, Asked)

@@ -63,15 +63,11 @@ class Draft:
         self._parts: dict[int, _Part] = {}
         self._loaded = False
         self._broken = False
-        self._ended = False
+        self.over = False
+        """The turn ended (its final is in the outbox) or will not be shown any more."""
         self._alarm = False
         """The lane wakes by itself when the draft is due, so further words need not wake it."""
         self._watching: asyncio.Task[None] | None = None
-
-    @property
-    def over(self) -> bool:
-        """The turn ended (its final is in the outbox) or will not be shown any more."""
-        return self._ended
 
     def settle(self, row: OutboxRow) -> None:
         """The lane has sent this. If it is the final of what the draft shows, that is shown no more, also if
@@ -95,7 +91,7 @@ class Draft:
                     ring()
         finally:
             # Also if it broke: the lane waits for the end.
-            self._ended = True
+            self.over = True
             ring()
 
     def _see(self, seen: FeedItem) -> None:

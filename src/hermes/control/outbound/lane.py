@@ -16,7 +16,7 @@ from datetime import datetime
 from hermes.control.core import GatewayCore
 from hermes.control.outbound.draft import Draft
 from hermes.control.outbound.notices import report_undelivered
-from hermes.control.outbound.row_sender import Attempt, RowSender
+from hermes.control.outbound.row_sender import RowSender
 from hermes.control.workers import pause_after, wait_for_ring
 from hermes.domain.address import Address
 from hermes.domain.errors import Unreachable
@@ -31,7 +31,7 @@ log = logging.getLogger("hermes.lane")
 class _Step:
     """What the lane does next: make an attempt, or wait for so many seconds if there are any."""
 
-    attempt: Attempt | None = None
+    attempt: RowSender | None = None
     seconds: float = 0.0
     reported: Address | None = None
     """Where the operator reads that the row before was given up."""
@@ -90,8 +90,7 @@ class Lane:
                 if self._due or self._unsaved is not None:
                     step = await self._advance(platform)
                 if step.attempt is not None:
-                    sender = RowSender(attempt=step.attempt, platform=platform, core=self._core)
-                    self._unsaved = await sender.send()
+                    self._unsaved = await step.attempt.send()
                     for draft in self._drafts:
                         draft.settle(self._unsaved)
                 elif self._due:
@@ -133,7 +132,7 @@ class Lane:
 
         def attempt(tx: Tx) -> _Step:
             reported = self._settle(tx)
-            return replace(self._take(tx, now, edits=platform.capabilities.edits), reported=reported)
+            return replace(self._take(tx, now, platform), reported=reported)
 
         return attempt
 
@@ -146,7 +145,7 @@ class Lane:
             return None
         return report_undelivered(tx, self._unsaved, self._core.settings, self._core.clock.now())
 
-    def _take(self, tx: Tx, now: datetime, *, edits: bool) -> _Step:
+    def _take(self, tx: Tx, now: datetime, platform: Platform) -> _Step:
         row = tx.outbox.head(self._to)
         if row is None:
             return _Step()
@@ -155,11 +154,20 @@ class Lane:
         doubtful = row.state is not OutState.DUE
         # Set before the commit: whoever leaves cannot tell whether that came about.
         self._marked = None if doubtful else row.key
+        edits = platform.capabilities.edits
         siblings = tuple(tx.outbox.of_turn(row.turn)) if edits and row.turn is not None else ()
         replaced = None if row.body.replaces is None else tx.outbox.get(row.body.replaces)
         row = replace(row, state=OutState.ATTEMPTING, attempts=row.attempts + 1, next_at=None)
         tx.outbox.save(row)
-        return _Step(attempt=Attempt(row=row, doubtful=doubtful, siblings=siblings, replaced=replaced))
+        sender = RowSender(
+            core=self._core,
+            platform=platform,
+            row=row,
+            doubtful=doubtful,
+            siblings=siblings,
+            replaced=replaced,
+        )
+        return _Step(attempt=sender)
 
     def _leave(self, tx: Tx) -> Address | None:
         """One unit for a lane that leaves in the middle: how the last row ended. The next one may be marked

@@ -13,9 +13,8 @@ from datetime import datetime
 from functools import partial
 
 from hermes.control.core import GatewayCore
-from hermes.control.outbound.outgoing_files import name_files
-from hermes.control.outbound.targets import home_channel, home_channels
-from hermes.control.outbound.topics import lane_of, real_place
+from hermes.control.outbound.answers import name_files
+from hermes.control.outbound.targets import home_channel, home_channels, lane_of, real_place
 from hermes.domain.address import Address
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, SessionId

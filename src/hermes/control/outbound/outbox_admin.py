@@ -23,21 +23,15 @@ def list_outbox(tx: Tx, limit: int) -> list[OutboxRow]:
     return tx.outbox.find(UNSETTLED, limit)
 
 
-def _nobody(to: Address) -> bool:
-    return False
-
-
 def retry_messages(
-    tx: Tx, wanted: Sequence[str], now: datetime, sends: Callable[[Address], bool] = _nobody
+    tx: Tx, wanted: Sequence[str], now: datetime, sends: Callable[[Address], bool]
 ) -> list[OutboxRow]:
     """Send these again, or all that were given up if none is named. `sends`: somebody sends there now."""
     return _change(tx, wanted, lambda key: tx.outbox.retry(key, now), sends)
 
 
-def drop_messages(
-    tx: Tx, wanted: Sequence[str], sends: Callable[[Address], bool] = _nobody
-) -> list[OutboxRow]:
-    """Give these up for good, or all that were given up already if none is named. `sends` as above."""
+def drop_messages(tx: Tx, wanted: Sequence[str], sends: Callable[[Address], bool]) -> list[OutboxRow]:
+    """Give these up, or all that were given up already if none is named. `sends` as above."""
     return _change(tx, wanted, lambda key: tx.outbox.drop(key, DROPPED), sends)
 
 

@@ -26,6 +26,14 @@ _MOST_NAME, _MOST_WORDS = 60, 200
 _LINE = 400
 """More than a closing line ever takes once it is printed."""
 _WITHDRAWN = "↩️ The question above is withdrawn, and nothing was done about it."
+_ENDED = {
+    Verdict.ONCE: "✅ Approved{by}.",
+    Verdict.SESSION: "✅ Approved for this session{by}.",
+    Verdict.ALWAYS: "✅ Approved from now on{by}.",
+    Verdict.DENY: "🚫 Denied{by}.",
+    Verdict.EXPIRED: "⌛ Nobody answered in time.",
+    Verdict.WITHDRAWN: "↩️ Withdrawn.",
+}
 _MARKUP = str.maketrans(dict.fromkeys("*_`~[]<>|\\#@", ""))
 
 
@@ -84,19 +92,6 @@ def closed_body(asked: OutboxRow, closing: Body, able: Capabilities) -> Body:
 def _told(given: Answer, name: str | None) -> str:
     """How a question ended. Names and answers are other people's words: without markup, and short."""
     who = one_line((name or "").translate(_MARKUP), _MOST_NAME)
-    by = f" by {who}" if who else ""
-    match given.verdict:
-        case Verdict.ONCE:
-            return f"✅ Approved{by}."
-        case Verdict.SESSION:
-            return f"✅ Approved for this session{by}."
-        case Verdict.ALWAYS:
-            return f"✅ Approved from now on{by}."
-        case Verdict.DENY:
-            return f"🚫 Denied{by}."
-        case Verdict.REPLY:
-            return f"💬 {who or 'Answer'}: {one_line(given.text.translate(_MARKUP), _MOST_WORDS)}"
-        case Verdict.EXPIRED:
-            return "⌛ Nobody answered in time."
-        case Verdict.WITHDRAWN:
-            return "↩️ Withdrawn."
+    if given.verdict is Verdict.REPLY:
+        return f"💬 {who or 'Answer'}: {one_line(given.text.translate(_MARKUP), _MOST_WORDS)}"
+    return _ENDED[given.verdict].format(by=f" by {who}" if who else "")

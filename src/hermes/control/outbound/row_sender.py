@@ -38,31 +38,26 @@ _NOT_SENT = "📎 What belongs to this could not be sent: {why}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
-    """A row that is to be sent now. `doubtful`: an earlier attempt may have sent it. `siblings` are all rows
-    of its turn, drafts too; `replaced` is the earlier message whose place it takes."""
+class RowSender:
+    """One attempt to send a row. `doubtful`: an earlier one may have sent it. `siblings` are all rows of its
+    turn, drafts too; `replaced` is the earlier message whose place it takes."""
 
+    core: GatewayCore
+    platform: Platform
     row: OutboxRow
     doubtful: bool = False
     siblings: tuple[OutboxRow, ...] = ()
     replaced: OutboxRow | None = None
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowSender:
-    attempt: Attempt
-    platform: Platform
-    core: GatewayCore
-
     @property
     def to(self) -> Address:
-        return self.attempt.row.to
+        return self.row.to
 
     async def send(self) -> OutboxRow:
         """The row as it is to be stored after the attempt."""
-        row, able = self.attempt.row, self.platform.capabilities
-        if self.attempt.replaced is not None:
-            row = replace(row, body=closed_body(self.attempt.replaced, row.body, able))
+        row, able = self.row, self.platform.capabilities
+        if self.replaced is not None:
+            row = replace(row, body=closed_body(self.replaced, row.body, able))
         try:
             gated = not _is_empty(row.body) and self.core.hooks.follows(GATE_SEND)
             body = await _rule_message(self.core.hooks, row, able) if gated else row.body
@@ -99,14 +94,14 @@ class RowSender:
             return None
         if body.replaces is not None:
             # The receipt stays with the message that asked: its question is found by it.
-            replaced = self.attempt.replaced
+            replaced = self.replaced
             over = None if replaced is None else replaced.receipt
             if over is not None and isinstance(platform, Edits):
                 await platform.edit(over, for_adapter(body, platform.capabilities))
             return None
         if repeats:
             body = _marked(body)
-        shown = _draft_of(row, self.attempt.siblings)
+        shown = _draft_of(row, self.siblings)
         said_there = False
         if shown is not None and isinstance(platform, Edits):
             try:
@@ -116,8 +111,8 @@ class RowSender:
                 # The draft is gone (deleted, too old): the final goes out as a message of its own.
                 log.info("lane.draft_gone to=%s key=%s", self.to, row.key)
                 # An earlier attempt may have said it there before that: no history tells of edits.
-                said_there = self.attempt.doubtful
-        if self.attempt.doubtful:
+                said_there = self.doubtful
+        if self.doubtful:
             searched, found = await self._find(row.key)
             if found is not None:
                 return found
@@ -134,7 +129,7 @@ class RowSender:
             return await self._post(words)
 
     async def _post(self, body: Body) -> Receipt:
-        row, printed = self.attempt.row, for_adapter(body, self.platform.capabilities)
+        row, printed = self.row, for_adapter(body, self.platform.capabilities)
         return await self.platform.send(self.to, printed, key=row.key, reply_to=row.reply_to)
 
     async def _find(self, key: str) -> tuple[bool, Receipt | None]:
@@ -158,8 +153,8 @@ class RowSender:
         """Remove drafts whose post nobody saw the end of, before the row takes their place. Whether one that
         could not be found or removed may show all of the row's text. Nothing is sent yet: this may fail."""
         repeats = False
-        last = _is_last(row, self.attempt.siblings)
-        for draft in self.attempt.siblings:
+        last = _is_last(row, self.siblings)
+        for draft in self.siblings:
             if not draft.draft or draft.state is not OutState.ATTEMPTING or _segment(draft) != _segment(row):
                 continue
             if draft.part != row.part and not (last and draft.part > row.part):
@@ -172,7 +167,7 @@ class RowSender:
     async def _tidy(self, row: OutboxRow, instead: str = "") -> None:
         """After the last part, remove the drafts that are left over, or have them say something `instead`.
         The row is settled already, so a failure here does not change how it ended."""
-        siblings = self.attempt.siblings
+        siblings = self.siblings
         if not _is_last(row, siblings):
             return
         taken = {row.receipt, *(sibling.receipt for sibling in siblings if not sibling.draft)}
@@ -194,7 +189,7 @@ class RowSender:
         return True
 
     def _later(self, error: Unreachable) -> OutboxRow:
-        row = self.attempt.row
+        row = self.row
         now = self.core.clock.now()
         oldest = timedelta(hours=self.core.settings.gateway.outbox_hours)
         if now - row.created_at > oldest:
@@ -204,7 +199,7 @@ class RowSender:
         return replace(
             row,
             # That this attempt did nothing does not tell what became of an earlier one.
-            state=OutState.UNKNOWN if error.maybe_done or self.attempt.doubtful else OutState.DUE,
+            state=OutState.UNKNOWN if error.maybe_done or self.doubtful else OutState.DUE,
             next_at=now + timedelta(seconds=delay),
             error=str(error),
         )

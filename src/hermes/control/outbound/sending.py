@@ -13,19 +13,27 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from hermes.control.outbound.answers import cut_body
-from hermes.control.outbound.targets import Aliases, KnownTargets, known_targets, resolve_targets, spellings
-from hermes.control.outbound.topics import lane_of, real_place
+from hermes.control.outbound.targets import (
+    Aliases,
+    KnownTargets,
+    known_targets,
+    lane_of,
+    real_place,
+    resolve_targets,
+    spellings,
+)
 from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
-from hermes.domain.ids import AgentId, SessionId, TurnId, new_turn_id
+from hermes.domain.ids import AgentId, SessionId, TurnId
 from hermes.domain.message import Body
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.rows import outbox_rows
+from hermes.domain.session import make_turn
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import storable
-from hermes.domain.turn import BusyMode, Cause, Turn, TurnAction, TurnInput
+from hermes.domain.turn import Cause, TurnAction, TurnInput
 
 _PREFIX = "send:"
 
@@ -65,16 +73,8 @@ def mirror(tx: Tx, to: Address, text: str, now: datetime) -> SessionId | None:
     session = tx.sessions.get(sessions[0]) if len(sessions) == 1 else None
     if session is None:
         return None
-    turn = Turn(
-        id=new_turn_id(),
-        session=session.id,
-        agent=session.agent,
-        cause=Cause.POST,
-        input=TurnInput(text=storable(text), action=TurnAction.MIRROR),
-        created_at=now,
-        busy=BusyMode.QUEUE,
-    )
-    tx.turns.add(turn)
+    given = TurnInput(text=storable(text), action=TurnAction.MIRROR)
+    tx.turns.add(make_turn(session, Cause.POST, given, now))
     return session.id
 
 

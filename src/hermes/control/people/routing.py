@@ -4,7 +4,6 @@ the default: the same for chats, API clients, webhooks and jobs."""
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass
 
 from hermes.control.hooks.context import about_inbound
 from hermes.control.hooks.dispatch import Hooks
@@ -20,12 +19,6 @@ JOBS = "cron"
 
 SelectAgent = Callable[[Inbound], Awaitable[str | None]]
 """A hook that may name an agent; it has its own deadline and answers None when it does not care."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RouteDecision:
-    agent: AgentId
-    by: str
 
 
 def declared(source: Source, routes: Collection[Route]) -> AgentId | None:
@@ -72,20 +65,18 @@ async def route(
     agents: Collection[AgentId],
     select: SelectAgent | None = None,
     maker: Source | None = None,
-) -> RouteDecision:
+) -> AgentId:
     """A name that no hosted agent has is passed over, so that a message always finds somebody. Where no route
     is declared for what somebody makes, those for its maker count."""
     for source in (inbound.source, maker) if settings.routes else ():
         agent = None if source is None else declared(source, settings.routes)
         if agent is not None and agent in agents:
-            return RouteDecision(agent=agent, by="a declared route")
+            return agent
     if select is not None:
         chosen = await select(inbound)
         if chosen and AgentId(chosen) in agents:
-            return RouteDecision(agent=AgentId(chosen), by="the select_agent hook")
-    if settings.default_agent in agents:
-        return RouteDecision(agent=settings.default_agent, by="the default")
-    return RouteDecision(agent=next(iter(agents)), by="the only agent there is")
+            return AgentId(chosen)
+    return settings.default_agent if settings.default_agent in agents else next(iter(agents))
 
 
 def agent_chooser(hooks: Hooks) -> SelectAgent | None:

@@ -11,9 +11,9 @@ from hermes.control.turn.claim import next_session
 from hermes.domain.address import LOCAL_DOOR, Source
 from hermes.domain.errors import UserError
 from hermes.domain.event import Entry
-from hermes.domain.ids import AgentId, SessionId, new_turn_id
+from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.ports.store import Tx
-from hermes.domain.session import Session, SessionKey, session_key
+from hermes.domain.session import Session, SessionKey, make_turn, session_key
 from hermes.domain.text import one_line, storable
 from hermes.domain.transcript import visible
 from hermes.domain.turn import Cause, ReplyPlace, Turn, TurnInput
@@ -37,15 +37,21 @@ class Caller:
         return session_key(self.source, self.agent)
 
 
-def bound_session(tx: Tx, caller: Caller, now: datetime) -> Session:
-    """The session that the caller is in; a new one if there is none yet."""
-    return find_session(tx, caller, now) or begin_for(tx, caller, now)
+def enter_session(
+    tx: Tx, caller: Caller, wanted: str | None, model: str | None, now: datetime
+) -> tuple[Session, tuple[HookNotice, ...]]:
+    """The caller goes into the session that is wanted (by id, its start, or title), or into a new one; from
+    now on with this model, if one was chosen. What hooks are told of it: nothing, unless it was begun."""
+    session = _entered(tx, caller, wanted, now)
+    if model not in (None, session.model):
+        session = replace(session, model=model)
+        tx.sessions.save(session)
+    return session, (session_began(caller.source, session, caller.key),) if session.created_at == now else ()
 
 
-def enter_session(tx: Tx, caller: Caller, wanted: str | None, now: datetime) -> Session:
-    """The caller goes into the session that is wanted (by id, its start, or title), or into a new one."""
+def _entered(tx: Tx, caller: Caller, wanted: str | None, now: datetime) -> Session:
     if wanted is None:
-        begun = replace(begin_for(tx, caller, now), expires_at=now + UNUSED)
+        begun = replace(next_session(tx, caller.key, caller.source, now), expires_at=now + UNUSED)
         tx.sessions.save(begun)
         return begun
     found = tx.sessions.find(wanted) if wanted.strip() else []
@@ -58,20 +64,6 @@ def enter_session(tx: Tx, caller: Caller, wanted: str | None, now: datetime) -> 
         raise UserError(f"“{one_line(wanted, 60)}” fits {len(found)} sessions.", hint=f"Write more: {ids}")
     tx.bindings.bind(caller.key, found[0].id, caller.source, now)
     return found[0]
-
-
-def entering_news(caller: Caller, session: Session, now: datetime) -> tuple[HookNotice, ...]:
-    """What hooks are told of a session that was entered at this moment: nothing, unless it was begun so."""
-    return (session_began(caller.source, session, caller.key),) if session.created_at == now else ()
-
-
-def choose_model(tx: Tx, session: Session, model: str | None) -> Session:
-    """The session with the model that was asked for, from now on; None changes nothing."""
-    if model is None or model == session.model:
-        return session
-    changed = replace(session, model=model)
-    tx.sessions.save(changed)
-    return changed
 
 
 def open_turns(tx: Tx, caller: Caller, session: SessionId | None) -> list[Turn]:
@@ -95,16 +87,8 @@ def wake_session(tx: Tx, wanted: SessionId, text: str, now: datetime) -> Turn | 
     bound = tx.bindings.of(session.id)
     source = bound[0][1] if bound else None
     written_to = source is not None and source.address.platform != LOCAL_DOOR
-    turn = Turn(
-        id=new_turn_id(),
-        session=session.id,
-        agent=session.agent,
-        cause=Cause.CHILD,
-        input=TurnInput(text=storable(text)),
-        created_at=now,
-        source=source,
-        reply=ReplyPlace(to=source.address) if source is not None and written_to else None,
-    )
+    reply = ReplyPlace(to=source.address) if source is not None and written_to else None
+    turn = make_turn(session, Cause.CHILD, TurnInput(text=storable(text)), now, source=source, reply=reply)
     tx.turns.add(turn)
     return turn
 
@@ -125,8 +109,3 @@ def find_session(tx: Tx, caller: Caller, now: datetime) -> Session | None:
     if known is not None:
         tx.bindings.bind(caller.key, known.id, caller.source, now)
     return known
-
-
-def begin_for(tx: Tx, caller: Caller, now: datetime) -> Session:
-    """A new session, which the caller is in from now on."""
-    return next_session(tx, caller.key, caller.source, now)

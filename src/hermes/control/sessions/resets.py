@@ -16,9 +16,8 @@ from functools import partial
 from zoneinfo import ZoneInfo
 
 from hermes.control.chores import Chore
-from hermes.control.core import GatewayCore
+from hermes.control.core import GatewayCore, Runtime
 from hermes.control.hooks.context import session_lapsed
-from hermes.control.runtime import Runtime
 from hermes.control.turn.claim import next_session
 from hermes.domain.address import Source
 from hermes.domain.errors import HermesError
@@ -135,14 +134,9 @@ def _reason(why: str, policy: ResetSettings) -> str:
     if why == DAILY:
         return f"one begins every day at {policy.at_hour}:00"
     hours, minutes = divmod(policy.idle_minutes, 60)
-    pause = " and ".join(
-        _count(number, unit) for number, unit in ((hours, "hour"), (minutes, "minute")) if number
-    )
+    counted = ((hours, "hour"), (minutes, "minute"))
+    pause = " and ".join(f"{n} {unit}{'' if n == 1 else 's'}" for n, unit in counted if n)
     return f"the last one was silent for more than {pause}"
-
-
-def _count(number: int, unit: str) -> str:
-    return f"{number} {unit}{'' if number == 1 else 's'}"
 
 
 # --- ending what is over ---------------------------------------------------------------------------

@@ -14,19 +14,19 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from hermes.control.core import Runtime
 from hermes.control.hooks.context import HookNotice, session_began
-from hermes.control.runtime import Runtime
-from hermes.control.sessions.callers import Caller, bound_session
+from hermes.control.sessions.callers import Caller, find_session
 from hermes.control.turn.actors import Actors
-from hermes.control.turn.claim import Claim, claim_first
+from hermes.control.turn.claim import Claim, claim_first, next_session
 from hermes.control.workers import TaskSet
 from hermes.domain.address import Source
 from hermes.domain.busy import choose_busy_mode
 from hermes.domain.errors import HermesError, Refused, UserError
 from hermes.domain.hooks import GATE_TURN
-from hermes.domain.ids import AgentId, SessionId, TurnId, new_session_id, new_turn_id
+from hermes.domain.ids import AgentId, SessionId, TurnId, new_session_id
 from hermes.domain.ports.store import Tx
-from hermes.domain.session import Session, SessionKey, begin_session, session_key
+from hermes.domain.session import Session, SessionKey, begin_session, make_turn, session_key
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line, storable
 from hermes.domain.turn import BusyMode, Cause, ReplyPlace, Request, Turn, TurnAction, TurnInput, TurnState
@@ -140,23 +140,16 @@ def turn_named(prefix: str, name: str) -> TurnId | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionOpening:
-    """What it takes to run the first turn of a session from the commit that begins it: the prompt that the
-    session keeps, and the life of the gateway that runs it."""
-
-    prompt: str | None
-    epoch: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitTurn:
-    """The unit of one submission. With an `opening` there is an actor for a session that it begins, so the
-    turn is taken in the same commit: nobody else can have a claim on it."""
+    """The unit of one submission. With an `epoch` (this life of the gateway) an actor is ready for
+    a session that it begins, with this `prompt`, so the turn is taken in the same commit: nobody else can
+    have a claim on it."""
 
     words: Submission
     settings: Settings
     now: datetime
-    opening: SessionOpening | None = None
+    epoch: int | None = None
+    prompt: str | None = None
 
     def unit(self, tx: Tx) -> SubmittedTurn:
         words = self.words
@@ -170,10 +163,10 @@ class SubmitTurn:
         if words.place.bind:
             tx.bindings.bind(key, session.id, words.source, self.now)
         turn, claim = self._turn(session), None
-        if begun and self.opening is not None:
+        if begun and self.epoch is not None:
             turn = replace(turn, state=TurnState.RUNNING, attempt=1)
             claim = claim_first(session, turn, self.now)
-            tx.turns.add(turn, epoch=self.opening.epoch)
+            tx.turns.add(turn, epoch=self.epoch)
             tx.journal.append(session.id, claim.new)
         else:
             tx.turns.add(turn)
@@ -186,19 +179,12 @@ class SubmitTurn:
 
     def _turn(self, session: Session) -> Turn:
         words = self.words
-        default = self.settings.display.busy_input_mode
-        return Turn(
-            id=new_turn_id(),
-            session=session.id,
-            agent=words.agent,
-            cause=words.cause,
-            input=replace(words.input, text=storable(words.input.text)),
-            created_at=self.now,
-            source=words.source,
-            reply=words.reply,
-            busy=choose_busy_mode(session, default) if words.busy is None else words.busy,
-            ephemeral=words.ephemeral,
+        given = replace(words.input, text=storable(words.input.text))
+        busy = words.busy or choose_busy_mode(session, self.settings.display.busy_input_mode)
+        turn = make_turn(
+            session, words.cause, given, self.now, source=words.source, reply=words.reply, busy=busy
         )
+        return replace(turn, ephemeral=words.ephemeral)
 
     def _known_session(self, tx: Tx) -> Session | None:
         """The session these words go to; None if they begin one of their own."""
@@ -212,7 +198,8 @@ class SubmitTurn:
             return None if known is None else self._come_back(tx, known)
         if place.begins:
             return None
-        return bound_session(tx, Caller(agent=words.agent, source=words.source), self.now)
+        caller = Caller(agent=words.agent, source=words.source)
+        return find_session(tx, caller, self.now) or next_session(tx, caller.key, caller.source, self.now)
 
     def _come_back(self, tx: Tx, session: Session) -> Session:
         check_owner(session, self.words.place.owner)
@@ -228,8 +215,9 @@ class SubmitTurn:
         place, made = words.place, new_session_id(self.now)
         ident = place.session or (made if place.bind else SessionId(f"api_{made}"))
         begun = begin_session(key, words.source, self.now)
-        prompt = None if self.opening is None else self.opening.prompt
-        session = replace(begun, id=ident, expires_at=place.until, model=place.model, system_prompt=prompt)
+        session = replace(
+            begun, id=ident, expires_at=place.until, model=place.model, system_prompt=self.prompt
+        )
         add_session(tx, session)
         return session
 
@@ -358,39 +346,34 @@ class Submitter:
 
     async def ask(self, runtime: Runtime, words: Submission) -> SubmittedTurn:
         """Store the words; the feed of a new turn is open before this returns."""
-        with self.actors.hold_place() as free:
-            opening = await self._opening(runtime, words) if free else None
-            core = self.actors.core
+        with self.actors.workers.hold_place() as free:
+            core, epoch, prompt = self.actors.core, None, None
+            if free and self._may_open(words):
+                epoch, prompt = self.actors.epoch, await runtime.prompt() if runtime.prompt else None
             now = core.clock.now()
-            unit = SubmitTurn(words=words, settings=core.settings, now=now, opening=opening).unit
+            unit = SubmitTurn(words=words, settings=core.settings, now=now, epoch=epoch, prompt=prompt)
             try:
-                submitted = await runtime.store.write(unit, first=True)
+                submitted = await runtime.store.write(unit.unit, first=True)
             except asyncio.CancelledError:
                 self._catch_up()
                 raise
             if submitted.fresh:
                 self.actors.feeds.drive(submitted.turn.id)
-                self._wake(runtime, submitted)
+                if submitted.claim is None:
+                    self.actors.ring(submitted.turn.agent, submitted.turn.session, submitted.begun)
+                else:
+                    self.actors.enter(submitted.claim, runtime)
         core.hooks.tell_all(submitted.news)
         return submitted
 
-    async def _opening(self, runtime: Runtime, words: Submission) -> SessionOpening | None:
-        """None where the turn is to be taken by itself: its session is there already, files, hooks or a
+    def _may_open(self, words: Submission) -> bool:
+        """Not where the turn is to be taken by itself: its session is there already, files, hooks or a
         suspect come first, or its prompt is to tell of a chat."""
         given = words.input
         speaks = given.action is TurnAction.SAY and not given.confirm
         waits = self.actors.core.hooks.follows(GATE_TURN) or any(file.pending for file in given.attachments)
         held = not self.actors.quarantine.open
-        if not (words.place.begins and speaks) or waits or held or words.source.is_chat:
-            return None
-        prompt = None if runtime.prompt is None else await runtime.prompt()
-        return SessionOpening(prompt=prompt, epoch=self.actors.epoch)
-
-    def _wake(self, runtime: Runtime, submitted: SubmittedTurn) -> None:
-        if submitted.claim is None:
-            self.actors.ring(submitted.turn.agent, submitted.turn.session, submitted.begun)
-        else:
-            self.actors.enter(submitted.claim, runtime)
+        return words.place.begins and speaks and not (waits or held or words.source.is_chat)
 
     def _catch_up(self) -> None:
         """Whoever asked has gone, but what they asked may be stored all the same: look for it after that."""
@@ -398,7 +381,7 @@ class Submitter:
         async def look() -> None:
             with contextlib.suppress(HermesError):
                 await self.actors.core.store.write(_nothing)
-            self.actors.search()
+            self.actors.workers.search()
 
         self._catching_up.begin(look(), "catch up")
 

@@ -17,15 +17,15 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
+from hermes.control.core import Runtime
 from hermes.control.feed import Feed
 from hermes.control.hooks.context import TURN_EVENTS, tell_turn
 from hermes.control.outbound.answers import closing_words, collect_files
-from hermes.control.runtime import Runtime
 from hermes.control.turn.actors import Actors, WarmSession
 from hermes.control.turn.claim import WENT_WRONG, Claim, ClaimTurn, NextStep, ended_by
 from hermes.control.turn.gates import rule_turn
-from hermes.control.turn.grants import standing_of
 from hermes.control.turn.inbound_files import write_down
+from hermes.control.turn.questions import standing_of
 from hermes.control.turn.steering import AbsorbSteering, rule_steering
 from hermes.control.turn.stopping import cut_off
 from hermes.control.workers import IdleTimer, RunScope, wait_for_ring
@@ -206,7 +206,7 @@ class SessionActor:
             self.ring()
         try:
             if claim.next is NextStep.STOP:
-                await self._stop(turn, feed, turn.stop or "interrupted")
+                await self._end(turn, feed, Stopped(reason=turn.stop or "interrupted"))
             else:
                 await self._drive(turn, session, feed)
         finally:
@@ -256,16 +256,16 @@ class SessionActor:
             await scope.close()
             if silence.expired:
                 log.warning("turn.silent turn=%s seconds=%g", turn.id, limit)
-                await self._fail(turn, feed, silence.reason)
+                await self._end(turn, feed, Failed(reason=silence.reason))
             else:
-                await self._stop(turn, feed, interrupted.reason)
+                await self._end(turn, feed, Stopped(reason=interrupted.reason))
         except Lost:
             raise
         except Exception as error:  # the actor is one of the three places that may catch everything
             log.exception("turn.broke turn=%s", turn.id)
             await scope.close()
             reason = WENT_WRONG.format(error=type(error).__name__)
-            await self._fail(turn, feed, reason)
+            await self._end(turn, feed, Failed(reason=reason))
         finally:
             await scope.close()
 
@@ -373,13 +373,9 @@ class SessionActor:
         for refused in absorbed.refused:
             actors.delivery.ring_reply(refused)
 
-    async def _stop(self, turn: Turn, feed: Feed, reason: str) -> None:
+    async def _end(self, turn: Turn, feed: Feed, end: Stopped | Failed) -> None:
         view = view_turn(self._warm.records, turn.id)
-        await self._record(turn, feed, [*cut_off(view, feed.open_text), Stopped(reason=reason)])
-
-    async def _fail(self, turn: Turn, feed: Feed, reason: str) -> None:
-        view = view_turn(self._warm.records, turn.id)
-        await self._record(turn, feed, [*cut_off(view, feed.open_text), Failed(reason=reason)])
+        await self._record(turn, feed, [*cut_off(view, feed.open_text), end])
 
     # --- mail ---
 

@@ -10,15 +10,13 @@ import asyncio
 import contextlib
 from collections import OrderedDict
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from hermes.control.core import GatewayCore
+from hermes.control.core import GatewayCore, Runtime
 from hermes.control.feed import Feeds
 from hermes.control.outbound.answers import AnswerWriter
 from hermes.control.outbound.delivery import Delivery
-from hermes.control.runtime import Runtime
 from hermes.control.turn.claim import WENT_WRONG, Claim
 from hermes.control.turn.inbound_files import AttachmentFetcher
 from hermes.control.turn.stopping import give_up_turns
@@ -173,10 +171,10 @@ class Actors:
     start_actor: StartActor
     epoch: int = 0
     quarantine: Quarantine = field(default_factory=Quarantine)
-    _workers: Workers[ActorKey] = field(init=False)
+    workers: Workers[ActorKey] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._workers = Workers(
+        self.workers = Workers(
             start=self._start,
             page=self._due,
             places=self.core.settings.gateway.max_running,
@@ -188,11 +186,7 @@ class Actors:
     def begin(self, epoch: int) -> None:
         """A life of the gateway has begun: look for turns that earlier ones left."""
         self.epoch = epoch
-        self.search()
-
-    def search(self) -> None:
-        """There may be work in the store that nobody rang for."""
-        self._workers.search()
+        self.workers.search()
 
     def ring(self, agent: AgentId, session: SessionId, fresh: bool = False) -> None:
         """There is work in a session; `fresh` says that nothing was ever said in it, so there is nothing to
@@ -200,23 +194,14 @@ class Actors:
         if fresh:
             self.warm.keep(session, WarmSession())
         if agent in self.core.runtimes:
-            self._workers.ring((agent, session))
-
-    def hold_place(self) -> AbstractContextManager[bool]:
-        return self._workers.hold_place()
+            self.workers.ring((agent, session))
 
     def enter(self, claim: Claim, runtime: Runtime) -> None:
         """Start an actor in a held place, with the claim on the first turn of its session in hand."""
         assert claim.turn is not None
         session = claim.turn.session
         actor = self.start_actor(session, runtime, self, claim)
-        self._workers.enter((claim.turn.agent, session), actor)
-
-    def busy(self) -> tuple[ActorKey, ...]:
-        return self._workers.keys
-
-    async def close(self, grace: float, hurry: asyncio.Event) -> None:
-        await self._workers.close(grace, hurry)
+        self.workers.enter((claim.turn.agent, session), actor)
 
     async def end_unreadable(self, error: UnreadableTurn) -> None:
         """Somebody met a turn that cannot be read: nobody is to wait for it."""

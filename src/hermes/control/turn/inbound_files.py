@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from hermes.control.core import Runtime
 from hermes.control.outbound.notices import notify
-from hermes.control.runtime import Runtime
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, Unreachable, UserError
 from hermes.domain.message import Attachment, MediaKind, media_kind

@@ -1,4 +1,5 @@
-"""Questions: reading people's words as answers, closing questions by them, and letting them expire.
+"""Questions: reading people's words as answers, closing questions by them, and letting them expire; and what
+was allowed with “always”, stored with that answer and read by later turns of the same person.
 
 A question is closed by a conditional update, and its turn is made ready to go on in the same transaction;
 whoever comes later is told the true state."""
@@ -13,14 +14,14 @@ from datetime import datetime
 from functools import partial
 
 from hermes.control.outbound.question_messages import close_question
-from hermes.control.turn.grants import keep_grant
 from hermes.control.workers import take_each
-from hermes.domain.address import Address
+from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.clock import Clock
 from hermes.domain.event import QuestionKind, Verdict
 from hermes.domain.ids import AgentId, QuestionId, SessionId
 from hermes.domain.ports.store import Store, Tx
-from hermes.domain.session import BACKGROUND
+from hermes.domain.session import BACKGROUND, SHARED_KINDS, Session, owner_of, speaker_of
+from hermes.domain.tool import NO_STANDING, Grant, StandingGrants
 from hermes.domain.turn import Answer, Question, Turn, TurnState
 
 log = logging.getLogger("hermes.questions")
@@ -103,8 +104,8 @@ def _is_offered(question: Question, verdict: Verdict) -> bool:
 def questions_here(tx: Tx, session: SessionId) -> list[Question]:
     """What is open in a session and in what it works on in the background."""
     own = tx.questions.open_of(session)
-    elsewhere = [one for one in tx.questions.open_of(None) if one.session.startswith(BACKGROUND)]
-    return own + [one for one in elsewhere if _parent(tx, one.session) == session]
+    background = [asked for asked in tx.questions.open_of(None) if asked.session.startswith(BACKGROUND)]
+    return own + [asked for asked in background if _parent(tx, asked.session) == session]
 
 
 def _parent(tx: Tx, session: SessionId) -> SessionId | None:
@@ -207,3 +208,58 @@ def settled_of(tx: Tx, turns: Sequence[Turn]) -> frozenset[QuestionId]:
     """The questions of these turns that have a verdict."""
     asked = (question for turn in turns for question in tx.questions.of_turn(turn.id))
     return frozenset(question.id for question in asked if question.verdict is not None)
+
+
+# --- standing grants ---------------------------------------------------------------------------------
+
+
+def keep_grant(tx: Tx, question: Question, given: Answer, now: datetime) -> None:
+    """Store what an `always` allows; called in the transaction that closes the question."""
+    if (
+        given.verdict is not Verdict.ALWAYS
+        or question.kind is not QuestionKind.APPROVAL
+        or not question.digest
+    ):
+        return
+    turn = tx.turns.get(question.turn)
+    source = None if turn is None else turn.source
+    person = None if source is None else owner_of(source)
+    if turn is None or source is None or person is None or given.by is None:
+        return
+    tx.grants.add(
+        Grant(
+            id=question.id.replace("q_", "g_", 1),
+            agent=turn.agent,
+            person=person,
+            digest=question.digest,
+            text=question.text,
+            by=person if given.by == source.person else f"{source.address.credential}:{given.by}",
+            at=now,
+        )
+    )
+
+
+def standing_of(turn: Turn, tx: Tx) -> StandingGrants:
+    """What a turn may do without asking: by its session, and by the grants of who speaks in it."""
+    session = tx.sessions.get(turn.session)
+    if session is None:
+        return NO_STANDING
+    speaker = speaker_of(turn)
+    person = None if speaker is None else owner_of(speaker)
+    granted = [] if person is None else tx.grants.list(person)
+    everything = session.yolo and yolo_counts(tx, session, turn.source)
+    return StandingGrants(everything=everything, digests=frozenset(grant.digest for grant in granted))
+
+
+def yolo_counts(tx: Tx, session: Session, source: Source | None) -> bool:
+    """Whether `/yolo` of a session counts for who speaks from here. What one person said in private does not
+    count where several people speak; a place's own sessions are another matter: there an admin said it."""
+    if source is None or source.kind is SourceKind.PRIVATE:
+        return True
+    if source.kind in SHARED_KINDS:
+        here = [key for key, bound in tx.bindings.of(session.id) if bound.address == source.address]
+        if session.owner is None:
+            return True
+        if here:
+            return not any(key.shared for key in here)
+    return session.owner == owner_of(source)

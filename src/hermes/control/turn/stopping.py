@@ -6,13 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from hermes.domain.event import (
-    Entry,
-    Failed,
-    ModelSaid,
-    Record,
-    ToolFinished,
-)
+from hermes.domain.event import Entry, Failed, ModelSaid, Record, ToolFinished
 from hermes.domain.ids import SessionId, TurnId
 from hermes.domain.ports.store import Tx
 from hermes.domain.tool import Effect

@@ -1,4 +1,5 @@
-"""The hand-off worker: it takes up what `/handoff` asked for, so that a conversation continues in a chat.
+"""Hand-offs: a conversation of the terminal continues in a chat. People request, retry and cancel them, each
+in one transaction; the worker takes them up.
 
 The life of a hand-off is a row. The worker claims it with a lease, opens a thread (or uses the home channel
 as it is), and one transaction binds that place to the session, adds the turn that says hello there, and
@@ -15,9 +16,8 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from hermes.control.core import GatewayCore
-from hermes.control.handoff.requests import MOST_ATTEMPTS, home_of
 from hermes.control.outbound.notices import notify
-from hermes.control.outbound.topics import real_place
+from hermes.control.outbound.targets import home_channels, real_place
 from hermes.control.people.routing import SelectAgent, chat_session_key, route
 from hermes.control.sessions.callers import UNUSED
 from hermes.control.turn.claim import next_session
@@ -27,27 +27,127 @@ from hermes.domain.capabilities import Grade
 from hermes.domain.channels import Channel
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, Lost, Refused, Unreachable, UserError
-from hermes.domain.handoff import Handoff, HandoffState
-from hermes.domain.ids import AgentId, DeliveryId, SessionId, new_turn_id
+from hermes.domain.event import UserSaid
+from hermes.domain.handoff import Handoff, HandoffState, new_handoff_id
+from hermes.domain.ids import AgentId, DeliveryId, SessionId
 from hermes.domain.message import Inbound
 from hermes.domain.ports.platform import Platform, Threads
 from hermes.domain.ports.store import Store, Tx
-from hermes.domain.session import Session, begin_session, session_key
+from hermes.domain.session import Session, begin_session, make_turn, session_key
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line
-from hermes.domain.turn import Cause, Guidance, ReplyPlace, Turn, TurnInput
+from hermes.domain.transcript import visible
+from hermes.domain.turn import Cause, Guidance, ReplyPlace, TurnInput
 
 log = logging.getLogger("hermes.handoff")
+MOST_ATTEMPTS = 3
 LEASE_SECONDS = 60.0
 OPEN_SECONDS = 30.0
 PATIENCE = timedelta(hours=1)
 """How long a hand-off waits for a platform that is not connected."""
 _LONGEST_SLEEP = 30.0
 _ERROR = 500
+_NAME = 60
+_NEWEST = 100
 _NOTICE = (
     "[This conversation was handed over from the terminal: it goes on here, in {place}, with everything that"
     " was said. Say in one or two sentences where things stand. Do nothing else yet.]"
 )
+
+
+def request_handoff(
+    tx: Tx, session: Session, account: str, source: Source, now: datetime, settings: Settings
+) -> Handoff:
+    """Ask for a session to go to the home channel of an account."""
+    newest = tx.journal.read(session.id, most=_NEWEST, newest=True)
+    if not (visible(newest) or visible(tx.journal.read(session.id))):
+        raise UserError("There is nothing to hand over yet.", hint="Say something first.")
+    home_of(tx, account, settings)
+    if session.title is None:
+        _entitle(tx, session)
+    handoff = Handoff(
+        id=new_handoff_id(),
+        agent=session.agent,
+        session=session.id,
+        account=account,
+        source=source,
+        created_at=now,
+        due_at=now,
+    )
+    if not tx.handoffs.add(handoff):
+        raise UserError(
+            "This conversation is being handed over already.",
+            hint="/handoff tells how it stands; `hermes handoff cancel` stops it.",
+        )
+    return handoff
+
+
+def home_of(tx: Tx, account: str, settings: Settings) -> Address:
+    home = home_channels(tx, settings).get(account)
+    if home is None:
+        raise UserError(
+            f"{account} has no home channel to hand this conversation to.",
+            hint="Write /sethome in the chat that is meant, then try again.",
+        )
+    return home
+
+
+def _entitle(tx: Tx, session: Session) -> None:
+    """A name by which it is found again, if nobody gave it one and the name is free."""
+    said = (entry.record for entry in visible(tx.journal.read(session.id)))
+    words = next((record.text for record in said if isinstance(record, UserSaid)), "")
+    title = one_line(words, _NAME)
+    if title and not any(known.title == title for known in tx.sessions.find(title)):
+        tx.sessions.save(replace(session, title=title))
+
+
+def retry_handoff(tx: Tx, wanted: str, now: datetime) -> Handoff:
+    """Try a hand-off again that has failed."""
+    known = _find(tx, wanted)
+    if known.state is not HandoffState.FAILED:
+        raise UserError(f"{known.id} has not failed: it is {known.state.value}.", hint="Nothing changed.")
+    again = replace(known, state=HandoffState.PENDING, created_at=now, due_at=now, error="")
+    # The attempts go on counting: a task of the first round must not take itself for one of the second.
+    attempts = (known.attempts // MOST_ATTEMPTS + 1) * MOST_ATTEMPTS
+    if not tx.handoffs.change(known, replace(again, attempts=attempts)):
+        raise UserError("Its conversation is being handed over already.", hint="Nothing changed.")
+    return again
+
+
+def cancel_handoff(tx: Tx, wanted: str) -> Handoff:
+    """Cancel a hand-off that is not done yet."""
+    known = _find(tx, wanted)
+    failed = replace(known, state=HandoffState.FAILED, error="cancelled")
+    if not known.state.open or not tx.handoffs.change(known, failed):
+        raise UserError(f"{known.id} is over: it is {known.state.value}.", hint="Nothing changed.")
+    return failed
+
+
+def _find(tx: Tx, wanted: str) -> Handoff:
+    known = tx.handoffs.get(wanted)
+    if known is None:
+        raise UserError(
+            f"There is no hand-off “{one_line(wanted, 40)}”.", hint="`hermes handoff list` shows them."
+        )
+    return known
+
+
+def handoff_words(handoff: Handoff) -> str:
+    """How a hand-off stands, for whoever asked for it."""
+    match handoff.state:
+        case HandoffState.COMPLETED:
+            return (
+                f"This conversation goes on in {handoff.to}. /resume {handoff.session} brings it back here;"
+                " what you write now begins a new one."
+            )
+        case HandoffState.FAILED:
+            return f"It was not handed over to {handoff.account}: {handoff.error}. It stays here."
+        case HandoffState.PENDING | HandoffState.RUNNING:
+            why = f" ({handoff.error})" if handoff.error else ""
+            return f"It is on its way to {handoff.account}{why}; /handoff tells how it stands."
+
+
+# --- the worker ------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True, kw_only=True)
@@ -217,10 +317,10 @@ class HandoffWorker:
             )
         _check_shared(source, settings)
         inbound = Inbound(delivery=DeliveryId(handoff.id), source=source, at=handoff.created_at)
-        routed = await route(inbound, settings, self.core.runtimes, self.select)
-        if routed.agent != handoff.agent:
+        agent = await route(inbound, settings, self.core.runtimes, self.select)
+        if agent != handoff.agent:
             raise UserError(
-                f"{source.address} belongs to the agent “{routed.agent}”, and this conversation to"
+                f"{source.address} belongs to the agent “{agent}”, and this conversation to"
                 f" “{handoff.agent}”."
             )
         return source
@@ -306,7 +406,7 @@ class CompleteHandoff:
         tx.bindings.bind(key, session.id, source, self.now)
         # What the owner of the machine may do without asking is not for everybody in a chat.
         tx.sessions.save(replace(session, ended=None, expires_at=None, yolo=False, updated_at=self.now))
-        self._say(tx, before)
+        self._say(tx, session, before)
         return done
 
     def _leave(self, tx: Tx) -> SessionId:
@@ -320,19 +420,11 @@ class CompleteHandoff:
         tx.sessions.save(replace(fresh, expires_at=self.now + UNUSED))
         return fresh.id
 
-    def _say(self, tx: Tx, before: SessionId | None) -> None:
+    def _say(self, tx: Tx, session: Session, before: SessionId | None) -> None:
         handoff, to = self.handoff, self.place.address
         if before not in (None, handoff.session):
             text = f"A conversation comes over from the terminal. /resume {before} goes back to this chat's."
             notify(tx, f"{handoff.id}:0", to, text, self.now)
-        turn = Turn(
-            id=new_turn_id(),
-            session=handoff.session,
-            agent=handoff.agent,
-            cause=Cause.HANDOFF,
-            input=TurnInput(text=_NOTICE.format(place=to), guidance=Guidance(unattended="deny")),
-            created_at=self.now,
-            source=self.place,
-            reply=ReplyPlace(to=to),
-        )
-        tx.turns.add(turn)
+        hello = TurnInput(text=_NOTICE.format(place=to), guidance=Guidance(unattended="deny"))
+        place, reply = self.place, ReplyPlace(to=to)
+        tx.turns.add(make_turn(session, Cause.HANDOFF, hello, self.now, source=place, reply=reply))

@@ -1,1 +1,0 @@
-"""A conversation moves from the terminal to a chat."""
