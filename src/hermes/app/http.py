@@ -21,15 +21,7 @@ from hermes.domain.ids import AgentId
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import ApiKey, PlatformSettings
 from hermes.entry.host import HostState
-from hermes.entry.http.site.admission import (
-    ALL_SCOPES,
-    HttpKey,
-    HttpOptions,
-    Keyring,
-    KeyScope,
-    Principal,
-    is_loopback,
-)
+from hermes.entry.http.site import admission
 from hermes.entry.http.site.endpoint import PLATFORM, Site
 from hermes.entry.http.site.key_strength import LEAST_CHARS, WIDE_BITS, bits_of, is_guessable
 from hermes.entry.http.webhooks.receive import PLATFORM as WEBHOOKS
@@ -103,7 +95,7 @@ class AppHttp:
 
     async def _open_port(self, site: Site) -> int:
         keys = await asyncio.to_thread(self._keys)
-        port: int = await self._server.open_port(Keyring(keys, site.clock.monotonic))
+        port: int = await self._server.open_port(admission.Keyring(keys, site.clock.monotonic))
         return port
 
     async def _opened(self, platform: str, closed: str, host: str, opening: Awaitable[int]) -> str:
@@ -131,12 +123,12 @@ class AppHttp:
 
     @property
     def _is_wide(self) -> bool:
-        return not is_loopback(self.options().host)
+        return not admission.is_loopback(self.options().host)
 
-    def options(self) -> HttpOptions:
-        default = HttpOptions()
+    def options(self) -> admission.HttpOptions:
+        default = admission.HttpOptions()
         extra = self._block.extra
-        return HttpOptions(
+        return admission.HttpOptions(
             host=self._find("API_SERVER_HOST") or default.host,
             port=_number("API_SERVER_PORT", self._find("API_SERVER_PORT"), default.port),
             origins=_words(self._find("API_SERVER_CORS_ORIGINS")),
@@ -158,7 +150,7 @@ class AppHttp:
             return str(error)
         return ""
 
-    def _keys(self) -> list[HttpKey]:
+    def _keys(self) -> list[admission.HttpKey]:
         """All keys, each strong enough. May write one: call it off the loop."""
         keys = [self._named_key(name, key) for name, key in sorted(self._block.keys.items())]
         own = self._find(KEY)
@@ -169,21 +161,25 @@ class AppHttp:
             log.warning("http.key_made: a new API_SERVER_KEY is in %s", self._home / SECRETS_FILE)
         if own:
             check_key(KEY, own, wide=self._is_wide)
-            keys.insert(0, HttpKey(secret=Secret(own), principal=Principal(name=DEFAULT_KEY)))
+            keys.insert(
+                0, admission.HttpKey(secret=Secret(own), principal=admission.Principal(name=DEFAULT_KEY))
+            )
         return keys
 
-    def _named_key(self, name: str, settings: ApiKey) -> HttpKey:
+    def _named_key(self, name: str, settings: ApiKey) -> admission.HttpKey:
         secret = settings.key or Secret(self._find(platform_variable(PLATFORM, f"keys_{name}_key")))
         check_key(f"platforms.{PLATFORM}.keys.{name}", secret.reveal(), wide=self._is_wide)
         if name in _TAKEN:
             raise UserError(f"“{name}” is not a valid key name.", hint="Give it another name.")
-        principal = Principal(
+        principal = admission.Principal(
             name=name,
             # What stands for a list that could not be read names no scope and no agent.
-            scopes=frozenset(KeyScope(scope) for scope in settings.scopes if scope in ALL_SCOPES),
+            scopes=frozenset(
+                admission.KeyScope(scope) for scope in settings.scopes if scope in admission.ALL_SCOPES
+            ),
             agents=None if settings.agents is None else frozenset(map(AgentId, settings.agents)),
         )
-        return HttpKey(secret=secret, principal=principal)
+        return admission.HttpKey(secret=secret, principal=principal)
 
 
 def check_key(name: str, key: str, *, wide: bool = False) -> None:

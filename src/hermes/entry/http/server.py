@@ -21,18 +21,8 @@ from hermes.domain.errors import HermesError, UserError
 from hermes.domain.ids import AgentId
 from hermes.entry.http.api import load_resources
 from hermes.entry.http.api.metrics import TRAFFIC, UNMATCHED, Traffic
-from hermes.entry.http.site import errors
+from hermes.entry.http.site import endpoint, errors
 from hermes.entry.http.site.admission import NOBODY, Admission, Keyring, Principal
-from hermes.entry.http.site.endpoint import (
-    LOCAL_ROUTES,
-    ROUTES,
-    HttpCall,
-    HttpRoute,
-    Site,
-    as_json,
-    decode_query,
-    validation_error,
-)
 from hermes.entry.http.site.headers import PAGES_MAY_SEND
 from hermes.entry.http.site.owner_socket import bind_socket
 from hermes.entry.http.webhooks.receive import WEBHOOKS, Webhooks
@@ -55,7 +45,7 @@ SECURITY_HEADERS = {
 class HttpServer:
     """Its life: each way in is opened, served, and closed with the gateway."""
 
-    def __init__(self, site: Site, webhooks: Webhooks | None = None) -> None:
+    def __init__(self, site: endpoint.Site, webhooks: Webhooks | None = None) -> None:
         load_resources()
         self._site = site
         self._traffic = Traffic()
@@ -67,17 +57,19 @@ class HttpServer:
     async def open_port(self, keys: Keyring) -> int:
         """Listen on the port of the options; the actual port."""
         admission = Admission(options=self._site.options, keys=keys)
-        return await self._listen(admission, ROUTES, "The API server cannot listen on", "API_SERVER_PORT")
+        return await self._listen(
+            admission, endpoint.ROUTES, "The API server cannot listen on", "API_SERVER_PORT"
+        )
 
     async def open_webhooks(self, host: str, port: int) -> int:
         """Listen on a port for webhooks alone; the actual port."""
         options = replace(self._site.options, host=host, port=port)
         admission = Admission(options=options, keys=Keyring((), self._site.clock.monotonic))
-        routes = [route for route in ROUTES if route.signed or route.path == "/health"]
+        routes = [route for route in endpoint.ROUTES if route.signed or route.path == "/health"]
         return await self._listen(admission, routes, "Webhooks cannot be taken on", "WEBHOOK_PORT")
 
     async def _listen(
-        self, admission: Admission, routes: Sequence[HttpRoute], cannot: str, setting: str
+        self, admission: Admission, routes: Sequence[endpoint.HttpRoute], cannot: str, setting: str
     ) -> int:
         options = admission.options
         runner = await self._runner(admission, routes)
@@ -95,7 +87,9 @@ class HttpServer:
     async def open_socket(self, home: Path, variables: Mapping[str, str]) -> Path:
         """Listen on the owner's socket."""
         path, bound = await asyncio.to_thread(bind_socket, home, variables)
-        runner = await self._runner(Admission(options=self._site.options), [*ROUTES, *LOCAL_ROUTES])
+        runner = await self._runner(
+            Admission(options=self._site.options), [*endpoint.ROUTES, *endpoint.LOCAL_ROUTES]
+        )
         await web.SockSite(runner, bound).start()
         self._paths.append(path)
         return path
@@ -112,7 +106,7 @@ class HttpServer:
         for path in self._paths:
             await asyncio.to_thread(path.unlink, missing_ok=True)
 
-    async def _runner(self, admission: Admission, wanted: Sequence[HttpRoute]) -> web.AppRunner:
+    async def _runner(self, admission: Admission, wanted: Sequence[endpoint.HttpRoute]) -> web.AppRunner:
         async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
             for name, value in SECURITY_HEADERS.items():
                 response.headers.setdefault(name, value)
@@ -122,7 +116,7 @@ class HttpServer:
         app[TRAFFIC] = self._traffic
         app[WEBHOOKS] = self._webhooks
         app.on_response_prepare.append(add_headers)
-        by_path: defaultdict[str, list[HttpRoute]] = defaultdict(list)
+        by_path: defaultdict[str, list[endpoint.HttpRoute]] = defaultdict(list)
         for route in wanted:
             by_path[route.path].append(route)
         for path, routes in by_path.items():
@@ -139,14 +133,14 @@ class HttpServer:
         self._runners.append(runner)
         return runner
 
-    def _handler(self, admission: Admission, route: HttpRoute) -> Handler:
+    def _handler(self, admission: Admission, route: endpoint.HttpRoute) -> Handler:
         limit = self._site.options.max_body
         decoder = None if route.body is None else msgspec.json.Decoder(route.body)
 
         async def answer(request: web.Request) -> web.StreamResponse:
             principal = NOBODY if route.signed else await admission.admit(request, route.scope)
             profile = self._profile(request, principal)
-            call = HttpCall(site=self._site, request=request, principal=principal, profile=profile)
+            call = endpoint.HttpCall(site=self._site, request=request, principal=principal, profile=profile)
             if self._draining and request.method != "GET":
                 raise errors.ApiError(
                     503, "gateway_draining", "The gateway is stopping.", headers={"Retry-After": "1"}
@@ -156,11 +150,11 @@ class HttpServer:
                 body = await _read_body(request, decoder, limit)
                 given = msgspec.structs.asdict(body) if route.spreads else {"body": body}
             if route.query is not None:
-                given |= msgspec.structs.asdict(decode_query(route.query, request.query))
+                given |= msgspec.structs.asdict(endpoint.decode_query(route.query, request.query))
             result = await route.answer(call, **given)
             if isinstance(result, web.StreamResponse):
                 return result
-            return as_json(result, status=route.status)
+            return endpoint.as_json(result, status=route.status)
 
         return answer
 
@@ -190,7 +184,7 @@ async def _read_body(request: web.Request, decoder: msgspec.json.Decoder[Any], l
     try:
         return decoder.decode(data)
     except msgspec.ValidationError as error:
-        raise validation_error(error) from error
+        raise endpoint.validation_error(error) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise errors.bad_request(f"The body is not JSON: {error}.", code="invalid_json") from error
     except RecursionError as error:
