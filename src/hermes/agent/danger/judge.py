@@ -198,9 +198,9 @@ class CommandJudge:
     def _group(self, group: CompoundCommand, feed: ShellInput | None) -> None:
         fed = self._redirects(group.redirects) or feed
         if group.name:
-            known = (UNKNOWN,) if group.values is None else tuple(self._fields(group.values))
-            self.variables.values[group.name] = known or ("",)
-            self.check_subscripts(known)
+            values = (UNKNOWN,) if group.values is None else tuple(self._fields(group.values))
+            self.variables.values[group.name] = values or ("",)
+            self.check_subscripts(values)
         starting = group.loop and any(starts_aside(node) for body in group.bodies for node in body)
         if starting and not group.name and is_endless(group.bodies[0]):
             self.find("loop.processes", "")
@@ -402,10 +402,9 @@ class CommandJudge:
 
     def _output_of(self, sub: Substitution) -> str:
         """What a substitution prints. Each is followed once, however often its word is looked at."""
-        known = self.outputs.get(id(sub))
-        if known is None:
-            known = self.outputs[id(sub)] = (sub, self._follow(sub))
-        return known[1]
+        if id(sub) not in self.outputs:
+            self.outputs[id(sub)] = (sub, self._follow(sub))
+        return self.outputs[id(sub)][1]
 
     def _follow(self, sub: Substitution) -> str:
         """Judge a substitution; its output is known if its one command is as plain as `echo`."""
@@ -454,8 +453,8 @@ class CommandJudge:
     def _source(self, node: ShellNode) -> str:
         if isinstance(node, SimpleCommand):
             return self._output(node, None).source
-        sources = {self._source(one) for one in children(node)}
-        return next((one for one in _SOURCES if one in sources), "command")
+        sources = {self._source(inner) for inner in children(node)}
+        return next((source for source in _SOURCES if source in sources), "command")
 
 
 @lru_cache(maxsize=32)
@@ -481,15 +480,15 @@ def follow(command: str, place: CommandScope, cwd: str | None) -> CommandJudge:
 
 def hidden_characters(text: str) -> str:
     """Names of characters that cannot be seen, turn the text around, or stand for another."""
-    found: dict[str, None] = {}
+    hidden: dict[str, None] = {}
     for char in text:
         if char in "\n\t\r" or " " <= char <= "~":
             continue
         kind = unicodedata.category(char)
         strange = kind in ("Cc", "Cf", "Co", "Cs", "Zl", "Zp") or (kind == "Zs" and char != " ")
         if strange or ord(char) in _FULL_WIDTH:
-            found[unicodedata.name(char, f"U+{ord(char):04X}")] = None
-    return ", ".join(list(found)[:3])
+            hidden[unicodedata.name(char, f"U+{ord(char):04X}")] = None
+    return ", ".join(list(hidden)[:3])
 
 
 def digest(command: str, cwd: str) -> str:
