@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermes.agent.danger import effects
 from hermes.agent.danger.judge import digest, hidden_characters, judge_command
 from hermes.agent.danger.paths import CommandScope
 from hermes.agent.danger.rules import RULES
@@ -219,3 +222,12 @@ def test_nesting(depth: int) -> None:
     for _ in range(depth):
         command = f"echo $({command})"
     assert rules(command)
+
+
+def test_each_row_names_a_rule_and_leaves_no_name_open() -> None:
+    rows = [find for _, find in effects._ROWS if isinstance(find, partial)]
+    assert len(rows) > 80
+    for row in rows:
+        rule, conditions = row.args
+        assert rule in RULES
+        assert not any("<" in pattern.pattern.replace("(?<", "") for _, pattern in conditions), rule

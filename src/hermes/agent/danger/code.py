@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from hermes.agent.danger.names import listed
+from hermes.agent.danger.names import by_name, listed
 from hermes.agent.danger.shell.expand import to_plain
 
 if TYPE_CHECKING:
@@ -243,9 +243,17 @@ def _closing(script: str, at: int, mark: str) -> int:
 
 # --- SQL ---
 
-_RUNS = ("shell", "system")
-_READS = ("import", "restore")
-_WRITES = ("output", "once", "backup", "save", "clone", "log", "trace")
+_DOT_COMMANDS = by_name(
+    {
+        "shell system": "run",
+        "load cd edit excel www": "run.unknown",
+        "read": "sql.unknown",
+        "open": "read and write",
+        "import restore": "read",
+        "output once backup save clone log trace": "write",
+    }
+)
+"""What commands of sqlite3 do with their words, or the rule they break; the first that begins so counts."""
 _MOST_LINES = 200
 _VALUED = "-cmd -init -separator -nullvalue -newline -c -f -h -p -U -d -e -u -P -D"
 
@@ -275,21 +283,18 @@ def _dot_commands(call: ShellCall, text: str) -> None:
     for words in lines[:_MOST_LINES]:
         verb, rest = words[0], [word.strip("'\"") for word in words[1:]]
         named = [word for word in rest if not word.startswith("-")]
-        if any(one.startswith(verb) for one in _RUNS) or any(word.startswith("|") for word in named):
+        action = next((does for name, does in _DOT_COMMANDS.items() if name.startswith(verb)), "")
+        if action == "run" or any(word.startswith("|") for word in named):
             call.find("run.code")
             call.judge.read(" ".join(words[1:]).strip("'\"").lstrip("|"))
-        elif any(one.startswith(verb) for one in ("load", "cd", "edit", "excel", "www")):
-            call.find("run.unknown")
-        elif "read".startswith(verb):
-            call.find("sql.unknown")
-        elif "open".startswith(verb):
-            for path in named:
+        elif "." in action:
+            call.find(action)
+        elif action.startswith("read"):
+            for path in named if action == "read and write" else named[:1]:
                 call.judge.check_read(path)
-                call.judge.check_write(path, fresh=False)
-        elif any(one.startswith(verb) for one in _READS):
-            for path in named[:1]:
-                call.judge.check_read(path)
-        elif any(one.startswith(verb) for one in _WRITES):
+                if action == "read and write":
+                    call.judge.check_write(path, fresh=False)
+        elif action == "write":
             for path in (path for path in named if path not in ("stdout", "stderr", "off", "main")):
                 call.judge.check_write(path)
 

@@ -18,17 +18,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 
-from hermes.agent.danger import names, programs
-from hermes.agent.danger.paths import (
-    CommandScope,
-    delete_fault,
-    holds_home,
-    named_in,
-    read_fault,
-    resolve,
-    write_fault,
-)
-from hermes.agent.danger.programs import printed, source_of
+from hermes.agent.danger import names, paths, programs
+from hermes.agent.danger.paths import CommandScope
 from hermes.agent.danger.rules import RULES, DangerFinding, DangerVerdict
 from hermes.agent.danger.shell.expand import UNKNOWN, Expander, Variables, has_glob, to_plain
 from hermes.agent.danger.shell.reader import read_shell
@@ -45,6 +36,7 @@ from hermes.agent.danger.shell.syntax import (
     Substitution,
     UnreadableCommand,
     Var,
+    Word,
     children,
     plain,
 )
@@ -206,10 +198,9 @@ class CommandJudge:
     def _group(self, group: CompoundCommand, feed: ShellInput | None) -> None:
         fed = self._redirects(group.redirects) or feed
         if group.name:
-            values = [value for word in group.values or [] for value in self._expander.fields(word)]
-            known = tuple(values) if group.values is not None else (UNKNOWN,)
-            self.variables.values[group.name] = known or ("",)
-            self.check_subscripts(known)
+            values = (UNKNOWN,) if group.values is None else tuple(self._fields(group.values))
+            self.variables.values[group.name] = values or ("",)
+            self.check_subscripts(values)
         starting = group.loop and any(starts_aside(node) for body in group.bodies for node in body)
         if starting and not group.name and is_endless(group.bodies[0]):
             self.find("loop.processes", "")
@@ -239,13 +230,14 @@ class CommandJudge:
     def _expander(self) -> Expander:
         return Expander(self.variables, self._output_of, self.find)
 
+    def _fields(self, words: list[Word]) -> list[str]:
+        return [field for word in words for field in self._expander.fields(word)]
+
     def _simple(self, simple: SimpleCommand, feed: ShellInput | None) -> None:
         for name, value in simple.assigns:
             self.assign(name, self._expander.value(value), lasting=not simple.words)
         fed = self._redirects(simple.redirects) or feed
-        if not simple.words:
-            return
-        fields = [field for word in simple.words for field in self._expander.fields(word)]
+        fields = self._fields(simple.words)
         if not fields:
             return
         first = (part for part in simple.words[0] if isinstance(part, Var))
@@ -315,7 +307,7 @@ class CommandJudge:
         self.depth -= 1
 
     def path(self, text: str) -> str | None:
-        return resolve(text, self.cwd)
+        return paths.resolve(text, self.cwd)
 
     def check_write(self, text: str, *, fresh: bool = True) -> None:
         """A program is about to write there; `fresh` = what it writes was not there before."""
@@ -330,7 +322,7 @@ class CommandJudge:
             return
         if fresh:
             self.written.add(path)
-        fault = write_fault(path, self.place)
+        fault = paths.write_fault(path, self.place)
         if fault:
             self.find(fault, to_plain(path))
 
@@ -341,9 +333,9 @@ class CommandJudge:
     def _reads(self, call: ShellCall) -> None:
         """What the words of a program name, and where it runs: programs read the folder they stand in."""
         silent = call.name in names.SILENT
-        if self.cwd is not None and not silent and read_fault(self.cwd, self.place) == "read.home":
+        if self.cwd is not None and not silent and paths.read_fault(self.cwd, self.place) == "read.home":
             self.find("read.home", f"{call.shown} in {self.cwd}")
-        for text in (text for arg in call.args for text in named_in(arg) if text):
+        for text in (text for arg in call.args for text in paths.named_in(arg) if text):
             fault = self.read_fault(text)
             if fault == "read.secret" or (fault and (not silent or has_glob(text))):
                 self.find(fault, to_plain(text))
@@ -352,7 +344,7 @@ class CommandJudge:
         """The rule that reading what is named so breaks, as far as that can be told."""
         path = self.path(self.place.home + text[1:] if text.startswith("~/") else text)
         if path is not None:
-            return read_fault(path, self.place)
+            return paths.read_fault(path, self.place)
         if _OF_A_PROCESS.search(text.partition("/proc/")[2]):
             return "read.secret"
         if f"{UNKNOWN}home{UNKNOWN}" in text:
@@ -375,10 +367,10 @@ class CommandJudge:
 
     def holds_home(self, *folders: str) -> bool:
         """Whether a home is in one of these folders."""
-        return any(holds_home(self.path(folder), self.place) for folder in folders)
+        return any(paths.holds_home(self.path(folder), self.place) for folder in folders)
 
     def delete_fault(self, text: str, *, recursive: bool = True) -> str:
-        return delete_fault(self.path(text), self.place, recursive=recursive)
+        return paths.delete_fault(self.path(text), self.place, recursive=recursive)
 
     # --- words that come from elsewhere ---
 
@@ -410,10 +402,9 @@ class CommandJudge:
 
     def _output_of(self, sub: Substitution) -> str:
         """What a substitution prints. Each is followed once, however often its word is looked at."""
-        known = self.outputs.get(id(sub))
-        if known is None:
-            known = self.outputs[id(sub)] = (sub, self._follow(sub))
-        return known[1]
+        if id(sub) not in self.outputs:
+            self.outputs[id(sub)] = (sub, self._follow(sub))
+        return self.outputs[id(sub)][1]
 
     def _follow(self, sub: Substitution) -> str:
         """Judge a substitution; its output is known if its one command is as plain as `echo`."""
@@ -423,11 +414,11 @@ class CommandJudge:
             source = self._source(sub.script[-1]) if sub.script else ""
             return f"/dev/fd/{source}{UNKNOWN}" if source in ("download", "decoder") else "/dev/fd/63"
         if len(sub.script) == 1 and isinstance(sub.script[0], SimpleCommand | Pipeline):
-            feed = self._output(sub.script[0], None)
-            if feed is not None and feed.text is not None:
-                return feed.text.rstrip("\n")
-            if feed is not None and feed.source in _SOURCES:
-                return f"{UNKNOWN}{feed.source}{UNKNOWN}"
+            output = self._output(sub.script[0], None)
+            if output.text is not None:
+                return output.text.rstrip("\n")
+            if output.source in _SOURCES:
+                return f"{UNKNOWN}{output.source}{UNKNOWN}"
         return UNKNOWN
 
     def _output(self, node: ShellNode, feed: ShellInput | None) -> ShellInput:
@@ -437,32 +428,33 @@ class CommandJudge:
             return feed or ShellInput()
         if not isinstance(node, SimpleCommand):
             return ShellInput(None, self._source(node))
-        fields = [field for word in node.words for field in self._expander.fields(word)]
-        bodies = [one.body for one in node.redirects if one.body is not None]
-        if bodies:
-            feed = ShellInput(self._expander.text(bodies[-1]), "words")
-        text = printed(fields, feed.text if feed is not None else None, self.cwd)
+        fields = self._fields(node.words)
+        bodies = [redirect.body for redirect in node.redirects if redirect.body is not None]
+        fed = ShellInput(self._expander.text(bodies[-1])) if bodies else feed or ShellInput()
+        text = programs.printed(fields, fed.text, self.cwd)
         if text is not None and UNKNOWN not in text:
             return ShellInput(text, "words")
-        source = source_of(fields) or ("home" if self._lists_home(fields) else "")
-        inherited = feed.source if feed is not None and feed.source in _SOURCES else ""
-        if feed is not None and feed.text is not None and not source:
-            paths = (word for word in feed.text.split()[:_MOST_PATHS] if "/" in word)
-            source = "home" if any(self.read_fault(path) == "read.home" for path in paths) else ""
-        return ShellInput(None, source or inherited or "command")
+        source = programs.source_of(fields) or ("home" if self._lists_home(fields) else "")
+        if not source and fed.text is not None:
+            paths_in_it = (word for word in fed.text.split()[:_MOST_PATHS] if "/" in word)
+            source = "home" if any(self.read_fault(path) == "read.home" for path in paths_in_it) else ""
+        return ShellInput(None, source or (fed.source if fed.source in _SOURCES else "command"))
 
     def _lists_home(self, fields: list[str]) -> bool:
         """Whether a program prints the names of files that may be in a home."""
         if not fields or os.path.basename(fields[0]) not in names.LISTERS:
             return False
-        paths = [path for path in map(self.path, fields[1:]) if path is not None]
-        return any(holds_home(path, self.place) or read_fault(path, self.place) for path in paths)
+        return any(
+            paths.holds_home(path, self.place) or paths.read_fault(path, self.place)
+            for path in map(self.path, fields[1:])
+            if path is not None
+        )
 
     def _source(self, node: ShellNode) -> str:
         if isinstance(node, SimpleCommand):
             return self._output(node, None).source
-        sources = {self._source(one) for one in children(node)}
-        return next((one for one in _SOURCES if one in sources), "command")
+        sources = {self._source(inner) for inner in children(node)}
+        return next((source for source in _SOURCES if source in sources), "command")
 
 
 @lru_cache(maxsize=32)
@@ -488,15 +480,15 @@ def follow(command: str, place: CommandScope, cwd: str | None) -> CommandJudge:
 
 def hidden_characters(text: str) -> str:
     """Names of characters that cannot be seen, turn the text around, or stand for another."""
-    found: dict[str, None] = {}
+    hidden: dict[str, None] = {}
     for char in text:
         if char in "\n\t\r" or " " <= char <= "~":
             continue
         kind = unicodedata.category(char)
         strange = kind in ("Cc", "Cf", "Co", "Cs", "Zl", "Zp") or (kind == "Zs" and char != " ")
         if strange or ord(char) in _FULL_WIDTH:
-            found[unicodedata.name(char, f"U+{ord(char):04X}")] = None
-    return ", ".join(list(found)[:3])
+            hidden[unicodedata.name(char, f"U+{ord(char):04X}")] = None
+    return ", ".join(list(hidden)[:3])
 
 
 def digest(command: str, cwd: str) -> str:

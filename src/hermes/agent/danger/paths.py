@@ -180,7 +180,7 @@ def _could_be(pattern: re.Pattern[str], path: str, place: CommandScope) -> bool:
     if not has_glob(path):
         return False
     folder, _, name = short.rpartition("/")
-    return any(pattern.fullmatch(f"{folder}/{one}") and _glob(name, one) for one in _TEMPTING)
+    return any(pattern.fullmatch(f"{folder}/{file}") and _glob(name, file) for file in _TEMPTING)
 
 
 def _is_secret(path: str, place: CommandScope) -> bool:
@@ -191,7 +191,7 @@ def _is_secret(path: str, place: CommandScope) -> bool:
     name = path.rpartition("/")[2]
     if not has_glob(name):
         return _SECRET_NAME.fullmatch(name) is not None
-    return any(_SECRET_NAME.fullmatch(one) and _glob(to_plain(name), one) for one in _TEMPTING)
+    return any(_SECRET_NAME.fullmatch(file) and _glob(to_plain(name), file) for file in _TEMPTING)
 
 
 _TEMPTING = listed("id_rsa id_ed25519 .env shadow sudoers environ .bashrc .netrc credentials.json")
@@ -306,7 +306,7 @@ def _leads(path: str, folder: str, *, down: bool = False) -> bool:
     names, wanted = path.strip("/").split("/"), folder.strip("/").split("/")
     if len(names) >= len(wanted) if down else len(names) < len(wanted):
         return False
-    return all(_may_be(name, one) for name, one in zip(names, wanted, strict=False))
+    return all(_may_be(name, meant) for name, meant in zip(names, wanted, strict=False))
 
 
 def _may_be(name: str, meant: str) -> bool:

@@ -35,8 +35,8 @@ _PYTHON = re.compile(r"python(\d+(\.\d+)?)?|pypy3?|ipython3?")
 def look(call: ShellCall) -> None:
     """Judge a program by what it runs, then by what it does."""
     name = call.name
-    for known in (_interpreter, _awk, _runner, _builtin):
-        if known(call):
+    for is_judged in (_interpreter, _awk, _runner, _builtin):
+        if is_judged(call):
             break
     if name in names.READS_COMMANDS and not any(map(names.READS_COMMANDS[name].fullmatch, call.args)):
         if name in names.ESCAPING:
@@ -122,8 +122,8 @@ def _script_file(call: ShellCall, path: str, args: Sequence[str] = ()) -> None:
     if _OWN_SCRIPT.fullmatch(to_plain(path)):
         call.judge.run(["hermes", *args], call.feed)
     if path.startswith("/dev/fd/"):
-        found = re.search("download|decoder", path)
-        call.find(_RUNS[found[0]] if found else "run.unknown")
+        source = re.search("download|decoder", path)
+        call.find(_RUNS[source[0]] if source else "run.unknown")
     elif path in ("/dev/stdin", "/proc/self/fd/0"):
         _run_feed(call)
     elif UNKNOWN in path:
@@ -172,8 +172,8 @@ def _awk(call: ShellCall) -> bool:
     if not programs and not files:
         programs = [word for word, _ in call.walk(valued) if not word.startswith("-")][:1]
     for program in programs:
-        known = UNKNOWN not in program or "'" in call.shown
-        if known and not code.is_harmless_awk(to_plain(program)):
+        is_whole = UNKNOWN not in program or "'" in call.shown
+        if is_whole and not code.is_harmless_awk(to_plain(program)):
             call.find("run.code")
         code.check_strings(call, to_plain(program))
     return True

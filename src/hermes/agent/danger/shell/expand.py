@@ -64,7 +64,7 @@ class Variables:
             values = tuple(old + new for old in self.get(name) for new in values)
         if not certain:
             values = (*self.get(name), *values)
-        kept = tuple(dict.fromkeys(one if len(one) <= _LONGEST_VALUE else UNKNOWN for one in values))
+        kept = tuple(dict.fromkeys(value if len(value) <= _LONGEST_VALUE else UNKNOWN for value in values))
         self.values[name] = kept if len(kept) <= _MOST else (UNKNOWN,)
 
 
@@ -80,12 +80,12 @@ class Expander:
 
     def fields(self, word: Word) -> list[str]:
         """The words a word becomes; globs stay as marks."""
-        found: list[str] = []
+        fields: list[str] = []
         for text, split in self._alternatives(word):
             pieces = text.split() if split else [text]
             for piece in pieces:
-                found += braces(self._tilde(piece))
-        return list(dict.fromkeys(found)) if any(isinstance(part, Var) for part in word) else found
+                fields += braces(self._tilde(piece))
+        return list(dict.fromkeys(fields)) if any(isinstance(part, Var) for part in word) else fields
 
     def value(self, word: Word) -> tuple[str, ...]:
         """What an assignment of this word stores."""
@@ -118,15 +118,15 @@ class Expander:
             meant = self._variables.get(part.name[1:]) if not rest else ()
             plain = meant and all(map(_NAME.fullmatch, meant))
             return tuple(value for name in meant for value in self._variables.get(name)) if plain else _PATH
-        known = self._variables.get(part.name)
+        values = self._variables.get(part.name)
         if not rest or rest in ("[@]", "[*]"):
-            return known
+            return values
         operator = rest[: 2 if rest[0] == ":" else 1]
         if operator[-1] in "-=+?" and operator != "::":
             return self._or_else(part.name, operator[-1], rest[len(operator) :])
         if rest[0] == "@" and rest[1:2] not in _SAYS:
             self._find("run.unknown", f"${{{part.name}{rest}}}")
-        return tuple(dict.fromkeys(_changed(value, rest) for value in known))
+        return tuple(dict.fromkeys(_changed(value, rest) for value in values))
 
     def _or_else(self, name: str, operator: str, default: str) -> tuple[str, ...]:
         """`${x:-default}` and its like."""
@@ -190,7 +190,7 @@ def braces(text: str) -> list[str]:
     while queue:
         now = queue.pop(0)
         match = next(
-            (one for one in _BRACE.finditer(now) if COMMA in one[1] or _RANGE.fullmatch(one[1])), None
+            (brace for brace in _BRACE.finditer(now) if COMMA in brace[1] or _RANGE.fullmatch(brace[1])), None
         )
         if match is None or len(queue) + len(done) > _MOST:
             done.append(now.translate(_BACK))
