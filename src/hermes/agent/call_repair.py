@@ -150,7 +150,7 @@ def _literal(text: str) -> object:
         warnings.simplefilter("ignore")  # odd escapes in a model's text are nothing to warn an operator of
         try:
             found: object = ast.literal_eval(text)
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
+        except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
             return None
     return found
 
