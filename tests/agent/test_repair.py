@@ -64,7 +64,7 @@ def test_arguments(written: str, meant: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "written", ['{"a": "hal', '{"a": 1', '["x"]', "3", "null", "hello", "{'a': {1}}", "{" * 5000]
+    "written", ['{"a": "hal', '{"a": 1', '["x"]', "3", "null", "hello", "{'a': {1}}", "{{}}", "{" * 5000]
 )
 def test_what_is_not_guessed_at(written: str) -> None:
     assert repair_arguments(written) is None

@@ -81,7 +81,7 @@ def repair_arguments(text: str) -> str | None:
         found = _load(_PYTHONIC.sub(_as_json, text)) or _literal(text)
         if isinstance(found, dict):
             return _dump(found)
-    return text if isinstance(found, dict) and _load_strictly(text) else _dump(found)
+    return text if isinstance(found, dict) and _load(text, strict=True) is not None else _dump(found)
 
 
 def written_call(text: str, tools: Collection[str]) -> ToolCall | None:
@@ -135,20 +135,12 @@ def _as_json(match: re.Match[str]) -> str:
     return match[1] or _JSON_WORDS.get(match[2] or "", "")
 
 
-def _load(text: str) -> object:
+def _load(text: str, *, strict: bool = False) -> object:
     try:
-        found: object = json.loads(text, strict=False)
+        value: object = json.loads(text, strict=strict)
     except (ValueError, RecursionError):
         return None
-    return found
-
-
-def _load_strictly(text: str) -> bool:
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True
+    return value
 
 
 def _literal(text: str) -> object:
@@ -158,7 +150,7 @@ def _literal(text: str) -> object:
         warnings.simplefilter("ignore")  # odd escapes in a model's text are nothing to warn an operator of
         try:
             found: object = ast.literal_eval(text)
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
+        except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
             return None
     return found
 

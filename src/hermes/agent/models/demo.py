@@ -209,15 +209,16 @@ def _told(call: ToolCall, result: ToolFinished) -> str:
         case "write_file":
             return f"Done. {_cut(result.text)}"
         case "todo":
-            return f"The plan:\n\n{_block(result.text)}"
+            title = "The plan"
         case "terminal":
-            return f"I ran `{_argument(call, 'command')}`:\n\n{_block(result.text)}"
+            title = f"I ran `{_argument(call, 'command')}`"
         case "session_search":
-            return f"I searched for `{_argument(call, 'query')}`:\n\n{_block(result.text)}"
+            title = f"I searched for `{_argument(call, 'query')}`"
         case "read_file":
-            return f"`{_argument(call, 'path')}`:\n\n{_block(result.text)}"
+            title = f"`{_argument(call, 'path')}`"
         case _:
-            return f"This is what {call.name} found:\n\n{_block(result.text)}"
+            title = f"This is what {call.name} found"
+    return f"{title}:\n\n{_block(result.text)}"
 
 
 def _argument(call: ToolCall, name: str) -> str:

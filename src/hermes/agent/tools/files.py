@@ -244,11 +244,9 @@ def _grouped(matches: list[Match], cwd: str) -> str:
     last = ""
     for match in matches:
         shown = _shown(os.path.relpath(match.path, cwd) if match.path.startswith(cwd + "/") else match.path)
-        if not match.line:
+        if not match.line or shown != last:
             lines.append(shown)
-            continue
-        if shown != last:
-            lines.append(shown)
+        if match.line:
+            lines.append(f"  {match.line}|{match.text}")
             last = shown
-        lines.append(f"  {match.line}|{match.text}")
     return "\n".join(lines)

@@ -5,6 +5,7 @@ recognised, so that repeating a patch after a crash changes nothing."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import SequenceMatcher, unified_diff
@@ -78,7 +79,8 @@ def apply_patch(text: str, old: str, new: str, *, every: bool = False) -> str:
         raise UserError("old is empty.", hint="Name the text to replace, or use write_file.")
     if old == new:
         raise UserError("old and new are the same.")
-    spans = [span for span in _exact(text, old, new) if not _is_done(text, span, old, new)]
+    exact = (TextEdit(place.start(), place.end(), new) for place in re.finditer(re.escape(old), text))
+    spans = [span for span in exact if not _is_done(text, span, old, new)]
     if not spans and new and new in text:
         return text
     if not spans:
@@ -94,15 +96,6 @@ def apply_patch(text: str, old: str, new: str, *, every: bool = False) -> str:
     for span in reversed(spans):
         text = text[: span.start] + span.new + text[span.end :]
     return text
-
-
-def _exact(text: str, old: str, new: str) -> list[TextEdit]:
-    spans: list[TextEdit] = []
-    at = text.find(old)
-    while at >= 0:
-        spans.append(TextEdit(at, at + len(old), new))
-        at = text.find(old, at + len(old))
-    return spans
 
 
 def _is_done(text: str, span: TextEdit, old: str, new: str) -> bool:

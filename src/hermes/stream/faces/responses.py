@@ -55,7 +55,16 @@ def _text_place(place: int, message: str) -> dict[str, object]:
 
 
 def _text_delta(place: int, message: str, delta: str) -> ResponseEvent:
-    return _event(_TEXT_DELTA, **_text_place(place, message), delta=delta, logprobs=[])
+    # Written out, because there are so many of them.
+    return {
+        "type": _TEXT_DELTA,
+        "sequence_number": 0,
+        "output_index": place,
+        "item_id": message,
+        "content_index": 0,
+        "delta": delta,
+        "logprobs": [],
+    }
 
 
 class ResponseFold(Steps[list[ResponseEvent]]):

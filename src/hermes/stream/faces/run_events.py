@@ -41,13 +41,11 @@ class RunEvents(Steps[bytes]):
         self._now = now
         self._at = 0.0
         self._after = after
-        self._entries: list[Entry] = []
         self._rejoined = after >= 0
         self._run = run
         self._delta = f'data: {{"event":"message.delta","run_id":{quoted(run)},"timestamp":'
 
     def _take(self, entry: Entry) -> bytes:
-        self._entries.append(entry)
         self._at = entry.at.timestamp()
         written = super()._take(entry)
         if entry.seq <= self._after:

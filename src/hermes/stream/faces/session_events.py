@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hermes.domain.chat_format import as_messages
-from hermes.domain.event import Asked, Entry, Failed, Finished, Stopped, ToolFinished, TurnEnd
+from hermes.domain.event import Asked, Failed, Finished, Stopped, ToolFinished, TurnEnd
 from hermes.domain.sse import encode_json_event
 from hermes.domain.tool import ToolCall
 from hermes.stream.fold.answer import answer_text, usage_named
@@ -28,15 +28,10 @@ class SessionEvents(Steps[bytes]):
         self._run = run
         self._now = now
         self._count = 0
-        self._entries: list[Entry] = []
 
     def start(self, words: str) -> bytes:
         started = self._event("run.started", user_message={"role": "user", "content": words})
         return started + self._event("message.started", message={"id": self._run, "role": "assistant"})
-
-    def _take(self, entry: Entry) -> bytes:
-        self._entries.append(entry)
-        return super()._take(entry)
 
     def _event(self, name: str, **data: Any) -> bytes:
         self._count += 1

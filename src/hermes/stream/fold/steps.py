@@ -122,6 +122,7 @@ class Steps(Generic[Out]):
         self._show_internal = show_internal
         self._shown = ShownText()
         self._gap = False
+        self._entries: list[Entry] = []
         self._replies: list[ModelSaid] = []
         self._questions: dict[QuestionId, Asked] = {}
         self._calls: dict[CallId, ToolCall] = {}
@@ -151,6 +152,7 @@ class Steps(Generic[Out]):
                 return self._retrying(item)
 
     def _take(self, entry: Entry) -> Out:
+        self._entries.append(entry)
         record, at = entry.record, entry.at.timestamp()
         match record:
             case ModelSaid():
