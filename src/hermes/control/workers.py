@@ -447,10 +447,6 @@ class IdleTimer:
         self._timer: asyncio.TimerHandle | None = None
         self.expired = False
 
-    @property
-    def reason(self) -> str:
-        return f"No sign of life for {self._seconds:g} s, so it was given up (agent.gateway_timeout)."
-
     @contextlib.contextmanager
     def watch(self) -> Iterator[None]:
         self._arm(self._seconds)
