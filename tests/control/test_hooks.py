@@ -103,12 +103,13 @@ async def test_the_first_that_does_not_allow_decides() -> None:
 async def test_no_proper_answer_denies(answer: object) -> None:
     hooks = made(Scripted({"a": answer}), a="gate:*")
     ruling = await hooks.ask("gate:turn", {})
-    assert ruling.denies and "The hook “a” gave no proper answer" in ruling.message
+    assert ruling.decision is Decision.DENY and "The hook “a” gave no proper answer" in ruling.message
 
 
 @pytest.mark.parametrize("answer", [None, {}, {"decision": "allow"}])
 async def test_nothing_said_is_consent(answer: object) -> None:
-    assert not (await made(Scripted({"a": answer}), a="gate:*").ask("gate:turn", {})).denies
+    ruling = await made(Scripted({"a": answer}), a="gate:*").ask("gate:turn", {})
+    assert ruling.decision is not Decision.DENY
 
 
 async def test_the_breaker_opens_and_closes(caplog: pytest.LogCaptureFixture) -> None:
@@ -119,18 +120,20 @@ async def test_the_breaker_opens_and_closes(caplog: pytest.LogCaptureFixture) ->
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             assert not hooks.facts()[0].open
-            assert (await hooks.ask("gate:turn", {})).denies
+            assert (await hooks.ask("gate:turn", {})).decision is Decision.DENY
     assert changes == [True] and "hook.open hook=a failures=3" in caplog.text
     assert hooks.facts()[0].why == "it broke"
-    assert (await hooks.ask("gate:turn", {})).denies  # at once, without being called
+    assert (await hooks.ask("gate:turn", {})).decision is Decision.DENY  # at once, without being called
     await told(hooks, "agent:end")
     assert len(runner.calls) == 3
     await clock.advance(OPEN_SECONDS)
-    assert (await hooks.ask("gate:turn", {})).denies  # the trial fails, and it is left alone again
+    assert (
+        await hooks.ask("gate:turn", {})
+    ).decision is Decision.DENY  # the trial fails, and it is left alone again
     assert len(runner.calls) == 4 and hooks.facts()[0].open
     await clock.advance(OPEN_SECONDS)
     runner.answers.clear()
-    assert not (await hooks.ask("gate:turn", {})).denies
+    assert (await hooks.ask("gate:turn", {})).decision is not Decision.DENY
     assert changes == [True, True, False] and not hooks.facts()[0].open
     runner.answers["a"] = Unreachable("once")
     await told(hooks, "agent:end")

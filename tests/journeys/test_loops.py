@@ -96,7 +96,7 @@ def _asking(request: ModelRequest) -> Say:
     return call("danger") if last_words(request) == "ask" and len(request.entries) < 2 else echo(request)
 
 
-@pytest.mark.parametrize("unit", ["Expiry.sweep", "questions._expire"])
+@pytest.mark.parametrize("unit", ["Expiry.sweep", "QuestionExpiry._expire"])
 async def test_questions_expire_though_a_look_breaks(tmp_path: Path, unit: str) -> None:
     between = Between().before(unit, ERRORS[2])
     settings = open_settings(approvals=ApprovalSettings(timeout=30))

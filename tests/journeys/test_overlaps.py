@@ -71,7 +71,7 @@ async def test_a_deletion_in_a_session_that_nobody_holds_forgets_nothing(
         chat.gateway.detach("fake")
         photo = chat.world.write("look", uploads=(chat.world.photo(PNG),))
         await chat.until_taken()
-        await chat.until(lambda: not chat.gateway.actors.workers.keys)
+        await chat.until(lambda: not chat.gateway.actors.workers.active)
         chat.gateway.actors.warm.take((await session_of(chat)).id)
         chat.world.write("", deletes=photo.delivery)
         await chat.until_taken()
@@ -111,7 +111,7 @@ async def test_a_stop_in_the_collecting_window_is_heard_at_once(tmp_path: Path) 
         await chat.until_seen("Stopped.")
         await chat.until_idle()
         end = time.monotonic() + PATIENCE
-        while chat.gateway.actors.workers.keys:  # the clock stands still: the window alone would never end
+        while chat.gateway.actors.workers.active:  # the clock stands still: the window alone would never end
             assert time.monotonic() < end
             await asyncio.sleep(0.005)
         assert not chat.model.requests

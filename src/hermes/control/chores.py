@@ -58,7 +58,6 @@ class Chores:
         return [loops.keep(one.name, partial(self._keep, one)) for one in self._chores.values()]
 
     async def run(self, name: str) -> ChoreState:
-        """Do one now."""
         chore, state = self._chores[name], self.states[name]
         try:
             state.outcome, state.ok = await chore.run(), True

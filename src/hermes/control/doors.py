@@ -245,7 +245,6 @@ class RunView:
 
     @property
     def error(self) -> str | None:
-        """Why it ended without being done."""
         last = self.entries[-1].record if self.entries else None
         return last.reason if isinstance(last, Failed | Stopped) else None
 
@@ -263,7 +262,6 @@ def read_run(tx: Tx, asked: Turn, name: str) -> RunView:
 
 
 def answering_turn(tx: Tx, asked: Turn) -> Turn:
-    """The turn that answers what was asked."""
     turn = asked
     while turn.absorbed_by is not None:
         into = tx.turns.get(turn.absorbed_by)

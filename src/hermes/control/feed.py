@@ -195,7 +195,6 @@ class Feeds:
         self._listeners.append((sessions, listener))
 
     def committed(self, agent: AgentId, session: SessionId, entries: Sequence[Entry]) -> None:
-        """Records were stored."""
         for prefix, listener in self._listeners:
             if session.startswith(prefix):
                 listener(agent, session, entries)
@@ -244,7 +243,6 @@ class GatewayCounters:
         self.undeliverable = 0
 
     def see(self, agent: AgentId, session: SessionId, entries: Sequence[Entry]) -> None:
-        """Records were stored."""
         for entry in entries:
             end = _ENDS.get(type(entry.record))
             if end is not None:

@@ -84,7 +84,7 @@ class Gateway(WiredGateway):
         await end_tasks(self._tasks)
         await self.intake.close()
         await self.handoffs.close()
-        busy = self.actors.workers.keys
+        busy = tuple(self.actors.workers.active)
         await self.actors.workers.close(grace, self._hurry)
         parts = self._parts
         for to in await tell_unfinished(parts, busy, self.actors.epoch, restarts=restarts):
@@ -125,7 +125,7 @@ class Gateway(WiredGateway):
         self.actors.workers.search()  # turns may wait for files of this account
 
     def detach(self, account: str) -> None:
-        self.accounts.detach(account)
+        self.accounts.up.pop(account, None)
 
     def reaches(self, to: Address) -> bool:
         """Whether its account is up now; if not, what is sent there waits."""
@@ -243,7 +243,6 @@ class Gateway(WiredGateway):
         return going
 
     async def stop_turn(self, agent: AgentId, turn: TurnId, reason: str) -> bool:
-        """Ask a turn to stop; False if it had ended already."""
         store = self._runtime(agent).store
         stopping = await store.write(lambda tx: stop_turn(tx, turn, reason), ends=True)
         if stopping is not None:
@@ -281,7 +280,6 @@ class Gateway(WiredGateway):
         return runtime
 
     def jobs(self, agent: AgentId) -> JobDesk:
-        """The jobs of an agent, to look at and to change."""
         self._runtime(agent)
         return self.cron.desk(agent)
 

@@ -25,7 +25,6 @@ from hermes.control.workers import end_tasks, pause_after, take_each, wait_for_r
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.capabilities import Grade
 from hermes.domain.channels import Channel
-from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, Lost, Refused, Unreachable, UserError
 from hermes.domain.event import UserSaid
 from hermes.domain.handoff import Handoff, HandoffState, new_handoff_id
@@ -102,7 +101,6 @@ def _entitle(tx: Tx, session: Session) -> None:
 
 
 def retry_handoff(tx: Tx, wanted: str, now: datetime) -> Handoff:
-    """Try a hand-off again that has failed."""
     known = _find(tx, wanted)
     if known.state is not HandoffState.FAILED:
         raise UserError(f"{known.id} has not failed: it is {known.state.value}.", hint="Nothing changed.")
@@ -115,7 +113,6 @@ def retry_handoff(tx: Tx, wanted: str, now: datetime) -> Handoff:
 
 
 def cancel_handoff(tx: Tx, wanted: str) -> Handoff:
-    """Cancel a hand-off that is not done yet."""
     known = _find(tx, wanted)
     failed = replace(known, state=HandoffState.FAILED, error="cancelled")
     if not known.state.open or not tx.handoffs.change(known, failed):
@@ -167,10 +164,6 @@ class HandoffWorker:
     _pauses: dict[str, tuple[int, float]] = field(init=False, default_factory=dict)
     """Those that broke: how often in a row, and until when (monotonic) each is left alone."""
 
-    @property
-    def clock(self) -> Clock:
-        return self.core.loops.clock
-
     def ring(self) -> None:
         """There is a new one, or an account came up."""
         self._bell.set()
@@ -178,7 +171,7 @@ class HandoffWorker:
     async def live(self) -> None:
         while True:
             self._bell.clear()
-            await wait_for_ring(self._bell, self.clock, await self.look(), "handoff")
+            await wait_for_ring(self._bell, self.core.clock, await self.look(), "handoff")
 
     async def close(self) -> None:
         """Cut off what is under way; it is taken up again when its lease runs out."""
@@ -193,7 +186,7 @@ class HandoffWorker:
     async def _take_agent(self, waits: list[float], agent: AgentId) -> None:
         """Take up what is due of one agent; `waits` gets the seconds until each of the others is."""
         due: list[Handoff] = []
-        now, elapsed = self.clock.now(), self.clock.monotonic()
+        now, elapsed = self.core.clock.now(), self.core.clock.monotonic()
         for handoff in await self._store(agent).read(lambda tx: tx.handoffs.open()):
             if handoff.id in self._working:
                 continue
@@ -211,7 +204,7 @@ class HandoffWorker:
             self._working[handoff.id] = task
             task.add_done_callback(partial(self._done, handoff.id))
             return
-        late = self.clock.now() - handoff.created_at >= PATIENCE
+        late = self.core.clock.now() - handoff.created_at >= PATIENCE
         state = HandoffState.FAILED if late else handoff.state
         await self._change(handoff, state, f"{handoff.account} is not connected")
 
@@ -221,7 +214,7 @@ class HandoffWorker:
         if error is not None:
             self.core.loops.note("handoffs", error, f"handoff {handoff}")
             failures = self._pauses.get(handoff, (0, 0.0))[0] + 1
-            self._pauses[handoff] = failures, self.clock.monotonic() + pause_after(failures)
+            self._pauses[handoff] = failures, self.core.clock.monotonic() + pause_after(failures)
         else:
             self._pauses.pop(handoff, None)
             self.core.loops.clear("handoffs", f"handoff {handoff}")
@@ -257,14 +250,14 @@ class HandoffWorker:
     async def _run(self, handoff: Handoff) -> None:
         """One attempt. Afterwards the row is completed, failed, or due again."""
         store, ident = self._store(handoff.agent), handoff.id
-        claimed = await store.write(partial(_claim, ident, self.clock.now()))
+        claimed = await store.write(partial(_claim, ident, self.core.clock.now()))
         if claimed is None:
             return
         log.info("handoff.begun id=%s to=%s attempt=%d", ident, claimed.account, claimed.attempts)
         try:
             place = await self._place(claimed)
             arrival = CompleteHandoff(
-                handoff=claimed, place=place, settings=self.core.settings, now=self.clock.now()
+                handoff=claimed, place=place, settings=self.core.settings, now=self.core.clock.now()
             )
             done = await store.write(arrival.unit)
         except Lost:
@@ -282,7 +275,7 @@ class HandoffWorker:
         why = one_line(str(error), _ERROR).rstrip(".")
         if isinstance(error, Unreachable) and claimed.attempts % MOST_ATTEMPTS:
             wait = error.after if error.after is not None else 2.0**claimed.attempts
-            due = self.clock.now() + timedelta(seconds=wait)
+            due = self.core.clock.now() + timedelta(seconds=wait)
             return await self._change(claimed, HandoffState.PENDING, why, due)
         log.warning("handoff.failed id=%s why=%s", claimed.id, why)
         await self._change(claimed, HandoffState.FAILED, why)

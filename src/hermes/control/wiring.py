@@ -3,7 +3,7 @@ runs yet; `Gateway` starts and stops the parts."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
@@ -34,10 +34,6 @@ from hermes.domain.ids import AgentId, SessionId
 _MEGABYTE = 1024 * 1024
 
 
-async def _forget_nothing(agent: AgentId, session: SessionId) -> None:
-    pass
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayParts(GatewayCore):
     """What a gateway is built from."""
@@ -54,7 +50,7 @@ class GatewayParts(GatewayCore):
     """Names that somebody gave to chats; may look at a file."""
     committed: Callable[[AgentId, SessionId, Sequence[Entry]], None] | None = None
     """Told of every record once it is stored; must return at once."""
-    forgotten: Callable[[AgentId, SessionId], Awaitable[None]] = _forget_nothing
+    forgotten: Flush = flush_nothing
     """Told of every session that somebody deleted, to delete what it keeps of it."""
     around: GatewayInfo = NOTHING_AROUND
     """What commands may know; the models are filled in from `aliases`."""
@@ -100,7 +96,7 @@ class WiredGateway:
         self.handoffs = HandoffWorker(
             core=parts,
             select=parts.select,
-            platform=self.accounts.platform,
+            platform=self.accounts.up.get,
             wake_session=self.actors.ring,
             wake_lane=self.delivery.ring,
         )
@@ -127,7 +123,7 @@ class WiredGateway:
             warm=WarmSessions(settings.gateway.cache_mb * _MEGABYTE),
             answers=AnswerWriter(settings=settings, clock=clock, capabilities=accounts.capabilities),
             delivery=self.delivery,
-            fetcher=AttachmentFetcher(platform=accounts.platform, clock=clock, settings=settings),
+            fetcher=AttachmentFetcher(platform=accounts.up.get, clock=clock, settings=settings),
             start_actor=SessionActor,
         )
 

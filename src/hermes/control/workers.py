@@ -83,7 +83,6 @@ class Supervisor:
         return None
 
     def note(self, name: str, error: BaseException, what: str) -> None:
-        """Something of this loop broke."""
         log.error("loop.broke loop=%s task=%s", name, what, exc_info=error)
         state = self._state(name)
         state.failures += 1
@@ -97,7 +96,6 @@ class Supervisor:
         state.why = one_line(f"{type(error).__name__}: {error}", _WHY)
 
     def clear(self, name: str, what: str) -> None:
-        """A piece of this loop's work was done."""
         state = self.states.get(name)
         if state is not None and state.failing:
             state.failing.pop(what, None)
@@ -185,7 +183,8 @@ class Workers(Generic[K]):
         self._page = page
         self._places = places
         self._name = name
-        self._active: dict[K, Worker] = {}
+        self.active: dict[K, Worker] = {}
+        """Who has work at this moment."""
         self._tasks: dict[K, asyncio.Task[None]] = {}
         self._held = 0
         self._more = False
@@ -195,19 +194,8 @@ class Workers(Generic[K]):
         self._resting: dict[K, asyncio.Task[None]] = {}
         self._closed = False
 
-    def __len__(self) -> int:
-        return len(self._active)
-
-    @property
-    def keys(self) -> tuple[K, ...]:
-        """Who has work at this moment."""
-        return tuple(self._active)
-
-    def get(self, key: K) -> Worker | None:
-        return self._active.get(key)
-
     def ring(self, key: K) -> None:
-        worker = self._active.get(key)
+        worker = self.active.get(key)
         if worker is not None:
             worker.ring()
         elif self._closed:
@@ -232,7 +220,7 @@ class Workers(Generic[K]):
     def enter(self, key: K, worker: Worker) -> None:
         """Start a worker that has its first work in hand, in a place that was held. Where one is at work on
         the key already, it finds that work in the store like any other."""
-        known = self._active.get(key)
+        known = self.active.get(key)
         if known is not None:
             known.ring()
         elif not self._closed:
@@ -249,7 +237,7 @@ class Workers(Generic[K]):
         for task in (self._refill, *self._resting.values()):
             if task is not None:
                 task.cancel()
-        for worker in tuple(self._active.values()):
+        for worker in tuple(self.active.values()):
             worker.wind_down()
         tasks = list(self._tasks.values())
         if not tasks:
@@ -266,10 +254,10 @@ class Workers(Generic[K]):
             await asyncio.wait(late, timeout=5.0)
 
     def _has_place(self) -> bool:
-        return len(self._active) + self._held < self._places
+        return len(self.active) + self._held < self._places
 
     def _enter(self, key: K, worker: Worker) -> None:
-        self._active[key] = worker
+        self.active[key] = worker
         self._tasks[key] = asyncio.create_task(self._employ(key, worker), name=f"{self._name} {key}")
 
     async def _employ(self, key: K, worker: Worker) -> None:
@@ -291,7 +279,7 @@ class Workers(Generic[K]):
                 if max(failures, tries.faults) >= MOST_FAILURES:
                     break
                 # From now on, so that who is rung or given something meanwhile keeps it.
-                self._active[key] = worker = self._start(key)
+                self.active[key] = worker = self._start(key)
                 await self._loops.clock.sleep(pause_after(failures))
             if tries.faults >= MOST_FAILURES and await self._is_given_up(key, error):
                 self._tries.pop(key, None)
@@ -299,7 +287,7 @@ class Workers(Generic[K]):
             else:
                 self._rest(key)
         finally:
-            del self._active[key], self._tasks[key]
+            del self.active[key], self._tasks[key]
             if self._more:
                 self._find_more()
 
@@ -367,7 +355,7 @@ class Workers(Generic[K]):
                 self._cursor = began = 0
                 wishes = self._wishes
             for n, key in page:
-                if key not in self._active and key not in self._resting:
+                if key not in self.active and key not in self._resting:
                     if not self._has_place():
                         break
                     self._enter(key, self._start(key))
@@ -391,7 +379,6 @@ class TaskSet:
 
 
 async def end_tasks(tasks: Iterable[asyncio.Task[None]]) -> None:
-    """Cancel tasks and wait for their end."""
     ending = list(tasks)
     for task in ending:
         task.cancel()
@@ -459,10 +446,6 @@ class IdleTimer:
         self._since: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         self.expired = False
-
-    @property
-    def reason(self) -> str:
-        return f"No sign of life for {self._seconds:g} s, so it was given up (agent.gateway_timeout)."
 
     @contextlib.contextmanager
     def watch(self) -> Iterator[None]:

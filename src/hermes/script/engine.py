@@ -31,8 +31,6 @@ from hermes.state.settings.secrets import RedactingFilter, Secrets
 
 log = logging.getLogger("hermes.script")
 T = TypeVar("T")
-
-
 _engines: weakref.WeakSet[GatewayThread] = weakref.WeakSet()
 
 

@@ -14,7 +14,7 @@ from hermes.control.turn.questions import yolo_counts
 from hermes.domain.ids import SessionId, new_session_id
 from hermes.domain.session import BACKGROUND, Session, owner_of
 from hermes.domain.text import one_line
-from hermes.domain.turn import BusyMode, Cause, Turn
+from hermes.domain.turn import BusyMode, Cause
 
 _LOOKED_AT = 200
 _LISTED = 20
@@ -44,19 +44,14 @@ def background(call: CommandCall) -> CommandReply:
 @command("agents", "what runs for you, here and in the background", aliases=("tasks",))
 def agents(call: CommandCall) -> CommandReply:
     found = {session.id: session for session in (call.session, *call.tx.sessions.find("", _LOOKED_AT))}
-    lines = [line for session in found.values() if owns(call, session) for line in _lines(call, session)]
+    lines: list[str] = []
+    for session in found.values():
+        here = " ← here" if session.id == call.session.id else ""
+        for turn in call.tx.turns.open_of(session.id) if owns(call, session) else ():
+            seconds = int((call.now - turn.created_at).total_seconds())
+            doing = f"{DOING[turn.state]}, {seconds} s old: {one_line(turn.input.text, 60)}"
+            lines.append(f"- {name_of(session)}{here}: {doing}")
     if not lines:
         return CommandReply(text="Nothing is running.")
     more = f"\n… and {len(lines) - _LISTED} more." if len(lines) > _LISTED else ""
     return CommandReply(text="\n".join(lines[:_LISTED]) + more)
-
-
-def _lines(call: CommandCall, session: Session) -> list[str]:
-    turns = call.tx.turns.open_of(session.id)
-    here = " ← here" if session.id == call.session.id else ""
-    return [f"- {name_of(session)}{here}: {_told(call, turn)}" for turn in turns]
-
-
-def _told(call: CommandCall, turn: Turn) -> str:
-    seconds = int((call.now - turn.created_at).total_seconds())
-    return f"{DOING[turn.state]}, {seconds} s old: {one_line(turn.input.text, 60)}"

@@ -11,8 +11,6 @@ from hermes.domain.text import one_line, storable
 from hermes.domain.turn import Answer, Question
 
 _REASON = 280
-
-
 _SCOPES = {"session": Verdict.SESSION, "always": Verdict.ALWAYS}
 _SHOWN = 20
 

@@ -15,8 +15,6 @@ from hermes.domain.errors import UserError
 from hermes.domain.job import Job
 
 _USAGE = "Write /cron list, or /cron pause|resume|run|remove <job>, or /cron add <schedule> | <prompt>."
-
-
 _DONE: dict[JobAction, Callable[[Job, tzinfo], str]] = {
     JobAction.PAUSE: lambda job, zone: f"Paused: “{title(job)}”.",
     JobAction.RESUME: job_line,

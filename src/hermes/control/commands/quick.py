@@ -23,18 +23,14 @@ def quick_commands(settings: Settings) -> list[SlashCommand]:
         SlashCommand(
             name=name,
             run=partial(_RUNS[quick.type], quick),
-            summary=_summary(quick),
+            summary=f"the same as {one_line(quick.target, 60)}"
+            if quick.type == "alias"
+            else f"run {one_line(quick.command, 60)}",
             target=quick.target if quick.type == "alias" else "",
         )
         for name, quick in settings.quick_commands.items()
         if quick.type in _RUNS
     ]
-
-
-def _summary(quick: QuickCommand) -> str:
-    if quick.type == "alias":
-        return f"the same as {one_line(quick.target, 60)}"
-    return f"run {one_line(quick.command, 60)}"
 
 
 def _alias(quick: QuickCommand, call: CommandCall) -> CommandReply:

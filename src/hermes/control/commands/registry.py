@@ -21,7 +21,6 @@ from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.ports.store import Tx
 from hermes.domain.session import Session, SessionKey
-from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import Settings
 from hermes.domain.turn import ReplyPlace, Turn
 
@@ -85,7 +84,6 @@ class CommandCall:
 
     @property
     def is_local(self) -> bool:
-        """Whether it was given at this machine's terminal."""
         return _at_the_machine(self.source)
 
     def number(self, most: int, default: str = "") -> int | None:
@@ -150,9 +148,10 @@ class SlashCommand:
 
 
 COMMANDS: dict[str, SlashCommand] = {}
-
-
+FURTHER: list[Callable[[Settings], list[SlashCommand]]] = []
+"""Who else brings commands: those of the settings. A name of a built-in command stays its own."""
 Command = Callable[[CommandCall], CommandReply]
+_NAMED = re.compile(r"(?<![\w/.~])/([a-z][a-z-]*)(?![\w/.]\w)")
 
 
 def command(name: str, summary: str, **options: Any) -> Callable[[Command], Command]:
@@ -163,13 +162,6 @@ def command(name: str, summary: str, **options: Any) -> Callable[[Command], Comm
         return run
 
     return register
-
-
-_NAMED = re.compile(r"(?<![\w/.~])/([a-z][a-z-]*)(?![\w/.]\w)")
-
-
-FURTHER: list[Callable[[Settings], list[SlashCommand]]] = []
-"""Who else brings commands: those of the settings. A name of a built-in command stays its own."""
 
 
 def known_commands(settings: Settings | None = None) -> list[SlashCommand]:
@@ -294,7 +286,9 @@ def tier_of(source: Source, settings: Settings) -> Tier:
     # Whoever names admins for one sort of chats means that nobody else is one in the other.
     key, admins = own if own[1] or not other[1] else other
     if not admins:
-        owner = bool(ids_of(source) & _named(block, settings))
+        # People whom the operator let in by id; `*` names nobody.
+        named = {ident.strip() for ident in (*block.allowed_users, *settings.allowed_users)} - {"*", ""}
+        owner = not ids_of(source).isdisjoint(named)
         why = "; the operator named you" if owner else ""
         return Tier(name="everybody", reason=f"{account}.{key} names no admins{why}", owner=owner)
     if is_listed(source, admins):
@@ -302,10 +296,5 @@ def tier_of(source: Source, settings: Settings) -> Tier:
     listed = block.group_user_allowed_commands
     if private and block.user_allowed_commands:
         listed = block.user_allowed_commands
-    named = tuple(word.strip().lstrip("/").lower().replace("_", "-") for word in listed)
-    return Tier(name="user", reason=f"{account}.{key} does not name you", commands=(*ALWAYS, *named))
-
-
-def _named(block: PlatformSettings, settings: Settings) -> set[str]:
-    """People whom the operator let in by id; `*` names nobody."""
-    return {one.strip() for one in (*block.allowed_users, *settings.allowed_users)} - {"*", ""}
+    commands = tuple(word.strip().lstrip("/").lower().replace("_", "-") for word in listed)
+    return Tier(name="user", reason=f"{account}.{key} does not name you", commands=(*ALWAYS, *commands))

@@ -23,11 +23,9 @@ HookNotice = tuple[str, HookContext]
 
 
 def about_source(source: Source | None, agent: AgentId) -> dict[str, object]:
-    if source is None:
-        return {"platform": "", "account": "", "user_id": None, "agent_id": agent}
-    address = source.address
-    facts = {"platform": address.platform, "account": address.account}
-    return facts | {"user_id": source.user, "agent_id": agent}
+    platform, account = ("", "") if source is None else (source.address.platform, source.address.account)
+    user = None if source is None else source.user
+    return {"platform": platform, "account": account, "user_id": user, "agent_id": agent}
 
 
 def about_chat(source: Source | None, agent: AgentId) -> dict[str, object]:

@@ -46,10 +46,6 @@ class Ruling:
     by: str = ""
     answer: Mapping[str, object] = field(default_factory=dict)
 
-    @property
-    def denies(self) -> bool:
-        return self.decision is Decision.DENY
-
 
 ALLOWED = Ruling()
 

@@ -342,8 +342,7 @@ class TakeInbound:
         )
 
     def _goes_on(self, tx: Tx) -> bool:
-        bound = tx.bindings.get(self.key)
-        session = None if bound is None else tx.sessions.get(bound)
+        session = self._bound(tx, self.key)
         return session is not None and unfinished_piece(tx, session, self.inbound) is not None
 
     def _is_deleted(self, tx: Tx) -> bool:
@@ -371,7 +370,8 @@ class TakeInbound:
     def _message(self, tx: Tx) -> InboundResult:
         key = self.key
         tx.directory.note(seen_channel(self.inbound.source, self._now()))
-        session, fresh = self._session(tx, key)
+        known = self._bound(tx, key)
+        session, fresh = known or next_session(tx, key, self.inbound.source, self._now()), known is None
         began = (session_began(self.inbound.source, session, key),) if fresh else ()
         line = read_command(self.inbound.text, self.able.command_prefix)
         if line is not None:
@@ -394,12 +394,9 @@ class TakeInbound:
         news = session_renewed(self.inbound.source, session, renewed.session, key)
         return self._say(tx, replace(taken, news=news), renewed.notice)
 
-    def _session(self, tx: Tx, key: SessionKey) -> tuple[Session, bool]:
+    def _bound(self, tx: Tx, key: SessionKey) -> Session | None:
         bound = tx.bindings.get(key)
-        known = None if bound is None else tx.sessions.get(bound)
-        if known is not None:
-            return known, False
-        return next_session(tx, key, self.inbound.source, self._now()), True
+        return None if bound is None else tx.sessions.get(bound)
 
     # --- the ends a row can have ---
 

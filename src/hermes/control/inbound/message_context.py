@@ -56,7 +56,6 @@ class MessageContext:
         )
 
     def context(self, tx: Tx) -> str:
-        """What the model is told before the message."""
         blocks = (self._time(), self._elsewhere(), self._talk(tx), self._quote(tx))
         return "\n\n".join(block for block in blocks if block)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta, tzinfo
+from datetime import timedelta, tzinfo
 from enum import StrEnum
 from typing import Any
 
@@ -121,7 +121,10 @@ def act_on_job(tx: Tx, job: Job, action: JobAction, context: JobContext) -> Job:
     """The job as it is afterwards."""
     match action:
         case JobAction.PAUSE:
-            return _pause(tx, job, context.now)
+            if job.state is not JobState.SCHEDULED:
+                raise UserError(f"The job “{title(job)}” is {job.state.value}, so it cannot be paused.")
+            job = replace(job, state=JobState.PAUSED, next_due=None, paused_at=context.now, paused_reason="")
+            tx.jobs.save(job)
         case JobAction.RESUME:
             return _resume(tx, job, context)
         case JobAction.RUN:
@@ -129,14 +132,6 @@ def act_on_job(tx: Tx, job: Job, action: JobAction, context: JobContext) -> Job:
         case JobAction.REMOVE:
             tx.jobs.remove(job.id)
     return job
-
-
-def _pause(tx: Tx, job: Job, now: datetime) -> Job:
-    if job.state is not JobState.SCHEDULED:
-        raise UserError(f"The job “{title(job)}” is {job.state.value}, so it cannot be paused.")
-    paused = replace(job, state=JobState.PAUSED, next_due=None, paused_at=now, paused_reason="")
-    tx.jobs.save(paused)
-    return paused
 
 
 def _resume(tx: Tx, job: Job, context: JobContext) -> Job:
@@ -300,7 +295,6 @@ class JobDesk:
         return replace(self.rules, now=self.clock.now())
 
     def seen_by(self, sees: Callable[[Job], bool]) -> JobDesk:
-        """The same desk for who may see only these jobs."""
         return replace(self, rules=replace(self.rules, sees=sees))
 
     async def all(self) -> list[Job]:

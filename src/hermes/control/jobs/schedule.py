@@ -134,7 +134,9 @@ def read_schedule(text: str, now: datetime, zone: tzinfo) -> Schedule:
     if not words:
         raise UserError("A schedule is missing.", hint=f"For example: {EXAMPLES}.")
     if lower.startswith("@"):
-        return _read_calendar(_macro(lower), zone)
+        if lower not in _MACROS:
+            raise UserError(f"“{one_line(lower, 40)}” is not known.", hint=f"Known: {', '.join(_MACROS)}.")
+        return _read_calendar(_MACROS[lower], zone)
     if lower == "every" or lower.startswith("every "):
         period = _duration(lower[5:].strip(), words)
         return Every(period=period, anchor=now)
@@ -248,12 +250,6 @@ _FIELDS = (
     _Field(title="month", least=1, most=12, names=_MONTHS),
     _Field(title="weekday", least=0, most=7, names=_WEEKDAYS),
 )
-
-
-def _macro(word: str) -> str:
-    if word not in _MACROS:
-        raise UserError(f"“{one_line(word, 40)}” is not known.", hint=f"Known: {', '.join(_MACROS)}.")
-    return _MACROS[word]
 
 
 def _read_calendar(text: str, zone: tzinfo) -> Calendar:

@@ -148,7 +148,6 @@ def title(job: Job) -> str:
 
 
 def job_line(job: Job, zone: tzinfo) -> str:
-    """A job in one line."""
     when = f"next {_local(job.next_due, zone)}" if job.next_due is not None else job.state.value
     last = f", last {job.last_status} {_local(job.last_run_at, zone)}" if job.last_run_at is not None else ""
     return f"{job.id} “{title(job)}”: {told_schedule(job, zone)}, {when}{last}, to {job.deliver_to}"

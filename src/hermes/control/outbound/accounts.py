@@ -20,26 +20,13 @@ class PlatformAccounts:
     def __init__(self, declared: Mapping[str, Capabilities], configured: Collection[str] | None) -> None:
         self._declared = declared
         self._configured = declared if configured is None else configured
-        self._up: dict[str, Platform] = {}
-
-    def attach(self, account: str, platform: Platform) -> None:
-        self._up[account] = platform
-
-    def detach(self, account: str) -> None:
-        self._up.pop(account, None)
-
-    def platform(self, account: str) -> Platform | None:
-        """The platform of an account that is up."""
-        return self._up.get(account)
-
-    @property
-    def up(self) -> tuple[str, ...]:
-        return tuple(self._up)
+        self.up: dict[str, Platform] = {}
+        """The platforms of the accounts that are up now."""
 
     @property
     def names(self) -> Collection[str]:
         """All accounts, up or not."""
-        return {*self._configured, *self._up}
+        return {*self._configured, *self.up}
 
     def knows(self, to: Address) -> bool:
         """Whether there is such a platform at all, and such an account of it."""
@@ -48,7 +35,7 @@ class PlatformAccounts:
 
     def capabilities(self, to: Address) -> Capabilities:
         """What can be done there. An account that is up says so itself, because servers differ."""
-        platform = self._up.get(to.credential)
+        platform = self.up.get(to.credential)
         able = self._declared.get(to.platform) if platform is None else platform.capabilities
         return able or NO_ABILITIES
 

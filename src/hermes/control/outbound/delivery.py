@@ -43,14 +43,14 @@ class Delivery:
         self._core = core
         self._accounts = accounts
         self._counters = counters
-        self._activity = ActivityIndicator(core.clock, core.settings, accounts.platform)
+        self._activity = ActivityIndicator(core.clock, core.settings, accounts.up.get)
         self._lanes: Workers[Address] = Workers(
             start=self._lane, page=self._page, places=_LANES, name="lane", loops=core.loops
         )
 
     def attach(self, account: str, platform: Platform) -> None:
         """The account is up: its lanes run, beginning with what earlier lives left unsent."""
-        self._accounts.attach(account, platform)
+        self._accounts.up[account] = platform
         self._lanes.search()
 
     def begin(self, turn: Turn, feed: Feed) -> None:
@@ -61,7 +61,7 @@ class Delivery:
         if self._core.hooks.follows(GATE_SEND):  # nothing is shown before the hook has seen it
             return
         to, settings = turn.reply.to, self._core.settings
-        platform = self._accounts.platform(to.credential)
+        platform = self._accounts.up.get(to.credential)
         kind = SourceKind.GROUP if turn.source is None else turn.source.kind
         pace = None if platform is None else draft_pace(settings.streaming, platform.capabilities, kind)
         if pace is None:
@@ -69,13 +69,13 @@ class Delivery:
         progress = ProgressLevel(settings.display.tool_progress)
         draft = Draft(turn=turn, feed=feed, pace=pace, progress=progress, core=self._core)
         self._lanes.ring(to)
-        lane = self._lanes.get(to)
+        lane = self._lanes.active.get(to)
         if isinstance(lane, Lane):
             lane.follow(draft)
 
     def ring(self, to: Address) -> None:
         """There may be something to send to this chat."""
-        if self._accounts.platform(to.credential) is not None:
+        if to.credential in self._accounts.up:
             self._lanes.ring(to)
 
     def ring_reply(self, turn: Turn) -> None:
@@ -85,18 +85,18 @@ class Delivery:
 
     def sends(self, to: Address) -> bool:
         """Whether somebody sends to this chat now, or will without being asked."""
-        return self._accounts.platform(to.credential) is not None or self._lanes.get(to) is not None
+        return to.credential in self._accounts.up or to in self._lanes.active
 
     async def close(self, grace: float, hurry: asyncio.Event) -> None:
         await self._activity.close()
         await self._lanes.close(grace, hurry)
 
     def _lane(self, to: Address) -> Lane:
-        return Lane(to, self._core, lambda: self._accounts.platform(to.credential), self._given_up)
+        return Lane(to, self._core, lambda: self._accounts.up.get(to.credential), self._given_up)
 
     async def _page(self, after: int, limit: int) -> list[tuple[int, Address]]:
         rows: list[tuple[int, Address]] = []
-        for account in self._accounts.up:
+        for account in tuple(self._accounts.up):
             rows += await self._waiting(account, after, limit)
         return sorted(rows, key=lambda row: row[0])[:limit]
 

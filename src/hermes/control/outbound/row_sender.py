@@ -20,7 +20,6 @@ from hermes.control.outbound.answers import PARTS_PER_SEGMENT, REPEAT_MARK
 from hermes.control.outbound.draft import SEND_SECONDS, remove_message
 from hermes.control.outbound.notices import is_missed
 from hermes.control.outbound.question_messages import closed_body
-from hermes.domain.address import Address
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.hooks import GATE_SEND
@@ -49,10 +48,6 @@ class RowSender:
     siblings: tuple[OutboxRow, ...] = ()
     replaced: OutboxRow | None = None
 
-    @property
-    def to(self) -> Address:
-        return self.row.to
-
     async def send(self) -> OutboxRow:
         """The row as it is to be stored after the attempt."""
         row, able = self.row, self.platform.capabilities
@@ -80,9 +75,9 @@ class RowSender:
             await self._tidy(row, _LOST.format(why=one_line(str(error), 120)))
             return self._dead(row, str(error))
         except Exception as error:  # the lane is one of the places that may catch everything
-            log.exception("lane.broke to=%s key=%s", self.to, row.key)
+            log.exception("lane.broke to=%s key=%s", self.row.to, row.key)
             return self._later(Unreachable(type(error).__name__, maybe_done=begun))
-        log.debug("lane.sent to=%s key=%s attempts=%d", self.to, row.key, row.attempts)
+        log.debug("lane.sent to=%s key=%s attempts=%d", self.row.to, row.key, row.attempts)
         sent = replace(row, state=OutState.SENT, receipt=receipt, error="")
         await self._tidy(sent)
         return sent
@@ -109,7 +104,7 @@ class RowSender:
                 return shown
             except Refused:
                 # The draft is gone (deleted, too old): the final goes out as a message of its own.
-                log.info("lane.draft_gone to=%s key=%s", self.to, row.key)
+                log.info("lane.draft_gone to=%s key=%s", self.row.to, row.key)
                 # An earlier attempt may have said it there before that: no history tells of edits.
                 said_there = self.doubtful
         if self.doubtful:
@@ -124,13 +119,13 @@ class RowSender:
             if not (body.attachments and row.body.text):
                 raise
             # The files cannot go, the words under them can.
-            log.warning("lane.words_alone to=%s key=%s why=%s", self.to, row.key, error)
+            log.warning("lane.words_alone to=%s key=%s why=%s", self.row.to, row.key, error)
             words = Body(text=f"{body.text}\n\n{_NOT_SENT.format(why=one_line(str(error), 120))}")
             return await self._post(words)
 
     async def _post(self, body: Body) -> Receipt:
         row, printed = self.row, for_adapter(body, self.platform.capabilities)
-        return await self.platform.send(self.to, printed, key=row.key, reply_to=row.reply_to)
+        return await self.platform.send(self.row.to, printed, key=row.key, reply_to=row.reply_to)
 
     async def _find(self, key: str) -> tuple[bool, Receipt | None]:
         """Whether the chat's history could be searched, and the message with this key."""
@@ -138,9 +133,9 @@ class RowSender:
         if not (isinstance(platform, History) and platform.capabilities.history):
             return False, None
         try:
-            return True, await platform.find_sent(self.to, key)
+            return True, await platform.find_sent(self.row.to, key)
         except Refused as error:
-            log.warning("lane.no_history to=%s why=%s", self.to, error)
+            log.warning("lane.no_history to=%s why=%s", self.row.to, error)
             return False, None
 
     def _keyed(self, row: OutboxRow) -> bool:
@@ -181,10 +176,10 @@ class RowSender:
         try:
             await remove_message(self.platform, receipt, instead)
         except HermesError as error:
-            log.info("lane.draft_stays to=%s why=%s", self.to, error)
+            log.info("lane.draft_stays to=%s why=%s", self.row.to, error)
             return False
         except Exception:  # what it removes is a courtesy
-            log.exception("lane.broke to=%s", self.to)
+            log.exception("lane.broke to=%s", self.row.to)
             return False
         return True
 
@@ -195,7 +190,7 @@ class RowSender:
         if now - row.created_at > oldest:
             return self._dead(row, str(error))
         delay = error.after if error.after is not None else _backoff(row.attempts)
-        log.info("lane.later to=%s key=%s after=%.1f why=%s", self.to, row.key, delay, error)
+        log.info("lane.later to=%s key=%s after=%.1f why=%s", self.row.to, row.key, delay, error)
         return replace(
             row,
             # That this attempt did nothing does not tell what became of an earlier one.
@@ -206,9 +201,9 @@ class RowSender:
 
     def _dead(self, row: OutboxRow, why: str) -> OutboxRow:
         if not is_missed(row):
-            log.info("lane.left_out to=%s key=%s why=%s", self.to, row.key, why)
+            log.info("lane.left_out to=%s key=%s why=%s", self.row.to, row.key, why)
             return replace(row, state=OutState.GONE, error=why)
-        log.warning("lane.dead to=%s key=%s why=%s", self.to, row.key, why)
+        log.warning("lane.dead to=%s key=%s why=%s", self.row.to, row.key, why)
         return replace(row, state=OutState.DEAD, error=why)
 
 

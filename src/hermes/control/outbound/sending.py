@@ -49,7 +49,6 @@ class OutboundMessage:
 
     @property
     def prefix(self) -> str:
-        """How the keys of its outbox rows begin."""
         return f"{_PREFIX}{self.key}:"
 
 
@@ -130,7 +129,6 @@ class MessageSender:
         return PostResult(to=addresses, mirrored=tuple(filter(None, sessions)))
 
     async def known(self, agent: AgentId, turn: TurnId | None = None) -> KnownTargets:
-        """The places there are for a turn."""
         look_up = await self._look_up()
         return await self.store.scoped(agent).read(lambda tx: look_up(tx, origin_of(tx, turn)))
 
@@ -140,7 +138,6 @@ class MessageSender:
         return tuple(spellings(to, known) for to in resolve_targets(target, known))
 
     async def resolve(self, target: str, origin: Address | None = None) -> tuple[Address, ...]:
-        """The addresses that a target means now."""
         look_up = await self._look_up()
         return await self.store.read(lambda tx: resolve_targets(target, look_up(tx, origin)))
 

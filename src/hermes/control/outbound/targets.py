@@ -50,7 +50,6 @@ class KnownTargets:
 def known_targets(
     tx: Tx, settings: Settings, accounts: Collection[str], aliases: Aliases, origin: Address | None = None
 ) -> KnownTargets:
-    """The targets there are at this moment."""
     return KnownTargets(
         accounts=accounts,
         homes=home_channels(tx, settings),

@@ -86,7 +86,6 @@ class AccessDecision:
         return f"{self.outcome.value}: {self.reason}"
 
     def ending(self) -> InboundOutcome:
-        """How a message ends that is not allowed."""
         return InboundOutcome(kind=OutcomeKind(self.outcome.value), detail=self.reason)
 
 

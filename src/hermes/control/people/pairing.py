@@ -83,7 +83,7 @@ def answer_stranger(tx: Tx, source: Source, text: str, now: datetime, *, offer: 
     None is silence."""
     # A link to the bot brings what is behind its `?start=` as `/start <code>`.
     code, account = read_code(text.strip().removeprefix("/start ")), account_of(source)
-    invited = tx.pairing_codes.mark(_invited(account))
+    invited = tx.pairing_codes.mark(f"invited:{account}")
     if code is not None and invited is not None and _holds(invited, now):
         return _redeem(tx, source, code, now)
     return _request(tx, source, now) if offer else None
@@ -145,7 +145,7 @@ def invite(tx: Tx, account: Account, by: str, now: datetime) -> str:
         )
     made, word = _new_code(account, now)
     tx.pairing_codes.add(replace(made, by=by))
-    tx.pairing_codes.put_mark(PairingCounter(name=_invited(account), count=1, until=now + _INVITED_LATELY))
+    tx.pairing_codes.put_mark(PairingCounter(name=f"invited:{account}", count=1, until=now + _INVITED_LATELY))
     return word
 
 
@@ -157,7 +157,7 @@ def approve(tx: Tx, account: Account, text: str, by: str, now: datetime) -> Pair
     word = read_code(text)
     found = None if word is None else _fitting(_open(tx, account, now, invitations=False), word)
     if found is None or not tx.pairing_codes.remove(found.id):
-        left = MOST_WRONG - _count_wrong(tx, _wrong_mark(account), now)
+        left = MOST_WRONG - _count_wrong(tx, f"wrong:{account}", now)
         tries = (
             f"{left} more wrong ones lock pairing there for an hour."
             if left
@@ -166,7 +166,7 @@ def approve(tx: Tx, account: Account, text: str, by: str, now: datetime) -> Pair
         return PairingApproval(
             text=f"No open code of {account} is this one: they last an hour and work once. {tries}"
         )
-    tx.pairing_codes.put_mark(PairingCounter(name=_wrong_mark(account), until=now))
+    tx.pairing_codes.put_mark(PairingCounter(name=f"wrong:{account}", until=now))
     paired = _let_in(tx, found, by, now)
     if found.place is not None:
         notify(tx, f"paired:{found.id}", found.place, WELCOME, now)
@@ -218,7 +218,7 @@ def import_paired(tx: Tx, label: str, people: list[PairedUser]) -> int:
 
 
 def is_locked(tx: Tx, account: Account, now: datetime) -> bool:
-    return _wrong(tx, _wrong_mark(account), now) >= MOST_WRONG
+    return _wrong(tx, f"wrong:{account}", now) >= MOST_WRONG
 
 
 # --- codes -----------------------------------------------------------------------------------------
@@ -281,14 +281,6 @@ def _let_in(tx: Tx, code: PairingCode, by: str, now: datetime) -> PairedUser:
 
 
 # --- counting ----------------------------------------------------------------------------------------
-
-
-def _invited(account: Account) -> str:
-    return f"invited:{account}"
-
-
-def _wrong_mark(account: Account) -> str:
-    return f"wrong:{account}"
 
 
 def _holds(mark: PairingCounter, now: datetime) -> bool:

@@ -12,7 +12,7 @@ from hermes.domain.hooks import SELECT_AGENT
 from hermes.domain.ids import AgentId
 from hermes.domain.message import Inbound
 from hermes.domain.session import Isolation, SessionKey, session_key
-from hermes.domain.settings.settings import Route, RouteMatch, Settings
+from hermes.domain.settings.settings import RouteMatch, Settings
 
 JOBS = "cron"
 """The platform that jobs come from, as routes and addresses name it."""
@@ -21,15 +21,8 @@ SelectAgent = Callable[[Inbound], Awaitable[str | None]]
 """A hook that may name an agent; it has its own deadline and answers None when it does not care."""
 
 
-def declared(source: Source, routes: Collection[Route]) -> AgentId | None:
-    """The agent of the first route whose every given field is exactly the source's."""
-    for route in routes:
-        if matches(source, route.match):
-            return route.agent
-    return None
-
-
-def matches(source: Source, wanted: RouteMatch) -> bool:
+def _matches(source: Source, wanted: RouteMatch) -> bool:
+    """Whether every field that a route gives is exactly the source's."""
     address = source.address
     pairs = (
         (wanted.platform, address.platform),
@@ -46,7 +39,6 @@ def matches(source: Source, wanted: RouteMatch) -> bool:
 
 
 def chat_session_key(source: Source, agent: AgentId, settings: Settings) -> SessionKey:
-    """The key of the session that words from a chat go to."""
     isolation = Isolation(
         groups_per_user=settings.group_sessions_per_user, threads_per_user=settings.thread_sessions_per_user
     )
@@ -69,7 +61,8 @@ async def route(
     """A name that no hosted agent has is passed over, so that a message always finds somebody. Where no route
     is declared for what somebody makes, those for its maker count."""
     for source in (inbound.source, maker) if settings.routes else ():
-        agent = None if source is None else declared(source, settings.routes)
+        fitting = (known.agent for known in settings.routes if source and _matches(source, known.match))
+        agent = next(fitting, None)
         if agent is not None and agent in agents:
             return agent
     if select is not None:

@@ -101,7 +101,6 @@ def look_up(tx: Tx, name: str) -> list[tuple[Session, list[Entry]]]:
 
 
 def find_session(tx: Tx, caller: Caller, now: datetime) -> Session | None:
-    """The session that the caller is in, if there is one."""
     bound = tx.bindings.get(caller.key)
     if caller.session is None or caller.session == bound:
         return None if bound is None else tx.sessions.get(bound)

@@ -258,7 +258,6 @@ def asked_before(tx: Tx, named: NewRequest | None) -> SubmittedTurn | None:
 
 
 def find_request(tx: Tx, owner: str, keys: Sequence[str]) -> Request | None:
-    """The request that one of the keys was used for."""
     return next((request for key in keys for request in tx.requests.find(owner, key=key)), None)
 
 
@@ -380,11 +379,8 @@ class Submitter:
 
         async def look() -> None:
             with contextlib.suppress(HermesError):
-                await self.actors.core.store.write(_nothing)
+                # A unit that only comes after those that were handed in before it.
+                await self.actors.core.store.write(lambda tx: None)
             self.actors.workers.search()
 
         self._catching_up.begin(look(), "catch up")
-
-
-def _nothing(tx: Tx) -> None:
-    """A unit that only comes after those that were handed in before it."""

@@ -256,7 +256,8 @@ class SessionActor:
             await scope.close()
             if silence.expired:
                 log.warning("turn.silent turn=%s seconds=%g", turn.id, limit)
-                await self._end(turn, feed, Failed(reason=silence.reason))
+                reason = f"No sign of life for {limit:g} s, so it was given up (agent.gateway_timeout)."
+                await self._end(turn, feed, Failed(reason=reason))
             else:
                 await self._end(turn, feed, Stopped(reason=interrupted.reason))
         except Lost:

@@ -66,13 +66,6 @@ class WarmSessions:
         self._sessions: OrderedDict[SessionId, WarmSession] = OrderedDict()
         self._bytes = 0
 
-    def __len__(self) -> int:
-        return len(self._sessions)
-
-    @property
-    def bytes(self) -> int:
-        return self._bytes
-
     def take(self, session: SessionId) -> WarmSession | None:
         """Take a session out; whoever has it owns it."""
         warm = self._sessions.pop(session, None)
@@ -123,7 +116,6 @@ class Quarantine:
         self.note(session)
 
     def note(self, session: SessionId) -> None:
-        """A turn of this session has begun."""
         self._fresh.add(session)
         self._none_fresh.clear()
 
@@ -217,7 +209,6 @@ class Actors:
         return [(row.n, (row.agent, row.session)) for row in due if row.agent in self.core.runtimes]
 
     async def _head(self, key: ActorKey) -> TurnId | None:
-        """The turn that is first in a session."""
         agent, session = key
         turns = await self.core.runtimes[agent].store.read(lambda tx: tx.turns.open_of(session, 1))
         return turns[0].id if turns else None

@@ -36,7 +36,9 @@ def place_prompt(abilities: Callable[[Address], Capabilities], session: Session,
     if source is None or not source.is_chat:
         return ""
     able = abilities(source.address)
-    lines = [describe_place(source), _SHARED if session.owner is None else _who(source)]
+    ident = f" (id {quote_name(source.person)})" if source.person else ""
+    speaker = f"You speak with {quote_name(source.speaker)}{ident}."
+    lines = [describe_place(source), _SHARED if session.owner is None else speaker]
     lines.append(" ".join(part for part in (_FORMATS.get(able.flavour, _MARKDOWN), able.hint) if part))
     if able.media:
         lines.append(_FILES)
@@ -48,11 +50,6 @@ def describe_place(source: Source) -> str:
     name = f" called {quote_name(source.chat_name)}" if source.chat_name else ""
     topic = f", topic {quote_name(source.address.thread)}" if source.address.thread else ""
     return f"{quote_name(source.address.platform)}, {_CHATS[source.kind]}{name}{topic}"
-
-
-def _who(source: Source) -> str:
-    ident = f" (id {quote_name(source.person)})" if source.person else ""
-    return f"You speak with {quote_name(source.speaker)}{ident}."
 
 
 def quote_name(text: str) -> str:

@@ -191,17 +191,17 @@ class QuestionExpiry:
 
     async def _expire(self, now: datetime, late: tuple[AgentId, Question]) -> None:
         agent, question = late
-        if await self.store.scoped(agent).write(partial(_expire, question, now)):
+
+        def expire(tx: Tx) -> bool:
+            closed = close_question(tx, Answer(question=question.id, verdict=Verdict.EXPIRED), now)
+            if closed:
+                resume(tx, question)
+            return closed
+
+        if await self.store.scoped(agent).write(expire):
             log.info("question.expired question=%s", question.id)
             self.ring(agent, question.session)
         await asyncio.sleep(0)
-
-
-def _expire(question: Question, now: datetime, tx: Tx) -> bool:
-    if not close_question(tx, Answer(question=question.id, verdict=Verdict.EXPIRED), now):
-        return False
-    resume(tx, question)
-    return True
 
 
 def settled_of(tx: Tx, turns: Sequence[Turn]) -> frozenset[QuestionId]:

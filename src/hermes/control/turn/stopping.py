@@ -55,7 +55,6 @@ def stop_turn(tx: Tx, wanted: TurnId, reason: str) -> Turn | None:
 
 
 def stop_session(tx: Tx, session: SessionId, reason: str) -> list[Turn]:
-    """Ask every unfinished turn of a session to stop."""
     turns = tx.turns.open_of(session)
     ask_to_stop(tx, turns, reason)
     return turns
