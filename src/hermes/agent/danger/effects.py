@@ -28,6 +28,7 @@ _METADATA = re.compile(
 _PATTERNS = {
     "unknown": UNKNOWN,
     "packagers": "pip pip3 pipx npm yarn pnpm gem cargo uv cpan cpanm composer conda mamba go poetry",
+    "installers": "apt apt-get aptitude yum dnf zypper apk brew snap flatpak port pkg choco winget scoop",
     "services": "systemctl service launchctl rc-service supervisorctl initctl sc rc-update update-rc.d"
     " chkconfig pm2",
     "gitcode": r"(?i-s:(alias\..*|core\.(sshcommand|fsmonitor|hookspath|pager|editor|askpass|gitproxy)"
@@ -67,8 +68,9 @@ def _find_rule(rule: str, conditions: list[tuple[str, re.Pattern[str]]], call: S
     words = call.plain_args
     for kind, pattern in conditions:
         if kind in ("starts", "args"):
-            lines = (f"{word}\n" for word in words if kind == "args" or not word.startswith("-"))
-            holds = pattern.match("".join(lines)) is not None
+            chosen = (word for word in words if kind == "args" or not word.startswith("-"))
+            lines = "".join(word.replace("\n", " ") + "\n" for word in chosen)
+            holds = pattern.match(lines) is not None
         else:
             holds = any(map(pattern.fullmatch, words)) is (kind == "if")
         if not holds:
@@ -344,7 +346,8 @@ gem cpan cpanm: package.change starts <adds>
 <packagers>: package.change starts ((pip|tool|cargo)\n)*(uninstall|remove|rm|publish|unpublish|login|adduser
     |yank|token|owner)\n
 <packagers>: write.startup starts (?=([^\n]*\n){3})((pip|tool|cargo)\n)*(config|set)\n
-apt apt-get aptitude yum dnf zypper apk brew snap flatpak port pkg choco winget scoop: package.change
+<installers>: package.change args (-[^\n]*\n)*?--\n- unless --version
+<installers>: package.change
     starts (?!(|list|search|show|info|policy|outdated|query|contents|depends|help|why|files)\n)
     args (.*\n)?(--\n.|[^-]) unless --version
 dpkg: package.change if <irPeUF> unless <q>
