@@ -21,25 +21,9 @@ from itertools import pairwise
 from hermes.agent.danger import names, paths, programs
 from hermes.agent.danger.paths import CommandScope
 from hermes.agent.danger.rules import RULES, DangerFinding, DangerVerdict
+from hermes.agent.danger.shell import syntax
 from hermes.agent.danger.shell.expand import UNKNOWN, Expander, Variables, has_glob, to_plain
 from hermes.agent.danger.shell.reader import read_shell
-from hermes.agent.danger.shell.syntax import (
-    BRACKET,
-    MOST_WORDS,
-    CompoundCommand,
-    ConditionalCommand,
-    Pipeline,
-    Redirect,
-    ShellFunction,
-    ShellNode,
-    SimpleCommand,
-    Substitution,
-    UnreadableCommand,
-    Var,
-    Word,
-    children,
-    plain,
-)
 
 _DEEPEST = 12
 _LONGEST_SHOWN = 120
@@ -126,7 +110,7 @@ class CommandJudge:
     """Shells and interpreters that run what will come on their standard input."""
     certain: bool = True
     steps: int = 0
-    outputs: dict[int, tuple[Substitution, str]] = field(default_factory=dict)
+    outputs: dict[int, tuple[syntax.Substitution, str]] = field(default_factory=dict)
 
     def find(self, rule: str, what: str) -> None:
         shown = what.replace(UNKNOWN, "…")
@@ -151,36 +135,36 @@ class CommandJudge:
         self.depth += 1
         try:
             self._script(read_shell(text.replace(UNKNOWN, "${UNKNOWN}")), feed)
-        except UnreadableCommand as error:
+        except syntax.UnreadableCommand as error:
             self.find("text.unreadable", str(error))
         except RecursionError:
             self.find("text.unreadable", "too deep")
         self.depth -= 1
 
-    def _script(self, nodes: tuple[ShellNode, ...], feed: ShellInput | None = None) -> None:
+    def _script(self, nodes: tuple[syntax.ShellNode, ...], feed: ShellInput | None = None) -> None:
         for node in nodes:
             self._node(node, feed)
 
-    def _node(self, node: ShellNode, feed: ShellInput | None = None) -> None:
+    def _node(self, node: syntax.ShellNode, feed: ShellInput | None = None) -> None:
         self._step()
         match node:
-            case SimpleCommand():
+            case syntax.SimpleCommand():
                 self._simple(node, feed)
-            case Pipeline(nodes=nodes):
+            case syntax.Pipeline(nodes=nodes):
                 self._pipeline(nodes, feed)
-            case ConditionalCommand(node=inner):
+            case syntax.ConditionalCommand(node=inner):
                 certain, self.certain = self.certain, False
                 self._node(inner, feed)
                 self.certain = certain
-            case CompoundCommand():
+            case syntax.CompoundCommand():
                 self._group(node, feed)
-            case ShellFunction(name=name, body=body):
+            case syntax.ShellFunction(name=name, body=body):
                 self._function(name, body)
 
     def _step(self, words: int = 1) -> None:
         self.steps += words
-        if self.steps > MOST_WORDS:
-            raise UnreadableCommand("too much to follow")
+        if self.steps > syntax.MOST_WORDS:
+            raise syntax.UnreadableCommand("too much to follow")
 
     @contextlib.contextmanager
     def _aside(self) -> Iterator[None]:
@@ -189,13 +173,13 @@ class CommandJudge:
         yield
         self.cwd, self.variables.values = cwd, values
 
-    def _pipeline(self, nodes: list[ShellNode], feed: ShellInput | None) -> None:
+    def _pipeline(self, nodes: list[syntax.ShellNode], feed: ShellInput | None) -> None:
         for node in nodes:
             with self._aside():
                 self._node(node, feed)
             feed = self._output(node, feed)
 
-    def _group(self, group: CompoundCommand, feed: ShellInput | None) -> None:
+    def _group(self, group: syntax.CompoundCommand, feed: ShellInput | None) -> None:
         fed = self._redirects(group.redirects) or feed
         if group.name:
             values = (UNKNOWN,) if group.values is None else tuple(self._fields(group.values))
@@ -214,7 +198,7 @@ class CommandJudge:
             self.enter(None)
         self.certain = certain
 
-    def _function(self, name: str, body: ShellNode) -> None:
+    def _function(self, name: str, body: syntax.ShellNode) -> None:
         if calls_itself(name, body):
             self.find("fork.bomb", f"{name}()")
         cwd, folders = self.cwd, {key: self.variables.get(key) for key in ("PWD", "OLDPWD")}
@@ -230,17 +214,17 @@ class CommandJudge:
     def _expander(self) -> Expander:
         return Expander(self.variables, self._output_of, self.find)
 
-    def _fields(self, words: list[Word]) -> list[str]:
+    def _fields(self, words: list[syntax.Word]) -> list[str]:
         return [field for word in words for field in self._expander.fields(word)]
 
-    def _simple(self, simple: SimpleCommand, feed: ShellInput | None) -> None:
+    def _simple(self, simple: syntax.SimpleCommand, feed: ShellInput | None) -> None:
         for name, value in simple.assigns:
             self.assign(name, self._expander.value(value), lasting=not simple.words)
         fed = self._redirects(simple.redirects) or feed
         fields = self._fields(simple.words)
         if not fields:
             return
-        first = (part for part in simple.words[0] if isinstance(part, Var))
+        first = (part for part in simple.words[0] if isinstance(part, syntax.Var))
         if any(len(self.variables.get(part.name)) > 1 for part in first):
             self.find("run.unknown", "the command is a variable with several values")
         self.run(fields, fed)
@@ -281,7 +265,7 @@ class CommandJudge:
             return
         if any(map(self.place.denies, (shown, " ".join([os.path.basename(words[0]), *words[1:]])))):
             self.find("denied", shown)
-        name = to_plain(name) if name == BRACKET else name
+        name = to_plain(name) if name == syntax.BRACKET else name
         meant = self.aliases.pop(name, None)
         if meant is not None:
             self.read(" ".join([meant, *map(shlex.quote, map(to_plain, args))]), feed)
@@ -374,7 +358,7 @@ class CommandJudge:
 
     # --- words that come from elsewhere ---
 
-    def _redirects(self, redirects: list[Redirect]) -> ShellInput | None:
+    def _redirects(self, redirects: list[syntax.Redirect]) -> ShellInput | None:
         feed: ShellInput | None = None
         for redirect in redirects:
             if redirect.body is not None:
@@ -400,20 +384,20 @@ class CommandJudge:
         self.check_write(target)
         return None
 
-    def _output_of(self, sub: Substitution) -> str:
+    def _output_of(self, sub: syntax.Substitution) -> str:
         """What a substitution prints. Each is followed once, however often its word is looked at."""
         if id(sub) not in self.outputs:
             self.outputs[id(sub)] = (sub, self._follow(sub))
         return self.outputs[id(sub)][1]
 
-    def _follow(self, sub: Substitution) -> str:
+    def _follow(self, sub: syntax.Substitution) -> str:
         """Judge a substitution; its output is known if its one command is as plain as `echo`."""
         with self._aside():
             self._script(sub.script)
         if sub.as_file:
             source = self._source(sub.script[-1]) if sub.script else ""
             return f"/dev/fd/{source}{UNKNOWN}" if source in ("download", "decoder") else "/dev/fd/63"
-        if len(sub.script) == 1 and isinstance(sub.script[0], SimpleCommand | Pipeline):
+        if len(sub.script) == 1 and isinstance(sub.script[0], syntax.SimpleCommand | syntax.Pipeline):
             output = self._output(sub.script[0], None)
             if output.text is not None:
                 return output.text.rstrip("\n")
@@ -421,12 +405,12 @@ class CommandJudge:
                 return f"{UNKNOWN}{output.source}{UNKNOWN}"
         return UNKNOWN
 
-    def _output(self, node: ShellNode, feed: ShellInput | None) -> ShellInput:
-        if isinstance(node, Pipeline):
+    def _output(self, node: syntax.ShellNode, feed: ShellInput | None) -> ShellInput:
+        if isinstance(node, syntax.Pipeline):
             for inner in node.nodes:
                 feed = self._output(inner, feed)
             return feed or ShellInput()
-        if not isinstance(node, SimpleCommand):
+        if not isinstance(node, syntax.SimpleCommand):
             return ShellInput(None, self._source(node))
         fields = self._fields(node.words)
         bodies = [redirect.body for redirect in node.redirects if redirect.body is not None]
@@ -450,10 +434,10 @@ class CommandJudge:
             if path is not None
         )
 
-    def _source(self, node: ShellNode) -> str:
-        if isinstance(node, SimpleCommand):
+    def _source(self, node: syntax.ShellNode) -> str:
+        if isinstance(node, syntax.SimpleCommand):
             return self._output(node, None).source
-        sources = {self._source(inner) for inner in children(node)}
+        sources = {self._source(inner) for inner in syntax.children(node)}
         return next((source for source in _SOURCES if source in sources), "command")
 
 
@@ -497,25 +481,31 @@ def digest(command: str, cwd: str) -> str:
     return "command:" + hashlib.sha256(exact.encode()).hexdigest()
 
 
-def starts_aside(node: ShellNode) -> bool:
+def starts_aside(node: syntax.ShellNode) -> bool:
     """Whether something is left running beside the shell."""
-    if isinstance(node, Pipeline):
+    if isinstance(node, syntax.Pipeline):
         return False
-    return (isinstance(node, CompoundCommand) and node.background) or any(map(starts_aside, children(node)))
+    return (isinstance(node, syntax.CompoundCommand) and node.background) or any(
+        map(starts_aside, syntax.children(node))
+    )
 
 
-def is_endless(condition: tuple[ShellNode, ...]) -> bool:
-    if len(condition) != 1 or not isinstance(condition[0], SimpleCommand) or not condition[0].words:
+def is_endless(condition: tuple[syntax.ShellNode, ...]) -> bool:
+    if len(condition) != 1 or not isinstance(condition[0], syntax.SimpleCommand) or not condition[0].words:
         return False
-    return plain(condition[0].words[0]) in ("true", ":", "1", "sleep")
+    return syntax.plain(condition[0].words[0]) in ("true", ":", "1", "sleep")
 
 
-def calls_itself(name: str, node: ShellNode, *, aside: bool = False) -> bool:
+def calls_itself(name: str, node: syntax.ShellNode, *, aside: bool = False) -> bool:
     """Whether a function runs itself more than once at a time."""
-    if isinstance(node, SimpleCommand):
-        return aside and bool(node.words) and plain(node.words[0]) == name
-    aside = aside or isinstance(node, Pipeline) or (isinstance(node, CompoundCommand) and node.background)
-    return any(calls_itself(name, inner, aside=aside) for inner in children(node))
+    if isinstance(node, syntax.SimpleCommand):
+        return aside and bool(node.words) and syntax.plain(node.words[0]) == name
+    aside = (
+        aside
+        or isinstance(node, syntax.Pipeline)
+        or (isinstance(node, syntax.CompoundCommand) and node.background)
+    )
+    return any(calls_itself(name, inner, aside=aside) for inner in syntax.children(node))
 
 
 _LASTING = names.listed("cd pushd popd alias exec hash enable set shopt history fc bind complete trap")

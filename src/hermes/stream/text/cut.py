@@ -11,32 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar, assert_never
 
-from hermes.stream.text.markdown import (
-    Block,
-    Cell,
-    Code,
-    CodeBlock,
-    Emphasis,
-    Heading,
-    Image,
-    Inline,
-    ItemList,
-    LineBreak,
-    Link,
-    Paragraph,
-    Quote,
-    Rule,
-    Strike,
-    Strong,
-    Table,
-    Text,
-    joined,
-    plain_blocks,
-    trimmed,
-    visible_inlines,
-)
+from hermes.stream.text import markdown as md
 
-Blocks = tuple[Block, ...]
+Blocks = tuple[md.Block, ...]
 T = TypeVar("T")
 
 _ADDRESS = re.compile(r"[a-z]+://\S+", re.IGNORECASE)
@@ -57,7 +34,7 @@ class VisibleText:
     _pieces: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, block: Block, enough: int) -> VisibleText:
+    def of(cls, block: md.Block, enough: int) -> VisibleText:
         """The visible text of a block, read a little further than `enough` characters."""
         visible = cls(enough=enough)
         visible._block(block)
@@ -65,15 +42,15 @@ class VisibleText:
         return visible
 
     @classmethod
-    def length(cls, blocks: Sequence[Block], enough: int) -> int:
+    def length(cls, blocks: Sequence[md.Block], enough: int) -> int:
         """How long the visible text of these blocks is, or some number above `enough` if it is longer."""
         visible = cls(enough=enough)
         visible._blocks(blocks)
         return visible._length
 
     @classmethod
-    def length_of_inline(cls, inline: Inline, enough: int) -> int:
-        if isinstance(inline, Text | Code):
+    def length_of_inline(cls, inline: md.Inline, enough: int) -> int:
+        if isinstance(inline, md.Text | md.Code):
             return len(inline.text)
         visible = cls(enough=enough)
         visible._inlines((inline,))
@@ -96,105 +73,105 @@ class VisibleText:
                 self._seam()
             read(part)
 
-    def _blocks(self, blocks: Sequence[Block]) -> None:
+    def _blocks(self, blocks: Sequence[md.Block]) -> None:
         self._each(blocks, self._block)
 
-    def _block(self, block: Block) -> None:
+    def _block(self, block: md.Block) -> None:
         match block:
-            case Paragraph() | Heading():
+            case md.Paragraph() | md.Heading():
                 self._inlines(block.children)
-            case CodeBlock():
+            case md.CodeBlock():
                 self._put(block.text[: self.enough + 1])
-            case Quote():
+            case md.Quote():
                 self._blocks(block.blocks)
-            case ItemList():
+            case md.ItemList():
                 self._each(block.items, self._blocks)
-            case Table():
+            case md.Table():
                 self._each((block.header, *block.rows), self._row)
-            case Rule():
+            case md.Rule():
                 self._put(_PLACEHOLDER)
             case _:
                 assert_never(block)
 
-    def _row(self, row: Sequence[Cell]) -> None:
+    def _row(self, row: Sequence[md.Cell]) -> None:
         start = self._length
         self._put(_row_text(row))
         self.solid.append((start, self._length))
 
-    def _inlines(self, inlines: Sequence[Inline]) -> None:
+    def _inlines(self, inlines: Sequence[md.Inline]) -> None:
         for inline in inlines:
             if self._length > self.enough:
                 return
             start = self._length
             match inline:
-                case Text():
+                case md.Text():
                     text = inline.text[: self.enough + 1]
                     self._put(text)
                     if "://" in text:
                         found = (address.span() for address in _ADDRESS.finditer(text))
                         self.fragile += ((start + first, start + last) for first, last in found)
-                case Strong() | Emphasis() | Strike():
+                case md.Strong() | md.Emphasis() | md.Strike():
                     self._inlines(inline.children)
-                case Code():
+                case md.Code():
                     self._put(inline.text[: self.enough + 1])
                     self.fragile.append((start, start + len(inline.text)))
-                case Link() | Image():
+                case md.Link() | md.Image():
                     self._put(_solid_text(inline))
                     self.solid.append((start, self._length))
-                case LineBreak():
+                case md.LineBreak():
                     self._put("\n")
                 case _:
                     assert_never(inline)
 
 
-def cut(block: Block, at: int) -> tuple[Blocks, Blocks]:
+def cut(block: md.Block, at: int) -> tuple[Blocks, Blocks]:
     """The block up to a place in its visible text, and the rest. A cut into something solid falls before it.
     The rest of a list item stands alone: a second bullet would make it look like a second item."""
     match block:
-        case Paragraph() | Heading():
+        case md.Paragraph() | md.Heading():
             head, tail = _cut_inlines(block.children, at)
-            return _filled(block, trimmed(head)), _filled(block, trimmed(tail))
-        case CodeBlock():
+            return _filled(block, md.trimmed(head)), _filled(block, md.trimmed(tail))
+        case md.CodeBlock():
             return _code(block, block.text[:at].rstrip("\n")), _code(
                 block, block.text[at:].removeprefix("\n")
             )
-        case Quote():
+        case md.Quote():
             first, rest = _cut_blocks(block.blocks, at)
             return _quote(first), _quote(rest)
-        case ItemList():
+        case md.ItemList():
             return _cut_list(block, at)
-        case Table():
+        case md.Table():
             return _cut_table(block, at)
-        case Rule():
+        case md.Rule():
             return ((block,), ()) if at else ((), (block,))
 
 
-_PARTS: dict[type[Block], str] = {
-    Paragraph: "children",
-    Heading: "children",
-    CodeBlock: "text",
-    Quote: "blocks",
-    ItemList: "items",
-    Table: "rows",
+_PARTS: dict[type[md.Block], str] = {
+    md.Paragraph: "children",
+    md.Heading: "children",
+    md.CodeBlock: "text",
+    md.Quote: "blocks",
+    md.ItemList: "items",
+    md.Table: "rows",
 }
 
 
-def leading_part(block: Block, enough: int) -> Block:
+def leading_part(block: md.Block, enough: int) -> md.Block:
     """As much of a block as a cut up to `enough` can see, so that trying places costs no more than that."""
     name = _PARTS.get(type(block))
     return replace(block, **{name: getattr(block, name)[: enough + 2]}) if name else block
 
 
-def _filled(block: Paragraph | Heading, children: tuple[Inline, ...]) -> Blocks:
+def _filled(block: md.Paragraph | md.Heading, children: tuple[md.Inline, ...]) -> Blocks:
     return (replace(block, children=children),) if children else ()
 
 
-def _code(block: CodeBlock, text: str) -> Blocks:
-    return (CodeBlock(lang=block.lang, text=text),) if text.strip() else ()
+def _code(block: md.CodeBlock, text: str) -> Blocks:
+    return (md.CodeBlock(lang=block.lang, text=text),) if text.strip() else ()
 
 
 def _quote(blocks: Blocks) -> Blocks:
-    return (Quote(blocks=blocks),) if blocks else ()
+    return (md.Quote(blocks=blocks),) if blocks else ()
 
 
 def _place_in(parts: Sequence[T], at: int, size_of: Callable[[T, int], int]) -> tuple[int, int | None]:
@@ -218,7 +195,7 @@ def _cut_blocks(blocks: Blocks, at: int) -> tuple[Blocks, Blocks]:
     return (*blocks[:number], *head), (*tail, *blocks[number + 1 :])
 
 
-def _cut_list(block: ItemList, at: int) -> tuple[Blocks, Blocks]:
+def _cut_list(block: md.ItemList, at: int) -> tuple[Blocks, Blocks]:
     number, inside = _place_in(block.items, at, VisibleText.length)
     head, tail = ((), ()) if inside is None else _cut_blocks(block.items[number], inside)
     if not head:
@@ -227,13 +204,13 @@ def _cut_list(block: ItemList, at: int) -> tuple[Blocks, Blocks]:
     return begun, (*tail, *_items(block, number + 1, None))
 
 
-def _items(block: ItemList, start: int, end: int | None) -> Blocks:
+def _items(block: md.ItemList, start: int, end: int | None) -> Blocks:
     items = block.items[start:end]
     number = block.start + start if block.ordered else block.start
     return (replace(block, items=items, start=number),) if items else ()
 
 
-def _cut_table(block: Table, at: int) -> tuple[Blocks, Blocks]:
+def _cut_table(block: md.Table, at: int) -> tuple[Blocks, Blocks]:
     rows = (block.header, *block.rows)
     whole, _ = _place_in(rows, at, lambda row, enough: len(_row_text(row)))
     if not whole or (whole == 1 and not any(block.header)):
@@ -242,13 +219,15 @@ def _cut_table(block: Table, at: int) -> tuple[Blocks, Blocks]:
     return (first,), _rows_after(block, whole - 1)
 
 
-def _rows_after(block: Table, number: int) -> Blocks:
-    nothing: tuple[Cell, ...] = tuple(() for _ in block.header)
+def _rows_after(block: md.Table, number: int) -> Blocks:
+    nothing: tuple[md.Cell, ...] = tuple(() for _ in block.header)
     rows = block.rows[number:]
     return (replace(block, header=nothing, rows=rows),) if rows else ()
 
 
-def _cut_inlines(inlines: tuple[Inline, ...], at: int) -> tuple[tuple[Inline, ...], tuple[Inline, ...]]:
+def _cut_inlines(
+    inlines: tuple[md.Inline, ...], at: int
+) -> tuple[tuple[md.Inline, ...], tuple[md.Inline, ...]]:
     for number, inline in enumerate(inlines):
         size = VisibleText.length_of_inline(inline, at)
         if at >= size:
@@ -256,68 +235,72 @@ def _cut_inlines(inlines: tuple[Inline, ...], at: int) -> tuple[tuple[Inline, ..
             continue
         before, after = inlines[:number], inlines[number + 1 :]
         match inline:
-            case Text() | Code():
+            case md.Text() | md.Code():
                 head, tail = replace(inline, text=inline.text[:at]), replace(inline, text=inline.text[at:])
                 return (*before, head) if at else before, (tail, *after)
-            case Strong() | Emphasis() | Strike():
+            case md.Strong() | md.Emphasis() | md.Strike():
                 inner, rest = _cut_inlines(inline.children, at)
                 begun = (replace(inline, children=inner),) if inner else ()
                 return (*before, *begun), (replace(inline, children=rest), *after)
-            case Link() | Image() | LineBreak():
+            case md.Link() | md.Image() | md.LineBreak():
                 return before, (inline, *after)
             case _:
                 assert_never(inline)
     return inlines, ()
 
 
-def _solid_text(inline: Link | Image) -> str:
-    shown = inline.alt if isinstance(inline, Image) else visible_inlines(inline.children)
+def _solid_text(inline: md.Link | md.Image) -> str:
+    shown = inline.alt if isinstance(inline, md.Image) else md.visible_inlines(inline.children)
     return shown or _PLACEHOLDER
 
 
-def _row_text(row: Sequence[Cell]) -> str:
-    return "\t".join(visible_inlines(cell) for cell in row)
+def _row_text(row: Sequence[md.Cell]) -> str:
+    return "\t".join(md.visible_inlines(cell) for cell in row)
 
 
-def loosened(block: Block) -> Blocks | None:
+def loosened(block: md.Block) -> Blocks | None:
     """The block with less around its beginning, or None if nothing is left to take away."""
     match block:
-        case Quote():
+        case md.Quote():
             return (block.blocks[0], *_quote(block.blocks[1:]))
-        case ItemList():
+        case md.ItemList():
             return (*block.items[0], *_items(block, 1, None))
-        case Heading():
-            return (Paragraph(children=block.children),)
-        case Table():
+        case md.Heading():
+            return (md.Paragraph(children=block.children),)
+        case md.Table():
             return _first_row_loosened(block)
-        case CodeBlock(lang=lang) if lang:
-            return (CodeBlock(lang="", text=block.text),)
-        case CodeBlock():
-            return plain_blocks(block.text)
-        case Paragraph():
+        case md.CodeBlock(lang=lang) if lang:
+            return (md.CodeBlock(lang="", text=block.text),)
+        case md.CodeBlock():
+            return md.plain_blocks(block.text)
+        case md.Paragraph():
             first = _inline_loosened(block.children[0])
-            return None if first is None else _filled(block, trimmed(joined((*first, *block.children[1:]))))
-        case Rule():
+            return (
+                None
+                if first is None
+                else _filled(block, md.trimmed(md.joined((*first, *block.children[1:]))))
+            )
+        case md.Rule():
             return ()
 
 
-def _first_row_loosened(table: Table) -> Blocks:
+def _first_row_loosened(table: md.Table) -> Blocks:
     has_header = any(table.header)
     row = table.header if has_header or not table.rows else table.rows[0]
-    cells = tuple(Paragraph(children=cell) for cell in row if cell)
+    cells = tuple(md.Paragraph(children=cell) for cell in row if cell)
     return (*cells, *_rows_after(table, 0 if has_header else 1))
 
 
-def _inline_loosened(inline: Inline) -> tuple[Inline, ...] | None:
+def _inline_loosened(inline: md.Inline) -> tuple[md.Inline, ...] | None:
     match inline:
-        case Strong() | Emphasis() | Strike():
+        case md.Strong() | md.Emphasis() | md.Strike():
             first, *rest = inline.children
             return (first, replace(inline, children=tuple(rest))) if rest else (first,)
-        case Code():
-            return (Text(text=inline.text),)
-        case Link() | Image():
-            return (Text(text=visible_inlines((inline,))),)
-        case Text():
+        case md.Code():
+            return (md.Text(text=inline.text),)
+        case md.Link() | md.Image():
+            return (md.Text(text=md.visible_inlines((inline,))),)
+        case md.Text():
             return None
-        case LineBreak():
+        case md.LineBreak():
             return ()

@@ -14,37 +14,7 @@ from functools import cache, lru_cache
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from hermes.stream.text.markdown import (
-    INLINE_MARKUP,
-    Align,
-    Block,
-    Code,
-    CodeBlock,
-    Document,
-    Emphasis,
-    Heading,
-    Image,
-    Inline,
-    ItemList,
-    LineBreak,
-    Link,
-    Paragraph,
-    Quote,
-    Rule,
-    Strike,
-    Strong,
-    Style,
-    Table,
-    Text,
-    joined,
-    label_and_url,
-    plain_blocks,
-    plain_inlines,
-    safe_lang,
-    safe_url,
-    trimmed,
-    visible_inlines,
-)
+from hermes.stream.text import markdown as md
 
 MAX_LINES = 50_000
 MAX_DEPTH = 20
@@ -55,13 +25,13 @@ MAX_MARKS = 150_000
 MAX_REMEMBERED = 4_096
 
 _MARKS = re.compile(r"[\\`*_\[\]!&<~]")
-_STYLES: dict[str, type[Style]] = {"strong": Strong, "em": Emphasis, "s": Strike}
+_STYLES: dict[str, type[md.Style]] = {"strong": md.Strong, "em": md.Emphasis, "s": md.Strike}
 
 
-def read(text: str) -> Document:
+def read(text: str) -> md.Document:
     """Read a text whose line ends are newlines."""
     if text.count("\n") > MAX_LINES:
-        return Document(blocks=plain_blocks(text), source=text)
+        return md.Document(blocks=md.plain_blocks(text), source=text)
     return _Reading(text).document()
 
 
@@ -84,27 +54,27 @@ class _Reading:
         self._marks_left = MAX_MARKS
         self._env: dict[str, object] = {}
 
-    def document(self) -> Document:
+    def document(self) -> md.Document:
         parser = _parser()
         tokens: list[Token] = []
         parser.block.parse(self._text, parser, self._env, tokens)
         lines = self._text.split("\n")
-        blocks: list[Block] = []
+        blocks: list[md.Block] = []
         for group in _top_level(tokens):
             assert group[0].map is not None
             start, end = group[0].map
             blocks += self._top_block(group, lines[start:end])
         has_open_fence = bool(tokens) and tokens[-1].type == "fence" and not _is_closed(tokens[-1])
-        return Document(blocks=tuple(blocks), source="" if has_open_fence else self._text)
+        return md.Document(blocks=tuple(blocks), source="" if has_open_fence else self._text)
 
-    def _top_block(self, group: Sequence[Token], source: Sequence[str]) -> tuple[Block, ...]:
+    def _top_block(self, group: Sequence[Token], source: Sequence[str]) -> tuple[md.Block, ...]:
         # The parser drops what is nested deeper than it goes; here nothing may be lost.
         if any(token.level >= MAX_DEPTH - 1 for token in group):
-            return plain_blocks("\n".join(source))
+            return md.plain_blocks("\n".join(source))
         return self._blocks(iter(group), "")
 
-    def _blocks(self, tokens: Iterator[Token], close: str) -> tuple[Block, ...]:
-        blocks: list[Block] = []
+    def _blocks(self, tokens: Iterator[Token], close: str) -> tuple[md.Block, ...]:
+        blocks: list[md.Block] = []
         for token in tokens:
             if token.type == close:
                 break
@@ -113,39 +83,39 @@ class _Reading:
                 blocks.append(block)
         return tuple(blocks)
 
-    def _block(self, token: Token, tokens: Iterator[Token]) -> Block | None:
+    def _block(self, token: Token, tokens: Iterator[Token]) -> md.Block | None:
         match token.type:
             case "paragraph_open":
                 children = self._until_close(tokens)
-                return Paragraph(children=children) if children else None
+                return md.Paragraph(children=children) if children else None
             case "heading_open":
-                children = trimmed(joined(_on_one_line(self._until_close(tokens))))
-                return Heading(level=int(token.tag[1:]), children=children) if children else None
+                children = md.trimmed(md.joined(_on_one_line(self._until_close(tokens))))
+                return md.Heading(level=int(token.tag[1:]), children=children) if children else None
             case "fence":
-                return _code(token.content, safe_lang(token.info))
+                return _code(token.content, md.safe_lang(token.info))
             case "code_block":
                 return _code(token.content, "")
             case "blockquote_open":
                 blocks = self._blocks(tokens, "blockquote_close")
-                return Quote(blocks=blocks) if blocks else None
+                return md.Quote(blocks=blocks) if blocks else None
             case "bullet_list_open" | "ordered_list_open":
                 return self._list(token, tokens)
             case "table_open":
                 return self._table(tokens)
             case "hr":
-                return Rule()
+                return md.Rule()
             case unknown:
                 raise AssertionError(f"markdown-it gave an unknown block: {unknown}")
 
-    def _until_close(self, tokens: Iterator[Token]) -> tuple[Inline, ...]:
+    def _until_close(self, tokens: Iterator[Token]) -> tuple[md.Inline, ...]:
         content = next(tokens).content
         next(tokens)
         return self.inlines(content)
 
-    def _list(self, opening: Token, tokens: Iterator[Token]) -> ItemList:
+    def _list(self, opening: Token, tokens: Iterator[Token]) -> md.ItemList:
         ordered = opening.type == "ordered_list_open"
         close = "ordered_list_close" if ordered else "bullet_list_close"
-        items: list[tuple[Block, ...]] = []
+        items: list[tuple[md.Block, ...]] = []
         hidden: list[bool] = []
         for token in tokens:
             if token.type == close:
@@ -157,13 +127,13 @@ class _Reading:
         # The parser tells only by its paragraphs whether a list was written without blank lines.
         tight = all(hidden) if hidden else all(len(item) <= 1 for item in items)
         start = opening.attrGet("start")
-        return ItemList(
+        return md.ItemList(
             ordered=ordered, start=1 if start is None else int(start), items=tuple(items), tight=tight
         )
 
-    def _table(self, tokens: Iterator[Token]) -> Table:
-        rows: list[list[tuple[Inline, ...]]] = []
-        aligns: list[Align] = []
+    def _table(self, tokens: Iterator[Token]) -> md.Table:
+        rows: list[list[tuple[md.Inline, ...]]] = []
+        aligns: list[md.Align] = []
         for token in tokens:
             match token.type:
                 case "table_close":
@@ -173,32 +143,32 @@ class _Reading:
                 case "th_open" | "td_open":
                     if token.type == "th_open":
                         style = str(token.attrGet("style") or "")
-                        aligns.append(Align(style.removeprefix("text-align:") or "none"))
+                        aligns.append(md.Align(style.removeprefix("text-align:") or "none"))
                     rows[-1].append(self._until_close(tokens))
         header, *body = (tuple(row) for row in rows)
-        return Table(aligns=tuple(aligns), header=header, rows=tuple(body))
+        return md.Table(aligns=tuple(aligns), header=header, rows=tuple(body))
 
-    def inlines(self, content: str) -> tuple[Inline, ...]:
-        if not INLINE_MARKUP.search(content):
-            return plain_inlines(content)
+    def inlines(self, content: str) -> tuple[md.Inline, ...]:
+        if not md.INLINE_MARKUP.search(content):
+            return md.plain_inlines(content)
         marks = len(_MARKS.findall(content))
         self._marks_left -= marks
         if marks > MAX_MARKS_OF_PARAGRAPH or self._marks_left < 0:
-            return plain_inlines(content)
+            return md.plain_inlines(content)
         if self._env.get("references") or len(content) > MAX_REMEMBERED:
             return _inlines(content, self._env)
         return _remembered_inlines(content)
 
 
-def _inlines(content: str, env: dict[str, object]) -> tuple[Inline, ...]:
+def _inlines(content: str, env: dict[str, object]) -> tuple[md.Inline, ...]:
     tokens: list[Token] = []
     parser = _parser()
     parser.inline.parse(content, parser, env, tokens)
-    return trimmed(_Inlines().read(tokens))
+    return md.trimmed(_Inlines().read(tokens))
 
 
 @lru_cache(maxsize=1024)
-def _remembered_inlines(content: str) -> tuple[Inline, ...]:
+def _remembered_inlines(content: str) -> tuple[md.Inline, ...]:
     """Read a paragraph, or remember it: a growing answer is read again and again."""
     return _inlines(content, {})
 
@@ -209,7 +179,7 @@ class _Frame:
 
     kind: str = ""
     url: str = ""
-    inlines: list[Inline] = field(default_factory=list)
+    inlines: list[md.Inline] = field(default_factory=list)
 
 
 class _Inlines:
@@ -219,7 +189,7 @@ class _Inlines:
         self._frames: list[_Frame] = [_Frame()]
         self._open: set[str] = set()
 
-    def read(self, tokens: Sequence[Token]) -> tuple[Inline, ...]:
+    def read(self, tokens: Sequence[Token]) -> tuple[md.Inline, ...]:
         for token in tokens:
             kind, _, edge = token.type.rpartition("_")
             if edge == "open":
@@ -232,58 +202,58 @@ class _Inlines:
                 self._frames[-1].inlines.extend(_closed(frame))
             else:
                 self._frames[-1].inlines.extend(self._leaf(token))
-        return joined(self._frames[0].inlines)
+        return md.joined(self._frames[0].inlines)
 
-    def _leaf(self, token: Token) -> list[Inline]:
+    def _leaf(self, token: Token) -> list[md.Inline]:
         match token.type:
             case "text" | "text_special":
-                return [Text(text=_on_line(token.content))]
+                return [md.Text(text=_on_line(token.content))]
             case "code_inline":
-                return [Code(text=token.content)] if token.content else []
+                return [md.Code(text=token.content)] if token.content else []
             case "softbreak":
-                return [LineBreak()]
+                return [md.LineBreak()]
             case "hardbreak":
-                return [LineBreak(hard=True)]
+                return [md.LineBreak(hard=True)]
             case "image":
                 return [self._image(token)]
             case unknown:
                 raise AssertionError(f"markdown-it gave an unknown inline: {unknown}")
 
-    def _image(self, token: Token) -> Inline:
-        inside = joined(_on_one_line(_Inlines().read(token.children or ())))
-        alt = " ".join(visible_inlines(inside).split())
-        url = safe_url(str(token.attrGet("src") or ""))
+    def _image(self, token: Token) -> md.Inline:
+        inside = md.joined(_on_one_line(_Inlines().read(token.children or ())))
+        alt = " ".join(md.visible_inlines(inside).split())
+        url = md.safe_url(str(token.attrGet("src") or ""))
         # A link cannot hold another link, which is what an image becomes in a chat.
         if url is None or "link" in self._open:
-            return Text(text=alt)
-        return Image(url=url, alt=alt)
+            return md.Text(text=alt)
+        return md.Image(url=url, alt=alt)
 
 
-def _closed(frame: _Frame) -> Sequence[Inline]:
+def _closed(frame: _Frame) -> Sequence[md.Inline]:
     if frame.kind == "link":
         return _link(frame.url, frame.inlines)
     if not frame.kind:
         return frame.inlines
-    children = joined(frame.inlines)
+    children = md.joined(frame.inlines)
     return [_STYLES[frame.kind](children=children)] if children else []
 
 
-def _link(target: str, inlines: list[Inline]) -> tuple[Inline, ...]:
-    label = trimmed(joined(_on_one_line(inlines)))
-    url = safe_url(target)
+def _link(target: str, inlines: list[md.Inline]) -> tuple[md.Inline, ...]:
+    label = md.trimmed(md.joined(_on_one_line(inlines)))
+    url = md.safe_url(target)
     if url is not None:
-        return (Link(url=url, children=label or (Text(text=url),)),)
-    shown = visible_inlines(label)
-    return (*label, Text(text=label_and_url(shown, _on_line(target)).removeprefix(shown)))
+        return (md.Link(url=url, children=label or (md.Text(text=url),)),)
+    shown = md.visible_inlines(label)
+    return (*label, md.Text(text=md.label_and_url(shown, _on_line(target)).removeprefix(shown)))
 
 
-def _on_one_line(inlines: Sequence[Inline]) -> list[Inline]:
-    flat: list[Inline] = []
+def _on_one_line(inlines: Sequence[md.Inline]) -> list[md.Inline]:
+    flat: list[md.Inline] = []
     for inline in inlines:
-        if isinstance(inline, LineBreak):
-            flat.append(Text(text=" "))
-        elif isinstance(inline, Strong | Emphasis | Strike):
-            flat.append(type(inline)(children=joined(_on_one_line(inline.children))))
+        if isinstance(inline, md.LineBreak):
+            flat.append(md.Text(text=" "))
+        elif isinstance(inline, md.Strong | md.Emphasis | md.Strike):
+            flat.append(type(inline)(children=md.joined(_on_one_line(inline.children))))
         else:
             flat.append(inline)
     return flat
@@ -294,8 +264,8 @@ def _on_line(text: str) -> str:
     return text if text.isprintable() else re.sub(r"[^\S\xa0\t]", " ", text)
 
 
-def _code(content: str, lang: str) -> CodeBlock | None:
-    return CodeBlock(lang=lang, text=content.rstrip("\n")) if content.strip() else None
+def _code(content: str, lang: str) -> md.CodeBlock | None:
+    return md.CodeBlock(lang=lang, text=content.rstrip("\n")) if content.strip() else None
 
 
 def _is_closed(fence: Token) -> bool:

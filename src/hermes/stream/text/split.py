@@ -15,17 +15,9 @@ from functools import cached_property
 
 from hermes.domain.capabilities import Capabilities, Flavour, TextUnit
 from hermes.domain.message import Body, PrintedText
+from hermes.stream.text import markdown as md
 from hermes.stream.text.cut import Blocks, VisibleText, cut, leading_part, loosened
 from hermes.stream.text.flavours.plain import PlainPrinter
-from hermes.stream.text.markdown import (
-    Block,
-    Code,
-    CodeBlock,
-    Heading,
-    Paragraph,
-    Text,
-    parse,
-)
 from hermes.stream.text.print import printer
 
 MIN_LIMIT = 20
@@ -60,7 +52,7 @@ def split(text: str, *, limit: int, unit: TextUnit, flavour: Flavour) -> tuple[M
     """The parts of a text in order; none if there is nothing to show. The limit is at least 20."""
     if limit < MIN_LIMIT:
         raise ValueError(f"a message of {limit} {unit} cannot hold a text: {MIN_LIMIT} is the least")
-    doc = parse(text)
+    doc = md.parse(text)
     parts = _Splitting(doc.blocks, limit, unit, printer(flavour)).parts()
     if len(parts) == 1:
         parts[0] = replace(parts[0], source=doc.source.strip("\n").rstrip(" \t\n"))
@@ -84,7 +76,7 @@ class _Piece:
     """A block that waits for its message. One that is `begun` goes on in the next message, so nothing may
     follow it in its own."""
 
-    block: Block
+    block: md.Block
     begun: bool = False
 
 
@@ -121,7 +113,7 @@ class _Splitting:
     def _room(self) -> int:
         return self._limit - self._used - self._gap if self._current else self._limit
 
-    def _size(self, block: Block) -> int:
+    def _size(self, block: md.Block) -> int:
         return self._measure(self._prints.block(block))
 
     def _size_of_piece(self, piece: _Piece) -> int:
@@ -155,7 +147,7 @@ class _Splitting:
     def _finish_before(self, piece: _Piece) -> None:
         """End the message before a piece and before the headings that lead to it."""
         self._waiting.append(piece)
-        while len(self._current) > 1 and isinstance(self._current[-1].block, Heading):
+        while len(self._current) > 1 and isinstance(self._current[-1].block, md.Heading):
             self._waiting.append(self._current.pop())
         self._finish()
 
@@ -171,10 +163,10 @@ def _pieces(blocks: Blocks, *, begun: bool) -> list[_Piece]:
     return [_Piece(block=block, begun=begun and place == last) for place, block in enumerate(blocks)]
 
 
-def _forced(block: Block, search: _Search) -> tuple[Blocks, Blocks]:
+def _forced(block: md.Block, search: _Search) -> tuple[Blocks, Blocks]:
     """Break into a message of its own what does not fit into one: first what is around it, then itself."""
-    is_bare = isinstance(block, Paragraph) and isinstance(block.children[0], Text | Code)
-    if (is_bare or isinstance(block, CodeBlock)) and (
+    is_bare = isinstance(block, md.Paragraph) and isinstance(block.children[0], md.Text | md.Code)
+    if (is_bare or isinstance(block, md.CodeBlock)) and (
         halves := search.between_characters(breaks_fragile=True)
     ):
         return halves
@@ -185,7 +177,7 @@ def _forced(block: Block, search: _Search) -> tuple[Blocks, Blocks]:
 class _Search:
     """The search for the place where a block that is too long is cut to fill a room."""
 
-    def __init__(self, block: Block, room: int, size_of: Callable[[Blocks], int]) -> None:
+    def __init__(self, block: md.Block, room: int, size_of: Callable[[Blocks], int]) -> None:
         self._block = block
         self._front = leading_part(block, room)
         self._room = room

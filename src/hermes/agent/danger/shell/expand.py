@@ -11,29 +11,24 @@ from dataclasses import dataclass, field
 from itertools import product
 from math import prod
 
-from hermes.agent.danger.shell.syntax import (
-    BRACKET,
-    CLOSE,
-    COMMA,
-    OPEN,
-    QUESTION,
-    STAR,
-    TILDE,
-    LiteralText,
-    Substitution,
-    Var,
-    Word,
-    plain,
-)
+from hermes.agent.danger.shell import syntax
 
 UNKNOWN = "\ue000"
-_BACK = str.maketrans({OPEN: "{", COMMA: ",", CLOSE: "}"})
+_BACK = str.maketrans({syntax.OPEN: "{", syntax.COMMA: ",", syntax.CLOSE: "}"})
 _PLAIN = str.maketrans(
-    {STAR: "*", QUESTION: "?", BRACKET: "[", OPEN: "{", COMMA: ",", CLOSE: "}", TILDE: "~"}
+    {
+        syntax.STAR: "*",
+        syntax.QUESTION: "?",
+        syntax.BRACKET: "[",
+        syntax.OPEN: "{",
+        syntax.COMMA: ",",
+        syntax.CLOSE: "}",
+        syntax.TILDE: "~",
+    }
 )
-_BRACE = re.compile(f"{OPEN}([^{OPEN}{CLOSE}]*){CLOSE}")
+_BRACE = re.compile(f"{syntax.OPEN}([^{syntax.OPEN}{syntax.CLOSE}]*){syntax.CLOSE}")
 _RANGE = re.compile(r"(-?\d+|[a-zA-Z])\.\.(-?\d+|[a-zA-Z])")
-_TILDE = re.compile(f"(?:(?<![^=:])){TILDE}([^/:]*)")
+_TILDE = re.compile(f"(?:(?<![^=:])){syntax.TILDE}([^/:]*)")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _SLICE = re.compile(r":[ ]?(-?\d{1,6})?(?::[ ]?(-?\d{1,6}))?")
 _STRIP = re.compile(r"(%%?|##?)([^*?\[\]\\'\"\ue000$]*)", re.DOTALL)
@@ -72,36 +67,39 @@ class Expander:
     """`output_of` tells what a substitution prints, if that is known; `find` takes what has to be asked."""
 
     def __init__(
-        self, variables: Variables, output_of: Callable[[Substitution], str], find: Callable[[str, str], None]
+        self,
+        variables: Variables,
+        output_of: Callable[[syntax.Substitution], str],
+        find: Callable[[str, str], None],
     ) -> None:
         self._variables = variables
         self._output_of = output_of
         self._find = find
 
-    def fields(self, word: Word) -> list[str]:
+    def fields(self, word: syntax.Word) -> list[str]:
         """The words a word becomes; globs stay as marks."""
         fields: list[str] = []
         for text, split in self._alternatives(word):
             pieces = text.split() if split else [text]
             for piece in pieces:
                 fields += braces(self._tilde(piece))
-        return list(dict.fromkeys(fields)) if any(isinstance(part, Var) for part in word) else fields
+        return list(dict.fromkeys(fields)) if any(isinstance(part, syntax.Var) for part in word) else fields
 
-    def value(self, word: Word) -> tuple[str, ...]:
+    def value(self, word: syntax.Word) -> tuple[str, ...]:
         """What an assignment of this word stores."""
         return tuple(to_plain(self._tilde(text)) for text, _ in self._alternatives(word))
 
-    def text(self, word: Word) -> str:
+    def text(self, word: syntax.Word) -> str:
         """One text, for here-documents and code; unknown parts stay marked."""
         return to_plain(self._alternatives(word)[0][0])
 
-    def _alternatives(self, word: Word) -> list[tuple[str, bool]]:
+    def _alternatives(self, word: syntax.Word) -> list[tuple[str, bool]]:
         choices: list[list[tuple[str, bool]]] = []
         for part in word:
-            if isinstance(part, LiteralText):
+            if isinstance(part, syntax.LiteralText):
                 choices.append([(part.text, False)])
-            elif isinstance(part, Var):
-                split = not part.quoted or part.name == "@" or plain(part.rest) == "[@]"
+            elif isinstance(part, syntax.Var):
+                split = not part.quoted or part.name == "@" or syntax.plain(part.rest) == "[@]"
                 choices.append([(value, split) for value in self._values(part)])
             else:
                 choices.append([(self._output_of(part), not part.quoted)])
@@ -112,7 +110,7 @@ class Expander:
             for row in product(*choices)
         ] or [("", False)]
 
-    def _values(self, part: Var) -> tuple[str, ...]:
+    def _values(self, part: syntax.Var) -> tuple[str, ...]:
         rest = self.text(part.rest)
         if part.name.startswith("!"):
             meant = self._variables.get(part.name[1:]) if not rest else ()
@@ -142,7 +140,7 @@ class Expander:
 
     def _tilde(self, text: str) -> str:
         """Home folders, at the beginning of a word and behind `=` and `:`."""
-        return _TILDE.sub(lambda match: self._folder(match[1]), text) if TILDE in text else text
+        return _TILDE.sub(lambda match: self._folder(match[1]), text) if syntax.TILDE in text else text
 
     def _folder(self, user: str) -> str:
         if user in ("", "+", "-"):
@@ -190,12 +188,17 @@ def braces(text: str) -> list[str]:
     while queue:
         now = queue.pop(0)
         match = next(
-            (brace for brace in _BRACE.finditer(now) if COMMA in brace[1] or _RANGE.fullmatch(brace[1])), None
+            (
+                brace
+                for brace in _BRACE.finditer(now)
+                if syntax.COMMA in brace[1] or _RANGE.fullmatch(brace[1])
+            ),
+            None,
         )
         if match is None or len(queue) + len(done) > _MOST:
             done.append(now.translate(_BACK))
             continue
-        options = match[1].split(COMMA) if COMMA in match[1] else list(_range(match[1]))
+        options = match[1].split(syntax.COMMA) if syntax.COMMA in match[1] else list(_range(match[1]))
         queue = [now[: match.start()] + option + now[match.end() :] for option in options] + queue
     return done
 
@@ -213,4 +216,4 @@ def to_plain(text: str) -> str:
 
 
 def has_glob(text: str) -> bool:
-    return STAR in text or QUESTION in text or BRACKET in text
+    return syntax.STAR in text or syntax.QUESTION in text or syntax.BRACKET in text

@@ -7,26 +7,7 @@ from __future__ import annotations
 
 import re
 
-from hermes.agent.danger.shell.syntax import (
-    MARKS,
-    MOST_WORDS,
-    STAR,
-    TILDE,
-    CompoundCommand,
-    ConditionalCommand,
-    LiteralText,
-    Pipeline,
-    Redirect,
-    ShellFunction,
-    ShellNode,
-    SimpleCommand,
-    Substitution,
-    UnreadableCommand,
-    Var,
-    Word,
-    WordPart,
-    plain,
-)
+from hermes.agent.danger.shell import syntax
 
 _ASSIGN = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\[[^]=]*\])?(\+?=)")
 _REDIRECT = re.compile(r"(\d+|\{[A-Za-z_]\w*\})?(<<<|<<-|<<|<>|>>|>\||>&|<&|&>>|&>|<(?!\()|>(?!\())")
@@ -52,14 +33,14 @@ _LONGEST = 50_000
 _DEEPEST = 30
 
 
-def read_shell(text: str) -> tuple[ShellNode, ...]:
+def read_shell(text: str) -> tuple[syntax.ShellNode, ...]:
     """The commands of a command line, in order."""
     if len(text) > _LONGEST:
-        raise UnreadableCommand("too long")
+        raise syntax.UnreadableCommand("too long")
     reader = _Reader(text)
     script = reader.script(())
     if reader.at < len(text):
-        raise UnreadableCommand(f"unexpected “{text[reader.at]}”")
+        raise syntax.UnreadableCommand(f"unexpected “{text[reader.at]}”")
     return script
 
 
@@ -77,8 +58,8 @@ def unescaped(text: str) -> str:
     return _ESCAPE.sub(meant, text)
 
 
-def _beside(node: ShellNode) -> ShellNode:
-    return CompoundCommand([(node,)], subshell=True, background=True)
+def _beside(node: syntax.ShellNode) -> syntax.ShellNode:
+    return syntax.CompoundCommand([(node,)], subshell=True, background=True)
 
 
 class _Reader:
@@ -86,17 +67,17 @@ class _Reader:
 
     def __init__(self, text: str, depth: int = 0) -> None:
         if depth > _DEEPEST:
-            raise UnreadableCommand("too deep")
+            raise syntax.UnreadableCommand("too deep")
         self.text = text.replace("\r\n", "\n")
         self.at = 0
         self.depth = depth
         self.words = 0
-        self._heredocs: list[tuple[Redirect, bool]] = []
+        self._heredocs: list[tuple[syntax.Redirect, bool]] = []
 
     # --- grammar ---
 
-    def script(self, ends: tuple[str, ...]) -> tuple[ShellNode, ...]:
-        nodes: list[ShellNode] = []
+    def script(self, ends: tuple[str, ...]) -> tuple[syntax.ShellNode, ...]:
+        nodes: list[syntax.ShellNode] = []
         while True:
             self._blanks(lines=True)
             if self._take(_NEXT):
@@ -107,20 +88,20 @@ class _Reader:
                 return tuple(nodes)
             nodes += self._and_or()
 
-    def _and_or(self) -> list[ShellNode]:
-        nodes: list[ShellNode] = [self._pipeline()]
+    def _and_or(self) -> list[syntax.ShellNode]:
+        nodes: list[syntax.ShellNode] = [self._pipeline()]
         while True:
             self._blanks()
             if self._take(_AND_OR):
                 self._blanks(lines=True)
-                nodes.append(ConditionalCommand(self._pipeline()))
+                nodes.append(syntax.ConditionalCommand(self._pipeline()))
             elif self._take(_BESIDE):
                 nodes[-1] = _beside(nodes[-1])
                 return nodes
             else:
                 return nodes
 
-    def _pipeline(self) -> ShellNode:
+    def _pipeline(self) -> syntax.ShellNode:
         self._blanks()
         while self._accept("!", "time"):
             self._blanks()
@@ -132,24 +113,24 @@ class _Reader:
             self._blanks(lines=True)
             nodes.append(self._command())
             self._blanks()
-        return nodes[0] if len(nodes) == 1 else Pipeline(nodes)
+        return nodes[0] if len(nodes) == 1 else syntax.Pipeline(nodes)
 
-    def _command(self) -> ShellNode:
+    def _command(self) -> syntax.ShellNode:
         if self.text.startswith("((", self.at):
             return self._arithmetic()
         if self._peek() == "(":
             self.at += 1
             body = self.script(())
             self._expect(")")
-            return self._redirected(CompoundCommand([body], subshell=True))
+            return self._redirected(syntax.CompoundCommand([body], subshell=True))
         match self._accept("{", "if", "while", "until", "for", "select", "case", "[[", "function", "coproc"):
             case "{":
-                return self._redirected(CompoundCommand([self._until("}")]))
+                return self._redirected(syntax.CompoundCommand([self._until("}")]))
             case "if":
                 return self._if()
             case "while" | "until":
                 bodies = [self._until("do"), self._until("done")]
-                return self._redirected(CompoundCommand(bodies, loop=True, certain=False))
+                return self._redirected(syntax.CompoundCommand(bodies, loop=True, certain=False))
             case "for" | "select":
                 return self._for()
             case "case":
@@ -158,13 +139,13 @@ class _Reader:
                 return self._test()
             case "function":
                 self._blanks()
-                return self._function(plain(self._word()))
+                return self._function(syntax.plain(self._word()))
             case "coproc":
                 self._blanks()
                 return _beside(self._command())
         return self._simple()
 
-    def _if(self) -> ShellNode:
+    def _if(self) -> syntax.ShellNode:
         bodies = [self._until("then")]
         while True:
             bodies.append(self.script(("elif", "else", "fi")))
@@ -172,17 +153,17 @@ class _Reader:
                 case "elif":
                     bodies.append(self._until("then"))
                 case "fi":
-                    return self._redirected(CompoundCommand(bodies, certain=False))
+                    return self._redirected(syntax.CompoundCommand(bodies, certain=False))
                 case "":
-                    raise UnreadableCommand("an if without its fi")
+                    raise syntax.UnreadableCommand("an if without its fi")
 
-    def _for(self) -> ShellNode:
+    def _for(self) -> syntax.ShellNode:
         self._blanks()
         name, values = "", None
         if self.text.startswith("((", self.at):
             self._arithmetic()
         else:
-            name = plain(self._word())
+            name = syntax.plain(self._word())
             self._blanks(lines=True)
             if self._accept("in"):
                 values = self._words()
@@ -192,20 +173,24 @@ class _Reader:
             self._blanks(lines=True)
         opening = self._accept("do", "{")
         if not opening:
-            raise UnreadableCommand("a for without its do")
+            raise syntax.UnreadableCommand("a for without its do")
         body = self._until("done" if opening == "do" else "}")
-        return self._redirected(CompoundCommand([body], loop=True, certain=False, name=name, values=values))
+        return self._redirected(
+            syntax.CompoundCommand([body], loop=True, certain=False, name=name, values=values)
+        )
 
-    def _case(self) -> ShellNode:
+    def _case(self) -> syntax.ShellNode:
         self._blanks()
-        bodies: list[tuple[ShellNode, ...]] = [(SimpleCommand(words=[(LiteralText(":"),), self._word()]),)]
+        bodies: list[tuple[syntax.ShellNode, ...]] = [
+            (syntax.SimpleCommand(words=[(syntax.LiteralText(":"),), self._word()]),)
+        ]
         self._blanks(lines=True)
         if not self._accept("in"):
-            raise UnreadableCommand("a case without its in")
+            raise syntax.UnreadableCommand("a case without its in")
         while True:
             self._blanks(lines=True)
             if self._accept("esac"):
-                return self._redirected(CompoundCommand(bodies, certain=False))
+                return self._redirected(syntax.CompoundCommand(bodies, certain=False))
             if self._peek() == "(":
                 self.at += 1
             while self._peek() != ")":
@@ -218,25 +203,25 @@ class _Reader:
             bodies.append(self.script(("esac",)))
             self._take(_CASE_END)
 
-    def _test(self) -> ShellNode:
-        words: list[Word] = [(LiteralText(":"),)]
+    def _test(self) -> syntax.ShellNode:
+        words: list[syntax.Word] = [(syntax.LiteralText(":"),)]
         while True:
             self._blanks(lines=True)
             if self._accept("]]"):
-                return self._redirected(CompoundCommand([(SimpleCommand(words=words),)]))
+                return self._redirected(syntax.CompoundCommand([(syntax.SimpleCommand(words=words),)]))
             if self.at >= len(self.text):
-                raise UnreadableCommand("a [[ without its ]]")
+                raise syntax.UnreadableCommand("a [[ without its ]]")
             if self._peek() in "()<>&|;":
                 self.at += 1
             else:
                 words.append(self._word())
 
-    def _arithmetic(self) -> ShellNode:
+    def _arithmetic(self) -> syntax.ShellNode:
         inner = self._balanced("((", "))")
-        return SimpleCommand(words=[(LiteralText(":"), *self.inside(inner))])
+        return syntax.SimpleCommand(words=[(syntax.LiteralText(":"), *self.inside(inner))])
 
-    def _simple(self) -> ShellNode:
-        simple = SimpleCommand()
+    def _simple(self) -> syntax.ShellNode:
+        simple = syntax.SimpleCommand()
         while True:
             self._blanks()
             if self.at >= len(self.text):
@@ -249,46 +234,46 @@ class _Reader:
                 plus = "+" if assign[3] == "+=" else ""
                 simple.assigns.append((plus + assign[1], self._value()))
             elif self._peek() == "(" and len(simple.words) == 1 and not simple.assigns:
-                return self._function(plain(simple.words[0]))
+                return self._function(syntax.plain(simple.words[0]))
             elif self._peek() in _META and self.text[self.at : self.at + 2] not in ("<(", ">("):
                 break
             else:
                 simple.words.append(self._word())
-                if plain(simple.words[0]) in _DECLARES:
+                if syntax.plain(simple.words[0]) in _DECLARES:
                     self._declared(simple)
         if not (simple.words or simple.assigns or simple.redirects):
             raise self._unexpected()
         return simple
 
-    def _declared(self, simple: SimpleCommand) -> None:
+    def _declared(self, simple: syntax.SimpleCommand) -> None:
         """`export x=(a b)`: an array may stand where only words may elsewhere."""
         self._blanks()
         assign = _ASSIGN.match(self.text, self.at)
         if assign and self.text.startswith("(", assign.end()):
             self.at = assign.end()
-            simple.words.append((LiteralText(f"{assign[1]}="), *self._value()))
+            simple.words.append((syntax.LiteralText(f"{assign[1]}="), *self._value()))
 
-    def _function(self, name: str) -> ShellNode:
+    def _function(self, name: str) -> syntax.ShellNode:
         self._blanks()
         if self._peek() == "(":
             self._balanced("(", ")")
         self._blanks(lines=True)
-        return ShellFunction(name, self._command())
+        return syntax.ShellFunction(name, self._command())
 
-    def _value(self) -> Word:
+    def _value(self) -> syntax.Word:
         if self._peek() == "(":
             self.at += 1
             words = self._words(closing=True)
-            parts: list[WordPart] = []
+            parts: list[syntax.WordPart] = []
             for word in words:
-                parts += [*word, LiteralText(" ")]
+                parts += [*word, syntax.LiteralText(" ")]
             return tuple(parts[:-1])
         if self.at >= len(self.text) or self._peek() in _META:
             return ()
         return self._word()
 
-    def _words(self, *, closing: bool = False) -> list[Word]:
-        words: list[Word] = []
+    def _words(self, *, closing: bool = False) -> list[syntax.Word]:
+        words: list[syntax.Word] = []
         while True:
             self._blanks(lines=closing)
             if closing and self._peek() == ")":
@@ -296,17 +281,17 @@ class _Reader:
                 return words
             if self.at >= len(self.text) or (not closing and self._peek() in ";\n&|"):
                 if closing:
-                    raise UnreadableCommand("an array without its end")
+                    raise syntax.UnreadableCommand("an array without its end")
                 return words
             words.append(self._word())
 
-    def _redirected(self, group: CompoundCommand) -> ShellNode:
+    def _redirected(self, group: syntax.CompoundCommand) -> syntax.ShellNode:
         self._blanks()
         while self._redirect(group.redirects):
             self._blanks()
         return group
 
-    def _redirect(self, into: list[Redirect]) -> bool:
+    def _redirect(self, into: list[syntax.Redirect]) -> bool:
         match = _REDIRECT.match(self.text, self.at)
         if match is None:
             return False
@@ -314,7 +299,7 @@ class _Reader:
         self._blanks()
         op = match[2]
         before = self.at
-        redirect = Redirect(op, self._word())
+        redirect = syntax.Redirect(op, self._word())
         if op in ("<<", "<<-"):
             quoted = any(mark in self.text[before : self.at] for mark in "'\"\\")
             self._heredocs.append((redirect, quoted))
@@ -323,10 +308,10 @@ class _Reader:
         into.append(redirect)
         return True
 
-    def _until(self, end: str) -> tuple[ShellNode, ...]:
+    def _until(self, end: str) -> tuple[syntax.ShellNode, ...]:
         body = self.script((end,))
         if not self._accept(end):
-            raise UnreadableCommand(f"“{end}” is missing")
+            raise syntax.UnreadableCommand(f"“{end}” is missing")
         return body
 
     # --- between words ---
@@ -340,7 +325,7 @@ class _Reader:
 
     def _read_heredocs(self) -> None:
         for redirect, quoted in self._heredocs:
-            end = plain(redirect.target)
+            end = syntax.plain(redirect.target)
             lines: list[str] = []
             while self.at < len(self.text):
                 stop = self.text.find("\n", self.at)
@@ -351,7 +336,7 @@ class _Reader:
                     break
                 lines.append(line)
             body = "\n".join(lines)
-            redirect.body = (LiteralText(body),) if quoted else self.inside(body)
+            redirect.body = (syntax.LiteralText(body),) if quoted else self.inside(body)
         self._heredocs.clear()
 
     def _keyword(self) -> str:
@@ -378,28 +363,28 @@ class _Reader:
 
     def _expect(self, char: str) -> None:
         if self._peek() != char:
-            raise UnreadableCommand(f"“{char}” is missing")
+            raise syntax.UnreadableCommand(f"“{char}” is missing")
         self.at += 1
 
-    def _unexpected(self) -> UnreadableCommand:
-        return UnreadableCommand(f"unexpected “{self._peek()}”" if self._peek() else "it breaks off")
+    def _unexpected(self) -> syntax.UnreadableCommand:
+        return syntax.UnreadableCommand(f"unexpected “{self._peek()}”" if self._peek() else "it breaks off")
 
     # --- words ---
 
-    def _word(self) -> Word:
+    def _word(self) -> syntax.Word:
         self.words += 1
-        if self.words > MOST_WORDS:
-            raise UnreadableCommand("too much to follow")
-        parts: list[WordPart] = []
+        if self.words > syntax.MOST_WORDS:
+            raise syntax.UnreadableCommand("too much to follow")
+        parts: list[syntax.WordPart] = []
         start = self.at
         while self.at < len(self.text):
             char = self.text[self.at]
             if self.text[self.at : self.at + 2] in ("<(", ">("):
                 self.at += 2
-                parts.append(Substitution(self._nested(), quoted=True, as_file=True))
+                parts.append(syntax.Substitution(self._nested(), quoted=True, as_file=True))
             elif char == "(" and parts and self.at > start and self.text[self.at - 1] in "?*+@!":
                 self._balanced("(", ")")
-                parts.append(LiteralText(STAR))
+                parts.append(syntax.LiteralText(syntax.STAR))
             elif char in _META:
                 break
             else:
@@ -408,7 +393,7 @@ class _Reader:
             raise self._unexpected()
         return tuple(parts)
 
-    def _piece(self, char: str, *, first: bool) -> list[WordPart]:
+    def _piece(self, char: str, *, first: bool) -> list[syntax.WordPart]:
         literal = self._literal(_LITERAL)
         if literal:
             return literal
@@ -418,20 +403,20 @@ class _Reader:
             return self._backticks(quoted=False)
         self.at += 1
         if char == "'":
-            raise UnreadableCommand("an open quote")
+            raise syntax.UnreadableCommand("an open quote")
         if char == '"':
             return self._double_quoted()
         if char == "~" and (first or _BEFORE_HOME.search(self.text, max(self.at - 3, 0), self.at - 1)):
-            return [LiteralText(TILDE)]
-        return [LiteralText(MARKS.get(char, char))]
+            return [syntax.LiteralText(syntax.TILDE)]
+        return [syntax.LiteralText(syntax.MARKS.get(char, char))]
 
-    def _literal(self, pattern: re.Pattern[str]) -> list[WordPart]:
+    def _literal(self, pattern: re.Pattern[str]) -> list[syntax.WordPart]:
         match = self._take(pattern)
-        return [LiteralText(match[match.lastindex or 0])] if match else []
+        return [syntax.LiteralText(match[match.lastindex or 0])] if match else []
 
-    def _double_quoted(self, end: str = '"') -> list[WordPart]:
+    def _double_quoted(self, end: str = '"') -> list[syntax.WordPart]:
         """Up to the closing quote, or to the end of the text for a here-document."""
-        parts: list[WordPart] = [LiteralText("")]
+        parts: list[syntax.WordPart] = [syntax.LiteralText("")]
         while self.at < len(self.text) and not (end and self.text[self.at] == end):
             char = self.text[self.at]
             if char == "$":
@@ -440,55 +425,58 @@ class _Reader:
                 parts += self._backticks(quoted=True) if char == "`" else self._literal(_QUOTED_LITERAL)
         if end:
             if self.at >= len(self.text):
-                raise UnreadableCommand("an open quote")
+                raise syntax.UnreadableCommand("an open quote")
             self.at += 1
         return parts
 
-    def _dollar(self, *, quoted: bool) -> list[WordPart]:
+    def _dollar(self, *, quoted: bool) -> list[syntax.WordPart]:
         opening = self.text[self.at + 1 : self.at + 2]
         if self.text.startswith("$((", self.at):
             inner = self.inside(self._balanced("$((", "))"))
-            return [LiteralText("0"), *(part for part in inner if isinstance(part, Substitution))]
+            return [
+                syntax.LiteralText("0"),
+                *(part for part in inner if isinstance(part, syntax.Substitution)),
+            ]
         if opening == "(":
             self.at += 2
-            return [Substitution(self._nested(), quoted)]
+            return [syntax.Substitution(self._nested(), quoted)]
         if opening == "{":
             return [self._braced(quoted)]
         if opening == "'" and not quoted:
             text = self._take(_ANSI_QUOTED)
             if text is None:
-                raise UnreadableCommand("an open quote")
-            return [LiteralText(unescaped(text[1]))]
+                raise syntax.UnreadableCommand("an open quote")
+            return [syntax.LiteralText(unescaped(text[1]))]
         if opening == '"' and not quoted:
             self.at += 2
             return self._double_quoted()
         variable = self._take(_VARIABLE)
         if variable:
-            return [Var(variable[1], quoted) if variable[1] else LiteralText("0")]
+            return [syntax.Var(variable[1], quoted) if variable[1] else syntax.LiteralText("0")]
         self.at += 1
-        return [LiteralText("$")]
+        return [syntax.LiteralText("$")]
 
-    def _braced(self, quoted: bool) -> WordPart:
+    def _braced(self, quoted: bool) -> syntax.WordPart:
         inner = self._balanced("${", "}")
         match = _PARAMETER.match(inner)
         if match is None:
-            raise UnreadableCommand("a strange variable")
+            raise syntax.UnreadableCommand("a strange variable")
         if match[1] == "#":
-            return LiteralText("0")
+            return syntax.LiteralText("0")
         rest = self.inside(inner[match.end() :]) if match.end() < len(inner) else ()
-        return Var(match[1] + match[2], quoted, rest)
+        return syntax.Var(match[1] + match[2], quoted, rest)
 
-    def _backticks(self, *, quoted: bool) -> list[WordPart]:
+    def _backticks(self, *, quoted: bool) -> list[syntax.WordPart]:
         match = self._take(_BACKTICKS)
         if match is None:
-            raise UnreadableCommand("an open backtick")
+            raise syntax.UnreadableCommand("an open backtick")
         inner = re.sub(r"\\([`\\$])", r"\1", match[1])
-        return [Substitution(_Reader(inner, self.depth + 1).script(()), quoted)]
+        return [syntax.Substitution(_Reader(inner, self.depth + 1).script(()), quoted)]
 
-    def _nested(self) -> tuple[ShellNode, ...]:
+    def _nested(self) -> tuple[syntax.ShellNode, ...]:
         self.depth += 1
         if self.depth > _DEEPEST:
-            raise UnreadableCommand("too deep")
+            raise syntax.UnreadableCommand("too deep")
         script = self.script(())
         self._expect(")")
         self.depth -= 1
@@ -512,8 +500,8 @@ class _Reader:
                     self.at += 1
                     return self.text[start : self.at - len(closing)]
             self.at += 1
-        raise UnreadableCommand("an open bracket")
+        raise syntax.UnreadableCommand("an open bracket")
 
-    def inside(self, text: str) -> Word:
+    def inside(self, text: str) -> syntax.Word:
         """Text in which only `$` and backticks mean something."""
         return tuple(_Reader(text, self.depth + 1)._double_quoted(end=""))

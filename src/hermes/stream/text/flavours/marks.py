@@ -6,23 +6,11 @@ import re
 from collections.abc import Sequence
 from html import escape
 
+from hermes.stream.text import markdown as md
 from hermes.stream.text.flavours.plain import PlainPrinter, fenced, without_strong
-from hermes.stream.text.markdown import (
-    CodeBlock,
-    Emphasis,
-    Heading,
-    Inline,
-    Link,
-    Paragraph,
-    Quote,
-    Strike,
-    Strong,
-    Style,
-    visible_inlines,
-)
 
 BLANK = "\u200b"
-_STYLE_MARKS: dict[type[Style], str] = {Strong: "*", Emphasis: "_", Strike: "~"}
+_STYLE_MARKS: dict[type[md.Style], str] = {md.Strong: "*", md.Emphasis: "_", md.Strike: "~"}
 
 # A mark inside a word or between blanks is no markup to these platforms, nor is one inside an address.
 _MARK = re.compile(r"https?://[^\s<>]+|(?<!\w)[*_~]|[*_~](?!\w)|`")
@@ -35,7 +23,7 @@ class MarksPrinter(PlainPrinter):
     def text(self, text: str) -> str:
         return _MARK.sub(_unhinged, text)
 
-    def style(self, node: Style) -> str:
+    def style(self, node: md.Style) -> str:
         """Each line between its own marks, with the blanks at its ends outside of them."""
         mark = _STYLE_MARKS[type(node)]
         lines: list[str] = []
@@ -44,28 +32,28 @@ class MarksPrinter(PlainPrinter):
             lines.append(line.replace(core, f"{mark}{core}{mark}", 1) if core else line)
         return "\n".join(lines)
 
-    def inlines(self, inlines: Sequence[Inline]) -> str:
+    def inlines(self, inlines: Sequence[md.Inline]) -> str:
         printed = ""
         parts: list[str] = []
         after_style = False
         for inline in inlines:
             before, printed = printed, self.inline(inline)
-            is_style = isinstance(inline, Style)
+            is_style = isinstance(inline, md.Style)
             glued = before[-1:].isalnum() if is_style else after_style and printed[:1].isalnum()
             parts += (BLANK, printed) if glued or (is_style and after_style) else (printed,)
             after_style = is_style
         return "".join(parts)
 
-    def paragraph(self, node: Paragraph) -> str:
+    def paragraph(self, node: md.Paragraph) -> str:
         return _QUOTE_START.sub(BLANK, self.inlines(node.children))
 
-    def heading(self, node: Heading) -> str:
-        return self.style(Strong(children=without_strong(node.children)))
+    def heading(self, node: md.Heading) -> str:
+        return self.style(md.Strong(children=without_strong(node.children)))
 
-    def code_block(self, node: CodeBlock) -> str:
+    def code_block(self, node: md.CodeBlock) -> str:
         return fenced(node.text)
 
-    def quote(self, node: Quote) -> str:
+    def quote(self, node: md.Quote) -> str:
         return self.flat_quote(node)
 
 
@@ -83,12 +71,12 @@ class SlackPrinter(MarksPrinter):
     def code(self, text: str) -> str:
         return self.text(text) if "`" in text else f"`{escape(text, quote=False)}`"
 
-    def link(self, node: Link) -> str:
+    def link(self, node: md.Link) -> str:
         url = escape(node.url, quote=False)
-        label = visible_inlines(node.children)
+        label = md.visible_inlines(node.children)
         return f"<{url}>" if label == node.url else f"<{url}|{self.text(label)}>"
 
-    def code_block(self, node: CodeBlock) -> str:
+    def code_block(self, node: md.CodeBlock) -> str:
         return escape(fenced(node.text), quote=False)
 
 

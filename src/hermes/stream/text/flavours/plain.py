@@ -6,29 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from hermes.domain.text import width
-from hermes.stream.text.markdown import (
-    Align,
-    Block,
-    Code,
-    CodeBlock,
-    Emphasis,
-    Heading,
-    Image,
-    Inline,
-    ItemList,
-    LineBreak,
-    Link,
-    Paragraph,
-    Quote,
-    Rule,
-    Strike,
-    Strong,
-    Style,
-    Table,
-    Text,
-    label_and_url,
-    visible_inlines,
-)
+from hermes.stream.text import markdown as md
 
 MAX_NUMBER = 999_999_999
 # Wider cells of a table stick out instead of padding every other row to their width.
@@ -42,98 +20,98 @@ class PlainPrinter:
     gap = "\n\n"
     bullet = "•"
     rule_line = "———"
-    styles: ClassVar[Mapping[type[Style], tuple[str, str]]] = {}
+    styles: ClassVar[Mapping[type[md.Style], tuple[str, str]]] = {}
     """What stands before and after a style."""
     indents_code = False
 
-    def document(self, blocks: Sequence[Block]) -> str:
+    def document(self, blocks: Sequence[md.Block]) -> str:
         return self.gap.join(map(self.block, blocks))
 
-    def block(self, block: Block) -> str:
+    def block(self, block: md.Block) -> str:
         match block:
-            case Paragraph():
+            case md.Paragraph():
                 return self.paragraph(block)
-            case Heading():
+            case md.Heading():
                 return self.heading(block)
-            case CodeBlock():
+            case md.CodeBlock():
                 return self.code_block(block)
-            case Quote():
+            case md.Quote():
                 return self.quote(block)
-            case ItemList():
+            case md.ItemList():
                 return self.item_list(block)
-            case Table():
+            case md.Table():
                 return self.table(block)
-            case Rule():
+            case md.Rule():
                 return self.rule_line
 
-    def inline(self, inline: Inline) -> str:
+    def inline(self, inline: md.Inline) -> str:
         match inline:
-            case Text():
+            case md.Text():
                 return self.text(inline.text)
-            case Strong() | Emphasis() | Strike():
+            case md.Strong() | md.Emphasis() | md.Strike():
                 return self.style(inline)
-            case Code():
+            case md.Code():
                 return self.code(inline.text)
-            case Link():
+            case md.Link():
                 return self.link(inline)
-            case Image():
-                return self.link(Link(url=inline.url, children=(Text(text=inline.alt or inline.url),)))
-            case LineBreak():
+            case md.Image():
+                return self.link(md.Link(url=inline.url, children=(md.Text(text=inline.alt or inline.url),)))
+            case md.LineBreak():
                 return self.line_break(inline)
 
-    def inlines(self, inlines: Sequence[Inline]) -> str:
+    def inlines(self, inlines: Sequence[md.Inline]) -> str:
         return "".join(map(self.inline, inlines))
 
     def text(self, text: str) -> str:
         return text
 
-    def style(self, node: Style) -> str:
+    def style(self, node: md.Style) -> str:
         before, after = self.styles.get(type(node), ("", ""))
         return f"{before}{self.inlines(node.children)}{after}"
 
     def code(self, text: str) -> str:
         return text
 
-    def link(self, node: Link) -> str:
-        return self.text(label_and_url(visible_inlines(node.children), node.url))
+    def link(self, node: md.Link) -> str:
+        return self.text(md.label_and_url(md.visible_inlines(node.children), node.url))
 
-    def line_break(self, node: LineBreak) -> str:
+    def line_break(self, node: md.LineBreak) -> str:
         return "\n"
 
-    def paragraph(self, node: Paragraph) -> str:
+    def paragraph(self, node: md.Paragraph) -> str:
         return self.inlines(node.children)
 
-    def heading(self, node: Heading) -> str:
+    def heading(self, node: md.Heading) -> str:
         return self.inlines(node.children)
 
-    def code_block(self, node: CodeBlock) -> str:
+    def code_block(self, node: md.CodeBlock) -> str:
         return node.text
 
-    def quote(self, node: Quote) -> str:
+    def quote(self, node: md.Quote) -> str:
         return prefixed(self.document(node.blocks), "> ")
 
-    def flat_quote(self, node: Quote) -> str:
+    def flat_quote(self, node: md.Quote) -> str:
         """For platforms that have no quotes within quotes."""
         inner = (
-            self.document(block.blocks) if isinstance(block, Quote) else self.block(block)
+            self.document(block.blocks) if isinstance(block, md.Quote) else self.block(block)
             for block in node.blocks
         )
         return prefixed(self.gap.join(inner), "> ")
 
-    def table(self, node: Table) -> str:
-        return self.code_block(CodeBlock(lang="", text=_aligned(node)))
+    def table(self, node: md.Table) -> str:
+        return self.code_block(md.CodeBlock(lang="", text=_aligned(node)))
 
-    def item_list(self, node: ItemList) -> str:
+    def item_list(self, node: md.ItemList) -> str:
         items = (
             self.item(blocks, self.marker(node, number), tight=node.tight)
             for number, blocks in enumerate(node.items, node.start)
         )
         return ("\n" if node.tight else self.gap).join(items)
 
-    def marker(self, node: ItemList, number: int) -> str:
+    def marker(self, node: md.ItemList, number: int) -> str:
         return f"{min(number, MAX_NUMBER)}." if node.ordered else self.bullet
 
-    def item(self, blocks: Sequence[Block], marker: str, *, tight: bool) -> str:
+    def item(self, blocks: Sequence[md.Block], marker: str, *, tight: bool) -> str:
         if not blocks:
             return marker
         indent = " " * (len(marker) + 1)
@@ -143,9 +121,9 @@ class PlainPrinter:
         printed[0] = marker + first[len(marker) :] if first.startswith(indent) else f"{marker}\n{first}"
         return ("\n" if tight else self.gap).join(printed)
 
-    def item_block(self, block: Block, indent: str) -> str:
+    def item_block(self, block: md.Block, indent: str) -> str:
         text = self.block(block)
-        if isinstance(block, CodeBlock | Table) and not self.indents_code:
+        if isinstance(block, md.CodeBlock | md.Table) and not self.indents_code:
             return text
         return prefixed(text, indent)
 
@@ -156,13 +134,13 @@ def prefixed(text: str, prefix: str) -> str:
     return "\n".join(prefix + line if line else bare for line in text.split("\n"))
 
 
-def without_strong(inlines: Sequence[Inline]) -> tuple[Inline, ...]:
+def without_strong(inlines: Sequence[md.Inline]) -> tuple[md.Inline, ...]:
     """The inlines for a place that is bold already."""
-    plain: list[Inline] = []
+    plain: list[md.Inline] = []
     for inline in inlines:
-        if isinstance(inline, Strong):
+        if isinstance(inline, md.Strong):
             plain.extend(without_strong(inline.children))
-        elif isinstance(inline, Style):
+        elif isinstance(inline, md.Style):
             plain.append(type(inline)(children=without_strong(inline.children)))
         else:
             plain.append(inline)
@@ -175,10 +153,10 @@ def fenced(text: str, lang: str = "") -> str:
     return f"```{lang}\n{apart}\n```"
 
 
-def _aligned(table: Table) -> str:
+def _aligned(table: md.Table) -> str:
     """A table in columns, for platforms that have none; the header, unless it is empty, is underlined."""
-    header = [visible_inlines(cell) for cell in table.header]
-    rows = [[visible_inlines(cell) for cell in row] for row in table.rows]
+    header = [md.visible_inlines(cell) for cell in table.header]
+    rows = [[md.visible_inlines(cell) for cell in row] for row in table.rows]
     shown = [header, *rows] if any(header) else rows
     widths = [min(MAX_WIDTH, max(map(width, column), default=0)) for column in zip(*shown, strict=True)]
     lines = [_line(row, widths, table.aligns) for row in shown]
@@ -187,17 +165,17 @@ def _aligned(table: Table) -> str:
     return "\n".join(lines)
 
 
-def _line(row: Sequence[str], widths: Sequence[int], aligns: Sequence[Align]) -> str:
+def _line(row: Sequence[str], widths: Sequence[int], aligns: Sequence[md.Align]) -> str:
     cells = zip(row, widths, aligns, strict=True)
     return " | ".join(_padded(text, size, align) for text, size, align in cells).rstrip()
 
 
-def _padded(text: str, size: int, align: Align) -> str:
+def _padded(text: str, size: int, align: md.Align) -> str:
     missing = max(0, size - width(text))
     match align:
-        case Align.RIGHT:
+        case md.Align.RIGHT:
             return " " * missing + text
-        case Align.CENTER:
+        case md.Align.CENTER:
             return " " * (missing // 2) + text + " " * (missing - missing // 2)
-        case Align.LEFT | Align.NONE:
+        case md.Align.LEFT | md.Align.NONE:
             return text + " " * missing
