@@ -60,7 +60,8 @@ class Client:
                     return
 
     async def _events(self) -> AsyncIterator[str]:
-        parser = SseParser(last_id=self.last_id)
+        parser = SseParser()
+        parser.last_id = self.last_id
         headers = {"Last-Event-ID": self.last_id} if self.last_id else {}
         async with asking() as http, http.get(self._url("/events"), headers=headers) as heard:
             assert heard.status == 200, await heard.text()
