@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.admin.process.logs import logging_on
 from hermes.admin.process.run import hold_home, loop_factory, tell_problems
 from hermes.admin.process.running import RunningGateway, find_running
-from hermes.admin.shell.command import CliCommand
+from hermes.admin.shell.command import CliCommand, declare
 from hermes.domain.errors import UserError
 from hermes.state.home.homes import prepare_home
 
@@ -40,27 +40,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "Talk with the agent. Without -q and with a terminal: a conversation. With -q, -z or a pipe: one"
         " message and its answer."
     )
-    parser.add_argument("-q", "--query", metavar="TEXT", help="send this, print the answer, and exit")
-    parser.add_argument(
-        "-z",
-        "--oneshot",
-        nargs="?",
-        const="",
-        metavar="TEXT",
-        help="print only the final answer to TEXT or -q",
+    declare(parser, {"-q, --query TEXT": "send this, print the answer, and exit"})
+    declare(parser, {"-z, --oneshot TEXT": "print only the final answer to TEXT or -q"}, nargs="?", const="")
+    declare(parser, {"-r, --resume SESSION": "continue this session, by id or title"})
+    latest = {"-c, --continue SESSION": "continue your last session, or this one"}
+    declare(parser, latest, dest="latest", nargs="?", const="")
+    declare(
+        parser,
+        {"-m, --model NAME": "the model for this session", "-t, --toolsets A,B": "only these toolsets"},
     )
-    parser.add_argument("-r", "--resume", metavar="SESSION", help="continue this session, by id or title")
-    parser.add_argument(
-        "-c",
-        "--continue",
-        dest="latest",
-        nargs="?",
-        const="",
-        metavar="SESSION",
-        help="continue your last session, or this one",
-    )
-    parser.add_argument("-m", "--model", metavar="NAME", help="the model for this session")
-    parser.add_argument("-t", "--toolsets", metavar="A,B", help="only these toolsets")
 
 
 def _chat(command: CliCommand) -> int:
