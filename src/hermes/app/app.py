@@ -111,11 +111,6 @@ class App:
         return self._agents.choice
 
     @property
-    def model_line(self) -> str:
-        """One line: which model answers, and why."""
-        return self.choice.line
-
-    @property
     def display(self) -> dict[str, Any]:
         """What terminals must know of the settings."""
         shown = self.loaded.settings.display

@@ -25,8 +25,8 @@ _ROOM_SECONDS = 2.0
 
 @dataclass(slots=True, kw_only=True)
 class StoreLifecycle:
-    """`tell` hears what it waits for, `stopping` and `hurrying` say that the gateway is to end, `restart` lets
-    it begin anew."""
+    """`tell` hears what it waits for, `stopping` and `hurrying` say that the gateway is to end, `restart`
+    lets it begin anew."""
 
     path: Path
     clock: Clock

@@ -9,8 +9,7 @@ from dataclasses import fields
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from hermes.admin.process.logs import logging_on
-from hermes.admin.process.run import hold_home, home_holder, loop_factory
+from hermes.admin.process.run import embed, home_holder
 from hermes.admin.shell.command import JSON, CliCommand, Subcommands, declare
 from hermes.admin.shell.home import HomeAccess, agents_of, open_home
 from hermes.admin.shell.output import Column, dash
@@ -156,22 +155,13 @@ def _status(command: CliCommand) -> None:
 
 
 def _tick(command: CliCommand) -> None:
-    home = prepare_home(command.home)
-    if home_holder(home) is not None:
+    if home_holder(prepare_home(command.home)) is not None:
         raise UserError(
             "A gateway is running on this home, and it runs the jobs.", hint="See: hermes cron status"
         )
     from hermes.app.agents import AppOverrides
-    from hermes.app.app import App
 
-    with hold_home(home, command.name):
-        app = App(home, command.environ, AppOverrides(boots=False), command.version)
-        level = app.loaded.settings.logging.level
-        with (
-            logging_on(home, app.loaded.secrets, level),
-            asyncio.Runner(loop_factory=loop_factory()) as runner,
-        ):
-            ended = runner.run(_tick_once(app))
+    ended = embed(command, command.name, lambda: AppOverrides(boots=False), _tick_once)
     told = f"{ended} {'run' if ended == 1 else 'runs'} ended." if ended else "Nothing was due."
     command.console.line(told)
 

@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,6 +29,8 @@ from hermes.state.home.textfile import replace_text
 from hermes.state.store.care.reserve import give_up_reserve
 
 if TYPE_CHECKING:
+    from hermes.admin.shell.command import CliCommand
+
     # `hermes status` looks at locks and files only and must not wait for all of this to be imported.
     from hermes.app.agents import AppOverrides
     from hermes.app.app import App
@@ -348,6 +350,24 @@ def tell_problems(loaded: LoadedSettings) -> None:
         log.warning("settings.problem %d more; `hermes config check` shows all", more)
     for note in loaded.exposed:
         log.warning("settings.exposed %s", note)
+
+
+def embed(
+    command: CliCommand,
+    name: str,
+    given: Callable[[], AppOverrides],
+    work: Callable[[App], Coroutine[Any, Any, T]],
+) -> T:
+    """Do some work with a gateway in this process, which has the home meanwhile and logs to it alone. The
+    home is taken first: what is imported after that takes long."""
+    home = prepare_home(command.home)
+    with hold_home(home, name):
+        from hermes.app.app import App
+
+        app = App(home, command.environ, given(), command.version)
+        logs = logging_to(home, app.loaded.secrets, app.loaded.settings.logging.level)
+        with logs, asyncio.Runner(loop_factory=loop_factory()) as runner:
+            return runner.run(work(app))
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
