@@ -22,21 +22,6 @@ from hermes.domain.event import Entry, Finished, Snapshot, TextDelta
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.tool import Tool
 from hermes.domain.turn import TurnInput
-from hermes.entry.host import HostState
-
-
-class Ready:
-    """The app's watch: waits for `running`."""
-
-    def __init__(self) -> None:
-        self.running = asyncio.Event()
-
-    def tell(self, state: str, **facts: object) -> None:
-        if state == "running":
-            self.running.set()
-
-    def tell_platform(self, account: str, state: HostState, why: str) -> None:
-        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,19 +54,9 @@ class Whole:
 async def whole(home: Path, url: str, tools: Sequence[Tool] | None = None) -> AsyncIterator[Whole]:
     prepare(home, url)
     app = App(home, surroundings(home), AppOverrides(platforms={}, tools=tools))
-    ready = Ready()
-    living = asyncio.create_task(app.live(ready))
-    waiting = asyncio.create_task(ready.running.wait())
-    await asyncio.wait((living, waiting), return_when=asyncio.FIRST_COMPLETED)
-    if living.done():
-        waiting.cancel()
-        living.result()
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
-        try:
-            yield Whole(gateway=app.gateway, direct=Direct(url, session))
-        finally:
-            app.stop()
-            await living
+    connector = aiohttp.TCPConnector(limit=0)
+    async with app.running(), aiohttp.ClientSession(connector=connector) as session:
+        yield Whole(gateway=app.gateway, direct=Direct(url, session))
 
 
 def prepare(home: Path, url: str) -> None:

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from hermes.domain.address import LOCAL_DOOR
 from hermes.domain.capabilities import Manifest
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     MakePlatform = Callable[[AdapterContext], Platform]
 
 log = logging.getLogger("hermes.plugins")
-T = TypeVar("T")
 
 PLATFORMS = "hermes.platforms"
 TOOLS = "hermes.tools"
@@ -47,41 +45,30 @@ GROUPS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Extension:
-    """One thing that a plugin offers."""
-
-    name: str
-    value: Any
-
-
 def platform_manifests() -> tuple[Manifest, ...]:
     """The platforms there are, by name. Manifests are plain data: no adapter and no SDK is imported."""
-    found = (
-        entry
-        for entry in _load(PLATFORMS)
-        # The name of the local door opens it for everybody: no platform may have it.
-        if _is(Manifest, entry, PLATFORMS) and entry.value.name != LOCAL_DOOR
-    )
-    return tuple(sorted((entry.value for entry in found), key=lambda manifest: manifest.name))
+    manifests = (value for name, value in _load(PLATFORMS) if _is(Manifest, name, value, PLATFORMS))
+    # The name of the local door opens it for everybody: no platform may have it.
+    usable = (manifest for manifest in manifests if manifest.name != LOCAL_DOOR)
+    return tuple(sorted(usable, key=lambda manifest: manifest.name))
 
 
 def tools() -> tuple[Tool, ...]:
     from hermes.domain.tool import Tool
 
     offered: list[Tool] = []
-    for entry in _load(TOOLS):
-        values = entry.value if isinstance(entry.value, Iterable) else (entry.value,)
-        offered += [value for value in values if _is(Tool, Extension(name=entry.name, value=value), TOOLS)]
+    for name, value in _load(TOOLS):
+        values = value if isinstance(value, Iterable) else (value,)
+        offered += [each for each in values if _is(Tool, name, each, TOOLS)]
     return tuple(offered)
 
 
 def providers() -> Mapping[str, MakeProvider]:
-    return {entry.name: entry.value for entry in _load(PROVIDERS)}
+    return dict(_load(PROVIDERS))
 
 
 def hooks() -> Mapping[str, Callable[[str, dict[str, Any]], Any]]:
-    found = {entry.name: entry.value for entry in _load(HOOKS)}
+    found = dict(_load(HOOKS))
     for name in [name for name, value in found.items() if not callable(value)]:
         del found[name]
         _tell(HOOKS, name, "it is not a function")
@@ -118,7 +105,8 @@ def _named(manifest: Manifest, place: str) -> Any:
         ) from error
 
 
-def _load(group: str) -> Iterator[Extension]:
+def _load(group: str) -> Iterator[tuple[str, Any]]:
+    """The things that plugins offer, by name."""
     from importlib.metadata import entry_points
 
     for entry in sorted(entry_points(group=group), key=lambda entry: entry.name):
@@ -127,14 +115,13 @@ def _load(group: str) -> Iterator[Extension]:
         except Exception as error:  # foreign code may raise anything while it is imported
             _tell(group, entry.name, f"{type(error).__name__}: {error}")
             continue
-        yield Extension(name=entry.name, value=value)
+        yield entry.name, value
 
 
-def _is(kind: type[T], entry: Extension, group: str) -> bool:
-    if isinstance(entry.value, kind):
-        return True
-    _tell(group, entry.name, f"it is not a {kind.__name__}")
-    return False
+def _is(kind: type, name: str, value: object, group: str) -> bool:
+    if not isinstance(value, kind):
+        _tell(group, name, f"it is not a {kind.__name__}")
+    return isinstance(value, kind)
 
 
 def _tell(group: str, name: str, why: str) -> None:

@@ -14,9 +14,13 @@ import pytest
 
 from hermes.admin.process import run as gateway
 from hermes.admin.process.run import GATEWAY, GatewayProcess, StateFile, hold_home, home_holder
+from hermes.app.vitals import LiveStatus
+from hermes.control.workers import Supervisor
+from hermes.domain.clock import SystemClock
 from hermes.domain.errors import UserError
 from hermes.entry.host import HostState
 from hermes.state.home.locks import HOMES, MachineLock
+from hermes.state.settings.loader import load_settings
 
 
 @pytest.fixture(autouse=True)
@@ -113,22 +117,23 @@ def test_a_home_on_a_full_disk_is_held(
 
 
 async def test_the_state_file_has_the_newest_state(tmp_path: Path) -> None:
-    said: list[str] = []
-    state = StateFile(tmp_path, {"pid": 1}, said.append)
+    file = StateFile(tmp_path, {"pid": 1})
+    status = LiveStatus(tmp_path, load_settings(tmp_path, {}), file.write, Supervisor(SystemClock()))
     for number in range(50):
-        state.tell_platform("fake", HostState.RETRYING, f"try {number}")
-    state.tell("running", agents=["main"], accounts=[], model="none")
-    await state.written()
+        status.tell_platform("fake", HostState.RETRYING, f"try {number}")
+    status.tell("running", agents=["main"], accounts=[], model="none")
+    await file.written()
     told = json.loads((tmp_path / "gateway_state.json").read_text())
     assert told["gateway_state"] == "running" and told["platforms"]["fake"]["error_message"] == "try 49"
-    assert said == [f"ready: home {tmp_path}, agents main, platforms none, model none"]
+    assert told["pid"] == 1 and told["agents"] == ["main"]
+    assert status.facts()["platforms"]["fake"]["detail"] == "try 49"
 
 
 async def test_a_state_file_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
     (tmp_path / "gateway_state.json").mkdir()
-    state = StateFile(tmp_path, {}, lambda line: None)
-    state.tell("starting")
-    await state.written()
+    file = StateFile(tmp_path, {})
+    file.write({"gateway_state": "starting"})
+    await file.written()
 
 
 def _env() -> dict[str, str]:

@@ -8,8 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from hermes.admin.shell.output import CliConsole, ago, cells
+from hermes.admin.shell.output import CliConsole, ago
 from hermes.domain.errors import UserError
+from hermes.domain.text import width
 
 
 def console(**more: object) -> tuple[CliConsole, io.StringIO]:
@@ -21,7 +22,7 @@ def test_a_table_fits_and_keeps_its_first_column() -> None:
     there, out = console(width=44)
     there.table(["ID", "WHEN", "TEXT"], [["20260105_120000_abcdef12", "2 h ago", "long " * 40]])
     lines = out.getvalue().splitlines()
-    assert all(cells(line) <= 44 for line in lines) and "20260105_120000_abcdef12" in lines[1]
+    assert all(width(line) <= 44 for line in lines) and "20260105_120000_abcdef12" in lines[1]
     assert lines[1].endswith("…")
 
 
@@ -31,7 +32,7 @@ def test_what_is_to_be_read_whole_goes_on_below() -> None:
     there.facts([("Tried against", "word " * 12), ("Name", "x")])
     there.table(["ID", "TEXT"], [["one", "word " * 12], ["two", "漢字 " * 9]], wrap=True)
     lines = out.getvalue().splitlines()
-    assert all(cells(line) <= 30 for line in lines) and "…" not in out.getvalue()
+    assert all(width(line) <= 30 for line in lines) and "…" not in out.getvalue()
     assert out.getvalue().count("word") == 36 and out.getvalue().count("漢字") == 9
     assert lines[:2] == ["✗ word word word word word", "  word word word word word"]
     assert "               word" in out.getvalue(), "under its own beginning"
@@ -47,7 +48,7 @@ def test_wide_characters_take_two_columns() -> None:
     there, out = console(width=20)
     there.table(["A", "B"], [["漢字", "漢字" * 20], ["ab", "x"]])
     lines = out.getvalue().splitlines()
-    assert all(cells(line) <= 20 for line in lines)
+    assert all(width(line) <= 20 for line in lines)
     assert lines[2].index("x") == 6
 
 

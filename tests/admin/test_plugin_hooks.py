@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hermes import plugins
-from hermes.app.plugin_hooks import PluginHookRunner, plugin_hook
+from hermes.app.hooks import PluginHookRunner, plugin_hook
 from hermes.domain.errors import Unreachable
 from hermes.domain.hooks import Hook
 

@@ -17,7 +17,6 @@ from hermes.control.workers import Supervisor
 from hermes.domain.clock import Clock
 from hermes.domain.errors import Unreachable
 from hermes.domain.ids import SessionId
-from hermes.entry.host import HostState
 from hermes.state.store.care.backup import Upkeep, backups_of
 from hermes.state.store.care.repair import OpenedStore, open_checked
 from hermes.state.store.sqlite import DiskFull, StoreOptions
@@ -34,16 +33,13 @@ class _Watch:
     def tell(self, state: str, **facts: Any) -> None:
         self.waits.append(facts["waits"])
 
-    def tell_platform(self, account: str, state: HostState, why: str) -> None:
-        raise AssertionError("there are none yet")
-
 
 def _keeper(path: Path, watch: _Watch) -> StoreLifecycle:
     return StoreLifecycle(
         path=path,
         clock=FakeClock(),
         options=StoreOptions(reserve_bytes=0),
-        watch=watch,
+        tell=watch.tell,
         stopping=asyncio.Event(),
         hurrying=asyncio.Event(),
         restart=lambda: None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator
@@ -20,38 +19,16 @@ from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.event import Asked, Entry, FeedItem, Record, TextDelta, ToolFinished, Verdict
 from hermes.domain.ids import MAIN_AGENT, AgentId, TurnId
 from hermes.domain.turn import Answer, TurnInput
-from hermes.entry.host import HostState
 from hermes.stream.fold.answer import answer_text
 
 ME = Source(address=Address(platform="terminal", chat="here"), kind=SourceKind.PRIVATE, user="me")
 
 
-class Ready:
-    def __init__(self) -> None:
-        self.running = asyncio.Event()
-
-    def tell(self, state: str, **facts: Any) -> None:
-        if state == "running":
-            self.running.set()
-
-    def tell_platform(self, account: str, state: HostState, why: str) -> None:
-        pass
-
-
 @contextlib.asynccontextmanager
 async def living(home: Path, given: AppOverrides) -> AsyncIterator[App]:
-    app, watch = App(home, {"PATH": os.environ["PATH"], "HOME": str(home.parent)}, given), Ready()
-    task = asyncio.create_task(app.live(watch))
-    waiting = asyncio.create_task(watch.running.wait())
-    await asyncio.wait((task, waiting), return_when=asyncio.FIRST_COMPLETED)
-    waiting.cancel()
-    if task.done():
-        task.result()
-    try:
+    app = App(home, {"PATH": os.environ["PATH"], "HOME": str(home.parent)}, given)
+    async with app.running():
         yield app
-    finally:
-        app.stop()
-        await task
 
 
 async def say(

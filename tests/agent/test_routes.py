@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from hermes.agent.models.registry import ModelRoute, RoutedProvider
 from hermes.app.agents import AppOverrides
@@ -21,17 +20,6 @@ from hermes.testing.model_server import FakeModelServer
 from hermes.testing.provider_suite import ask
 
 CLIENT = Source(address=Address(platform="api", chat="s1"), kind=SourceKind.API, user="key:ann")
-
-
-class Watching:
-    def __init__(self) -> None:
-        self.running = asyncio.Event()
-
-    def tell(self, state: str, **facts: Any) -> None:
-        if state == "running":
-            self.running.set()
-
-    def tell_platform(self, account: str, state: object, why: str) -> None: ...
 
 
 async def test_a_name_leads_to_its_model_and_everything_else_stays() -> None:
@@ -61,13 +49,8 @@ async def test_a_whole_gateway_asks_the_place_that_a_name_stands_for(tmp_path: P
                 "      small: {model: small-model}\n"
             )
             app = App(tmp_path, {"HERMES_NO_PROBE": "1"}, AppOverrides(platforms={}, tools=()))
-            watching = Watching()
-            living = asyncio.create_task(app.live(watching))
-            async with asyncio.timeout(60):
-                await watching.running.wait()
+            async with asyncio.timeout(60), app.running():
                 assert await said_by(app, "far-1.5") == "far: far-model"
                 assert await said_by(app, "small") == "main: small-model"
                 assert await said_by(app, "") == "main: main-model"
                 assert app.gateway.aliases == {"far-1.5": "far-model", "small": "small-model"}
-            app.stop()
-            await living

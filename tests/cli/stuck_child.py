@@ -10,6 +10,7 @@ import os
 import re
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,18 +35,20 @@ def impatient(settings: Settings) -> Settings:
 
 def main(home: Path, how: str) -> int:
     watchdog._BEAT, watchdog._SUSPICIOUS = 0.1, 0.3  # type: ignore[misc]
-    tell = StateFile.tell
+    write = StateFile.write
+    stuck: list[str] = []
 
-    def then_stuck(self: StateFile, state: str, **facts: Any) -> None:
-        tell(self, state, **facts)
-        if state == "running":
+    def then_stuck(self: StateFile, facts: Mapping[str, Any]) -> None:
+        write(self, facts)
+        if facts["gateway_state"] == "running" and not stuck:
+            stuck.append(how)
             loop = asyncio.get_running_loop()
             if how == "loop":
                 loop.call_later(0.5, hold_the_loop)
             else:
                 loop.call_later(0.5, lambda: loop.run_in_executor(None, hold_the_interpreter))
 
-    StateFile.tell = then_stuck  # type: ignore[method-assign]
+    StateFile.write = then_stuck  # type: ignore[method-assign]
     process = GatewayProcess(
         home=home,
         environ=os.environ,

@@ -12,7 +12,7 @@ import hermes.app.app
 from hermes import cli
 from hermes.app.agents import AgentFactory
 from hermes.app.app import App
-from hermes.app.vitals import StatusListener
+from hermes.app.vitals import LiveStatus
 from hermes.domain.ports.agent import Provider
 from hermes.domain.ports.store import Store
 from hermes.domain.ports.world import Backend, Media
@@ -50,8 +50,8 @@ class MortalApp(App):
 
     agent_factory = MortalAgents
 
-    async def _run(self, store: Store, watch: StatusListener, logs: SessionLogs | None) -> None:
-        await super()._run(KillingStore(store, SWITCH), watch, logs)
+    async def _run(self, store: Store, status: LiveStatus, logs: SessionLogs | None) -> None:
+        await super()._run(KillingStore(store, SWITCH), status, logs)
 
 
 def main() -> int:

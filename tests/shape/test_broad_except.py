@@ -13,7 +13,7 @@ from tests.shape.tree import parsed, short, sources
 
 # File → why it may catch everything. An entry that is not needed fails the test.
 ALLOWED = {
-    "app/plugin_hooks.py": "a plugin's hook may raise anything; it is counted and said, and the rest goes on",
+    "app/hooks.py": "a plugin's hook may raise anything; it is counted and said, and the rest goes on",
     "control/turn/actor.py": "the actor: a turn that breaks is recorded as failed and the session lives on",
     "control/chores.py": "a chore that breaks is told of and done again at its time; the others go on",
     "control/outbound/row_sender.py": "the lane: a message that breaks is recorded and the next one goes out",

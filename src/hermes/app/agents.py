@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from hermes import plugins
 from hermes.agent.danger.paths import CommandScope
-from hermes.agent.models.choose import NO_PROBE, ModelChoice
+from hermes.agent.models.choose import NO_PROBE, ModelAccess, ModelChoice, stand_in
 from hermes.agent.models.images import ImageAttachingProvider
 from hermes.agent.models.registry import ModelRoute, Models, RoutedProvider
 from hermes.agent.run.loop import AgentLoop, LoopLimits
@@ -21,17 +22,7 @@ from hermes.app.homes import MEDIA, WORKSPACE, closed_homes, homes_for, is_wide,
 from hermes.app.jobs import HomeJobs, job_tool
 from hermes.app.messaging import Messaging
 from hermes.app.prompt import SystemPrompt
-from hermes.app.real_models import keep_real_models
-from hermes.app.tools import (
-    Inject,
-    InjectingProvider,
-    Toolsets,
-    added_tools,
-    check_toolsets,
-    limited_tools,
-    own_tools,
-    redacting,
-)
+from hermes.app.tools import Inject, InjectingProvider, Toolsets, check_toolsets, choose_tools, redacting
 from hermes.control.chores import HOURLY, Chore
 from hermes.control.core import Runtime
 from hermes.control.gateway import Gateway
@@ -42,9 +33,9 @@ from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.ports.agent import Provider
 from hermes.domain.ports.platform import Platform
-from hermes.domain.ports.store import Store
+from hermes.domain.ports.store import Store, Tx
 from hermes.domain.ports.world import Backend, Media, ProcessView
-from hermes.domain.settings.settings import Profile, Settings
+from hermes.domain.settings.settings import ModelSettings, Profile, Settings
 from hermes.domain.text import one_line
 from hermes.domain.tool import Tool, ToolContext
 from hermes.domain.turn import Turn
@@ -56,6 +47,8 @@ from hermes.state.settings.models import model_of, model_routes
 from hermes.state.store.tables.search import recall_from
 
 log = logging.getLogger("hermes.app")
+_REAL_MODEL = "model.real."
+_KEPT = ("way", "model", "provider", "title", "base_url")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,9 +265,7 @@ class AgentFactory:
         hosted = profile.settings.agents.get(profile.agent)
         if hosted is not None:
             chosen = Toolsets(enabled=hosted.enabled_toolsets, disabled=hosted.disabled_toolsets)
-        return limited_tools(
-            [*own_tools(bench, chosen, added), *added_tools(chosen, added)], profile.settings
-        )
+        return choose_tools(bench, chosen, added, profile.settings)
 
     def _tell_ended(self, context: ToolContext, process: ProcessView) -> None:
         """A background process is over: its session hears of it in a turn of its own."""
@@ -287,3 +278,47 @@ class AgentFactory:
         task = asyncio.get_running_loop().create_task(work, name=f"wake {context.session}")
         self._waking.add(task)
         task.add_done_callback(self._waking.discard)
+
+
+# --- the real model that each agent had ---
+
+
+async def keep_real_models(
+    store: Store, choices: Mapping[AgentId, ModelChoice], settings: Mapping[AgentId, ModelSettings]
+) -> dict[AgentId, ModelChoice]:
+    """The choices without a demo model where a real one answered before; what is real now is remembered:
+    after a lost key or an empty config.yaml the demo model must not answer people who were talking to it."""
+    kept = await store.read(lambda tx: {agent: tx.facts.get(_REAL_MODEL + agent) for agent in choices})
+    made = {
+        agent: stand_in(
+            choice, settings[agent], _read_choice(kept[agent]) or _read_choice(kept.get(MAIN_AGENT))
+        )
+        for agent, choice in choices.items()
+    }
+    real = {
+        agent: _spell_choice(choice)
+        for agent, choice in made.items()
+        if choice.way in (ModelAccess.HTTP, ModelAccess.PLUGIN)
+    }
+    changed = {agent: text for agent, text in real.items() if text != kept[agent]}
+
+    def write(tx: Tx) -> None:
+        for agent, text in changed.items():
+            tx.facts.put(_REAL_MODEL + agent, text)
+
+    if changed:
+        await store.write(write)
+    return made
+
+
+def _spell_choice(choice: ModelChoice) -> str:
+    """Without its key."""
+    return json.dumps({name: getattr(choice, name) for name in _KEPT})
+
+
+def _read_choice(text: str | None) -> ModelChoice | None:
+    try:
+        fields = json.loads(text or "null")
+        return ModelChoice(**{**fields, "way": ModelAccess(fields["way"])})
+    except (ValueError, TypeError, LookupError):
+        return None

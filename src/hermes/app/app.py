@@ -25,7 +25,7 @@ from hermes.app.http import AppHttp
 from hermes.app.imports import import_people, take_over_jobs
 from hermes.app.messaging import Messaging
 from hermes.app.store import StoreLifecycle
-from hermes.app.vitals import NOBODY, LiveStatus, StatusListener
+from hermes.app.vitals import LiveStatus, StatusListener
 from hermes.control.chores import Chore
 from hermes.control.commands.registry import GatewayInfo, tier_of
 from hermes.control.core import Runtime
@@ -111,11 +111,6 @@ class App:
         return self._agents.choice
 
     @property
-    def model_line(self) -> str:
-        """One line: which model answers, and why."""
-        return self.choice.line
-
-    @property
     def display(self) -> dict[str, Any]:
         """What terminals must know of the settings."""
         shown = self.loaded.settings.display
@@ -136,7 +131,7 @@ class App:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[asyncio.Task[None]]:
         """The gateway, ready, as a task, for a program that needs it for a while. How it fails is raised."""
-        living = asyncio.create_task(self.live(NOBODY), name="gateway")
+        living = asyncio.create_task(self.live(), name="gateway")
         ready = asyncio.create_task(self._ready.wait(), name="ready")
         try:
             await asyncio.wait((living, ready), return_when=asyncio.FIRST_COMPLETED)
@@ -149,31 +144,32 @@ class App:
             await asyncio.wait((living,))
         living.result()
 
-    async def live(self, watch: StatusListener) -> None:
-        """Run until `stop`. What a person must mend first is raised as a `UserError`."""
-        watch.tell("starting")
+    async def live(self, listener: StatusListener = lambda facts: None) -> None:
+        """Run until `stop`. What a person must put right first is raised as a `UserError`."""
+        status = LiveStatus(self._home, self.loaded, listener, self._loops)
+        status.tell("starting")
         try:
             if self.loaded.stops:
                 raise self.loaded.stops[0]
-            await self._with_store(watch)
+            await self._with_store(status)
         except UserError as error:
             log.error("app.failed why=%s", error, extra=PRINTED)
-            watch.tell("startup_failed", exit_reason=str(error))
+            status.tell("startup_failed", exit_reason=str(error))
             raise
         why = "asked to restart" if self.restarting else "asked to stop"
-        watch.tell("stopped", exit_reason=why, restart_requested=self.restarting)
+        status.tell("stopped", exit_reason=why, restart_requested=self.restarting)
 
-    async def _with_store(self, watch: StatusListener) -> None:
+    async def _with_store(self, status: LiveStatus) -> None:
         if self._given.in_memory:
             async with SqliteStore(None) as self._store:
-                await self._serve(self._store, watch)
+                await self._serve(self._store, status)
             return
         spare = self.loaded.settings.gateway.reserve_mb * 1024 * 1024
         keeper = StoreLifecycle(
             path=self._home / DATABASE_FILE,
             clock=self._given.clock,
             options=StoreOptions(reserve_bytes=spare),
-            watch=watch,
+            tell=status.tell,
             stopping=self._stop,
             hurrying=self._hurry,
             restart=self.restart,
@@ -184,15 +180,16 @@ class App:
             return
         self._chores.append(keeper.chore)
         try:
-            await self._serve(self._store, watch)
+            await self._serve(self._store, status)
         finally:
             await keeper.close()
 
-    async def _serve(self, store: SqliteStore, watch: StatusListener) -> None:
+    async def _serve(self, store: SqliteStore, status: LiveStatus) -> None:
+        status.begin(store.facts)
         logs = self._logs(store)
         writing = self._loops.keep("session logs", logs.live) if logs is not None else None
         try:
-            await self._run(store, watch, logs)
+            await self._run(store, status, logs)
         finally:
             if self._hooks is not None:
                 await self._hooks.close()
@@ -211,10 +208,8 @@ class App:
             offered=self._agents.offered,
         )
 
-    async def _run(self, store: Store, watch: StatusListener, logs: SessionLogs | None) -> None:
+    async def _run(self, store: Store, status: LiveStatus, logs: SessionLogs | None) -> None:
         clock, settings = self._given.clock, self.loaded.settings
-        vitals = LiveStatus(self._home, self.loaded, watch, self._loops)
-        vitals.store = self.store.facts
         await self._agents.choose_models(store, self._chores)
         if not self._given.in_memory:
             self._hooks = await asyncio.to_thread(AppHooks, self._home, self._environ, clock)
@@ -245,25 +240,25 @@ class App:
         for runtime in runtimes.values() if not self._given.in_memory else ():
             await take_over_jobs(runtime, clock)
         await gateway.start()
-        http = AppHttp(self._home, self.loaded, self._environ, vitals.tell_platform)
+        http = AppHttp(self._home, self.loaded, self._environ, status.tell_platform)
         if not self._given.in_memory:
-            await http.open(self._door(gateway, runtimes, http, vitals))
+            await http.open(self._door(gateway, runtimes, http, status))
         kept = {
-            one.name: AdapterHost(one, gateway, clock, rename_webhook_account(vitals.tell_platform))
+            one.name: AdapterHost(one, gateway, clock, rename_webhook_account(status.tell_platform))
             for one in accounts
         }
-        vitals.watch(kept, gateway)
+        status.watch(kept, gateway)
         hosts = [self._loops.keep(name, host.live) for name, host in kept.items()]
         self.account_names = names = [account.name for account in accounts]
         hooks = self._hooks
-        vitals.tell("running", **self._facts(runtimes), accounts=names, api=http.address)
+        status.tell("running", **self._facts(runtimes), accounts=names, api=http.address)
         self._ready.set()
         if hooks is not None and self._given.boots:
-            hooks.begin(gateway, names, vitals.tell_hooks)
+            hooks.begin(gateway, names, status.tell_hooks)
         try:
             await self._stop.wait()
         finally:
-            vitals.tell("draining")
+            status.tell("draining")
             http.drain()
             await self._drain(gateway, hosts)
             await http.close()
@@ -283,12 +278,12 @@ class App:
         return Hooks() if self._hooks is None else self._hooks.hooks
 
     def _door(
-        self, gateway: Gateway, runtimes: Mapping[AgentId, Runtime], http: AppHttp, vitals: LiveStatus
+        self, gateway: Gateway, runtimes: Mapping[AgentId, Runtime], http: AppHttp, status: LiveStatus
     ) -> Site:
         return Site(
             gateway=gateway,
             options=http.options(),
-            facts=vitals.facts,
+            facts=status.facts,
             clock=self._given.clock,
             default=self.loaded.settings.default_agent,
             agents={

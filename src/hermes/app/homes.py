@@ -4,7 +4,7 @@ that the parts themselves give their files."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from hermes.agent.danger.paths import is_free_workspace
@@ -57,9 +57,5 @@ def is_wide(workspace: Path, environ: Mapping[str, str]) -> bool:
 
 def spellings(paths: Iterable[Path]) -> tuple[str, ...]:
     """Each path as it is written, and where it really leads."""
-    return tuple(dict.fromkeys(spelled for path in paths for spelled in _spellings(path)))
-
-
-def _spellings(path: Path) -> Iterator[str]:
-    yield os.path.abspath(path)
-    yield os.path.realpath(path)
+    ways = (os.path.abspath, os.path.realpath)
+    return tuple(dict.fromkeys(spell(path) for path in paths for spell in ways))

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hermes.app.vitals import StatusListener
 from hermes.control.chores import HOURLY, Chore
 from hermes.control.workers import Supervisor
 from hermes.domain.clock import Clock
@@ -26,12 +25,13 @@ _ROOM_SECONDS = 2.0
 
 @dataclass(slots=True, kw_only=True)
 class StoreLifecycle:
-    """`stopping` and `hurrying` say that the gateway is to end, `restart` lets it begin anew."""
+    """`tell` hears what it waits for, `stopping` and `hurrying` say that the gateway is to end, `restart`
+    lets it begin anew."""
 
     path: Path
     clock: Clock
     options: StoreOptions
-    watch: StatusListener
+    tell: Callable[..., None]
     stopping: asyncio.Event
     hurrying: asyncio.Event
     restart: Callable[[], None]
@@ -45,7 +45,7 @@ class StoreLifecycle:
         opened = await self._when_there_is_room()
         if opened is None:
             return None
-        self.watch.tell("starting", notices=list(opened.notices), waits="")
+        self.tell("starting", notices=list(opened.notices), waits="")
         self._store = opened.store
         self._upkeep = Upkeep(store=opened.store, path=self.path, clock=self.clock)
         self._tasks.append(self.loops.keep("database file", self._follow))
@@ -73,7 +73,7 @@ class StoreLifecycle:
                 return await open_checked(self.path, self.clock, self.options)
             except DiskFull as error:
                 log.warning("app.waits why=%s", error.message)
-                self.watch.tell("starting", waits=error.message)
+                self.tell("starting", waits=error.message)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.stopping.wait(), _ROOM_SECONDS)
                 return None

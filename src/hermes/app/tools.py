@@ -45,15 +45,16 @@ class InjectingProvider:
         return self._provider.call(self._inject(request))
 
 
-def own_tools(bench: Workbench, chosen: Toolsets, added: Sequence[Tool]) -> list[Tool]:
-    """The tools Hermes brings along; toolsets that only plugins have are not its business."""
+def choose_tools(bench: Workbench, chosen: Toolsets, added: Sequence[Tool], settings: Settings) -> list[Tool]:
+    """The tools of an agent: those Hermes brings along, which know nothing of toolsets that only plugins
+    have, and those that plugins `added`."""
     foreign = {tool.toolset for tool in added}
     enabled = [name for name in chosen.enabled if name not in foreign]
-    if chosen.enabled and not enabled:
-        return []
-    return default_tools(
-        bench, enabled=enabled, disabled=[name for name in chosen.disabled if name not in foreign]
-    )
+    disabled = [name for name in chosen.disabled if name not in foreign]
+    only_foreign = chosen.enabled and not enabled
+    own = [] if only_foreign else default_tools(bench, enabled=enabled, disabled=disabled)
+    allowed = (set(chosen.enabled) or foreign) - set(chosen.disabled)
+    return limited_tools([*own, *(tool for tool in added if tool.toolset in allowed)], settings)
 
 
 def check_toolsets(loaded: LoadedSettings, added: Sequence[Tool]) -> None:
@@ -77,11 +78,6 @@ def limited_tools(tools: Sequence[Tool], settings: Settings) -> list[Tool]:
         for tool in tools
         if (every or tool.toolset in enabled) and not disabled & {tool.toolset, *EVERY_TOOLSET}
     ]
-
-
-def added_tools(chosen: Toolsets, added: Sequence[Tool]) -> list[Tool]:
-    allowed = set(chosen.enabled) or {tool.toolset for tool in added}
-    return [tool for tool in added if tool.toolset in allowed - set(chosen.disabled)]
 
 
 def redacting(tools: Sequence[Tool], redact: Callable[[str], str]) -> list[Tool]:

@@ -1,14 +1,15 @@
-"""How the gateway is at this moment: what it told of itself and its platforms, and what is looked up anew
-each time (the store, the disk, the process). For `/health/detailed` and `/metrics`."""
+"""How the gateway is: what it tells of itself and its platforms, for whoever follows that (the state file),
+and what is looked up anew each time (the store, the disk, the process), for `/health/detailed` and
+`/metrics`."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from hermes.control.chores import ChoreState
 from hermes.control.gateway import Gateway
@@ -18,65 +19,59 @@ from hermes.entry.host import AdapterHost, HostState
 from hermes.state.settings.loader import LoadedSettings
 from hermes.state.store.writer import StoreFacts
 
-
-class StatusListener(Protocol):
-    """Told what the gateway is doing: starting, running, draining, stopped, and how each platform is."""
-
-    def tell(self, state: str, **facts: Any) -> None: ...
-
-    def tell_platform(self, account: str, state: HostState, why: str) -> None: ...
-
-
-class _Nobody:
-    def tell(self, state: str, **facts: Any) -> None:
-        pass
-
-    def tell_platform(self, account: str, state: HostState, why: str) -> None:
-        pass
-
-
-NOBODY: StatusListener = _Nobody()
+StatusListener = Callable[[Mapping[str, Any]], None]
+"""Hears all that the gateway tells of itself, whenever some of it has changed. `gateway_state` is starting,
+running, draining, stopped or startup_failed."""
 
 
 class LiveStatus:
-    """Stands between the gateway and whoever watches it, and remembers what was said."""
-
-    def __init__(self, home: Path, loaded: LoadedSettings, watch: StatusListener, loops: Supervisor) -> None:
+    def __init__(
+        self, home: Path, loaded: LoadedSettings, listener: StatusListener, loops: Supervisor
+    ) -> None:
         self._home = home
         self._loaded = loaded
-        self._watch = watch
+        self._listener = listener
         self._loops = loops
-        self._clock = clock = loops.clock
-        self._facts: dict[str, Any] = {}
-        self._state: dict[str, Any] = {"gateway_state": "starting", "started_at": clock.now().timestamp()}
+        self._clock = loops.clock
         self._platforms: dict[str, dict[str, str]] = {}
-        self.store: StoreFacts | None = None
+        self._state: dict[str, Any] = {"platforms": self._platforms, "gateway_state": "starting"}
+        self._started_at = 0.0
+        self._store = StoreFacts()
         self._hosts: Mapping[str, AdapterHost] = {}
         self._gateway: Gateway | None = None
+
+    def begin(self, store: StoreFacts) -> None:
+        """The store is open."""
+        self._store, self._started_at = store, self._clock.now().timestamp()
 
     def watch(self, hosts: Mapping[str, AdapterHost], gateway: Gateway) -> None:
         """Whose progress is looked up when somebody asks."""
         self._hosts, self._gateway = hosts, gateway
 
     def tell(self, state: str, **facts: Any) -> None:
-        self._facts = facts
-        self._state.update(facts, gateway_state=state, updated_at=self._moment())
-        self._watch.tell(state, **facts)
+        self._state.update(facts, gateway_state=state)
+        self._changed()
 
     def tell_hooks(self, hooks: list[dict[str, Any]]) -> None:
         """A hook is left alone, or called again."""
-        self.tell(self._state["gateway_state"], **self._facts | {"hooks": hooks})
+        self.tell(self._state["gateway_state"], hooks=hooks)
 
     def tell_platform(self, account: str, state: HostState, why: str) -> None:
-        self._platforms[account] = {"state": state.value, "detail": why, "updated_at": self._moment()}
-        self._watch.tell_platform(account, state, why)
+        moment = _spell(self._clock.now())
+        self._platforms[account] = {"state": state.value, "error_message": why, "updated_at": moment}
+        self._changed()
+
+    def _changed(self) -> None:
+        self._state["updated_at"] = _spell(self._clock.now())
+        self._listener(self._state)
 
     def facts(self) -> Mapping[str, Any]:
-        store = self.store or StoreFacts()
+        store = self._store
         return {
             **self._state,
+            "started_at": self._started_at,
             "pid": os.getpid(),
-            "platforms": {name: told | self._heard(name) for name, told in self._platforms.items()},
+            "platforms": {name: self._platform(name) for name in tuple(self._platforms)},
             "chores": self._chores(),
             "loops": [_loop_facts(state, self._clock.now()) for state in tuple(self._loops.states.values())],
             "config_problems": len(self._loaded.problems),
@@ -87,25 +82,31 @@ class LiveStatus:
             "store_seconds": store.seconds,
         }
 
-    def _heard(self, account: str) -> dict[str, str]:
-        """When its adapter last gave a sign of life."""
-        host = self._hosts.get(account)
+    def _platform(self, account: str) -> dict[str, str]:
+        """An account, and when its adapter last gave a sign of life."""
+        facts, host = self._platforms[account], self._hosts.get(account)
         heard = None if host is None else host.heard_at
-        return {"heard_at": "" if heard is None else heard.isoformat()}
+        return {
+            "state": facts["state"],
+            "detail": facts["error_message"],
+            "updated_at": facts["updated_at"],
+            "heard_at": "" if heard is None else heard.isoformat(),
+        }
 
     def _chores(self) -> list[dict[str, Any]]:
         if self._gateway is None:
             return []
         ticked = self._gateway.cron.ticked_at
         cron = ChoreState(name="cron", every=LONGEST_SLEEP, last_at=ticked, outcome="looked for due jobs")
-        return [_told(state) for state in (cron, *self._gateway.chores.states.values())]
+        return [_chore_facts(state) for state in (cron, *self._gateway.chores.states.values())]
 
-    def _moment(self) -> str:
-        return self._clock.now().astimezone(UTC).isoformat()
+
+def _spell(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat()
 
 
 def _loop_facts(state: LoopState, now: datetime) -> dict[str, Any]:
-    at = None if state.last_at is None else state.last_at.astimezone(UTC).isoformat()
+    at = None if state.last_at is None else _spell(state.last_at)
     return {
         "name": state.name,
         "ok": state.is_well(now),
@@ -115,7 +116,7 @@ def _loop_facts(state: LoopState, now: datetime) -> dict[str, Any]:
     }
 
 
-def _told(state: ChoreState) -> dict[str, Any]:
-    at = None if state.last_at is None else state.last_at.astimezone(UTC).isoformat()
+def _chore_facts(state: ChoreState) -> dict[str, Any]:
+    at = None if state.last_at is None else _spell(state.last_at)
     outcome = state.outcome if at is not None else ""
     return {"name": state.name, "every": state.every, "last_at": at, "outcome": outcome, "ok": state.ok}

@@ -198,7 +198,7 @@ class AIAgent:
     @property
     def model_line(self) -> str:
         """One line: which model answers, and why."""
-        return self._engine.app().model_line
+        return self._engine.app().choice.line
 
     # --- its life ---
 

@@ -15,8 +15,7 @@ import sys
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import dataclass
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,7 +24,6 @@ from hermes.app.agents import AppOverrides
 from hermes.app.app import App
 from hermes.domain.errors import UserError
 from hermes.domain.settings.declaring import Secret
-from hermes.entry.host import HostState
 from hermes.state.home.homes import prepare_home
 from hermes.state.settings.secrets import RedactingFilter, Secrets
 
@@ -120,21 +118,9 @@ class GatewayThread:
 
     async def _serve(self, app: App) -> None:
         self._loop = asyncio.get_running_loop()
-        await app.live(_ReadyWatch(lambda: self._ready.set_result(app)))
-
-
-@dataclass(frozen=True, slots=True)
-class _ReadyWatch:
-    """Waits for the gateway to run."""
-
-    running: Callable[[], None]
-
-    def tell(self, state: str, **facts: Any) -> None:
-        if state == "running":
-            self.running()
-
-    def tell_platform(self, account: str, state: HostState, why: str) -> None:
-        pass
+        async with app.running() as living:
+            self._ready.set_result(app)
+            await living
 
 
 @contextlib.contextmanager

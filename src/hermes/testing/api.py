@@ -71,7 +71,7 @@ class ApiWorld:
         }
         given = AppOverrides(provider=self.provider, tools=self.tools, platforms=self.accounts)
         self.app = App(self.home, environ, given)
-        self._living = asyncio.create_task(self.app.live(self), name="gateway")
+        self._living = asyncio.create_task(self.app.live(self._hear), name="gateway")
         waiting = asyncio.create_task(self._running.wait(), name="ready")
         await asyncio.wait((self._living, waiting), return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
@@ -88,13 +88,12 @@ class ApiWorld:
 
     # --- what the gateway tells ---
 
-    def tell(self, state: str, **facts: Any) -> None:
-        if state == "running":
+    def _hear(self, facts: Mapping[str, Any]) -> None:
+        platforms = facts["platforms"].items()
+        self.platforms = {name: (HostState(one["state"]), one["error_message"]) for name, one in platforms}
+        if facts["gateway_state"] == "running":
             self.address = facts["api"]
             self._running.set()
-
-    def tell_platform(self, account: str, state: HostState, why: str) -> None:
-        self.platforms[account] = (state, why)
 
     # --- asking ---
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from hermes.admin.shell.command import CliCommand, Subcommands
+from hermes.admin.shell.command import JSON, CliCommand, Subcommands
 from hermes.admin.shell.home import open_home
 from hermes.admin.shell.output import Column, facts
 from hermes.control.people.access import EXAMPLE, FLAGS, VALUES, read_access_request
@@ -14,7 +14,7 @@ from hermes.entry.desk import explain_access
 def arguments(parser: argparse.ArgumentParser) -> None:
     summary = "Show whether a message would be answered, and what each rule says about it."
     options = ", ".join([*(f"{name}=…" for name in VALUES), *FLAGS])
-    explained = Subcommands(parser).add("explain", summary, _explain, json=True)
+    explained = Subcommands(parser).add("explain", summary, _explain, JSON)
     explained.description = f"{summary} For example: {EXAMPLE}"
     explained.add_argument("source", nargs="+", help=f"platform:chat[:thread], then any of {options}")
 

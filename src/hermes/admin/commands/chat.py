@@ -15,20 +15,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hermes.admin.process.logs import logging_on
-from hermes.admin.process.run import hold_home, loop_factory, tell_problems
+from hermes.admin.process.run import embed, loop_factory, tell_problems
 from hermes.admin.process.running import RunningGateway, find_running
-from hermes.admin.shell.command import CliCommand
+from hermes.admin.shell.command import CliCommand, UsageError, declare
 from hermes.domain.errors import UserError
-from hermes.state.home.homes import prepare_home
 
 if TYPE_CHECKING:
     from hermes.app.agents import AppOverrides
+    from hermes.app.app import App
     from hermes.domain.settings.settings import Settings
     from hermes.entry.terminal.door import SessionChoice
 
 CHAT = "hermes chat"
-WRONG_USE = 2
 _PATIENCE = 3.0
 _MOST_BYTES = 64 * 1024 * 1024
 _NO_WORDS = "Nothing was said: standard input is empty."
@@ -40,27 +38,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "Talk with the agent. Without -q and with a terminal: a conversation. With -q, -z or a pipe: one"
         " message and its answer."
     )
-    parser.add_argument("-q", "--query", metavar="TEXT", help="send this, print the answer, and exit")
-    parser.add_argument(
-        "-z",
-        "--oneshot",
-        nargs="?",
-        const="",
-        metavar="TEXT",
-        help="print only the final answer to TEXT or -q",
+    declare(parser, {"-q, --query TEXT": "send this, print the answer, and exit"})
+    declare(parser, {"-z, --oneshot TEXT": "print only the final answer to TEXT or -q"}, nargs="?", const="")
+    declare(parser, {"-r, --resume SESSION": "continue this session, by id or title"})
+    latest = {"-c, --continue SESSION": "continue your last session, or this one"}
+    declare(parser, latest, dest="latest", nargs="?", const="")
+    declare(
+        parser,
+        {"-m, --model NAME": "the model for this session", "-t, --toolsets A,B": "only these toolsets"},
     )
-    parser.add_argument("-r", "--resume", metavar="SESSION", help="continue this session, by id or title")
-    parser.add_argument(
-        "-c",
-        "--continue",
-        dest="latest",
-        nargs="?",
-        const="",
-        metavar="SESSION",
-        help="continue your last session, or this one",
-    )
-    parser.add_argument("-m", "--model", metavar="NAME", help="the model for this session")
-    parser.add_argument("-t", "--toolsets", metavar="A,B", help="only these toolsets")
 
 
 def _chat(command: CliCommand) -> int:
@@ -80,13 +66,8 @@ class ChatProcess:
 
     def run(self) -> int:
         if self.asked.resume is not None and self.asked.latest is not None:
-            self.command.console.note("hermes: --resume and --continue cannot be used together.")
-            return WRONG_USE
-        try:
-            words = self._words()
-        except EmptyMessage as none:
-            self.command.console.note(f"hermes: {none}")
-            return WRONG_USE
+            raise UsageError("--resume and --continue cannot be used together.")
+        words = self._words()
         running = find_running(self.command.home, self.command.environ)
         return self._embed(words) if running is None else self._attach(words, running)
 
@@ -102,19 +83,13 @@ class ChatProcess:
             return runner.run(talk_attached(self, running, words))
 
     def _embed(self, words: str | None) -> int:
-        prepare_home(self.command.home)
-        with hold_home(self.command.home, CHAT):
+        async def talk(app: App) -> int:
             from hermes.admin.commands.conversation import talk_embedded
-            from hermes.app.app import App
 
-            app = App(self.command.home, self.command.environ, self._given(), self.command.version)
-            settings = app.loaded.settings
-            with (
-                logging_on(self.command.home, app.loaded.secrets, settings.logging.level),
-                asyncio.Runner(loop_factory=loop_factory()) as runner,
-            ):
-                tell_problems(app.loaded)
-                return runner.run(talk_embedded(self, app, words))
+            tell_problems(app.loaded)
+            return await talk_embedded(self, app, words)
+
+        return embed(self.command, CHAT, self._given, talk)
 
     # --- what is said ---
 
@@ -140,7 +115,7 @@ class ChatProcess:
         if told.strip():
             return told
         if self.asked.query is not None or self.final_only or not self.interactive:
-            raise EmptyMessage(_NO_WORDS if not self.interactive else "Nothing was said: -q needs words.")
+            raise UsageError(_NO_WORDS if not self.interactive else "Nothing was said: -q needs words.")
         return None
 
     def _read_pipe(self, has_words: bool) -> str:
@@ -178,10 +153,6 @@ class ChatProcess:
             attach=words is None,
             model=self.asked.model,
         )
-
-
-class EmptyMessage(Exception):
-    """A one-shot without a message."""
 
 
 def is_terminal(stream: Any) -> bool:

@@ -24,17 +24,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "The environment beats .env, .env beats config.yaml. All keys: docs/reference/settings.md"
     add = Subcommands(parser).add
     add("show", "Print the settings that count now, as YAML; secrets are shown as ***.", _show)
-    get = add("get", "Print one setting, or one section.", _get)
-    get.add_argument("key", help="a dotted key like agent.max_turns, or a variable like HERMES_MODEL")
-    change = add(
-        "set",
-        "Change one setting. Variables in capitals and secrets go to .env, all others to config.yaml.",
-        _set,
-    )
-    change.add_argument("key", help="a dotted key like agent.max_turns, or a variable like OPENAI_API_KEY")
-    change.add_argument("value", help="the new value; a list is written with commas")
-    remove = add("unset", "Take one setting out of its file, so that its default counts again.", _unset)
-    remove.add_argument("key", help="a dotted key like agent.max_turns, or a variable like OPENAI_API_KEY")
+    shown = {"key": "a dotted key like agent.max_turns, or a variable like HERMES_MODEL"}
+    add("get", "Print one setting, or one section.", _get, shown)
+    key = {"key": "a dotted key like agent.max_turns, or a variable like OPENAI_API_KEY"}
+    value = {"value": "the new value; a list is written with commas"}
+    summary = "Change one setting. Variables in capitals and secrets go to .env, all others to config.yaml."
+    add("set", summary, _set, key | value)
+    add("unset", "Take one setting out of its file, so that its default counts again.", _unset, key)
     add("path", "Print where config.yaml and .env are.", _path)
     add("check", "Print every problem with its file, its line and its remedy.", _check)
 

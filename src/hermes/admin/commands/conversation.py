@@ -35,7 +35,7 @@ async def talk_embedded(process: ChatProcess, app: App, words: str | None) -> in
     async with app.running():
         try:
             visit = await enter_embedded(app.gateway, local_caller(), process.wish(words))
-            lines = [_about(process, app.model_line), _HELP]
+            lines = [_about(process, app.choice.line), _HELP]
             lines += _warnings(current_folder(), process.command.environ)
             problems = len(app.loaded.problems)
             if problems:
@@ -122,15 +122,11 @@ class TerminalTalk:
     """What its settings say of what is shown."""
 
     async def live(self, join: Callable[[PlainView | OneShot], None]) -> int:
-        if self.words is None or self.process.watched:
-            chat = self._chat()
-            _on_signals(_signals(chat))
-            join(chat)
-            return await chat.live()
-        shot = self._one_shot()
-        _on_signals(_signals(shot))
-        join(shot)
-        return await shot.live(self.words)
+        watched = self.words is None or self.process.watched
+        door = self._chat() if watched else self._one_shot(self.words or "")
+        _on_signals(_signals(door))
+        join(door)
+        return await door.live()
 
     def _chat(self) -> PlainView:
         from hermes.entry.terminal.editor import LineHistory
@@ -147,13 +143,14 @@ class TerminalTalk:
             plan=ChatPlan(first=self.words, once=self.words is not None, greeting=greeting),
         )
 
-    def _one_shot(self) -> OneShot:
+    def _one_shot(self, words: str) -> OneShot:
         from hermes.entry.terminal.oneshot import OneShot
         from hermes.entry.terminal.screen import Screen
 
         if self.note and not self.process.final_only:
             self.process.command.console.note(f"hermes: {self.note}")
         return OneShot(
+            text=words,
             visit=self.visit,
             screen=Screen(sys.stdout.fileno(), replace(self._look(), rich=False)),
             tell=lambda line: self.process.command.console.note(f"hermes: {line}"),

@@ -9,9 +9,8 @@ from dataclasses import fields
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from hermes.admin.process.logs import logging_on
-from hermes.admin.process.run import hold_home, home_holder, loop_factory
-from hermes.admin.shell.command import CliCommand, Subcommands
+from hermes.admin.process.run import embed, home_holder
+from hermes.admin.shell.command import JSON, CliCommand, Subcommands, declare
 from hermes.admin.shell.home import HomeAccess, agents_of, open_home
 from hermes.admin.shell.output import Column, dash
 from hermes.control.jobs.editing import JobSpec
@@ -33,29 +32,27 @@ _UNFINISHED = {"claimed": "waiting", "script": "running", "turn": "running", "se
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add = Subcommands(parser).add
-    listed = add("list", "List the scheduled jobs.", _list, json=True)
-    listed.add_argument("--all", action="store_true", help="paused and completed jobs too")
-    made = add("create", "Create a job.", _create)
-    made.add_argument("schedule", help="30m, 'every 2h', '0 9 * * MON-FRI' or 2026-05-01T09:00")
-    made.add_argument("prompt", nargs="?", help="what the agent should do")
-    made.add_argument("--agent", metavar="NAME", help="the agent that runs it (default: by the routes)")
-    _options(made)
-    edited = add("edit", "Change a job.", _edit)
-    edited.add_argument("job", help="its id or name")
+    add("list", "List the scheduled jobs.", _list, JSON | {"--all": "paused and completed jobs too"})
+    _options(add("create", "Create a job.", _create, _NEW))
+    job = {"job": "its id or name"}
+    edited = add("edit", "Change a job.", _edit, job)
     edited.add_argument("--schedule", help="when it runs")
     edited.add_argument("--prompt", help="what the agent should do")
     _options(edited)
     for name, summary, done in _ACTS:
-        acting = add(name, summary, _act)
-        acting.set_defaults(doing=name, done=done)
-        acting.add_argument("job", help="its id or name")
+        add(name, summary, _act, job).set_defaults(doing=name, done=done)
     add("status", "Show whether a gateway runs the jobs, and what runs next.", _status)
-    ran = add("runs", "List the runs and their results.", _runs, json=True)
-    ran.add_argument("job", nargs="?", default="", help="only runs of this job")
-    ran.add_argument("-n", "--limit", type=int, default=20, metavar="N", help="how many (20)")
+    ran = add("runs", "List the runs and their results.", _runs, JSON)
+    declare(ran, {"[job]": "only runs of this job"}, default="")
+    declare(ran, {"-n, --limit N": "how many (20)"}, type=int, default=20)
     add("tick", "Run the jobs that are due, wait for them, and exit. For homes without a gateway.", _tick)
 
 
+_NEW = {
+    "schedule": "30m, 'every 2h', '0 9 * * MON-FRI' or 2026-05-01T09:00",
+    "[prompt]": "what the agent should do",
+    "--agent NAME": "the agent that runs it (default: by the routes)",
+}
 _ACTS = (
     ("pause", "Pause a job.", "Paused"),
     ("resume", "Resume a paused job at its next scheduled time.", "Resumed"),
@@ -66,26 +63,17 @@ _ACTS = (
 
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", help="its name")
-    parser.add_argument("--deliver", metavar="WHERE", help="origin, local, a platform, or platform:chat")
-    parser.add_argument(
-        "--repeat", dest="times", type=int, metavar="N", help="run this many times (0 = forever)"
-    )
+    declare(parser, {"--deliver WHERE": "origin, local, a platform, or platform:chat"})
+    declare(parser, {"--repeat N": "run this many times (0 = forever)"}, dest="times", type=int)
     parser.add_argument("--catch-up", choices=("once", "skip", "all"), help="what to do about missed runs")
-    parser.add_argument(
-        "--skill", dest="skills", action="append", metavar="NAME", help="a skill (repeatable)"
-    )
-    parser.add_argument("--script", metavar="FILE", help="a file in the home's scripts folder; it runs first")
-    parser.add_argument(
-        "--no-agent", action="store_true", default=None, help="the script's output is the message"
-    )
-    parser.add_argument(
-        "--context-from", action="append", metavar="JOB", help="include the last output of this job"
-    )
-    parser.add_argument("--model", metavar="NAME", help="the model for it")
-    parser.add_argument(
-        "--toolset", dest="toolsets", action="append", metavar="NAME", help="only this toolset"
-    )
-    parser.add_argument("--workdir", metavar="FOLDER", help="the folder in which its commands run")
+    declare(parser, {"--skill NAME": "a skill (repeatable)"}, dest="skills", action="append")
+    declare(parser, {"--script FILE": "a file in the home's scripts folder; it runs first"})
+    without = "the script's output is the message"
+    parser.add_argument("--no-agent", action="store_true", default=None, help=without)
+    declare(parser, {"--context-from JOB": "include the last output of this job"}, action="append")
+    declare(parser, {"--model NAME": "the model for it"})
+    declare(parser, {"--toolset NAME": "only this toolset"}, dest="toolsets", action="append")
+    declare(parser, {"--workdir FOLDER": "the folder in which its commands run"})
     parser.add_argument(
         "--attach-to-session",
         action=argparse.BooleanOptionalAction,
@@ -167,22 +155,13 @@ def _status(command: CliCommand) -> None:
 
 
 def _tick(command: CliCommand) -> None:
-    home = prepare_home(command.home)
-    if home_holder(home) is not None:
+    if home_holder(prepare_home(command.home)) is not None:
         raise UserError(
             "A gateway is running on this home, and it runs the jobs.", hint="See: hermes cron status"
         )
     from hermes.app.agents import AppOverrides
-    from hermes.app.app import App
 
-    with hold_home(home, command.name):
-        app = App(home, command.environ, AppOverrides(boots=False), command.version)
-        level = app.loaded.settings.logging.level
-        with (
-            logging_on(home, app.loaded.secrets, level),
-            asyncio.Runner(loop_factory=loop_factory()) as runner,
-        ):
-            ended = runner.run(_tick_once(app))
+    ended = embed(command, command.name, lambda: AppOverrides(boots=False), _tick_once)
     told = f"{ended} {'run' if ended == 1 else 'runs'} ended." if ended else "Nothing was due."
     command.console.line(told)
 

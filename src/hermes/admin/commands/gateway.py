@@ -10,30 +10,19 @@ from importlib import import_module
 from hermes.admin.process.logs import SHOWN_ALL, SHOWN_LITTLE, SHOWN_NOT
 from hermes.admin.process.run import EXIT_RESTART, GatewayProcess
 from hermes.admin.process.watchdog import NOTIFY_VARIABLE
-from hermes.admin.shell.command import Act, CliCommand, Subcommands, number_to
+from hermes.admin.shell.command import Act, CliCommand, Subcommands, declare, number_to
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     from hermes.admin.commands import status
 
     add = Subcommands(parser).add
-    run = add("run", "Run the gateway in this terminal until it is stopped (Ctrl-C or SIGTERM).", _run)
-    run.add_argument("-v", "--verbose", action="store_true", help="log every step, for debugging")
-    run.add_argument(
-        "-q", "--quiet", action="store_true", help="show only warnings; the log file has everything"
-    )
-    run.add_argument("--replace", action="store_true", help="stop the gateway that runs on this home first")
-    run.add_argument(
-        "--external-supervisor",
-        action="store_true",
-        help="exit with 75 on restart, so that the supervisor starts it again",
-    )
-    run.add_argument("--background", action="store_true", help=argparse.SUPPRESS)
+    add("run", "Run the gateway in this terminal until it is stopped (Ctrl-C or SIGTERM).", _run, _RUN)
     told = "Start the gateway in the background and wait until it is ready."
     add("start", told, _later("process.background", "start"))
     told = "Stop the gateway. Running turns pause and continue at the next start."
-    stop = add("stop", told, _later("process.background", "stop"))
-    stop.add_argument("--all", action="store_true", help="stop all your gateways on this machine")
+    every = {"--all": "stop all your gateways on this machine"}
+    add("stop", told, _later("process.background", "stop"), every)
     told = "Restart the gateway. Running turns pause and continue afterwards."
     add("restart", told, _later("process.background", "restart"))
     status.arguments(add("status", "Show what runs on this home; the same as `hermes status`.", status.run))
@@ -41,15 +30,23 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     setup_arguments(add("setup", told, _later("commands.platforms", "setup")))
     logs = add("logs", "Show the end of the gateway's log.", _later("process.logs", "show_log"))
     lines = number_to(1_000_000, least=0)
-    logs.add_argument("-n", "--lines", type=lines, default=50, metavar="N", help="how many lines (50)")
-    logs.add_argument("-f", "--follow", action="store_true", help="follow the log until Ctrl-C")
+    declare(logs, {"-n, --lines N": "how many lines (50)"}, type=lines, default=50)
+    declare(logs, {"-f, --follow": "follow the log until Ctrl-C"})
+
+
+_RUN = {
+    "-v, --verbose": "log every step, for debugging",
+    "-q, --quiet": "show only warnings; the log file has everything",
+    "--replace": "stop the gateway that runs on this home first",
+    "--external-supervisor": "exit with 75 on restart, so that the supervisor starts it again",
+    "--background": argparse.SUPPRESS,
+}
 
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
     """Here, because `hermes.admin.commands.platforms` takes long to load."""
     told = "the platform, like telegram, or an account, like telegram@work (asks if omitted)"
-    parser.add_argument("name", nargs="?", help=told)
-    parser.add_argument("--all", action="store_true", help="also ask for optional settings")
+    declare(parser, {"[name]": told, "--all": "also ask for optional settings"})
 
 
 def _later(module: str, name: str) -> Act:

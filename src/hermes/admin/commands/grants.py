@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from hermes.admin.shell.command import CliCommand, Subcommands
+from hermes.admin.shell.command import JSON, CliCommand, Subcommands
 from hermes.admin.shell.home import open_home
 from hermes.admin.shell.output import Column, ago
 from hermes.domain.errors import UserError
@@ -14,9 +14,9 @@ from hermes.entry.desk import list_grants, revoke_grant
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add = Subcommands(parser).add
-    add("list", "List the permanent approvals of all agents and people.", _list, json=True)
-    revoked = add("revoke", "Revoke a permanent approval: the agent asks again from then on.", _revoke)
-    revoked.add_argument("grant", help="its id, as `hermes grants list` shows it")
+    add("list", "List the permanent approvals of all agents and people.", _list, JSON)
+    grant = {"grant": "its id, as `hermes grants list` shows it"}
+    add("revoke", "Revoke a permanent approval: the agent asks again from then on.", _revoke, grant)
 
 
 def _list(command: CliCommand) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
-from hermes.admin.shell.command import CliCommand, Subcommands
+from hermes.admin.shell.command import JSON, CliCommand, Subcommands
 from hermes.admin.shell.home import open_home
 from hermes.admin.shell.output import Column, ago
 from hermes.entry.desk import change_handoff, list_handoffs
@@ -16,11 +16,10 @@ _LISTED = 50
 def arguments(parser: argparse.ArgumentParser) -> None:
     add = Subcommands(parser).add
     summary = "List the hand-offs, latest first. `/handoff <platform>` in a chat starts one."
-    add("list", summary, _list, json=True)
-    retried = add("retry", "Retry a hand-off that failed.", partial(_change, cancel=False))
-    cancelled = add("cancel", "Cancel a hand-off that is not done yet.", partial(_change, cancel=True))
-    for changed in (retried, cancelled):
-        changed.add_argument("handoff", help="its id, as `hermes handoff list` shows it")
+    add("list", summary, _list, JSON)
+    handoff = {"handoff": "its id, as `hermes handoff list` shows it"}
+    add("retry", "Retry a hand-off that failed.", partial(_change, cancel=False), handoff)
+    add("cancel", "Cancel a hand-off that is not done yet.", partial(_change, cancel=True), handoff)
 
 
 def _list(command: CliCommand) -> None:

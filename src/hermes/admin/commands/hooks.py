@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes.admin.process.running import find_running
-from hermes.admin.shell.command import CliCommand, Subcommands
+from hermes.admin.shell.command import JSON, CliCommand, Subcommands, declare
 from hermes.admin.shell.output import Column
 from hermes.control.hooks.dispatch import read_ruling
 from hermes.domain.errors import Unreachable, UserError
@@ -24,13 +24,10 @@ from hermes.state.home.findings import nearest
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add = Subcommands(parser).add
-    add("list", "List the hooks of this home and their state.", _list, json=True)
+    add("list", "List the hooks of this home and their state.", _list, JSON)
     summary = "Call the hooks that follow an event, each in its own process. Nothing else happens."
-    tested = add("test", summary, _test)
-    tested.add_argument("event", help="its name, like agent:end or command:new")
-    tested.add_argument(
-        "--json", dest="context", default="{}", metavar="CONTEXT", help="the context they get"
-    )
+    tested = add("test", summary, _test, {"event": "its name, like agent:end or command:new"})
+    declare(tested, {"--json CONTEXT": "the context they get"}, dest="context", default="{}")
 
 
 def _list(command: CliCommand) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
-from hermes.admin.shell.command import CliCommand, Subcommands, number_to
+from hermes.admin.shell.command import JSON, CliCommand, Subcommands, declare, number_to
 from hermes.admin.shell.home import open_home
 from hermes.admin.shell.output import Column, ago
 from hermes.domain.rows import OutboxRow
@@ -17,16 +17,14 @@ _TEXT = 60
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add = Subcommands(parser).add
-    listed = add("list", "List the messages that wait or were given up, oldest first.", _list, json=True)
-    listed.add_argument(
-        "-n", "--limit", type=number_to(10_000), default=100, metavar="N", help="how many (100)"
-    )
+    listed = add("list", "List the messages that wait or were given up, oldest first.", _list, JSON)
+    declare(listed, {"-n, --limit N": "how many (100)"}, type=number_to(10_000), default=100)
     retried = add("retry", "Send messages again, with a fresh time limit.", partial(_change, drop=False))
     dropped = add("drop", "Drop messages permanently.", partial(_change, drop=True))
     for changed in (retried, dropped):
         changed.add_argument("key", nargs="*", help="its key, or the beginning of it")
-        changed.add_argument("--all", action="store_true", help="all that were given up")
-    dropped.add_argument("-y", "--yes", action="store_true", help="do not ask")
+        declare(changed, {"--all": "all that were given up"})
+    declare(dropped, {"-y, --yes": "do not ask"})
 
 
 def _list(command: CliCommand) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from hermes.admin.shell.command import CliCommand, Subcommands
+from hermes.admin.shell.command import JSON, CliCommand, Subcommands
 from hermes.admin.shell.home import open_home
 from hermes.admin.shell.output import Column, ago, as_json, dash
 from hermes.domain.address import DEFAULT_ACCOUNT, account_problem, read_platform
@@ -19,17 +19,14 @@ from hermes.state.settings.names import PLATFORMS
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add = Subcommands(parser).add
-    add("list", "List who is paired and who waits for approval.", _list, json=True)
-    approved = add("approve", "Approve the person who was given this code.", _approve)
-    approved.add_argument("platform", help="like telegram, or telegram@work for another account")
-    approved.add_argument("code", help="the 8 letters and digits the person was given")
-    revoked = add("revoke", "Revoke a person's pairing.", _revoke)
-    revoked.add_argument("platform", help="like telegram, or telegram@work for another account")
-    revoked.add_argument("user", help="the person's id, as `hermes pairing list` shows it")
-    cleared = add("clear-pending", "Delete open requests and invitations.", _clear)
-    cleared.add_argument(
-        "platform", nargs="?", help="only those of this platform, or of an account like telegram@work"
-    )
+    platform = {"platform": "like telegram, or telegram@work for another account"}
+    code = {"code": "the 8 letters and digits the person was given"}
+    user = {"user": "the person's id, as `hermes pairing list` shows it"}
+    any_platform = {"[platform]": "only those of this platform, or of an account like telegram@work"}
+    add("list", "List who is paired and who waits for approval.", _list, JSON)
+    add("approve", "Approve the person who was given this code.", _approve, platform | code)
+    add("revoke", "Revoke a person's pairing.", _revoke, platform | user)
+    add("clear-pending", "Delete open requests and invitations.", _clear, any_platform)
 
 
 def _approve(command: CliCommand) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from hermes.admin.commands.gateway import setup_arguments
 from hermes.admin.commands.status import read_state
-from hermes.admin.shell.command import CliCommand, Subcommands
+from hermes.admin.shell.command import JSON, CliCommand, Subcommands
 from hermes.admin.shell.output import CliConsole, Column, facts
 from hermes.app.accounts import DeclaredAccount, declared_accounts, make_adapter
 from hermes.domain.adapter import AdapterContext, Finding
@@ -35,15 +35,14 @@ _UNITS = {TextUnit.CHARS: "characters", TextUnit.UTF16: "characters (UTF-16)", T
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add = Subcommands(parser).add
-    add("list", "List the platforms, and which of them are used.", _list, json=True)
-    shown = add("show", "Show what a platform can do, what it needs, and what is set.", _show, json=True)
-    shown.add_argument("name", help="the platform, like telegram, or an account of it, like telegram@work")
+    name = {"name": "the platform, like telegram, or an account of it, like telegram@work"}
+    add("list", "List the platforms, and which of them are used.", _list, JSON)
+    add("show", "Show what a platform can do, what it needs, and what is set.", _show, JSON | name)
     setup_arguments(add("setup", "Ask for a platform's settings, test them, and save them.", setup))
-    logged = add("login", "Log in to a platform by hand, and save the token.", _login)
-    logged.add_argument("name", help="the platform, like email, or an account of it, like email@work")
+    email = {"name": "the platform, like email, or an account of it, like email@work"}
+    add("login", "Log in to a platform by hand, and save the token.", _login, email)
     summary = "Ask the platform whether the credentials work. No message is sent to anyone."
-    tested = add("test", summary, _test, json=True)
-    tested.add_argument("name", help="the platform, like telegram, or an account of it, like telegram@work")
+    add("test", summary, _test, JSON | name)
 
 
 def _list(command: CliCommand) -> None:

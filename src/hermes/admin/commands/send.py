@@ -7,7 +7,7 @@ import secrets
 import sys
 from pathlib import Path
 
-from hermes.admin.shell.command import CliCommand, add_json
+from hermes.admin.shell.command import JSON, CliCommand, declare
 from hermes.admin.shell.home import open_home
 from hermes.admin.shell.output import Column, as_json
 from hermes.domain.address import Address
@@ -21,29 +21,18 @@ _MOST_BYTES = 1 << 20
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(act=_send)
     parser.description = "Send a message to a chat; it is on its way when this returns."
-    parser.add_argument("message", nargs="?", default="", help="the text; - reads it from stdin")
-    parser.add_argument(
-        "-t",
-        "--to",
-        default="",
-        metavar="TARGET",
-        help="a platform (its home channel), platform:chat[:thread], platform:#name, all; commas for several",
-    )
-    parser.add_argument(
-        "-f", "--file", default="", metavar="FILE", help="read the text from a file; - is stdin"
-    )
-    parser.add_argument("-s", "--subject", default="", metavar="TEXT", help="a first line above the text")
-    parser.add_argument(
-        "-l",
-        "--list",
-        nargs="?",
-        const="",
-        default=None,
-        metavar="PLATFORM",
-        help="list the targets",
-    )
-    parser.add_argument("-q", "--quiet", action="store_true", help="print nothing on success")
-    add_json(parser)
+    declare(parser, _WHAT, default="")
+    declare(parser, {"-l, --list PLATFORM": "list the targets"}, nargs="?", const="")
+    declare(parser, {"-q, --quiet": "print nothing on success"} | JSON)
+
+
+_WHAT = {
+    "[message]": "the text; - reads it from stdin",
+    "-t, --to TARGET": "a platform (its home channel), platform:chat[:thread], platform:#name, all;"
+    " commas for several",
+    "-f, --file FILE": "read the text from a file; - is stdin",
+    "-s, --subject TEXT": "a first line above the text",
+}
 
 
 def _send(command: CliCommand) -> None:

@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from hermes.admin.shell.command import Act, CliCommand, Subcommands, number_to
+from hermes.admin.shell.command import JSON, CliCommand, Subcommands, declare, number_to
 from hermes.admin.shell.home import HomeAccess, agents_of, open_home
 from hermes.admin.shell.output import Column, ago, dash, facts
 from hermes.domain.chat_format import as_messages
@@ -42,27 +42,18 @@ _FACTS = ("id", "agent", "title", "place", "owner", "model", "created_at", "upda
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    commands = Subcommands(parser)
-
-    def add(name: str, summary: str, act: Act, *, json: bool = False) -> argparse.ArgumentParser:
-        added = commands.add(name, summary, act, json=json)
-        added.add_argument("--agent", metavar="NAME", help="only sessions of this agent")
-        return added
-
-    listed = add("list", "List the sessions, latest first.", _list, json=True)
-    searched = add("search", "Search the messages of all sessions.", _search, json=True)
+    add = Subcommands(parser).add
+    agent = {"--agent NAME": "only sessions of this agent"}
+    named = agent | {"session": "its id, the beginning of the id, or its title"}
+    listed = add("list", "List the sessions, latest first.", _list, JSON | agent)
+    searched = add("search", "Search the messages of all sessions.", _search, JSON | agent)
     searched.add_argument("words", nargs="+", help='words that must occur; "a phrase", OR, NOT and wor* work')
     for limited in (listed, searched):
-        limited.add_argument(
-            "-n", "--limit", type=number_to(100_000), default=20, metavar="N", help="how many (20)"
-        )
-    shown = add("show", "Print a conversation.", _show, json=True)
-    exported = add("export", "Write a conversation as JSONL, one message in OpenAI format a line.", _export)
-    deleted = add("delete", "Delete a conversation permanently.", _delete)
-    for named in (shown, exported, deleted):
-        named.add_argument("session", help="its id, the beginning of the id, or its title")
-    exported.add_argument("-o", "--output", metavar="FILE", help="write to this file instead of stdout")
-    deleted.add_argument("-y", "--yes", action="store_true", help="do not ask")
+        declare(limited, {"-n, --limit N": "how many (20)"}, type=number_to(100_000), default=20)
+    add("show", "Print a conversation.", _show, JSON | named)
+    summary = "Write a conversation as JSONL, one message in OpenAI format a line."
+    add("export", summary, _export, named | {"-o, --output FILE": "write to this file instead of stdout"})
+    add("delete", "Delete a conversation permanently.", _delete, named | {"-y, --yes": "do not ask"})
 
 
 def _open(command: CliCommand) -> tuple[HomeAccess, bool]:

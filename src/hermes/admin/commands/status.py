@@ -16,7 +16,7 @@ from typing import Any
 from hermes.admin.process.logs import LOG_FILE
 from hermes.admin.process.run import GATEWAY, STATE_FILE, LockHolder, home_holder
 from hermes.admin.process.running import find_running
-from hermes.admin.shell.command import CliCommand, add_json
+from hermes.admin.shell.command import JSON, CliCommand, declare
 from hermes.admin.shell.output import CliConsole, ago
 from hermes.agent.models.choose import DEMO, NO_PROBE, SERVICES, ModelAccess, ModelChoice, stand_in
 from hermes.agent.models.registry import Models
@@ -37,8 +37,7 @@ _ALIVE = ("starting", "running", "draining")
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(act=run)
     parser.description = "Show what runs on this home and what is set."
-    add_json(parser)
-    parser.add_argument("--jobs", action="store_true", help="also show the maintenance jobs")
+    declare(parser, JSON | {"--jobs": "also show the maintenance jobs"})
 
 
 def run(command: CliCommand) -> int:

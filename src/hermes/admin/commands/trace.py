@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from hermes.admin.shell.command import CliCommand, add_json
+from hermes.admin.shell.command import JSON, CliCommand, declare
 from hermes.admin.shell.home import open_home
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
@@ -14,8 +14,8 @@ from hermes.entry.desk import trace
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(act=_trace)
     parser.description = "Show where a message is: received, answered, sent."
-    parser.add_argument("message", help="a platform's message id, a delivery id, or a turn like turn_1a2b…")
-    add_json(parser)
+    message = {"message": "a platform's message id, a delivery id, or a turn like turn_1a2b…"}
+    declare(parser, message | JSON)
 
 
 def _trace(command: CliCommand) -> None:

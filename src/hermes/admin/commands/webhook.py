@@ -13,7 +13,7 @@ from typing import Any
 
 from hermes.admin.commands.status import read_state
 from hermes.admin.process.running import ask_socket
-from hermes.admin.shell.command import CliCommand, Subcommands
+from hermes.admin.shell.command import JSON, CliCommand, Subcommands, declare
 from hermes.admin.shell.output import Column
 from hermes.app.http import DEFAULT_HOST, DEFAULT_PORT, shared_secret, static_routes
 from hermes.domain.errors import UserError
@@ -32,45 +32,33 @@ _TEST_PAYLOAD = '{"type": "test", "message": "Hello from hermes webhook test"}'
 def arguments(parser: argparse.ArgumentParser) -> None:
     add = Subcommands(parser).add
     summary = "Create a route. An existing route of this name is replaced; its secret is kept."
-    made = add("subscribe", summary, _subscribe)
-    made.add_argument("name", help="the last part of its address: letters, digits, - _ .")
-    made.add_argument(
-        "--prompt",
-        default="",
-        metavar="TEXT",
-        help="the prompt for the agent; {a.b} is filled in from the event",
-    )
-    made.add_argument("--events", default="", metavar="A,B", help="only these events")
-    made.add_argument("--skills", default="", metavar="A,B", help="skills for it (kept, not used yet)")
-    made.add_argument("--toolsets", default="", metavar="A,B", help="only these toolsets of the agent")
-    made.add_argument(
-        "--deliver", default=LOG, metavar="WHERE", help="log, github_comment, a platform, or platform:chat"
-    )
-    made.add_argument("--deliver-chat-id", default="", metavar="ID", help="the chat on that platform")
-    made.add_argument(
-        "--deliver-extra",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="repo, pr_number, thread_id …",
-    )
-    made.add_argument(
-        "--secret", default="", metavar="SECRET", help="what senders sign with; generated if omitted"
-    )
-    made.add_argument("--deliver-only", action="store_true", help="send the text as it is, without the agent")
-    made.add_argument(
-        "--script",
-        default="",
-        metavar="FILE",
-        help="a file in the home's scripts folder; it sees the event first",
-    )
-    made.add_argument("--description", default="", metavar="TEXT", help="a note for people")
-    add("list", "List the routes.", _list, json=True)
-    removed = add("remove", "Remove a route that was created by command.", _remove)
-    removed.add_argument("name", help="its name")
-    tried = add("test", "Send a signed event to the running gateway, and print its answer.", _test)
-    tried.add_argument("name", help="the route's name")
-    tried.add_argument("--payload", default=_TEST_PAYLOAD, metavar="JSON", help="the event's body")
+    name = {"name": "the last part of its address: letters, digits, - _ ."}
+    made = add("subscribe", summary, _subscribe, name)
+    declare(made, _WHAT, default="")
+    declare(made, {"--deliver WHERE": "log, github_comment, a platform, or platform:chat"}, default=LOG)
+    declare(made, {"--deliver-chat-id ID": "the chat on that platform"}, default="")
+    extra = {"--deliver-extra KEY=VALUE": "repo, pr_number, thread_id …"}
+    declare(made, extra, action="append", default=[])
+    declare(made, _HOW, default="")
+    add("list", "List the routes.", _list, JSON)
+    add("remove", "Remove a route that was created by command.", _remove, {"name": "its name"})
+    summary = "Send a signed event to the running gateway, and print its answer."
+    tried = add("test", summary, _test, {"name": "the route's name"})
+    declare(tried, {"--payload JSON": "the event's body"}, default=_TEST_PAYLOAD)
+
+
+_WHAT = {
+    "--prompt TEXT": "the prompt for the agent; {a.b} is filled in from the event",
+    "--events A,B": "only these events",
+    "--skills A,B": "skills for it (kept, not used yet)",
+    "--toolsets A,B": "only these toolsets of the agent",
+}
+_HOW = {
+    "--secret SECRET": "what senders sign with; generated if omitted",
+    "--deliver-only": "send the text as it is, without the agent",
+    "--script FILE": "a file in the home's scripts folder; it sees the event first",
+    "--description TEXT": "a note for people",
+}
 
 
 # --- making and removing ---

@@ -10,7 +10,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from hermes.admin.shell.command import CliCommand
@@ -27,22 +27,14 @@ _BITE = 65_536
 
 
 @contextlib.contextmanager
-def logging_to(home: Path, secrets: Secrets, level: str, shown: int = SHOWN_ALL) -> Iterator[None]:
-    """Log to stderr, from the level `shown` on, and to the home, without secrets. A log that cannot be
-    written stops nothing."""
-    sink = logging.StreamHandler(sys.stderr)
-    sink.setLevel(shown)
-    sink.addFilter(lambda record: not hasattr(record, "printed"))
-    with logging_on(home, secrets, level, [sink]):
-        yield
-
-
-@contextlib.contextmanager
-def logging_on(
-    home: Path, secrets: Secrets, level: str, further: Sequence[logging.Handler] = ()
-) -> Iterator[None]:
-    """Log to the home and to further sinks."""
-    sinks = list(further)
+def logging_to(home: Path, secrets: Secrets, level: str, shown: int | None = None) -> Iterator[None]:
+    """Log to the home, without secrets, and to stderr from the level `shown` on, if there is one. A log that
+    cannot be written stops nothing."""
+    sinks: list[logging.Handler] = []
+    if shown is not None:
+        sinks.append(logging.StreamHandler(sys.stderr))
+        sinks[0].setLevel(shown)
+        sinks[0].addFilter(lambda record: not hasattr(record, "printed"))
     try:
         sinks.append(
             logging.handlers.RotatingFileHandler(

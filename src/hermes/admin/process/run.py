@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,10 +29,11 @@ from hermes.state.home.textfile import replace_text
 from hermes.state.store.care.reserve import give_up_reserve
 
 if TYPE_CHECKING:
+    from hermes.admin.shell.command import CliCommand
+
     # `hermes status` looks at locks and files only and must not wait for all of this to be imported.
     from hermes.app.agents import AppOverrides
     from hermes.app.app import App
-    from hermes.entry.host import HostState
     from hermes.state.settings.loader import LoadedSettings
 
 log = logging.getLogger("hermes.app")
@@ -89,15 +90,28 @@ class GatewayProcess:
                 starts.begin()
                 try:
                     with Watchdog(self.home, app.loaded.settings, SystemdNotifier(self.environ)) as watchdog:
-                        state = StateFile(self.home, facts, self.say, watchdog.told)
-                        self._live(app, state, starts, watchdog)
+                        self._live(app, StateFile(self.home, facts), starts, watchdog)
                 except SettingsError:
                     starts.withdraw()
                     raise
                 starts.forget()
         return EXIT_RESTART if app.restarting else 0
 
-    def _live(self, app: App, state: StateFile, starts: StartGuard, watchdog: Watchdog) -> None:
+    def _live(self, app: App, file: StateFile, starts: StartGuard, watchdog: Watchdog) -> None:
+        heard = ""
+
+        def listen(facts: Mapping[str, Any]) -> None:
+            nonlocal heard
+            file.write(facts)
+            before, heard = heard, facts["gateway_state"]
+            if heard == before:
+                return
+            watchdog.told(heard)
+            if heard == "running":
+                agents, accounts = ", ".join(facts["agents"]), ", ".join(facts["accounts"]) or "none"
+                place = f"home {self.home}, agents {agents}, platforms {accounts}, model {facts['model']}"
+                self.say(f"ready: {place}")
+
         async def live() -> None:
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -108,10 +122,10 @@ class GatewayProcess:
             loop.call_later(HEALTHY_SECONDS, starts.forget)
             beating = asyncio.create_task(watchdog.beat(), name="watchdog")
             try:
-                await app.live(state)
+                await app.live(listen)
             finally:
                 beating.cancel()
-                await state.written()
+                await file.written()
 
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(live())
@@ -260,54 +274,26 @@ def _alive(pid: int) -> bool:
 class StateFile:
     """`gateway_state.json`: replaced as a whole, written beside the loop, the newest state last."""
 
-    def __init__(
-        self,
-        home: Path,
-        facts: Mapping[str, Any],
-        say: Callable[[str], None],
-        also: Callable[[str], None] = lambda state: None,
-    ) -> None:
+    def __init__(self, home: Path, process: Mapping[str, Any]) -> None:
         self._path = home / STATE_FILE
-        self._home = home
-        self._say = say
-        self._also = also
-        self._facts: dict[str, Any] = {**facts, "platforms": {}}
+        self._process = process
+        self._facts: Mapping[str, Any] = {}
         self._writing: asyncio.Task[None] | None = None
         self._changed = False
-        self._ready = False
 
-    def tell(self, state: str, **facts: Any) -> None:
-        self._facts.update(facts, gateway_state=state)
-        self._write()
-        self._also(state)
-        if state == "running" and not self._ready:
-            self._ready = True
-            agents, accounts = ", ".join(facts["agents"]), ", ".join(facts["accounts"]) or "none"
-            place = f"home {self._home}, agents {agents}, platforms {accounts}, model {facts['model']}"
-            self._say(f"ready: {place}")
-
-    def tell_platform(self, account: str, state: HostState, why: str) -> None:
-        self._facts["platforms"][account] = {
-            "state": state.value,
-            "error_message": why,
-            "updated_at": datetime.now(UTC).isoformat(),
-        }
-        self._write()
+    def write(self, facts: Mapping[str, Any]) -> None:
+        self._facts, self._changed = facts, True
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.create_task(self._write_all(), name="state file")
 
     async def written(self) -> None:
         if self._writing is not None:
             await asyncio.wait((self._writing,))
 
-    def _write(self) -> None:
-        self._changed = True
-        if self._writing is None or self._writing.done():
-            self._writing = asyncio.create_task(self._write_all(), name="state file")
-
     async def _write_all(self) -> None:
         while self._changed:
             self._changed = False
-            self._facts["updated_at"] = datetime.now(UTC).isoformat()
-            text = json.dumps(self._facts, ensure_ascii=False, indent=1) + "\n"
+            text = json.dumps({**self._process, **self._facts}, ensure_ascii=False, indent=1) + "\n"
             try:
                 await asyncio.to_thread(replace_text, self._path, text, 0o600)
             except UserError as error:
@@ -364,6 +350,24 @@ def tell_problems(loaded: LoadedSettings) -> None:
         log.warning("settings.problem %d more; `hermes config check` shows all", more)
     for note in loaded.exposed:
         log.warning("settings.exposed %s", note)
+
+
+def embed(
+    command: CliCommand,
+    name: str,
+    given: Callable[[], AppOverrides],
+    work: Callable[[App], Coroutine[Any, Any, T]],
+) -> T:
+    """Do some work with a gateway in this process, which has the home meanwhile and logs to it alone. The
+    home is taken first: what is imported after that takes long."""
+    home = prepare_home(command.home)
+    with hold_home(home, name):
+        from hermes.app.app import App
+
+        app = App(home, command.environ, given(), command.version)
+        logs = logging_to(home, app.loaded.secrets, app.loaded.settings.logging.level)
+        with logs, asyncio.Runner(loop_factory=loop_factory()) as runner:
+            return runner.run(work(app))
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -60,6 +60,10 @@ Act = Callable[[CliCommand], int | None]
 """The function behind a command. It returns the exit code; None is 0."""
 
 
+JSON = {"--json": "print JSON"}
+NO_ARGUMENTS: Mapping[str, str] = {}
+
+
 class UsageError(Exception):
     """The arguments were wrong; the message says how."""
 
@@ -77,16 +81,29 @@ class Subcommands:
     def __init__(self, parser: argparse.ArgumentParser) -> None:
         self._added = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    def add(self, name: str, summary: str, act: Act, *, json: bool = False) -> argparse.ArgumentParser:
+    def add(
+        self, name: str, summary: str, act: Act, arguments: Mapping[str, str] = NO_ARGUMENTS
+    ) -> argparse.ArgumentParser:
         parser = self._added.add_parser(name, help=summary, description=summary)
         parser.set_defaults(act=act, name_of_command=parser.prog)
-        if json:
-            add_json(parser)
+        declare(parser, arguments)
         return parser
 
 
-def add_json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print JSON")
+def declare(parser: argparse.ArgumentParser, arguments: Mapping[str, str], **given: Any) -> None:
+    """Add arguments with their help, each spelled as its usage shows it: `job`, `[job]`, `-y, --yes`,
+    `-n, --limit N`. What is `given` holds for all that take a value."""
+    for spelled, summary in arguments.items():
+        *short, last = spelled.split(", ")
+        name, _, metavar = last.partition(" ")
+        if name.startswith("["):
+            parser.add_argument(name.strip("[]"), nargs="?", help=summary, **given)
+        elif not name.startswith("-"):
+            parser.add_argument(name, help=summary, **given)
+        elif metavar:
+            parser.add_argument(*short, name, metavar=metavar, help=summary, **given)
+        else:
+            parser.add_argument(*short, name, action="store_true", help=summary)
 
 
 def number_to(most: int, least: int = 1) -> Callable[[str], int]:

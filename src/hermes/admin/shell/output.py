@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any, TextIO
 
 from hermes.domain.errors import UserError
-from hermes.domain.text import one_line, showable
+from hermes.domain.text import one_line, showable, width
 
 _GAP = "  "
 _NARROWEST = 8
@@ -55,7 +55,7 @@ class CliConsole:
         """Rows in columns. The first `whole` columns are never cut, so that an id can be copied; with `wrap`
         the last one is not cut either, but goes on below."""
         flat = [[one_line(cell, _LONGEST_CELL) for cell in row] for row in rows]
-        widths = [max(map(cells, column)) for column in zip(header, *flat, strict=True)]
+        widths = [max(map(width, column)) for column in zip(header, *flat, strict=True)]
         widths = self._fitted(widths, whole)
         self.out.write(self._bold(_row(header, widths)) + "\n")
         for row in flat:
@@ -124,16 +124,16 @@ def this_console(environ: Mapping[str, str]) -> CliConsole:
     if out is None:
         raise UserError("There is no standard output to write to.")
     terminal = out.isatty()
-    columns = environ.get("COLUMNS", "")
-    width = int(columns) if columns.isascii() and columns.isdigit() else 0
-    if not width and terminal:
+    told = environ.get("COLUMNS", "")
+    columns = int(told) if told.isascii() and told.isdigit() else 0
+    if not columns and terminal:
         try:
-            width = os.get_terminal_size(out.fileno()).columns
+            columns = os.get_terminal_size(out.fileno()).columns
         except OSError:
-            width = 80
+            columns = 80
     colour = terminal and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
     interactive = sys.stdin is not None and sys.stdin.isatty() and err.isatty()
-    return CliConsole(out=out, err=err, width=width, colour=colour, interactive=interactive)
+    return CliConsole(out=out, err=err, width=columns, colour=colour, interactive=interactive)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,23 +192,14 @@ def ago(at: datetime, now: datetime | None = None) -> str:
     return f"{at.astimezone():%Y-%m-%d}"
 
 
-def cells(text: str) -> int:
-    """How many columns of a terminal the text takes."""
-    if text.isascii():
-        return len(text)
-    from hermes.domain.text import width
-
-    return width(text)
-
-
-def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
+def _wrapped(text: str, columns: int, indent: str = "") -> list[str]:
     """The text in lines of so many columns; a word is never torn. Without a width it is one line."""
-    if not width:
+    if not columns:
         return [text]
     lines: list[str] = []
     line, *more = text.split(" ")
     for word in more:
-        if line.strip() and cells(line) + 1 + cells(word) > width:
+        if line.strip() and width(line) + 1 + width(word) > columns:
             lines.append(line.rstrip())
             line = indent + word
         else:
@@ -218,13 +209,13 @@ def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
 
 def _row(row: Sequence[str], widths: Sequence[int]) -> str:
     parts = [_cut(cell, size) for cell, size in zip(row, widths, strict=True)]
-    padded = (part + " " * (size - cells(part)) for part, size in zip(parts, widths, strict=True))
+    padded = (part + " " * (size - width(part)) for part, size in zip(parts, widths, strict=True))
     return _GAP.join(padded).rstrip()
 
 
 def _cut(text: str, size: int) -> str:
-    if cells(text) <= size:
+    if width(text) <= size:
         return text
-    while text and cells(text) >= size:
+    while text and width(text) >= size:
         text = text[:-1]
     return text.rstrip() + "…"

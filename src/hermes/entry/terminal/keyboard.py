@@ -47,48 +47,27 @@ class TypedText:
 
 Press = NamedKey | TypedText
 
-_CONTROLS = {
-    "\r": NamedKey.ENTER,
-    "\n": NamedKey.ENTER,
-    "\x7f": NamedKey.BACKSPACE,
-    "\x08": NamedKey.BACKSPACE,
-    "\x01": NamedKey.HOME,
-    "\x02": NamedKey.LEFT,
-    "\x04": NamedKey.EOF,
-    "\x05": NamedKey.END,
-    "\x06": NamedKey.RIGHT,
-    "\t": NamedKey.COMPLETE,
-    "\x0b": NamedKey.KILL_RIGHT,
-    "\x0c": NamedKey.REDRAW,
-    "\x0e": NamedKey.DOWN,
-    "\x10": NamedKey.UP,
-    "\x15": NamedKey.KILL_LEFT,
-    "\x17": NamedKey.KILL_WORD,
+_SENT_AS = {
+    NamedKey.ENTER: ("\r", "\n"),
+    NamedKey.NEWLINE: ("\x1b\r", "\x1b\n"),
+    NamedKey.BACKSPACE: ("\x7f", "\x08"),
+    NamedKey.DELETE: ("\x1b[3~",),
+    NamedKey.LEFT: ("\x02", "\x1b[D", "\x1bOD"),
+    NamedKey.RIGHT: ("\x06", "\x1b[C", "\x1bOC"),
+    NamedKey.WORD_LEFT: ("\x1b[1;5D", "\x1bb"),
+    NamedKey.WORD_RIGHT: ("\x1b[1;5C", "\x1bf"),
+    NamedKey.HOME: ("\x01", "\x1b[H", "\x1bOH", "\x1b[1~"),
+    NamedKey.END: ("\x05", "\x1b[F", "\x1bOF", "\x1b[4~"),
+    NamedKey.UP: ("\x10", "\x1b[A", "\x1bOA"),
+    NamedKey.DOWN: ("\x0e", "\x1b[B", "\x1bOB"),
+    NamedKey.KILL_LEFT: ("\x15",),
+    NamedKey.KILL_RIGHT: ("\x0b",),
+    NamedKey.KILL_WORD: ("\x17", "\x1b\x7f"),
+    NamedKey.COMPLETE: ("\t",),
+    NamedKey.REDRAW: ("\x0c",),
+    NamedKey.EOF: ("\x04",),
 }
-_SEQUENCES = {
-    "\x1b[A": NamedKey.UP,
-    "\x1bOA": NamedKey.UP,
-    "\x1b[B": NamedKey.DOWN,
-    "\x1bOB": NamedKey.DOWN,
-    "\x1b[C": NamedKey.RIGHT,
-    "\x1bOC": NamedKey.RIGHT,
-    "\x1b[D": NamedKey.LEFT,
-    "\x1bOD": NamedKey.LEFT,
-    "\x1b[H": NamedKey.HOME,
-    "\x1bOH": NamedKey.HOME,
-    "\x1b[1~": NamedKey.HOME,
-    "\x1b[F": NamedKey.END,
-    "\x1bOF": NamedKey.END,
-    "\x1b[4~": NamedKey.END,
-    "\x1b[3~": NamedKey.DELETE,
-    "\x1b[1;5D": NamedKey.WORD_LEFT,
-    "\x1bb": NamedKey.WORD_LEFT,
-    "\x1b[1;5C": NamedKey.WORD_RIGHT,
-    "\x1bf": NamedKey.WORD_RIGHT,
-    "\x1b\x7f": NamedKey.KILL_WORD,
-    "\x1b\r": NamedKey.NEWLINE,
-    "\x1b\n": NamedKey.NEWLINE,
-}
+_KEYS = {sequence: key for key, sequences in _SENT_AS.items() for sequence in sequences}
 PASTE_ON, PASTE_OFF = "\x1b[?2004h", "\x1b[?2004l"
 _PASTE_BEGINS, _PASTE_ENDS = "\x1b[200~", "\x1b[201~"
 _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.|[^\[O])", re.DOTALL)
@@ -120,23 +99,21 @@ class KeyReader:
         if plain is not None:
             presses.append(TypedText(text=plain[0]))
             return text[plain.end() :]
-        key = _CONTROLS.get(text[0])
-        if key is not None:
-            presses.append(key)
+        if text[0] in _KEYS:
+            presses.append(_KEYS[text[0]])
         return text[1:]
 
     def _escape(self, text: str, presses: list[Press]) -> str:
         whole = _SEQUENCE.match(text)
         if whole is None:
-            unfinished = _UNFINISHED.fullmatch(text)
-            if unfinished is None:
+            if _UNFINISHED.fullmatch(text) is None:
                 return text[1:]
             self._ahead = text
             return ""
         if whole[0] == _PASTE_BEGINS:
             self._pasted = []
-        elif whole[0] in _SEQUENCES:
-            presses.append(_SEQUENCES[whole[0]])
+        elif whole[0] in _KEYS:
+            presses.append(_KEYS[whole[0]])
         return text[whole.end() :]
 
     def _paste(self, text: str, presses: list[Press]) -> str:

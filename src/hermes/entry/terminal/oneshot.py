@@ -24,6 +24,7 @@ Ask = Callable[[str], Awaitable[str | None]]
 
 @dataclass(slots=True, kw_only=True)
 class OneShot:
+    text: str
     visit: Visit
     screen: Screen
     tell: Callable[[str], None]
@@ -55,9 +56,9 @@ class OneShot:
         if self._talking is not None:
             self._talking.cancel()
 
-    async def live(self, text: str) -> int:
+    async def live(self) -> int:
         writing = asyncio.create_task(self.screen.live(), name="terminal output")
-        self._talking = talking = asyncio.create_task(self._talk(text), name="one shot")
+        self._talking = talking = asyncio.create_task(self._talk(), name="one shot")
         try:
             await asyncio.wait((writing, talking), return_when=asyncio.FIRST_COMPLETED)
             if writing.done():
@@ -68,12 +69,12 @@ class OneShot:
                 task.cancel()
             await asyncio.wait((writing, talking))
 
-    async def _talk(self, text: str) -> int:
+    async def _talk(self) -> int:
         try:
             for turn in self.visit.turns:
                 await self._watch(turn)
             key = new_words_key()
-            ended = await self._watch(await self._insist(lambda: self.visit.door.say(text, key)))
+            ended = await self._watch(await self._insist(lambda: self.visit.door.say(self.text, key)))
         except GatewayGone as gone:
             self.tell(str(gone))
             return FAILED

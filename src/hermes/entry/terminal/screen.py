@@ -75,7 +75,7 @@ class Screen:
         row, self._row = self._row, None
         if row is not None:
             self._wipe_row()
-        self._new_line()
+        self.end_line()
         words = showable(text)
         self._write(f"{style}{words}{_PLAIN}\n" if style and self.look.colour else f"{words}\n")
         self._broken_in = row is None
@@ -85,10 +85,6 @@ class Screen:
     def note(self, text: str) -> None:
         """A line of ours that is no answer to anybody."""
         self.line(textwrap.fill(text, self.width) if self.look.terminal else text, _DIM)
-
-    def end_line(self) -> None:
-        """What comes next begins a line."""
-        self._new_line()
 
     def clear(self) -> None:
         if self.look.rich:
@@ -102,11 +98,11 @@ class Screen:
         before, self._row = self._row, (prompt, text, cursor)
         if not self.look.rich:
             if before is None or before[0] != prompt:
-                self._new_line()
+                self.end_line()
                 self._write(prompt)
             return
         if before is None:
-            self._new_line()
+            self.end_line()
         column = width(prompt) + cursor
         shown = f"{_BOLD}{prompt}{_PLAIN}" if self.look.colour else prompt
         move = f"\r\x1b[{column}C" if column else "\r"
@@ -142,7 +138,8 @@ class Screen:
             self._write(_CLEAR_ROW)
             self._at_start = True
 
-    def _new_line(self) -> None:
+    def end_line(self) -> None:
+        """What comes next begins a line."""
         if not self._at_start:
             self._write("\n")
 

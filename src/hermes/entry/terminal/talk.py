@@ -11,7 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from hermes.control.turn.questions import read_word
 from hermes.domain.command_line import read_command
@@ -21,7 +21,6 @@ from hermes.domain.event import (
     Asked,
     Entry,
     Failed,
-    FeedItem,
     Finished,
     QuestionKind,
     Record,
@@ -33,6 +32,9 @@ from hermes.domain.text import one_line
 from hermes.domain.turn import Turn
 from hermes.entry.terminal.door import Door, GatewayGone, Presence, Visit, new_words_key
 from hermes.stream.fold.questions import choices
+
+if TYPE_CHECKING:
+    from hermes.entry.terminal.view_plain import PlainView
 
 OK, FAILED, GONE, INTERRUPTED = 0, 1, 129, 130
 OWN_COMMANDS = {
@@ -48,24 +50,6 @@ class ChatEnded(Exception):
 
     def __init__(self, code: int) -> None:
         self.code = code
-
-
-class TerminalView(Protocol):
-    """Whoever draws the conversation."""
-
-    def line(self, text: str, *, aside: bool = False) -> None:
-        """Print a line of ours, which may be `aside`: no answer to anybody."""
-
-    async def show(self, item: FeedItem, *, begins: bool) -> None:
-        """Show what a turn says."""
-
-    async def make_room(self) -> None:
-        """Wait until all is shown, and put aside what is being written: it is no answer to what comes now."""
-
-    def refresh(self) -> None:
-        """A question was opened or closed, or nothing runs any more."""
-
-    def leave(self, code: int) -> None: ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,7 +71,7 @@ class ChatPlan:
 
 
 class TerminalConversation:
-    def __init__(self, visit: Visit, view: TerminalView, plan: ChatPlan) -> None:
+    def __init__(self, visit: Visit, view: PlainView, plan: ChatPlan) -> None:
         self._visit = visit
         self._view = view
         self._plan = plan

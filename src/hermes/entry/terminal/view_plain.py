@@ -8,27 +8,17 @@ from __future__ import annotations
 import asyncio
 import errno
 import time
-from dataclasses import dataclass
 
 from hermes.control.commands.registry import COMMANDS
 from hermes.domain.command_line import read_command
 from hermes.domain.event import Asked, FeedItem
 from hermes.domain.text import one_line
 from hermes.domain.turn import Turn
+from hermes.entry.terminal import talk
 from hermes.entry.terminal.door import Presence, Visit
 from hermes.entry.terminal.editor import Editor, LineEnd, LineHistory
 from hermes.entry.terminal.keyboard import PASTE_OFF, PASTE_ON, Keyboard, NamedKey, Press, TypedText
 from hermes.entry.terminal.screen import Screen
-from hermes.entry.terminal.talk import (
-    FAILED,
-    GONE,
-    INTERRUPTED,
-    OK,
-    OWN_COMMANDS,
-    ChatEnded,
-    ChatPlan,
-    TerminalConversation,
-)
 from hermes.stream.faces.console import Console
 
 _TWICE = 2.0
@@ -40,24 +30,21 @@ def _is_gone(error: BaseException | None) -> bool:
     return isinstance(error, OSError) and error.errno == errno.EIO
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeyEvent:
-    """A key, and the question that stood on the screen when it was pressed."""
-
-    press: Press
-    asked: Asked | None
-
-
 class PlainView:
     def __init__(
-        self, *, visit: Visit, screen: Screen, keys: int, history: LineHistory, plan: ChatPlan
+        self, *, visit: Visit, screen: Screen, keys: int, history: LineHistory, plan: talk.ChatPlan
     ) -> None:
         self._screen = screen
         self._history = history
-        self._talk = TerminalConversation(visit, self, plan)
-        self._editor = Editor(history.read(), sorted({*COMMANDS, *OWN_COMMANDS, "exit"}))
-        self._keyboard = Keyboard(keys, rich=screen.look.rich, press=self._put, gone=lambda: self.leave(OK))
-        self._events: asyncio.Queue[KeyEvent | int | None] = asyncio.Queue()
+        self._talk = talk.TerminalConversation(visit, self, plan)
+        self.hear = self._talk.hear
+        self._editor = Editor(history.read(), sorted({*COMMANDS, *talk.OWN_COMMANDS, "exit"}))
+        self._keyboard = Keyboard(
+            keys, rich=screen.look.rich, press=self._put, gone=lambda: self.leave(talk.OK)
+        )
+        self._events: asyncio.Queue[tuple[Press, Asked | None] | int | None] = asyncio.Queue()
+        """Keys, each with the question that was on the screen when it was pressed; the code with which to
+        leave; None for Ctrl-C."""
         self._stash = ""
         self._answering: Asked | None = None
         """The question that the row is for."""
@@ -83,9 +70,6 @@ class PlainView:
             self._screen.note(one_line(turn.input.text, 100))
             self._talk.follow(turn)
 
-    def hear(self, presence: Presence) -> None:
-        self._talk.hear(presence)
-
     def redraw(self) -> None:
         """The process was stopped and goes on."""
         self._keyboard.take_over()
@@ -93,7 +77,7 @@ class PlainView:
         self._put(NamedKey.REDRAW)
 
     def _put(self, press: Press) -> None:
-        self._events.put_nowait(KeyEvent(press=press, asked=self._talk.question))
+        self._events.put_nowait((press, self._talk.question))
 
     # --- its life ---
 
@@ -103,7 +87,7 @@ class PlainView:
         watching = asyncio.create_task(self._talk.watch_all(), name="terminal turns")
         talking = self._talking = asyncio.create_task(self._read_lines(), name="terminal input")
         tasks = (writing, watching, talking)
-        code = OK
+        code = talk.OK
         try:
             with self._keyboard.reading():
                 self._screen.control(PASTE_ON)
@@ -120,12 +104,12 @@ class PlainView:
         for task in (writing, watching):
             if not task.cancelled() and not _is_gone(task.exception()):
                 task.result()
-        return GONE if _is_gone(None if writing.cancelled() else writing.exception()) else code
+        return talk.GONE if _is_gone(None if writing.cancelled() else writing.exception()) else code
 
     def _code(self, talking: asyncio.Task[int]) -> int:
         if talking.cancelled():
-            return INTERRUPTED
-        return talking.result() if talking.done() else FAILED
+            return talk.INTERRUPTED
+        return talking.result() if talking.done() else talk.FAILED
 
     async def _say_goodbye(self, writing: asyncio.Task[None]) -> None:
         if writing.done():
@@ -147,14 +131,14 @@ class PlainView:
                 elif isinstance(event, int):
                     return event
                 else:
-                    await self._press(event.press, event.asked)
-        except ChatEnded as leaving:
+                    await self._press(*event)
+        except talk.ChatEnded as leaving:
             return leaving.code
 
     async def _interrupt(self) -> None:
         now = time.monotonic()
         if now - self._interrupted_at < _TWICE:
-            raise ChatEnded(INTERRUPTED)
+            raise talk.ChatEnded(talk.INTERRUPTED)
         self._interrupted_at = now
         self._editor.take()
         self._screen.close_row(None)
@@ -167,10 +151,8 @@ class PlainView:
     # --- what is shown ---
 
     def line(self, text: str, *, aside: bool = False) -> None:
-        if aside:
-            self._screen.note(text)
-        else:
-            self._screen.line(text)
+        """Print a line of ours, which may be `aside`: no answer to anybody."""
+        (self._screen.note if aside else self._screen.line)(text)
 
     async def show(self, item: FeedItem, *, begins: bool) -> None:
         if begins:
@@ -185,13 +167,15 @@ class PlainView:
         )
 
     async def make_room(self) -> None:
+        """Wait until all is shown, and put aside what is being written: it is no answer to what comes now."""
         self._screen.release()
         await self._screen.drained(0)
         if self._editor.text:
             self._stash += self._editor.take()
 
     def refresh(self) -> None:
-        """The row of a closed question goes; what was being written before comes back."""
+        """A question was opened or closed, or nothing runs any more: the row of a closed question goes; what
+        was being written before comes back."""
         before, self._answering = self._answering, self._talk.question
         if before is not None and before is not self._answering:
             self._editor.put("" if self._answering else self._stash)
@@ -228,7 +212,7 @@ class PlainView:
             return
         end = self._editor.press(press)
         if end is LineEnd.LEFT:
-            raise ChatEnded(OK)
+            raise talk.ChatEnded(talk.OK)
         if end is None:
             self._draw_or_close()
         else:
