@@ -20,17 +20,9 @@ from hermes.domain.settings.settings import NAME_RULE, GatewaySettings, HostedAg
 from hermes.domain.text import one_line
 from hermes.state.home.findings import SettingsFindings, nearest
 from hermes.state.home.textfile import TextFile, decode, read_text, replace_text, sole_writer
-from hermes.state.settings import names
+from hermes.state.settings import names, reader
 from hermes.state.settings.dotenv import parse_dotenv, with_variable
 from hermes.state.settings.loader import CONFIG_FILE, SECRETS_FILE, check_text, key_variable, load_settings
-from hermes.state.settings.reader import (
-    ALIASES,
-    ALSO_UNDER_GATEWAY,
-    TABLES,
-    arrange,
-    looks_like_placeholder,
-    suggestion,
-)
 from hermes.state.settings.unsupported_limits import stop_at_limits, stop_at_variable
 from hermes.state.settings.values import SettingSpec, WrongValue, convert, knobs, sections
 from hermes.state.settings.yaml_tree import YamlMapping, YamlScalar, read_yaml
@@ -97,21 +89,21 @@ def _refused(key: str, parts: list[str], siblings: list[str]) -> UserError:
         return UserError(
             f"“{one_line(key)}” is known, but not used yet.", hint="Setting it would do nothing."
         )
-    if len(parts) == 1 and (parts[0] in TABLES or parts[0] in sections(Settings)):
+    if len(parts) == 1 and (parts[0] in reader.TABLES or parts[0] in sections(Settings)):
         return UserError(f"“{key}” holds several values.", hint="Set them one by one, or edit config.yaml.")
     if len(parts) == 1:
         siblings = [*siblings, *sections(Settings), *knobs(GatewaySettings), *names.PLATFORMS]
-    return unknown_key(key, suggestion(".".join(parts), siblings))
+    return unknown_key(key, reader.suggestion(".".join(parts), siblings))
 
 
 def _own_place(parts: list[str]) -> list[str]:
     """The path in the one form that the settings classes have."""
-    if parts[0] == "gateway" and len(parts) > 1 and parts[1] in ALSO_UNDER_GATEWAY:
+    if parts[0] == "gateway" and len(parts) > 1 and parts[1] in reader.ALSO_UNDER_GATEWAY:
         parts = parts[1:]
     if parts == ["model"]:
         return ["model", "default"]
-    if len(parts) == 2 and (parts[0], parts[1]) in ALIASES:
-        return [parts[0], ALIASES[parts[0], parts[1]]]
+    if len(parts) == 2 and (parts[0], parts[1]) in reader.ALIASES:
+        return [parts[0], reader.ALIASES[parts[0], parts[1]]]
     if len(parts) == 1 and parts[0] in knobs(GatewaySettings):
         return ["gateway", *parts]
     return ["platforms", *parts] if parts[0].partition("@")[0] in names.PLATFORMS else parts
@@ -126,7 +118,7 @@ def _platform_key(key: str, parts: list[str]) -> SettingKey:
     if names.is_key_like(parts[-1]):
         return SettingKey(variable=names.platform_variable(account, "_".join(parts[2:])), path=tuple(parts))
     if nearest(name, list(own)) or not all(parts):
-        raise unknown_key(key, suggestion(".".join(parts), list(own)))
+        raise unknown_key(key, reader.suggestion(".".join(parts), list(own)))
     return SettingKey(path=tuple(parts))
 
 
@@ -134,7 +126,7 @@ def _check_block(key: str, name: str) -> None:
     """A `UserError` if no block can have this name."""
     platform, at, account = name.partition("@")
     if platform not in names.PLATFORMS:
-        raise unknown_key(key, suggestion(f"platforms.{platform}", sorted(names.PLATFORMS)))
+        raise unknown_key(key, reader.suggestion(f"platforms.{platform}", sorted(names.PLATFORMS)))
     problem = account_problem(platform, account) if at else None
     if problem is not None:
         raise problem
@@ -216,7 +208,7 @@ def _check_limit(dotted_key: str, value: str) -> None:
     tree = YamlMapping(pairs={name: (1, YamlScalar(text=value, line=1))}, line=1)
     for parent in parents:
         tree = YamlMapping(pairs={parent: (1, tree)}, line=1)
-    stop_at_limits(arrange(tree, names.PLATFORMS, findings), findings)
+    stop_at_limits(reader.arrange(tree, names.PLATFORMS, findings), findings)
     stop_at_variable(dotted_key, value, None, findings)
     if findings.stops:
         hint = "The gateway would not start with it; nothing was changed."
@@ -237,7 +229,7 @@ def _readable(path: Path, *, yaml: bool = False) -> TextFile:
 
 
 def _write_variable(path: Path, key: SettingKey, value: str) -> SettingChange:
-    if looks_like_placeholder(value):
+    if reader.looks_like_placeholder(value):
         raise UserError(f"{key.variable} would be a placeholder.", hint="Give the real value.")
     text = with_variable(_readable(path).text, key.variable, value)
     findings = SettingsFindings(str(path))
@@ -411,7 +403,7 @@ def _place(data: Any, path: tuple[str, ...]) -> tuple[str, ...]:
         places = [path[1:], path, ("gateway", *path)]
     elif path[0] == "gateway":
         places = [path[1:], path]
-    elif path[0] in ALSO_UNDER_GATEWAY:
+    elif path[0] in reader.ALSO_UNDER_GATEWAY:
         places = [path, ("gateway", *path)]
     elif path == ("model", "default"):
         scalar = "model" in data and not isinstance(data["model"], dict)

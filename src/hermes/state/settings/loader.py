@@ -131,7 +131,7 @@ def load_settings(home: Path, environ: Mapping[str, str], *, platforms: Iterable
         problems=(*_by_line(findings.problems), *in_file.problems, *in_environment.problems),
         stops=(*_by_line(findings.stops), *in_file.stops, *in_environment.stops),
         notes=(*_by_line(findings.notes), *in_file.notes, *in_environment.notes),
-        exposed=tuple(exposed) if _lets_others_in(home) else (),
+        exposed=tuple(exposed) if exposed and home.stat().st_mode & 0o011 else (),
         variables={name: held.value for name, held in variables.items() if name not in key_like},
         is_empty=is_empty,
         file=findings.file,
@@ -142,13 +142,6 @@ def load_settings(home: Path, environ: Mapping[str, str], *, platforms: Iterable
 def _check_mode(findings: SettingsFindings, mode: int | None) -> None:
     if mode is not None and mode & 0o077:
         findings.note(None, _EXPOSED, f"Make it yours alone: chmod 600 {findings.file}")
-
-
-def _lets_others_in(home: Path) -> bool:
-    try:
-        return bool(os.stat(home).st_mode & 0o011)
-    except OSError:
-        return False
 
 
 def _by_line(problems: list[SettingsError]) -> list[SettingsError]:

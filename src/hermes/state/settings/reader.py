@@ -34,10 +34,10 @@ _LIMITS = frozenset(
     for knob in values.knobs(section).values()
     if knob.about.instead is not None
 )
-_OF_PLATFORMS = frozenset(values.knobs(PlatformSettings))
+_PLATFORM_FIELDS = values.knobs(PlatformSettings)
 _BY_VARIABLE = {
     variable.removeprefix("<P>_").lower(): knob.name
-    for knob in values.knobs(PlatformSettings).values()
+    for knob in _PLATFORM_FIELDS.values()
     for variable in knob.about.env
 }
 _OLDER_KINDS = {"dm": "private", "forum": "thread"}
@@ -98,7 +98,7 @@ def known_keys() -> list[str]:
 def field_of(platform: str, key: str) -> str:
     """The field that a key of a block means: its own name, an older one, or one that its variables have."""
     meant = own_key(platform, key)
-    return meant if meant in _OF_PLATFORMS else _BY_VARIABLE.get(key, meant)
+    return meant if meant in _PLATFORM_FIELDS else _BY_VARIABLE.get(key, meant)
 
 
 def is_lost_limit(path: str, meant: str) -> bool:
@@ -107,7 +107,7 @@ def is_lost_limit(path: str, meant: str) -> bool:
     name = path.rpartition(".")[2]
     if ".keys." in path or (path.startswith("agents.") and "toolset" in name):
         return False
-    return meant.rpartition(".")[2] in _LIMITS or (path.startswith("agents.") and name in _OF_PLATFORMS)
+    return meant.rpartition(".")[2] in _LIMITS or (path.startswith("agents.") and name in _PLATFORM_FIELDS)
 
 
 def suggestion(path: str, siblings: list[str]) -> str:
@@ -319,7 +319,6 @@ class SettingsReader:
         if not isinstance(node, YamlMapping) and not (isinstance(node, YamlScalar) and node.empty):
             not_a_section(path, node, self.findings)
             return name, PlatformSettings(enabled=False)
-        own = values.knobs(PlatformSettings)
         known = PLATFORM_KEYS | ({"keys"} if name == API_SERVER else set())
         given: dict[str, Any] = {"extra": {}, "secrets": {}, "trees": {}}
         for key, at_line, child in self.pairs(node, path):
@@ -328,8 +327,12 @@ class SettingsReader:
                     self.platform_key(given, name, inner, grandchild, under_extra=True)
             elif key == "home_channel" and isinstance(child, YamlMapping):
                 given |= self.home_channel(child, f"{path}.{key}")
-            elif key not in known and field_of(name, key) not in own and nearest(key, list(own)):
-                self.unknown(f"{path}.{key}", at_line, list(own))
+            elif (
+                key not in known
+                and field_of(name, key) not in _PLATFORM_FIELDS
+                and nearest(key, [*_PLATFORM_FIELDS])
+            ):
+                self.unknown(f"{path}.{key}", at_line, [*_PLATFORM_FIELDS])
             else:
                 self.platform_key(given, name, key, child)
         return name, PlatformSettings(**given)
@@ -342,14 +345,14 @@ class SettingsReader:
         if name == "keys" and platform == API_SERVER:
             keys = self.table(ApiKey, node, path)
             given["keys"] = given.get("keys", keys) if under_extra else keys
-        elif meant not in values.knobs(PlatformSettings):
+        elif meant not in _PLATFORM_FIELDS:
             tree = self.own_key(given, name, node, path, name)
             if not isinstance(node, YamlScalar):
                 given["trees"][name] = tree
             if name == "model_routes" and isinstance(node, YamlMapping):
                 self.check_model_routes(node, path)
         else:
-            knob = values.knobs(PlatformSettings)[meant]
+            knob = _PLATFORM_FIELDS[meant]
             value = self.value(knob, node, path)
             if under_extra:
                 given.setdefault(meant, value)
@@ -363,7 +366,7 @@ class SettingsReader:
         fields = {"chat_id": "home_channel", "thread_id": "home_thread"}
         for name, line, child in self.pairs(node, path):
             if name in fields:
-                knob = values.knobs(PlatformSettings)[fields[name]]
+                knob = _PLATFORM_FIELDS[fields[name]]
                 place[knob.name] = self.value(knob, child, f"{path}.{name}")
             elif name not in ("platform", "name"):
                 self.unknown(f"{path}.{name}", line, [*fields, "platform", "name"])
