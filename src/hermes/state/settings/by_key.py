@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
+_INDENTED = re.compile(r"^\S[^\n]*:[^\S\n]*(?:#[^\n]*)?\n( +)[^\s#-]", re.MULTILINE)
+_INDENTED_LIST = re.compile(r"^( *)\S[^\n]*:[^\S\n]*(?:#[^\n]*)?\n\1 +- ", re.MULTILINE)
+_NOTHING_SET = "# Settings that are not written here have their default.\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,11 +156,6 @@ def value_at(settings: Settings, key: str) -> Any:
     return held
 
 
-_INDENTED = re.compile(r"^\S[^\n]*:[^\S\n]*(?:#[^\n]*)?\n( +)[^\s#-]", re.MULTILINE)
-_INDENTED_LIST = re.compile(r"^( *)\S[^\n]*:[^\S\n]*(?:#[^\n]*)?\n\1 +- ", re.MULTILINE)
-_NOTHING_SET = "# Settings that are not written here have their default.\n"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingChange:
     """What was changed: the file, and the name under which the value stands there."""
@@ -175,7 +173,7 @@ def set_setting(home: Path, dotted_key: str, value_text: str, also: Collection[s
         provider = load_settings(home, {}).settings.model.provider
         key = find_key(dotted_key, provider, also)
         if key.variable:
-            return _write_variable(home / SECRETS_FILE, key, value_text)
+            return _write_variable(home / SECRETS_FILE, key.variable, value_text)
         return _write_yaml(home / CONFIG_FILE, dotted_key, key, value_text)
 
 
@@ -186,19 +184,15 @@ def unset_setting(home: Path, dotted_key: str, also: Collection[str] = ()) -> Se
         try:
             key = find_key(dotted_key, load_settings(home, {}).settings.model.provider, also)
         except UserError:
-            removed = _remove_unknown(home, dotted_key)
+            path = tuple(dotted_key.split("."))
+            removed = _remove_variable(home / SECRETS_FILE, dotted_key)
+            removed = removed or _remove_yaml(home / CONFIG_FILE, dotted_key, path)
             if removed is None:
                 raise
             return removed
         if key.variable:
-            return _remove_variable(home / SECRETS_FILE, key)
-        return _remove_yaml(home / CONFIG_FILE, dotted_key, key)
-
-
-def _remove_unknown(home: Path, name: str) -> SettingChange | None:
-    path = SettingKey(path=tuple(name.split(".")))
-    removed = _remove_variable(home / SECRETS_FILE, SettingKey(variable=name))
-    return removed or _remove_yaml(home / CONFIG_FILE, name, path)
+            return _remove_variable(home / SECRETS_FILE, key.variable)
+        return _remove_yaml(home / CONFIG_FILE, dotted_key, key.path)
 
 
 def _check_limit(dotted_key: str, value: str) -> None:
@@ -228,28 +222,28 @@ def _readable(path: Path, *, yaml: bool = False) -> TextFile:
     return file
 
 
-def _write_variable(path: Path, key: SettingKey, value: str) -> SettingChange:
+def _write_variable(path: Path, variable: str, value: str) -> SettingChange:
     if reader.looks_like_placeholder(value):
-        raise UserError(f"{key.variable} would be a placeholder.", hint="Give the real value.")
-    text = with_variable(_readable(path).text, key.variable, value)
+        raise UserError(f"{variable} would be a placeholder.", hint="Give the real value.")
+    text = with_variable(_readable(path).text, variable, value)
     findings = SettingsFindings(str(path))
     try:
         entries = parse_dotenv(decode(text.encode("utf-8"), findings), SettingsFindings(str(path)))
     except UnicodeEncodeError:
         entries = []
-    if findings.problems or (key.variable, value) not in [(item.name, item.value) for item in entries]:
-        raise UserError(f"{key.variable} cannot hold control characters.", hint="Nothing was changed.")
+    if findings.problems or (variable, value) not in [(item.name, item.value) for item in entries]:
+        raise UserError(f"{variable} cannot hold control characters.", hint="Nothing was changed.")
     replace_text(path, text, 0o600)
-    return SettingChange(file=path, name=key.variable, secret=True)
+    return SettingChange(file=path, name=variable, secret=True)
 
 
-def _remove_variable(path: Path, key: SettingKey) -> SettingChange | None:
+def _remove_variable(path: Path, variable: str) -> SettingChange | None:
     before = _readable(path).text
-    text = with_variable(before, key.variable, None)
+    text = with_variable(before, variable, None)
     if text == before:
         return None
     replace_text(path, text, 0o600)
-    return SettingChange(file=path, name=key.variable, secret=True)
+    return SettingChange(file=path, name=variable, secret=True)
 
 
 def _write_yaml(path: Path, dotted_key: str, key: SettingKey, value_text: str) -> SettingChange:
@@ -271,13 +265,13 @@ def _write_yaml(path: Path, dotted_key: str, key: SettingKey, value_text: str) -
         reason = "it would not be read back the same."
     if reason:
         raise UserError(f"{dotted_key} cannot be set so: {reason}", hint="Nothing was changed.")
-    return _replaced(path, file, text, key)
+    return _replaced(path, file, text, key.path)
 
 
-def _remove_yaml(path: Path, dotted_key: str, key: SettingKey) -> SettingChange | None:
+def _remove_yaml(path: Path, dotted_key: str, key: tuple[str, ...]) -> SettingChange | None:
     file = _readable(path, yaml=True)
     data = _loaded(_round_trip(file.text), file.text, path)
-    place = () if data is None else _place(data, key.path)
+    place = () if data is None else _place(data, key)
     if not place or not _has(data, place):
         return None
     text = _without(file.text, data, place)
@@ -288,9 +282,9 @@ def _remove_yaml(path: Path, dotted_key: str, key: SettingKey) -> SettingChange 
     return _replaced(path, file, text, key)
 
 
-def _replaced(path: Path, file: TextFile, text: str, key: SettingKey) -> SettingChange:
+def _replaced(path: Path, file: TextFile, text: str, key: tuple[str, ...]) -> SettingChange:
     replace_text(path, text, 0o600 if file.mode is None else file.mode)
-    return SettingChange(file=path, name=".".join(key.path), secret=False)
+    return SettingChange(file=path, name=".".join(key), secret=False)
 
 
 def _pruned(data: Any, place: tuple[str, ...]) -> Any:

@@ -25,7 +25,13 @@ from hermes.state.home.homes import DATABASE_FILE
 from hermes.state.home.textfile import TextFile, read_text
 from hermes.state.settings import names
 from hermes.state.settings.dotenv import parse_dotenv
-from hermes.state.settings.reader import SettingsReader, arrange, looks_like_placeholder, password_in
+from hermes.state.settings.reader import (
+    API_SERVER,
+    SettingsReader,
+    arrange,
+    looks_like_placeholder,
+    password_in,
+)
 from hermes.state.settings.secrets import Secrets
 from hermes.state.settings.unsupported_limits import stop_at_limits, stop_at_variable
 from hermes.state.settings.values import SettingSpec, WrongValue, convert, fallback, knobs, sections
@@ -35,9 +41,11 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 
+log = logging.getLogger("hermes.settings")
 S = TypeVar("S", bound="DataclassInstance")
 CONFIG_FILE = "config.yaml"
 SECRETS_FILE = ".env"
+_ROUTES = "model_routes."
 _EXPOSED = "Others on this machine can read it."
 # Providers without a key of their own: they take OPENAI_API_KEY.
 _KEYLESS = frozenset({"", "auto", "custom", "openai", "ollama", "local", "vllm", "llamacpp", "lmstudio"})
@@ -283,11 +291,6 @@ def _with_key(model: ModelSettings, variables: Mapping[str, _Variable]) -> Model
     return model if key is None else replace(model, api_key=Secret(key.value))
 
 
-log = logging.getLogger("hermes.settings")
-_BLOCK = "api_server"
-_ROUTES = "model_routes."
-
-
 def model_of(agent: AgentId, loaded: LoadedSettings) -> ModelSettings:
     """An agent's model. One with a provider of its own gets that provider's key, never the gateway's."""
     shared = loaded.settings.model
@@ -303,7 +306,7 @@ def model_of(agent: AgentId, loaded: LoadedSettings) -> ModelSettings:
 
 def model_routes(loaded: LoadedSettings) -> dict[str, ModelSettings]:
     """`platforms.api_server.model_routes` by alias. A name without a model leads nowhere and is left out."""
-    block = loaded.settings.platforms.get(_BLOCK, PlatformSettings())
+    block = loaded.settings.platforms.get(API_SERVER, PlatformSettings())
     values = {name: Secret(text) for name, text in block.extra.items()} | block.secrets
     routes: dict[str, dict[str, Secret]] = {}
     for name, value in values.items():

@@ -16,7 +16,7 @@ from hermes.domain.settings.platforms import ApiKey, PlatformSettings
 from hermes.domain.text import one_line
 from hermes.state.home.findings import SettingsFindings, nearest
 from hermes.state.settings import values
-from hermes.state.settings.names import LATER, PLATFORM_KEYS, is_key_like, is_later, own_key
+from hermes.state.settings.names import LATER, PLATFORM_FIELDS, PLATFORM_KEYS, field_of, is_key_like, is_later
 from hermes.state.settings.yaml_tree import YamlList, YamlMapping, YamlNode, YamlScalar
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 
 S = TypeVar("S", bound="DataclassInstance")
-NO_TOOLSET = "none"
 API_SERVER = "api_server"
 TABLES = ("agents", "platforms", "quick_commands", "reset_by_type", "reset_by_platform", "routes")
 """Settings that hold any number of sections, in the order of reading: others name agents."""
@@ -34,12 +33,6 @@ _LIMITS = frozenset(
     for knob in values.knobs(section).values()
     if knob.about.instead is not None
 )
-_PLATFORM_FIELDS = values.knobs(PlatformSettings)
-_BY_VARIABLE = {
-    variable.removeprefix("<P>_").lower(): knob.name
-    for knob in _PLATFORM_FIELDS.values()
-    for variable in knob.about.env
-}
 _OLDER_KINDS = {"dm": "private", "forum": "thread"}
 _REFERENCE = re.compile(r"(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _PASSWORD_IN_ADDRESS = re.compile(r"://[^/\s@:]*:([^/\s@]+)@")
@@ -95,19 +88,13 @@ def known_keys() -> list[str]:
     return [*keys, *TABLES]
 
 
-def field_of(platform: str, key: str) -> str:
-    """The field that a key of a block means: its own name, an older one, or one that its variables have."""
-    meant = own_key(platform, key)
-    return meant if meant in _PLATFORM_FIELDS else _BY_VARIABLE.get(key, meant)
-
-
 def is_lost_limit(path: str, meant: str) -> bool:
     """Whether an unknown key was to restrict. An agent whose toolsets cannot be read has none, and a key of
     the API no rights; elsewhere the limit would be dropped."""
     name = path.rpartition(".")[2]
     if ".keys." in path or (path.startswith("agents.") and "toolset" in name):
         return False
-    return meant.rpartition(".")[2] in _LIMITS or (path.startswith("agents.") and name in _PLATFORM_FIELDS)
+    return meant.rpartition(".")[2] in _LIMITS or (path.startswith("agents.") and name in PLATFORM_FIELDS)
 
 
 def suggestion(path: str, siblings: list[str]) -> str:
@@ -209,7 +196,7 @@ class SettingsReader:
         toolsets = isinstance(node, YamlMapping) and any("toolset" in key for key in node.pairs)
         if toolsets and self.findings.count > before:
             # "All toolsets" is the default; a list that cannot be read must not give an agent more.
-            agent = replace(agent, enabled_toolsets=(NO_TOOLSET,))
+            agent = replace(agent, enabled_toolsets=("none",))
         sharing = [other for other, known in self.agents.items() if known.home_dir == agent.home_dir]
         if agent.home_dir and name == MAIN_AGENT:
             self.findings.problem(line, "The agent main lives in the home itself.", "Remove its home_dir.")
@@ -319,7 +306,7 @@ class SettingsReader:
         if not isinstance(node, YamlMapping) and not (isinstance(node, YamlScalar) and node.empty):
             not_a_section(path, node, self.findings)
             return name, PlatformSettings(enabled=False)
-        known = PLATFORM_KEYS | ({"keys"} if name == API_SERVER else set())
+        own, known = list(PLATFORM_FIELDS), PLATFORM_KEYS | ({"keys"} if name == API_SERVER else set())
         given: dict[str, Any] = {"extra": {}, "secrets": {}, "trees": {}}
         for key, at_line, child in self.pairs(node, path):
             if key == "extra":
@@ -327,12 +314,8 @@ class SettingsReader:
                     self.platform_key(given, name, inner, grandchild, under_extra=True)
             elif key == "home_channel" and isinstance(child, YamlMapping):
                 given |= self.home_channel(child, f"{path}.{key}")
-            elif (
-                key not in known
-                and field_of(name, key) not in _PLATFORM_FIELDS
-                and nearest(key, [*_PLATFORM_FIELDS])
-            ):
-                self.unknown(f"{path}.{key}", at_line, [*_PLATFORM_FIELDS])
+            elif not (key in known or field_of(name, key) in own) and nearest(key, own):
+                self.unknown(f"{path}.{key}", at_line, own)
             else:
                 self.platform_key(given, name, key, child)
         return name, PlatformSettings(**given)
@@ -345,14 +328,14 @@ class SettingsReader:
         if name == "keys" and platform == API_SERVER:
             keys = self.table(ApiKey, node, path)
             given["keys"] = given.get("keys", keys) if under_extra else keys
-        elif meant not in _PLATFORM_FIELDS:
+        elif meant not in PLATFORM_FIELDS:
             tree = self.own_key(given, name, node, path, name)
             if not isinstance(node, YamlScalar):
                 given["trees"][name] = tree
             if name == "model_routes" and isinstance(node, YamlMapping):
                 self.check_model_routes(node, path)
         else:
-            knob = _PLATFORM_FIELDS[meant]
+            knob = PLATFORM_FIELDS[meant]
             value = self.value(knob, node, path)
             if under_extra:
                 given.setdefault(meant, value)
@@ -366,7 +349,7 @@ class SettingsReader:
         fields = {"chat_id": "home_channel", "thread_id": "home_thread"}
         for name, line, child in self.pairs(node, path):
             if name in fields:
-                knob = _PLATFORM_FIELDS[fields[name]]
+                knob = PLATFORM_FIELDS[fields[name]]
                 place[knob.name] = self.value(knob, child, f"{path}.{name}")
             elif name not in ("platform", "name"):
                 self.unknown(f"{path}.{name}", line, [*fields, "platform", "name"])

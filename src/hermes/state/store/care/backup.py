@@ -68,7 +68,8 @@ def backup(path: Path, now: datetime, give_up: Callable[[], bool] = _never) -> P
     draft, final = folder / f".state-{stamp}-{os.urandom(4).hex()}.part", folder / f"state-{stamp}.db"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _leave_room(path, folder)
+        if shutil.disk_usage(folder).free < path.stat().st_size + SPARE_BYTES // 4:
+            raise Unreachable("no backup was made: there is too little room on the disk")
         _copy(path, draft, give_up)
         _verify(draft, give_up)
         sync_file(draft)
@@ -124,12 +125,6 @@ def _marks(path: Path) -> tuple[int, ...]:
         log.info("store.backup unreadable=%s problem=%s", path.name, error)
         return ()
     return tuple(row or ())
-
-
-def _leave_room(path: Path, folder: Path) -> None:
-    needed = path.stat().st_size
-    if shutil.disk_usage(folder).free < needed + SPARE_BYTES // 4:
-        raise Unreachable("no backup was made: there is too little room on the disk")
 
 
 def _copy(path: Path, draft: Path, give_up: Callable[[], bool]) -> None:
