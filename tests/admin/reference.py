@@ -15,7 +15,7 @@ from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import ApiKey, PlatformSettings
 from hermes.domain.settings.settings import HostedAgent, QuickCommand, ResetSettings, RouteMatch, Settings
 from hermes.state.settings.names import LATER, PLATFORMS, platform_variables
-from hermes.state.settings.places import ALSO_UNDER_GATEWAY
+from hermes.state.settings.reader import ALSO_UNDER_GATEWAY
 from hermes.state.settings.unsupported_limits import (
     NARROWING,
     OF_ONE,

@@ -17,7 +17,6 @@ from hermes.state.store.care.backup import (
     KEPT,
     Upkeep,
     backup,
-    backup_at_stop,
     backup_if_due,
     backups_of,
     made_at,
@@ -42,7 +41,7 @@ async def test_a_fresh_database_gives_no_backup(tmp_path: Path) -> None:
     path = tmp_path / "gateway.db"
     async with SqliteStore(path) as store:
         assert backup_if_due(path, NOW) is None
-        assert backup_at_stop(path, NOW) is None
+        assert backup_if_due(path, NOW, at_stop=True) is None
         await store.write(add_talk)
         assert backup_if_due(path, NOW) is not None
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from hermes.domain.settings.settings import ModelSettings
-from hermes.state.settings.loader import load_settings
-from hermes.state.settings.models import model_routes
+from hermes.state.settings.loader import load_settings, model_routes
 
 CONFIG = """
 model:

@@ -10,12 +10,12 @@ import pytest
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import HostedAgent
 from hermes.state.home.findings import is_slip
+from hermes.state.settings.by_key import set_setting, unset_setting
 from hermes.state.settings.loader import LoadedSettings, load_settings
 from hermes.state.settings.names import LATER, PLATFORM_KEYS, PLATFORMS
 from hermes.state.settings.reader import known_keys
 from hermes.state.settings.unsupported_limits import NARROWING, OF_ONE, SECURITY_KNOWN, VARIABLES
 from hermes.state.settings.values import knobs
-from hermes.state.settings.write import set_setting, unset_setting
 
 
 def loaded(home: Path, text: str | bytes, **environ: str) -> LoadedSettings:

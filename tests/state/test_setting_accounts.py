@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from hermes.domain.errors import UserError
+from hermes.state.settings.by_key import set_setting
 from hermes.state.settings.loader import LoadedSettings, load_settings
 from hermes.state.settings.names import PLATFORMS, is_key_like
-from hermes.state.settings.write import set_setting
 
 TOKEN = "TELEGRAM_BOT_TOKEN"
 TWO = """\

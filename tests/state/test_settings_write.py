@@ -11,8 +11,8 @@ import pytest
 
 from hermes.domain.errors import UserError
 from hermes.domain.turn import BusyMode
+from hermes.state.settings.by_key import set_setting, unset_setting
 from hermes.state.settings.loader import load_settings
-from hermes.state.settings.write import set_setting, unset_setting
 
 CONFIG = """\
 # My settings

@@ -42,8 +42,7 @@ from hermes.domain.turn import Turn
 from hermes.execution.local.backend import LocalBackend
 from hermes.state.files.media import MediaFiles
 from hermes.state.home.homes import INSIDE, agent_home
-from hermes.state.settings.loader import LoadedSettings
-from hermes.state.settings.models import model_of, model_routes
+from hermes.state.settings.loader import LoadedSettings, model_of, model_routes
 from hermes.state.store.tables.search import recall_from
 
 log = logging.getLogger("hermes.app")

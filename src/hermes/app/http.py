@@ -29,10 +29,10 @@ from hermes.entry.http.webhooks.receive import RateLimiter, Webhooks
 from hermes.entry.http.webhooks.routes import RouteTable, WebhookRoute, problems, read_routes
 from hermes.execution.scripts import Scripts
 from hermes.state.files.subscriptions import WebhookSubscriptions
+from hermes.state.settings.by_key import set_setting
 from hermes.state.settings.loader import SECRETS_FILE, LoadedSettings
 from hermes.state.settings.names import platform_variable
 from hermes.state.settings.reader import looks_like_placeholder
-from hermes.state.settings.write import set_setting
 
 log = logging.getLogger("hermes.app")
 KEY = "API_SERVER_KEY"

@@ -12,9 +12,8 @@ from hermes.domain.errors import SettingsError
 from hermes.domain.settings.declaring import Secret
 from hermes.plugins import platform_manifests
 from hermes.state.home.homes import prepare_home
-from hermes.state.settings.keys import find_key, value_at
+from hermes.state.settings.by_key import find_key, set_setting, unset_setting, value_at
 from hermes.state.settings.loader import CONFIG_FILE, SECRETS_FILE, LoadedSettings, check_text, load_settings
-from hermes.state.settings.write import set_setting, unset_setting
 
 PROBLEMS = 1
 

@@ -24,8 +24,8 @@ from hermes.domain.text import one_line
 from hermes.plugins import load_login, platform_manifests
 from hermes.state.home.findings import nearest
 from hermes.state.home.homes import prepare_home
+from hermes.state.settings.by_key import set_setting
 from hermes.state.settings.loader import LoadedSettings, load_settings
-from hermes.state.settings.write import set_setting
 
 _SECONDS = 45.0
 _GOOD, _WRONG = "✓", "✗"

@@ -5,6 +5,7 @@ rest counts. Only a home that cannot be used at all is an error."""
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ from urllib.parse import urlsplit
 
 from hermes.domain.address import read_platform, spell_platform
 from hermes.domain.errors import SettingsError, UserError
+from hermes.domain.ids import AgentId
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import ModelSettings, Settings
@@ -23,8 +25,13 @@ from hermes.state.home.homes import DATABASE_FILE
 from hermes.state.home.textfile import TextFile, read_text
 from hermes.state.settings import names
 from hermes.state.settings.dotenv import parse_dotenv
-from hermes.state.settings.places import arrange
-from hermes.state.settings.reader import SettingsReader, looks_like_placeholder, password_in
+from hermes.state.settings.reader import (
+    API_SERVER,
+    SettingsReader,
+    arrange,
+    looks_like_placeholder,
+    password_in,
+)
 from hermes.state.settings.secrets import Secrets
 from hermes.state.settings.unsupported_limits import stop_at_limits, stop_at_variable
 from hermes.state.settings.values import SettingSpec, WrongValue, convert, fallback, knobs, sections
@@ -33,9 +40,12 @@ from hermes.state.settings.yaml_tree import read_yaml
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+
+log = logging.getLogger("hermes.settings")
 S = TypeVar("S", bound="DataclassInstance")
 CONFIG_FILE = "config.yaml"
 SECRETS_FILE = ".env"
+_ROUTES = "model_routes."
 _EXPOSED = "Others on this machine can read it."
 # Providers without a key of their own: they take OPENAI_API_KEY.
 _KEYLESS = frozenset({"", "auto", "custom", "openai", "ollama", "local", "vllm", "llamacpp", "lmstudio"})
@@ -129,7 +139,7 @@ def load_settings(home: Path, environ: Mapping[str, str], *, platforms: Iterable
         problems=(*_by_line(findings.problems), *in_file.problems, *in_environment.problems),
         stops=(*_by_line(findings.stops), *in_file.stops, *in_environment.stops),
         notes=(*_by_line(findings.notes), *in_file.notes, *in_environment.notes),
-        exposed=tuple(exposed) if _lets_others_in(home) else (),
+        exposed=tuple(exposed) if exposed and home.stat().st_mode & 0o011 else (),
         variables={name: held.value for name, held in variables.items() if name not in key_like},
         is_empty=is_empty,
         file=findings.file,
@@ -140,13 +150,6 @@ def load_settings(home: Path, environ: Mapping[str, str], *, platforms: Iterable
 def _check_mode(findings: SettingsFindings, mode: int | None) -> None:
     if mode is not None and mode & 0o077:
         findings.note(None, _EXPOSED, f"Make it yours alone: chmod 600 {findings.file}")
-
-
-def _lets_others_in(home: Path) -> bool:
-    try:
-        return bool(os.stat(home).st_mode & 0o011)
-    except OSError:
-        return False
 
 
 def _by_line(problems: list[SettingsError]) -> list[SettingsError]:
@@ -286,3 +289,58 @@ def _with_key(model: ModelSettings, variables: Mapping[str, _Variable]) -> Model
             return replace(model, provider="openrouter", api_key=Secret(openrouter.value))
     key = variables.get(key_variable(provider))
     return model if key is None else replace(model, api_key=Secret(key.value))
+
+
+def model_of(agent: AgentId, loaded: LoadedSettings) -> ModelSettings:
+    """An agent's model. One with a provider of its own gets that provider's key, never the gateway's."""
+    shared = loaded.settings.model
+    hosted = loaded.settings.agents.get(agent)
+    if hosted is None:
+        return shared
+    if hosted.provider in ("", shared.provider):
+        return replace(shared, default=hosted.model or shared.default)
+    return ModelSettings(
+        default=hosted.model, provider=hosted.provider, api_key=_key(hosted.provider, loaded)
+    )
+
+
+def model_routes(loaded: LoadedSettings) -> dict[str, ModelSettings]:
+    """`platforms.api_server.model_routes` by alias. A name without a model leads nowhere and is left out."""
+    block = loaded.settings.platforms.get(API_SERVER, PlatformSettings())
+    values = {name: Secret(text) for name, text in block.extra.items()} | block.secrets
+    routes: dict[str, dict[str, Secret]] = {}
+    for name, value in values.items():
+        # The alias may have dots of its own; what is said of it has none.
+        alias, dot, key = name.removeprefix(_ROUTES).rpartition(".")
+        if name.startswith(_ROUTES) and dot:
+            routes.setdefault(alias, {})[key] = value
+    by_alias: dict[str, ModelSettings] = {}
+    for alias, route in routes.items():
+        if route.get("model"):
+            by_alias[alias] = _route(route, loaded)
+        else:
+            log.warning("model_route.left_out alias=%s why=no model", one_line(alias, 60))
+    return by_alias
+
+
+def _route(block: dict[str, Secret], loaded: LoadedSettings) -> ModelSettings:
+    shared = loaded.settings.model
+    provider, base_url = (block[key].reveal() if key in block else "" for key in ("provider", "base_url"))
+    model, key = block["model"].reveal(), block.get("api_key")
+    elsewhere = provider not in ("", shared.provider) or base_url not in ("", shared.base_url)
+    if not elsewhere:
+        return replace(shared, default=model, api_key=key or shared.api_key)
+    # The key without a name was made for the gateway's own address.
+    unnamed = not provider or (base_url and key_variable(provider) == key_variable(""))
+    own = key or (Secret("") if unnamed else _key(provider, loaded))
+    return ModelSettings(
+        default=model,
+        provider=provider or "auto",
+        base_url=base_url,
+        api_key=own,
+        max_tokens=shared.max_tokens,
+    )
+
+
+def _key(provider: str, loaded: LoadedSettings) -> Secret:
+    return loaded.secrets.get(key_variable(provider)) or Secret("")

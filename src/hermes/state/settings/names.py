@@ -87,6 +87,12 @@ LATER = frozenset(
     + [f"gateway.{name}" for name in (*_LATER_ROOT.split(), "stt")]
 )
 
+PLATFORM_FIELDS = knobs(PlatformSettings)
+_BY_VARIABLE = {
+    variable.removeprefix("<P>_").lower(): knob.name
+    for knob in PLATFORM_FIELDS.values()
+    for variable in knob.about.env
+}
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _KEYS = """key keys apikey token secret secrets password passwords passwd passphrase pass credential
     credentials"""
@@ -146,13 +152,14 @@ def _variables(platform: str, env: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name.replace("<P>", platform_prefix(platform)) for name in env)
 
 
-def own_key(name: str, key: str) -> str:
-    """The field that a key of a platform's or an account's block means: some have an older name."""
+def field_of(name: str, key: str) -> str:
+    """The field that a key of a platform's or an account's block means: its own name, an older one, or one
+    that its variables have."""
     if key == "allow_from":
         return "allowed_users"
     if key == "group_allow_from":
         return _GROUPS_LISTED.get(read_platform(name)[0], "group_allowed_users")
-    return key
+    return key if key in PLATFORM_FIELDS else _BY_VARIABLE.get(key, key)
 
 
 @cache
@@ -161,7 +168,7 @@ def _fields(platforms: frozenset[str]) -> dict[str, str]:
     variables = {
         variable: platform
         for platform in platforms
-        for knob in knobs(PlatformSettings).values()
+        for knob in PLATFORM_FIELDS.values()
         for variable in platform_variables(platform, knob.about.env)
     }
     return variables | {platform_variable(platform, "token"): platform for platform in platforms}

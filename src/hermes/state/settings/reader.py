@@ -10,45 +10,29 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hermes.domain.address import SourceKind, account_problem
 from hermes.domain.ids import MAIN_AGENT
+from hermes.domain.settings import settings as declared
 from hermes.domain.settings.declaring import NONE_LISTED, Secret
 from hermes.domain.settings.platforms import ApiKey, PlatformSettings
-from hermes.domain.settings.settings import (
-    NAME_RULE,
-    GatewaySettings,
-    HostedAgent,
-    QuickCommand,
-    ResetSettings,
-    Route,
-    Settings,
-    is_name,
-)
 from hermes.domain.text import one_line
 from hermes.state.home.findings import SettingsFindings, nearest
 from hermes.state.settings import values
-from hermes.state.settings.names import LATER, PLATFORM_KEYS, is_key_like, is_later, own_key
-from hermes.state.settings.places import not_a_section
+from hermes.state.settings.names import LATER, PLATFORM_FIELDS, PLATFORM_KEYS, field_of, is_key_like, is_later
 from hermes.state.settings.yaml_tree import YamlList, YamlMapping, YamlNode, YamlScalar
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+
 S = TypeVar("S", bound="DataclassInstance")
-NO_TOOLSET = "none"
 API_SERVER = "api_server"
 TABLES = ("agents", "platforms", "quick_commands", "reset_by_type", "reset_by_platform", "routes")
 """Settings that hold any number of sections, in the order of reading: others name agents."""
 _LIMITS = frozenset(
     knob.name
-    for section in (Settings, PlatformSettings, *values.sections(Settings).values())
+    for section in (declared.Settings, PlatformSettings, *values.sections(declared.Settings).values())
     for knob in values.knobs(section).values()
     if knob.about.instead is not None
 )
-_OF_PLATFORMS = frozenset(values.knobs(PlatformSettings))
-_BY_VARIABLE = {
-    variable.removeprefix("<P>_").lower(): knob.name
-    for knob in values.knobs(PlatformSettings).values()
-    for variable in knob.about.env
-}
 _OLDER_KINDS = {"dm": "private", "forum": "thread"}
 _REFERENCE = re.compile(r"(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _PASSWORD_IN_ADDRESS = re.compile(r"://[^/\s@:]*:([^/\s@]+)@")
@@ -56,6 +40,18 @@ _PLACEHOLDER = re.compile(
     r"<.*>|\[.*\]|x{3,}|\*+|\.{3,}|(?:sk-)?(?:your|my)[-_ ].*|change[-_ ]?me|placeholder|todo|.*[-_ ]here",
     re.IGNORECASE,
 )
+Pair = tuple[int, YamlNode]
+Entry = tuple[str, Any] | None
+"""A section of a table under its name; None if it does not count."""
+_ALSO_UNDER_GATEWAY = """group_sessions_per_user thread_sessions_per_user allowed_users allow_all_users
+    unauthorized_dm_behavior streaming agents default_agent routes platforms session_reset reset_by_type
+    reset_by_platform quick_commands toolsets"""
+ALSO_UNDER_GATEWAY = tuple(_ALSO_UNDER_GATEWAY.split())
+"""Top-level keys that may stand under `gateway:` as well."""
+ALIASES = {("model", "model"): "default", ("streaming", "mode"): "transport"}
+"""Other names of keys. Saying how answers are streamed wants them streamed, which is the default."""
+_SWITCH = "message_timestamps"
+"""A key of the gateway that may be written as `name: {enabled: …}`."""
 _DENY = "approvals.deny"
 """A list of which nothing may get lost: `5` or an empty item in it was meant to be a command."""
 
@@ -86,16 +82,10 @@ def looks_like_placeholder(value: str) -> bool:
 
 def known_keys() -> list[str]:
     """Every dotted key with a fixed name."""
-    keys = list(values.knobs(Settings))
-    for name, section in values.sections(Settings).items():
+    keys = list(values.knobs(declared.Settings))
+    for name, section in values.sections(declared.Settings).items():
         keys += [f"{name}.{knob}" for knob in values.knobs(section)]
     return [*keys, *TABLES]
-
-
-def field_of(platform: str, key: str) -> str:
-    """The field that a key of a block means: its own name, an older one, or one that its variables have."""
-    meant = own_key(platform, key)
-    return meant if meant in _OF_PLATFORMS else _BY_VARIABLE.get(key, meant)
 
 
 def is_lost_limit(path: str, meant: str) -> bool:
@@ -104,7 +94,7 @@ def is_lost_limit(path: str, meant: str) -> bool:
     name = path.rpartition(".")[2]
     if ".keys." in path or (path.startswith("agents.") and "toolset" in name):
         return False
-    return meant.rpartition(".")[2] in _LIMITS or (path.startswith("agents.") and name in _OF_PLATFORMS)
+    return meant.rpartition(".")[2] in _LIMITS or (path.startswith("agents.") and name in PLATFORM_FIELDS)
 
 
 def suggestion(path: str, siblings: list[str]) -> str:
@@ -131,21 +121,21 @@ class SettingsReader:
         self.platforms = platforms
         self.variable = variable
         self.secrets: dict[str, str] = {}
-        self.agents: dict[str, HostedAgent] = {}
+        self.agents: dict[str, declared.HostedAgent] = {}
         self.lines: dict[str, int] = {}
         """Where each value stands."""
-        self._entry: dict[type, Callable[[str, int, YamlNode, str], tuple[str, Any] | None]] = {
-            HostedAgent: self.agent,
+        self._entry: dict[type, Callable[[str, int, YamlNode, str], Entry]] = {
+            declared.HostedAgent: self.agent,
             PlatformSettings: self.platform,
             ApiKey: self.api_key,
-            QuickCommand: self.quick_command,
-            ResetSettings: self.reset,
+            declared.QuickCommand: self.quick_command,
+            declared.ResetSettings: self.reset,
         }
 
-    def settings(self, root: YamlMapping) -> Settings:
+    def settings(self, root: YamlMapping) -> declared.Settings:
         given: dict[str, Any] = {}
-        own, order = values.specs(Settings), ("", *TABLES)
-        siblings = [*values.knobs(Settings), *values.sections(Settings), *values.knobs(GatewaySettings)]
+        own, order = values.specs(declared.Settings), ("", *TABLES)
+        siblings = [name for name in own if name not in TABLES] + [*values.knobs(declared.GatewaySettings)]
         siblings += [*self.platforms, *(key for key in LATER if "." not in key)]
         for name in sorted(root.pairs, key=lambda name: order.index(name if name in TABLES else "")):
             line, node = root.pairs[name]
@@ -157,7 +147,7 @@ class SettingsReader:
             line = root.pairs["default_agent"][0]
             if not self.is_agent("default_agent", line, given["default_agent"]):
                 del given["default_agent"]
-        return Settings(**given)
+        return declared.Settings(**given)
 
     def read(self, spec: values.SettingSpec, node: YamlNode, path: str) -> Any:
         """What one field holds."""
@@ -196,18 +186,17 @@ class SettingsReader:
 
     # --- what the entries of each table hold beyond their fields
 
-    def agent(self, name: str, line: int, node: YamlNode, path: str) -> tuple[str, HostedAgent] | None:
-        if not is_name(name):
-            self.findings.problem(
-                line, f"An agent cannot be called “{one_line(name)}”.", f"Use {NAME_RULE}; some are reserved."
-            )
+    def agent(self, name: str, line: int, node: YamlNode, path: str) -> Entry:
+        if not declared.is_name(name):
+            message = f"An agent cannot be called “{one_line(name)}”."
+            self.findings.problem(line, message, f"Use {declared.NAME_RULE}; some are reserved.")
             return None
         before = self.findings.count
-        agent = self.section(HostedAgent, node, path)
+        agent = self.section(declared.HostedAgent, node, path)
         toolsets = isinstance(node, YamlMapping) and any("toolset" in key for key in node.pairs)
         if toolsets and self.findings.count > before:
             # "All toolsets" is the default; a list that cannot be read must not give an agent more.
-            agent = replace(agent, enabled_toolsets=(NO_TOOLSET,))
+            agent = replace(agent, enabled_toolsets=("none",))
         sharing = [other for other, known in self.agents.items() if known.home_dir == agent.home_dir]
         if agent.home_dir and name == MAIN_AGENT:
             self.findings.problem(line, "The agent main lives in the home itself.", "Remove its home_dir.")
@@ -227,22 +216,20 @@ class SettingsReader:
         self.findings.problem(line, message, hint)
         return False
 
-    def quick_command(
-        self, name: str, line: int, node: YamlNode, path: str
-    ) -> tuple[str, QuickCommand] | None:
+    def quick_command(self, name: str, line: int, node: YamlNode, path: str) -> Entry:
         """A command with a mistake in it does not count at all."""
         before = self.findings.count
-        made = self.section(QuickCommand, node, path)
+        made = self.section(declared.QuickCommand, node, path)
         own = name.lower().replace("_", "-")
         if self.findings.count > before:
             return None
-        if {"exec": made.command, "alias": made.target}.get(made.type) and is_name(own):
+        if {"exec": made.command, "alias": made.target}.get(made.type) and declared.is_name(own):
             return own, made
         hint = "Write {type: exec, command: …} or {type: alias, target: /…} under a plain name."
         self.findings.problem(line, f"{one_line(path)} is no command.", hint)
         return None
 
-    def reset(self, name: str, line: int, node: YamlNode, path: str) -> tuple[str, ResetSettings] | None:
+    def reset(self, name: str, line: int, node: YamlNode, path: str) -> Entry:
         by_type = path.startswith("reset_by_type.")
         known = [kind.value for kind in SourceKind] if by_type else sorted(self.platforms)
         own = _OLDER_KINDS.get(name, name)
@@ -250,7 +237,7 @@ class SettingsReader:
         if platform not in known or (at and by_type):
             self.unknown(path, line, known)
         elif not (at and self.is_wrong_account(line, platform, account)):
-            return own, self.section(ResetSettings, node, path)
+            return own, self.section(declared.ResetSettings, node, path)
         return None
 
     def is_wrong_account(self, line: int, platform: str, account: str) -> bool:
@@ -260,7 +247,7 @@ class SettingsReader:
             self.findings.problem(line, problem.message, problem.hint)
         return problem is not None
 
-    def api_key(self, name: str, line: int, node: YamlNode, path: str) -> tuple[str, ApiKey]:
+    def api_key(self, name: str, line: int, node: YamlNode, path: str) -> Entry:
         """`name: secret`, or `name: {key: …, scopes: …, agents: …}`. Its rights are a limit: whatever is
         empty, unknown or unreadable leaves the key without any, never with the default ones."""
         before = self.findings.count
@@ -275,7 +262,7 @@ class SettingsReader:
 
     # --- routes
 
-    def routes(self, node: YamlNode, path: str) -> tuple[Route, ...]:
+    def routes(self, node: YamlNode, path: str) -> tuple[declared.Route, ...]:
         if isinstance(node, YamlList):
             read = [self.route(item, f"{path}[{number}]") for number, item in enumerate(node.items)]
             return tuple(filter(None, read))
@@ -283,10 +270,10 @@ class SettingsReader:
             self.findings.problem(node.line, "routes must be a list.", "Begin each route with “- match:”.")
         return ()
 
-    def route(self, node: YamlNode, path: str) -> Route | None:
+    def route(self, node: YamlNode, path: str) -> declared.Route | None:
         """A route with a mistake in it would match more than was meant, so it does not count at all."""
         before = self.findings.count
-        given = self.fields(Route, node, path)
+        given = self.fields(declared.Route, node, path)
         pairs = node.pairs if isinstance(node, YamlMapping) else {}
         lacks = [name for name in ("match", "agent") if name not in pairs or _is_blank(pairs[name][1])]
         if isinstance(given.get("agent"), str):
@@ -297,7 +284,7 @@ class SettingsReader:
         platform = given["match"].platform if "match" in given else None
         if platform is not None and platform not in self.platforms:
             self.no_such_platform(self.lines[f"{path}.match.platform"], platform)
-        return Route(**given) if self.findings.count == before else None
+        return declared.Route(**given) if self.findings.count == before else None
 
     def no_such_platform(self, line: int, name: str) -> None:
         platform, at, account = name.partition("@")
@@ -310,9 +297,7 @@ class SettingsReader:
 
     # --- platforms
 
-    def platform(
-        self, name: str, line: int, node: YamlNode, path: str
-    ) -> tuple[str, PlatformSettings] | None:
+    def platform(self, name: str, line: int, node: YamlNode, path: str) -> Entry:
         platform, at, account = name.partition("@")
         if platform not in self.platforms:
             self.no_such_platform(line, name)
@@ -321,8 +306,7 @@ class SettingsReader:
         if not isinstance(node, YamlMapping) and not (isinstance(node, YamlScalar) and node.empty):
             not_a_section(path, node, self.findings)
             return name, PlatformSettings(enabled=False)
-        own = values.knobs(PlatformSettings)
-        known = PLATFORM_KEYS | ({"keys"} if name == API_SERVER else set())
+        own, known = list(PLATFORM_FIELDS), PLATFORM_KEYS | ({"keys"} if name == API_SERVER else set())
         given: dict[str, Any] = {"extra": {}, "secrets": {}, "trees": {}}
         for key, at_line, child in self.pairs(node, path):
             if key == "extra":
@@ -330,8 +314,8 @@ class SettingsReader:
                     self.platform_key(given, name, inner, grandchild, under_extra=True)
             elif key == "home_channel" and isinstance(child, YamlMapping):
                 given |= self.home_channel(child, f"{path}.{key}")
-            elif key not in known and field_of(name, key) not in own and nearest(key, list(own)):
-                self.unknown(f"{path}.{key}", at_line, list(own))
+            elif not (key in known or field_of(name, key) in own) and nearest(key, own):
+                self.unknown(f"{path}.{key}", at_line, own)
             else:
                 self.platform_key(given, name, key, child)
         return name, PlatformSettings(**given)
@@ -344,14 +328,14 @@ class SettingsReader:
         if name == "keys" and platform == API_SERVER:
             keys = self.table(ApiKey, node, path)
             given["keys"] = given.get("keys", keys) if under_extra else keys
-        elif meant not in values.knobs(PlatformSettings):
+        elif meant not in PLATFORM_FIELDS:
             tree = self.own_key(given, name, node, path, name)
             if not isinstance(node, YamlScalar):
                 given["trees"][name] = tree
             if name == "model_routes" and isinstance(node, YamlMapping):
                 self.check_model_routes(node, path)
         else:
-            knob = values.knobs(PlatformSettings)[meant]
+            knob = PLATFORM_FIELDS[meant]
             value = self.value(knob, node, path)
             if under_extra:
                 given.setdefault(meant, value)
@@ -365,7 +349,7 @@ class SettingsReader:
         fields = {"chat_id": "home_channel", "thread_id": "home_thread"}
         for name, line, child in self.pairs(node, path):
             if name in fields:
-                knob = values.knobs(PlatformSettings)[fields[name]]
+                knob = PLATFORM_FIELDS[fields[name]]
                 place[knob.name] = self.value(knob, child, f"{path}.{name}")
             elif name not in ("platform", "name"):
                 self.unknown(f"{path}.{name}", line, [*fields, "platform", "name"])
@@ -519,3 +503,80 @@ class SettingsReader:
                 node.line, f"{path} is a secret.", f"It is safer in .env: hermes config set {path} …"
             )
         return value
+
+
+# --- where keys may stand: gateway keys at top level or under `gateway:`, platform blocks in three places,
+#     `model:` as a mere name
+
+
+def arrange(root: YamlMapping, platforms: frozenset[str], findings: SettingsFindings) -> YamlMapping:
+    """The same settings, each in its own place. `root` itself stays as it was read."""
+    pairs = dict(root.pairs)
+    gateway = _copied(pairs, "gateway")
+    for name in ALSO_UNDER_GATEWAY:
+        if name in gateway:
+            pairs[name] = _merged(pairs.get(name), gateway.pop(name))
+    blocks = sorted(name for name in pairs if name.partition("@")[0] in platforms)
+    for section, names in (("gateway", [*values.knobs(declared.GatewaySettings)]), ("platforms", blocks)):
+        for name in names:
+            if name in pairs:
+                _move(pairs, name, section, findings)
+    line, model = pairs.get("model", (1, None))
+    if isinstance(model, YamlScalar) and not model.empty:
+        pairs["model"] = (line, YamlMapping(pairs={"default": (line, model)}, line=line))
+    for (section, alias), name in ALIASES.items():
+        inner = _copied(pairs, section)
+        if alias in inner:
+            inner.setdefault(name, inner.pop(alias))
+    gateway = _copied(pairs, "gateway")
+    switch = gateway.get(_SWITCH, (1, None))[1]
+    if isinstance(switch, YamlMapping) and switch.pairs.keys() == {"enabled"}:
+        gateway[_SWITCH] = switch.pairs["enabled"]
+    return YamlMapping(pairs=pairs, line=root.line)
+
+
+def _copied(pairs: dict[str, Pair], section: str) -> dict[str, Pair]:
+    """The pairs of a section as a copy that may be changed in place; without a section, none."""
+    line, node = pairs.get(section, (1, None))
+    if not isinstance(node, YamlMapping):
+        return {}
+    inner = dict(node.pairs)
+    pairs[section] = (line, YamlMapping(pairs=inner, line=node.line))
+    return inner
+
+
+def _move(pairs: dict[str, Pair], name: str, section: str, findings: SettingsFindings) -> None:
+    """Put a top-level pair into a section."""
+    pair = pairs.pop(name)
+    line, target = pairs.get(section, (pair[0], YamlMapping(pairs={}, line=pair[0])))
+    if not isinstance(target, YamlMapping):
+        not_a_section(section, target, findings)
+        target = YamlMapping(pairs={}, line=line)
+    inner = target.pairs | {name: _merged(pair, target.pairs.get(name))}
+    pairs[section] = (line, YamlMapping(pairs=inner, line=line))
+
+
+def not_a_section(path: str, node: YamlNode, findings: SettingsFindings) -> None:
+    """Report what is no mapping; empty is fine, and what is unreadable was reported already."""
+    if isinstance(node, YamlScalar) and (node.empty or node.unreadable):
+        findings.count += node.unreadable
+        return
+    kind = "a single value" if isinstance(node, YamlScalar) else "a list"
+    message = f"Below {path} must stand `name: value` lines, not {kind}."
+    findings.problem(node.line, message, "Write them indented on the lines below, or remove it.")
+
+
+def _merged(high: Pair | None, low: Pair | None) -> Pair:
+    """Both, the higher one winning key by key. One of the two may be missing."""
+    if high is None or low is None:
+        present = high or low
+        assert present is not None
+        return present
+    if isinstance(high[1], YamlScalar) and high[1].empty:
+        return low
+    if not isinstance(high[1], YamlMapping) or not isinstance(low[1], YamlMapping):
+        return high
+    pairs = dict(low[1].pairs)
+    for name, pair in high[1].pairs.items():
+        pairs[name] = _merged(pair, pairs.get(name))
+    return high[0], YamlMapping(pairs=pairs, line=high[1].line)

@@ -27,15 +27,20 @@ _DUMPED = re.compile(
 
 
 class Secrets:
-    """Name → secret. Names are variables (`OPENAI_API_KEY`) or dotted keys (`model.api_key`)."""
+    """Name → secret. Names are variables (`OPENAI_API_KEY`) or dotted keys (`model.api_key`).
 
-    __slots__ = ("_encoded", "_secrets", "_spellings")
+    Values are also looked for in base64 and hexadecimal: at any place of what was encoded, in lines, with
+    separators, and in the dumps of `xxd` and `hexdump -C`."""
+
+    __slots__ = ("_base64", "_hex", "_raw", "_secrets", "_spellings")
 
     def __init__(self, values: Mapping[str, str] | None = None, *, also: Iterable[str] = ()) -> None:
         """`also` are values without a name that must be taken out of texts all the same."""
         self._secrets = {name: Secret(value) for name, value in (values or {}).items() if value}
         self._spellings: list[str] = []
-        self._encoded = EncodedSecrets()
+        self._raw: dict[bytes, None] = {}
+        self._base64: dict[bytes, None] = {}
+        self._hex: dict[bytes, None] = {}
         self.learn(*(secret.reveal() for secret in self._secrets.values()), *also)
 
     @property
@@ -56,7 +61,10 @@ class Secrets:
     def learn(self, *values: str) -> None:
         """Take these out of texts from now on, too: secrets that were made after the settings were read."""
         lines = [line for value in values for line in _lines(value)]
-        self._encoded.learn(lines)
+        for line in lines:
+            for part in _chunks(line.encode("utf-8", "surrogatepass")):
+                self._raw[part] = self._hex[part.hex().encode()] = None
+                self._base64.update(dict.fromkeys(_inner_base64(part)))
         new = {spelling for line in lines for spelling in _spellings(line)}
         self._spellings = sorted({*self._spellings, *new}, key=lambda spelling: (-len(spelling), spelling))
 
@@ -66,7 +74,39 @@ class Secrets:
         for spelling in self._spellings:
             if spelling in text:
                 text = text.replace(spelling, "***")
-        return self._encoded.redact(text) if self._spellings else text
+        return self._redact_encoded(text) if self._spellings else text
+
+    def _redact_encoded(self, text: str) -> str:
+        """What may stand between digits is taken out for the search; what is found is then looked for."""
+        data = text.encode("ascii", "replace")
+        squeezed = data.translate(_ONE_ALPHABET, _BLANKS)
+        for part in self._base64:
+            if part in squeezed:
+                text = _base64_pattern(part.decode()).sub("***", text)
+        if b"0x" in data:
+            data = data.replace(b"0x", b"")
+        squeezed = data.translate(_ONE_CASE, _BLANKS + b":,\\x")
+        for part in self._hex:
+            if part in squeezed:
+                text = _hex_pattern(part.decode()).sub("***", text)
+        return self._redact_dumps(text) if b"0000" in squeezed else text
+
+    def _redact_dumps(self, text: str) -> str:
+        lines = list(_DUMPED.finditer(text))
+        dumped, owners = bytearray(), []
+        for number, line in enumerate(lines):
+            read = bytes.fromhex(line[1])
+            dumped += read
+            owners += [number] * len(read)
+        hidden: set[int] = set()
+        for part in self._raw:
+            start = dumped.find(part)
+            while start >= 0:
+                hidden.update(owners[start : start + len(part)])
+                start = dumped.find(part, start + 1)
+        for number in sorted(hidden, reverse=True):
+            text = f"{text[: lines[number].start(1)]}***{text[lines[number].end() :]}"
+        return text
 
     def __repr__(self) -> str:
         return f"Secrets({', '.join(self.names)})"
@@ -113,57 +153,6 @@ class RedactingFilter(logging.Filter):
             if name not in _STANDARD and isinstance(value, str):
                 setattr(record, name, redact(value))
         return True
-
-
-class EncodedSecrets:
-    """Loaded values in base64 and hexadecimal: at any place of what was encoded, in lines, with separators,
-    and in the dumps of `xxd` and `hexdump -C`. Texts are searched with all that may stand between digits
-    taken out; what is found is then looked for. Each value has at least six bytes."""
-
-    __slots__ = ("_base64", "_hex", "_raw")
-
-    def __init__(self) -> None:
-        self._raw: dict[bytes, None] = {}
-        self._base64: dict[bytes, None] = {}
-        self._hex: dict[bytes, None] = {}
-
-    def learn(self, values: Iterable[str]) -> None:
-        for value in values:
-            data = value.encode("utf-8", "surrogatepass")
-            for part in _chunks(data):
-                self._raw[part] = self._hex[part.hex().encode()] = None
-                self._base64.update(dict.fromkeys(_inner_base64(part)))
-
-    def redact(self, text: str) -> str:
-        data = text.encode("ascii", "replace")
-        squeezed = data.translate(_ONE_ALPHABET, _BLANKS)
-        for part in self._base64:
-            if part in squeezed:
-                text = _base64_pattern(part.decode()).sub("***", text)
-        if b"0x" in data:
-            data = data.replace(b"0x", b"")
-        squeezed = data.translate(_ONE_CASE, _BLANKS + b":,\\x")
-        for part in self._hex:
-            if part in squeezed:
-                text = _hex_pattern(part.decode()).sub("***", text)
-        return self._redact_dumps(text) if b"0000" in squeezed else text
-
-    def _redact_dumps(self, text: str) -> str:
-        lines = list(_DUMPED.finditer(text))
-        dumped, owners = bytearray(), []
-        for number, line in enumerate(lines):
-            read = bytes.fromhex(line[1])
-            dumped += read
-            owners += [number] * len(read)
-        hidden: set[int] = set()
-        for part in self._raw:
-            start = dumped.find(part)
-            while start >= 0:
-                hidden.update(owners[start : start + len(part)])
-                start = dumped.find(part, start + 1)
-        for number in sorted(hidden, reverse=True):
-            text = f"{text[: lines[number].start(1)]}***{text[lines[number].end() :]}"
-        return text
 
 
 def _chunks(data: bytes) -> Iterator[bytes]:

@@ -26,13 +26,15 @@ class UnsupportedLimit:
 _HOST = UnsupportedLimit(why="commands run on this machine itself", harmless=frozenset({"", "local"}))
 _NO_SCANNER = "no scanner looks at commands"
 _NO_SANDBOX = UnsupportedLimit(why="there is no sandbox")
+_NOT_BY_PLATFORM = UnsupportedLimit(why="toolsets are not chosen by platform")
+_FOR_ALL = UnsupportedLimit(why="approvals are the same for all")
 NARROWING: Mapping[str, UnsupportedLimit] = {
     "terminal.backend": _HOST,
     "terminal.env_type": _HOST,
     "sandbox": _NO_SANDBOX,
     "container": _NO_SANDBOX,
     "docker": _NO_SANDBOX,
-    "platform_toolsets": UnsupportedLimit(why="toolsets are not chosen by platform"),
+    "platform_toolsets": _NOT_BY_PLATFORM,
     "security.tirith_enabled": UnsupportedLimit(why=_NO_SCANNER),
     "security.tirith_fail_open": UnsupportedLimit(why=_NO_SCANNER, harmless=frozenset({"", "true"})),
     "security.website_blocklist.enabled": UnsupportedLimit(why="no list of sites is looked at"),
@@ -40,16 +42,10 @@ NARROWING: Mapping[str, UnsupportedLimit] = {
     "plugins.disabled": UnsupportedLimit(why="every plugin that is installed is used"),
 }
 """By dotted name; one covers everything below it."""
-_FOR_ALL = UnsupportedLimit(why="approvals are the same for all")
-_NOT_BY_PLATFORM = UnsupportedLimit(why="toolsets are not chosen by platform")
+_TOOLSETS = ("toolsets", "enabled_toolsets", "disabled_toolsets")
 OF_ONE: Mapping[str, Mapping[str, UnsupportedLimit]] = {
     "agents": {"approvals": _FOR_ALL},
-    "platforms": {
-        "approvals": _FOR_ALL,
-        "toolsets": _NOT_BY_PLATFORM,
-        "enabled_toolsets": _NOT_BY_PLATFORM,
-        "disabled_toolsets": _NOT_BY_PLATFORM,
-    },
+    "platforms": {"approvals": _FOR_ALL, **dict.fromkeys(_TOOLSETS, _NOT_BY_PLATFORM)},
 }
 """Further ones that narrow nothing where they stand for one agent or one platform."""
 _NO_SECTION = UnsupportedLimit(why="settings stand below this name, so the value counts for nothing")

@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hermes.domain.text import one_line, storable
 from hermes.state.home.findings import SettingsFindings
 from hermes.state.home.textfile import UNREADABLE, TextFile
-
-if TYPE_CHECKING:
-    import yaml
 
 MOST_DEPTH = 32
 MOST_NODES = 50_000
@@ -118,9 +115,8 @@ class _Composer:
             for name, (line, child) in node.pairs.items():
                 self._put(root.pairs, name, line, child)
         elif node is not None and not (isinstance(node, YamlScalar) and (node.empty or node.unreadable)):
-            self.findings.problem(
-                node.line, "Here must stand settings.", "Write them as `name: value`, one per line."
-            )
+            hint = "Write them as `name: value`, one per line."
+            self.findings.problem(node.line, "Here must stand settings.", hint)
 
     def _compose(self, text: str, offset: int) -> YamlNode | None:
         import yaml
@@ -136,9 +132,8 @@ class _Composer:
                 self.loader.get_event()
                 event = self.loader.get_event()
                 if isinstance(event, yaml.DocumentStartEvent):
-                    self._unreadable(
-                        event, "A second document begins here and is not read.", "Remove the line “---”."
-                    )
+                    message = "A second document begins here and is not read."
+                    self._unreadable(event, message, "Remove the line “---”.")
         except yaml.MarkedYAMLError as error:
             raise self._explained(error) from error
         # PyYAML lets some escapes and directives with absurd numbers through to `int` and `chr`.
@@ -165,9 +160,8 @@ class _Composer:
             node: YamlNode = self._scalar(event)
         elif depth >= MOST_DEPTH:
             # PyYAML's scanner takes quadratic time in the depth, so not even skipping may go on here.
-            raise _BrokenYaml(
-                self._line(event), f"This is nested deeper than {MOST_DEPTH} levels.", "Write it flatter."
-            )
+            message = f"This is nested deeper than {MOST_DEPTH} levels."
+            raise _BrokenYaml(self._line(event), message, "Write it flatter.")
         elif isinstance(event, yaml.SequenceStartEvent):
             node = YamlList(items=[], line=self._line(event))
             while not isinstance(item := self.loader.get_event(), yaml.SequenceEndEvent):
@@ -185,23 +179,20 @@ class _Composer:
     def _alias(self, event: Any, depth: int) -> YamlNode:
         anchor = str(event.anchor)
         if anchor not in self.anchors:
-            return self._unreadable(
-                event, f"“*{one_line(anchor)}” refers to nothing above.", "Define it before."
-            )
+            message = f"“*{one_line(anchor)}” refers to nothing above."
+            return self._unreadable(event, message, "Define it before.")
         node, size = self.anchors[anchor]
         if self.nodes + size > MOST_NODES:
             # Each further alias would say the same; one line of an alias bomb is enough.
             silent, self.nodes = self.nodes > MOST_NODES, MOST_NODES + 1
             if silent:
                 return YamlScalar(text="", line=self._line(event), unreadable=True)
-            return self._unreadable(
-                event, "The aliases expand to more than this file may hold.", "Write the values out."
-            )
+            message = "The aliases expand to more than this file may hold."
+            return self._unreadable(event, message, "Write the values out.")
         self.nodes += size
         if depth + _height(node) > MOST_DEPTH:
-            return self._unreadable(
-                event, f"This alias nests deeper than {MOST_DEPTH} levels.", "Write it flatter."
-            )
+            message = f"This alias nests deeper than {MOST_DEPTH} levels."
+            return self._unreadable(event, message, "Write it flatter.")
         return node
 
     def _scalar(self, event: Any) -> YamlScalar:
@@ -210,9 +201,8 @@ class _Composer:
         if UNREADABLE in text and not self.damaged.isdisjoint(range(first, last + 1)):
             return YamlScalar(text="", line=first, unreadable=True)
         if storable(text) != text:
-            return self._unreadable(
-                event, "This value holds a character that no text can hold.", "Remove it."
-            )
+            message = "This value holds a character that no text can hold."
+            return self._unreadable(event, message, "Remove it.")
         return YamlScalar(text=text, line=first, plain=event.style is None and event.tag is None)
 
     def _mapping(self, event: Any, depth: int) -> YamlMapping:
@@ -244,7 +234,7 @@ class _Composer:
             self.findings.problem(line, message, "Keep one of the two.")
         pairs[name] = (line, node)
 
-    def _explained(self, error: yaml.MarkedYAMLError) -> _BrokenYaml:
+    def _explained(self, error: Any) -> _BrokenYaml:
         complaint = f"{error.context or ''} {error.problem or ''}"
         mark = error.problem_mark or error.context_mark
         message, hint = "This is not valid YAML.", "Check the indentation, the colons and the quotes."
@@ -252,49 +242,35 @@ class _Composer:
             # It says where the text ends; where the bracket was opened, only the parser's own stack says.
             mark, message = self.loader.marks[-1], "A bracket is opened here and never closed."
             hint = "Close it with “]” or “}”."
-        for words, at_start, meaning, remedy in _EXPLANATIONS:
+        for words, explanation in _EXPLANATIONS.items():
             if words in complaint:
-                message, hint = meaning, remedy
-                mark = (error.context_mark if at_start else None) or mark
+                message, hint = explanation
+                mark = (error.context_mark if words in _TOLD_AT_THE_START else None) or mark
                 break
         return _BrokenYaml(self.offset + (int(mark.line) if mark else 0) + 1, message, hint)
 
 
-# What PyYAML says · whether the place where the thing began is the useful one · our sentence and remedy.
-_EXPLANATIONS = (
-    (r"character '\t'", False, "A tab is used for indentation.", "Indent with spaces."),
-    ("quoted scalar", True, "A quote is opened here and never closed.", "Close it."),
-    ("flow sequence", True, "A list is opened here and not closed properly.", "Close it with “]”."),
-    (
-        "flow mapping",
-        True,
+# What PyYAML says · our sentence and remedy.
+_EXPLANATIONS = {
+    r"character '\t'": ("A tab is used for indentation.", "Indent with spaces."),
+    "quoted scalar": ("A quote is opened here and never closed.", "Close it."),
+    "flow sequence": ("A list is opened here and not closed properly.", "Close it with “]”."),
+    "flow mapping": (
         "A mapping is opened here and not closed properly.",
         "Close it with “}”; a value with braces needs quotes.",
     ),
-    (
-        "mapping values are not allowed",
-        False,
+    "mapping values are not allowed": (
         "A colon is not expected here.",
         "Put the value in quotes, or correct the indentation.",
     ),
-    ("could not find expected ':'", True, "A colon is missing.", "Write `name: value`."),
-    (
-        "but found '<block",
-        False,
-        "The indentation does not fit the lines above.",
-        "Indent it like its neighbours.",
-    ),
-    (
-        "expected <block end>",
-        False,
+    "could not find expected ':'": ("A colon is missing.", "Write `name: value`."),
+    "but found '<block": ("The indentation does not fit the lines above.", "Indent it like its neighbours."),
+    "expected <block end>": (
         "Something stands here that belongs to no value.",
         "Put the whole value in one pair of quotes.",
     ),
-    (
-        "cannot start any token",
-        False,
-        "A value cannot begin with this character.",
-        "Put the value in quotes.",
-    ),
-    ("block scalar", False, "The text block is not written correctly.", "Indent every line of it."),
-)
+    "cannot start any token": ("A value cannot begin with this character.", "Put the value in quotes."),
+    "block scalar": ("The text block is not written correctly.", "Indent every line of it."),
+}
+_TOLD_AT_THE_START = ("quoted scalar", "flow sequence", "flow mapping", "could not find expected ':'")
+"""Where the place at which the thing began is the useful one."""

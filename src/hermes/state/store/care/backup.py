@@ -68,7 +68,8 @@ def backup(path: Path, now: datetime, give_up: Callable[[], bool] = _never) -> P
     draft, final = folder / f".state-{stamp}-{os.urandom(4).hex()}.part", folder / f"state-{stamp}.db"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _leave_room(path, folder)
+        if shutil.disk_usage(folder).free < path.stat().st_size + SPARE_BYTES // 4:
+            raise Unreachable("no backup was made: there is too little room on the disk")
         _copy(path, draft, give_up)
         _verify(draft, give_up)
         sync_file(draft)
@@ -88,19 +89,14 @@ def backup(path: Path, now: datetime, give_up: Callable[[], bool] = _never) -> P
     return final
 
 
-def backup_if_due(path: Path, now: datetime, give_up: Callable[[], bool] = _never) -> Path | None:
-    """A backup, if the last one worth the name is older than a day."""
-    made = backups_of(path)
-    fresh = bool(made) and timedelta(0) <= now - made_at(made[0]) < MOST_AGE
-    if not any(_marks(path)) or (fresh and any(_marks(made[0]))):
-        return None
-    return backup(path, now, give_up)
-
-
-def backup_at_stop(path: Path, now: datetime, give_up: Callable[[], bool] = _never) -> Path | None:
-    """A backup of what happened since the last one."""
-    made, marks = backups_of(path), _marks(path)
-    if not any(marks) or (made and _marks(made[0]) == marks):
+def backup_if_due(
+    path: Path, now: datetime, give_up: Callable[[], bool] = _never, *, at_stop: bool = False
+) -> Path | None:
+    """A backup, if the last one worth the name is older than a day; at a stop, if anything happened since."""
+    marks, last = _marks(path), next(iter(backups_of(path)), None)
+    backed_up = _marks(last) if last else ()
+    fresh = last is not None and timedelta(0) <= now - made_at(last) < MOST_AGE
+    if not any(marks) or (backed_up == marks if at_stop else fresh and any(backed_up)):
         return None
     return backup(path, now, give_up)
 
@@ -129,12 +125,6 @@ def _marks(path: Path) -> tuple[int, ...]:
         log.info("store.backup unreadable=%s problem=%s", path.name, error)
         return ()
     return tuple(row or ())
-
-
-def _leave_room(path: Path, folder: Path) -> None:
-    needed = path.stat().st_size
-    if shutil.disk_usage(folder).free < needed + SPARE_BYTES // 4:
-        raise Unreachable("no backup was made: there is too little room on the disk")
 
 
 def _copy(path: Path, draft: Path, give_up: Callable[[], bool]) -> None:
@@ -185,7 +175,9 @@ class Upkeep:
         try:
             # An accept looks first whether the file is still the one that is open: no other is backed up.
             await self._store.write(lambda tx: None, first=True)
-            await asyncio.to_thread(backup_at_stop, self._path, self._clock.now(), give_up=self._is_time_up)
+            await asyncio.to_thread(
+                backup_if_due, self._path, self._clock.now(), self._is_time_up, at_stop=True
+            )
         except (HermesError, OSError, apsw.Error) as error:
             log.warning("store.no_backup why=%s", error)
 

@@ -93,16 +93,10 @@ def salvage(old: SqliteDb, new: SqliteDb) -> SalvageReport:
     saved = nothing_salvaged(new)
     saved.blind = False
     _forget_deleted_sessions(old, new)
-    tables = [
-        row[0]
-        for row in new.all(
-            "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table'"
-            " AND name NOT LIKE 'sqlite_%'"
-        )
-    ]
+    listed = """SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table'
+        AND name NOT LIKE 'sqlite_%'"""
+    tables = [name for (name,) in new.all(listed) if name not in _NOT_TAKEN]
     for name in tables:
-        if name in _NOT_TAKEN:
-            continue
         taking = _TableSalvage(old, new, name)
         if taking.queue(saved) if name in _OPEN else taking.table():
             saved.whole.add(name)
@@ -110,7 +104,7 @@ def salvage(old: SqliteDb, new: SqliteDb) -> SalvageReport:
         _note_lost_messages(old, new, saved)
     if "outbox" not in saved.whole:
         _note_lost_mail(old, new, saved)
-    log.info("store.salvage not_whole=%s", ",".join(sorted(set(tables) - saved.whole - set(_NOT_TAKEN))))
+    log.info("store.salvage not_whole=%s", ",".join(sorted(set(tables) - saved.whole)))
     return saved
 
 

@@ -1,5 +1,6 @@
-"""Changing or removing one setting: secrets in `.env`, others in `config.yaml`, whose comments are kept. The
-new text is read back before it takes the old one's place, so a file is never left half or wrong."""
+"""Settings by their dotted key, as people type it: what a key names, where it is kept, what it holds now, and
+changing or removing it: secrets in `.env`, others in `config.yaml`, whose comments are kept. The new text is
+read back before it takes the old one's place, so a file is never left half or wrong."""
 
 from __future__ import annotations
 
@@ -11,26 +12,148 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hermes.domain.address import account_problem
 from hermes.domain.errors import UserError
+from hermes.domain.settings.declaring import Secret
+from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.settings.settings import NAME_RULE, GatewaySettings, HostedAgent, Settings, is_name
 from hermes.domain.text import one_line
-from hermes.state.home.findings import SettingsFindings
+from hermes.state.home.findings import SettingsFindings, nearest
 from hermes.state.home.textfile import TextFile, decode, read_text, replace_text, sole_writer
+from hermes.state.settings import names, reader
 from hermes.state.settings.dotenv import parse_dotenv, with_variable
-from hermes.state.settings.keys import SettingKey, find_key, value_at
-from hermes.state.settings.loader import CONFIG_FILE, SECRETS_FILE, check_text, load_settings
-from hermes.state.settings.names import PLATFORMS
-from hermes.state.settings.places import ALSO_UNDER_GATEWAY, arrange
-from hermes.state.settings.reader import looks_like_placeholder
+from hermes.state.settings.loader import CONFIG_FILE, SECRETS_FILE, check_text, key_variable, load_settings
 from hermes.state.settings.unsupported_limits import stop_at_limits, stop_at_variable
-from hermes.state.settings.values import WrongValue, convert
+from hermes.state.settings.values import SettingSpec, WrongValue, convert, knobs, sections
 from hermes.state.settings.yaml_tree import YamlMapping, YamlScalar, read_yaml
 
 if TYPE_CHECKING:
     from ruamel.yaml import YAML
 
+
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 _INDENTED = re.compile(r"^\S[^\n]*:[^\S\n]*(?:#[^\n]*)?\n( +)[^\s#-]", re.MULTILINE)
 _INDENTED_LIST = re.compile(r"^( *)\S[^\n]*:[^\S\n]*(?:#[^\n]*)?\n\1 +- ", re.MULTILINE)
 _NOTHING_SET = "# Settings that are not written here have their default.\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingKey:
+    """A variable of `.env`, or a path in `config.yaml` and its field; a platform's own key has no field."""
+
+    variable: str = ""
+    path: tuple[str, ...] = ()
+    knob: SettingSpec | None = None
+
+
+def unknown_key(key: str, meant: str) -> UserError:
+    hint = f"Did you mean “{meant}”?" if meant else "`hermes config show` lists the keys."
+    return UserError(f"“{one_line(key)}” is not a known setting.", hint=hint)
+
+
+def known_variables() -> list[str]:
+    """Every variable that gives a value to a field."""
+    known: list[str] = []
+    for section in (Settings, *sections(Settings).values()):
+        known += [name for knob in knobs(section).values() for name in knob.about.env]
+    for platform in sorted(names.PLATFORMS):
+        for knob in knobs(PlatformSettings).values():
+            known += names.platform_variables(platform, knob.about.env)
+    return known
+
+
+def find_key(key: str, provider: str = "auto", also: Collection[str] = ()) -> SettingKey:
+    """`provider` decides which variable holds the model's key; `also` are variables of single platforms."""
+    if _VARIABLE.fullmatch(key):
+        known = [*known_variables(), *also]
+        if names.named_account(key, names.PLATFORMS, also)[0] or names.is_key_like(key) or key in known:
+            return SettingKey(variable=key)
+        plain, mark, account = key.partition(names.ACCOUNT_MARK)
+        meant = nearest(plain if mark else key, known)
+        raise unknown_key(key, meant and f"{meant}{mark}{account if mark else ''}")
+    parts = _own_place(key.split("."))
+    if parts[0] == "platforms" and len(parts) > 2:
+        return _platform_key(key, parts)
+    tables = sections(Settings, dict)
+    kind = {1: Settings, 2: sections(Settings).get(parts[0]), 3: tables.get(parts[0])}.get(len(parts))
+    if kind is HostedAgent and not is_name(parts[1]):
+        raise UserError(f"An agent cannot be called “{one_line(parts[1])}”.", hint=f"Use {NAME_RULE}.")
+    own = knobs(kind) if kind else {}
+    knob = own.get(parts[-1])
+    if knob is None:
+        raise _refused(key, parts, list(own))
+    if knob.kind is Secret:
+        return SettingKey(variable=key_variable(provider), knob=knob, path=tuple(parts))
+    return SettingKey(path=tuple(parts), knob=knob)
+
+
+def _refused(key: str, parts: list[str], siblings: list[str]) -> UserError:
+    if names.is_later(".".join(parts)):
+        return UserError(
+            f"“{one_line(key)}” is known, but not used yet.", hint="Setting it would do nothing."
+        )
+    if len(parts) == 1 and (parts[0] in reader.TABLES or parts[0] in sections(Settings)):
+        return UserError(f"“{key}” holds several values.", hint="Set them one by one, or edit config.yaml.")
+    if len(parts) == 1:
+        siblings = [*siblings, *sections(Settings), *knobs(GatewaySettings), *names.PLATFORMS]
+    return unknown_key(key, reader.suggestion(".".join(parts), siblings))
+
+
+def _own_place(parts: list[str]) -> list[str]:
+    """The path in the one form that the settings classes have."""
+    if parts[0] == "gateway" and len(parts) > 1 and parts[1] in reader.ALSO_UNDER_GATEWAY:
+        parts = parts[1:]
+    if parts == ["model"]:
+        return ["model", "default"]
+    if len(parts) == 2 and (parts[0], parts[1]) in reader.ALIASES:
+        return [parts[0], reader.ALIASES[parts[0], parts[1]]]
+    if len(parts) == 1 and parts[0] in knobs(GatewaySettings):
+        return ["gateway", *parts]
+    return ["platforms", *parts] if parts[0].partition("@")[0] in names.PLATFORMS else parts
+
+
+def _platform_key(key: str, parts: list[str]) -> SettingKey:
+    account, name = parts[1], parts[2]
+    _check_block(key, account)
+    own = knobs(PlatformSettings)
+    if len(parts) == 3 and name in own:
+        return SettingKey(path=tuple(parts), knob=own[name])
+    if names.is_key_like(parts[-1]):
+        return SettingKey(variable=names.platform_variable(account, "_".join(parts[2:])), path=tuple(parts))
+    if nearest(name, list(own)) or not all(parts):
+        raise unknown_key(key, reader.suggestion(".".join(parts), list(own)))
+    return SettingKey(path=tuple(parts))
+
+
+def _check_block(key: str, name: str) -> None:
+    """A `UserError` if no block can have this name."""
+    platform, at, account = name.partition("@")
+    if platform not in names.PLATFORMS:
+        raise unknown_key(key, reader.suggestion(f"platforms.{platform}", sorted(names.PLATFORMS)))
+    problem = account_problem(platform, account) if at else None
+    if problem is not None:
+        raise problem
+
+
+def value_at(settings: Settings, key: str) -> Any:
+    """What a key holds now: a value, a whole section, or nothing; an unknown key is a `UserError`."""
+    parts = _own_place(key.split(".")) if key != "model" else ["model"]
+    if len(parts) == 2 and parts[0] == "platforms" and parts[1] not in settings.platforms:
+        _check_block(key, parts[1])
+        return PlatformSettings()
+    held: Any = settings
+    for number, part in enumerate(parts):
+        if isinstance(held, PlatformSettings) and part not in (*knobs(PlatformSettings), "keys"):
+            rest = ".".join(parts[number:])
+            held = held.secrets.get(rest) or held.extra.get(rest)
+            break
+        if isinstance(held, dict):
+            held = held.get(part)
+        else:
+            held = getattr(held, part) if part in getattr(held, "__dataclass_fields__", ()) else None
+    if held is None:
+        find_key(key)
+    return held
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +173,7 @@ def set_setting(home: Path, dotted_key: str, value_text: str, also: Collection[s
         provider = load_settings(home, {}).settings.model.provider
         key = find_key(dotted_key, provider, also)
         if key.variable:
-            return _write_variable(home / SECRETS_FILE, key, value_text)
+            return _write_variable(home / SECRETS_FILE, key.variable, value_text)
         return _write_yaml(home / CONFIG_FILE, dotted_key, key, value_text)
 
 
@@ -61,19 +184,15 @@ def unset_setting(home: Path, dotted_key: str, also: Collection[str] = ()) -> Se
         try:
             key = find_key(dotted_key, load_settings(home, {}).settings.model.provider, also)
         except UserError:
-            removed = _remove_unknown(home, dotted_key)
+            path = tuple(dotted_key.split("."))
+            removed = _remove_variable(home / SECRETS_FILE, dotted_key)
+            removed = removed or _remove_yaml(home / CONFIG_FILE, dotted_key, path)
             if removed is None:
                 raise
             return removed
         if key.variable:
-            return _remove_variable(home / SECRETS_FILE, key)
-        return _remove_yaml(home / CONFIG_FILE, dotted_key, key)
-
-
-def _remove_unknown(home: Path, name: str) -> SettingChange | None:
-    path = SettingKey(path=tuple(name.split(".")))
-    removed = _remove_variable(home / SECRETS_FILE, SettingKey(variable=name))
-    return removed or _remove_yaml(home / CONFIG_FILE, name, path)
+            return _remove_variable(home / SECRETS_FILE, key.variable)
+        return _remove_yaml(home / CONFIG_FILE, dotted_key, key.path)
 
 
 def _check_limit(dotted_key: str, value: str) -> None:
@@ -83,7 +202,7 @@ def _check_limit(dotted_key: str, value: str) -> None:
     tree = YamlMapping(pairs={name: (1, YamlScalar(text=value, line=1))}, line=1)
     for parent in parents:
         tree = YamlMapping(pairs={parent: (1, tree)}, line=1)
-    stop_at_limits(arrange(tree, PLATFORMS, findings), findings)
+    stop_at_limits(reader.arrange(tree, names.PLATFORMS, findings), findings)
     stop_at_variable(dotted_key, value, None, findings)
     if findings.stops:
         hint = "The gateway would not start with it; nothing was changed."
@@ -103,28 +222,28 @@ def _readable(path: Path, *, yaml: bool = False) -> TextFile:
     return file
 
 
-def _write_variable(path: Path, key: SettingKey, value: str) -> SettingChange:
-    if looks_like_placeholder(value):
-        raise UserError(f"{key.variable} would be a placeholder.", hint="Give the real value.")
-    text = with_variable(_readable(path).text, key.variable, value)
+def _write_variable(path: Path, variable: str, value: str) -> SettingChange:
+    if reader.looks_like_placeholder(value):
+        raise UserError(f"{variable} would be a placeholder.", hint="Give the real value.")
+    text = with_variable(_readable(path).text, variable, value)
     findings = SettingsFindings(str(path))
     try:
         entries = parse_dotenv(decode(text.encode("utf-8"), findings), SettingsFindings(str(path)))
     except UnicodeEncodeError:
         entries = []
-    if findings.problems or (key.variable, value) not in [(item.name, item.value) for item in entries]:
-        raise UserError(f"{key.variable} cannot hold control characters.", hint="Nothing was changed.")
+    if findings.problems or (variable, value) not in [(item.name, item.value) for item in entries]:
+        raise UserError(f"{variable} cannot hold control characters.", hint="Nothing was changed.")
     replace_text(path, text, 0o600)
-    return SettingChange(file=path, name=key.variable, secret=True)
+    return SettingChange(file=path, name=variable, secret=True)
 
 
-def _remove_variable(path: Path, key: SettingKey) -> SettingChange | None:
+def _remove_variable(path: Path, variable: str) -> SettingChange | None:
     before = _readable(path).text
-    text = with_variable(before, key.variable, None)
+    text = with_variable(before, variable, None)
     if text == before:
         return None
     replace_text(path, text, 0o600)
-    return SettingChange(file=path, name=key.variable, secret=True)
+    return SettingChange(file=path, name=variable, secret=True)
 
 
 def _write_yaml(path: Path, dotted_key: str, key: SettingKey, value_text: str) -> SettingChange:
@@ -146,13 +265,13 @@ def _write_yaml(path: Path, dotted_key: str, key: SettingKey, value_text: str) -
         reason = "it would not be read back the same."
     if reason:
         raise UserError(f"{dotted_key} cannot be set so: {reason}", hint="Nothing was changed.")
-    return _replaced(path, file, text, key)
+    return _replaced(path, file, text, key.path)
 
 
-def _remove_yaml(path: Path, dotted_key: str, key: SettingKey) -> SettingChange | None:
+def _remove_yaml(path: Path, dotted_key: str, key: tuple[str, ...]) -> SettingChange | None:
     file = _readable(path, yaml=True)
     data = _loaded(_round_trip(file.text), file.text, path)
-    place = () if data is None else _place(data, key.path)
+    place = () if data is None else _place(data, key)
     if not place or not _has(data, place):
         return None
     text = _without(file.text, data, place)
@@ -163,9 +282,9 @@ def _remove_yaml(path: Path, dotted_key: str, key: SettingKey) -> SettingChange 
     return _replaced(path, file, text, key)
 
 
-def _replaced(path: Path, file: TextFile, text: str, key: SettingKey) -> SettingChange:
+def _replaced(path: Path, file: TextFile, text: str, key: tuple[str, ...]) -> SettingChange:
     replace_text(path, text, 0o600 if file.mode is None else file.mode)
-    return SettingChange(file=path, name=".".join(key.path), secret=False)
+    return SettingChange(file=path, name=".".join(key), secret=False)
 
 
 def _pruned(data: Any, place: tuple[str, ...]) -> Any:
@@ -278,7 +397,7 @@ def _place(data: Any, path: tuple[str, ...]) -> tuple[str, ...]:
         places = [path[1:], path, ("gateway", *path)]
     elif path[0] == "gateway":
         places = [path[1:], path]
-    elif path[0] in ALSO_UNDER_GATEWAY:
+    elif path[0] in reader.ALSO_UNDER_GATEWAY:
         places = [path, ("gateway", *path)]
     elif path == ("model", "default"):
         scalar = "model" in data and not isinstance(data["model"], dict)
