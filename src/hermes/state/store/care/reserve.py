@@ -68,12 +68,16 @@ class DiskReserve:
         if path.exists() and path.stat().st_size >= self._size:
             return
         try:
-            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-                if hasattr(os, "posix_fallocate"):
-                    os.posix_fallocate(file.fileno(), 0, self._size)
-                    return
-                for start in range(0, self._size, len(_CHUNK)):
-                    file.write(_CHUNK[: self._size - start])
+            self._allocate(path, self._size)
         except OSError:
             path.unlink(missing_ok=True)
             raise
+
+    def _allocate(self, path: Path, size: int) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, size)
+                return
+            for start in range(0, size, len(_CHUNK)):
+                file.write(_CHUNK[: size - start])
