@@ -44,7 +44,7 @@ async def test_a_lost_model_is_not_replaced_by_the_demo_model(tmp_path: Path) ->
     await had_a_real_one(home, world)
     for life in ("second", "third"):
         async with living(home, world, OPEN + "agents: {bee: {}}\n") as api:
-            assert "fake-model by an OpenAI-compatible service answered here before" in api.app.model_line
+            assert "fake-model by an OpenAI-compatible service answered here before" in api.app.choice.line
             world.write(f"{life}: help", chat="1", user="Bob")
             await until_seen(world, "1", "No model answers: fake-model by")
             for model in ("hermes-agent", "bee"):

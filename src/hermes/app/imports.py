@@ -1,4 +1,4 @@
-"""What the earlier product left in a home, imported once: its scheduled jobs (`cron/jobs.json`) at the first
+"""What Hermes Agent left in a home, imported once: its scheduled jobs (`cron/jobs.json`) at the first
 start, and the people it had let in (`pairing/<platform>-approved.json`). What has no place is kept beside
 the job; a job that cannot be understood comes along too, marked with the reason."""
 

@@ -1,5 +1,4 @@
-"""Jobs and the machine: their scripts, folders and files, the `cronjob` tool's way to them, and the jobs that
-the existing product left behind."""
+"""Jobs and the machine: their scripts, folders and files, and the `cronjob` tool's way to them."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""One event stream, many faces: fold, console, SSE, drafts, markdown, splitting."""
+"""One event stream of a turn, and its many faces: what is shared, each client's form, and Markdown."""

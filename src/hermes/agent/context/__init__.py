@@ -1,1 +1,1 @@
-"""What a model is sent: the transcript as messages, the system prompt, images."""
+"""What a model is sent: the transcript as messages, and the system prompt."""

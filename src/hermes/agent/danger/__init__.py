@@ -1,4 +1,5 @@
-"""Does a command need a person's approval? It is read as a shell reads it and judged by a table of rules; if
-that cannot be told, it does. `judge.judge_command` decides.
+"""Does a shell command need a person's approval? It is read as a shell reads it and judged by a table of rules;
+if that cannot be told, it does. `judge.judge_command` decides; whether a call of a tool is asked for at all is
+decided in `agent/run/calls.py`.
 
 This is help for people, not a boundary: the boundary is the sandbox a command runs in."""

@@ -23,7 +23,7 @@ NO_TOOLSET = "none"
 _ABSENT = """web search browser vision image_gen tts skills memory code_execution delegation safe project
     homeassistant spotify discord discord_admin video video_gen x_search kanban computer_use yuanbao moa"""
 ABSENT = frozenset(_ABSENT.split())
-"""Toolsets of the existing product that are not here: to enable or to disable one changes nothing."""
+"""Toolsets of Hermes Agent that are not here: to enable or to disable one changes nothing."""
 _LONGEST_RESULT = 100_000
 
 Recall = Callable[[str, int, ToolContext], Awaitable[Sequence[SearchHit]]]

@@ -164,7 +164,7 @@ def _local(at: datetime | None, zone: tzinfo) -> str:
 
 
 def job_facts(job: Job, zone: tzinfo) -> dict[str, Any]:
-    """A job as programs see it, with the names of the existing product."""
+    """A job as programs see it, with the names that Hermes Agent uses."""
     return {
         "id": job.id,
         "name": title(job),

@@ -1,5 +1,5 @@
-"""Files of jobs in an agent's home: what their runs said (`cron/output/<job>/<time>.md`), and the jobs of the
-existing product (`cron/jobs.json`), which are read and never written. Everything here blocks."""
+"""Files of jobs in an agent's home: what their runs said (`cron/output/<job>/<time>.md`), and the jobs of
+Hermes Agent (`cron/jobs.json`), which are read and never written. Everything here blocks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def keep_output(home: Path, job: str, file: str, text: str, most: int) -> Path:
 
 
 def read_jobs_file(home: Path) -> list[dict[str, Any]]:
-    """The jobs that the existing product left behind, as they stand; none if there is no such file."""
+    """The jobs that Hermes Agent left behind, as they stand; none if there is no such file."""
     told = read_json(home / JOBS_FILE, _MOST_BYTES) or []
     jobs = told.get("jobs") if isinstance(told, dict) else told
     if not isinstance(jobs, list):

@@ -1,4 +1,4 @@
-"""The names that are not fields: platforms with their variables, and keys of the existing product that are
+"""The names that are not fields: platforms with their variables, and keys of Hermes Agent that are
 known here but not used yet, so that nobody's working file is full of "typos".
 
 Accounts in variables: `TELEGRAM_BOT_TOKEN__WORK` says for telegram@work what `TELEGRAM_BOT_TOKEN` says for
@@ -111,7 +111,7 @@ def is_key_like(name: str) -> bool:
 
 
 def is_later(dotted: str) -> bool:
-    """Whether the existing product has this key and this program does not use it yet."""
+    """Whether Hermes Agent has this key and this program does not use it yet."""
     parts = dotted.split(".")
     return any(".".join(parts[:count]) in LATER for count in range(1, len(parts) + 1))
 

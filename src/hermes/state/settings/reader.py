@@ -344,7 +344,7 @@ class SettingsReader:
                 given[meant] = (*given.get(meant, ()), *value) if knob.many else value
 
     def home_channel(self, node: YamlMapping, path: str) -> dict[str, str]:
-        """`home_channel` as a mapping; the existing product writes `platform` and `name` into it, too."""
+        """`home_channel` as a mapping; Hermes Agent writes `platform` and `name` into it, too."""
         place: dict[str, str] = {}
         fields = {"chat_id": "home_channel", "thread_id": "home_thread"}
         for name, line, child in self.pairs(node, path):
