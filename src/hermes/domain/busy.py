@@ -1,5 +1,5 @@
-"""What a message does to the turn that runs in its session: interrupt it, join it, or wait. This is decided
-only here; the mode is stored on the turn, so that recovery repeats the decision."""
+"""What a message does to the turn that runs in its session: interrupt it, join it, or wait. The mode is
+stored on the turn, so that recovery repeats the decision."""
 
 from __future__ import annotations
 

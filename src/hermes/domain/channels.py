@@ -1,5 +1,4 @@
-"""The chats that are known by name, the home channels, and the outbox as an operator sees it: rows, and the
-ports of the store that keep them."""
+"""The chats that are known by name, the home channels, and the outbox as an operator sees it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hand-offs: conversations on their way from the terminal to a chat. Rows, and the port that keeps them."""
+"""Hand-offs: conversations on their way from the terminal to a chat."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The words of pairing: people who were let in by a code, open codes, and how the store keeps them."""
+"""The words of pairing: people who were let in by a code, and open codes."""
 
 from __future__ import annotations
 

@@ -17,8 +17,7 @@ CLIENT_GONE = "client gone"
 WITHDRAWN = "its message was deleted"
 REFUSED = "a hook did not allow it"
 UNHEARD = (WITHDRAWN, REFUSED)
-"""Why a turn is stopped whose words nobody may hear any more."""
-"""Why a turn is stopped that had not begun; what was said in it is not written down."""
+"""Why a turn is stopped that had not begun: what was said in it is not written down, and nobody hears it."""
 
 
 CRASHES_BESIDE = 2

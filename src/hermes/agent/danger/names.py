@@ -1,6 +1,6 @@
 """The tables of program names, options and variables.
 
-A key of a table lists all programs that the row is about."""
+Each key lists the programs that its row applies to, separated by blanks."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Places that matter: which paths hold secrets, run by themselves later, or belong to the system.
 
-Judged by name alone, after `.`, `..` and `~` are resolved; what is a link is the file tools' to find out."""
+Judged by name alone, after `.`, `..` and `~` are resolved; the file tools resolve links."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settling the model's calls: which need an approval, then in groups, in order, each on record before it runs.
+"""Settling the model's calls: which need an approval, then in groups, each on record before it runs.
 
 Calls that may run together form a group; any other call is a group of its own. A group's starts are one
 commit, then its tools run, then each result is a commit as it comes. A call found started but not finished

@@ -1,7 +1,7 @@
 """The run: a function of the transcript. It looks at the tail, takes the next step, yields it, looks again.
 
 Open calls are settled; a complete reply without calls finishes the turn and never calls the model again;
-anything else is said to the model. What needs a person yields `Asked` and ends the run: the answer starts
+otherwise the model is called. What needs a person yields `Asked` and ends the run: the answer starts
 it anew. Nothing is remembered here between two looks at the transcript, so a crash changes nothing.
 """
 

@@ -1,7 +1,7 @@
 """`session_search`: what was said before, in other conversations with this agent and earlier in this one.
 
-Whose conversations are searched is the workbench's `recall`'s to decide. It leaves out what the asking turn
-said itself: a search would find its own question."""
+`Workbench.recall` decides whose conversations are searched. It leaves out what the asking turn said itself:
+else a search would find its own question."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """`patch`: change a part of a file, found by its text.
 
-Blanks may differ from the file's, as long as only one place can be meant. A change that is already there is
+Whitespace may differ from the file's, as long as only one place matches. A change that is already there is
 recognised, so that repeating a patch after a crash changes nothing."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""From a line that somebody wrote to the reply of its command, the same for chats and for callers: hooks may
-stop it, answer it themselves or change it; then the command runs in one transaction."""
+"""Runs the line of a slash command and returns its reply, for chats and for callers alike. Hooks may stop it,
+answer it themselves or change it; then the command runs in one transaction."""
 
 from __future__ import annotations
 

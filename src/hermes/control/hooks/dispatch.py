@@ -3,8 +3,8 @@
 What is told is queued for each hook and told in order, one event after the other, while all else goes on.
 What is asked is asked hook after hook, in the order of their names, and the first that does not allow
 decides; one that gives no proper answer in time denies. Three failures in a row open a hook's breaker: it is
-not called for a while (what it gates is denied meanwhile), and the operator is told. Where hooks run is the
-runner's; nothing here is ever awaited inside a transaction."""
+not called for a while (what it gates is denied meanwhile), and the operator is told. The runner decides
+where hooks run; nothing here is ever awaited inside a transaction."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What the model is told before one message of a chat: when, what it answers, what others said meanwhile.
+"""What the model is told before one message of a chat: the time, the quoted message, what others said since.
 
 What stays the same while a session lasts is in its system prompt (`turn/chat_prompt.py`). Words of others are
-data: they stand behind `>`, line by line, so that nothing in them can be read as ours. Only what was said in
+data: each line begins with `>`, so that none can be mistaken for the gateway's own. Only what was said in
 the very chat a message comes from is quoted."""
 
 from __future__ import annotations

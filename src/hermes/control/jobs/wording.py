@@ -1,5 +1,5 @@
-"""The words around jobs: what the agent of a run is told, what people get of its answer, and how a job and
-its runs are described. Pure."""
+"""Texts about jobs: the prompt of a run, the part of its answer that people get, and descriptions of a job
+and its runs. No I/O."""
 
 from __future__ import annotations
 

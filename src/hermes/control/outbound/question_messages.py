@@ -3,7 +3,8 @@
 The closing line is a row of the outbox, written in the transaction that closes the question, so it comes
 about after a crash too; it takes the place of the message that asked (`Body.replaces`). Where that message
 cannot be edited any more, nothing happens: the answer itself goes its own way. A question without buttons is
-left as it is, but that it was withdrawn is said: whose words were no answer would not know."""
+left as it is, but people are told that it was withdrawn: otherwise somebody whose
+words were not taken as an answer would not know."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Pairing: how somebody whom no list names is let in, by a code that is known by its hash alone.
 
 Two ways: a stranger in a private chat is given a code and the owner approves it, or an admin makes one with
-`/pair` and the new person sends it. All of it are functions of a transaction, so a code that was told is
+`/pair` and the new person sends it. Every function here runs in a transaction, so a code that was shown is
 stored, and one that was used is gone, whatever happens in between. Codes are never logged."""
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Decided when the next message arrives, from what is stored, so it needs no timer and survives any crash. A
 session in which something goes on is never over. A chore ends what is over before anybody writes: what a
-session leaves behind (its memory) is brought home first, by `flush`, which is tried three times. Hooks hear
+session leaves behind (its memory) is saved first, by `flush`, which is tried three times. Hooks hear
 of the end once, from whoever wrote it down."""
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 Its life: it is started when its session has work and leaves when there is none. It takes the oldest turn that
 is not finished, writes down what was said, and pulls the agent's run: a record is committed, then shown, and
-only then is the next event asked for. Mail that comes meanwhile is read at once and never dropped: the turns
+only then is the next event asked for. New turns are noticed at once and never dropped: the turns
 behind the running one say for themselves whether they interrupt, steer or wait. Interrupting cancels a pull,
 never a commit. When the run asks for something the turn is `waiting` and the actor is gone; the answer rings
-it again. Whatever it knows beyond the store is a copy that a crash may take.
+it again. What it keeps in memory is only a cache of the store.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Where layers meet: stores, platforms, agents, the world and hooks as protocols."""
+"""Where layers meet: stores, platforms, agents and the world as protocols."""

@@ -1,5 +1,5 @@
 """One message and its answer, for scripts and pipes: words as they come or only the final answer on stdout,
-everything else on stderr, and an exit code that tells how it ended. Nobody there means no."""
+everything else on stderr, and an exit code that tells how it ended. With nobody to ask, requests are denied."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The gateway of another process as an answer to what the terminal asks, through the owner's socket.
+"""The gateway of another process, reached through the owner's socket.
 
-The life of the line: one stream stays open and tells that the gateway is there, and of turns that nobody
-said. When it breaks the gateway is away; it is looked for again and again, and after a while no longer.
+The connection: one stream stays open and tells that the gateway is there, and of turns that no terminal
+started. When it breaks the gateway is away; it is looked for again and again, and after a while no longer.
 Requests fail at once while it is away, only watching waits: it goes on from the last record that was seen.
 Words that were being said meanwhile are safe to say again with their key."""
 

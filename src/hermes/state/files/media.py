@@ -1,7 +1,7 @@
-"""Fetched files, named by their content: the index of them, and the folder they lie in.
+"""Fetched files, named by their content: the index of them, and the folder they are kept in.
 
-A file that comes in pieces is written aside and moved under its hash once it is whole; what a killed process
-left half done is thrown away by the next that receives something."""
+A file that comes in pieces is written to a temporary file and renamed to its hash once it is complete. What a
+killed process left half done is removed when the next file comes."""
 
 from __future__ import annotations
 

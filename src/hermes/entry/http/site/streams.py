@@ -1,5 +1,6 @@
 """Open event streams. One task looks after all of them: it keeps quiet ones alive and cuts those whose reader
-has stopped reading. Writing itself is plain: what is behind waits in its own transport and in nobody else's.
+has stopped reading. What a slow reader has not read waits in its own transport and delays
+nobody else.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""How far we have heard: what is stored as the cursor.
+"""How far we have read: what is stored as the cursor.
 
-Discord acknowledges nothing. A session that still counts gives what was missed by itself. Without one the
-channels are read since the newest message that was stored, and until all of them are read the stored cursor
-names no session, so that whoever comes after a crash reads them again."""
+Discord acknowledges nothing. A session that is still valid replays what was missed. Without one, each channel
+is read from the newest stored message on; until that is done the stored cursor names no session, so after a
+crash the channels are read again."""
 
 from __future__ import annotations
 

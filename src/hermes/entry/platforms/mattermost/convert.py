@@ -1,5 +1,5 @@
-"""Between Mattermost's words and ours: events, presses and slash commands to `Inbound`s, buttons to message
-attachments. Pure functions; an event that cannot be read gives nothing."""
+"""Converts Mattermost's events, button presses and slash commands to `Inbound`s, and buttons to message
+attachments. Pure functions; they return nothing for an event that cannot be read."""
 
 from __future__ import annotations
 

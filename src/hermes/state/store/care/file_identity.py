@@ -1,5 +1,5 @@
 """The name of an open database file. Somebody may remove the file or its log, or put another there, while the
-store has it open: what is written then has no name any more and ends with the process. This notices it and
+store has it open: what is written then is lost when the process ends. This notices it and
 gives the content its name back; what stands there instead is kept under another."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The inbox: what platforms delivered, once each, with the cursor that says how far we have come."""
+"""The inbox: what platforms delivered, each delivery once, and the cursor up to which we have read."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Who was let in, and what was allowed. Paired people, open pairing codes (hashed) and the counters that
-limit guessing belong to the gateway: who may write is decided before a message belongs to any agent. The
+limit guessing belong to the gateway: an account is paired once, whichever agent answers. The
 actions that somebody allowed permanently belong to an agent."""
 
 from __future__ import annotations
