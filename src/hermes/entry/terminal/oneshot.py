@@ -1,5 +1,6 @@
 """One message and its answer, for scripts and pipes: words as they come or only the final answer on stdout,
-everything else on stderr, and an exit code that tells how it ended. With nobody to ask, requests are denied."""
+everything else on stderr, and an exit code that tells how it ended. If nobody can be asked, the answer to a
+request is no."""
 
 from __future__ import annotations
 
