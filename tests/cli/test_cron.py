@@ -55,7 +55,7 @@ def test_tick_runs_what_is_due(tmp_path: Path) -> None:
     (hook / "HOOK.yaml").write_text("events: [gateway:startup]\n")
     (hook / "handler.py").write_text("def handle(event, context): open('started', 'w')\n")
     assert "Nothing was due." in hermes(home, "cron", "tick").out
-    assert "Started: “Hello”." in hermes(home, "cron", "run", "Hello").out
+    assert "Waiting: “Hello”." in hermes(home, "cron", "run", "Hello").out
     ticked = hermes(home, "cron", "tick")
     assert "1 run ended." in ticked.out, ticked
     (file,) = (home / "cron" / "output").glob("*/*.md")

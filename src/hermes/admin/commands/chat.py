@@ -30,6 +30,7 @@ CHAT = "hermes chat"
 _PATIENCE = 3.0
 _MOST_BYTES = 64 * 1024 * 1024
 _NO_WORDS = "Nothing was said: standard input is empty."
+_NO_QUERY = "Nothing was said: -q needs words."
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -115,7 +116,7 @@ class ChatProcess:
         if told.strip():
             return told
         if self.asked.query is not None or self.final_only or not self.interactive:
-            raise UsageError(_NO_WORDS if not self.interactive else "Nothing was said: -q needs words.")
+            raise UsageError(_NO_WORDS if self.asked.query is None and not self.interactive else _NO_QUERY)
         return None
 
     def _read_pipe(self, has_words: bool) -> str:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 Facts = dict[str, Any]
 _PATIENCE = 600.0
-_UNFINISHED = {"claimed": "waiting", "script": "running", "turn": "running", "settled": "running"}
 
 
 # --- the command line ------------------------------------------------------------------------------
@@ -102,8 +101,9 @@ def _edit(command: CliCommand) -> None:
 def _act(command: CliCommand) -> None:
     place = _open(command)
     job = place.ask(act_on_job, job=command.asked.job, act=command.asked.doing)
-    command.console.line(f"{command.asked.done}: “{job['name']}”.")
-    if command.asked.doing == "run" and not place.running:
+    waits = command.asked.doing == "run" and not place.running
+    command.console.line(f"{'Waiting' if waits else command.asked.done}: “{job['name']}”.")
+    if waits:
         command.console.note("It starts with the gateway: hermes gateway start (or once: hermes cron tick)")
 
 
@@ -131,11 +131,13 @@ def _list(command: CliCommand) -> None:
 
 
 def _runs(command: CliCommand) -> None:
-    runs = _open(command).ask(list_runs, job=command.asked.job, limit=command.asked.limit)
+    place = _open(command)
+    unfinished = "running" if place.running else "waiting"
+    runs = place.ask(list_runs, job=command.asked.job, limit=command.asked.limit)
     columns = [
         Column("", "PLANNED FOR", value=itemgetter("due")),
         Column("", "JOB", value=itemgetter("job_id")),
-        Column("", "STATUS", value=lambda run: run["status"] or _UNFINISHED.get(run["state"], run["state"])),
+        Column("", "STATUS", value=lambda run: run["status"] or unfinished),
         Column("", "NAME", value=itemgetter("name")),
         Column("", "ERROR", value=itemgetter("error")),
     ]
