@@ -88,7 +88,7 @@ def _show(command: CliCommand) -> None:
     console.strong(declared.title)
     pairs = [("Used", "yes" if declared.enabled else "no")]
     pairs += [("Package", f"{name}{'' if there else ' (missing)'}") for name, there in packages.items()]
-    pairs += list(_able(manifest.capabilities).items())
+    pairs += list(_able_in_words(manifest.capabilities).items())
     pairs.append(("Guide", manifest.docs))
     console.facts(pairs)
     console.line()
@@ -203,16 +203,26 @@ def _find(command: CliCommand) -> DeclaredAccount:
 
 
 def _able(able: Capabilities) -> dict[str, str]:
-    """What a platform can do, in words."""
-    found = {
-        "Text": f"{able.max_text:,} {_UNITS[able.unit]} a message, {able.flavour.value.replace('_', ' ')}",
+    """What a platform can do, for programs: names and values stay as they are."""
+    facts = {
+        "Text": f"{able.max_text:,} {able.unit.value} a message, {able.flavour.value}",
         "Drafts": "edited as the answer grows" if able.edits else "no",
-        "Threads": _GRADES[able.threads],
-        "Buttons": _GRADES[able.buttons],
+        "Threads": able.threads.value,
+        "Buttons": able.buttons.value,
         "Files": ", ".join(kind.value for kind in able.media) or "no",
     }
-    more = {"Typing": able.typing, "Reactions": able.reactions, "Reads history": able.history}
-    return found | {name: "yes" for name, there in more.items() if there}
+    more = {"Typing": able.typing, "Reactions": able.reactions, "Looks back": able.history}
+    return facts | {name: "yes" for name, there in more.items() if there}
+
+
+def _able_in_words(able: Capabilities) -> dict[str, str]:
+    flavour = able.flavour.value.replace("_", " ")
+    shown = _able(able) | {
+        "Text": f"{able.max_text:,} {_UNITS[able.unit]} a message, {flavour}",
+        "Threads": _GRADES[able.threads],
+        "Buttons": _GRADES[able.buttons],
+    }
+    return {"Reads history" if name == "Looks back" else name: text for name, text in shown.items()}
 
 
 def _last_state(state: Mapping[str, Any], name: str) -> str:
