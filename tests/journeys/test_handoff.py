@@ -12,7 +12,7 @@ import pytest
 
 from hermes.agent.context.transcript_messages import Role, messages
 from hermes.control.commands.run import CallerReply
-from hermes.control.handoff import MOST_ATTEMPTS, cancel_handoff, retry_handoff
+from hermes.control.handoff.requests import MOST_ATTEMPTS, cancel_handoff, retry_handoff
 from hermes.domain.address import Address
 from hermes.domain.errors import HermesError, Refused, Unreachable, UserError
 from hermes.domain.event import UserSaid

@@ -19,8 +19,9 @@ from typing import TypeVar
 from hermes.control.commands.menu import show_menu
 from hermes.control.commands.run import CallerReply, give_command
 from hermes.control.core import Runtime
-from hermes.control.doors import ContinuedTurn, watch_turn
-from hermes.control.handoff import handoff_words
+from hermes.control.doors.continuing import ContinuedTurn
+from hermes.control.doors.following import watch_turn
+from hermes.control.handoff.requests import handoff_words
 from hermes.control.jobs.editing import JobDesk, is_own
 from hermes.control.outbound.notices import begin_life, tell_unfinished
 from hermes.control.people.routing import route

@@ -11,7 +11,7 @@ from hermes.control.chores import Chore, Chores, forgetting, tidying
 from hermes.control.commands.registry import NOTHING_AROUND, GatewayInfo
 from hermes.control.core import GatewayCore
 from hermes.control.feed import Feeds, GatewayCounters
-from hermes.control.handoff import HandoffWorker
+from hermes.control.handoff.worker import HandoffWorker
 from hermes.control.inbound.intake import Intake
 from hermes.control.jobs.runs import RUN_SESSIONS
 from hermes.control.jobs.ticker import Cron

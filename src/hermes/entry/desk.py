@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from hermes.control.handoff import cancel_handoff, retry_handoff
+from hermes.control.handoff.requests import cancel_handoff, retry_handoff
 from hermes.control.jobs.editing import JobAction, JobDesk, JobSpec, pick_job
 from hermes.control.jobs.wording import job_facts, run_facts
 from hermes.control.outbound.outbox_admin import drop_messages, list_outbox, retry_messages

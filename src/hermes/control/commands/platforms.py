@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from hermes.control.commands.registry import CommandCall, CommandReply, command
 from hermes.control.commands.session import name_of
-from hermes.control.handoff import handoff_words, request_handoff
+from hermes.control.handoff.requests import handoff_words, request_handoff
 from hermes.control.outbound.accounts import pause_account, paused_by
 from hermes.control.outbound.notices import ask_restart
 from hermes.control.outbound.targets import home_channels

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from hermes.control.doors import ContinuedTurn
+from hermes.control.doors.continuing import ContinuedTurn
 from hermes.control.sessions.submission import id_for
 from hermes.domain.event import Asked, Ending, Entry, Failed, ModelSaid, QuestionKind, Stopped, usage_of
 from hermes.domain.ids import client_call_id

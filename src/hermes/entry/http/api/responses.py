@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from aiohttp import web
 
-from hermes.control.doors import TakeToolResults, calls_open, part_name
+from hermes.control.doors.continuing import TakeToolResults, calls_open, part_name
 from hermes.control.sessions.submission import SubmittedTurn, TurnUnfinished, id_for
 from hermes.domain.event import Entry, FeedItem, QuestionKind, Verdict
 from hermes.domain.ids import AgentId, CallId, QuestionId, client_call_id, question_of_call

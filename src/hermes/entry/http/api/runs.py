@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 from aiohttp import web
 
-from hermes.control.doors import ApiRunStatus, RunView, answering_turn, read_run, recent_runs
+from hermes.control.doors.following import ApiRunStatus, RunView, answering_turn, read_run, recent_runs
 from hermes.control.sessions.submission import turn_named
 from hermes.domain.event import Entry, QuestionKind, usage_of
 from hermes.domain.ids import TurnId

@@ -15,7 +15,7 @@ from datetime import timedelta
 from hashlib import sha256
 from typing import Any, TypeVar
 
-from hermes.control.doors import ContinuedTurn, ContinueTurn
+from hermes.control.doors.continuing import ContinuedTurn, ContinueTurn
 from hermes.control.sessions.submission import (
     KeyConflict,
     NewRequest,

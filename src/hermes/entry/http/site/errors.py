@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 from aiohttp import web
 
-from hermes.control.doors import AnswerExpected
+from hermes.control.doors.continuing import AnswerExpected
 from hermes.control.sessions.submission import KeyConflict, NameTaken, NotFound, TurnUnfinished
 from hermes.domain.errors import HermesError, Unreachable, UserError
 

@@ -1,5 +1,4 @@
-"""Hand-offs: a conversation of the terminal continues in a chat. People request, retry and cancel them, each
-in one transaction; the worker takes them up.
+"""The worker of hand-offs: it opens a place in a chat and binds it to the conversation of the terminal.
 
 The life of a hand-off is a row. The worker claims it with a lease, opens a thread (or uses the home channel
 as it is), and one transaction binds that place to the session, adds the turn that says hello there, and
@@ -16,8 +15,9 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from hermes.control.core import GatewayCore
+from hermes.control.handoff.requests import MOST_ATTEMPTS, home_of
 from hermes.control.outbound.notices import notify
-from hermes.control.outbound.targets import home_channels, real_place
+from hermes.control.outbound.targets import real_place
 from hermes.control.people.routing import SelectAgent, chat_session_key, route
 from hermes.control.sessions.callers import UNUSED
 from hermes.control.turn.claim import next_session
@@ -26,8 +26,7 @@ from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.capabilities import Grade
 from hermes.domain.channels import Channel
 from hermes.domain.errors import HermesError, Lost, Refused, Unreachable, UserError
-from hermes.domain.event import UserSaid
-from hermes.domain.handoff import Handoff, HandoffState, new_handoff_id
+from hermes.domain.handoff import Handoff, HandoffState
 from hermes.domain.ids import AgentId, DeliveryId, SessionId
 from hermes.domain.message import Inbound
 from hermes.domain.ports.platform import Platform, Threads
@@ -35,116 +34,19 @@ from hermes.domain.ports.store import Store, Tx
 from hermes.domain.session import Session, begin_session, make_turn, session_key
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line
-from hermes.domain.transcript import visible
 from hermes.domain.turn import Cause, Guidance, ReplyPlace, TurnInput
 
 log = logging.getLogger("hermes.handoff")
-MOST_ATTEMPTS = 3
 LEASE_SECONDS = 60.0
 OPEN_SECONDS = 30.0
 PATIENCE = timedelta(hours=1)
 """How long a hand-off waits for a platform that is not connected."""
 _LONGEST_SLEEP = 30.0
 _ERROR = 500
-_NAME = 60
-_NEWEST = 100
 _NOTICE = (
     "[This conversation was handed over from the terminal: it goes on here, in {place}, with everything that"
     " was said. Say in one or two sentences where things stand. Do nothing else yet.]"
 )
-
-
-def request_handoff(
-    tx: Tx, session: Session, account: str, source: Source, now: datetime, settings: Settings
-) -> Handoff:
-    """Ask for a session to go to the home channel of an account."""
-    newest = tx.journal.read(session.id, most=_NEWEST, newest=True)
-    if not (visible(newest) or visible(tx.journal.read(session.id))):
-        raise UserError("There is nothing to hand over yet.", hint="Say something first.")
-    home_of(tx, account, settings)
-    if session.title is None:
-        _entitle(tx, session)
-    handoff = Handoff(
-        id=new_handoff_id(),
-        agent=session.agent,
-        session=session.id,
-        account=account,
-        source=source,
-        created_at=now,
-        due_at=now,
-    )
-    if not tx.handoffs.add(handoff):
-        raise UserError(
-            "This conversation is being handed over already.",
-            hint="/handoff tells how it stands; `hermes handoff cancel` stops it.",
-        )
-    return handoff
-
-
-def home_of(tx: Tx, account: str, settings: Settings) -> Address:
-    home = home_channels(tx, settings).get(account)
-    if home is None:
-        raise UserError(
-            f"{account} has no home channel to hand this conversation to.",
-            hint="Write /sethome in the chat that is meant, then try again.",
-        )
-    return home
-
-
-def _entitle(tx: Tx, session: Session) -> None:
-    """A name by which it is found again, if nobody gave it one and the name is free."""
-    said = (entry.record for entry in visible(tx.journal.read(session.id)))
-    words = next((record.text for record in said if isinstance(record, UserSaid)), "")
-    title = one_line(words, _NAME)
-    if title and not any(known.title == title for known in tx.sessions.find(title)):
-        tx.sessions.save(replace(session, title=title))
-
-
-def retry_handoff(tx: Tx, wanted: str, now: datetime) -> Handoff:
-    known = _find(tx, wanted)
-    if known.state is not HandoffState.FAILED:
-        raise UserError(f"{known.id} has not failed: it is {known.state.value}.", hint="Nothing changed.")
-    again = replace(known, state=HandoffState.PENDING, created_at=now, due_at=now, error="")
-    # The attempts go on counting: a task of the first round must not take itself for one of the second.
-    attempts = (known.attempts // MOST_ATTEMPTS + 1) * MOST_ATTEMPTS
-    if not tx.handoffs.change(known, replace(again, attempts=attempts)):
-        raise UserError("Its conversation is being handed over already.", hint="Nothing changed.")
-    return again
-
-
-def cancel_handoff(tx: Tx, wanted: str) -> Handoff:
-    known = _find(tx, wanted)
-    failed = replace(known, state=HandoffState.FAILED, error="cancelled")
-    if not known.state.open or not tx.handoffs.change(known, failed):
-        raise UserError(f"{known.id} is over: it is {known.state.value}.", hint="Nothing changed.")
-    return failed
-
-
-def _find(tx: Tx, wanted: str) -> Handoff:
-    known = tx.handoffs.get(wanted)
-    if known is None:
-        raise UserError(
-            f"There is no hand-off “{one_line(wanted, 40)}”.", hint="`hermes handoff list` shows them."
-        )
-    return known
-
-
-def handoff_words(handoff: Handoff) -> str:
-    """How a hand-off stands, for whoever asked for it."""
-    match handoff.state:
-        case HandoffState.COMPLETED:
-            return (
-                f"This conversation goes on in {handoff.to}. /resume {handoff.session} brings it back here;"
-                " what you write now begins a new one."
-            )
-        case HandoffState.FAILED:
-            return f"It was not handed over to {handoff.account}: {handoff.error}. It stays here."
-        case HandoffState.PENDING | HandoffState.RUNNING:
-            why = f" ({handoff.error})" if handoff.error else ""
-            return f"It is on its way to {handoff.account}{why}; /handoff tells how it stands."
-
-
-# --- the worker ------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,0 +1,1 @@
+"""What callers that say who they are (terminal, HTTP, scripts) do with a turn they began."""

@@ -1,0 +1,1 @@
+"""Hand-offs: a conversation of the terminal continues in a chat."""
