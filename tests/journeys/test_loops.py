@@ -149,7 +149,7 @@ async def test_hand_offs_of_an_agent_are_looked_at_though_those_of_another_break
         assert bad.acted() and len(good.names) == 1
 
 
-@pytest.mark.parametrize("unit", ["HandoffWorker._take_agent", "handoff._claim"])
+@pytest.mark.parametrize("unit", ["HandoffWorker._take_agent", "worker._claim"])
 async def test_conversations_are_handed_over_though_a_look_breaks(tmp_path: Path, unit: str) -> None:
     between = Between()
     settings = open_settings(platforms={"fake": owned()})
@@ -177,7 +177,7 @@ async def test_a_hand_off_that_breaks_again_and_again_is_tried_after_pauses_that
             chat.gateway.handoffs.ring()  # as others do that come and go meanwhile
             raise ERRORS[2]
 
-        between.before("handoff._claim", fail, range(tries))
+        between.before("worker._claim", fail, range(tries))
         await terminal.command("/handoff fake")
         await chat.until_seen("handed over", chat="9")
         pauses = [after - before for before, after in pairwise(began)]
