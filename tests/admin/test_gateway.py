@@ -129,11 +129,18 @@ async def test_the_state_file_has_the_newest_state(tmp_path: Path) -> None:
     assert status.facts()["platforms"]["fake"]["detail"] == "try 49"
 
 
-async def test_a_state_file_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
+async def test_a_state_file_that_cannot_be_written_stops_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "gateway_state.json").mkdir()
     file = StateFile(tmp_path, {})
     file.write({"gateway_state": "starting"})
     await file.written()
+    assert "state_file.failed" in caplog.text
+    (tmp_path / "gateway_state.json").rmdir()
+    file.write({"gateway_state": "running"})
+    await file.written()
+    assert json.loads((tmp_path / "gateway_state.json").read_text())["gateway_state"] == "running"
 
 
 def _env() -> dict[str, str]:
