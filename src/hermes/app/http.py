@@ -32,7 +32,7 @@ from hermes.state.files.subscriptions import WebhookSubscriptions
 from hermes.state.settings.by_key import set_setting
 from hermes.state.settings.loader import SECRETS_FILE, LoadedSettings
 from hermes.state.settings.names import platform_variable
-from hermes.state.settings.reader import looks_like_placeholder
+from hermes.state.settings.secrets import looks_like_placeholder
 
 log = logging.getLogger("hermes.app")
 KEY = "API_SERVER_KEY"

@@ -18,7 +18,7 @@ from hermes.domain.text import one_line
 from hermes.state.home.homes import prepare_home
 from hermes.state.settings.by_key import set_setting
 from hermes.state.settings.loader import load_settings
-from hermes.state.settings.reader import looks_like_placeholder
+from hermes.state.settings.secrets import looks_like_placeholder
 
 _NEEDS_CODE = "leave empty to approve people by pairing code"
 _NOBODY = "empty: nobody"

@@ -12,7 +12,7 @@ import os
 import sys
 
 from hermes.state.settings.names import is_key_like
-from hermes.state.settings.reader import password_in
+from hermes.state.settings.secrets import password_in
 
 _PR_SET_DUMPABLE = 4
 _ENV_START, _ENV_END = 47, 48

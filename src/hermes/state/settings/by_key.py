@@ -23,6 +23,7 @@ from hermes.state.home.textfile import TextFile, decode, read_text, replace_text
 from hermes.state.settings import names, reader
 from hermes.state.settings.dotenv import parse_dotenv, with_variable
 from hermes.state.settings.loader import CONFIG_FILE, SECRETS_FILE, check_text, key_variable, load_settings
+from hermes.state.settings.secrets import looks_like_placeholder
 from hermes.state.settings.unsupported_limits import stop_at_limits, stop_at_variable
 from hermes.state.settings.values import SettingSpec, WrongValue, convert, knobs, sections
 from hermes.state.settings.yaml_tree import YamlMapping, YamlScalar, read_yaml
@@ -223,7 +224,7 @@ def _readable(path: Path, *, yaml: bool = False) -> TextFile:
 
 
 def _write_variable(path: Path, variable: str, value: str) -> SettingChange:
-    if reader.looks_like_placeholder(value):
+    if looks_like_placeholder(value):
         raise UserError(f"{variable} would be a placeholder.", hint="Give the real value.")
     text = with_variable(_readable(path).text, variable, value)
     findings = SettingsFindings(str(path))

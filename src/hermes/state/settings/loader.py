@@ -29,10 +29,8 @@ from hermes.state.settings.reader import (
     API_SERVER,
     SettingsReader,
     arrange,
-    looks_like_placeholder,
-    password_in,
 )
-from hermes.state.settings.secrets import Secrets
+from hermes.state.settings.secrets import Secrets, looks_like_placeholder, password_in
 from hermes.state.settings.unsupported_limits import stop_at_limits, stop_at_variable
 from hermes.state.settings.values import SettingSpec, WrongValue, convert, fallback, knobs, sections
 from hermes.state.settings.yaml_tree import read_yaml

@@ -17,6 +17,7 @@ from hermes.domain.text import one_line
 from hermes.state.home.findings import SettingsFindings, nearest
 from hermes.state.settings import values
 from hermes.state.settings.names import LATER, PLATFORM_FIELDS, PLATFORM_KEYS, field_of, is_key_like, is_later
+from hermes.state.settings.secrets import looks_like_placeholder, password_in
 from hermes.state.settings.yaml_tree import YamlList, YamlMapping, YamlNode, YamlScalar
 
 if TYPE_CHECKING:
@@ -35,11 +36,6 @@ _LIMITS = frozenset(
 )
 _OLDER_KINDS = {"dm": "private", "forum": "thread"}
 _REFERENCE = re.compile(r"(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
-_PASSWORD_IN_ADDRESS = re.compile(r"://[^/\s@:]*:([^/\s@]+)@")
-_PLACEHOLDER = re.compile(
-    r"<.*>|\[.*\]|x{3,}|\*+|\.{3,}|(?:sk-)?(?:your|my)[-_ ].*|change[-_ ]?me|placeholder|todo|.*[-_ ]here",
-    re.IGNORECASE,
-)
 Pair = tuple[int, YamlNode]
 Entry = tuple[str, Any] | None
 """A section of a table under its name; None if it does not count."""
@@ -67,17 +63,6 @@ def _is_text(item: YamlScalar, path: str) -> bool:
     if path != _DENY or item.unreadable:
         return True
     return isinstance(values.typed(item, item.text), str) and bool(item.text.strip())
-
-
-def password_in(value: str) -> str:
-    """The password inside an address like `http://name:password@host`, if there is one."""
-    match = _PASSWORD_IN_ADDRESS.search(value)
-    return match[1] if match else ""
-
-
-def looks_like_placeholder(value: str) -> bool:
-    """Whether somebody copied an example and did not fill it in."""
-    return _PLACEHOLDER.fullmatch(value.strip()) is not None
 
 
 def known_keys() -> list[str]:

@@ -1,4 +1,5 @@
-"""The secrets that were loaded: found by name, shown as `***`, and taken out of every text and log line."""
+"""The secrets that were loaded: found by name, shown as `***`, and taken out of every text and log line; and
+what is no secret although it stands where one should."""
 
 from __future__ import annotations
 
@@ -24,6 +25,23 @@ _DUMPED = re.compile(
     r"^[ \t]*[0-9a-fA-F]{6,16}:?[ \t]+((?:[0-9a-fA-F]{2} {0,2}){1,16})(?=[ \t|]|$).*", re.MULTILINE
 )
 """A line of a dump: where it is, at most sixteen bytes, and the same as text."""
+
+_PASSWORD_IN_ADDRESS = re.compile(r"://[^/\s@:]*:([^/\s@]+)@")
+_PLACEHOLDER = re.compile(
+    r"<.*>|\[.*\]|x{3,}|\*+|\.{3,}|(?:sk-)?(?:your|my)[-_ ].*|change[-_ ]?me|placeholder|todo|.*[-_ ]here",
+    re.IGNORECASE,
+)
+
+
+def password_in(value: str) -> str:
+    """The password inside an address like `http://name:password@host`, if there is one."""
+    match = _PASSWORD_IN_ADDRESS.search(value)
+    return match[1] if match else ""
+
+
+def looks_like_placeholder(value: str) -> bool:
+    """Whether somebody copied an example and did not fill it in."""
+    return _PLACEHOLDER.fullmatch(value.strip()) is not None
 
 
 class Secrets:
