@@ -49,13 +49,10 @@ def _rules(table: str, *, bundled: str = "A-Za-z0-9") -> Iterator[Row]:
 
     All conditions of a row have to hold: `starts` = its words without the options begin like this, `args` =
     all its words do (with `\n` behind each), `if` = one of its words is like this, `unless` = none is. `<xy>`
-    means short options in one word with x or y among them, unless `_PATTERNS` has that name."""
+    means short options in one word with x or y among them, `{name}` a part that `_PATTERNS` has."""
 
-    table = re.sub(
-        r"<(\w+)>",
-        lambda part: _PATTERNS.get(part[1], f"-[{bundled}]*[{part[1]}][{bundled}]*"),
-        table.strip(),
-    )
+    table = re.sub(r"<(\w+)>", rf"-[{bundled}]*[\1][{bundled}]*", table.strip())
+    table = re.sub(r"\{([a-z]+)\}", lambda part: _PATTERNS[part[1]], table)
     rows = re.sub(r"\n +(\|?)", lambda gap: gap[1] or " ", table).splitlines()
     for row in (row for row in rows if not row.startswith("#")):
         programs, _, breach = row.partition(": ")
@@ -324,7 +321,7 @@ git/gc: git.rewrite if --prune(=.*)?
 git/update-ref git/symbolic-ref: git.rewrite if <d>|--delete(=.*)?
 git/rebase: git.rewrite if --root(=.*)?
 git/rebase: git.code if <x>|--exec(=.*)?
-git/config: git.code starts <gitcode>\n. unless <l>|--(get|list|get-all|get-regexp)(=.*)?
+git/config: git.code starts {gitcode}\n. unless <l>|--(get|list|get-all|get-regexp)(=.*)?
 git/config: write.startup starts (?!user\.(name|email)\n)[^\n]*\n. if --(global|system)(=.*)?
     unless <l>|--(get|list|get-all|get-regexp)(=.*)?
 git/bisect: git.code starts run\n
@@ -339,24 +336,24 @@ fdisk sfdisk cfdisk gdisk sgdisk parted wipefs blkdiscard mke2fs mkfs badblocks 
 mount umount losetup swapon swapoff cryptsetup lvremove vgremove pvremove lvcreate zpool zfs mdadm dmsetup
     fsck diskutil: disk.change if (?!(-l|-a|-j|status|list|-V|--version)$).*
 tar bsdtar unzip cpio: run.unknown if (--to-command|--checkpoint-action|--use-compress-program|-I).*
-<packagers>: package.change starts <adds> if -g|--global|--location=global|--break-system-packages
-gem cpan cpanm: package.change starts <adds>
-<packagers>: package.foreign starts <adds>
+{packagers}: package.change starts {adds} if -g|--global|--location=global|--break-system-packages
+gem cpan cpanm: package.change starts {adds}
+{packagers}: package.foreign starts {adds}
     if (--(extra-)?index-url|--trusted-host|--registry|-i|-f|--find-links|git\+|https?://|ssh://|git@|file:).*
-<packagers>: package.change starts ((pip|tool|cargo)\n)*(uninstall|remove|rm|publish|unpublish|login|adduser
+{packagers}: package.change starts ((pip|tool|cargo)\n)*(uninstall|remove|rm|publish|unpublish|login|adduser
     |yank|token|owner)\n
-<packagers>: write.startup starts (?=([^\n]*\n){3})((pip|tool|cargo)\n)*(config|set)\n
-<installers>: package.change args (-[^\n]*\n)*?--\n- unless --version
-<installers>: package.change
+{packagers}: write.startup starts (?=([^\n]*\n){3})((pip|tool|cargo)\n)*(config|set)\n
+{installers}: package.change args (-[^\n]*\n)*?--\n- unless --version
+{installers}: package.change
     starts (?!(|list|search|show|info|policy|outdated|query|contents|depends|help|why|files)\n)
     args (.*\n)?(--\n.|[^-]) unless --version
 dpkg: package.change if <irPeUF> unless <q>
 rpm: package.change if <ieUF> unless <q>
 pacman: package.change if <SRU> unless <si>
 nix-env emerge xbps-install: package.change if .*
-<services>: power if <power>
-<services>: agent.self starts .*hermes unless <power>|<calmservice>
-<services>: service.change starts (?!.*hermes) args (.*\n)?(--\n.|[^-]) unless <power>|<calmservice>
+{services}: power if {power}
+{services}: agent.self starts .*hermes unless {power}|{calmservice}
+{services}: service.change starts (?!.*hermes) args (.*\n)?(--\n.|[^-]) unless {power}|{calmservice}
 shutdown reboot halt poweroff: power unless --help|-c|--version
 init telinit: power if [016sS]
 useradd userdel usermod groupadd groupdel adduser deluser passwd chpasswd visudo vipw chsh iptables ip6tables
@@ -393,7 +390,7 @@ tmux screen dtach abduco zellij: run.unknown
 mail mailx sendmail mutt swaks: net.upload
 nmap tcpdump ngrok cloudflared bore chisel frpc: net.socket
 # Name look-ups and pings carry data out in the names.
-dig nslookup host ping: net.upload if .*<unknown>.*
+dig nslookup host ping: net.upload if .*{unknown}.*
 ssh-copy-id: write.ssh
 ssh-add: write.ssh args (?!-[lL]\n).
 make: run.unknown if (SHELL=|--eval).*
@@ -407,8 +404,8 @@ scp rsync: net.upload
 scp rsync sftp ftp tftp: run.unknown if -e|--rsh|(-oProxyCommand|--rsync-path|--rsh=).*
 rsync: delete.unknown if --delete.*
 docker podman nerdctl: container
-    starts (?!((compose|container|image|volume|network|system)\n)?(<calmcontainer>))
-docker-compose lxc ctr: container starts (?!<calmcontainer>)
+    starts (?!((compose|container|image|volume|network|system)\n)?({calmcontainer}))
+docker-compose lxc ctr: container starts (?!{calmcontainer})
 kubectl helm oc: cluster starts (delete|apply|create|replace|patch|drain|cordon|scale|edit|exec
     |rollout\s(restart|undo)|cp|run|uninstall|upgrade|install|set|taint|label|annotate)\b
 kubectl helm oc: read.secret starts get\ssecrets?|config\sview
