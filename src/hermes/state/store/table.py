@@ -65,6 +65,7 @@ class Columns(Generic[T]):
         self._table = table
         self._optional = {name for name, hint in hints.items() if NoneType in get_args(hint)}
         self._column = {name: named.get(name, name) for name in kinds}
+        # A field that is kept in several columns is named with all of them.
         self._spread = {name for name, columns in self._column.items() if "," in columns}
         self._stored = {name: how for name, kind in kinds.items() if (how := _storing(kind)) is not None}
         self._stored |= dict.fromkeys(self._spread, astuple)
@@ -96,7 +97,7 @@ class Columns(Generic[T]):
         columns = (value if name in self._spread else (value,) for name, value in held.items())
         return tuple(chain.from_iterable(columns))
 
-    def settings(self, *some: str) -> str:
+    def assignments(self, *some: str) -> str:
         """The part of an UPDATE that gives these fields what `values` says of them."""
         return ", ".join(f"{self._column[name]} = ?" for name in some)
 

@@ -15,7 +15,7 @@ from hermes.state.store.table import Columns, TableFamily
 
 MESSAGE = Columns(OutboxRow, "outbox", to="lane")
 _CHANGED = ("state", "attempts", "next_at", "receipt", "error")
-_CHANGES = MESSAGE.settings(*_CHANGED)
+_CHANGES = MESSAGE.assignments(*_CHANGED)
 _OPEN = "draft = 0 AND state IN ('due', 'attempting', 'unknown')"
 _SENDABLE = "WHERE key = ? AND draft = 0 AND state IN ('due', 'unknown', 'dead')"
 

@@ -19,7 +19,7 @@ _SESSION = Columns(Session, "sessions")
 _CHANGED = (
     "title", "parent", "model", "busy_mode", "system_prompt", "ended", "updated_at", "expires_at", "yolo",
 )  # fmt: skip
-_CHANGES = _SESSION.settings(*_CHANGED)
+_CHANGES = _SESSION.assignments(*_CHANGED)
 _KEY = Columns(SessionKey, "bindings")
 _HANDOFFS = BodyColumn(Handoff, "handoffs")
 _OPEN = "state IN ('pending', 'running')"

@@ -32,7 +32,7 @@ from hermes.state.store.table import UNREADABLE, Columns, Row, ScopedTable
 
 TURN = Columns(Turn, "turns")
 _CHANGED = ("state", "input", "busy", "attempt", "progress", "crashes", "ready_at", "stop", "absorbed_by")
-_CHANGES = TURN.settings(*_CHANGED)
+_CHANGES = TURN.assignments(*_CHANGED)
 _READ = f"SELECT {TURN.names}, (SELECT body FROM guidance WHERE turn = turns.id) FROM turns"
 _FIELDS = tuple(field.name for field in fields(Turn))
 _MENDED = tuple(name for name in _FIELDS if name not in ("id", "session", "agent", "state"))
@@ -91,7 +91,7 @@ class TurnsTable(ScopedTable):
         if bad:
             stored = dict(zip(_FIELDS, TURN.values(neutral), strict=True))
             values = [stored[name] for name in bad]
-            self._db.run(f"UPDATE turns SET {TURN.settings(*bad)} WHERE n = ?", *values, n)
+            self._db.run(f"UPDATE turns SET {TURN.assignments(*bad)} WHERE n = ?", *values, n)
         guidance = self._db.value("SELECT body FROM guidance WHERE turn = ?", ident)
         try:
             if guidance is not None:
