@@ -16,6 +16,7 @@ from bench.machine import machine
 
 ROOT = Path(__file__).resolve().parent.parent
 BENCHES = (
+    "budget",
     "path",
     "stream",
     "http",

@@ -26,19 +26,31 @@ class Figure:
     unit: str
     better: Better = Better.LESS
     target: float | None = None
+    floor: float | None = None
+    """What the bare program named by `to` needs for the same, measured in turns with this value."""
     ratio: float | None = None
+    budget: float | None = None
+    """The bound of the ratio, where that is what counts."""
     to: str = ""
     """What the ratio compares with: this value divided by that of the bare program."""
 
     @property
     def met(self) -> bool | None:
-        if self.target is None:
+        bounds = [(self.value, self.target), (self.ratio, self.budget)]
+        checked = [(value, bound) for value, bound in bounds if value is not None and bound is not None]
+        if not checked:
             return None
-        return self.value >= self.target if self.better is Better.MORE else self.value <= self.target
+        return all(
+            value >= bound if self.better is Better.MORE else value <= bound for value, bound in checked
+        )
 
 
 def choose(runs: Sequence[Figure]) -> Figure:
-    """The run that speaks for all; its ratio goes with it, because both were measured together."""
+    """The run that speaks for all; its ratio goes with it, because both were measured together. Where the
+    ratio is what counts, the run with the best one speaks."""
+    if runs[0].budget is not None:
+        best = max if runs[0].better is Better.MORE else min
+        return best(runs, key=lambda figure: figure.ratio or 0.0)
     if runs[0].better is Better.LESS:
         return min(runs, key=lambda figure: figure.value)
     if runs[0].better is Better.RATIO:
@@ -56,7 +68,7 @@ def gather(runs: Iterable[Iterable[Figure]]) -> list[list[Figure]]:
 
 
 def table(figures: Sequence[Figure]) -> str:
-    rows = [("figure", "value", "target", "", "ratio", "to")]
+    rows = [("figure", "value", "target", "floor", "ratio", "budget", "", "to")]
     for figure in figures:
         rows.append(_row(figure))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
@@ -67,21 +79,23 @@ def table(figures: Sequence[Figure]) -> str:
             bench = figures[number - 1].bench
             lines += ["", f"{bench}"]
         cells = [
-            cell.ljust(width) if column in (0, 5) else cell.rjust(width)
+            cell.ljust(width) if column in (0, 7) else cell.rjust(width)
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)
 
 
-def _row(figure: Figure) -> tuple[str, str, str, str, str, str]:
-    target = ""
-    if figure.target is not None:
-        sign = "≥" if figure.better is Better.MORE else "≤"
-        target = f"{sign} {spell(figure.target, exact=True)}"
-    met = {True: "ok", False: "MISSED", None: ""}[figure.met]
+def _row(figure: Figure) -> tuple[str, ...]:
+    more = figure.better is Better.MORE
+    sign = "≥" if more else "≤"
+    target = "" if figure.target is None else f"{sign} {spell(figure.target, exact=True)}"
+    budget = "" if figure.budget is None else f"{sign} {figure.budget:g}×"
+    met = {True: "ok", False: "under" if more else "over", None: ""}[figure.met]
     ratio = "" if figure.ratio is None else f"{figure.ratio:.2f}"
-    return (f"  {figure.name}", f"{spell(figure.value)} {figure.unit}", target, met, ratio, figure.to)
+    floor = "" if figure.floor is None else f"{spell(figure.floor)} {figure.unit}"
+    value = f"{spell(figure.value)} {figure.unit}"
+    return (f"  {figure.name}", value, target, floor, ratio, budget, met, figure.to)
 
 
 def spell(value: float, *, exact: bool = False) -> str:

@@ -25,8 +25,8 @@ from bench.model import Direct, model_process, surroundings
 from bench.stopwatch import percentile, resident, run
 from bench.whole import prepare
 
-_KEY = "the key of the bench, long enough"
-_WORDS = "when does the next train to the sea leave, and what does it cost?"
+KEY = "the key of the bench, long enough"
+WORDS = "when does the next train to the sea leave, and what does it cost?"
 _TO = "direct call"
 _CROWD = 64
 _SLOW = 2.0
@@ -50,6 +50,10 @@ class Front:
         """Seconds that the process has used, all threads together."""
         fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / _TICK
+
+    async def get(self, path: str) -> None:
+        async with self.http.get(self.url + path) as heard:
+            await heard.read()
 
     async def ask(self, text: str, session: str | None = None) -> str:
         headers = {"X-Hermes-Session-Id": session} if session else {}
@@ -85,7 +89,7 @@ def measure(folder: Path, quick: bool) -> list[Figure]:
 @contextmanager
 def gateway_process(home: Path, url: str) -> Iterator[tuple[int, str]]:
     prepare(home, url)
-    environ = {**surroundings(home), "API_SERVER_KEY": _KEY, "API_SERVER_PORT": "0", "HERMES_RESERVE_MB": "0"}
+    environ = {**surroundings(home), "API_SERVER_KEY": KEY, "API_SERVER_PORT": "0", "HERMES_RESERVE_MB": "0"}
     command = [sys.executable, "-m", "hermes", "gateway", "run", "--quiet"]
     with subprocess.Popen(command, env=environ, stdout=subprocess.DEVNULL) as process:
         try:
@@ -109,15 +113,15 @@ def _address(home: Path) -> str:
 
 
 async def _with_front(part: Any, pid: int, address: str, url: str, quick: bool) -> list[Figure]:
-    headers = {"Authorization": f"Bearer {_KEY}"}
+    headers = {"Authorization": f"Bearer {KEY}"}
     async with (
         aiohttp.ClientSession(headers=headers, connector=aiohttp.TCPConnector(limit=0)) as http,
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as bare,
     ):
         front = Front(url=address, pid=pid, http=http, direct=Direct(url, bare))
         for _ in range(5):
-            await front.ask(_WORDS)
-            await front.direct.ask(_WORDS)
+            await front.ask(WORDS)
+            await front.direct.ask(WORDS)
         figures: list[Figure] = await part(front, quick)
         return figures
 
@@ -132,12 +136,12 @@ async def _alone(front: Front, quick: bool) -> list[Figure]:
         before = front.cpu()
         for _ in range(turns):
             began = time.perf_counter()
-            await front.ask(_WORDS)
+            await front.ask(WORDS)
             ours.append(time.perf_counter() - began)
         cpu += front.cpu() - before
         for _ in range(turns):
             began = time.perf_counter()
-            await front.direct.ask(_WORDS)
+            await front.direct.ask(WORDS)
             bare.append(time.perf_counter() - began)
     added = (percentile(ours, 0.5) - percentile(bare, 0.5)) * 1e3
     ratio = percentile(ours, 0.5) / percentile(bare, 0.5)
@@ -153,7 +157,7 @@ async def _crowd(front: Front, quick: bool) -> list[Figure]:
 
     async def client() -> None:
         for _ in range(turns):
-            await front.ask(_WORDS)
+            await front.ask(WORDS)
 
     began, before = time.perf_counter(), front.cpu()
     await asyncio.gather(*(client() for _ in range(_CROWD)))
@@ -177,9 +181,9 @@ async def _together(front: Front, quick: bool) -> list[Figure]:
 
 async def _streams(front: Front, quick: bool) -> list[Figure]:
     figures: list[Figure] = []
-    async with _relay(front) as relay:
+    async with relay(front) as bare_relay:
         firsts = [(await front.stream("single 20"))[0] for _ in range(20)]
-        bare = [(await relay.stream("single 20"))[0] for _ in range(20)]
+        bare = [(await bare_relay.stream("single 20"))[0] for _ in range(20)]
         late = (percentile(firsts, 0.5) - percentile(bare, 0.5)) * 1e3
         figures.append(_figure(name="stream: first word after the relay's", value=late, unit="ms", target=5))
         for pace, words, times in (("burst", 20_000, 5), ("single", 2_000, 3)):
@@ -188,9 +192,9 @@ async def _streams(front: Front, quick: bool) -> list[Figure]:
                 before = front.cpu()
                 await front.stream(f"{pace} {words // 10 if quick else words}")
                 ours += front.cpu() - before
-                before = relay.cpu()
-                await relay.stream(f"{pace} {words // 10 if quick else words}")
-                theirs += relay.cpu() - before
+                before = bare_relay.cpu()
+                await bare_relay.stream(f"{pace} {words // 10 if quick else words}")
+                theirs += bare_relay.cpu() - before
             each = ours / (times * (words // 10 if quick else words)) * 1e6
             if pace == "burst":
                 figures.append(_figure(name="in bursts: CPU per word", value=each, unit="µs", target=25))
@@ -206,7 +210,7 @@ async def _streams(front: Front, quick: bool) -> list[Figure]:
 
 
 @asynccontextmanager
-async def _relay(front: Front) -> AsyncIterator[Front]:
+async def relay(front: Front) -> AsyncIterator[Front]:
     command = (sys.executable, "-m", "bench.relay", front.direct.base_url)
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
@@ -222,11 +226,11 @@ async def _relay(front: Front) -> AsyncIterator[Front]:
 async def _sessions(front: Front, quick: bool) -> list[Figure]:
     count = 200 if quick else 1_000
     for number in range(100):
-        await front.ask(_WORDS, f"warm{number}")
+        await front.ask(WORDS, f"warm{number}")
     await asyncio.sleep(1)
     before = resident(front.pid)
     for start in range(0, count, 20):
-        await asyncio.gather(*(front.ask(_WORDS, f"s{number}") for number in range(start, start + 20)))
+        await asyncio.gather(*(front.ask(WORDS, f"s{number}") for number in range(start, start + 20)))
     await asyncio.sleep(1)
     grown = (resident(front.pid) - before) / (1 << 20)
     return [_figure(name=f"{count:,} distinct sessions: memory growth", value=grown, unit="MB", target=4)]
@@ -239,12 +243,12 @@ async def _long(front: Front, quick: bool) -> list[Figure]:
     async def cost(turns: int) -> float:
         before = front.cpu()
         for _ in range(turns):
-            await front.ask(_WORDS, "long")
+            await front.ask(WORDS, "long")
         return (front.cpu() - before) / turns
 
     early = await cost(30)
     for _ in range(last - 60):
-        await front.ask(_WORDS, "long")
+        await front.ask(WORDS, "long")
     late = await cost(30)
     name = f"turn {last} of one session: CPU to turn 10's"
     return [_figure(name=name, value=late / early, unit="×", better=Better.RATIO, target=1.5)]

@@ -32,6 +32,7 @@ from hermes.domain.settings.settings import (
     StreamingSettings,
 )
 from hermes.domain.tool import ToolCall
+from hermes.domain.toolbox import Toolbox
 from hermes.domain.turn import BusyMode
 from hermes.state.store.sqlite import StoreOptions
 from hermes.state.store.writer import SqliteStore
@@ -214,7 +215,11 @@ class Rig:
             store = CountingStore(self.database, self.units, self.seen)
         clock = SystemClock()
         agent = AgentLoop(
-            provider=self.provider, tools=world_tools(_nothing), model="quick", system="", clock=clock
+            provider=self.provider,
+            toolbox=Toolbox(world_tools(_nothing)),
+            model="quick",
+            system="",
+            clock=clock,
         )
         profile = Profile(agent=MAIN_AGENT, home=self.folder, settings=self.settings)
         runtime = Runtime(profile=profile, agent=agent, store=store.scoped(MAIN_AGENT))

@@ -13,8 +13,8 @@ from pathlib import Path
 import aiohttp
 
 from bench.model import Direct, surroundings
-from hermes.app.agents import AppOverrides
 from hermes.app.app import App
+from hermes.app.overrides import AppOverrides
 from hermes.control.gateway import Gateway
 from hermes.control.sessions.submission import Submission
 from hermes.domain.address import Address, Source, SourceKind

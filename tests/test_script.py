@@ -20,7 +20,7 @@ import hermes
 from hermes import AIAgent
 from hermes.agent.models.demo import FOOTER, DemoProvider
 from hermes.domain.errors import UserError
-from hermes.domain.event import Usage
+from hermes.domain.usage import Usage
 from hermes.testing.model import ScriptedModel, say
 from hermes.testing.model_script import Call, ModelRequest, Reply, failure
 from hermes.testing.model_server import FakeModelServer

@@ -153,10 +153,12 @@ install_with_uv() {
         --requirement "$lock" >>"$log" 2>&1
 }
 
-# Slower, but it knows pip's own configuration (mirrors, certificates), which uv does not read.
+# Slower, but it knows pip's own configuration (mirrors, certificates), which uv does not read. The lock
+# names every package; asked to look for more, older pips take the newest release of one that is wanted
+# with an extra, and refuse it because it is not pinned.
 install_with_pip() {
     find_pip || return 1
-    run_pip install --quiet --require-hashes --requirement "$lock" >>"$log" 2>&1
+    run_pip install --quiet --no-deps --require-hashes --requirement "$lock" >>"$log" 2>&1
 }
 
 # Debian splits pip and ensurepip off; whichever way is there first serves.

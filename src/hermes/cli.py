@@ -3,6 +3,7 @@ command needs it. Whatever goes wrong is one sentence on stderr; a traceback onl
 
 from __future__ import annotations
 
+import gc
 import sys
 
 TYPE_CHECKING = False  # `typing` alone takes a third of the time that `--help` may take
@@ -63,12 +64,14 @@ COMMANDS: dict[str, str] = {
     "webhook test": "send a signed event to the running gateway",
     "hooks list": "list the hooks and their state",
     "hooks test": "call the hooks that follow an event",
+    "plugins list": "list the installed plugins",
     "config show": "show the settings in effect",
     "config get": "show one setting",
     "config set": "change one setting",
     "config unset": "remove one setting",
     "config path": "show where the settings are",
     "config check": "check the settings for mistakes",
+    "config apply": "let the running gateway adopt the settings",
 }
 OPTIONS: dict[str, str] = {
     "-p, --profile NAME": "use the home of this profile",
@@ -92,6 +95,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.excepthook = _tell_unexpected
         if "gateway" in words and "run" in words:
             _end_on_sigterm()
+            # What is loaded now stays; the gateway looks for garbage once it is ready.
+            gc.disable()
     try:
         code = _answer(words)
         if sys.stdout is not None:

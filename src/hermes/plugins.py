@@ -5,79 +5,168 @@ that breaks is told of in one sentence and never stops the rest."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from functools import lru_cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from threading import Thread
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec import Struct, field
 
 from hermes.domain.address import LOCAL_DOOR
 from hermes.domain.capabilities import Manifest
 from hermes.domain.errors import UserError
+from hermes.domain.ports.world import BACKENDS
+from hermes.domain.settings.settings import PluginSettings
 from hermes.domain.text import one_line
+from hermes.domain.word import replace
 
 if TYPE_CHECKING:
-    from hermes.domain.adapter import AdapterContext, LogIn
-    from hermes.domain.ports.agent import Provider
-    from hermes.domain.ports.platform import Platform
-    from hermes.domain.settings.settings import ModelSettings
-    from hermes.domain.tool import Tool
+    from importlib.metadata import EntryPoint
 
+    from hermes.domain.adapter import AdapterContext, LogIn
+    from hermes.domain.ports.agent import Memory, Provider
+    from hermes.domain.ports.platform import Platform
+    from hermes.domain.ports.world import Backend, BackendRequest, MakeBackend
+    from hermes.domain.services import ToolServices
+    from hermes.domain.settings.settings import ModelSettings, Profile
+    from hermes.domain.tool import Tool
+    from hermes.domain.toolbox import ToolSource
+
+    MakeMemory = Callable[[Profile], Memory]
     MakeProvider = Callable[[ModelSettings], Provider]
     MakePlatform = Callable[[AdapterContext], Platform]
+    MakeTools = Callable[[ToolServices], Sequence[Tool] | ToolSource]
 
 log = logging.getLogger("hermes.plugins")
+T = TypeVar("T")
+API = 1
+"""The version of the plugin interface. A plugin's module may say in `HERMES_API` which one it is made for."""
+OURS = "hermes-gateway"
+"""The entry of the tools that Hermes brings along; they come before all others."""
+EVERY_PLUGIN = PluginSettings()
+LOAD_SECONDS = 10.0
+"""How long the import of a plugin may take, or a function that makes something."""
 
 PLATFORMS = "hermes.platforms"
 TOOLS = "hermes.tools"
 PROVIDERS = "hermes.providers"
-BACKENDS = "hermes.backends"
 MEMORY = "hermes.memory"
 COMMANDS = "hermes.commands"
 HOOKS = "hermes.hooks"
 
 GROUPS = {
     PLATFORMS: "a `Manifest`; its adapter is called with an `AdapterContext` for a `Platform`",
-    TOOLS: "a `Tool`, or several",
+    TOOLS: "a `Tool`, several, or a function of an agent's `ToolServices` that makes them or a `ToolSource`",
     PROVIDERS: "called with `ModelSettings` for a `Provider`; the entry's name is the provider's",
-    BACKENDS: "where commands run; read from a later version on",
-    MEMORY: "what an agent knows beyond a session; read from a later version on",
+    BACKENDS: "called with a `BackendRequest` for a `Backend`; the entry's name is the backend's",
+    MEMORY: "called with a `Profile` for a `Memory`; `memory.provider` names the one that is used",
     COMMANDS: "a module whose functions carry the `@command` of `hermes.control.commands.registry`",
     HOOKS: "a function (event_type, context) that observes; its attribute `events` names what it follows",
 }
 
 
+class PluginHangs(UserError):
+    """It was not waited for any longer."""
+
+
+class InstalledPlugin(Struct, frozen=True, kw_only=True):
+    """A plugin as it stands: what it offers, or `why` it cannot be used."""
+
+    group: str
+    name: str
+    package: str
+    version: str
+    value: Any = None
+    disabled: bool = False
+    why: str = ""
+
+
+class OfferedTools(Struct, frozen=True, kw_only=True):
+    """The tools of plugins: those that are the same for every agent, and what makes some for one."""
+
+    plain: tuple[Tool, ...] = ()
+    makers: Mapping[str, MakeTools] = field(default_factory=dict)
+
+    @property
+    def toolsets(self) -> set[str]:
+        return {*(tool.toolset for tool in self.plain), *self.makers}
+
+
 def platform_manifests() -> tuple[Manifest, ...]:
     """The platforms there are, by name. Manifests are plain data: no adapter and no SDK is imported."""
-    manifests = (value for name, value in _load(PLATFORMS) if _is(Manifest, name, value, PLATFORMS))
     # The name of the local door opens it for everybody: no platform may have it.
-    usable = (manifest for manifest in manifests if manifest.name != LOCAL_DOOR)
+    usable = (manifest for _, manifest in _load(PLATFORMS) if manifest.name != LOCAL_DOOR)
     return tuple(sorted(usable, key=lambda manifest: manifest.name))
 
 
-def tools() -> tuple[Tool, ...]:
-    from hermes.domain.tool import Tool
-
-    offered: list[Tool] = []
-    for name, value in _load(TOOLS):
-        values = value if isinstance(value, Iterable) else (value,)
-        offered += [each for each in values if _is(Tool, name, each, TOOLS)]
-    return tuple(offered)
-
-
-def providers() -> Mapping[str, MakeProvider]:
-    return dict(_load(PROVIDERS))
+def tools(used: PluginSettings = EVERY_PLUGIN) -> OfferedTools:
+    plain: list[Tool] = []
+    makers: dict[str, MakeTools] = {}
+    for name, value in _load(TOOLS, used):
+        if callable(value):
+            makers[name] = value
+        else:
+            plain += value if isinstance(value, list | tuple) else (value,)
+    return OfferedTools(plain=tuple(plain), makers=makers)
 
 
-def hooks() -> Mapping[str, Callable[[str, dict[str, Any]], Any]]:
-    found = dict(_load(HOOKS))
-    for name in [name for name, value in found.items() if not callable(value)]:
-        del found[name]
-        _tell(HOOKS, name, "it is not a function")
-    return found
+def make_tools(name: str, make: MakeTools, services: ToolServices) -> Sequence[Tool] | ToolSource:
+    """What a plugin makes of an agent's services; nothing if it fails. Blocks: call it off the loop."""
+
+    def make_all() -> Sequence[Tool] | ToolSource:
+        made = make(services)
+        return tuple(made) if isinstance(made, Iterable) else made  # a generator works only now
+
+    made = _make(TOOLS, name, make_all)
+    if made is None:
+        return ()
+    if isinstance(made, tuple) or all(hasattr(made, life) for life in ("open", "tools", "changed", "close")):
+        return made
+    _tell(TOOLS, name, "it made neither tools nor a source of tools")
+    return ()
 
 
-def load_commands() -> None:
+def providers(used: PluginSettings = EVERY_PLUGIN) -> Mapping[str, MakeProvider]:
+    return dict(_load(PROVIDERS, used))
+
+
+def backends(used: PluginSettings = EVERY_PLUGIN) -> Mapping[str, MakeBackend]:
+    """What makes the places that commands run in, by their names."""
+    return dict(_load(BACKENDS, used))
+
+
+def make_backend(name: str, make: MakeBackend, request: BackendRequest) -> Backend:
+    """What a plugin makes for an agent's commands, or whatever it raises. Blocks: call it off the loop."""
+    try:
+        return _in_thread(name, lambda: make(request), "its function")
+    except PluginHangs as error:
+        raise UserError(f"The backend “{name}” cannot be made: {error}.") from error
+
+
+def memories(used: PluginSettings = EVERY_PLUGIN) -> Mapping[str, MakeMemory]:
+    return dict(_load(MEMORY, used))
+
+
+def make_memory(name: str, make: MakeMemory, profile: Profile) -> Memory | None:
+    """What a plugin remembers for an agent; None if it fails. Blocks: call it off the loop."""
+    memory = _make(MEMORY, name, lambda: make(profile))
+    if memory is None or callable(getattr(memory, "notes", None)):
+        return memory
+    _tell(MEMORY, name, "what it made has no `notes`")
+    return None
+
+
+def hooks(used: PluginSettings = EVERY_PLUGIN) -> Mapping[str, Callable[[str, dict[str, Any]], Any]]:
+    return dict(_load(HOOKS, used))
+
+
+def load_commands(used: PluginSettings = EVERY_PLUGIN) -> None:
     """Slash commands register themselves when their module is imported."""
-    for _ in _load(COMMANDS):
+    for _ in _load(COMMANDS, used):
         pass
 
 
@@ -105,23 +194,115 @@ def _named(manifest: Manifest, place: str) -> Any:
         ) from error
 
 
-def _load(group: str) -> Iterator[tuple[str, Any]]:
+def survey(used: PluginSettings) -> list[InstalledPlugin]:
+    """Every plugin that is installed, group by group, loaded: how it stands with each."""
+    return [plugin for group in GROUPS for plugin in _installed(group, used)]
+
+
+def _load(group: str, used: PluginSettings = EVERY_PLUGIN) -> Iterator[tuple[str, Any]]:
     """The things that plugins offer, by name."""
+    for plugin in _installed(group, used):
+        if plugin.why:
+            _tell(group, plugin.name, plugin.why)
+        elif not plugin.disabled:
+            yield plugin.name, plugin.value
+
+
+def _installed(group: str, used: PluginSettings) -> Iterator[InstalledPlugin]:
+    """Ours come first, so that no plugin can take a name of ours."""
+    for entry in sorted(_entry_points(tuple(sys.path)).select(group=group), key=_place):
+        package, version = _package(entry), "" if entry.dist is None else entry.dist.version
+        plugin = InstalledPlugin(group=group, name=entry.name, package=package, version=version)
+        if package != OURS and not used.allows(package, f"{group.removeprefix('hermes.')}:{entry.name}"):
+            yield replace(plugin, disabled=True)
+            continue
+        try:
+            value = entry.load() if package == OURS else _load_foreign(entry)
+        except Exception as error:  # foreign code may raise anything while it is imported
+            why = error.message if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+            yield replace(plugin, why=one_line(why, 200))
+        else:
+            yield replace(plugin, value=value, why="" if package == OURS else _fault(group, value))
+
+
+def _package(entry: EntryPoint) -> str:
+    return "" if entry.dist is None else entry.dist.name
+
+
+def _place(entry: EntryPoint) -> tuple[bool, str]:
+    return _package(entry) != OURS, entry.name
+
+
+def is_installed(group: str, name: str) -> bool:
+    """Whether there is such an entry, however it stands with it."""
+    return name in _entry_points(tuple(sys.path)).select(group=group).names
+
+
+def _fault(group: str, value: object) -> str:
+    """What is wrong with the kind of thing that an entry is; empty if nothing is."""
+    if group == PLATFORMS:
+        return "" if isinstance(value, Manifest) else "it is not a Manifest"
+    if group == COMMANDS:
+        return "" if isinstance(value, ModuleType) else "it is not a module"
+    if group == TOOLS and not callable(value):
+        from hermes.domain.tool import Tool
+
+        several = value if isinstance(value, list | tuple) else (value,)
+        return "" if all(isinstance(each, Tool) for each in several) else "it is neither a Tool nor several"
+    if not callable(value):
+        return "it is not a function"
+    events = getattr(value, "events", ()) if group == HOOKS else ()
+    if not isinstance(events, list | tuple) or not all(isinstance(event, str) for event in events):
+        return "its `events` are not a list of names"
+    return ""
+
+
+@lru_cache(maxsize=1)
+def _entry_points(path: tuple[str, ...]) -> Any:
+    """Reading them opens a file of every package that is installed, so it is done once for all groups."""
     from importlib.metadata import entry_points
 
-    for entry in sorted(entry_points(group=group), key=lambda entry: entry.name):
+    return entry_points()
+
+
+def _load_foreign(entry: EntryPoint) -> Any:
+    def load() -> Any:
+        module = import_module(entry.module)
+        api = getattr(module, "HERMES_API", API)
+        if api != API:
+            raise UserError(f"it is made for version {api} of the plugin interface, and this is {API}")
+        return entry.load()
+
+    return _in_thread(entry.name, load, "its import")
+
+
+def _make(group: str, name: str, make: Callable[[], T]) -> T | None:
+    """What a plugin's function makes; None, and a word in the log, if it raises or hangs."""
+    try:
+        return _in_thread(name, make, "its function")
+    except Exception as error:  # foreign code may raise anything
+        why = error.message if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+        _tell(group, name, why)
+        return None
+
+
+def _in_thread(name: str, work: Callable[[], T], what: str) -> T:
+    """Do a plugin's work in a thread of its own: one that hangs is left to itself, and the rest goes on."""
+    done: Future[T] = Future()
+
+    def run() -> None:
         try:
-            value = entry.load()
-        except Exception as error:  # foreign code may raise anything while it is imported
-            _tell(group, entry.name, f"{type(error).__name__}: {error}")
-            continue
-        yield entry.name, value
+            done.set_result(work())
+        except BaseException as error:  # whatever it is, it is told of where the plugin is asked for
+            done.set_exception(error if isinstance(error, Exception) else RuntimeError(repr(error)))
 
-
-def _is(kind: type, name: str, value: object, group: str) -> bool:
-    if not isinstance(value, kind):
-        _tell(group, name, f"it is not a {kind.__name__}")
-    return isinstance(value, kind)
+    Thread(target=run, name=f"plugin {name}", daemon=True).start()
+    try:
+        return done.result(LOAD_SECONDS)
+    except TimeoutError:
+        if done.done():
+            raise
+        raise PluginHangs(f"{what} did not end within {LOAD_SECONDS:g} s") from None
 
 
 def _tell(group: str, name: str, why: str) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from hermes.app.app import App
 from hermes.control.gateway import Gateway
 from hermes.domain.ports.store import Store
+from hermes.domain.word import replace
 from hermes.testing import api as api_world
 from hermes.testing.api import ApiWorld
 from hermes.testing.crash import StoppingStore
@@ -32,9 +32,9 @@ class CutApp(App):
             CutApp.cut = store = StoppingStore(store, sys.maxsize, after=self.after)
         await super()._run(store, *rest)
 
-    async def _drain(self, gateway: Gateway, hosts: list[asyncio.Task[None]]) -> None:
+    async def _drain(self, gateway: Gateway, hosts: list[asyncio.Task[None]], *, broken: bool) -> None:
         if CutApp.cut is None or not CutApp.cut.stopped.is_set():
-            await super()._drain(gateway, hosts)
+            await super()._drain(gateway, hosts, broken=broken)
 
 
 async def cut_everywhere(

@@ -6,11 +6,11 @@ import asyncio
 import importlib
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 
 from hermes.control.outbound.answers import REPEAT_MARK
 from hermes.domain.event import ToolFinished, UserSaid
 from hermes.domain.ports.agent import ModelRequest
+from hermes.domain.word import replace
 from hermes.testing.model import Say, call, last_words, say
 from hermes.testing.world import Deed, Update, World
 

@@ -3,12 +3,12 @@ became of it, over any crash."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from hermes.domain.settings.settings import ApprovalSettings
+from hermes.domain.word import replace
 from hermes.testing.clock import FakeClock
 from hermes.testing.harness import Journey, open_settings
 from tests.acceptance.telling import KINDS, button, deeds, obeys, seen_once, write

@@ -3,7 +3,6 @@ script alone, what another job said, talking about what one said. Over HTTP: tes
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from hermes.domain.channels import Channel
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.job import RunState
 from hermes.domain.settings.settings import CronSettings
+from hermes.domain.word import replace
 from hermes.testing.clock import FakeClock, settle
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.jobs import FakeJobWorld

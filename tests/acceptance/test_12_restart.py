@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from hermes.control.outbound.answers import REPEAT_MARK
 from hermes.domain.settings.settings import DisplaySettings
 from hermes.domain.turn import BusyMode
+from hermes.domain.word import replace
 from hermes.testing.clock import settle
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.history import check_history

@@ -8,7 +8,6 @@ import asyncio
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import apsw
@@ -21,6 +20,7 @@ from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.job import JobState
 from hermes.domain.ports.platform import Accept
 from hermes.domain.settings.settings import Route, RouteMatch
+from hermes.domain.word import replace
 from hermes.state.settings.loader import load_settings
 from hermes.testing.api import ApiWorld
 from hermes.testing.clock import FakeClock

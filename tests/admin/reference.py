@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
 from enum import StrEnum
 from importlib import import_module
 from typing import Any, get_args
 
 from hermes.domain.event import Live, Record
+from hermes.domain.gateway_event import GatewayEvent
 from hermes.domain.hooks import EVENTS
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import ApiKey, PlatformSettings
-from hermes.domain.settings.settings import HostedAgent, QuickCommand, ResetSettings, RouteMatch, Settings
+from hermes.domain.settings.settings import (
+    AuxiliaryModel,
+    HostedAgent,
+    ModelFactSettings,
+    PlatformToolsets,
+    PluginOptions,
+    QuickCommand,
+    ResetSettings,
+    RouteMatch,
+    Settings,
+)
+from hermes.domain.word import field_names
 from hermes.state.settings.names import LATER, PLATFORMS, platform_variables
 from hermes.state.settings.reader import ALSO_UNDER_GATEWAY
 from hermes.state.settings.unsupported_limits import (
@@ -51,11 +62,21 @@ def settings_page() -> str:
         f"\n## agents\n\n{_told(HostedAgent)}\n\n",
         _table(HostedAgent, "agents.<name>."),
         "\n## routes\n\nA list of `{match: {…}, agent: <name>}`, tried in order; the first match counts,\n"
-        "and `routes[].agent` says who answers.\n"
+        "and `routes[].agent` says who answers. `routes[].toolsets` are the only toolsets for what comes\n"
+        "from there: not set are the agent's, written and empty is none. `routes[].backend` is where its\n"
+        "commands run: not set is `terminal.backend`; one that is not installed stops the agent.\n"
         "A route with a mistake in it does not count at all.\n\n",
         _table(RouteMatch, "routes[].match."),
+        f"\n## platform_toolsets\n\n{_told(PlatformToolsets)} In short: `telegram: [file, todo]`.\n\n",
+        _table(PlatformToolsets, "platform_toolsets.<name>."),
+        f"\n## plugins.entries\n\n{_told(PluginOptions)} What stands below the name of an entry is its "
+        "`plugins.entries.<name>.values`.\n",
         f"\n## quick_commands\n\n{_told(QuickCommand)}\n\n",
         _table(QuickCommand, "quick_commands.<name>."),
+        f"\n## models\n\n{_told(ModelFactSettings)}\n\n",
+        _table(ModelFactSettings, "models.<name>."),
+        f"\n## auxiliary\n\n{_told(AuxiliaryModel)}\n\n",
+        _table(AuxiliaryModel, "auxiliary.<name>."),
         "\n## reset_by_type, reset_by_platform\n\nThe same as `session_reset`, for one sort of place or one"
         " platform;\nan account (`telegram@work`) beats its platform, that beats a sort of place, and that"
         " `session_reset`.\n\n",
@@ -221,10 +242,10 @@ sessions show` tell what some of them do.
 
 def commands_page() -> str:
     """The page `docs/reference/commands.md`."""
-    from hermes.control.commands import load
     from hermes.control.commands.registry import COMMANDS
+    from hermes.plugins import load_commands
 
-    load()
+    load_commands()
     rows = []
     for known in sorted(COMMANDS.values(), key=lambda command: command.name):
         written = f"`/{known.name}{' ' + known.usage if known.usage else ''}`"
@@ -303,6 +324,10 @@ def events_page() -> str:
         + _events(Live)
         + "\n## Records\n\n"
         + _events(Record)
+        + "\n## What happens in the gateway\n\n"
+        + "From `src/hermes/domain/gateway_event.py`. These are hints for whoever listens inside the gateway:"
+        " they name rows by their ids, carry no texts, are sent after the commit and are lost in a crash."
+        " What hooks can follow is on [another page](hooks.md).\n\n" + _events(GatewayEvent)
     )
 
 
@@ -310,9 +335,9 @@ def _events(union: Any) -> str:
     rows = []
     for kind in get_args(union):
         told = " ".join((kind.__doc__ or "").split())
-        if told.startswith(f"{kind.__name__}("):  # what `dataclass` writes where nobody else did
+        if not told or told.startswith(f"{kind.__name__}("):  # what `dataclass` writes where nobody else did
             told = _PLAIN_EVENTS[kind.__name__]
-        rows.append((f"`{kind.__name__}`", told, ", ".join(f"`{item.name}`" for item in fields(kind))))
+        rows.append((f"`{kind.__name__}`", told, ", ".join(f"`{name}`" for name in field_names(kind))))
     return _rows(("Event", "What it says", "Fields"), rows)
 
 

@@ -132,14 +132,14 @@ def test_unset(tmp_path: Path) -> None:
 def test_check(tmp_path: Path) -> None:
     assert ask(tmp_path, "check") == (0, "config ok\n", "")
     file = tmp_path / "config.yaml"
-    file.write_text("terminal: {}\nagent:\n  max_turn: 3\n")
+    file.write_text("tts: {}\nagent:\n  max_turn: 3\n")
     code, out, _ = ask(tmp_path, "check")
     assert code == 1
     assert out.splitlines() == [
         f"{file}:3: “agent.max_turn” is not a known setting. Did you mean “agent.max_turns”?",
-        f"note: {file}:1: “terminal” is known, but not used yet.",
+        f"note: {file}:1: “tts” is known, but not used yet.",
     ]
-    file.write_text("terminal: {}\n")
+    file.write_text("tts: {}\n")
     assert ask(tmp_path, "check")[0] == 0
 
 

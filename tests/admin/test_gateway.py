@@ -15,6 +15,7 @@ import pytest
 from hermes.admin.process import run as gateway
 from hermes.admin.process.run import GATEWAY, GatewayProcess, StateFile, hold_home, home_holder
 from hermes.app.vitals import LiveStatus
+from hermes.control.events import Events
 from hermes.control.workers import Supervisor
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import UserError
@@ -118,7 +119,9 @@ def test_a_home_on_a_full_disk_is_held(
 
 async def test_the_state_file_has_the_newest_state(tmp_path: Path) -> None:
     file = StateFile(tmp_path, {"pid": 1})
-    status = LiveStatus(tmp_path, load_settings(tmp_path, {}), file.write, Supervisor(SystemClock()))
+    status = LiveStatus(
+        tmp_path, load_settings(tmp_path, {}), file.write, Supervisor(SystemClock()), Events()
+    )
     for number in range(50):
         status.tell_platform("fake", HostState.RETRYING, f"try {number}")
     status.tell("running", agents=["main"], accounts=[], model="none")

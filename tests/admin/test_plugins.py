@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hermes import plugins
 from hermes.app.accounts import DeclaredAccount
-from hermes.app.agents import AppOverrides
+from hermes.app.memory import make_memories
+from hermes.app.overrides import AppOverrides
+from hermes.control.commands import registry
 from hermes.domain.errors import UserError
+from hermes.domain.ids import MAIN_AGENT
+from hermes.domain.settings.settings import PluginSettings, Profile
+from hermes.domain.tool import Tool, ToolContext, ToolResult
 from hermes.state.settings.loader import load_settings
+from tests.admin.test_config import ask
 
 MANIFEST = """
 from hermes.domain.capabilities import Capabilities, Manifest, SettingField
@@ -31,6 +40,7 @@ wrong = hx_alpha:NOT_ONE
 [hermes.tools]
 one = hx_tools:ONE
 several = hx_tools:SEVERAL
+spoilt = hx_tools:SPOILT
 wrong = hx_alpha:NOT_ONE
 [hermes.providers]
 here = hx_tools:provider
@@ -39,7 +49,10 @@ TOOLS = """
 from hermes.domain.tool import Tool, ToolResult
 async def run(context, arguments): return ToolResult(text="")
 ONE = Tool(name="one", description="", parameters={}, run=run)
-SEVERAL = [Tool(name="two", description="", parameters={}, run=run), 7]
+SEVERAL = [Tool(name="two", description="", parameters={}, run=run)]
+class Spoilt:
+    def __iter__(self): raise RuntimeError("spoilt")
+SPOILT = Spoilt()
 def provider(settings): return settings
 """
 
@@ -68,8 +81,8 @@ def test_platforms_are_listed_without_their_sdk(caplog: pytest.LogCaptureFixture
 
 
 def test_tools_and_providers() -> None:
-    assert {"one", "two"} <= {tool.name for tool in plugins.tools()}
-    assert "here" in plugins.providers()
+    assert {"one", "two"} <= {tool.name for tool in plugins.tools().plain}
+    assert {"here", "demo", "openai_compatible"} <= set(plugins.providers()), "ours register likewise"
 
 
 def test_an_adapter_whose_package_is_missing() -> None:
@@ -110,3 +123,193 @@ def test_every_group_is_told_of() -> None:
         f"hermes.{name}"
         for name in ("platforms", "tools", "providers", "backends", "memory", "commands", "hooks")
     }
+
+
+# --- plugins that are not as they should be ---
+
+
+def install(folder: Path, group: str, module: str, source: str, package: str = "hx-more") -> None:
+    """One more package with one entry point, called as its module."""
+    info = folder / f"{package.replace('-', '_')}-2.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Name: {package}\nVersion: 2\n")
+    (info / "entry_points.txt").write_text(f"[hermes.{group}]\n{module} = {module}:IT\n")
+    (folder / f"{module}.py").write_text(source)
+
+
+def state_of(name: str, used: PluginSettings = plugins.EVERY_PLUGIN) -> plugins.InstalledPlugin:
+    return next(plugin for plugin in plugins.survey(used) if plugin.name == name)
+
+
+def test_a_plugin_that_hangs_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plugins, "LOAD_SECONDS", 0.2)
+    install(tmp_path, "hooks", "hx_hangs", "import threading\nthreading.Event().wait(30)\nIT = print\n")
+    assert "did not end within 0.2 s" in state_of("hx_hangs").why
+    assert "hx_hangs" not in plugins.hooks()
+
+
+def test_a_plugin_for_another_version(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    install(tmp_path, "hooks", "hx_newer", "HERMES_API = 99\nIT = print\n")
+    with caplog.at_level(logging.WARNING):
+        assert "hx_newer" not in plugins.hooks()
+    assert "made for version 99 of the plugin interface, and this is 1" in caplog.text
+
+
+def test_a_plugin_that_ends_the_process_does_not(tmp_path: Path) -> None:
+    install(tmp_path, "hooks", "hx_exits", "raise SystemExit(3)\n")
+    assert "SystemExit(3)" in state_of("hx_exits").why
+
+
+@pytest.mark.parametrize(
+    ("used", "is_used"),
+    [
+        (PluginSettings(), True),
+        (PluginSettings(disabled=("hx-more",)), False),
+        (PluginSettings(disabled=("hooks:hx_quiet",)), False),
+        (PluginSettings(disabled=("tools:hx_quiet",)), True),
+        (PluginSettings(disabled=("*",)), False),
+        (PluginSettings(enabled=("hx-other",)), False),
+        (PluginSettings(enabled=("hx-more",)), True),
+        (PluginSettings(enabled=("hx-more",), disabled=("hooks:hx_quiet",)), False),
+    ],
+)
+def test_only_what_the_operator_wants_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, used: PluginSettings, is_used: bool
+) -> None:
+    monkeypatch.delitem(sys.modules, "hx_quiet", raising=False)
+    install(tmp_path, "hooks", "hx_quiet", "IT = print\n")
+    assert ("hx_quiet" in plugins.hooks(used)) is is_used
+    assert ("hx_quiet" in sys.modules) is is_used
+    assert state_of("hx_quiet", used).disabled is not is_used
+
+
+@pytest.mark.parametrize(
+    ("text", "allows"),
+    [("", True), ("plugins: {enabled: []}", False), ("plugins: {disabled: 7}", True), ("plugins: {}", True)],
+)
+def test_plugins_in_the_settings(tmp_path: Path, text: str, allows: bool) -> None:
+    (tmp_path / "config.yaml").write_text(text)
+    assert load_settings(tmp_path, {}).settings.plugins.allows("hx-more") is allows
+
+
+def test_what_is_ours_cannot_be_disabled() -> None:
+    names = {manifest.name for manifest in plugins.platform_manifests()}
+    ours = [p for p in plugins.survey(PluginSettings(disabled=("*",))) if p.package == plugins.OURS]
+    assert {plugin.name for plugin in ours if plugin.group == plugins.PLATFORMS} <= names
+    assert ours and not any(plugin.disabled or plugin.why for plugin in ours)
+
+
+def test_what_a_plugin_is_told(tmp_path: Path) -> None:
+    entries = "weather: {city: Berlin, days: 3, api_key: 'k-0123456789abcdef', near: [a, b]}\n    x: 7"
+    (tmp_path / "config.yaml").write_text(f"plugins:\n  entries:\n    {entries}\n")
+    loaded = load_settings(tmp_path, {})
+    told = loaded.settings.plugins.entries
+    assert list(told) == ["weather"] and [problem.line for problem in loaded.problems] == [4]
+    values = dict(told["weather"].values)
+    key = values.pop("api_key")
+    assert values == {"city": "Berlin", "days": 3, "near": ["a", "b"]}
+    assert str(key) == "***" and key.reveal() == "k-0123456789abcdef"
+    assert loaded.secrets.redact("the key k-0123456789abcdef") == "the key ***"
+
+
+def tool(name: str) -> Tool:
+    async def run(context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
+        return ToolResult(text="")
+
+    return Tool(name=name, description="", parameters={}, run=run)
+
+
+def raising(services: object) -> Iterator[Tool]:
+    yield tool("one")
+    raise RuntimeError("the licence ran out")
+
+
+def hanging(services: object) -> Iterator[Tool]:
+    yield tool("one")
+    threading.Event().wait(5)
+
+
+def working(services: object) -> Iterator[Tool]:
+    yield tool("one")
+
+
+@pytest.mark.parametrize(
+    ("make", "names", "why"),
+    [(raising, [], "the licence ran out"), (hanging, [], "did not end within"), (working, ["one"], "")],
+)
+def test_a_generator_of_tools_breaks_or_hangs_alone(
+    make: Any, names: list[str], why: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(plugins, "LOAD_SECONDS", 0.2)
+    made = plugins.make_tools("lab", make, None)  # type: ignore[arg-type]
+    assert isinstance(made, tuple) and [one.name for one in made] == names
+    assert why in caplog.text
+
+
+def test_tools_that_cannot_be_counted_out_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    assert {"one", "two"} <= {tool.name for tool in plugins.tools().plain}
+    assert "name=spoilt: it is left out (it is neither a Tool nor several)" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("group", "source", "why"),
+    [
+        ("platforms", "IT = 42", "not a Manifest"),
+        ("tools", "IT = 'seven'", "neither a Tool nor several"),
+        ("tools", "IT = ['seven']", "neither a Tool nor several"),
+        ("providers", "IT = {}", "not a function"),
+        ("backends", "IT = None", "not a function"),
+        ("memory", "IT = 'x'", "not a function"),
+        ("commands", "IT = 7", "not a module"),
+        ("hooks", "IT = 'x'", "not a function"),
+        ("hooks", "def IT(event, context): ...\nIT.events = 5", "are not a list of names"),
+    ],
+)
+def test_an_entry_of_the_wrong_kind_is_left_out(tmp_path: Path, group: str, source: str, why: str) -> None:
+    module = f"hx_kind_{group}_{abs(hash(source))}"
+    install(tmp_path, group, module, f"{source}\n")
+    assert why in state_of(module).why
+    offered = {
+        "tools": lambda: plugins.tools().makers,
+        "providers": plugins.providers,
+        "backends": plugins.backends,
+        "memory": plugins.memories,
+        "hooks": plugins.hooks,
+    }
+    assert module not in offered.get(group, dict)()
+
+
+THIEF = """
+from hermes.control.commands.registry import CommandReply, command
+@command({names})
+def run(call): return CommandReply(text="stolen")
+"""
+
+
+@pytest.mark.parametrize("names", ["'help', 'mine'", "'aaa', 'mine', aliases=('help',)"])
+def test_a_plugin_takes_no_command_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: str
+) -> None:
+    monkeypatch.setattr(registry, "COMMANDS", dict(registry.COMMANDS))
+    monkeypatch.delitem(sys.modules, "hx_aa_thief", raising=False)
+    install(tmp_path, "commands", "hx_aa_thief", THIEF.format(names=names))
+    entry = tmp_path / "hx_more-2.dist-info" / "entry_points.txt"
+    entry.write_text("[hermes.commands]\naa_thief = hx_aa_thief\n")
+    plugins.load_commands()
+    assert registry.COMMANDS["help"].run.__module__ == "hermes.control.commands.information"
+    assert "/help is there already" in state_of("aa_thief").why
+
+
+def test_a_memory_that_is_broken_keeps_nobody_from_talking(tmp_path: Path) -> None:
+    install(tmp_path, "memory", "hx_amnesia", "raise RuntimeError('what?')\n")
+    (tmp_path / "config.yaml").write_text("memory: {provider: hx_amnesia}\n")
+    loaded = load_settings(tmp_path, {})
+    profile = Profile(agent=MAIN_AGENT, home=tmp_path, settings=loaded.settings)
+    assert list(make_memories(profile, loaded)) == ["files"]
+
+
+def test_config_check_knows_the_platforms_of_plugins(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "config.yaml").write_text("alpha: {allowed_users: [ada]}\n")
+    assert ask(home, "check") == (0, "config ok\n", "")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from hermes.admin.process.watchdog import STACKS_FILE, SystemdNotifier, Watchdog
 from hermes.domain.settings.settings import AgentSettings, GatewaySettings, Settings
+from hermes.domain.word import replace
 
 
 @dataclass

@@ -15,9 +15,10 @@ from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.clock import SystemClock
 from hermes.domain.event import Asked, Entry, Live, Record, Stopped, UserSaid
 from hermes.domain.ids import AgentId, SessionId, TurnId
-from hermes.domain.ports.agent import Provider, Run
+from hermes.domain.ports.agent import PersonNotes, Provider, Run, no_notes
 from hermes.domain.session import Session
-from hermes.domain.tool import Effect, Tool, ToolContext, ToolResult
+from hermes.domain.tool import Effect, StandingGrants, Tool, ToolContext, ToolResult
+from hermes.domain.toolbox import Toolbox
 from hermes.domain.transcript import number_records, view_turn
 from hermes.domain.turn import NO_GUIDANCE, Cause, Guidance, Turn, TurnInput
 
@@ -43,6 +44,8 @@ class Driver:
     memory: dict[str, object] = field(default_factory=dict)
     turns: int = 0
     guidance: Guidance = NO_GUIDANCE
+    granted: frozenset[str] = frozenset()
+    person_notes: PersonNotes = no_notes
 
     def turn(self) -> Turn:
         return Turn(
@@ -54,6 +57,9 @@ class Driver:
             created_at=AT,
             source=ME,
         )
+
+    async def _standing(self) -> StandingGrants:
+        return StandingGrants(digests=self.granted)
 
     def add(self, *records: Record) -> None:
         self.entries += number_records(self.entries, self.turn().id, records, AT)
@@ -67,7 +73,15 @@ class Driver:
         """Pull the run to its end, or stop dead after so many commits."""
         scope = RunScope()
         turn = self.turn()
-        run = Run(session=self.session, turn=turn, transcript=self.entries, scope=scope, memory=self.memory)
+        run = Run(
+            session=self.session,
+            turn=turn,
+            transcript=self.entries,
+            scope=scope,
+            memory=self.memory,
+            standing=self._standing,
+            person_notes=self.person_notes,
+        )
         events = self.loop.run(run)
         try:
             async for event in events:
@@ -113,7 +127,7 @@ def tool(name: str, *, text: str = "", parallel: bool = False, effect: Effect = 
 def loop_of(provider: Provider, *tools: Tool, limits: LoopLimits | None = None) -> AgentLoop:
     return AgentLoop(
         provider=provider,
-        tools=tools,
+        toolbox=Toolbox(tools),
         model="fake-model",
         system="Be brief.",
         clock=SystemClock(),

@@ -26,7 +26,7 @@ class Shell:
         self.done.append(self.folder)
         return ToolResult(text=f"done in {self.folder}")
 
-    def ask(self, session: SessionId, arguments: Mapping[str, object]) -> ApprovalPrompt | None:
+    async def ask(self, session: SessionId, arguments: Mapping[str, object]) -> ApprovalPrompt | None:
         async def more(session: SessionId) -> str:
             self.looked += 1
             return f"in all its length, for {session}"
@@ -105,5 +105,6 @@ async def test_a_session_grant_holds_for_its_digest_alone() -> None:
     chat, question = await asked(shell)
     chat.add(Answered(question=question.question, verdict=Verdict.SESSION, by="me"))
     await chat.go()
+    chat.granted = frozenset({question.digest})
     await chat.say("again")
     assert shell.done == ["/work", "/work"] and shell.looked == 1

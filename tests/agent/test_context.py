@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.agent.context.transcript_messages import CONTINUE, ModelMessage, Role, messages, with_ending
+from hermes.agent.models.assembly import ReplyAssembly
+from hermes.agent.models.formats.chat_completions.reply import ChatReader
 from hermes.agent.models.formats.chat_completions.request import encode_messages, encode_request
 from hermes.agent.run.progress import is_empty
 from hermes.domain.event import (
@@ -19,6 +20,7 @@ from hermes.domain.event import (
     Entry,
     Failed,
     Finished,
+    Kept,
     ModelSaid,
     QuestionKind,
     Record,
@@ -36,6 +38,7 @@ from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.tool import Effect, ToolCall
 from hermes.domain.transcript import visible
 from hermes.domain.turn import EarlierMessage, Speaker
+from hermes.domain.word import replace
 from hermes.stream.fold.answer import answer_text
 from tests.agent.driving import AT
 from tests.effort import effort
@@ -83,7 +86,13 @@ RECORDS: st.SearchStrategy[Record] = st.one_of(
         ending=st.sampled_from(Ending),
         partial=st.booleans(),
     ),
-    st.builds(ToolFinished, call=IDS, text=TEXTS),
+    st.builds(
+        ToolFinished,
+        call=IDS,
+        text=TEXTS,
+        attachments=st.sampled_from([(), (FILE,), PICTURES]),
+        outside=st.booleans(),
+    ),
     st.builds(ToolStarted, call=IDS, name=st.just("n"), effect=st.just(Effect.READ), key=st.just("k")),
     st.just(Asked(question=QUESTION, kind=QuestionKind.APPROVAL, text="?")),
     st.just(Answered(question=QUESTION, verdict=Verdict.ONCE)),
@@ -229,10 +238,66 @@ def test_pictures_are_not_kept_with_a_warm_session() -> None:
     request = request_of(entries, memory=memory, images={"ab": picture})
     for _ in range(2):
         assert picture.encode() in encode_messages(request)
-        assert "A" * 100 not in repr(memory["chat_request"])
+        assert "A" * 100 not in repr(memory["encoded.chat_completions"])
     gone = wire(request_of(entries, memory=memory))
     (words,) = gone[1]["content"]
     assert words["text"].startswith("look") and "could not be fetched" in words["text"]
+
+
+def test_what_a_service_wants_back_goes_to_the_same_model_in_the_same_format() -> None:
+    call = ToolCall(id=CallId("c1"), name="look")
+    details = [{"type": "reasoning.text", "text": "hm", "signature": "s", "index": 0}]
+    text = json.dumps({"reasoning_details": details, "extra_content": {"c1": {"google": {"thought": "x"}}}})
+    kept = Kept(format="chat_completions", model="m", text=text)
+    records = [UserSaid(text="a"), ModelSaid(calls=(call,), kept=kept), ToolFinished(call=call.id, text="b")]
+    entries = number(records)
+    memory: dict[str, object] = {}
+    request = request_of(entries, memory=memory)
+    (said,) = (one for one in wire(request) if one["role"] == "assistant")
+    assert said["reasoning_details"] == details
+    assert said["tool_calls"][0]["extra_content"] == {"google": {"thought": "x"}}
+    other = replace(request, model="n")
+    (said,) = (one for one in wire(other) if one["role"] == "assistant")
+    assert set(said) == {"role", "content", "tool_calls"} and "extra_content" not in said["tool_calls"][0]
+    assert wire(request) == wire(request_of(entries)), "back with the first model it is as before"
+
+
+def test_only_replies_with_calls_bring_back_their_thoughts_as_words() -> None:
+    """DeepSeek wants them back with calls, and refused them, or ignores them, without."""
+
+    def heard(delta: dict) -> Kept | None:
+        reply = ReplyAssembly(model="m")
+        reader = ChatReader(reply)
+        for said in ({"reasoning_content": "first "}, {"reasoning_content": "second"}, delta):
+            reader.take(json.dumps({"choices": [{"delta": said}]}).encode())
+        reader.take(b'{"choices": [{"delta": {}, "finish_reason": "stop"}]}')
+        return reply.end().kept
+
+    call = {"index": 0, "id": "c", "function": {"name": "look", "arguments": "{}"}}
+    kept = heard({"content": "Wait.", "tool_calls": [call]})
+    assert kept is not None and json.loads(kept.text) == {"reasoning_content": "first second"}
+    assert heard({"content": "Done."}) is None
+
+
+def test_a_streamed_block_goes_back_whole() -> None:
+    reply = ReplyAssembly(model="m")
+    reader = ChatReader(reply)
+    blocks = (
+        {"type": "reasoning.text", "index": 0, "text": "two ", "signature": None},
+        {"type": "reasoning.text", "index": 0, "text": "and two"},
+        {"type": "reasoning.text", "index": 0, "signature": "sealed"},
+        {"type": "reasoning.encrypted", "index": 1, "data": "QQ"},
+        {"type": "reasoning.summary", "summary": "no index"},
+    )
+    for block in blocks:
+        reader.take(json.dumps({"choices": [{"delta": {"reasoning_details": [block, 7]}}]}).encode())
+    reader.take(b'{"choices": [{"delta": {"content": "four"}, "finish_reason": "stop"}]}')
+    kept = reply.end().kept
+    assert kept is not None
+    assert json.loads(kept.text)["reasoning_details"] == [
+        {"type": "reasoning.text", "index": 0, "text": "two and two", "signature": "sealed"},
+        *blocks[3:],
+    ]
 
 
 def test_history_stands_before_the_transcript_and_its_last_words_join_the_first() -> None:

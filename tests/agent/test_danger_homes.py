@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from hermes.agent.danger.judge import judge_command, judge_input
 from hermes.agent.danger.paths import CommandScope, is_free_workspace, read_fault, write_fault
 from hermes.domain.ports.world import FolderRules
+from hermes.domain.word import replace
 
 HOMES = FolderRules(
     closed=("/home/ann/.hermes", "/home/ann/bots/bee", "/tmp/x/home", "/run/user/7/hermes-ab.sock"),

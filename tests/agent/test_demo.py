@@ -12,6 +12,7 @@ from hermes.domain.event import Entry, ModelSaid, Record, TextDelta, ToolFinishe
 from hermes.domain.ids import CallId, TurnId
 from hermes.domain.ports.agent import ModelEnd, ModelRequest
 from hermes.domain.tool import ToolCall
+from hermes.testing.provider_suite import PORT_CHECKS
 
 TOOLS = ("read_file", "write_file", "search_files", "session_search", "terminal", "clarify", "todo")
 
@@ -144,3 +145,8 @@ async def test_a_broken_stream_goes_on_where_it_stopped(length: int) -> None:
     whole = demo_reply(entries(UserSaid(text="count to 20")), ()).text
     pieces, _ = await hear("count to 20", said=whole[:length])
     assert whole[:length] + "".join(pieces) == whole
+
+
+@pytest.mark.parametrize("check", PORT_CHECKS, ids=lambda check: check.__name__)
+async def test_it_is_a_provider(check) -> None:
+    await check(DemoProvider(delay=0.0))

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from hermes.agent.models.demo import FOOTER, DemoProvider
-from hermes.app.agents import AppOverrides
 from hermes.app.app import App
-from hermes.app.tools import Toolsets
+from hermes.app.overrides import AppOverrides
 from hermes.control.sessions.submission import Submission
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.event import Asked, Entry, FeedItem, Record, TextDelta, ToolFinished, Verdict
 from hermes.domain.ids import MAIN_AGENT, AgentId, TurnId
+from hermes.domain.toolbox import ToolsetLimit
 from hermes.domain.turn import Answer, TurnInput
 from hermes.stream.fold.answer import answer_text
 
@@ -137,11 +137,11 @@ async def test_what_is_dangerous_is_asked_first(home: Path) -> None:
 
 
 async def test_toolsets_can_be_switched_off(home: Path) -> None:
-    async with living(home, given(home, toolsets=Toolsets(disabled=("terminal",)))) as app:
+    async with living(home, given(home, toolsets=ToolsetLimit(disabled=("terminal",)))) as app:
         assert "does not have it" in await answer(app, "run: ls")
         assert "Wrote a" in await answer(app, "write a: x")
-    async with living(home, given(home, toolsets=Toolsets(enabled=("none",)))) as app:
-        assert "does not have it" in await answer(app, "list files")
+    async with living(home, given(home, toolsets=ToolsetLimit(enabled=("none",)))) as app:
+        assert "read_file is not available any more" in await answer(app, "list files"), "its session goes on"
 
 
 async def test_a_turn_that_was_cut_off_goes_on_to_the_same_words(home: Path) -> None:

@@ -21,9 +21,9 @@ from hermes.agent.models.choose import (
 )
 from hermes.agent.models.demo import DemoProvider
 from hermes.agent.models.registry import Models
-from hermes.domain.errors import UserError
+from hermes.domain.errors import ModelFault
 from hermes.domain.event import TextDelta
-from hermes.domain.ports.agent import ModelRequest
+from hermes.domain.ports.agent import ModelEnd, ModelRequest
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.settings import ModelSettings
 from hermes.testing.model_script import ModelRequest as Seen
@@ -231,14 +231,15 @@ async def test_a_service_without_a_model_is_asked_for_its_first() -> None:
 async def test_what_cannot_be_used_is_said_when_somebody_asks() -> None:
     models = Models()
     choice = await models.choose(settings(provider="openrouter"))
-    with pytest.raises(UserError, match=r"OPENROUTER_API_KEY is not set\. hermes config set"):
+    with pytest.raises(ModelFault, match=r"OPENROUTER_API_KEY is not set\. hermes config set"):
         models.provider(choice, settings()).call(_request())
     assert isinstance(
         models.provider(await models.choose(settings(provider="demo")), settings()), DemoProvider
     )
     mine = Models({"mine": lambda settings: DemoProvider()})
     chosen = await mine.choose(settings(provider="mine"))
-    assert isinstance(mine.provider(chosen, settings()), DemoProvider)
+    pieces = [piece async for piece in mine.provider(chosen, settings()).call(_request())]
+    assert isinstance(pieces[-1], ModelEnd) and pieces[-1].model == "demo"
 
 
 def _request() -> ModelRequest:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 
 import pytest
 
 from hermes.agent.models.client import Deadlines
-from hermes.agent.models.formats.chat_completions.provider import ModelEndpoint, OpenAIProvider
+from hermes.agent.models.endpoint import HttpProvider, ModelEndpoint
+from hermes.agent.models.formats.chat_completions.provider import ChatCompletions
 from hermes.domain.event import Failed, Finished, ModelSaid, Retrying, TextDelta, ToolFinished, ToolStarted
 from hermes.domain.ports.agent import ModelPiece, ModelRequest
 from hermes.domain.settings.declaring import Secret
+from hermes.domain.word import replace
 from hermes.testing.model_script import FAULTS, VISIBLE, WORDS, Cut, Fault, Pace, Reply, Then
 from hermes.testing.model_server import FakeModelServer
 from hermes.testing.provider_suite import KEY, LONG, QUICK, patience
@@ -32,7 +33,7 @@ def limits_of(fault: Fault) -> Deadlines:
     return replace(PATIENT, total=4 * QUICK) if endless else deadlines(patience(fault))
 
 
-class Limited(OpenAIProvider):
+class Limited(HttpProvider):
     """A provider whose calls each have deadlines of their own."""
 
     limits: Callable[[], Deadlines]
@@ -43,7 +44,7 @@ class Limited(OpenAIProvider):
 
 
 async def turn(server: FakeModelServer, limits: Callable[[], Deadlines] = lambda: PATIENT) -> Driver:
-    provider = Limited(ModelEndpoint(base_url=server.base_url, key=Secret(KEY)))
+    provider = Limited(ModelEndpoint(base_url=server.base_url, key=Secret(KEY)), ChatCompletions())
     provider.limits = limits
     driver = Driver(loop_of(provider, *TOOLS, limits=quick(retries=2)))
     try:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hermes.agent.run.calls import NO_RESULT
 from hermes.domain.event import (
     Answered,
@@ -19,6 +17,7 @@ from hermes.domain.event import (
 from hermes.domain.ids import CallId
 from hermes.domain.tool import ToolCall
 from hermes.domain.turn import ClientTool, EarlierMessage, Guidance, Speaker
+from hermes.domain.word import replace
 from hermes.testing.model import Say, ScriptedModel, say
 from tests.agent.driving import SESSION, Driver, loop_of, quick, tool
 

@@ -6,7 +6,6 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,6 +28,7 @@ from hermes.domain.event import (
 from hermes.domain.ids import CallId
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.tool import Clarification, Effect, Tool, ToolCall, ToolContext, ToolResult
+from hermes.domain.word import replace
 from hermes.testing.model import Say, ScriptedModel, say
 from tests.agent.driving import SESSION, Driver, loop_of, quick, tool
 
@@ -131,7 +131,7 @@ async def test_parallel_calls_run_together_and_others_are_barriers() -> None:
             await asyncio.sleep(0.02)
             most.append(tuple(running))
             running.remove(name)
-            return ToolResult(text=context.call)
+            return ToolResult(text=context.call_id)
 
         return Tool(name=name, description="", parameters={}, run=run, parallel=parallel, effect=Effect.READ)
 
@@ -329,7 +329,7 @@ async def test_a_run_that_stops_after_any_record_goes_on_as_if_it_had_not() -> N
 
 def test_the_loop_loads_no_client_library() -> None:
     source = Path(__file__).parents[2] / "src"
-    code = "import sys, hermes.agent.run.loop; print([m for m in ('aiohttp', 'msgspec') if m in sys.modules])"
+    code = "import sys, hermes.agent.run.loop; print([m for m in ('aiohttp', 'apsw') if m in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from hermes.agent.danger.paths import CommandScope
 from hermes.agent.run.toolbox import NOBODY
-from hermes.agent.tools.registry import Workbench, default_tools
 from hermes.control.outbound.targets import KnownTargets, resolve_targets, spellings
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.channels import Channel, KnownChannels, MessagingPort
@@ -19,7 +15,10 @@ from hermes.domain.event import Asked, ToolFinished, UserSaid
 from hermes.domain.ids import AgentId, TurnId
 from hermes.domain.tool import ToolContext
 from hermes.domain.turn import Guidance, ReplyPlace, Turn
+from hermes.domain.word import replace
+from hermes.testing.backends import NoBackend, fixed_scope
 from hermes.testing.model import ScriptedModel, call, say
+from hermes.testing.tools import tool_services, tools_of
 from tests.agent.driving import SESSION, Driver, loop_of
 
 SENT: list[tuple[str, str]] = []
@@ -70,15 +69,15 @@ class Chat(Driver):
 
 def chat(target: str, message: str = "the words", **more: Any) -> Chat:
     SENT.clear()
-    bench = Workbench(
-        backend=cast(Any, SimpleNamespace(cwd=lambda session: "/w")),
+    bench = tool_services(
+        backend=cast(Any, NoBackend()),
         recall=cast(Any, None),
-        scope=CommandScope(cwd="/w", workspace="/w", home="/h"),
+        scope_in=fixed_scope(),
         post=MessagingPort(send=_send, places=_places, spelled=_spelled),
     )
     order = call("send_message", json.dumps({"target": target, "message": message}))
     model = ScriptedModel([order, say("done")])
-    return Chat(loop_of(model, *default_tools(bench, enabled=["messaging"])), **more)
+    return Chat(loop_of(model, *tools_of(bench, "messaging")), **more)
 
 
 @pytest.mark.parametrize(

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from hermes.agent.models import images as pictures
-from hermes.agent.models.faults import ImagesRefused
-from hermes.agent.models.formats.chat_completions.provider import ModelEndpoint, OpenAIProvider
+from hermes.agent.models.endpoint import HttpProvider, ModelEndpoint
+from hermes.agent.models.formats.chat_completions.provider import ChatCompletions
 from hermes.agent.models.images import ImageAttachingProvider
-from hermes.domain.errors import Refused, UserError
+from hermes.domain.errors import FaultKind, ModelFault, Refused, UserError
 from hermes.domain.event import Entry, ModelSaid, UserSaid
 from hermes.domain.message import Attachment, MediaKind
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.rows import MediaItem
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.turn import EarlierMessage, Speaker
+from hermes.domain.word import replace
 from hermes.testing.clock import settle
 from hermes.testing.model import Say, ScriptedModel, say
 from hermes.testing.model_script import Reply, failure
@@ -97,7 +97,7 @@ async def test_the_latest_images_come_first_when_there_are_too_many(monkeypatch:
 async def test_a_picture_reaches_the_service_whole() -> None:
     data = bytes(range(256)) * 4096
     async with FakeModelServer(key=KEY) as server:
-        provider = OpenAIProvider(ModelEndpoint(base_url=server.base_url, key=Secret(KEY)))
+        provider = HttpProvider(ModelEndpoint(base_url=server.base_url, key=Secret(KEY)), ChatCompletions())
         request = looking_at(image("cat"), image("lost"))
         heard = await hear(ImageAttachingProvider(provider, Shelf(cat=data)), request)  # type: ignore[arg-type]
         await provider.close()
@@ -135,7 +135,7 @@ async def test_a_model_that_takes_no_pictures_is_told_of_them_in_words(status: i
         return failure(status, words) if sees_pictures(request) else Reply(text="ok")
 
     async with FakeModelServer(respond, key=KEY) as server:
-        provider = OpenAIProvider(ModelEndpoint(base_url=server.base_url, key=Secret(KEY)))
+        provider = HttpProvider(ModelEndpoint(base_url=server.base_url, key=Secret(KEY)), ChatCompletions())
         illustrated = ImageAttachingProvider(provider, Shelf(cat=b"x"))
         request = looking_at(image("cat"), image(ref="https://example.org/a.png"))
         for _ in range(2):
@@ -156,7 +156,7 @@ async def test_a_picture_that_is_refused_blinds_nobody_to_the_next() -> None:
         return failure(400, "Could not process image") if "YmFk" in seen else Reply(text="ok")
 
     async with FakeModelServer(respond, key=KEY) as server:
-        provider = OpenAIProvider(ModelEndpoint(base_url=server.base_url, key=Secret(KEY)))
+        provider = HttpProvider(ModelEndpoint(base_url=server.base_url, key=Secret(KEY)), ChatCompletions())
         illustrated = ImageAttachingProvider(provider, Shelf(bad=b"bad", good=b"good"))
         for picture in ("bad", "bad", "good"):
             assert (await hear(illustrated, looking_at(image(picture)))).whole  # type: ignore[arg-type]
@@ -165,18 +165,18 @@ async def test_a_picture_that_is_refused_blinds_nobody_to_the_next() -> None:
 
 
 async def test_other_troubles_are_none_of_its_business() -> None:
-    model = ScriptedModel(
-        [Say(text="half", breaks_after=2, error=ImagesRefused("late", lasting=True)), say("ok")]
-    )
+    late = ModelFault("late", kind=FaultKind.NO_IMAGES)
+    model = ScriptedModel([Say(text="half", breaks_after=2, error=late), say("ok")])
     illustrated = ImageAttachingProvider(model, Shelf(a=b"1"))
-    with pytest.raises(ImagesRefused):
+    with pytest.raises(ModelFault):
         async for _ in illustrated.call(looking_at(image("a"))):
             pass
     assert len(model.requests) == 1, "what was heard stays heard"
-    refused = ImageAttachingProvider(ScriptedModel([Say(error=Refused("no"))]), Shelf(a=b"1"))
-    with pytest.raises(Refused):
-        async for _ in refused.call(looking_at(image("a"))):
-            pass
+    for error in (Refused("no"), ModelFault("no image", kind=FaultKind.BAD_REQUEST)):
+        refused = ImageAttachingProvider(ScriptedModel([Say(error=error)]), Shelf(a=b"1"))
+        with pytest.raises(type(error)):
+            async for _ in refused.call(looking_at(image("a"))):
+                pass
 
 
 # --- read once ---

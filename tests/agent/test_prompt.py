@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from datetime import date
-from pathlib import Path
 
-from hermes.agent.context.prompt import MOST_BLOCK, build_prompt, local_environment
+from hermes.agent.context.prompt import MOST_BLOCK, build_prompt, describe_world
 from hermes.agent.tools.registry import TOOLS
+from hermes.domain.ports.world import World
 
 DEFAULT_TOOLS = tuple(TOOLS)
 TODAY = date(2026, 5, 9)
+WORLD = World(
+    workspace="/home/somebody/projects/some-project",
+    home="/home/somebody",
+    system="Linux 6.8.0-100-generic (x86_64)",
+    shell="bash",
+)
 
 
 def test_it_leaves_room_for_the_schemas() -> None:
     prompt = build_prompt(
         today=TODAY,
         tools=DEFAULT_TOOLS,
-        environment=local_environment(Path("/home/somebody/projects/some-project")),
+        environment=describe_world(WORLD),
         model="provider/some-model-name",
     )
     assert len(prompt.encode()) <= 3_000

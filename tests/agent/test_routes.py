@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 
 from hermes.agent.models.registry import ModelRoute, RoutedProvider
-from hermes.app.agents import AppOverrides
 from hermes.app.app import App
+from hermes.app.overrides import AppOverrides
 from hermes.control.sessions.submission import Submission
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.event import Entry, ModelSaid
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.turn import Guidance, TurnInput
+from hermes.domain.word import replace
 from hermes.testing.model import ScriptedModel, say
 from hermes.testing.model_script import Reply
 from hermes.testing.model_server import FakeModelServer

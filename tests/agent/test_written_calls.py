@@ -7,7 +7,8 @@ import json
 import pytest
 
 from hermes.agent.call_repair import may_be_written_call, written_call
-from hermes.agent.models.formats.chat_completions.reply import ReplyAssembler, ReplyBody
+from hermes.agent.models.assembly import ReplyAssembly, ReplyBody
+from hermes.agent.models.formats.chat_completions.reply import ChatReader
 from hermes.domain.event import Ending, TextDelta
 
 TOOLS = ["read_file", "write_file", "terminal"]
@@ -56,9 +57,9 @@ def test_a_call_of_a_tool_that_is_not_there_is_a_call() -> None:
     assert call is not None and call.name == "list_files"
 
 
-def heard(text: str, tools: list[str], step: int = 3) -> tuple[list[str], ReplyAssembler]:
-    reply = ReplyAssembler(most_text=10_000, most_calls=8, tools=tools)
-    body = ReplyBody(reply, text=10_000, wire=1_000_000)
+def heard(text: str, tools: list[str], step: int = 3) -> tuple[list[str], ReplyAssembly]:
+    reply = ReplyAssembly(most_text=10_000, most_calls=8, tools=tools)
+    body = ReplyBody(reply, ChatReader(reply).take, text=10_000, wire=1_000_000)
     pieces = []
     for at in range(0, len(text), step):
         chunk = {"choices": [{"delta": {"content": text[at : at + step]}}]}

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from hermes import cli
 from hermes.admin.commands import chat
-from hermes.app.agents import AppOverrides
+from hermes.app.overrides import AppOverrides
 from hermes.domain.errors import Refused, UserError
 from hermes.domain.event import TextDelta, ThoughtDelta, ToolFinished, UserSaid
 from hermes.domain.ids import CallId

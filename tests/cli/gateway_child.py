@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 from hermes.admin.process.run import GatewayProcess
-from hermes.app.agents import AppOverrides
+from hermes.app.overrides import AppOverrides
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.settings import Settings
+from hermes.domain.word import replace
 from hermes.testing.model import Say, ScriptedModel, last_words
 from hermes.testing.platform import fake_platform
 from hermes.testing.tools import world_tools

@@ -11,14 +11,14 @@ import re
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from hermes.admin.process import watchdog
 from hermes.admin.process.run import GatewayProcess, StateFile
-from hermes.app.agents import AppOverrides
+from hermes.app.overrides import AppOverrides
 from hermes.domain.settings.settings import Settings
+from hermes.domain.word import replace
 
 
 def hold_the_loop() -> None:

@@ -75,6 +75,16 @@ def test_a_start_that_fails_says_why(home: Path) -> None:
     assert half_open.code == EXIT_SETTINGS and "telegram" in half_open.err
 
 
+def test_a_restart_that_fails_says_why_at_once(home: Path) -> None:
+    assert hermes(home, "gateway", "start").code == 0
+    (home / "config.yaml").write_text("terminal: {backend: nowhere}\n")
+    restarted = hermes(home, "gateway", "restart")  # it would be waited for longer than for any command
+    assert restarted.code == 1 and "The gateway did not start again: " in restarted.err, restarted.err
+    assert (
+        "config.yaml:1: “terminal.backend”" in restarted.err and "has not come back" not in restarted.err
+    ), restarted.err
+
+
 def test_the_log_is_followed_over_its_turning(home: Path) -> None:
     (home / "logs").mkdir(parents=True)
     log = home / "logs" / "gateway.log"

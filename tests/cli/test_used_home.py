@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
+from hermes.app.backends import WorldScopes
 from hermes.app.homes import closed_homes, is_wide
 from hermes.app.messaging import Messaging
 from hermes.domain.errors import UserError
@@ -17,11 +18,13 @@ from hermes.domain.tool import Tool
 from hermes.state.files.media import MediaFiles
 from hermes.state.store.writer import SqliteStore
 from hermes.testing.api import ApiWorld
+from hermes.testing.backends import local_backend
 from hermes.testing.clock import FakeClock
 from tests.cli.command import gateway, hermes
 
 AGENTS = "agents: {bee: {}, wasp: {home_dir: ../wasp}}\n"
-SESSION = SessionId("s")
+SESSION = SessionId("")
+"""No session in particular: no turn runs here, which would have a backend of its own."""
 MADE = (
     ".env", "config.yaml", "gateway.db", "gateway.db-wal", "gateway.lock", "gateway.pid", "gateway.sock",
     "gateway_state.json", "logs/gateway.log", "backups/*.db", "sessions/*.jsonl", "cache/shells/*",
@@ -51,28 +54,28 @@ def use(home: Path) -> set[Path]:
     return {path for path in seen if not path.is_dir() and path.suffix != ".stderr"}
 
 
-def asker(tools: list[Tool]) -> Callable[..., bool]:
+def asker(tools: list[Tool]) -> Callable[..., Awaitable[bool]]:
     by_name = {tool.name: tool for tool in tools}
 
-    def asks(name: str, **arguments: object) -> bool:
+    async def asks(name: str, **arguments: object) -> bool:
         approval = by_name[name].approval
         assert callable(approval)
-        return approval(SESSION, arguments) is not None
+        return await approval(SESSION, arguments) is not None
 
     return asks
 
 
-def unasked(asks: Callable[..., bool], path: Path) -> set[str]:
+async def unasked(asks: Callable[..., Awaitable[bool]], path: Path) -> set[str]:
     """What can be done with a file without asking."""
     name = shlex.quote(str(path))
     tried = {
-        "read": asks("read_file", path=str(path)) and asks("terminal", command=f"cat {name}"),
-        "searched": asks("search_files", path=str(path), pattern="x"),
-        "write": asks("write_file", path=str(path), content="")
-        and asks("terminal", command=f"echo > {name}"),
-        "patched": asks("patch", path=str(path), old="a", new="b"),
-        "deleted": asks("terminal", command=f"rm -f {name}"),
-        "moved": asks("terminal", command=f"mv {name} /tmp/elsewhere"),
+        "read": await asks("read_file", path=str(path)) and await asks("terminal", command=f"cat {name}"),
+        "searched": await asks("search_files", path=str(path), pattern="x"),
+        "write": await asks("write_file", path=str(path), content="")
+        and await asks("terminal", command=f"echo > {name}"),
+        "patched": await asks("patch", path=str(path), old="a", new="b"),
+        "deleted": await asks("terminal", command=f"rm -f {name}"),
+        "moved": await asks("terminal", command=f"mv {name} /tmp/elsewhere"),
     }
     return {what for what, asked in tried.items() if not asked}
 
@@ -87,16 +90,16 @@ async def test_every_file_of_a_used_home_is_asked_for(tmp_path: Path) -> None:
     }
     async with ApiWorld(home=home, environ={"HERMES_HOME": str(home)}) as world:
         for agent, prefixes in readable.items():
-            asks = asker(list(world.app.gateway._runtime(agent).tools))
+            asks = asker(list((await world.app.gateway.agents.get(agent)).toolbox.all.values()))
             for path in files:
                 name = str(path.relative_to(home)) if path.is_relative_to(home) else str(path)
                 may = {"read", "searched"} if name.startswith(prefixes) and prefixes else set()
-                assert unasked(asks, path) == may, (agent, path)
+                assert await unasked(asks, path) == may, (agent, path)
             for whole in (home, tmp_path / "wasp", home / "agents", tmp_path):
                 # Deleting the user's whole home is not asked for: it is refused.
-                assert whole == tmp_path or asks("terminal", command=f"rm -rf {whole}"), (agent, whole)
-                assert asks("terminal", command=f"tar czf /tmp/x.tgz {whole}"), (agent, whole)
-                assert asks("terminal", command=f"grep -r key {whole}"), (agent, whole)
+                assert whole == tmp_path or await asks("terminal", command=f"rm -rf {whole}"), (agent, whole)
+                assert await asks("terminal", command=f"tar czf /tmp/x.tgz {whole}"), (agent, whole)
+                assert await asks("terminal", command=f"grep -r key {whole}"), (agent, whole)
 
 
 async def test_each_agent_works_freely_in_its_own_workspace_alone(tmp_path: Path) -> None:
@@ -108,9 +111,10 @@ async def test_each_agent_works_freely_in_its_own_workspace_alone(tmp_path: Path
     }
     async with ApiWorld(home=home, config=AGENTS) as world:
         for agent in own:
-            asks = asker(list(world.app.gateway._runtime(AgentId(agent)).tools))
+            runtime = await world.app.gateway.agents.get(AgentId(agent))
+            asks = asker(list(runtime.toolbox.all.values()))
             for owner, workspace in own.items():
-                done = unasked(asks, workspace / "notes.txt")
+                done = await unasked(asks, workspace / "notes.txt")
                 assert done == (
                     {"read", "searched", "write", "patched", "deleted", "moved"} if owner == agent else set()
                 )
@@ -121,15 +125,18 @@ async def test_nothing_is_sent_from_a_workspace_that_is_too_wide(tmp_path: Path)
     (tmp_path / "project").mkdir()
     for path in (letter, tmp_path / "project" / "letter.txt"):
         path.write_text("dear")
-    messaging = Messaging(home, {"HOME": str(tmp_path)}, lambda: pytest.fail("nothing is sent"))
+    messaging = Messaging(home, lambda: pytest.fail("nothing is sent"))
     profile = Profile(agent=MAIN_AGENT, home=home, settings=Settings())
     async with SqliteStore(None) as store:
         media = MediaFiles(home / "media", store.scoped(MAIN_AGENT), FakeClock())
-        wide = messaging.files(profile, tmp_path, media, home / "media", [str(home)])
+        scopes, environ = WorldScopes(profile, (str(home),), tuple), {"HOME": str(tmp_path)}
+        backend = local_backend(home=home, workspace=tmp_path, environ=environ)
+        wide = messaging.files(profile, backend, media, scopes)
         with pytest.raises(UserError, match="outside of the folders"):
-            await wide(str(letter))
-        own = messaging.files(profile, tmp_path / "project", media, home / "media", [str(home)])
-        assert (await own("letter.txt")).name == "letter.txt"
+            await wide("s", str(letter))
+        backend = local_backend(home=home, workspace=tmp_path / "project", environ=environ)
+        own = messaging.files(profile, backend, media, scopes)
+        assert (await own("s", "letter.txt")).name == "letter.txt"
 
 
 def test_the_usual_home_and_that_of_a_profile_are_closed_too(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 
@@ -11,6 +11,7 @@ from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.settings.platforms import PlatformSettings as Block
 from hermes.domain.settings.settings import Settings
+from hermes.domain.word import replace
 
 ALLOWED, PAIRS = AccessOutcome.ALLOWED, AccessOutcome.NEEDS_PAIRING
 AWAY, DENIED = AccessOutcome.NOT_FOR_US, AccessOutcome.DENIED

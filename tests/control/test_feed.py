@@ -3,11 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import tracemalloc
+import weakref
 from datetime import UTC, datetime
 
 from hermes.control.feed import Feed, Feeds
-from hermes.domain.event import Entry, FeedItem, Finished, ModelSaid, Reset, Snapshot, TextDelta, UserSaid
+from hermes.domain.event import (
+    Entry,
+    FeedItem,
+    Finished,
+    Live,
+    ModelSaid,
+    Notice,
+    Reset,
+    Snapshot,
+    TextDelta,
+    ThoughtDelta,
+    UserSaid,
+)
 from hermes.domain.ids import TurnId
+from hermes.domain.open_call import PIECE, OpenCall, Place
 
 TURN = TurnId("t")
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -70,6 +86,87 @@ async def test_words_that_come_together_are_given_together() -> None:
     feed.end()
     seen = await watching
     assert [item for item in seen if not isinstance(item, Entry)] == [TextDelta(text="abcdefgh")]
+
+
+async def test_long_text_comes_in_pieces_that_a_stalled_watcher_can_hold() -> None:
+    words = [f"{number} " for number in range(30_000)]
+    feed = Feed(TURN)
+    watching = feed.watch()
+    feed.show(TextDelta(text="first "))
+    heard = [await anext(watching)]
+    for word in words[:20_000]:
+        feed.show(TextDelta(text=word))
+    heard.append(await anext(watching))
+    # The rest comes with the record, while the watcher has not read what was shown.
+    feed.publish(entry(1, ModelSaid(text="first " + "".join(words))))
+    feed.end()
+    heard += [item async for item in watching]
+    text = [item.text for item in heard if isinstance(item, TextDelta | Snapshot)]
+    assert "".join(text) == "first " + "".join(words)
+    assert max(map(len, text)) < 17_000 and len(text) > 8
+
+
+def read_all(call: OpenCall) -> list[Live]:
+    events: list[Live] = []
+    place = Place()
+    while (news := call.after(place)) is not None:
+        event, place = news
+        events.append(event)
+    return events
+
+
+def test_words_thoughts_and_notices_keep_their_order() -> None:
+    call = OpenCall()
+    for event in (
+        ThoughtDelta(text="let me "),
+        ThoughtDelta(text="see"),
+        TextDelta(text="It "),
+        TextDelta(text="is"),
+        Notice(text="another model"),
+        TextDelta(text=" so"),
+    ):
+        call.add(event)
+    assert read_all(call) == [
+        ThoughtDelta(text="let me see"),
+        TextDelta(text="It is"),
+        Notice(text="another model"),
+        TextDelta(text=" so"),
+    ]
+    assert call.text == "It is so" and call.after(call.end) is None
+
+
+def test_no_piece_ends_within_a_character() -> None:
+    call = OpenCall()
+    said = "".join(chr(0x1F600 + number % 60) + "é…" for number in range(PIECE // 2)) + "\ud83d"
+    for character in said:
+        call.add(TextDelta(text=character))
+    pieces = [event.text for event in read_all(call) if isinstance(event, TextDelta)]
+    assert "".join(pieces) == said == call.text and len(pieces) > 3
+    assert all(PIECE - 4 < len(piece.encode("utf-8", "surrogatepass")) <= PIECE for piece in pieces[:-1])
+
+
+def test_many_small_words_take_little_more_than_what_they_say() -> None:
+    call = OpenCall()
+    tracemalloc.start()
+    try:
+        for number in range(20_000):
+            call.add(TextDelta(text=f"{number % 10:04} "))
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken < 1.5 * 100_000
+
+
+async def test_who_stands_still_holds_no_text_of_a_call_that_is_over() -> None:
+    feed = Feed(TURN)
+    watching = feed.watch()
+    feed.show(TextDelta(text="first"))
+    await anext(watching)
+    over = weakref.ref(feed._call)
+    feed.publish(entry(1, ModelSaid(text="first")))
+    gc.collect()
+    assert over() is None
+    await watching.aclose()  # type: ignore[attr-defined]
 
 
 async def test_a_late_joiner_gets_a_snapshot_and_the_rest() -> None:

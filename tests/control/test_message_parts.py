@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from hermes.domain.capabilities import Capabilities, Flavour
 from hermes.domain.message import Body, PrintedText
+from hermes.domain.word import replace
 from hermes.state.store.codec import decode, encode
 from hermes.stream.text import print as printing
 from hermes.stream.text.print import for_adapter

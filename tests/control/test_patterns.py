@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import regex
 
 from hermes.control.people.operator_patterns import BadPattern, fits_one, read_pattern
 from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.word import replace
 from hermes.testing.harness import Journey, open_settings
 
 ENDLESS = r"(\w|\w\w)+bot$"

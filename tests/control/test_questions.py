@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from hermes.control.turn.questions import AnswerResult, answer
 from hermes.domain.event import QuestionKind, Verdict
 from hermes.domain.turn import Answer, Question
+from hermes.domain.word import replace
 from hermes.state.store.writer import SqliteStore
 from hermes.testing.store_suite.samples import NOW, add_talk, question
 

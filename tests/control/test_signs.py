@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -17,9 +16,11 @@ from hermes.domain.errors import Refused
 from hermes.domain.event import Asked, Entry, Failed, Finished, QuestionKind, Record, Stopped
 from hermes.domain.ids import MAIN_AGENT, QuestionId, SessionId, TurnId
 from hermes.domain.message import Receipt
+from hermes.domain.settings.live import LiveSettings
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import Settings
 from hermes.domain.turn import Cause, ReplyPlace, Turn, TurnInput
+from hermes.domain.word import replace
 from hermes.testing.clock import FakeClock, settle
 from hermes.testing.platform import PLAIN, PlainFake
 from hermes.testing.world import World
@@ -51,7 +52,7 @@ class Signer(PlainFake):
 async def begun(platform: PlainFake, **extra: str) -> tuple[FakeClock, Feed, ActivityIndicator]:
     clock, feed = FakeClock(), Feed(TurnId("turn_1"))
     settings = Settings(platforms={"fake": PlatformSettings(extra=extra)})
-    signs = ActivityIndicator(clock, settings, lambda account: platform)
+    signs = ActivityIndicator(clock, LiveSettings(settings), lambda account: platform)
     signs.begin(TURN, feed)
     await settle()
     return clock, feed, signs
@@ -157,7 +158,7 @@ async def test_a_turn_that_asked_is_marked_as_done_in_a_session_that_goes_on() -
     asked = Asked(question=QuestionId("q_1"), kind=QuestionKind.CLARIFY, text="Which?")
     clock, feed = FakeClock(), Feed(TURN.id)
     signs = ActivityIndicator(
-        clock, Settings(platforms={"fake": PlatformSettings()}), lambda account: platform
+        clock, LiveSettings(Settings(platforms={"fake": PlatformSettings()})), lambda account: platform
     )
     feed.preload([replace(entry(asked), seq=41)])
     signs.begin(TURN, feed)
@@ -174,7 +175,7 @@ async def test_a_question_that_comes_while_the_mark_is_made_is_seen() -> None:
     platform = Reactor()
     clock, feed = FakeClock(), Feed(TURN.id)
     signs = ActivityIndicator(
-        clock, Settings(platforms={"fake": PlatformSettings()}), lambda account: platform
+        clock, LiveSettings(Settings(platforms={"fake": PlatformSettings()})), lambda account: platform
     )
     signs.begin(TURN, feed)
     asked = Asked(question=QuestionId("q_1"), kind=QuestionKind.CLARIFY, text="Which?")
@@ -197,7 +198,7 @@ async def test_who_may_not_react_is_left_alone_and_an_operator_decides() -> None
         platform = Reactor()
         platform._capabilities = replace(platform.capabilities, marks_work=able)
         settings = Settings(platforms={"fake": PlatformSettings(reactions=wanted)})
-        signs = ActivityIndicator(FakeClock(), settings, lambda account: platform)  # noqa: B023
+        signs = ActivityIndicator(FakeClock(), LiveSettings(settings), lambda account: platform)  # noqa: B023
         signs.begin(TURN, Feed(TURN.id))
         await settle()
         assert platform.history == shown

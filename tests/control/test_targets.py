@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from hermes.domain.channels import Channel
 from hermes.domain.errors import UserError
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import Settings
+from hermes.domain.word import replace
 from hermes.state.store.writer import SqliteStore
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from hermes.control.commands import load
 from hermes.control.commands.registry import COMMANDS, tier_of, usable
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.settings.platforms import PlatformSettings as Block
 from hermes.domain.settings.settings import Settings
+from hermes.plugins import load_commands
 
 ALL = "all"
 OWNER = "all, and those of admins"
@@ -72,7 +72,7 @@ def source(
     ],
 )
 def test_each_row(who: Source, block: Block, tier: str, commands: str | set[str]) -> None:
-    load()
+    load_commands()
     settings = Settings(platforms={"telegram": block})
     found = tier_of(who, settings)
     names = {known.name for known in usable(who, settings)}

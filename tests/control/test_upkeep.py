@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
 
-from hermes.control.chores import Chore, Chores, forgetting, tidying
+from hermes.control.chores import Chore, Chores, forgetting
 from hermes.control.workers import Supervisor
 from hermes.domain.errors import Unreachable
 from hermes.domain.ids import MAIN_AGENT
@@ -88,8 +88,3 @@ async def test_the_files_of_a_deleted_session_are_removed_a_day_later(tmp_path: 
         await clock.leap(2 * 86_400)
         await chat.until(lambda: chat.gateway.chores.states["media clean-up"].runs == 2)
         assert not path.exists()
-
-
-def test_what_is_tidied_is_told_in_words() -> None:
-    chore = tidying({}, FakeClock())
-    assert asyncio.run(chore.run()) == "0 files removed" and chore.every == 86_400

@@ -5,7 +5,6 @@ each passing of a point becomes a line."""
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 import hermes.app.app
@@ -15,9 +14,11 @@ from hermes.app.app import App
 from hermes.app.vitals import LiveStatus
 from hermes.domain.ports.agent import Provider
 from hermes.domain.ports.store import Store
-from hermes.domain.ports.world import Backend, Media
+from hermes.domain.ports.world import Media
+from hermes.domain.services import ToolServices
 from hermes.domain.settings.settings import Profile
 from hermes.domain.tool import Tool
+from hermes.domain.toolbox import ToolSource
 from hermes.state.files.session_log import SessionLogs
 from hermes.testing.crash import KillingProvider, KillingStore, KillSwitch, killing_tool
 
@@ -38,10 +39,8 @@ class MortalAgents(AgentFactory):
     def provider(self, profile: Profile, media: Media) -> Provider:
         return KillingProvider(super().provider(profile, media), SWITCH)
 
-    def tools(
-        self, profile: Profile, store: Store, backend: Backend, workspace: Path, added: Sequence[Tool]
-    ) -> list[Tool]:
-        tools = super().tools(profile, store, backend, workspace, added)
+    def tools(self, services: ToolServices, sources: dict[str, ToolSource]) -> list[Tool]:
+        tools = super().tools(services, sources)
         return [killing_tool(tool, SWITCH) for tool in tools]
 
 

@@ -12,7 +12,7 @@ import re
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import apsw
@@ -20,9 +20,10 @@ import pytest
 
 from hermes.domain.errors import HermesError, Unreachable
 from hermes.domain.ids import MAIN_AGENT
+from hermes.domain.word import replace
 from hermes.state.home.homes import DATABASE_FILE
 from hermes.state.store.care.backup import backups_of
-from hermes.state.store.sqlite import look_into, tables_of
+from hermes.state.store.sqlite import PAGE_BYTES, look_into, tables_of
 from hermes.testing.history import check_history
 from hermes.testing.model_script import FAULTS, Call, Cut, ModelRequest, Reply, Said, Then, message_text
 from hermes.testing.model_server import FakeModelServer
@@ -41,7 +42,6 @@ model: {provider: custom, base_url: "%s", default: fake-model}
 """
 DAMAGED = "My database was damaged"
 TABLES = ("journal", "turns", "inbox", "outbox", "sessions", "bindings", "questions")
-PAGE = 4096
 OPEN = """SELECT CAST(body AS TEXT) FROM inbox WHERE outcome IS NULL
 UNION ALL SELECT CAST(input AS TEXT) FROM turns WHERE state IN ('accepted', 'running', 'waiting')
 UNION ALL SELECT CAST(body AS TEXT) FROM outbox WHERE draft = 0 AND state IN ('due', 'attempting', 'unknown')
@@ -163,13 +163,13 @@ class Trial:
         }
         roots = dict(connection.execute("SELECT name, rootpage FROM sqlite_schema WHERE rootpage").fetchall())
         connection.close()
-        pages = sorted(set(range(1, path.stat().st_size // PAGE + 1)) - contents)
+        pages = sorted(set(range(1, path.stat().st_size // PAGE_BYTES + 1)) - contents)
         chosen = dice.sample(TABLES, dice.choice((1, 1, 2)))
         spoilt = dice.choice(([roots[name] for name in chosen], dice.sample(pages, dice.choice((1, 3, 6)))))
         with path.open("r+b") as file:
             for page in spoilt:
-                file.seek((page - 1) * PAGE)
-                file.write(dice.randbytes(PAGE))
+                file.seek((page - 1) * PAGE_BYTES)
+                file.write(dice.randbytes(PAGE_BYTES))
         return f"{chosen} {spoilt}"
 
     def problems(self) -> list[str]:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from hermes.admin.process.run import GatewayProcess
-from hermes.app.agents import AppOverrides
+from hermes.app.overrides import AppOverrides
 from hermes.testing.platform import fake_platform
 from hermes.testing.tools import world_tools
 from hermes.testing.wire import RemoteWorld

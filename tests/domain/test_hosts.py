@@ -30,6 +30,15 @@ from hermes.domain.hosts import leads_inside
         "http://[broken/",
         "http:///nothing",
         "http://0/",
+        "http://①⑥⑨.254.169.254/",
+        "http://127.0.0。1/",
+        "http://127.0．0.1/",
+        "http://[64:ff9b:1::7f00:1]/",
+        "http://[fec0::1]/",
+        "http://[5f00::1]/",
+        "http://[3fff::1]/",
+        "http://192.88.99.1/",
+        "http://192.0.0.8/",
     ],
 )
 def test_inside(url: str) -> None:

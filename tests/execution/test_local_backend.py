@@ -14,9 +14,10 @@ import pytest
 
 from hermes.domain.errors import Unreachable, UserError
 from hermes.domain.ports.world import Command, CommandResult
+from hermes.execution.commands.output_capture import SAVED_BYTES
 from hermes.execution.local.backend import LocalBackend, build_environment
-from hermes.execution.local.output_capture import SAVED_BYTES
 from hermes.testing.backend_suite import CHECKS, SECRET, SECRET_NAME, Bed
+from hermes.testing.backends import local_backend, piped_backend
 
 Make = Callable[[], LocalBackend]
 
@@ -29,7 +30,7 @@ async def make(tmp_path: Path) -> AsyncIterator[Make]:
         workspace = tmp_path / "work"
         workspace.mkdir(exist_ok=True)
         environ = {**os.environ, SECRET_NAME: SECRET}
-        made.append(LocalBackend(home=tmp_path / "home", environ=environ, workspace=workspace))
+        made.append(local_backend(home=tmp_path / "home", environ=environ, workspace=workspace))
         return made[-1]
 
     yield build
@@ -67,9 +68,20 @@ def children() -> set[int]:
     return found
 
 
+@pytest.mark.parametrize("make_backend", [local_backend, piped_backend])
 @pytest.mark.parametrize("name", CHECKS)
-async def test_conformance(name: str, bed: Bed) -> None:
-    await CHECKS[name](bed)
+async def test_conformance(name: str, make_backend: Callable[..., LocalBackend], tmp_path: Path) -> None:
+    workspace = tmp_path / "work"
+    workspace.mkdir()
+    environ = {**os.environ, SECRET_NAME: SECRET}
+    backend = make_backend(home=tmp_path / "home", environ=environ, workspace=workspace)
+    before = children()
+    await backend.open()
+    try:
+        await CHECKS[name](Bed(backend=backend, folder=str(workspace)))
+    finally:
+        await backend.close()
+    assert children() <= before
 
 
 async def test_closing_ends_everything(make: Make, tmp_path: Path) -> None:
@@ -149,10 +161,10 @@ GATEWAY = """
 import asyncio, os, sys
 from pathlib import Path
 from hermes.domain.ports.world import Command
-from hermes.execution.local.backend import LocalBackend
+from hermes.testing.backends import local_backend
 
 async def main(folder):
-    backend = LocalBackend(home=folder / "home", environ=os.environ, workspace=folder)
+    backend = local_backend(home=folder / "home", environ=os.environ, workspace=folder)
     note = "echo $$ >> pids; exec sleep 300"
     for trick in ("", "setsid ", "nohup "):
         await backend.start(Command(text=f"{trick}bash -c '{note}'", timeout=0), lambda view: None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import subprocess
 from pathlib import Path
@@ -9,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from hermes.domain.ports.world import Command
-from hermes.execution.local.backend import LocalBackend
-from hermes.execution.local.shell_states import ShellState, ShellStates, read_dump, read_exports
+from hermes.execution.commands.shell_states import ShellState, ShellStates, read_dump, read_exports
+from hermes.testing.backends import local_backend
 
 
 def listing(*commands: str) -> str:
@@ -71,7 +72,7 @@ async def test_code_in_the_file_of_a_session_does_not_run(tmp_path: Path) -> Non
     state = folder / hashlib.sha256(b"s").hexdigest()[:32]
     state.write_bytes(f"{tmp_path}\0id > {witness}\n".encode())
     state.chmod(0o600)
-    backend = LocalBackend(home=tmp_path / "home", environ={}, workspace=tmp_path)
+    backend = local_backend(home=tmp_path / "home", environ={}, workspace=tmp_path)
     result = await backend.run(Command(text="pwd", session="s", timeout=20), lambda text: None)
     assert result.output.strip() == str(tmp_path) and not witness.exists()
     told = f"printf '{tmp_path}\\n\\0id > {witness}\\n\\0\\0' >&251; exec true"
@@ -81,15 +82,15 @@ async def test_code_in_the_file_of_a_session_does_not_run(tmp_path: Path) -> Non
     await backend.close()
 
 
-def test_a_file_of_somebody_else_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ShellStates(tmp_path, start="/").put("s", ShellState(cwd="/usr", exports='export A="1"\n'))
-    monkeypatch.setattr("hermes.execution.local.shell_states.os.geteuid", lambda: 12345)
-    assert ShellStates(tmp_path, start="/").get("s") == ShellState(cwd="/")
+async def test_a_file_of_somebody_else_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    await ShellStates(tmp_path, start="/").put("s", ShellState(cwd="/usr", exports='export A="1"\n'))
+    monkeypatch.setattr("hermes.execution.commands.shell_states.os.geteuid", lambda: 12345)
+    assert await ShellStates(tmp_path, start="/").get("s") == ShellState(cwd="/")
 
 
-def test_a_file_that_others_may_write_is_not_read(tmp_path: Path) -> None:
-    ShellStates(tmp_path, start="/").put("s", ShellState(cwd="/usr", exports='export A="1"\n'))
-    assert ShellStates(tmp_path, start="/").get("s") == ShellState(cwd="/usr", exports='export A="1"\n')
-    (path,) = tmp_path.iterdir()
+async def test_a_file_that_others_may_write_is_not_read(tmp_path: Path) -> None:
+    await ShellStates(tmp_path, start="/").put("s", ShellState(cwd="/usr", exports='export A="1"\n'))
+    assert await ShellStates(tmp_path, start="/").get("s") == ShellState(cwd="/usr", exports='export A="1"\n')
+    (path,) = await asyncio.to_thread(lambda: list(tmp_path.iterdir()))
     path.chmod(0o660)
-    assert ShellStates(tmp_path, start="/").get("s") == ShellState(cwd="/")
+    assert await ShellStates(tmp_path, start="/").get("s") == ShellState(cwd="/")

@@ -73,9 +73,10 @@ def _digest(lock: Path) -> str:
 
 
 def _install(python: Path, lock: Path) -> None:
+    """What the lock names, and nothing else: see `install_with_pip` in tools/prepare.sh."""
     uv = _uv()
     if uv is None:
-        _run(str(python), "-m", "pip", "install", "--quiet", "--require-hashes", "--requirement", str(lock))
+        _run(str(python), "-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes", "-r", str(lock))
     else:
         _run(uv, "pip", "install", "--quiet", "--python", str(python), "--require-hashes", "-r", str(lock))
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 from zlib import crc32
 
+from hermes.domain.word import replace
 from hermes.testing.crash import StoppingStore
 from hermes.testing.harness import Journey
 

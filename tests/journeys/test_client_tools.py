@@ -113,7 +113,7 @@ async def test_parked_calls_outlive_a_restart_one_answered_and_one_not(tmp_path:
 @pytest.mark.parametrize("answered", [0, 1])
 async def test_a_client_that_does_not_come_back_ends_the_turn_quietly(tmp_path: Path, answered: int) -> None:
     clock = FakeClock()
-    settings = open_settings(approvals=ApprovalSettings(timeout=10.0))
+    settings = open_settings(agent=AgentSettings(client_tool_timeout=10.0))
     async with Journey(folder=tmp_path, script=both, clock=clock, settings=settings) as chat:
         turn = await submit(chat)
         asked = await questions(chat, turn)

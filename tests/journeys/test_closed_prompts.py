@@ -167,7 +167,7 @@ async def test_a_prompt_that_cannot_be_edited_holds_nothing_up(tmp_path: Path) -
         chat.world.write("", button=message.buttons[0])
         await chat.until_seen("it is done")
         await chat.until_idle()
-        assert chat.gateway.tally.undeliverable == 0, "nobody is told of it"
+        assert chat.gateway.counters.undeliverable == 0, "nobody is told of it"
 
 
 def test_a_long_prompt_is_cut_so_that_it_stays_one_message() -> None:

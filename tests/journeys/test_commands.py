@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.commands import load
 from hermes.control.commands.registry import COMMANDS, resolve
 from hermes.domain.command_line import read_command
 from hermes.domain.errors import UserError
 from hermes.domain.event import UserSaid
 from hermes.domain.settings.platforms import PlatformSettings
+from hermes.plugins import load_commands
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import echo
 
@@ -165,7 +165,7 @@ def test_reading_a_line_as_a_command() -> None:
 
 
 def test_a_start_that_only_one_command_has_is_enough() -> None:
-    load()
+    load_commands()
     assert resolve("who").name == "whoami"
     assert resolve("q").name == "queue"
     with pytest.raises(UserError, match="could be"):

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from hermes.control.commands import load
 from hermes.control.commands.registry import (
     COMMANDS,
     CommandCall,
@@ -25,6 +23,8 @@ from hermes.domain.event import Record, UserSaid
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.settings import ApprovalSettings, DisplaySettings, SessionSettings
 from hermes.domain.turn import BusyMode
+from hermes.domain.word import replace
+from hermes.plugins import load_commands
 from hermes.state.store.codec import decode_record
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say, call, echo, last_words, say
@@ -61,7 +61,7 @@ def gated() -> Iterator[None]:
 
 @pytest.mark.usefixtures("gated")
 def test_a_gated_command_is_there_only_with_its_setting() -> None:
-    load()
+    load_commands()
     on, off = (open_settings(sessions=SessionSettings(write_json=value)) for value in (True, False))
     assert resolve("zebra", on).name == resolve("STRI", on).name == "zebra"
     with pytest.raises(UserError, match="There is no command /zebra"):
@@ -80,7 +80,7 @@ def test_a_gated_command_is_there_only_with_its_setting() -> None:
     ],
 )
 def test_starts_aliases_and_capitals(typed: str, name: str | None) -> None:
-    load()
+    load_commands()
     if name is None:
         with pytest.raises(UserError):
             resolve(typed)

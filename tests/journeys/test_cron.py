@@ -5,27 +5,33 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import apsw
 import pytest
 
+from hermes.app.tools import TurnLimits
 from hermes.control.jobs.editing import JobSpec
 from hermes.control.jobs.ticker import LEASE, LONGEST_SLEEP
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.errors import UserError
 from hermes.domain.event import UserSaid
-from hermes.domain.ids import MAIN_AGENT, SessionId
+from hermes.domain.ids import MAIN_AGENT, AgentId, SessionId
 from hermes.domain.job import Job, JobRun, JobState, RunState, RunStatus, ScriptReport
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.platforms import PlatformSettings
-from hermes.domain.settings.settings import CronSettings
+from hermes.domain.settings.settings import CronSettings, PlatformToolsets
 from hermes.domain.tool import Tool, ToolContext, ToolResult
 from hermes.domain.turn import Cause
+from hermes.state.store.tables import jobs
+from hermes.state.store.writer import SqliteStore
 from hermes.testing.clock import FakeClock, settle
 from hermes.testing.harness import PATIENCE, Journey, open_settings
 from hermes.testing.jobs import FakeJobWorld
 from hermes.testing.model import Say, call, last_words, say
+from hermes.testing.store_suite.samples import job as sample_job
 from hermes.testing.world import World
 
 ANN = Source(address=Address(platform="fake", chat="1"), kind=SourceKind.PRIVATE, user="u1")
@@ -431,7 +437,7 @@ async def test_a_job_without_a_script_that_is_cut_off_before_its_turn_goes_on(tm
     entering = asyncio.Event()
 
     class SlowFolders(FakeJobWorld):
-        async def enter(self, session: SessionId, workdir: str) -> None:
+        async def enter(self, session: SessionId, workdir: str, maker: Source | None) -> None:
             entering.set()
             await asyncio.Event().wait()
 
@@ -631,3 +637,49 @@ async def test_it_tells_when_it_last_looked(tmp_path: Path) -> None:
         assert chat.gateway.cron.ticked_at == START
         await clock.leap(LONGEST_SLEEP)
         assert chat.gateway.cron.ticked_at == START + timedelta(seconds=LONGEST_SLEEP)
+
+
+async def test_a_job_has_no_tools_that_its_chat_has_not(tmp_path: Path) -> None:
+    clock = FakeClock()
+    settings = open_settings(platform_toolsets={"fake": PlatformToolsets(toolsets=("read",))})
+    limits = TurnLimits(settings=lambda: settings, agent=MAIN_AGENT)
+    async with journey(tmp_path, clock, settings=settings, limits_of=limits) as chat:
+        await make(chat, "30m")
+        await pass_time(chat, clock, 1800)
+        assert [tool.name for tool in chat.model.requests[0].tools] == ["read"]
+
+
+async def _add_job(store: SqliteStore, name: str, agent: str, body: bytes | None = None) -> None:
+    due = START - timedelta(minutes=5)
+    job = sample_job(name, AgentId(agent), due)
+    await store.scoped(job.agent).write(lambda tx: tx.jobs.save(job))
+    if body is not None:
+        with closing(apsw.Connection(str(store.path))) as file:
+            file.set_busy_timeout(10_000)
+            file.execute("UPDATE jobs SET body = CAST(? AS TEXT) WHERE id = ?", (body, name))
+
+
+@pytest.mark.parametrize("body", [b'{"state": "of a newer kind"}', b"\xff\xfe"], ids=["newer", "no text"])
+async def test_a_job_that_cannot_be_read_keeps_no_other_from_its_time(
+    tmp_path: Path, body: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = FakeClock()
+    async with SqliteStore(tmp_path / "state.db") as store:
+        await _add_job(store, "bad", "bee", body)
+        await _add_job(store, "good", "main")
+    async with journey(tmp_path, clock, agents=("main", "bee")) as chat:
+        await chat.until(lambda: len(chat.model.requests) == 1)
+    assert "store.set_aside" in caplog.text and "bad" in caplog.text
+
+
+async def test_jobs_of_an_agent_that_is_gone_hide_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "_MOST_DUE", 2)
+    clock = FakeClock()
+    async with SqliteStore(tmp_path / "state.db") as store:
+        for number in range(3):
+            await _add_job(store, f"a{number}", "gone")
+        await _add_job(store, "b", "main")
+    async with journey(tmp_path, clock) as chat:
+        await chat.until(lambda: len(chat.model.requests) == 1)

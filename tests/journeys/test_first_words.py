@@ -1,4 +1,5 @@
-"""Words that begin a session are taken in the commit that stores them, wherever that is cut off."""
+"""Words for a session in which nothing is unfinished are taken in the commit that stores them, wherever that
+is cut off."""
 
 from __future__ import annotations
 
@@ -11,12 +12,15 @@ from typing import TypeVar
 import pytest
 
 from hermes.control.sessions.submission import SessionTarget, Submission
+from hermes.control.turn.actors import Actors
+from hermes.control.turn.claim import Claim
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.event import Entry, Finished, ModelSaid, UserSaid
-from hermes.domain.ids import MAIN_AGENT, AgentId, TurnId
+from hermes.domain.ids import MAIN_AGENT, AgentId, SessionId, TurnId
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.settings.settings import GatewaySettings
 from hermes.domain.turn import Turn, TurnInput, TurnState
+from hermes.domain.word import replace
 from hermes.testing.crash import unit_name
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say, say
@@ -31,6 +35,11 @@ def first_words(text: str) -> Submission:
     return Submission(
         agent=MAIN_AGENT, source=source, input=TurnInput(text=text), place=SessionTarget(until=LATER)
     )
+
+
+def named_words(text: str, session: str = "tea") -> Submission:
+    place = SessionTarget(session=SessionId(session), begin=True)
+    return replace(first_words(text), place=place)
 
 
 async def hear(chat: Journey, turn: TurnId, *, live: bool = False) -> list[Entry]:
@@ -74,6 +83,65 @@ async def test_a_turn_that_begins_its_session_takes_two_commits(tmp_path: Path) 
         assert (turn.state, turn.attempt) == (TurnState.DONE, 1)
 
 
+@pytest.mark.parametrize("warm", [True, False], ids=["warm", "cold"])
+async def test_a_turn_in_a_session_takes_two_commits_new_or_not(tmp_path: Path, warm: bool) -> None:
+    names: list[str] = []
+    async with Journey(folder=tmp_path, wrap_store=lambda store: Naming(store, names)) as chat:
+        for number in range(1, 4):
+            names.clear()
+            asked = await chat.gateway.ask(named_words(f"words {number}"))
+            await hear(chat, asked.turn.id)
+            await chat.until_idle()
+            assert [name for name in names if name] == ["submit", "record"], number
+            turn = await stored(chat, asked.turn.id)
+            assert (turn.state, turn.attempt, turn.session) == (TurnState.DONE, 1, "tea")
+            if not warm:
+                chat.gateway.actors.warm.take(turn.session)
+        entries = await chat.database.read(lambda tx: tx.journal.read(SessionId("tea")))
+        assert [entry.seq for entry in entries] == list(range(1, 10))
+        assert [type(entry.record) for entry in entries] == [UserSaid, ModelSaid, Finished] * 3
+        asked_last = [entry.record for entry in chat.model.requests[-1].entries]
+        assert [said.text for said in asked_last if isinstance(said, UserSaid)] == [
+            "words 1", "words 2", "words 3",
+        ]  # fmt: skip
+
+
+async def test_two_at_once_are_answered_one_after_the_other(tmp_path: Path) -> None:
+    async with Journey(folder=tmp_path) as chat:
+        await hear(chat, (await chat.gateway.ask(named_words("before"))).turn.id)
+        await chat.until_idle()
+        both = await asyncio.gather(*(chat.gateway.ask(named_words(text)) for text in ("one", "two")))
+        for asked in both:
+            await hear(chat, asked.turn.id)
+            assert (await stored(chat, asked.turn.id)).attempt == 1
+        entries = await chat.database.read(lambda tx: tx.journal.read(SessionId("tea")))
+        assert [type(entry.record) for entry in entries] == [UserSaid, ModelSaid, Finished] * 3
+
+
+async def test_an_actor_that_looked_too_early_looks_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody rings between the commit and the actor that is to have the claim: the turn is taken over with
+    its words, not without them."""
+    async with Journey(folder=tmp_path) as chat:
+        await hear(chat, (await chat.gateway.ask(named_words("before"))).turn.id)
+        await chat.until_idle()
+        real = Actors.enter
+
+        def late(actors: Actors, claim: Claim) -> None:
+            # It works with the transcript that was warm before the words came.
+            actors.ring(MAIN_AGENT, SessionId("tea"))
+            real(actors, claim)
+
+        monkeypatch.setattr(Actors, "enter", late)
+        asked = await chat.gateway.ask(named_words("now"))
+        said = [entry.record for entry in await hear(chat, asked.turn.id)]
+        assert [type(record) for record in said] == [UserSaid, ModelSaid, Finished]
+        last = [entry.record for entry in chat.model.requests[-1].entries]
+        assert isinstance(last[-1], UserSaid) and last[-1].text == "now"
+        assert len(chat.model.requests) == 2
+
+
 async def test_where_nobody_is_free_it_waits_like_any_other(tmp_path: Path) -> None:
     go = asyncio.Event()
 
@@ -111,7 +179,33 @@ async def test_what_is_said_next_comes_after_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("after", [False, True])
-async def test_cut_off_at_any_write_it_is_answered_once_or_never_said(tmp_path: Path, after: bool) -> None:
+async def test_cut_off_in_a_session_that_exists_it_is_answered_once_or_never_said(
+    tmp_path: Path, after: bool
+) -> None:
+    async def live(chat: Journey) -> None:
+        for text in ("one", "two"):
+            await hear(chat, (await chat.gateway.ask(named_words(text))).turn.id)
+            await chat.until_idle()
+
+    for number in range(1, 60):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        crashed = await one_life(Journey(folder=folder), live, stop_at=number, after=after)
+        async with Journey(folder=folder) as chat:
+            await chat.until_idle()
+            entries = await chat.database.read(lambda tx: tx.journal.read(SessionId("tea")))
+            kinds = [type(entry.record) for entry in entries]
+            assert kinds == [UserSaid, ModelSaid, Finished] * (len(entries) // 3), (
+                f"stopped at write {number}"
+            )
+        if not crashed:
+            assert number > 5 and len(entries) == 6
+            return
+    raise AssertionError("it never came to its end")
+
+
+@pytest.mark.parametrize("after", [False, True])
+async def test_cut_off_at_at_any_write_it_is_answered_once_or_never_said(tmp_path: Path, after: bool) -> None:
     async def live(chat: Journey) -> None:
         asked = await chat.gateway.ask(first_words("hello"))
         await hear(chat, asked.turn.id)

@@ -4,12 +4,12 @@ deleted the message: it is said again, and whoever saw it before is told that it
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from hermes.control.outbound.answers import REPEAT_MARK
 from hermes.domain.ports.agent import ModelRequest
+from hermes.domain.word import replace
 from hermes.testing.harness import Journey
 from hermes.testing.model import Say
 from hermes.testing.world import Deed, World

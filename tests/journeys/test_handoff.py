@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import Route, RouteMatch
 from hermes.domain.turn import Turn
+from hermes.domain.word import replace
 from hermes.entry.terminal.door import EmbeddedDoor, local_caller
 from hermes.testing.clock import FakeClock, settle
 from hermes.testing.harness import PATIENCE, Journey, open_settings

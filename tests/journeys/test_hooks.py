@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from hermes.agent.run.toolbox import NO_ANSWER, NOBODY
-from hermes.app.hooks import AppHooks
+from hermes.app.hooks import AppHooks, PluginHookRunner
 from hermes.control.hooks.dispatch import Hooks
 from hermes.domain.event import ToolFinished
 from hermes.domain.ids import AgentId
@@ -374,3 +375,34 @@ async def test_a_hook_chooses_the_agent(tmp_path: Path) -> None:
             sessions = await store.read(lambda tx: tx.sessions.find("", 9))
             assert [session.place for session in sessions] == [place]
         await chat.hooks.close()
+
+
+async def test_a_plugin_that_raises_or_hangs_keeps_nothing_from_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They listen to the same events as hooks of the home: one breaker each, and the rest goes on."""
+    monkeypatch.setattr("hermes.domain.hooks.OBSERVER_SECONDS", 0.05)
+    held, heard = threading.Event(), list[str]()
+
+    def raising(event: str, context: dict[str, object]) -> None:
+        raise KeyError("nothing of the sort")
+
+    def hanging(event: str, context: dict[str, object]) -> None:
+        held.wait(PATIENCE)
+
+    def good(event: str, context: dict[str, object]) -> None:
+        heard.append(event)
+
+    runner = PluginHookRunner({"raising": raising, "hanging": hanging, "good": good})
+    hooks = Hooks([(runner.hooks, runner)])
+    try:
+        async with Journey(folder=tmp_path, hooks=hooks) as chat:
+            for n in range(4):
+                chat.world.write(f"word {n}")
+                await chat.until(lambda n=n: heard.count("agent:end") == n + 1)  # type: ignore[misc]
+            await until(lambda: all(fact.open for fact in hooks.facts() if fact.name != "good"))
+            states = {fact.name: (fact.open, fact.why) for fact in hooks.facts()}
+    finally:
+        held.set()
+    assert states["good"] == (False, "") and states["raising"] == (True, "KeyError")
+    assert states["hanging"][0] and heard.count("agent:start") == 4

@@ -8,7 +8,6 @@ import logging
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -86,7 +85,7 @@ async def test_what_earlier_lives_left_is_found_though_the_first_look_breaks(tmp
         chat.world.write("one")
         await chat.until(lambda: len(chat.model.requests) == 1)
         await chat.abandon()
-    between.before("Actors._due", ERRORS[0]).before("Delivery._waiting", ERRORS[0])
+    between.before("actors._due_after", ERRORS[0]).before("Delivery._waiting", ERRORS[0])
     async with quick(tmp_path, between, world=chat.world, kind="plain") as chat:
         await chat.until_seen("You said: one")
         assert between.acted() and broke(chat, "session refill") == 1 and broke(chat, "lane refill") == 1
@@ -134,22 +133,7 @@ async def test_a_run_that_cannot_be_settled_stops_no_other_job_and_no_other_agen
         assert broke(chat, "cron") > 1, "the bad run is tried again and told of"
 
 
-async def test_hand_offs_of_an_agent_are_looked_at_though_those_of_another_break(tmp_path: Path) -> None:
-    bad, good = Between(), Between()
-    async with quick(tmp_path, Between(), agents=("bee", "main")) as chat:
-        worker = chat.gateway.handoffs
-        (bee, first), (main, second) = worker.core.runtimes.items()
-        runtimes = {
-            bee: replace(first, store=bad.before("HandoffWorker", ERRORS[2]).wrap(first.store)),
-            main: replace(second, store=good.wrap(second.store)),
-        }
-        with pytest.raises(RuntimeError):
-            core = replace(worker.core, runtimes=runtimes)
-            await replace(worker, core=core, platform=lambda account: None).look()
-        assert bad.acted() and len(good.names) == 1
-
-
-@pytest.mark.parametrize("unit", ["HandoffWorker._take_agent", "worker._claim"])
+@pytest.mark.parametrize("unit", ["HandoffWorker.look", "worker._claim"])
 async def test_conversations_are_handed_over_though_a_look_breaks(tmp_path: Path, unit: str) -> None:
     between = Between()
     settings = open_settings(platforms={"fake": owned()})

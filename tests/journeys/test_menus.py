@@ -7,13 +7,13 @@ import re
 from pathlib import Path
 from typing import Any
 
-from hermes.control.commands import load
 from hermes.control.commands.menu import menu_entries
 from hermes.control.commands.registry import COMMANDS
 from hermes.domain.capabilities import MenuLimits
 from hermes.domain.errors import Unreachable
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import QuickCommand, Settings
+from hermes.plugins import load_commands
 from hermes.testing.clock import settle
 from hermes.testing.harness import PATIENCE, Journey, open_settings
 from hermes.testing.world import World
@@ -22,7 +22,7 @@ TELEGRAM = MenuLimits(most=100, name=32, summary=256, dash="_")
 
 
 def names(**settings: Any) -> dict[str, bool]:
-    load()
+    load_commands()
     found = menu_entries("telegram", Settings(**settings), TELEGRAM)
     return {entry.name: entry.admin for entry in found}
 

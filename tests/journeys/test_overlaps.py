@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +21,7 @@ from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.session import Session
 from hermes.domain.settings.settings import ApprovalSettings, DisplaySettings, StreamingSettings
 from hermes.domain.turn import BusyMode, TurnInput
+from hermes.domain.word import replace
 from hermes.testing.clock import FakeClock, settle
 from hermes.testing.harness import PATIENCE, Journey, open_settings
 from hermes.testing.model import Say, last_words, say

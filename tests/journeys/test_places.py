@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -18,6 +17,7 @@ from hermes.domain.message import Body
 from hermes.domain.ports.store import Tx
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.word import replace
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.world import World
 from tests.journeys.cut import one_life, stops

@@ -30,7 +30,7 @@ def terminal(world: World) -> Tool:
         await world.effect("terminal", context.key, str(arguments["command"]))
         return ToolResult(text=f"output of {arguments['command']}")
 
-    def ask(session: SessionId, arguments: Mapping[str, object]) -> ApprovalPrompt | None:
+    async def ask(session: SessionId, arguments: Mapping[str, object]) -> ApprovalPrompt | None:
         command = str(arguments["command"])
         return ApprovalPrompt(text=f"Run: {command}", digest=command) if command.startswith("rm") else None
 
@@ -52,7 +52,9 @@ async def test_an_alias_is_the_command_it_stands_for(tmp_path: Path) -> None:
         chat.world.write("/circle")
         await chat.until_seen("/circle leads to “/circle”, which is no command.")
         chat.world.write("/lost")
-        await chat.until_seen("There is no command /nowhere.")
+        await chat.until_seen(
+            "/lost leads to “/nowhere”, which is no command. Mend quick_commands.lost.target."
+        )
 
 
 async def test_a_name_of_a_built_in_command_stays_its_own(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from hermes.domain.ports.store import Tx
 from hermes.domain.ports.world import ProcessView
 from hermes.domain.session import begin_session, session_key
 from hermes.domain.settings.settings import ResetMode, ResetSettings, Settings
+from hermes.domain.word import replace
 from hermes.testing.clock import FakeClock
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import call, say

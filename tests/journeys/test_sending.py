@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from hermes.agent.danger.paths import CommandScope
-from hermes.agent.tools.registry import Workbench, default_tools
 from hermes.control.outbound.answers import REPEAT_MARK
 from hermes.control.outbound.sending import OutboundMessage
 from hermes.domain.address import Address
@@ -22,8 +19,10 @@ from hermes.domain.message import Body
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.tool import ToolContext
+from hermes.testing.backends import NoBackend, fixed_scope
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say, call, last_words, say
+from hermes.testing.tools import tool_services, tools_of
 from hermes.testing.world import World
 from tests.journeys.cut import one_life, stops
 
@@ -61,13 +60,13 @@ def journey(folder: Path, world: World, **more: Any) -> Journey:
     async def spelled(agent: AgentId, turn: TurnId, target: str) -> Sequence[Sequence[str]]:
         return await chat.gateway.courier.spelled(agent, turn, target)
 
-    bench = Workbench(
-        backend=cast(Any, SimpleNamespace(cwd=lambda session: "/w")),
+    bench = tool_services(
+        backend=cast(Any, NoBackend()),
         recall=cast(Any, None),
-        scope=CommandScope(cwd="/w", workspace="/w", home="/h"),
+        scope_in=fixed_scope(),
         post=MessagingPort(send=send, places=places, spelled=spelled),
     )
-    chat.tools = default_tools(bench, enabled=["messaging"])
+    chat.tools = tools_of(bench, "messaging")
     return chat
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from hermes.domain.ids import DeliveryId
 from hermes.domain.ports.store import Tx
+from hermes.domain.word import replace
 from hermes.testing.harness import Journey
 
 START = datetime(2026, 1, 5, tzinfo=UTC)

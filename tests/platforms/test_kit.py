@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import socket
+from pathlib import Path
 
 import pytest
 from aiohttp import web
 
+import hermes.entry.platforms as platforms
 from hermes.domain.adapter import AdapterContext
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable
 from hermes.domain.settings.declaring import Secret
@@ -16,6 +19,7 @@ from hermes.entry.kit.errors import error_table, seconds_of
 from hermes.entry.kit.http import HttpAnswer, HttpClient
 from hermes.entry.kit.listener import is_secret, listening
 from hermes.entry.kit.payload import Recent, as_dicts, as_size, dig, integer, read_json
+from hermes.entry.kit.socket import SocketFeed
 from hermes.testing.ports import free_port
 
 
@@ -106,3 +110,67 @@ def test_what_is_recent() -> None:
     recent["a"] = 3
     recent["c"] = 4
     assert dict(recent) == {"a": 3, "c": 4}
+
+
+# --- what touches a network is written once ---
+
+KIT_ALONE = {
+    "ClientTimeout": {},
+    "ws_connect": {},
+    "AppRunner": {},
+    "BytesIO": {},
+    "ClientSession": {
+        "webhook/adapter.py": "looks names up by itself, and hands the session to the kit",
+        "discord/api.py": "names itself, and hands the session to the kit",
+        "mattermost/api.py": "keeps no cookies, and hands the session to the kit",
+        "matrix/api.py": "has many requests at once, and hands the session to the kit",
+    },
+    "TCPSite": {"email/oauth.py": "a login by browser, run by the command line and never by the gateway"},
+    "open_connection": {"email/imap.py": "IMAP is no HTTP; its files are timed by the kit"},
+}
+"""What platforms leave to the kit, and the few that may not, because …"""
+
+
+def test_platforms_leave_the_network_to_the_kit() -> None:
+    folder = Path(platforms.__path__[0])
+    used: dict[str, set[str]] = {name: set() for name in KIT_ALONE}
+    for path in folder.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            name = (
+                getattr(node.func, "attr", getattr(node.func, "id", "")) if isinstance(node, ast.Call) else ""
+            )
+            if name in used:
+                used[name].add(path.relative_to(folder).as_posix())
+    assert used == {name: set(places) for name, places in KIT_ALONE.items()}
+
+
+class _BrokenSocket:
+    async def close(self, *, code: int) -> None:
+        """It is gone already."""
+
+
+async def test_a_reader_that_breaks_ends_its_connection(caplog: pytest.LogCaptureFixture) -> None:
+    """Otherwise nobody would hear anything any more, and nobody would know."""
+    feed: SocketFeed[str] = SocketFeed(_BrokenSocket())  # type: ignore[arg-type]
+
+    async def read() -> None:
+        await feed.queue.put("hello")
+        raise ZeroDivisionError
+
+    feed.start(read())
+    assert await feed.next() == "hello"
+    with pytest.raises(Unreachable, match="reader broke"):
+        await feed.next()
+    await feed.close()
+    assert "socket.broke" in caplog.text
+
+
+async def test_what_nobody_waits_for_is_told_when_it_breaks(caplog: pytest.LogCaptureFixture) -> None:
+    client = HttpClient("It", HttpAnswer)
+
+    async def courtesy() -> None:
+        raise ZeroDivisionError
+
+    client.aside(courtesy())
+    await client.close()
+    assert "aside.broke service=It" in caplog.text

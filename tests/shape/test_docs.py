@@ -84,6 +84,7 @@ def test_settings() -> None:
 def test_events() -> None:
     why = "it must be the union of its kinds"
     unions = [constant("hermes.domain.event", name, why) for name in ("Live", "Record")]
+    unions.append(constant("hermes.domain.gateway_event", "GatewayEvent", why))
     kinds = [kind.__name__ for union in unions for kind in typing.get_args(union)]
     _expect("docs/reference/events.md", "events", kinds)
 

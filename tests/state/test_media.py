@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -101,6 +101,12 @@ def _pour(*pieces: bytes) -> Callable[[Sink], Awaitable[None]]:
     return pour
 
 
+async def swept(store: SqliteStore, media: MediaFiles, before: datetime, agent: AgentId = MAIN_AGENT) -> int:
+    """As the chore does it, for one agent."""
+    unused = await store.scoped(agent).read(lambda tx: tx.media.unused(before, 100))
+    return await media.sweep(before, [item for _, item in unused])
+
+
 def _names(folder: Path) -> list[str]:
     return sorted(str(one.relative_to(folder)) for one in folder.rglob("*") if one.is_file())
 
@@ -116,7 +122,7 @@ async def test_a_file_may_come_in_pieces(tmp_path: Path) -> None:
         assert _names(tmp_path) == [f"{digest[:2]}/{digest}.pdf"]
         assert media.locate(item) == str(tmp_path / f"{digest[:2]}/{digest}.pdf")
         os.utime(tmp_path / item.path, (0, 0))
-        assert await media.sweep(START - timedelta(days=1)) == 0 and _names(tmp_path) == [item.path]
+        assert await swept(store, media, START - timedelta(days=1)) == 0 and _names(tmp_path) == [item.path]
         again = await media.put(data, "x/y")
         assert again.path == item.path and _names(tmp_path) == [item.path]
 
@@ -172,15 +178,15 @@ async def test_files_that_nothing_names_are_swept_away(tmp_path: Path) -> None:
         half.parent.mkdir(exist_ok=True)
         half.write_bytes(b"half")
         os.utime(half, (0, 0))
-        assert await files.sweep(clock.now()) == 1  # the half: all else is too young
+        assert await swept(store, files, clock.now()) == 1  # the half: all else is too young
         await clock.advance(10)
-        assert await files.sweep(clock.now()) == 1
+        assert await swept(store, files, clock.now()) == 1
         assert not (folder / loose.path).exists() and await files.open(named.sha256) == b"said"
         assert await files.open(sent.sha256) == b"sent"
         again = await files.put(b"loose", "image/png")
         assert await files.open(again.sha256) == b"loose"
         await mine.write(lambda tx: tx.sessions.delete(session.id))
-        assert await files.sweep(clock.now()) == 1
+        assert await swept(store, files, clock.now()) == 1
         with pytest.raises(UserError, match="There is no file"):
             await files.open(named.sha256)
         assert await files.open(sent.sha256) == b"sent"
@@ -194,5 +200,5 @@ async def test_agents_that_share_a_folder_share_its_files(tmp_path: Path) -> Non
         item = await mine.put(b"both", "image/png")
         await clock.advance(10)
         await other.put(b"both", "image/png")
-        assert await mine.sweep(clock.now()) == 0  # its own row is gone, the other's file is not
+        assert await swept(store, mine, clock.now()) == 0  # its own row is gone, the other's file is not
         assert await other.open(item.sha256) == b"both"

@@ -2,21 +2,67 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
 from pathlib import Path
 
-from hermes.state.memory.files import PLACES, MemoryFiles
+from hermes.app.prompt import SystemPrompt
+from hermes.domain.address import Source
+from hermes.domain.clock import SystemClock
+from hermes.domain.errors import Unreachable
+from hermes.domain.ids import MAIN_AGENT
+from hermes.domain.ports.world import World
+from hermes.domain.settings.settings import Profile, Settings
+from hermes.domain.toolbox import Toolbox
+from hermes.state.memory.files import PLACES, MemoryFiles, read_file
 
 
 def test_each_name_has_its_place(tmp_path: Path) -> None:
-    memory = MemoryFiles(tmp_path)
-    assert [memory.read(name) for name in PLACES] == ["", "", ""]
+    assert [read_file(tmp_path, name) for name in PLACES] == ["", "", ""]
     (tmp_path / "memories").mkdir()
     for path in ("SOUL.md", "memories/MEMORY.md", "memories/USER.md"):
         (tmp_path / path).write_text(f"I am {path}. Größe: 🦊", "utf-8")
-        assert memory.read(path.rpartition("/")[2]) == f"I am {path}. Größe: 🦊"
+        assert read_file(tmp_path, path.rpartition("/")[2]) == f"I am {path}. Größe: 🦊"
 
 
 def test_a_link_is_followed_and_bad_bytes_are_read(tmp_path: Path) -> None:
     (tmp_path / "elsewhere.md").write_bytes(b"caf\xe9")
     (tmp_path / "SOUL.md").symlink_to(tmp_path / "elsewhere.md")
-    assert MemoryFiles(tmp_path).read("SOUL.md") == "caf\ufffd"
+    assert read_file(tmp_path, "SOUL.md") == "caf\ufffd"
+
+
+async def test_what_new_sessions_are_told(tmp_path: Path) -> None:
+    (tmp_path / "memories").mkdir()
+    (tmp_path / "memories" / "USER.md").write_text("Likes tea.", "utf-8")
+    (tmp_path / "memories" / "MEMORY.md").mkdir()
+    memory = MemoryFiles(Profile(agent=MAIN_AGENT, home=tmp_path, settings=Settings()))
+    assert await memory.notes() == {"What you have noted": "", "About the user": "Likes tea."}
+
+
+async def test_memories_are_asked_side_by_side_and_told_in_their_order(tmp_path: Path) -> None:
+    asked = asyncio.Event()
+
+    class First:
+        async def notes(self) -> Mapping[str, str]:
+            await asked.wait()
+            return {"First": "one"}
+
+    class Second:
+        async def notes(self) -> Mapping[str, str]:
+            asked.set()
+            return {"Second": "two"}
+
+    async def no_world(source: Source | None) -> World:
+        raise Unreachable("nowhere")
+
+    prompt = SystemPrompt(
+        profile=Profile(agent=MAIN_AGENT, home=tmp_path, settings=Settings()),
+        toolbox=Toolbox(()),
+        place=no_world,
+        model="m",
+        clock=SystemClock(),
+        memories={"first": First(), "second": Second()},
+    )
+    async with asyncio.timeout(30):
+        text = (await prompt.freeze(None, None)).text
+    assert 0 < text.index("# First\none") < text.index("# Second\ntwo")

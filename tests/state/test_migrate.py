@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,14 @@ import apsw
 import pytest
 
 from hermes.domain.errors import UserError
+from hermes.domain.event import UserSaid
+from hermes.domain.ids import SessionId, TurnId
 from hermes.state.store import migrations as migrations
+from hermes.state.store.codec import encode
 from hermes.state.store.migrations import MIGRATIONS, NEWEST, Migration, migrate
 from hermes.state.store.sqlite import SqliteDb, connect, open_current
 from hermes.state.store.writer import SqliteStore
-from hermes.testing.store_suite.samples import NOW, inbound
+from hermes.testing.store_suite.samples import NOW, inbound, turn
 
 
 def _files(path: Path) -> dict[str, str]:
@@ -144,6 +148,90 @@ def test_a_migration_that_was_killed_is_done_at_the_next_start(statement: int, t
     assert _schema(path) == _schema(whole)
 
 
+def _bring_to(db: SqliteDb, number: int) -> None:
+    for step in (step for step in MIGRATIONS if step.number <= number):
+        for statement in step.statements:
+            db.run(statement)
+        if step.work is not None:
+            step.work(db)
+
+
+def _of_schema_ten(path: Path) -> None:
+    """A file as the version before wrote it: sessions with their prompts, turns and records."""
+    db = connect(path)
+    db.run("BEGIN IMMEDIATE")
+    _bring_to(db, 10)
+    db.run("INSERT INTO facts VALUES ('oldest_program', '9')")
+    db.run("PRAGMA user_version = 10")
+    given, said = encode(turn("t1").input), encode(UserSaid(text="hello"))
+    for number in range(40):
+        prompt = (None, "You are Ada.", "You are Ada.\n\nA chat.")[number % 3]
+        db.run(
+            "INSERT INTO sessions (id, agent, title, system_prompt, created_at, updated_at, yolo)"
+            " VALUES (?, 'main', ?, ?, 1, ?, ?)",
+            *(f"s{number}", f"Title {number}", prompt, number, number % 2),
+        )
+        db.run(
+            "INSERT INTO turns (id, session, agent, cause, state, input, busy, attempt, progress, crashes,"
+            " epoch, ephemeral, created_at)"
+            " VALUES (?, ?, 'main', 'message', ?, ?, 'queue', 1, 1, 0, 1, 0, 1)",
+            *(f"t{number}", f"s{number}", "done" if number % 4 else "running", given),
+        )
+        db.run(
+            "INSERT INTO journal (session, seq, turn, at, kind, body) VALUES (?, 1, ?, 1, 'user_said', ?)",
+            *(f"s{number}", f"t{number}", said.decode()),
+        )
+    db.run("COMMIT")
+    db.connection.close()
+
+
+async def _check_sessions(path: Path) -> None:
+    async with SqliteStore(path) as store:
+        sessions = await store.read(lambda tx: tx.sessions.find("", 100))
+        assert [session.id for session in sessions] == [f"s{number}" for number in reversed(range(40))]
+        assert [session.title for session in sessions[:2]] == ["Title 39", "Title 38"]
+        prompts = {session.id: session.system_prompt for session in sessions}
+        assert (prompts["s0"], prompts["s1"], prompts["s2"]) == (
+            None, "You are Ada.", "You are Ada.\n\nA chat.",
+        )  # fmt: skip
+        assert [session.yolo for session in sessions[:2]] == [True, False]
+        assert len(await store.read(lambda tx: tx.journal.of_turn(TurnId("t7")))) == 1
+        assert len(await store.read(lambda tx: tx.turns.open_of(SessionId("s8")))) == 1
+        await store.write(lambda tx: tx.sessions.delete(SessionId("s8")))
+        await store.write(lambda tx: tx.sessions.delete(SessionId("s7")))
+        assert await store.read(lambda tx: (tx.turns.get(TurnId("t8")), tx.turns.get(TurnId("t7")))) == (
+            None,
+            None,
+        )
+
+
+async def test_prompts_of_an_older_file_are_kept_once(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    _of_schema_ten(path)
+    await _check_sessions(path)
+    db = connect(path)
+    assert db.value("SELECT count(*) FROM prompts") == 2
+    assert (
+        db.value("SELECT count(*) FROM sqlite_schema WHERE name LIKE '%before%' OR name = 'prompt_hashes'")
+        == 0
+    )
+    db.connection.close()
+
+
+@pytest.mark.parametrize("statement", [2, 9, 13])
+async def test_an_older_file_survives_a_kill_in_the_middle_of_its_migration(
+    statement: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "state.db"
+    _of_schema_ten(path)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(  # noqa: ASYNC221
+        [sys.executable, "-c", KILLED, str(path), str(statement)], env=environment, check=False
+    )
+    assert done.returncode == -signal.SIGKILL
+    await _check_sessions(path)
+
+
 async def test_a_later_step_builds_on_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "state.db"
     async with SqliteStore(path) as store:
@@ -159,6 +247,43 @@ async def test_a_later_step_builds_on_the_first(tmp_path: Path, monkeypatch: pyt
     monkeypatch.undo()
     with pytest.raises(UserError, match="newer Hermes"):
         await SqliteStore(path).open()
+
+
+async def test_what_was_allowed_for_a_session_is_taken_from_old_journals(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    db = connect(path)
+    db.run("BEGIN IMMEDIATE")
+    _bring_to(db, 11)
+    for session in ("s1", "s2"):
+        row = f"INSERT INTO sessions (id, agent, created_at, updated_at) VALUES ('{session}', 'main', 0, 0)"
+        db.run(row)
+    asked = '{"question": "%s", "kind": "approval", "text": "?", "digest": "%s"}'
+    answered = '{"question": "%s", "verdict": "%s", "by": %s}'
+    for session, seq, kind, body in (
+        ("s1", 1, "asked", asked % ("q1", "do:a")),
+        ("s1", 2, "asked", asked % ("q2", "do:b")),
+        ("s1", 3, "answered", answered % ("q1", "session", '"ann"')),
+        ("s1", 4, "answered", answered % ("q2", "once", '"ann"')),
+        ("s1", 5, "asked", asked % ("q3", "do:c")),
+        ("s1", 6, "answered", answered % ("q3", "session", "null")),
+        ("s1", 7, "asked", asked % ("q4", "")),
+        ("s1", 8, "answered", answered % ("q4", "session", '"ann"')),
+        ("s1", 9, "answered", "{broken"),
+        ("s2", 1, "asked", asked % ("q5", "do:d")),
+        ("s2", 2, "answered", answered % ("q5", "session", '"bob"')),
+        ("s2", 3, "answered", answered % ("q1", "session", '"bob"')),
+        ("gone", 1, "asked", asked % ("q6", "do:e")),
+        ("gone", 2, "answered", answered % ("q6", "session", '"bob"')),
+    ):
+        row = "INSERT INTO journal (session, seq, turn, at, kind, body) VALUES (?, ?, 't', 0, ?, ?)"
+        db.run(row, session, seq, kind, body)
+    db.run("INSERT OR REPLACE INTO facts VALUES ('oldest_program', '9')")
+    db.run("PRAGMA user_version = 11")
+    db.run("COMMIT")
+    db.connection.close()
+    with closing(open_current(path)) as now:
+        rows = now.all("SELECT session, agent, person, digest, seq FROM session_grants ORDER BY session")
+    assert rows == [("s1", "main", "ann", "do:a", 3), ("s2", "main", "bob", "do:d", 2)]
 
 
 async def test_a_place_that_cannot_be_written_is_said_in_one_sentence(tmp_path: Path) -> None:

@@ -11,10 +11,12 @@ import pytest
 
 from hermes.domain.errors import UserError
 from hermes.domain.message import MediaKind
+from hermes.execution.local import files as local_files
 from hermes.state.files import outgoing
 from hermes.state.files.media import MediaFiles
 from hermes.state.files.outgoing import OutgoingFiles
 from hermes.state.store.writer import SqliteStore
+from hermes.testing.backends import fixed_rules, local_backend
 from hermes.testing.clock import FakeClock
 
 SECRET = b"a secret that must not leave"
@@ -44,15 +46,26 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def files_of(home: Path, *more: Path, workspace: Path | None = None) -> OutgoingFiles:
-    place = workspace or home / "hermes" / "workspace"
-    return OutgoingFiles(
-        media=None,  # type: ignore[arg-type]
-        workspace=place,
-        allowed=[place, home / "hermes" / "media", home / "shared", *more],
-        homes=[home / "hermes", home / "hermes" / "agents" / "other"],
-        user_home=home,
-    )
+class Letting:
+    """What lets files go, with a media folder in memory."""
+
+    def __init__(self, home: Path, *more: Path, workspace: Path | None = None) -> None:
+        place = workspace or home / "hermes" / "workspace"
+        allowed = [place, home / "hermes" / "media", home / "shared", *more]
+        self.backend = local_backend(home=home, workspace=place, environ={"HOME": str(home)})
+        self.rules = fixed_rules(
+            allowed=allowed, homes=[home / "hermes", home / "hermes" / "agents" / "other"]
+        )
+        self.folder = home / "kept"
+
+    async def read(self, path: str) -> tuple[bytes, str]:
+        async with SqliteStore(None) as store:
+            media = MediaFiles(self.folder, store, FakeClock())
+            taken = await OutgoingFiles(media=media, backend=self.backend, rules=self.rules).take("s", path)
+            return await media.open(taken.sha256 or ""), taken.name or ""
+
+
+files_of = Letting
 
 
 @pytest.mark.parametrize(
@@ -69,8 +82,8 @@ def files_of(home: Path, *more: Path, workspace: Path | None = None) -> Outgoing
         "{home}/hermes/../shared/report.pdf",
     ],
 )
-def test_files_of_listed_folders_may_leave(home: Path, path: str) -> None:
-    data, name = files_of(home).read(path.format(home=home))
+async def test_files_of_listed_folders_may_leave(home: Path, path: str) -> None:
+    data, name = await files_of(home).read(path.format(home=home))
     assert data.startswith(b"fine: ") and name in ("chart.png", "def", "report.pdf")
 
 
@@ -109,9 +122,9 @@ def test_files_of_listed_folders_may_leave(home: Path, path: str) -> None:
         "/",
     ],
 )
-def test_nothing_else_leaves(home: Path, path: str) -> None:
+async def test_nothing_else_leaves(home: Path, path: str) -> None:
     with pytest.raises(UserError):
-        files_of(home).read(path.format(home=home))
+        await files_of(home).read(path.format(home=home))
 
 
 def to_file(home: Path) -> Path:
@@ -170,59 +183,63 @@ def _link(home: Path, to: Path, name: str = "link") -> Path:
 @pytest.mark.parametrize(
     "make", [to_file, to_env, to_folder, chain, relative, through_media, loop, pipe, unix_socket]
 )
-def test_links_and_odd_things_take_nothing_out(home: Path, make: Callable[[Path], Path]) -> None:
+async def test_links_and_odd_things_take_nothing_out(home: Path, make: Callable[[Path], Path]) -> None:
     with pytest.raises(UserError):
-        files_of(home).read(str(make(home)))
+        await files_of(home).read(str(make(home)))
 
 
-def test_a_link_inside_the_listed_folders_is_followed(home: Path) -> None:
-    data, name = files_of(home).read(str(_link(home, home / "shared" / "report.pdf")))
+async def test_a_link_inside_the_listed_folders_is_followed(home: Path) -> None:
+    data, name = await files_of(home).read(str(_link(home, home / "shared" / "report.pdf")))
     assert (data, name) == (b"fine: shared/report.pdf", "report.pdf")
 
 
-def test_a_folder_above_a_home_does_not_open_the_home(home: Path) -> None:
+async def test_a_folder_above_a_home_does_not_open_the_home(home: Path) -> None:
     """Somebody who works in their home folder, or lists it, still sends nothing of Hermes."""
     for files in (files_of(home, home), files_of(home, Path("/")), files_of(home, workspace=home)):
-        assert files.read(str(home / "documents" / "letter.txt"))[0] == SECRET
+        assert (await files.read(str(home / "documents" / "letter.txt")))[0] == SECRET
         for path in ("hermes/.env", "hermes/state.db", "hermes/agents/other/workspace/notes.txt"):
             with pytest.raises(UserError):
-                files.read(str(home / path))
-        assert files.read(str(home / "hermes/media/de/def"))[0].startswith(b"fine")
+                await files.read(str(home / path))
+        assert (await files.read(str(home / "hermes/media/de/def")))[0].startswith(b"fine")
 
 
-def test_a_folder_that_becomes_a_link_while_it_is_looked_at(
+async def test_a_folder_that_becomes_a_link_while_it_is_looked_at(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     swapped = home / "hermes" / "workspace" / "deep"
     (home / ".ssh" / "chart.png").write_bytes(SECRET)
     real_open = os.open
 
-    def swap_then_open(path: Path, flags: int) -> int:
+    def swap_then_open(path: str, flags: int, mode: int = 0o777) -> int:
+        if not str(path).endswith("chart.png") or swapped.is_symlink():
+            return real_open(path, flags, mode)
         (swapped / "chart.png").unlink()
         swapped.rmdir()
         swapped.symlink_to(home / ".ssh")
-        return real_open(path, flags)
+        return real_open(path, flags, mode)
 
-    monkeypatch.setattr(outgoing.os, "open", swap_then_open)
-    with pytest.raises(UserError, match="outside"):
-        files_of(home).read(str(swapped / "chart.png"))
+    monkeypatch.setattr(local_files.os, "open", swap_then_open)
+    with pytest.raises(UserError, match="elsewhere"):
+        await files_of(home).read(str(swapped / "chart.png"))
 
 
-def test_what_is_too_large_stays(home: Path) -> None:
+async def test_what_is_too_large_stays(home: Path) -> None:
     large = home / "shared" / "large.bin"
     with large.open("wb") as file:
         file.truncate(outgoing.MOST_BYTES + 1)
     with pytest.raises(UserError, match="larger than 64 MiB"):
-        files_of(home).read(str(large))
+        await files_of(home).read(str(large))
 
 
 async def test_what_may_go_is_kept_as_it_was(home: Path) -> None:
     async with SqliteStore(home / "hermes" / "store.db") as store:
         media = MediaFiles(home / "hermes" / "media", store, FakeClock())
         files = OutgoingFiles(
-            media=media, workspace=home / "shared", allowed=[home / "shared"], homes=[], user_home=home
+            media=media,
+            backend=local_backend(home=home, workspace=home / "shared", environ={"HOME": str(home)}),
+            rules=fixed_rules(allowed=[home / "shared"], homes=[]),
         )
-        taken = await files.take("report.pdf")
+        taken = await files.take("s", "report.pdf")
         (home / "shared" / "report.pdf").write_bytes(b"changed since")
         assert (taken.kind, taken.name, taken.mime) == (MediaKind.FILE, "report.pdf", "application/pdf")
         assert taken.sha256 is not None and await media.open(taken.sha256) == b"fine: shared/report.pdf"

@@ -9,7 +9,6 @@ import random
 import shutil
 import struct
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -22,12 +21,13 @@ from hermes.domain.message import Receipt
 from hermes.domain.ports.store import Tx
 from hermes.domain.rows import OutState
 from hermes.domain.turn import ReplyPlace, TurnState
+from hermes.domain.word import replace
 from hermes.state.store.care import repair
 from hermes.state.store.care.backup import KEPT, backup, backup_if_due, backups_of
 from hermes.state.store.care.repair import OpenedStore, open_checked
 from hermes.state.store.care.restored import RESTORED
 from hermes.state.store.migrations import DamagedDatabase
-from hermes.state.store.sqlite import DEFAULTS, SqliteDb, suspicion
+from hermes.state.store.sqlite import DEFAULTS, PAGE_BYTES, SqliteDb, suspicion
 from hermes.state.store.writer import SqliteStore
 from hermes.testing.clock import FakeClock
 from hermes.testing.store_suite.samples import NOW, address, entry, inbound, out, session, turn
@@ -110,7 +110,7 @@ def _flip(path: Path, dice: random.Random) -> None:
     """Flip bytes in the heads of pages, where every byte means something."""
     _merge_log(path)
     data = bytearray(path.read_bytes())
-    for page in dice.sample(range(4096, len(data), 4096), 12):
+    for page in dice.sample(range(PAGE_BYTES, len(data), PAGE_BYTES), 12):
         for place in range(page, page + 8):
             data[place] ^= dice.randrange(1, 256)
     path.write_bytes(data)
@@ -123,8 +123,8 @@ def _break_table(path: Path, name: str) -> None:
     [[root]] = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = ?", (name,)).fetchall()
     connection.close()
     with path.open("r+b") as file:
-        file.seek((root - 1) * 4096)
-        file.write(b"\xff" * 4096)
+        file.seek((root - 1) * PAGE_BYTES)
+        file.write(b"\xff" * PAGE_BYTES)
 
 
 def _truncate(path: Path, dice: random.Random) -> None:
@@ -146,11 +146,11 @@ def _garble_header(path: Path, dice: random.Random) -> None:
 
 def _zero_pages(path: Path, dice: random.Random) -> None:
     _merge_log(path)
-    pages = path.stat().st_size // 4096
+    pages = path.stat().st_size // PAGE_BYTES
     with path.open("r+b") as file:
         for page in dice.sample(range(1, pages), pages // 3):
-            file.seek(page * 4096)
-            file.write(bytes(4096))
+            file.seek(page * PAGE_BYTES)
+            file.write(bytes(PAGE_BYTES))
 
 
 def _zero_start(path: Path, dice: random.Random) -> None:
@@ -168,8 +168,8 @@ def _hole_in_log(path: Path, dice: random.Random) -> None:
     """Break a frame in the first half of the log; whole transactions lie behind it."""
     log = path.with_name(path.name + "-wal")
     data = bytearray(log.read_bytes())
-    frames = (len(data) - 32) // (4096 + 24)
-    place = 32 + dice.randrange(frames // 4) * (4096 + 24) + dice.randrange(24, 4096)
+    frames = (len(data) - 32) // (PAGE_BYTES + 24)
+    place = 32 + dice.randrange(frames // 4) * (PAGE_BYTES + 24) + dice.randrange(24, PAGE_BYTES)
     data[place] ^= 0xFF
     log.write_bytes(data)
 
@@ -234,7 +234,7 @@ async def _assert_marked(opened: OpenedStore) -> None:
 
 async def test_what_came_in_since_the_backup_is_saved_where_it_can_be_read(tmp_path: Path) -> None:
     path = await _home(tmp_path)
-    _break_table(path, "journal_turn")
+    _break_table(path, "turns_accepted")
     opened = await open_checked(path, FakeClock())
     try:
         assert "100 later incoming messages" in opened.notices[1]
@@ -255,7 +255,7 @@ async def test_words_that_are_no_text_any_more_cost_their_own_rows_alone(tmp_pat
     connection.execute("UPDATE journal SET turn = CAST(x'ff' AS TEXT) WHERE seq = 250")
     connection.execute("UPDATE sessions SET id = CAST(x'ff' AS TEXT)")
     connection.close()
-    _break_table(path, "journal_turn")
+    _break_table(path, "turns_accepted")
     opened = await open_checked(path, FakeClock())
     try:
         assert "99 later incoming messages" in opened.notices[1]
@@ -275,9 +275,9 @@ async def test_flipped_bits_anywhere_do_not_keep_it_from_opening(tmp_path: Path)
         home = tmp_path / str(number)
         shutil.copytree(path.parent, home)
         data = bytearray(sound)
-        for page in dice.sample(range(4096, len(data), 4096), 3):
+        for page in dice.sample(range(PAGE_BYTES, len(data), PAGE_BYTES), 3):
             for _ in range(30):
-                data[page + dice.randrange(4096)] ^= 1 << dice.randrange(8)
+                data[page + dice.randrange(PAGE_BYTES)] ^= 1 << dice.randrange(8)
         (home / path.name).write_bytes(data)
         opened = await open_checked(home / path.name, FakeClock())
         await opened.store.close()
@@ -287,7 +287,7 @@ async def test_a_file_that_breaks_the_salvage_is_left_for_the_backup(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = await _home(tmp_path)
-    _break_table(path, "journal_turn")
+    _break_table(path, "turns_accepted")
 
     def salvage(*_: SqliteDb) -> None:
         raise RuntimeError("nobody foresaw this")

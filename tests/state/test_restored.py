@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import apsw
@@ -19,9 +19,11 @@ from hermes.domain.message import InboundKind
 from hermes.domain.ports.store import Tx
 from hermes.domain.rows import OutState
 from hermes.domain.turn import ReplyPlace, TurnState
+from hermes.domain.word import replace
 from hermes.state.store.care.backup import backup
 from hermes.state.store.care.repair import open_checked
 from hermes.state.store.care.restored import RESTORED
+from hermes.state.store.sqlite import PAGE_BYTES
 from hermes.state.store.writer import SqliteStore
 from hermes.testing.clock import FakeClock
 from hermes.testing.store_suite.samples import (
@@ -36,7 +38,6 @@ from hermes.testing.store_suite.samples import (
     turn,
 )
 
-PAGE = 4096
 HARMLESS = "grants"
 """A table that nothing here is in: to spoil it calls for a repair."""
 
@@ -66,8 +67,8 @@ class Home:
             pages = dict(connection.execute("SELECT name, rootpage FROM sqlite_schema").fetchall())
         with self.path.open("r+b") as file:
             for name in names:
-                file.seek((pages[name] - 1) * PAGE)
-                file.write(random.Random(name).randbytes(PAGE))
+                file.seek((pages[name] - 1) * PAGE_BYTES)
+                file.write(random.Random(name).randbytes(PAGE_BYTES))
 
 
 @pytest.fixture

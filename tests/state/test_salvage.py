@@ -7,7 +7,7 @@ import asyncio
 import random
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import apsw
@@ -22,9 +22,11 @@ from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.session import SessionKey
 from hermes.domain.tool import Effect
 from hermes.domain.turn import ReplyPlace, Turn, TurnState
+from hermes.domain.word import replace
 from hermes.state.store.care.backup import backup
 from hermes.state.store.care.repair import open_checked
 from hermes.state.store.care.restored import RESTORED
+from hermes.state.store.sqlite import PAGE_BYTES
 from hermes.state.store.writer import SqliteStore
 from hermes.testing.clock import FakeClock
 from hermes.testing.store_suite.samples import (
@@ -42,7 +44,6 @@ from tests.sampling import sampled
 
 OPEN = ("pending", "accepted", "running", "tool", "waiting")
 ENDED = ("sent", "due", "attempting")
-PAGE = 4096
 TABLES = ("journal", "turns", "inbox", "outbox", "sessions", "bindings", "questions", "guidance", "cursors")
 
 
@@ -165,8 +166,8 @@ Harm = Callable[[Path, random.Random], None]
 def _spoil(path: Path, pages: list[int], dice: random.Random) -> None:
     with path.open("r+b") as file:
         for page in pages:
-            file.seek((page - 1) * PAGE)
-            file.write(dice.randbytes(PAGE))
+            file.seek((page - 1) * PAGE_BYTES)
+            file.write(dice.randbytes(PAGE_BYTES))
 
 
 def _roots(path: Path, *names: str) -> list[int]:
@@ -195,7 +196,7 @@ def _contents(path: Path) -> set[int]:
 
 def _some_pages(count: int) -> Harm:
     def harm(path: Path, dice: random.Random) -> None:
-        pages = set(range(1, path.stat().st_size // PAGE + 1)) - _contents(path)
+        pages = set(range(1, path.stat().st_size // PAGE_BYTES + 1)) - _contents(path)
         _spoil(path, dice.sample(sorted(pages), count), dice)
 
     return harm

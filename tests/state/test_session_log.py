@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 from hermes.domain.chat_format import as_message, as_messages
@@ -27,8 +28,10 @@ from hermes.domain.event import (
     Undone,
     UserSaid,
 )
+from hermes.domain.gateway_event import RecordsStored, SessionRemoved
 from hermes.domain.ids import MAIN_AGENT, CallId, QuestionId, SessionId, TurnId
 from hermes.domain.message import Attachment, MediaKind
+from hermes.domain.ports.store import Tx
 from hermes.domain.session import Session
 from hermes.domain.tool import Effect, ToolCall
 from hermes.script.messages import as_records, content_text
@@ -54,6 +57,10 @@ def numbered(records: Sequence[Record], first: int = 1) -> list[Entry]:
     return [Entry(seq=n, turn=TurnId("t"), at=at, record=record) for n, record in enumerate(records, first)]
 
 
+def stored(new: Sequence[Entry]) -> RecordsStored:
+    return RecordsStored(agent=MAIN_AGENT, session=S, turn=TurnId("t"), first=new[0].seq, last=new[-1].seq)
+
+
 class Shelf:
     """A store and a folder; `commit` is what the actor does, `life` a process that follows it."""
 
@@ -61,15 +68,28 @@ class Shelf:
         self.store, self.folder = store, folder
         self.entries: list[Entry] = []
 
-    def life(self, **more: Any) -> SessionLogs:
-        return SessionLogs(self.folder, self.store, **more)
+    async def life(self, **more: Any) -> SessionLogs:
+        logs = SessionLogs(self.folder, self.store, **more)
+        await logs.open()
+        return logs
 
     async def commit(self, logs: SessionLogs | None, records: Sequence[Record] = TURN) -> None:
         new = numbered(records, len(self.entries) + 1)
         self.entries += new
         await self.store.scoped(MAIN_AGENT).write(lambda tx: tx.journal.append(S, new))
         if logs is not None:
-            logs.committed(MAIN_AGENT, S, new)
+            logs.ring(stored(new))
+
+    async def add_other(self, session: SessionId, **more: Any) -> None:
+        """Another session, with one turn in it."""
+        at = datetime(2026, 1, 1, tzinfo=UTC)
+        other = Session(id=session, agent=MAIN_AGENT, created_at=at, updated_at=at, **more)
+
+        def begin(tx: Tx) -> None:
+            tx.sessions.add(other)
+            tx.journal.append(session, numbered(TURN))
+
+        await self.store.scoped(MAIN_AGENT).write(begin)
 
     @property
     def path(self) -> Path:
@@ -92,7 +112,7 @@ async def shelf(tmp_path: Path) -> Any:
 
 
 async def test_messages_are_in_openai_format(shelf: Shelf) -> None:
-    logs = shelf.life()
+    logs = await shelf.life()
     await shelf.commit(logs)
     await logs.write()
     function = {"name": "read_file", "arguments": '{"path": "x"}'}
@@ -110,9 +130,16 @@ async def test_messages_are_in_openai_format(shelf: Shelf) -> None:
     assert [as_message(record) for record in as_records(shelf.lines())] == shelf.lines()
 
 
+async def test_a_life_that_is_cut_off_before_its_first_line_is_made_good(shelf: Shelf) -> None:
+    await shelf.life()
+    await shelf.commit(None)
+    await (await shelf.life()).write()
+    shelf.check()
+
+
 async def test_one_life_after_another(shelf: Shelf) -> None:
     for _ in range(3):
-        logs = shelf.life()
+        logs = await shelf.life()
         for _ in range(3):
             await shelf.commit(logs)
             await logs.write()
@@ -122,14 +149,64 @@ async def test_one_life_after_another(shelf: Shelf) -> None:
 
 @pytest.mark.parametrize("cut", range(0, 330, 7))
 async def test_after_a_crash_what_is_missing_is_appended(shelf: Shelf, cut: int) -> None:
-    logs = shelf.life()
+    logs = await shelf.life()
     await shelf.commit(logs)
     await logs.write()
     await shelf.commit(None)  # the process died before these were written
     os.truncate(shelf.path, min(cut, shelf.path.stat().st_size))
-    again = shelf.life()
+    again = await shelf.life()
     await shelf.commit(again, [UserSaid(text="still there?")])
     await again.write()
+    shelf.check()
+
+
+async def test_the_next_life_writes_what_a_crash_left_out(shelf: Shelf) -> None:
+    """Nobody has to come back to the session for that, and nothing is written twice."""
+    logs = await shelf.life()
+    await shelf.commit(logs)
+    await logs.write()
+    await shelf.commit(None)  # died between the commit and the file
+    again = await shelf.life()
+    await again.write()
+    shelf.check()
+    written = log_path(shelf.folder, S).read_text()
+    (shelf.folder / session_log.CURSOR_FILE).write_text("0")  # died between the file and the cursor
+    await (await shelf.life()).write()
+    assert log_path(shelf.folder, S).read_text() == written
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "-", "999999"])
+async def test_a_cursor_that_is_of_no_use_counts_as_the_end(shelf: Shelf, cursor: str) -> None:
+    shelf.folder.mkdir()
+    (shelf.folder / session_log.CURSOR_FILE).write_text(cursor)
+    await shelf.commit(None)
+    logs = await shelf.life()
+    await logs.write()
+    assert not shelf.path.exists()
+    await shelf.commit(logs)
+    await logs.write()
+    shelf.check()
+
+
+async def test_a_session_that_goes_away_has_no_log(shelf: Shelf) -> None:
+    logs = await shelf.life()
+    await shelf.add_other(SessionId("brief"), expires_at=datetime(2026, 1, 2, tzinfo=UTC))
+    await shelf.commit(logs)
+    await logs.write()
+    assert not log_path(shelf.folder, SessionId("brief")).exists() and shelf.path.exists()
+    logs.forget(SessionRemoved(agent=MAIN_AGENT, session=S))
+    await logs.write()
+    assert not shelf.path.exists()
+
+
+async def test_a_record_that_cannot_be_read_holds_up_no_other_log(shelf: Shelf, tmp_path: Path) -> None:
+    logs = await shelf.life()
+    await shelf.add_other(SessionId("other"))
+    db = apsw.Connection(str(tmp_path / "state.db"))
+    db.execute("UPDATE journal SET kind = 'of tomorrow' WHERE session = 'other' AND seq = 2")
+    db.close()
+    await shelf.commit(logs)
+    await logs.write()
     shelf.check()
 
 
@@ -137,7 +214,7 @@ async def test_a_log_that_cannot_be_written_is_made_good(
     shelf: Shelf, caplog: pytest.LogCaptureFixture
 ) -> None:
     shelf.folder.write_text("in the way")
-    logs = shelf.life()
+    logs = await shelf.life()
     await shelf.commit(logs)
     await logs.write()
     assert "session_log.failed" in caplog.text and "read x" not in caplog.text
@@ -147,11 +224,9 @@ async def test_a_log_that_cannot_be_written_is_made_good(
     shelf.check()
 
 
-async def test_more_than_can_be_noted_is_read_from_the_journal(
-    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(session_log, "_MOST_NOTED", 10)
-    logs = shelf.life()
+async def test_what_is_behind_is_written_page_by_page(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_log, "_PAGE", 10)
+    logs = await shelf.life()
     for _ in range(7):
         await shelf.commit(logs)
     await logs.write()
@@ -164,10 +239,10 @@ async def test_more_than_can_be_noted_is_read_from_the_journal(
 
 async def test_many_sessions_are_known_for_a_while(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_log, "_MOST_KNOWN", 1)
-    logs = shelf.life()
+    logs = await shelf.life()
     for number in range(3):
         await shelf.commit(logs)
-        logs.committed(MAIN_AGENT, SessionId(f"other{number}"), numbered(TURN))
+        await shelf.add_other(SessionId(f"other{number}"))
         await logs.write()
     shelf.check()
 
@@ -176,7 +251,7 @@ async def test_it_writes_by_itself_and_never_makes_anybody_wait(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session_log, "GATHER_SECONDS", 0.01)
-    logs = shelf.life()
+    logs = await shelf.life()
     task = asyncio.create_task(logs.live())
     for _ in range(20):
         await shelf.commit(logs)
@@ -190,7 +265,7 @@ async def test_it_writes_by_itself_and_never_makes_anybody_wait(
 
 
 async def test_secrets_and_questions_stay_out(shelf: Shelf) -> None:
-    logs = shelf.life(redact=Secrets({"OPENAI_API_KEY": 'sk-"12345678'}).redact)
+    logs = await shelf.life(redact=Secrets({"OPENAI_API_KEY": 'sk-"12345678'}).redact)
     asked = Asked(question=QuestionId("q"), kind=QuestionKind.APPROVAL, text="rm?")
     await shelf.commit(logs, [UserSaid(text='my key is sk-"12345678', context="hidden"), asked])
     await logs.write()
@@ -198,8 +273,7 @@ async def test_secrets_and_questions_stay_out(shelf: Shelf) -> None:
 
 
 async def test_nothing_is_written_for_nothing(shelf: Shelf) -> None:
-    logs = shelf.life()
-    logs.committed(MAIN_AGENT, S, [])
+    logs = await shelf.life()
     await shelf.commit(logs, [Finished()])
     await logs.write()
     assert not shelf.path.exists()

@@ -303,7 +303,7 @@ def test_an_agent_with_an_unreadable_list_of_toolsets_has_none(tmp_path: Path) -
 def test_known_names_of_the_existing_product_are_notes(tmp_path: Path) -> None:
     config = """
 _config_version: 33
-memory: {provider: none}
+memory: {nudge_interval: 5}
 tts: {provider: none}
 terminal: {timeout: 60}
 agent: {reasoning_effort: high}

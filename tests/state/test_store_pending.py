@@ -4,6 +4,7 @@ never looks at what is done. Asserted on the plan of each query, not on the cloc
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from hermes.domain.ids import MAIN_AGENT, SessionId
+from hermes.domain.ids import MAIN_AGENT, SessionId, TurnId
 from hermes.state.store.codec import encode, stamp
 from hermes.state.store.sqlite import SqliteDb, open_current, tables_of
 from hermes.state.store.table import Row
@@ -128,14 +129,31 @@ def _assert_plans(path: Path) -> None:
     assert any("inbox_ref (ref=?)" in step for step in steps), steps
     assert any("(account=? AND delivery=?)" in step for step in steps), steps
     assert not [step for step in steps if step.startswith("SCAN inbox")], steps
+    tx.recovery.due(1, 256)
+    assert _plan(explaining) == ["SEARCH turns USING INDEX turns_accepted (n>?)"]
     tx.recovery.due(0, 256)
-    assert _plan(explaining) == ["SEARCH turns USING INDEX turns_due (n>?)"]
+    assert _plan(explaining) == [
+        "SEARCH turns USING INDEX turns_accepted (n>?)",
+        "SCAN turns USING INDEX turns_open",
+        "USE TEMP B-TREE FOR ORDER BY",
+    ]
     tx.turns.open_of(SessionId("s1"))
     assert _plan(explaining) == [
         "SEARCH turns USING INDEX turns_open (session=?)",
         "CORRELATED SCALAR SUBQUERY 1",
         "SEARCH guidance USING INDEX sqlite_autoindex_guidance_1 (turn=?)",
     ]
+    tx.turns.any_open(SessionId("s1"))
+    assert _plan(explaining) == ["SEARCH turns USING INDEX turns_open (session=?)"]
+    tx.turns.standing(SessionId("s1"))
+    steps = _plan(explaining)
+    assert not [step for step in steps if step.startswith("SCAN") and "CONSTANT" not in step], steps
+    tx.journal.of_turn(TurnId("t1done"))
+    tx.journal.span(TurnId("t1done"))
+    steps = _plan(explaining)
+    by_number = "SEARCH journal USING INDEX sqlite_autoindex_journal_1 (session=? AND seq>?)"
+    assert steps.count(by_number) == 2, steps
+    assert not [step for step in steps if step.startswith("SCAN") and "CONSTANT" not in step], steps
     tx.outbox.head(address("7"))
     assert _plan(explaining) == ["SEARCH outbox USING INDEX outbox_open (lane=?)"]
     tx.outbox.waiting("fake", 0, 256)
@@ -145,7 +163,7 @@ def _assert_plans(path: Path) -> None:
     db.run("BEGIN")
     tx.recovery.boot(NOW)
     assert [step for step in _plan(explaining) if "turns" in step] == [
-        "SCAN turns USING INDEX turns_due",
+        "SCAN turns USING INDEX turns_open",
         "SCAN turns USING INDEX turns_open",
     ]
     tx.recovery.prune(NOW - timedelta(days=30), NOW)
@@ -153,6 +171,10 @@ def _assert_plans(path: Path) -> None:
     assert "SEARCH inbox USING INDEX inbox_age (accepted_at<?)" in steps
     assert "SEARCH outbox USING INDEX outbox_age (created_at<?)" in steps
     assert not [step for step in steps if step.startswith(("SCAN inbox", "SCAN outbox"))]
+    tx.sessions.delete(SessionId("s1"))
+    steps = _plan(explaining)
+    assert not [step for step in steps if re.match("SCAN (turns|journal|sessions|requests)", step)], steps
+    assert not db.one("SELECT 1 FROM turns WHERE session = 's1'")
     db.run("ROLLBACK")
     db.connection.close()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -16,6 +15,7 @@ from hermes.domain.errors import Refused, Unreachable
 from hermes.domain.ids import SessionId
 from hermes.domain.ports.store import Tx
 from hermes.domain.turn import EarlierMessage, Guidance, Speaker, TurnInput
+from hermes.domain.word import replace
 from hermes.state.store import sqlite as engine
 from hermes.state.store import writer as sqlite
 from hermes.state.store.sqlite import SqliteDb, StoreOptions, connect_reader, suspicion

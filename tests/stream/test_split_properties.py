@@ -10,7 +10,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from random import Random
 
@@ -18,6 +18,7 @@ import pytest
 import regex
 
 from hermes.domain.capabilities import Flavour, TextUnit
+from hermes.domain.word import replace
 from hermes.stream.text.markdown import (
     Block,
     Code,

@@ -23,6 +23,7 @@ LIVE: list[FeedItem] = [
     event.ThoughtDelta(text="hm"),
     event.ToolOutput(call=CallId("c1"), text="out"),
     event.Retrying(reason="busy", after=1.5),
+    event.Notice(text="now by b"),
     event.Reset(),
     Snapshot(text="so far"),
 ]
@@ -61,6 +62,13 @@ def test_what_passes_by(seen: FeedItem) -> None:
 def test_records_in_their_place(record: event.Record) -> None:
     entry = Entry(seq=7, turn=TurnId("turn_1"), at=AT, record=record)
     assert decode_seen(encode_seen(entry)) == entry
+
+
+def test_what_a_model_wants_back_stays_with_the_gateway() -> None:
+    kept = event.Kept(format="f", model="m", text="sealed")
+    entry = Entry(seq=7, turn=TurnId("t"), at=AT, record=event.ModelSaid(text="hm", kept=kept))
+    data = encode_seen(entry)
+    assert b"sealed" not in data and decode_seen(data).record == event.ModelSaid(text="hm")
 
 
 def test_half_a_character_does_not_stop_the_feed() -> None:

@@ -9,12 +9,12 @@ import json
 import re
 import warnings
 from collections.abc import Collection, Iterable
-from dataclasses import replace
 from difflib import get_close_matches
 
 from hermes.domain.ids import CallId, new_call_id
 from hermes.domain.text import storable, storable_all
 from hermes.domain.tool import ToolCall
+from hermes.domain.word import replace
 
 _CLOSE = 0.85
 _LONGEST_LITERAL = 200_000

@@ -6,10 +6,11 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from hermes import plugins
 from hermes.control.outbound.targets import NamedTopics
@@ -19,7 +20,6 @@ from hermes.domain.address import DEFAULT_ACCOUNT, Source, read_platform, spell_
 from hermes.domain.capabilities import Manifest
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
-from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.ports.platform import Platform
 from hermes.domain.ports.store import Store
 from hermes.domain.settings.declaring import Secret
@@ -32,8 +32,7 @@ from hermes.state.settings.names import with_account
 ONE_EACH = "Each account needs one of its own."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreLease:
+class StoreLease(Struct, frozen=True, kw_only=True):
     """An account's lease as a row. The owner is the home: its lock lets nobody else take it back at once."""
 
     store: Store
@@ -64,8 +63,7 @@ class StoreLease:
         return f"the gateway of {holder['home']} (process {holder.get('pid')}) uses the same credential"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeclaredAccount:
+class DeclaredAccount(Struct, frozen=True, kw_only=True):
     """An account of a platform as the settings tell of it: the platform's own, or a further one."""
 
     manifest: Manifest
@@ -183,8 +181,7 @@ async def make_adapter(declared: DeclaredAccount, home: Path, **around: Any) -> 
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccountFactory:
+class AccountFactory(Struct, frozen=True, kw_only=True):
     """Makes the accounts of a gateway ready for their hosts."""
 
     home: Path
@@ -212,8 +209,7 @@ class AccountFactory:
         if first is not None:
             make = partial(_refuse, f"{account.name} has the same credential as {first}.")
         else:
-            agents = [MAIN_AGENT, *map(AgentId, account.loaded.settings.agents)]
-            topics = NamedTopics(store=self.store, clock=self.clock, agents=agents)
+            topics = NamedTopics(store=self.store, clock=self.clock)
             make = partial(
                 make_adapter,
                 account,

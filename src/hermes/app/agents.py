@@ -1,73 +1,54 @@
-"""The agents of a gateway: which model each has, and its runtime with tools, backend, prompt and loop."""
+"""The agents of a gateway: the runtime of each, with its model, tools, backend, prompt and loop."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 
 from hermes import plugins
-from hermes.agent.danger.paths import CommandScope
-from hermes.agent.models.choose import NO_PROBE, ModelAccess, ModelChoice, stand_in
-from hermes.agent.models.images import ImageAttachingProvider
-from hermes.agent.models.registry import ModelRoute, Models, RoutedProvider
 from hermes.agent.run.loop import AgentLoop, LoopLimits
-from hermes.agent.tools.registry import Workbench
-from hermes.app.homes import MEDIA, WORKSPACE, closed_homes, homes_for, is_wide, user_home
+from hermes.agent.tools.registry import CommandRules, JobActions, ProcessEnded, Recall
+from hermes.app.backends import AgentBackends, BoundAgent, GatewayBackends, WorldScopes
+from hermes.app.homes import MEDIA, WORKSPACE, closed_homes
 from hermes.app.jobs import HomeJobs, job_tool
+from hermes.app.memory import make_memories
 from hermes.app.messaging import Messaging
+from hermes.app.models import AgentModels
+from hermes.app.overrides import AppOverrides
 from hermes.app.prompt import SystemPrompt
-from hermes.app.tools import Inject, InjectingProvider, Toolsets, check_toolsets, choose_tools, redacting
-from hermes.control.chores import HOURLY, Chore
+from hermes.app.registry import AgentRegistry
+from hermes.app.tools import OpenSources, TurnLimits, check_own_toolsets, check_toolsets, redacting
+from hermes.control.chores import Chore
 from hermes.control.core import Runtime
 from hermes.control.gateway import Gateway
 from hermes.control.hooks.dispatch import Hooks
-from hermes.control.turn.gates import gate_tools
-from hermes.domain.clock import Clock, SystemClock, zone_named
-from hermes.domain.errors import UserError
+from hermes.control.turn.gates import gate_tool
+from hermes.control.workers import Supervisor, report_death
+from hermes.domain.channels import MessagingPort
+from hermes.domain.clock import Clock, zone_named
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.ports.agent import Provider
-from hermes.domain.ports.platform import Platform
-from hermes.domain.ports.store import Store, Tx
-from hermes.domain.ports.world import Backend, Media, ProcessView
-from hermes.domain.settings.settings import ModelSettings, Profile, Settings
+from hermes.domain.ports.store import Store
+from hermes.domain.ports.world import Backend, Egress, Media, ProcessView
+from hermes.domain.services import ToolServices
+from hermes.domain.settings.live import LiveSettings
+from hermes.domain.settings.settings import PluginOptions, Profile
 from hermes.domain.text import one_line
 from hermes.domain.tool import Tool, ToolContext
+from hermes.domain.toolbox import Toolbox, ToolSource
 from hermes.domain.turn import Turn
-from hermes.execution.local.backend import LocalBackend
+from hermes.domain.word import replace
+from hermes.execution.egress.client import EgressClient
 from hermes.state.files.media import MediaFiles
-from hermes.state.home.homes import INSIDE, agent_home
-from hermes.state.settings.loader import LoadedSettings, model_of, model_routes
+from hermes.state.home.homes import agent_home
+from hermes.state.settings.loader import LoadedSettings, check_agent_secrets, model_of
 from hermes.state.store.tables.search import recall_from
 
 log = logging.getLogger("hermes.app")
 _REAL_MODEL = "model.real."
 _KEPT = ("way", "model", "provider", "title", "base_url")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppOverrides:
-    """What a test or an embedding program brings along, instead of what settings and plugins say.
-
-    `workspace` is where the agents' commands start, `toolsets` are the main agent's, `change` has the last
-    word on the settings, `inject` on what a model is told, `in_memory` keeps nothing, and only where it
-    `boots` do hooks hear of the start and BOOT.md runs."""
-
-    provider: Provider | None = None
-    tools: Sequence[Tool] | None = None
-    platforms: Mapping[str, Platform] | None = None
-    clock: Clock = field(default_factory=SystemClock)
-    workspace: Path | None = None
-    toolsets: Toolsets = field(default_factory=Toolsets)
-    change: Callable[[Settings], Settings] | None = None
-    inject: Inject | None = None
-    in_memory: bool = False
-    boots: bool = True
 
 
 class AgentFactory:
@@ -83,6 +64,8 @@ class AgentFactory:
         messaging: Messaging,
         gateway: Callable[[], Gateway | None],
         stopping: Callable[[], bool],
+        loops: Supervisor,
+        live: LiveSettings,
     ) -> None:
         self._home = home
         self._environ = environ
@@ -91,180 +74,222 @@ class AgentFactory:
         self._messaging = messaging
         self._gateway = gateway
         self._stopping = stopping
+        self._loops = loops
+        self._live = live  # approvals and what is withdrawn count as they are now, also for a turn that runs
         self._waking: set[asyncio.Task[Turn | None]] = set()
-        self._models = Models()
-        self._choices: dict[AgentId, ModelChoice] = {}
-        self._routes: dict[str, ModelRoute] = {}
-        self._backends: list[Backend] = []
+        self.egress = EgressClient()
+        self.models = AgentModels(loaded, overrides.provider, overrides.inject)
+        self.backends = GatewayBackends(environ, overrides.clock, lambda: live.now)
+        self._before: AgentFactory | None = None
+        self._retired = False
         self._closed: tuple[str, ...] = ()
+        self._added = plugins.OfferedTools()
+        self._sources: dict[AgentId, OpenSources] = {}
+        self._store: Store | None = None
         self._hooks = Hooks()
 
-    @property
-    def choice(self) -> ModelChoice:
-        """The main agent's model."""
-        return self._choices.get(MAIN_AGENT) or ModelChoice.given(self._loaded.settings.model.default)
-
-    @property
-    def aliases(self) -> dict[str, str]:
-        return {name: route.model for name, route in self._routes.items()}
-
-    def offered(self, agent: AgentId) -> Sequence[str]:
-        """The models that the agent's server offers."""
-        return self._models.offered.get(agent, ())
-
-    def model_name(self, profile: Profile) -> str:
-        choice = self._choices.get(profile.agent)
-        return profile.settings.model.default if choice is None else choice.model
-
     async def close(self) -> None:
-        for backend in self._backends:
-            await backend.close()
-        await self._models.close()
+        """End what the agents hold, those of earlier generations too."""
+        await self.retire()
+        await self.backends.close()
 
-    # --- models ---
+    async def retire(self) -> None:
+        """No turn works any more with agents that were built here; backends are their successors'."""
+        self._retired = True
+        ends = [sources.close() for sources in self._sources.values()]
+        if self._before is not None:
+            ends.append(self._before.retire())
+        await asyncio.gather(*ends)  # all at once, so that they take as long as the slowest
+        self._sources, self._before = {}, None
+        await self.egress.close()
+        await self.models.close()
 
-    async def choose_models(self, store: Store, chores: list[Chore]) -> None:
-        settings = self._loaded.settings
-        routes = model_routes(self._loaded)
-        given = self._overrides.provider
-        if given is not None:
-            self._routes = {
-                name: ModelRoute(provider=given, model=one.default) for name, one in routes.items()
-            }
-            return
-        makers = await asyncio.to_thread(plugins.providers)
-        self._models = Models(makers, probe=not self._loaded.variables.get(NO_PROBE))
-        wanted = {
-            agent: model_of(agent, self._loaded) for agent in (MAIN_AGENT, *map(AgentId, settings.agents))
-        }
-        chosen = {agent: await self._models.choose(model) for agent, model in wanted.items()}
-        self._choices = await keep_real_models(store, chosen, wanted)
-        self._routes = await self._models.routes(routes)
-        refresh = partial(self._models.refresh, self._choices)
-        chores.append(Chore(name="model list", every=HOURLY, run=refresh, first=30.0))
-        log.info("model.chosen %s", self.choice.line)
+    async def release(self, agent: AgentId) -> bool:
+        """Free what an agent holds that nobody needs now; False if it has something going on."""
+        if not self.backends.is_idle(agent):
+            return False
+        sources = self._sources.pop(agent, None)
+        if sources is not None:
+            await sources.close()
+        return True
 
-    def model_facts(self) -> dict[str, str]:
-        choice = self.choice
-        return {
-            "model": choice.line,
-            "model_name": choice.model,
-            "model_provider": choice.provider,
-            "model_why": choice.why,
-        }
+    async def succeed(self, loaded: LoadedSettings) -> tuple[AgentFactory, Runtime]:
+        """The factory for another generation of settings, and the main agent that it built; a `UserError` if
+        that cannot be. Commands and processes go on: an agent keeps its backend."""
+        assert self._store is not None
+        after = type(self)(
+            home=self._home,
+            environ=self._environ,
+            loaded=loaded,
+            overrides=self._overrides,
+            messaging=self._messaging,
+            gateway=self._gateway,
+            stopping=self._stopping,
+            loops=self._loops,
+            live=self._live,
+        )
+        after.backends = self.backends
+        after._store, after._hooks = self._store, self._hooks
+        try:
+            await after.models.open()
+            await asyncio.to_thread(after._load)
+            main = await after.build(MAIN_AGENT)
+        except BaseException:
+            await after.retire()
+            raise
+        after._before = self
+        return after, main
+
+    @property
+    def ids(self) -> tuple[AgentId, ...]:
+        return (MAIN_AGENT, *map(AgentId, self._loaded.settings.agents))
 
     def provider(self, profile: Profile, media: Media) -> Provider:
-        provider = self._overrides.provider
-        if provider is None:
-            provider = self._models.provider(self._choices[profile.agent], profile.settings.model)
-        provider = ImageAttachingProvider(RoutedProvider(provider, self._routes), media)
-        return (
-            provider
-            if self._overrides.inject is None
-            else InjectingProvider(provider, self._overrides.inject)
-        )
+        return self.models.provider(profile, media)
 
     # --- agents ---
 
-    def runtimes(self, store: Store, hooks: Hooks) -> dict[AgentId, Runtime]:
-        """Reads plugins and makes folders, so it runs in a thread."""
-        settings, self._hooks = self._loaded.settings, hooks
-        plugins.load_commands()
-        self._closed = closed_homes(self._home, self._environ, settings)
-        added = plugins.tools() if self._overrides.tools is None else ()
-        check_toolsets(self._loaded, added)
-        runtimes: dict[AgentId, Runtime] = {}
-        for agent in (MAIN_AGENT, *map(AgentId, settings.agents)):
-            try:
-                home = agent_home(self._home, agent, settings)
-                home.mkdir(mode=0o700, parents=True, exist_ok=True)
-                own = replace(settings, model=model_of(agent, self._loaded))
-                runtimes[agent] = self._runtime(
-                    Profile(agent=agent, home=home, settings=own), store.scoped(agent), added
-                )
-            except (UserError, OSError) as error:
-                if agent == MAIN_AGENT:
-                    raise error if isinstance(error, UserError) else UserError(str(error)) from error
-                log.error("agent.left_out agent=%s why=%s", agent, error)
-        return runtimes
+    async def open(self, store: Store, hooks: Hooks, chores: list[Chore]) -> AgentRegistry:
+        """What the agents share, and the main one, without which there is no start; the others are built when
+        they are needed."""
+        self._store, self._hooks = store, hooks
+        await self.models.open()
+        await asyncio.to_thread(self._load)
+        chores.append(self.backends.chore)
+        registry = AgentRegistry(self.ids, self.build, self.release)
+        await registry.get(MAIN_AGENT)
+        return registry
 
-    def _runtime(self, profile: Profile, store: Store, added: Sequence[Tool]) -> Runtime:
+    def _load(self) -> None:
+        """Reads plugins, so it runs in a thread."""
+        settings = self._loaded.settings
+        plugins.load_commands(settings.plugins)
+        self._closed = closed_homes(self._home, self._environ, settings)
+        if self._overrides.tools is None:
+            self._added = plugins.tools(settings.plugins)
+        check_toolsets(self._loaded, self._added.toolsets)
+        self.backends.load()
+
+    async def build(self, agent: AgentId) -> Runtime:
+        assert self._store is not None
+        await self.models.choose(agent, self._store)
+        runtime, sources = await asyncio.to_thread(self._make, agent, self._store.scoped(agent))
+        opened = OpenSources(toolbox=runtime.toolbox, sources=sources, loops=self._loops)
+        if not self._retired:  # else somebody asked long ago, and only the next who asks gets to work
+            self._sources[agent] = opened
+            await opened.open()
+        return runtime
+
+    def _make(self, agent: AgentId, store: Store) -> tuple[Runtime, Mapping[str, ToolSource]]:
+        """Makes folders, so it runs in a thread."""
+        settings = self._loaded.settings
+        home = agent_home(self._home, agent, settings)
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if agent != MAIN_AGENT:
+            check_agent_secrets(home)
+        own = replace(settings, model=model_of(agent, self._loaded))
+        sources: dict[str, ToolSource] = {}
+        return self._runtime(Profile(agent=agent, home=home, settings=own), store, sources), sources
+
+    def _runtime(self, profile: Profile, store: Store, sources: dict[str, ToolSource]) -> Runtime:
         settings = profile.settings
-        workspace = self.workspace(profile)
+        workspace = self.workspace(profile.home)
         workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
+        media = MediaFiles(profile.home / MEDIA, store, self._overrides.clock)
         tools = self._overrides.tools
-        backend: LocalBackend | None = None
+        backends = AgentBackends(profile, workspace, self.backends)
+        backend, scopes = backends.backend, self._scopes(profile)
         if tools is None:
-            backend = LocalBackend(
-                home=profile.home,
-                environ={**self._environ, INSIDE: "1"},
-                workspace=workspace,
-                passthrough=(INSIDE,),
-            )
-            self._backends.append(backend)
-            tools = self.tools(profile, store, backend, workspace, added)
-        choice = self._choices.get(profile.agent)
-        model = self.model_name(profile)
+            tools = self.tools(self._services(profile, store, backend, media, scopes), sources)
+        toolbox = self._toolbox(profile, tools)
+        model = self.models.name(profile.agent)
         prompt = SystemPrompt(
             profile=profile,
-            tools=[tool.name for tool in tools],
-            workspace=workspace,
+            toolbox=toolbox,
+            place=backends.place,
             model=model,
             clock=self._overrides.clock,
+            memories=make_memories(profile, self._loaded),
         )
-        media = MediaFiles(profile.home / MEDIA, store, self._overrides.clock)
         loop = AgentLoop(
             provider=self.provider(profile, media),
-            tools=gate_tools(self._hooks, redacting(tools, self._loaded.secrets.redact)),
+            toolbox=toolbox,
             model=model,
             system=lambda session: prompt.build(),
             clock=self._overrides.clock,
+            ask_model=self.models.asker(profile.agent, self._overrides.clock),
             limits=LoopLimits(iterations=settings.agent.max_turns, retries=settings.agent.api_max_retries),
         )
-        known_as = model if choice is None else f"{choice.model} ({choice.provider})"
-        jobs = None if self._overrides.in_memory else HomeJobs(profile.home, self._environ, backend)
+        jobs = None if self._overrides.in_memory else HomeJobs(profile.home, self._environ, backends)
         return Runtime(
             profile=profile,
-            agent=loop,
+            agent=BoundAgent(loop, backends),
             store=store,
-            model=known_as,
-            prompt=prompt.current,
-            tools=tools,
+            model=self.models.title(profile),
+            prompt=prompt.freeze,
+            toolbox=toolbox,
             media=media,
             jobs=jobs,
-            take_file=self._messaging.files(profile, workspace, media, profile.home / MEDIA, self._closed),
-            processes=None if backend is None else backend.processes.list,
+            take_file=self._messaging.files(profile, backend, media, scopes),
+            bring_file=backends.bring,
+            processes=backends.processes,
         )
 
-    def workspace(self, profile: Profile) -> Path:
-        return self._overrides.workspace or profile.home / WORKSPACE
+    def _scopes(self, profile: Profile) -> WorldScopes:
+        return WorldScopes(profile, self._closed, lambda: self._live.now.approvals.deny)
 
-    def tools(
-        self, profile: Profile, store: Store, backend: LocalBackend, workspace: Path, added: Sequence[Tool]
-    ) -> list[Tool]:
-        bench = Workbench(
-            backend=backend,
-            recall=recall_from(store, zone_named(profile.settings.timezone)),
-            scope=CommandScope(
-                cwd=str(workspace),
-                workspace=str(workspace),
-                home=user_home(self._environ),
-                wide=is_wide(workspace, self._environ),
-                homes=homes_for(profile, workspace, self._closed),
-                own_pids=(os.getpid(),),
-                deny=profile.settings.approvals.deny,
-            ),
-            find_process=backend.processes.find,
-            asks=profile.settings.approvals.mode != "off",
-            ended=self._tell_ended,
-            jobs=None if self._overrides.in_memory else job_tool(self._gateway),
-            post=self._messaging.office,
+    def workspace(self, home: Path) -> Path:
+        return self._overrides.workspace or home / WORKSPACE
+
+    def tools(self, services: ToolServices, sources: dict[str, ToolSource]) -> list[Tool]:
+        """An agent's tools: those that Hermes brings along come first; what has a life of its own goes to the
+        `sources`."""
+        made_here: list[Tool] = []
+        for name, make in self._added.makers.items():
+            options = self._loaded.settings.plugins.entries.get(name) or PluginOptions()
+            made = plugins.make_tools(name, make, services.plus(PluginOptions, options))
+            if isinstance(made, Sequence):
+                made_here += made
+            else:
+                sources[name] = made
+        return [*made_here, *self._added.plain]
+
+    def _services(
+        self, profile: Profile, store: Store, backend: Backend, media: Media, scopes: WorldScopes
+    ) -> ToolServices:
+        """What tools work with, whoever they come from."""
+        return ToolServices(
+            {
+                Backend: backend,
+                Egress: self.egress,
+                Media: media,
+                Profile: profile,
+                Clock: self._overrides.clock,
+                Recall: recall_from(store, zone_named(profile.settings.timezone)),
+                CommandRules: CommandRules(
+                    scope_in=scopes.of, asks=lambda: self._live.now.approvals.mode != "off"
+                ),
+                ProcessEnded: self._tell_ended,
+                JobActions: None if self._overrides.in_memory else job_tool(self._gateway),
+                MessagingPort: self._messaging.office,
+            }
         )
-        chosen = self._overrides.toolsets
-        hosted = profile.settings.agents.get(profile.agent)
-        if hosted is not None:
-            chosen = Toolsets(enabled=hosted.enabled_toolsets, disabled=hosted.disabled_toolsets)
-        return choose_tools(bench, chosen, added, profile.settings)
+
+    def _toolbox(self, profile: Profile, tools: Sequence[Tool]) -> Toolbox:
+        limits = TurnLimits(
+            settings=lambda: self._live.now, agent=profile.agent, main=self._overrides.toolsets
+        )
+        added = {*self._added.toolsets, *(tool.toolset for tool in tools if isinstance(tool, Tool))}
+        check_own_toolsets(limits.own(profile.settings), added)
+        redact = self._loaded.secrets.redact
+        toolbox = Toolbox(
+            tools,
+            limits=limits,
+            dress=lambda tool: gate_tool(self._hooks, redacting(tool, redact)),
+        )
+        for name, fault in toolbox.problems.items():
+            log.warning("tool.left_out agent=%s tool=%s: %s", profile.agent, name, fault)
+        return toolbox
 
     def _tell_ended(self, context: ToolContext, process: ProcessView) -> None:
         """A background process is over: its session hears of it in a turn of its own."""
@@ -273,51 +298,8 @@ class AgentFactory:
             return
         command = one_line(process.command, 200)
         words = f"[Background process {process.id} ended with code {process.code}: {command}]"
-        work = gateway.wake(context.agent, context.session, words)
+        work = gateway.wake(context.agent, context.session, words, context.turn)
         task = asyncio.get_running_loop().create_task(work, name=f"wake {context.session}")
         self._waking.add(task)
         task.add_done_callback(self._waking.discard)
-
-
-# --- the real model that each agent had ---
-
-
-async def keep_real_models(
-    store: Store, choices: Mapping[AgentId, ModelChoice], settings: Mapping[AgentId, ModelSettings]
-) -> dict[AgentId, ModelChoice]:
-    """The choices without a demo model where a real one answered before; what is real now is remembered:
-    after a lost key or an empty config.yaml the demo model must not answer people who were talking to it."""
-    kept = await store.read(lambda tx: {agent: tx.facts.get(_REAL_MODEL + agent) for agent in choices})
-    made = {
-        agent: stand_in(
-            choice, settings[agent], _read_choice(kept[agent]) or _read_choice(kept.get(MAIN_AGENT))
-        )
-        for agent, choice in choices.items()
-    }
-    real = {
-        agent: _spell_choice(choice)
-        for agent, choice in made.items()
-        if choice.way in (ModelAccess.HTTP, ModelAccess.PLUGIN)
-    }
-    changed = {agent: text for agent, text in real.items() if text != kept[agent]}
-
-    def write(tx: Tx) -> None:
-        for agent, text in changed.items():
-            tx.facts.put(_REAL_MODEL + agent, text)
-
-    if changed:
-        await store.write(write)
-    return made
-
-
-def _spell_choice(choice: ModelChoice) -> str:
-    """Without its key."""
-    return json.dumps({name: getattr(choice, name) for name in _KEPT})
-
-
-def _read_choice(text: str | None) -> ModelChoice | None:
-    try:
-        fields = json.loads(text or "null")
-        return ModelChoice(**{**fields, "way": ModelAccess(fields["way"])})
-    except (ValueError, TypeError, LookupError):
-        return None
+        task.add_done_callback(report_death)

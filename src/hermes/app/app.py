@@ -12,36 +12,41 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from hermes import plugins
 from hermes.agent.models.choose import ModelChoice
 from hermes.app.accounts import AccountFactory, rename_webhook_account
-from hermes.app.agents import AgentFactory, AppOverrides
+from hermes.app.agents import AgentFactory
+from hermes.app.generations import SettingsGenerations
 from hermes.app.hooks import AppHooks
 from hermes.app.http import AppHttp
 from hermes.app.imports import import_people, take_over_jobs
 from hermes.app.messaging import Messaging
+from hermes.app.overrides import AppOverrides
+from hermes.app.registry import AgentRegistry
 from hermes.app.store import StoreLifecycle
 from hermes.app.vitals import LiveStatus, StatusListener
-from hermes.control.chores import Chore
+from hermes.control.chores import HOURLY, Chore
 from hermes.control.commands.registry import GatewayInfo, tier_of
-from hermes.control.core import Runtime
+from hermes.control.events import Events
 from hermes.control.gateway import STOP_SECONDS, Gateway
 from hermes.control.hooks.dispatch import Hooks
 from hermes.control.people.routing import agent_chooser
 from hermes.control.wiring import GatewayParts
-from hermes.control.workers import Supervisor
+from hermes.control.workers import Supervisor, TaskSet
 from hermes.domain.address import read_platform
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import PRINTED, UserError
-from hermes.domain.ids import MAIN_AGENT, AgentId
+from hermes.domain.gateway_event import RecordsStored, SessionRemoved
+from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.ports.store import Store
-from hermes.domain.settings.settings import Settings
+from hermes.domain.settings.live import LiveSettings
+from hermes.domain.word import replace
 from hermes.entry.host import AdapterHost, PlatformAccount
-from hermes.entry.http.site.endpoint import AgentFacts, Site
+from hermes.entry.http.site.endpoint import Site
 from hermes.entry.http.site.streams import Streams
 from hermes.state.files.aliases import ChannelAliases
 from hermes.state.files.session_log import FOLDER as LOG_FOLDER
@@ -52,6 +57,7 @@ from hermes.state.store.sqlite import StoreOptions
 from hermes.state.store.writer import SqliteStore
 
 log = logging.getLogger("hermes.app")
+_MODEL_LIST = "model list"
 
 
 class App:
@@ -73,17 +79,18 @@ class App:
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
         self._manifests = plugins.platform_manifests() if self._given.platforms is None else ()
-        names = [manifest.name for manifest in self._manifests]
-        names += [read_platform(name)[0] for name in self._given.platforms or ()]
-        self.loaded: LoadedSettings = load_settings(home, environ, platforms=names)
-        if self._given.change is not None:
-            self.loaded = replace(self.loaded, settings=self._given.change(self.loaded.settings))
+        self.loaded: LoadedSettings = self._read_settings()
+        self._secrets = self.loaded.secrets
+        self._live = LiveSettings(self.loaded.settings)
         self._gateway: Gateway | None = None
         self._store: SqliteStore | None = None
         self._chores: list[Chore] = []
-        self._loops = Supervisor(self._given.clock)
+        self.loops = Supervisor(self._given.clock)
+        """Keeps the long-lived loops of the process going."""
+        self._events = Events(self.loops)
         self._hooks: AppHooks | None = None
-        self._messaging = Messaging(home, environ, lambda: self.gateway.courier)
+        self._retiring = TaskSet()
+        self._messaging = Messaging(home, lambda: self.gateway.courier)
         self._agents = self.agent_factory(
             home=home,
             environ=environ,
@@ -92,7 +99,17 @@ class App:
             messaging=self._messaging,
             gateway=lambda: self._gateway,
             stopping=self._stop.is_set,
+            loops=self.loops,
+            live=self._live,
         )
+
+    def _read_settings(self) -> LoadedSettings:
+        names = [manifest.name for manifest in self._manifests]
+        names += [read_platform(name)[0] for name in self._given.platforms or ()]
+        loaded = load_settings(self._home, self._environ, platforms=names)
+        if self._given.change is not None:
+            loaded = replace(loaded, settings=self._given.change(loaded.settings))
+        return loaded
 
     @property
     def gateway(self) -> Gateway:
@@ -108,7 +125,7 @@ class App:
     @property
     def choice(self) -> ModelChoice:
         """The main agent's model; known from `running` on."""
-        return self._agents.choice
+        return self._agents.models.choice
 
     @property
     def display(self) -> dict[str, Any]:
@@ -146,7 +163,7 @@ class App:
 
     async def live(self, listener: StatusListener = lambda facts: None) -> None:
         """Run until `stop`. What a person must put right first is raised as a `UserError`."""
-        status = LiveStatus(self._home, self.loaded, listener, self._loops)
+        status = LiveStatus(self._home, self.loaded, listener, self.loops, self._events)
         status.tell("starting")
         try:
             if self.loaded.stops:
@@ -173,7 +190,7 @@ class App:
             stopping=self._stop,
             hurrying=self._hurry,
             restart=self.restart,
-            loops=self._loops,
+            loops=self.loops,
         )
         self._store = await keeper.open()
         if self._store is None:
@@ -187,88 +204,95 @@ class App:
     async def _serve(self, store: SqliteStore, status: LiveStatus) -> None:
         status.begin(store.facts)
         logs = self._logs(store)
-        writing = self._loops.keep("session logs", logs.live) if logs is not None else None
+        writing = None if logs is None else await self._keep_logs(logs)
         try:
             await self._run(store, status, logs)
         finally:
             if self._hooks is not None:
                 await self._hooks.close()
+            await self._retiring.close()
             await self._agents.close()
             if writing is not None and logs is not None:
                 writing.cancel()
                 await asyncio.wait((writing,))
-                await logs.write()
+                await self.loops.attempt("session logs", logs.write, "last lines")
 
-    def _command_info(self, settings: Settings) -> GatewayInfo:
+    def _command_info(self) -> GatewayInfo:
         return GatewayInfo(
-            is_admin=lambda source: tier_of(source, settings).owner,
+            is_admin=lambda source: tier_of(source, self.loaded.settings).owner,
             version=self._version,
             home=str(self._home),
             can_restart=self._given.boots,
-            offered=self._agents.offered,
+            offered=lambda agent: self._agents.models.offered(agent),  # noqa: PLW0108 - it changes
         )
 
     async def _run(self, store: Store, status: LiveStatus, logs: SessionLogs | None) -> None:
         clock, settings = self._given.clock, self.loaded.settings
-        await self._agents.choose_models(store, self._chores)
         if not self._given.in_memory:
-            self._hooks = await asyncio.to_thread(AppHooks, self._home, self._environ, clock)
-        runtimes = await asyncio.to_thread(self._agents.runtimes, store, self._own_hooks)
+            self._hooks = await asyncio.to_thread(
+                AppHooks, self._home, self._environ, clock, settings.plugins, self.loops
+            )
+        agents = await self._agents.open(store, self._own_hooks, self._chores)
         accounts = self._accounts(store)
+        self._chores += (self._letting_go(agents), self._listing_models())
         parts = GatewayParts(
             store=store,
-            runtimes=runtimes,
-            settings=settings,
+            agents=agents,
+            live=self._live,
             clock=clock,
-            loops=self._loops,
+            loops=self.loops,
+            events=self._events,
             capabilities=self._capabilities(),
             hooks=self._own_hooks,
             select=agent_chooser(self._own_hooks),
             owner=str(self._home),
-            aliases=self._agents.aliases,
-            around=self._command_info(settings),
+            aliases=self._agents.models.aliases,
+            around=self._command_info(),
             restart=self.restart,
             chores=self._chores,
             accounts=[account.name for account in accounts],
             channel_names=ChannelAliases(self._home).read,
         )
-        if logs is not None:
-            parts = replace(parts, committed=logs.committed, forgotten=logs.forget)
         self._gateway = gateway = Gateway(parts)
         if not self._given.in_memory:
             await import_people(self._home, store)
-        for runtime in runtimes.values() if not self._given.in_memory else ():
-            await take_over_jobs(runtime, clock)
+            await take_over_jobs(self._home, agents, settings, store, clock)
         await gateway.start()
         http = AppHttp(self._home, self.loaded, self._environ, status.tell_platform)
+        generations = self._generations(parts, agents, status)
         if not self._given.in_memory:
-            await http.open(self._door(gateway, runtimes, http, status))
+            await http.open(self._door(gateway, http, status, generations))
         kept = {
             one.name: AdapterHost(one, gateway, clock, rename_webhook_account(status.tell_platform))
             for one in accounts
         }
-        status.watch(kept, gateway)
-        hosts = [self._loops.keep(name, host.live) for name, host in kept.items()]
+        status.watch(kept, gateway, self._agents.backends.facts, lambda: agents.broken)
+        hosts = [self.loops.keep(name, host.live) for name, host in kept.items()]
+        if settings.gateway.watch_config:
+            hosts.append(self.loops.keep("settings", generations.watch))
         self.account_names = names = [account.name for account in accounts]
         hooks = self._hooks
-        status.tell("running", **self._facts(runtimes), accounts=names, api=http.address)
+        status.tell("running", **self._facts(agents), accounts=names, api=http.address)
         self._ready.set()
+        if not self._given.in_memory:
+            hosts.append(self.loops.keep("warm-up", partial(_warm_up, agents)))
         if hooks is not None and self._given.boots:
             hooks.begin(gateway, names, status.tell_hooks)
+        asked = False
         try:
-            await self._stop.wait()
+            asked = await self._stop.wait()
         finally:
             status.tell("draining")
             http.drain()
-            await self._drain(gateway, hosts)
+            await self._drain(gateway, hosts, broken=not asked)
             await http.close()
 
-    def _facts(self, runtimes: Mapping[AgentId, Runtime]) -> dict[str, Any]:
+    def _facts(self, agents: AgentRegistry) -> dict[str, Any]:
         """What a gateway tells of itself once it runs."""
         return {
-            "agents": sorted(runtimes),
-            **self._agents.model_facts(),
-            "workspace": str(self._agents.workspace(runtimes[MAIN_AGENT].profile)),
+            "agents": sorted(agents),
+            **self._agents.models.facts(),
+            "workspace": str(self._agents.workspace(self._home)),
             "display": self.display,
             "hooks": [] if self._hooks is None else self._hooks.facts(),
         }
@@ -278,26 +302,25 @@ class App:
         return Hooks() if self._hooks is None else self._hooks.hooks
 
     def _door(
-        self, gateway: Gateway, runtimes: Mapping[AgentId, Runtime], http: AppHttp, status: LiveStatus
+        self, gateway: Gateway, http: AppHttp, status: LiveStatus, generations: SettingsGenerations
     ) -> Site:
         return Site(
             gateway=gateway,
             options=http.options(),
             facts=status.facts,
             clock=self._given.clock,
-            default=self.loaded.settings.default_agent,
-            agents={
-                agent: AgentFacts(model=self._agents.model_name(runtime.profile), tools=tuple(runtime.tools))
-                for agent, runtime in runtimes.items()
-            },
+            model=lambda agent: self._agents.models.name(agent),  # noqa: PLW0108 - it changes
+            window=lambda agent, model: self._agents.models.window(agent, model),  # noqa: PLW0108 - it changes
+            apply=generations.apply,
             version=self._version,
             aliases=gateway.aliases,
-            streams=Streams(self._loops),
+            streams=Streams(self.loops),
         )
 
-    async def _drain(self, gateway: Gateway, hosts: list[asyncio.Task[None]]) -> None:
+    async def _drain(self, gateway: Gateway, hosts: list[asyncio.Task[None]], *, broken: bool) -> None:
         grace = self.loaded.settings.agent.restart_drain_timeout
-        stopping = asyncio.create_task(gateway.stop(grace, restarts=self.restarting), name="drain")
+        ending = gateway.stop(grace, restarts=self.restarting, broken=broken)
+        stopping = asyncio.create_task(ending, name="drain")
         hurrying = asyncio.create_task(self._hurry.wait(), name="hurry")
         await asyncio.wait((stopping, hurrying), return_when=asyncio.FIRST_COMPLETED)
         hurrying.cancel()
@@ -310,10 +333,73 @@ class App:
             await asyncio.wait(hosts, timeout=STOP_SECONDS)
         await stopping
 
+    async def _keep_logs(self, logs: SessionLogs) -> asyncio.Task[None]:
+        await logs.open()
+        self._events.listen(logs.ring, RecordsStored)
+        self._events.listen(logs.forget, SessionRemoved)
+        return self.loops.keep("session logs", logs.live)
+
     def _logs(self, store: SqliteStore) -> SessionLogs | None:
         if self._given.in_memory or not self.loaded.settings.sessions.write_json:
             return None
         return SessionLogs(self._home / LOG_FOLDER, store, self.loaded.secrets.redact)
+
+    # --- another generation of settings ---
+
+    def _generations(
+        self, parts: GatewayParts, agents: AgentRegistry, status: LiveStatus
+    ) -> SettingsGenerations:
+        async def adopt(loaded: LoadedSettings) -> None:
+            # Plugins are chosen at the start: commands and hooks that are there do not go, so nothing does.
+            chosen = replace(loaded.settings, plugins=self.loaded.settings.plugins)
+            loaded = replace(loaded, settings=chosen)
+            loaded.secrets.join(self._secrets)  # before anything can be said of the new ones
+            factory, main = await self._agents.succeed(loaded)
+            before, self._agents, self.loaded = self._agents, factory, loaded
+            agents.renew(factory.ids, factory.build, factory.release, main)
+            parts.live.adopt(loaded.settings)
+            parts.aliases.clear()
+            parts.aliases.update(factory.models.aliases)
+            status.adopt(loaded, **self._facts(agents))
+            self._retiring.begin(self._retire(before), "retire agents")
+            self._retiring.begin(self._list_models(), "model list")
+
+        def retry() -> None:
+            agents.retry()
+            self.gateway.actors.workers.search()  # turns may wait for an agent that is there again
+
+        return SettingsGenerations(
+            home=self._home,
+            core=parts,
+            loaded=self.loaded,
+            read=self._read_settings,
+            adopt=adopt,
+            retry=retry,
+            tell=status.tell_more,
+        )
+
+    async def _retire(self, factory: AgentFactory) -> None:
+        """Close what an earlier generation held, once the turns that ran then have ended."""
+        active = self.gateway.actors.workers.active
+        holding = set(active.values())
+        while not holding.isdisjoint(active.values()):
+            await self._given.clock.sleep(5.0)
+        await factory.retire()
+
+    def _letting_go(self, agents: AgentRegistry) -> Chore:
+        async def let_go() -> str:
+            return f"{await agents.let_go(self.gateway.busy_agents)} agents let go"
+
+        return Chore(name="idle agents", every=300.0, run=let_go, first=300.0)
+
+    def _listing_models(self) -> Chore:
+        async def refresh() -> str:
+            return await self._agents.models.refresh()
+
+        return Chore(name=_MODEL_LIST, every=HOURLY, run=refresh, first=30.0)
+
+    async def _list_models(self) -> None:
+        await self.gateway.chores.run(_MODEL_LIST)
 
     # --- platforms ---
 
@@ -333,3 +419,12 @@ class App:
         if self._given.platforms is not None:
             return factory.given(self._given.platforms)
         return factory.declared(self._manifests, self.loaded)
+
+
+async def _warm_up(agents: AgentRegistry) -> None:
+    """Do once what the first person would wait for: read the files of the prompt, write the list of tools,
+    start the threads that do so."""
+    if MAIN_AGENT in agents:
+        runtime = await agents.get(MAIN_AGENT)
+        if runtime.prompt is not None:
+            await runtime.prompt(None, None)

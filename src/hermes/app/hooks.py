@@ -16,12 +16,14 @@ from hermes.control.gateway import Gateway
 from hermes.control.hooks.dispatch import Hooks
 from hermes.control.jobs.runs import SESSION_KEPT
 from hermes.control.sessions.submission import SessionTarget, Submission
+from hermes.control.workers import Supervisor, report_death
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, Unreachable
 from hermes.domain.event import Entry, Failed, Finished, Stopped
 from hermes.domain.hooks import EVENTS, STARTUP, Hook, HookAnswer, HookRunner, is_asked, is_event
 from hermes.domain.ids import MAIN_AGENT, SessionId, new_session_id
+from hermes.domain.settings.settings import PluginSettings
 from hermes.domain.turn import Cause, Guidance, TurnInput
 from hermes.execution.hooks.processes import HookProcesses
 from hermes.state.files.hook_files import read_hooks
@@ -40,7 +42,14 @@ Function = Callable[[str, dict[str, Any]], Any]
 class AppHooks:
     """Reads files and plugins, so it is made beside the loop."""
 
-    def __init__(self, home: Path, environ: Mapping[str, str], clock: Clock) -> None:
+    def __init__(
+        self,
+        home: Path,
+        environ: Mapping[str, str],
+        clock: Clock,
+        used: PluginSettings = plugins.EVERY_PLUGIN,
+        loops: Supervisor | None = None,
+    ) -> None:
         self._home = home
         self._clock = clock
         self._listener: Callable[[list[dict[str, Any]]], None] = lambda facts: None
@@ -49,12 +58,12 @@ class AppHooks:
         self._problems = home_hooks.problems
         for problem in self._problems:
             log.warning("hook.left_out %s", problem)
-        added = PluginHookRunner(plugins.hooks())
+        added = PluginHookRunner(plugins.hooks(used))
         groups: list[tuple[Sequence[Hook], HookRunner]] = [
             (home_hooks.hooks, HookProcesses(home, environ)),
             (added.hooks, added),
         ]
-        self.hooks = Hooks(groups, clock, lambda: self._listener(self.facts()))
+        self.hooks = Hooks(groups, clock, lambda: self._listener(self.facts()), loops)
 
     def facts(self) -> list[dict[str, Any]]:
         """How each hook is, as the state file tells it."""
@@ -73,6 +82,7 @@ class AppHooks:
         self._listener = listener
         self.hooks.tell(STARTUP, {"platforms": list(accounts)})
         self._booting = asyncio.create_task(self._boot(gateway), name=BOOT_FILE)
+        self._booting.add_done_callback(report_death)
 
     async def close(self) -> None:
         if self._booting is not None:

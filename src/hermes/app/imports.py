@@ -8,14 +8,12 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hermes.control.core import Runtime
 from hermes.control.jobs.schedule import Schedule, read_schedule
 from hermes.control.people.pairing import import_paired
 from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source, SourceKind
@@ -26,8 +24,11 @@ from hermes.domain.job import Job, JobState
 from hermes.domain.pairing import Account, PairedUser
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.settings.declaring import NONE_LISTED
+from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line, storable
+from hermes.domain.word import replace
 from hermes.state.files.job_files import read_jobs_file
+from hermes.state.home.homes import agent_home
 from hermes.state.home.jsonfile import read_mapping
 
 cron_log = logging.getLogger("hermes.cron")
@@ -47,21 +48,30 @@ _NAME = 100
 # --- jobs ---
 
 
-async def take_over_jobs(runtime: Runtime, clock: Clock) -> None:
-    """Import the jobs of one agent's home; a file that cannot be read is logged and stops nothing."""
-    agent, home = runtime.profile.agent, runtime.profile.home
-    try:
-        records = await asyncio.to_thread(read_jobs_file, home)
-    except UserError as error:
-        cron_log.warning("cron.not_imported agent=%s why=%s", agent, error)
-        return
-    if not records:
-        return
-    now, zone = clock.now(), zone_named(runtime.profile.settings.timezone)
+async def take_over_jobs(
+    home: Path, agents: Iterable[AgentId], settings: Settings, store: Store, clock: Clock
+) -> None:
+    """Import the jobs of the agents' homes; a file that cannot be read is logged and stops nothing."""
+    for agent, records in await asyncio.to_thread(_read_homes, home, list(agents), settings):
+        now, zone = clock.now(), zone_named(settings.timezone)
+        count = await store.scoped(agent).write(
+            partial(import_jobs, agent=agent, records=records, now=now, zone=zone)
+        )
+        if count:
+            cron_log.info("cron.imported agent=%s jobs=%d", agent, count)
 
-    count = await runtime.store.write(lambda tx: import_jobs(tx, agent, records, now, zone))
-    if count:
-        cron_log.info("cron.imported agent=%s jobs=%d", agent, count)
+
+def _read_homes(
+    home: Path, agents: Iterable[AgentId], settings: Settings
+) -> list[tuple[AgentId, Sequence[Mapping[str, Any]]]]:
+    """The jobs of those homes that have any."""
+    files = []
+    for agent in agents:
+        try:
+            files.append((agent, read_jobs_file(agent_home(home, agent, settings))))
+        except UserError as error:
+            cron_log.warning("cron.not_imported agent=%s why=%s", agent, error)
+    return [(agent, records) for agent, records in files if records]
 
 
 def import_jobs(

@@ -6,20 +6,22 @@ import asyncio
 import logging
 import shlex
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from hermes.app.backends import AgentBackends
 from hermes.control.gateway import Gateway
 from hermes.control.jobs.editing import JobAction, JobSpec
 from hermes.control.jobs.wording import job_line
+from hermes.domain.address import Source
 from hermes.domain.errors import UserError
 from hermes.domain.ids import JobId, SessionId
 from hermes.domain.job import ScriptReport
 from hermes.domain.ports.store import Tx
-from hermes.domain.ports.world import Backend, Command
+from hermes.domain.ports.world import Command
 from hermes.domain.tool import ToolContext
+from hermes.domain.word import field_names
 from hermes.execution.scripts import Scripts
 from hermes.state.files.job_files import keep_output
 
@@ -29,25 +31,25 @@ log = logging.getLogger("hermes.cron")
 class HomeJobs:
     """The machine as the jobs of one agent see it: `scripts/` and `cron/output/` of its home."""
 
-    def __init__(self, home: Path, environ: Mapping[str, str], backend: Backend | None) -> None:
+    def __init__(self, home: Path, environ: Mapping[str, str], backends: AgentBackends) -> None:
         self._home = home
         self._scripts = Scripts(home, environ)
-        self._backend = backend
+        self._backends = backends
 
-    async def check(self, script: str, workdir: str) -> None:
+    async def check(self, script: str, workdir: str, maker: Source | None) -> None:
         if script:
             await asyncio.to_thread(self._scripts.find, script)
         if workdir:
-            path = Path(workdir)
-            if not path.is_absolute() or not await asyncio.to_thread(path.is_dir):
+            files = self._backends.of_source(maker).files
+            view = await files.stat("", workdir) if workdir.startswith("/") else None
+            if view is None or not view.folder:
                 raise UserError(
                     f"There is no folder {workdir}.", hint="A job's folder is an absolute path that exists."
                 )
 
-    async def enter(self, session: SessionId, workdir: str) -> None:
-        if self._backend is not None:
-            order = Command(text=f"cd -- {shlex.quote(workdir)}", session=session, timeout=30.0)
-            await self._backend.run(order, lambda text: None)
+    async def enter(self, session: SessionId, workdir: str, maker: Source | None) -> None:
+        order = Command(text=f"cd -- {shlex.quote(workdir)}", session=session, timeout=30.0)
+        await self._backends.of_source(maker).run(order, lambda text: None)
 
     async def run_script(self, name: str, workdir: str, seconds: float) -> ScriptReport:
         end = await self._scripts.run(name, b"", seconds, workdir)
@@ -109,6 +111,6 @@ def _origin(context: ToolContext, tx: Tx) -> Any:
 
 def wish_of(arguments: Mapping[str, Any]) -> JobSpec:
     """What is said of a job by the names that people and programs use."""
-    values = {field.name: arguments.get(field.name) for field in fields(JobSpec)}
+    values = {name: arguments.get(name) for name in field_names(JobSpec)}
     repeat = arguments.get("repeat")
     return JobSpec(**values | {"times": repeat if isinstance(repeat, int) else None})

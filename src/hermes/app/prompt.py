@@ -5,53 +5,91 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
-from pathlib import Path
 
-from hermes.agent.context.prompt import build_prompt, local_environment
+from hermes.agent.context.prompt import build_prompt, describe_world
+from hermes.domain.address import Source
+from hermes.domain.border import Border, describe
 from hermes.domain.clock import Clock, zone_named
+from hermes.domain.errors import HermesError
+from hermes.domain.ports.agent import Memory
+from hermes.domain.ports.world import World
+from hermes.domain.session import FrozenPrompt, Session
 from hermes.domain.settings.settings import Profile
-from hermes.state.memory.files import MemoryFiles
+from hermes.domain.text import one_line
+from hermes.domain.toolbox import Toolbox
+from hermes.state.memory.files import read_file
 
 log = logging.getLogger("hermes.app")
 _GOOD_FOR = 1.0
+NOTES_SECONDS = 8.0
+"""How long a new session waits for a memory."""
 
 
 @dataclass(slots=True, kw_only=True)
 class SystemPrompt:
     profile: Profile
-    tools: Sequence[str]
-    workspace: Path
+    toolbox: Toolbox
+    place: Callable[[Source | None], Awaitable[World]]
+    """Where the commands of what comes from there run."""
     model: str
     clock: Clock
-    _text: str = field(init=False, default="")
-    _until: float = field(init=False, default=float("-inf"))
-    _environment: Mapping[str, str] = field(init=False, default_factory=dict)
+    memories: Mapping[str, Memory]
+    """By the names of their plugins, in the order of the prompt."""
+    _notes: dict[str, Mapping[str, str]] = field(init=False, default_factory=dict)
+    _texts: dict[World | None, tuple[float, str]] = field(init=False, default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self._environment = local_environment(self.workspace)
+    async def freeze(self, session: Session | None, source: Source | None) -> FrozenPrompt:
+        """The prompt as it is now, give or take a second; its text is the same for every session of the agent
+        whose commands run in the same world, and its tools for all that come from the same place."""
+        world = await self._world(source)
+        until, text = self._texts.get(world, (float("-inf"), ""))
+        if self.clock.monotonic() >= until:
+            # Side by side: a new session waits for all of it.
+            reading = asyncio.to_thread(self._identity)
+            identity, _ = await asyncio.gather(reading, asyncio.gather(*map(self._recall, self.memories)))
+            text = self._build(identity, world)
+            self._texts[world] = (self.clock.monotonic() + _GOOD_FOR, text)
+        return FrozenPrompt(text=text, tool_list=self.toolbox.freeze(session, source))
 
-    async def current(self) -> str:
-        """The prompt as it is now, give or take a second."""
-        if self.clock.monotonic() >= self._until:
-            self._text = await asyncio.to_thread(self.build)
-            self._until = self.clock.monotonic() + _GOOD_FOR
-        return self._text
+    async def _recall(self, name: str) -> None:
+        """Ask a memory for its notes; one that fails keeps nobody from talking, and its last notes stand."""
+        try:
+            async with asyncio.timeout(NOTES_SECONDS):
+                with Border():
+                    notes = await self.memories[name].notes()
+                    self._notes[name] = {str(title): str(text) for title, text in notes.items()}
+        except Exception as error:  # a plugin's code may raise anything
+            why = one_line(describe(error), 200)
+            log.warning("memory.failed memory=%s why=%s", name, why)
+
+    async def _world(self, source: Source | None) -> World | None:
+        """None where the backend does not say; its commands will, when they are tried."""
+        try:
+            return await self.place(source)
+        except HermesError as error:
+            log.warning("prompt.no_world agent=%s why=%s", self.profile.agent, error)
+            return None
 
     def build(self) -> str:
-        """Reads files: call it off the loop."""
-        files, settings = MemoryFiles(self.profile.home), self.profile.settings
+        """For a session that has none of its own."""
+        return self._build(self._identity(), None)
+
+    def _identity(self) -> str:
+        return read_file(self.profile.home, "SOUL.md")
+
+    def _build(self, identity: str, world: World | None) -> str:
+        settings = self.profile.settings
         return build_prompt(
             today=_today(self.clock, settings.timezone),
-            identity=_read(files, "SOUL.md"),
-            tools=list(self.tools),
-            environment=self._environment,
+            identity=identity,
+            tools=self.toolbox.all,
+            environment=None if world is None else describe_world(world),
             instructions=settings.agent.system_prompt,
             memory={
-                "What you have noted": _read(files, "MEMORY.md"),
-                "About the user": _read(files, "USER.md"),
+                title: text for name in self.memories for title, text in self._notes.get(name, {}).items()
             },
             model=self.model,
         )
@@ -59,11 +97,3 @@ class SystemPrompt:
 
 def _today(clock: Clock, timezone: str) -> date:
     return clock.now().astimezone(zone_named(timezone)).date()
-
-
-def _read(files: MemoryFiles, name: str) -> str:
-    try:
-        return files.read(name)
-    except OSError as error:
-        log.warning("memory.unreadable file=%s why=%s", name, error.strerror)
-        return ""

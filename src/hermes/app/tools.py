@@ -1,100 +1,235 @@
-"""What an agent is given to work with: its toolsets, without secrets in what they tell, and a provider that
-tells its model a little more."""
+"""The toolbox of an agent, put together: what limits its tools, what all of them go through, and the sources
+that are kept open for it."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TypeVar, cast
 
-from hermes.agent.tools.registry import (
-    ABSENT,
-    NO_TOOLSET,
-    Workbench,
-    default_tools,
-    toolsets,
-    unknown_toolset,
-)
+from msgspec import Struct, field
+
+from hermes.agent.tools.registry import ABSENT, LONGEST_RESULT, cap, toolsets, unknown_toolset
+from hermes.control.workers import Supervisor
+from hermes.domain.address import LOCAL_DOOR, Source
+from hermes.domain.border import ForeignError, contain, describe
 from hermes.domain.errors import HermesError
-from hermes.domain.ports.agent import ModelPiece, ModelRequest, Provider
+from hermes.domain.ids import MAIN_AGENT, AgentId
+from hermes.domain.message import Attachment
+from hermes.domain.session import Session
 from hermes.domain.settings.settings import Settings
+from hermes.domain.text import one_line
 from hermes.domain.tool import Tool, ToolContext, ToolResult
+from hermes.domain.toolbox import EVERY_TOOLSET, NO_TOOLSET, Toolbox, ToolsetLimit, ToolSource
+from hermes.domain.word import replace
 from hermes.state.settings.loader import LoadedSettings
 
+log = logging.getLogger("hermes.tools")
+T = TypeVar("T")
 _MCP = "mcp-"
-EVERY_TOOLSET = frozenset({"*", "all", "hermes-cli", "hermes-gateway"})
-Inject = Callable[[ModelRequest], ModelRequest]
+_PRESET = "hermes-"
+_WEBHOOK_PRESET = ("web", "vision", "clarify")
+_OTHER_NAMES = {"cli": LOCAL_DOOR, "api": "api_server"}
+"""What platforms are called in `platform_toolsets`, where that is not their name."""
+OPEN_SECONDS = 30.0
+FIRST_SECONDS = 1.5
+"""How long an agent's first turn waits for its sources."""
+CLOSE_SECONDS = 5.0
+ASK_SECONDS = 1.0
+"""How long a source rests between two askings: one that says “changed” all the time would hold the loop."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Toolsets:
-    """Which toolsets an agent has: those enabled (all if none is named, nothing for `none`), without those
-    disabled."""
-
-    enabled: tuple[str, ...] = ()
-    disabled: tuple[str, ...] = ()
+# --- limits ------------------------------------------------------------------------------------------
 
 
-class InjectingProvider:
-    """A provider whose model is told more than the transcript says. What is injected is stored nowhere."""
-
-    def __init__(self, provider: Provider, inject: Inject) -> None:
-        self._provider = provider
-        self._inject = inject
-
-    def call(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
-        return self._provider.call(self._inject(request))
+def limit_for_all(settings: Settings) -> ToolsetLimit:
+    """What the settings leave to every agent."""
+    return ToolsetLimit(enabled=settings.toolsets, disabled=settings.agent.disabled_toolsets)
 
 
-def choose_tools(bench: Workbench, chosen: Toolsets, added: Sequence[Tool], settings: Settings) -> list[Tool]:
-    """The tools of an agent: those Hermes brings along, which know nothing of toolsets that only plugins
-    have, and those that plugins `added`."""
-    foreign = {tool.toolset for tool in added}
-    enabled = [name for name in chosen.enabled if name not in foreign]
-    disabled = [name for name in chosen.disabled if name not in foreign]
-    only_foreign = chosen.enabled and not enabled
-    own = [] if only_foreign else default_tools(bench, enabled=enabled, disabled=disabled)
-    allowed = (set(chosen.enabled) or foreign) - set(chosen.disabled)
-    return limited_tools([*own, *(tool for tool in added if tool.toolset in allowed)], settings)
+class TurnLimits(Struct, frozen=True, kw_only=True):
+    """The limits of an agent's turns, by the settings of now: for all agents, for this one, for the platform
+    and for the route that the turn came by. `main` is that of the main agent, which the settings do not host;
+    any other that they do not host is gone, and has nothing left."""
+
+    settings: Callable[[], Settings]
+    agent: AgentId
+    main: ToolsetLimit = field(default_factory=ToolsetLimit)
+
+    def __call__(self, session: Session | None, source: Source | None) -> Sequence[ToolsetLimit]:
+        settings = self.settings()
+        return (limit_for_all(settings), self.own(settings), *_limits_by_place(settings, session, source))
+
+    def own(self, settings: Settings) -> ToolsetLimit:
+        hosted = settings.agents.get(self.agent)
+        if hosted is not None:
+            return ToolsetLimit(enabled=hosted.enabled_toolsets, disabled=hosted.disabled_toolsets)
+        return self.main if self.agent == MAIN_AGENT else ToolsetLimit(enabled=(NO_TOOLSET,))
 
 
-def check_toolsets(loaded: LoadedSettings, added: Sequence[Tool]) -> None:
-    """A `SettingsError` for a limit that names a toolset which is none: it may be mistyped."""
-    known = {*toolsets(), *(tool.toolset for tool in added)}
+def _limits_by_place(
+    settings: Settings, session: Session | None, source: Source | None
+) -> Iterator[ToolsetLimit]:
+    for name, chosen in settings.platform_toolsets.items():
+        if name in _names_of(source, session):
+            yield ToolsetLimit(enabled=_without_preset(name, chosen.toolsets))
+    route = settings.route_for(source)
+    if route is not None and route.toolsets:
+        yield ToolsetLimit(enabled=route.toolsets)
+
+
+def _names_of(source: Source | None, session: Session | None) -> Collection[str]:
+    """What a platform and its account may be called. A turn that nobody wrote is limited like its session."""
+    place = "" if session is None else session.place or ""
+    credential = source.address.credential if source else place.partition(":")[0]
+    platform = credential.partition("@")[0]
+    return {credential, platform, *(name for name, own in _OTHER_NAMES.items() if own == platform)}
+
+
+def _without_preset(platform: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    """With the names that a preset of Hermes Agent stands for: that of a platform for every toolset, except
+    that of webhooks, whose words are anybody's."""
+    if f"{_PRESET}{platform}" not in names:
+        return names
+    return (*names, *_WEBHOOK_PRESET) if platform == "webhook" else (*names, "all")
+
+
+def check_toolsets(loaded: LoadedSettings, added: Collection[str]) -> None:
+    """A `SettingsError` for a limit that names a toolset which is none: it may be mistyped. `added` are the
+    toolsets of plugins."""
+    every = {*toolsets(), *added}
     settings = loaded.settings
     limits = {"toolsets": settings.toolsets, "agent.disabled_toolsets": settings.agent.disabled_toolsets}
+    limits |= {
+        f"platform_toolsets.{name}": tuple(each for each in chosen.toolsets if each != f"{_PRESET}{name}")
+        for name, chosen in settings.platform_toolsets.items()
+    }
+    limits |= {f"routes[{place}].toolsets": route.toolsets for place, route in enumerate(settings.routes)}
     for key, names in limits.items():
         for name in names:
-            if name not in known | ABSENT | EVERY_TOOLSET | {NO_TOOLSET} and not name.startswith(_MCP):
-                error = unknown_toolset(name, known)
+            if not _is_toolset(name, every):
+                error = unknown_toolset(name, every)
                 raise loaded.wrong(key, f"{key}: {error.message}", error.hint)
 
 
-def limited_tools(tools: Sequence[Tool], settings: Settings) -> list[Tool]:
-    """Those that the settings leave to every agent."""
-    enabled, disabled = set(settings.toolsets), set(settings.agent.disabled_toolsets)
-    every = not enabled or (bool(enabled & EVERY_TOOLSET) and NO_TOOLSET not in enabled)
-    return [
-        tool
-        for tool in tools
-        if (every or tool.toolset in enabled) and not disabled & {tool.toolset, *EVERY_TOOLSET}
-    ]
+def check_own_toolsets(limit: ToolsetLimit, added: Collection[str]) -> None:
+    """A `UserError` for a name in an agent's own limit that means nothing."""
+    every = {*toolsets(), *added}
+    for name in (*limit.enabled, *limit.disabled):
+        if not _is_toolset(name, every):
+            raise unknown_toolset(name, every)
 
 
-def redacting(tools: Sequence[Tool], redact: Callable[[str], str]) -> list[Tool]:
-    """The tools, with no loaded secret in what they tell: neither the model, nor the transcript, nor anybody
-    who reads along gets to see one."""
-    return [replace(tool, run=_redacted(tool, redact)) for tool in tools]
+def _is_toolset(name: str, every: Collection[str]) -> bool:
+    return name in {*every, *ABSENT, *EVERY_TOOLSET, NO_TOOLSET} or name.startswith(_MCP)
 
 
-def _redacted(
-    tool: Tool, redact: Callable[[str], str]
-) -> Callable[[ToolContext, Mapping[str, object]], Awaitable[ToolResult]]:
+# --- what every tool goes through --------------------------------------------------------------------
+
+
+def redacting(tool: Tool, redact: Callable[[str], str]) -> Tool:
+    """The tool, with no loaded secret in what it tells: neither the model, nor the transcript, nor anybody
+    who reads along gets to see one, and no more than a model can read. What it breaks of is told likewise."""
+
+    def quieten(text: str) -> str:
+        # Cut roughly before, with room for a secret that lies across the cut: texts may be huge.
+        missing = max(len(text) - 4 * LONGEST_RESULT, 0)
+        if missing:
+            text = text[: 2 * LONGEST_RESULT] + text[-2 * LONGEST_RESULT :]
+        return cap(redact(text), missing=missing)
+
     async def run(context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
         quiet = replace(context, output=lambda text: context.output(redact(text)))
         try:
-            result = await tool.run(quiet, arguments)
+            result = await contain(tool.run(quiet, arguments))
         except HermesError as error:
-            return ToolResult(text=redact(str(error)), failed=True)
-        return replace(result, text=redact(result.text))
+            return ToolResult(text=quieten(str(error)), failed=True)
+        except TimeoutError:
+            raise
+        except Exception as error:
+            raise ForeignError(quieten(describe(error))) from error
+        return _quiet_result(result, quieten) if isinstance(result, ToolResult) else result
 
-    return run
+    return replace(tool, run=run)
+
+
+def _quiet_result(result: ToolResult, quieten: Callable[[str], str]) -> ToolResult:
+    """What is no text or no file is left to whoever checks results."""
+
+    def quiet(text: T) -> T:
+        return cast(T, quieten(text)) if isinstance(text, str) else text
+
+    files: object = result.attachments
+    if isinstance(files, tuple) and all(isinstance(file, Attachment) for file in files):
+        quiet_files = (
+            replace(
+                file, name=quiet(file.name), text=quiet(file.text), note=quiet(file.note),
+                problem=quiet(file.problem),
+            )
+            for file in result.attachments
+        )  # fmt: skip
+        result = replace(result, attachments=tuple(quiet_files))
+    return replace(result, text=quiet(result.text))
+
+
+# --- sources that live -------------------------------------------------------------------------------
+
+
+class OpenSources(Struct, kw_only=True):
+    """Keeps the sources of an agent's toolbox open, each in a loop of its own. One that fails has no tools
+    until it was opened again; the others and the turns that run go on."""
+
+    toolbox: Toolbox
+    sources: Mapping[str, ToolSource]
+    loops: Supervisor
+    _tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    _asked: dict[str, asyncio.Event] = field(default_factory=dict)
+
+    async def open(self) -> None:
+        """Open all; returns when each has told its tools or failed, or after a moment."""
+        for name, source in self.sources.items():
+            self._asked[name] = asyncio.Event()
+            self._tasks.append(self.loops.keep(f"tools of {name}", partial(self._live, name, source)))
+        waits = [asyncio.ensure_future(asked.wait()) for asked in self._asked.values()]
+        if waits:
+            _, late = await asyncio.wait(waits, timeout=FIRST_SECONDS)
+            for wait in late:
+                wait.cancel()
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=CLOSE_SECONDS + 1.0)
+
+    async def _live(self, name: str, source: ToolSource) -> None:
+        why, clock = "it was closed", self.loops.clock
+        try:
+            await _in_time(source.open())
+            while True:
+                asked = clock.monotonic()
+                self.toolbox.offer(name, await _in_time(source.tools()))
+                for place, fault in self.toolbox.problems.items():
+                    if place.startswith(f"{name}/"):
+                        log.warning("tool.left_out tool=%s why=%s", place, fault)
+                self._asked[name].set()
+                await contain(source.changed())
+                await clock.sleep(max(asked + ASK_SECONDS - clock.monotonic(), 0.0))
+        except BaseException as error:
+            why = one_line(describe(error), 200)
+            raise
+        finally:
+            self.toolbox.withdraw(name, why)
+            self._asked[name].set()
+            log.warning("tools.withdrawn source=%s why=%s", name, why)
+            await _in_time(source.close(), CLOSE_SECONDS)
+
+
+async def _in_time(work: Awaitable[T], seconds: float = OPEN_SECONDS) -> T:
+    try:
+        async with asyncio.timeout(seconds):
+            return await contain(work)
+    except TimeoutError:
+        raise TimeoutError(f"it gave no answer within {seconds:g} s") from None

@@ -12,9 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from hermes.control.chores import ChoreState
+from hermes.control.events import Events
 from hermes.control.gateway import Gateway
 from hermes.control.jobs.ticker import LONGEST_SLEEP
 from hermes.control.workers import LoopState, Supervisor
+from hermes.domain.gateway_event import AccountChanged
+from hermes.domain.ids import AgentId
 from hermes.entry.host import AdapterHost, HostState
 from hermes.state.settings.loader import LoadedSettings
 from hermes.state.store.writer import StoreFacts
@@ -26,40 +29,68 @@ running, draining, stopped or startup_failed."""
 
 class LiveStatus:
     def __init__(
-        self, home: Path, loaded: LoadedSettings, listener: StatusListener, loops: Supervisor
+        self,
+        home: Path,
+        loaded: LoadedSettings,
+        listener: StatusListener,
+        loops: Supervisor,
+        events: Events,
     ) -> None:
         self._home = home
         self._loaded = loaded
         self._listener = listener
         self._loops = loops
+        self._events = events
         self._clock = loops.clock
         self._platforms: dict[str, dict[str, str]] = {}
-        self._state: dict[str, Any] = {"platforms": self._platforms, "gateway_state": "starting"}
+        self._state: dict[str, Any] = {
+            "platforms": self._platforms,
+            "gateway_state": "starting",
+            "approvals": loaded.settings.approvals.mode,
+        }
         self._started_at = 0.0
         self._store = StoreFacts()
         self._hosts: Mapping[str, AdapterHost] = {}
         self._gateway: Gateway | None = None
+        self._backends: Callable[[], list[dict[str, Any]]] = list
+        self._left_out: Callable[[], Mapping[AgentId, str]] = dict
 
     def begin(self, store: StoreFacts) -> None:
         """The store is open."""
         self._store, self._started_at = store, self._clock.now().timestamp()
 
-    def watch(self, hosts: Mapping[str, AdapterHost], gateway: Gateway) -> None:
-        """Whose progress is looked up when somebody asks."""
+    def watch(
+        self,
+        hosts: Mapping[str, AdapterHost],
+        gateway: Gateway,
+        backends: Callable[[], list[dict[str, Any]]],
+        left_out: Callable[[], Mapping[AgentId, str]],
+    ) -> None:
+        """Whose progress is looked up when somebody asks; `left_out` are agents that could not be built."""
         self._hosts, self._gateway = hosts, gateway
+        self._backends, self._left_out = backends, left_out
 
     def tell(self, state: str, **facts: Any) -> None:
         self._state.update(facts, gateway_state=state)
         self._changed()
 
+    def tell_more(self, facts: Mapping[str, Any]) -> None:
+        self.tell(self._state["gateway_state"], **facts)
+
+    def adopt(self, loaded: LoadedSettings, **facts: Any) -> None:
+        """The gateway works with other settings."""
+        self._loaded = loaded
+        self.tell_more({"approvals": loaded.settings.approvals.mode, **facts})
+
     def tell_hooks(self, hooks: list[dict[str, Any]]) -> None:
         """A hook is left alone, or called again."""
-        self.tell(self._state["gateway_state"], hooks=hooks)
+        self.tell_more({"hooks": hooks})
 
     def tell_platform(self, account: str, state: HostState, why: str) -> None:
         moment = _spell(self._clock.now())
         self._platforms[account] = {"state": state.value, "error_message": why, "updated_at": moment}
         self._changed()
+        self._events.emit(AccountChanged(account=account, state=state.value))
 
     def _changed(self) -> None:
         self._state["updated_at"] = _spell(self._clock.now())
@@ -69,11 +100,13 @@ class LiveStatus:
         store = self._store
         return {
             **self._state,
+            "backends": self._backends(),
             "started_at": self._started_at,
             "pid": os.getpid(),
             "platforms": {name: self._platform(name) for name in tuple(self._platforms)},
             "chores": self._chores(),
             "loops": [_loop_facts(state, self._clock.now()) for state in tuple(self._loops.states.values())],
+            "agents_left_out": dict(self._left_out()),
             "config_problems": len(self._loaded.problems),
             "disk_free_bytes": shutil.disk_usage(self._home).free,
             "store_trouble": store.trouble,

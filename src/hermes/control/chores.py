@@ -5,26 +5,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 
-from hermes.control.core import Runtime
+from msgspec import Struct
+
+from hermes.control.core import GatewayCore
 from hermes.control.workers import Supervisor
 from hermes.domain.clock import Clock
-from hermes.domain.ids import AgentId
+from hermes.domain.ids import EVERY_AGENT, AgentId
 from hermes.domain.ports.store import Store
+from hermes.domain.rows import MediaItem
 
 log = logging.getLogger("hermes.upkeep")
 HOURLY = 3600.0
 DAILY = 24 * HOURLY
+_SWEPT = 1000
 MEDIA_KEPT = timedelta(days=1)
 """How old a file must be before it can be missing from everything: until then it may be on its way."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chore:
+class Chore(Struct, frozen=True, kw_only=True):
     """Something to be done every so many seconds; `run` says in a few words what it did."""
 
     name: str
@@ -34,8 +36,7 @@ class Chore:
     """Seconds after the start until it is done for the first time."""
 
 
-@dataclass(slots=True, kw_only=True)
-class ChoreState:
+class ChoreState(Struct, kw_only=True):
     """How a chore is: when it last ended, what it did or what was wrong, and how often it ran since the
     start."""
 
@@ -88,13 +89,20 @@ def forgetting(store: Store, clock: Clock, age: timedelta) -> Chore:
     return Chore(name="retention", every=HOURLY, run=forget)
 
 
-def tidying(runtimes: Mapping[AgentId, Runtime], clock: Clock) -> Chore:
-    """Files that nothing names any more, those of deleted sessions among them."""
+def tidying(core: GatewayCore) -> Chore:
+    """Files that nothing names any more, those of deleted sessions among them. Agents that nobody needed in
+    this life of the gateway and that have no such file are left alone."""
 
     async def tidy() -> str:
-        before, gone = clock.now() - MEDIA_KEPT, 0
-        for runtime in runtimes.values():
-            gone += 0 if runtime.media is None else await runtime.media.sweep(before)
+        before, gone = core.clock.now() - MEDIA_KEPT, 0
+        everybody = core.store.scoped(EVERY_AGENT)
+        unused: dict[AgentId, list[MediaItem]] = {}
+        for agent, item in await everybody.read(lambda tx: tx.media.unused(before, _SWEPT)):
+            unused.setdefault(agent, []).append(item)
+        for agent in list(core.agents):
+            if agent in unused or core.agents.built(agent) is not None:
+                media = (await core.agents.get(agent)).media
+                gone += 0 if media is None else await media.sweep(before, unused.get(agent, ()))
         return f"{gone} files removed"
 
     return Chore(name="media clean-up", every=DAILY, run=tidy, first=300.0)

@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from operator import attrgetter
+from typing import TYPE_CHECKING, Protocol
 
+from msgspec import Struct, field
+
+from hermes.control.events import Events
 from hermes.control.hooks.dispatch import Hooks
 from hermes.control.workers import Supervisor
+from hermes.domain.address import Source
 from hermes.domain.clock import Clock
+from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId
 from hermes.domain.message import Attachment
-from hermes.domain.ports.agent import Agent
+from hermes.domain.ports.agent import Agent, PersonNotes, no_notes
 from hermes.domain.ports.store import Store
 from hermes.domain.ports.world import JobWorld, Media, ProcessView
+from hermes.domain.rows import MediaItem
+from hermes.domain.session import FrozenPrompt, Session
+from hermes.domain.settings.live import LiveSettings
 from hermes.domain.settings.settings import Profile, Settings
-from hermes.domain.tool import Tool
+from hermes.domain.toolbox import Toolbox
+from hermes.domain.turn import Turn
 
-TakeFile = Callable[[str], Awaitable[Attachment]]
-"""Copies the file at a path to where it is kept until it is sent; a `UserError` says why it may not go."""
+TakeFile = Callable[[str, str], Awaitable[Attachment]]
+"""Copies the file at a path of a session's world to where it is kept until it is sent; a `UserError` says why
+it may not go."""
+BringFile = Callable[[Turn, MediaItem, str], Awaitable[str]]
+"""Puts a file that came with a turn, and is kept at a path of ours, where the turn's commands see it; tells
+its path there."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Runtime:
+class Runtime(Struct, frozen=True, kw_only=True):
     """One hosted agent: its profile, its core, its part of the store."""
 
     profile: Profile
@@ -29,10 +42,13 @@ class Runtime:
     store: Store
     model: str = ""
     """The model that answers where a session names none, as people call it."""
-    prompt: Callable[[], Awaitable[str]] | None = None
-    """Gives the system prompt that a session keeps from its first turn on."""
-    tools: Sequence[Tool] = ()
-    """What the agent can do, for doors that tell of it."""
+    prompt: Callable[[Session | None, Source | None], Awaitable[FrozenPrompt]] | None = None
+    """Gives what a session keeps for the model from its first turn on. The session is None if these words
+    begin it, the source None if nobody spoke."""
+    person_notes: PersonNotes = no_notes
+    """Gives the entries of people's memory that a transcript names."""
+    toolbox: Toolbox = field(default_factory=Toolbox)
+    """Which tools each turn has."""
     media: Media | None = None
     """Where files are kept that come with messages."""
     processes: Callable[[str], Awaitable[list[ProcessView]]] | None = None
@@ -41,16 +57,50 @@ class Runtime:
     """Where the scripts, folders and outputs of its jobs are."""
     take_file: TakeFile | None = None
     """Lets a file go out with an answer, or says why it may not."""
+    bring_file: BringFile | None = None
+    """Puts files that came with messages where commands see them; None where they see the media folder."""
     transcribe: Callable[[Attachment], Awaitable[str]] | None = None
     """Writes down what is said in a voice message; None where nothing can."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GatewayCore:
+class Agents(Protocol):
+    """The agents of a gateway: a collection of their ids, which has the runtime of each. What only asks the
+    store needs no runtime, but `store.scoped(agent)`."""
+
+    def __contains__(self, agent: object) -> bool: ...
+
+    def __iter__(self) -> Iterator[AgentId]: ...
+
+    def __len__(self) -> int: ...
+
+    async def get(self, agent: AgentId) -> Runtime:
+        """The runtime, built if this is its first use; a `UserError` if there is no such agent, or if it
+        cannot be built: then it is left out, until the settings change."""
+
+    def built(self, agent: AgentId) -> Runtime | None:
+        """The runtime, if it is there: only such an agent can have something going on."""
+
+
+class GatewayCore(Struct, frozen=True, kw_only=True):
     store: Store
-    runtimes: Mapping[AgentId, Runtime]
-    settings: Settings
+    agents: Agents
+    live: LiveSettings
     clock: Clock
     loops: Supervisor
     """Keeps the long-lived loops going, also those of whoever builds the gateway."""
     hooks: Hooks = field(default_factory=Hooks)
+    events: Events = field(default_factory=Events)
+
+    if TYPE_CHECKING:
+
+        @property
+        def settings(self) -> Settings:
+            """The settings of now; whoever needs them again later asks again."""
+    else:
+        # Read many times for each message, so it costs no call of its own.
+        settings = property(attrgetter("live.now"))
+
+
+def no_such_agent(agent: str, agents: Iterable[AgentId]) -> UserError:
+    names = ", ".join(sorted(agents)[:20])
+    return UserError(f"There is no agent “{agent}”.", hint=f"Known: {names}.")

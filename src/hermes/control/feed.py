@@ -1,9 +1,9 @@
 """Feeds: a turn as it happens, for any number of watchers, none of which can hold it back.
 
 Records are kept while the turn is open and given to whoever joins, from the number they ask for. Of the open
-model call there is one list of live events; a watcher is a place in it, so what has arrived together is read
-together, and a late joiner gets its text as one snapshot. When a record comes the list starts anew: a watcher
-that had not read to its end is given the rest of the text from the record.
+model call there is one text; a watcher is a place in it, so what has arrived together is read together, and
+a late joiner gets it as one snapshot. When a record comes the text starts anew: a watcher that had not read
+to its end is given the rest of it from the record.
 
 A few watchers are woken at once. A crowd is woken together and then left alone for a moment, the longer the
 more they are, so that what comes meanwhile is one piece of work for each and not many.
@@ -12,23 +12,11 @@ more they are, so that what comes meanwhile is one piece of work for each and no
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 
-from hermes.domain.event import (
-    Entry,
-    Failed,
-    FeedItem,
-    Finished,
-    Live,
-    ModelSaid,
-    Record,
-    Reset,
-    Snapshot,
-    Stopped,
-    TextDelta,
-)
-from hermes.domain.ids import AgentId, SessionId, TurnId
+from hermes.domain.event import Entry, FeedItem, Live, ModelSaid, Reset, Snapshot, TextDelta
+from hermes.domain.ids import TurnId
+from hermes.domain.open_call import PIECE, OpenCall, Place
 
 _A_FEW = 8
 _REST_PER_WATCHER = 0.0002
@@ -44,13 +32,12 @@ class Feed:
         self.watchers = 0
         self.driven = False
         """Whether somebody of this process is about to fill it, so that nobody has to ask the store."""
-        self._live: list[Live] = []
-        self._call = 0
+        self._call = OpenCall()
+        self._calls = 0
         self._waiters: list[asyncio.Future[None]] = []
         self._patient: list[asyncio.Future[None]] = []
         self._woken_at = 0.0
         self._waking: asyncio.TimerHandle | None = None
-        self._gathered: tuple[tuple[int, int, int], list[Live]] = ((-1, 0, 0), [])
 
     def preload(self, entries: Sequence[Entry]) -> None:
         """Records from before this process, so that a joiner sees the turn whole."""
@@ -60,17 +47,19 @@ class Feed:
 
     def publish(self, entry: Entry) -> None:
         self.entries.append(entry)
-        self._live = []
-        self._call += 1
+        self._begin_call()
         self._wake()
         _resolve(self._patient)
 
     def show(self, event: Live) -> None:
         if isinstance(event, Reset):
-            self._live = []
-            self._call += 1
-        self._live.append(event)
+            self._begin_call()
+        self._call.add(event)
         self._wake()
+
+    def _begin_call(self) -> None:
+        self._call = OpenCall()
+        self._calls += 1
 
     def end(self, follow: TurnId | None = None) -> None:
         self.ended = True
@@ -81,23 +70,25 @@ class Feed:
     @property
     def open_text(self) -> str:
         """What the open model call has said so far."""
-        return "".join(event.text for event in self._live if isinstance(event, TextDelta))
+        return self._call.text
 
     async def watch(self, after: int = 0, *, live: bool = True) -> AsyncIterator[FeedItem]:
         """What happens from record `after` on; without `live`, records alone, and nobody is woken before."""
         self.watchers += 1
         try:
-            place = 0
-            call, read, said = -1, 0, 0
+            record = 0
+            # Its number alone: who stands still must not hold the text of a call that is over.
+            call, place, said = -1, Place(), 0
             joining = True
             while True:
-                while place < len(self.entries):
-                    entry = self.entries[place]
-                    place += 1
+                while record < len(self.entries):
+                    entry = self.entries[record]
+                    record += 1
                     if entry.seq <= after:
                         continue
                     if isinstance(entry.record, ModelSaid) and 0 < said < len(entry.record.text):
-                        yield TextDelta(text=entry.record.text[said:])
+                        for start in range(said, len(entry.record.text), PIECE):
+                            yield TextDelta(text=entry.record.text[start : start + PIECE])
                     call, said = -1, 0
                     yield entry
                 if self.ended:
@@ -105,30 +96,23 @@ class Feed:
                 if not live:
                     await _wait_in(self._patient)
                     continue
-                if call != self._call:
-                    call, read, said = self._call, 0, 0
-                    text = self.open_text if joining else ""
+                if call != self._calls:
+                    call, place, said = self._calls, Place(), 0
+                    text = self._call.text if joining else ""
                     if text:
-                        joining, read, said = False, len(self._live), len(text)
+                        joining, place, said = False, self._call.end, len(text)
                         yield Snapshot(text=text)
                         continue
                 joining = False
-                if read < len(self._live):
-                    news, read = self._news(read), len(self._live)
-                    for event in news:
-                        said += len(event.text) if isinstance(event, TextDelta) else 0
-                        yield event
+                news = self._call.after(place)
+                if news is not None:
+                    event, place = news
+                    said += len(event.text) if isinstance(event, TextDelta) else 0
+                    yield event
                     continue
                 await _wait_in(self._waiters)
         finally:
             self.watchers -= 1
-
-    def _news(self, read: int) -> list[Live]:
-        """What came after a place, put together once for all who stand there: they share its text."""
-        place = (self._call, read, len(self._live))
-        if self._gathered[0] != place:
-            self._gathered = (place, _merged(self._live[read:]))
-        return self._gathered[1]
 
     def _wake(self) -> None:
         if self.watchers <= _A_FEW:
@@ -161,43 +145,11 @@ def _resolve(waiters: list[asyncio.Future[None]]) -> None:
     waiters.clear()
 
 
-def _merged(events: Sequence[Live]) -> list[Live]:
-    if len(events) == 1:
-        return list(events)
-    merged: list[Live] = []
-    words: list[str] = []
-    for event in events:
-        if isinstance(event, TextDelta):
-            words.append(event.text)
-            continue
-        if words:
-            merged.append(TextDelta(text="".join(words)))
-            words = []
-        merged.append(event)
-    if words:
-        merged.append(TextDelta(text="".join(words)))
-    return merged
-
-
-Listener = Callable[[AgentId, SessionId, Sequence[Entry]], None]
-
-
 class Feeds:
     """The feeds of turns that run or are watched. Nothing is kept for a turn that nobody runs or watches."""
 
     def __init__(self) -> None:
         self._feeds: dict[TurnId, Feed] = {}
-        self._listeners: list[tuple[str, Listener]] = []
-
-    def listen(self, listener: Listener, sessions: str = "") -> None:
-        """Tell this listener of every record once it is stored; with `sessions`, only of those sessions whose
-        id begins so. It must return at once."""
-        self._listeners.append((sessions, listener))
-
-    def committed(self, agent: AgentId, session: SessionId, entries: Sequence[Entry]) -> None:
-        for prefix, listener in self._listeners:
-            if session.startswith(prefix):
-                listener(agent, session, entries)
 
     def __len__(self) -> int:
         return len(self._feeds)
@@ -230,20 +182,3 @@ class Feeds:
             feed.driven = False
             if not feed.watchers:
                 del self._feeds[turn]
-
-
-_ENDS: dict[type[Record], str] = {Finished: "finished", Failed: "failed", Stopped: "stopped"}
-
-
-class GatewayCounters:
-    """What this life of the gateway has done so far: for metrics, never for decisions."""
-
-    def __init__(self) -> None:
-        self.ended: Counter[str] = Counter(dict.fromkeys(_ENDS.values(), 0))
-        self.undeliverable = 0
-
-    def see(self, agent: AgentId, session: SessionId, entries: Sequence[Entry]) -> None:
-        for entry in entries:
-            end = _ENDS.get(type(entry.record))
-            if end is not None:
-                self.ended[end] += 1

@@ -10,16 +10,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import TypeVar
 
 from hermes.control.commands.menu import show_menu
+from hermes.control.commands.registry import usable
 from hermes.control.commands.run import CallerReply, give_command
-from hermes.control.core import Runtime
-from hermes.control.doors.continuing import ContinuedTurn
+from hermes.control.core import Agents, no_such_agent
 from hermes.control.doors.following import watch_turn
 from hermes.control.handoff.requests import handoff_words
 from hermes.control.jobs.editing import JobDesk, is_own
@@ -36,18 +35,20 @@ from hermes.control.workers import TaskSet, end_tasks
 from hermes.domain.address import Address, Source
 from hermes.domain.errors import UserError
 from hermes.domain.event import FeedItem
-from hermes.domain.ids import AgentId, DeliveryId, SessionId, TurnId
+from hermes.domain.gateway_event import SessionRemoved, TurnWoken
+from hermes.domain.ids import EVERY_AGENT, AgentId, DeliveryId, SessionId, TurnId
 from hermes.domain.message import Attachment, Inbound
 from hermes.domain.ports.platform import Platform
-from hermes.domain.ports.store import Tx
+from hermes.domain.ports.store import Store, Tx
 from hermes.domain.rows import OpenWork
 from hermes.domain.session import Session
 from hermes.domain.text import storable
 from hermes.domain.turn import Answer, Turn
+from hermes.domain.word import replace
 
 log = logging.getLogger("hermes.gateway")
 T = TypeVar("T")
-Continuation = TypeVar("Continuation", SubmittedTurn, ContinuedTurn | None)
+Continuation = TypeVar("Continuation", SubmittedTurn, SubmittedTurn | None)
 STOP_SECONDS = 10.0
 HANDOFF_SECONDS = 20.0
 
@@ -59,7 +60,6 @@ class Gateway(WiredGateway):
         self._tasks: list[asyncio.Task[None]] = []
         self._closing = False
         self._hurry = asyncio.Event()
-        self._listeners: list[Callable[[Turn], None]] = []
 
     # --- its life ---
 
@@ -73,12 +73,17 @@ class Gateway(WiredGateway):
             parts.loops.keep("expiry", self.questions.live),
             parts.loops.keep("cron", self.cron.live),
             parts.loops.keep("handoffs", self.handoffs.live),
+            parts.loops.keep("hook events", self.observers.live),
             *self.chores.begin(parts.loops),
         ]
         self.actors.begin(boot.epoch)
 
-    async def stop(self, grace: float = STOP_SECONDS, *, restarts: bool = False) -> None:
-        """Come to rest; `restarts` says that another life is to follow at once, and people are told so."""
+    async def stop(
+        self, grace: float = STOP_SECONDS, *, restarts: bool = False, broken: bool = False
+    ) -> None:
+        """Come to rest; `restarts` says that another life is to follow at once, and people are told so. A
+        stop that nobody asked for is `broken`: what ran counts as crashed, or it might end every life to
+        come."""
         if self._closing or not self._tasks:
             return
         self._closing = True
@@ -93,9 +98,11 @@ class Gateway(WiredGateway):
         await self.cron.close()
         await self._menus.close()
         await self.delivery.close(grace, self._hurry)
+        await parts.loops.attempt("hook events", self.observers.tell_waiting, "last events")
         ended = parts.clock.now()
-        await parts.store.write(lambda tx: tx.recovery.close(self.actors.epoch, ended))
-        log.info("gateway.stop epoch=%d", self.actors.epoch)
+        if not broken:
+            await parts.store.write(lambda tx: tx.recovery.close(self.actors.epoch, ended))
+        log.info("gateway.stop epoch=%d clean=%s", self.actors.epoch, not broken)
 
     def hurry(self) -> None:
         """A stop that is under way gives up its grace; what is cut off goes on after the next start."""
@@ -121,7 +128,7 @@ class Gateway(WiredGateway):
     def attach(self, account: str, platform: Platform) -> None:
         parts = self._parts
         self.delivery.attach(account, platform)
-        self._menus.begin(show_menu(parts.store, parts.settings, account, platform), f"menu {account}")
+        self._menus.begin(show_menu(parts, account, platform), f"menu {account}")
         self.handoffs.ring()
         self.actors.workers.search()  # turns may wait for files of this account
 
@@ -135,6 +142,19 @@ class Gateway(WiredGateway):
     # --- doors that know who and whom ---
 
     @property
+    def agents(self) -> Agents:
+        return self._parts.agents
+
+    @property
+    def busy_agents(self) -> set[AgentId]:
+        """Those that have a turn or a job's script under way."""
+        return {agent for agent, _ in self.actors.workers.active} | self.cron.busy_agents
+
+    @property
+    def default_agent(self) -> AgentId:
+        return self._parts.settings.default_agent
+
+    @property
     def aliases(self) -> Mapping[str, str]:
         """Names that a turn may give as its model, and the models behind them."""
         return self._parts.aliases
@@ -143,11 +163,11 @@ class Gateway(WiredGateway):
         """The agent that words from there belong to, which name none. Hooks may be asked."""
         parts = self._parts
         inbound = Inbound(delivery=DeliveryId("-"), source=source, text=text, at=parts.clock.now())
-        return await route(inbound, parts.settings, parts.runtimes, parts.select, maker)
+        return await route(inbound, parts.settings, parts.agents, parts.select, maker)
 
     async def keep_media(self, agent: AgentId, data: bytes, mime: str) -> Attachment:
         """Store a file that a door was given; what this returns can go with a message."""
-        media = self._runtime(agent).media
+        media = (await self._parts.agents.get(agent)).media
         if media is None:
             raise UserError(f"The agent “{agent}” keeps no files.")
         return (await media.put(data, mime)).attached()
@@ -158,7 +178,7 @@ class Gateway(WiredGateway):
 
     async def ask(self, words: Submission) -> SubmittedTurn:
         """As `submit`, telling also whether this was asked before."""
-        runtime = self._runtime(words.agent)
+        runtime = await self._parts.agents.get(words.agent)
         check_size(words.input.text, self._parts.settings.gateway.max_message_chars)
         return await self.submitter.ask(runtime, words)
 
@@ -168,25 +188,29 @@ class Gateway(WiredGateway):
         return timedelta(days=self._parts.settings.gateway.dedupe_days)
 
     async def read(self, agent: AgentId, query: Callable[[Tx], T]) -> T:
-        """Ask something of an agent's part of the store."""
-        return await self._runtime(agent).store.read(query)
+        """Ask something of an agent's part of the store, or of all of it (`EVERY_AGENT`). What an agent left
+        that is gone can be read, too."""
+        return await self._parts.store.scoped(agent).read(query)
 
     async def write(self, agent: AgentId, unit: Callable[[Tx], T]) -> T:
         """Change something in an agent's part of the store that no actor has to hear of."""
-        return await self._runtime(agent).store.write(unit, first=True)
+        return await self._store(agent).write(unit, first=True)
 
     async def command(self, caller: Caller, text: str) -> CallerReply:
         """A slash command of a door that shows the reply itself and watches the turn it may have made."""
-        self._runtime(caller.agent)
+        self._check(caller.agent)
         platforms = tuple(self._parts.capabilities)
         replied = await give_command(self._parts, caller, storable(text), self.info(), platforms)
         if replied.turn is not None:
             self.feeds.open(replied.turn.id)
         for session in {replied.before, replied.session, *replied.wakes}:
             self.actors.ring(caller.agent, session)
-        self.cron.ring()
-        self.resting.changed()
         return await self._handed_over(caller.agent, replied) if replied.handoff else replied
+
+    async def command_names(self, caller: Caller) -> tuple[str, ...]:
+        """The commands that a caller may use, for completion."""
+        runtime = await self._parts.agents.get(caller.agent)
+        return tuple(slash.name for slash in usable(caller.source, self._parts.settings, runtime))
 
     async def _handed_over(self, agent: AgentId, replied: CallerReply) -> CallerReply:
         """Wait a moment for the hand-off, so that its door can say where the conversation went."""
@@ -196,30 +220,45 @@ class Gateway(WiredGateway):
             return replied
         return replace(replied, text=handoff_words(handoff), session=handoff.left or replied.session)
 
-    async def wake(self, agent: AgentId, session: SessionId, text: str) -> Turn | None:
-        """Something a session waited for has happened: it hears of it in a turn of its own."""
+    async def wake(
+        self, agent: AgentId, session: SessionId, text: str, cause: TurnId | None = None
+    ) -> Turn | None:
+        """Something a session waited for has happened: it hears of it in a turn of its own, which may do what
+        the turn that caused it might."""
         now = self._parts.clock.now()
-        turn = await self._runtime(agent).store.write(lambda tx: callers.wake_session(tx, session, text, now))
+        turn = await self._store(agent).write(lambda tx: callers.wake_session(tx, session, text, now, cause))
         if turn is not None:
             self.feeds.open(turn.id)
-            for listener in list(self._listeners):
-                listener(turn)
+            self.events.emit(TurnWoken(agent=agent, session=session, turn=turn.id))
             self.actors.ring(agent, session)
         return turn
 
-    def listen(self, listener: Callable[[Turn], None]) -> Callable[[], None]:
-        """A door wants to know of turns that it did not begin itself, until it calls what this returns."""
-        self._listeners.append(listener)
-        return partial(self._listeners.remove, listener)
+    async def woken_turns(self) -> AsyncGenerator[Turn]:
+        """The turns that no door began, as they come."""
+        async with contextlib.aclosing(self.events.follow(TurnWoken)) as events:
+            async for event in events:
+                if isinstance(event, TurnWoken):
+                    turn = await self.read(event.agent, partial(_get_turn, event.turn))
+                    if turn is not None:
+                        yield turn
+
+    def show_woken(self, show: Callable[[Turn], None]) -> None:
+        """Show each of them from now on until the gateway stops."""
+
+        async def follow() -> None:
+            async for turn in self.woken_turns():
+                show(turn)
+
+        self._tasks.append(self._parts.loops.keep("woken turns", follow))
 
     async def enter(self, caller: Caller, wanted: str | None, model: str | None = None) -> Session:
         """Put a door into a session: the one it wants by id or title, or a new one."""
         now = self._parts.clock.now()
-        store = self._runtime(caller.agent).store
+        store = self._store(caller.agent)
         into, news = await store.write(
             lambda tx: callers.enter_session(tx, caller, wanted, model, now), first=True
         )
-        self._parts.hooks.tell_all(news)
+        self.events.emit_all(news)
         return into
 
     def watch(
@@ -227,36 +266,36 @@ class Gateway(WiredGateway):
     ) -> AsyncIterator[FeedItem]:
         """A turn from record `after` on: what is stored, then what happens (without `live` only what is
         stored of it), to its end."""
-        return watch_turn(self.feeds, self._runtime(agent).store, turn, after, live=live)
+        return watch_turn(self.feeds, self._parts.store.scoped(agent), turn, after, live=live)
 
     async def answer(self, agent: AgentId, given: Answer) -> AnswerResult:
         now = self._parts.clock.now()
-        outcome = await self._runtime(agent).store.write(lambda tx: answer(tx, given, now), ends=True)
+        outcome = await self._store(agent).write(lambda tx: answer(tx, given, now), ends=True)
         if outcome.session is not None:
             self.actors.ring(agent, outcome.session)
         return outcome
 
     async def go_on(self, agent: AgentId, unit: Callable[[Tx], Continuation]) -> Continuation:
         """Write what lets a waiting turn continue (`TakeToolResults`, `ContinueTurn`), and wake it."""
-        going = await self._runtime(agent).store.write(unit, ends=True)
+        going = await self._store(agent).write(unit, ends=True)
         if going is not None:
             self.actors.ring(agent, going.turn.session)
         return going
 
     async def stop_turn(self, agent: AgentId, turn: TurnId, reason: str) -> bool:
-        store = self._runtime(agent).store
+        store = self._parts.store.scoped(agent)
         stopping = await store.write(lambda tx: stop_turn(tx, turn, reason), ends=True)
         if stopping is not None:
-            self.actors.ring(agent, stopping.session)
+            await self.actors.stop(agent, stopping.session)
         return stopping is not None
 
     async def delete_session(self, agent: AgentId, session: SessionId) -> None:
         """Delete a session; what runs in it is stopped first. What an actor still holds of it is void: its
         next write is refused, and a later session of the same name is another."""
-        store = self._runtime(agent).store
+        store = self._parts.store.scoped(agent)
         why = "its session was deleted"
         stopping = await store.write(lambda tx: stop_session(tx, session, why), ends=True)
-        self.actors.ring(agent, session)
+        await self.actors.stop(agent, session)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STOP_SECONDS):
                 for turn in stopping:
@@ -265,7 +304,7 @@ class Gateway(WiredGateway):
         for open_turn in await store.write(lambda tx: remove_session(tx, session), ends=True):
             self.feeds.end(open_turn)
         self.actors.warm.take(session)
-        await self._parts.forgotten(agent, session)
+        self.events.emit(SessionRemoved(agent=agent, session=session))
 
     async def open_work(self) -> OpenWork:
         """How much is not done yet, of all agents."""
@@ -273,18 +312,23 @@ class Gateway(WiredGateway):
 
     # --- inside ---
 
-    def _runtime(self, agent: AgentId) -> Runtime:
-        runtime = self._parts.runtimes.get(agent)
-        if runtime is None:
-            names = ", ".join(sorted(self._parts.runtimes))
-            raise UserError(f"There is no agent “{agent}”.", hint=f"Known: {names}.")
-        return runtime
+    def _check(self, agent: AgentId) -> None:
+        if agent not in self._parts.agents and agent != EVERY_AGENT:
+            raise no_such_agent(agent, self._parts.agents)
+
+    def _store(self, agent: AgentId) -> Store:
+        self._check(agent)
+        return self._parts.store.scoped(agent)
 
     def jobs(self, agent: AgentId) -> JobDesk:
-        self._runtime(agent)
+        self._check(agent)
         return self.cron.desk(agent)
 
     def jobs_of(self, agent: AgentId, source: Source | None) -> JobDesk:
         """The jobs of an agent for who speaks here: their own, or all if they are an admin."""
         admin = source is not None and self._parts.around.is_admin(source)
         return self.jobs(agent).seen_by(lambda job: admin or is_own(job, source))
+
+
+def _get_turn(turn: TurnId, tx: Tx) -> Turn | None:
+    return tx.turns.get(turn)

@@ -4,14 +4,17 @@ runs yet; `Gateway` starts and stops the parts."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import timedelta
+
+from msgspec import field
 
 from hermes.control.chores import Chore, Chores, forgetting, tidying
 from hermes.control.commands.registry import NOTHING_AROUND, GatewayInfo
 from hermes.control.core import GatewayCore
-from hermes.control.feed import Feeds, GatewayCounters
+from hermes.control.events import EventCounters
+from hermes.control.feed import Feeds
 from hermes.control.handoff.worker import HandoffWorker
+from hermes.control.hooks.observers import HookObservers
 from hermes.control.inbound.intake import Intake
 from hermes.control.jobs.runs import RUN_SESSIONS
 from hermes.control.jobs.ticker import Cron
@@ -28,30 +31,25 @@ from hermes.control.turn.actors import Actors, WarmSessions
 from hermes.control.turn.inbound_files import AttachmentFetcher
 from hermes.control.turn.questions import QuestionExpiry
 from hermes.domain.capabilities import Capabilities
-from hermes.domain.event import Entry
-from hermes.domain.ids import AgentId, SessionId
+from hermes.domain.gateway_event import CommandRun, TurnEnded
+from hermes.domain.word import replace
 
 _MEGABYTE = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GatewayParts(GatewayCore):
+class GatewayParts(GatewayCore, frozen=True, kw_only=True):
     """What a gateway is built from."""
 
     capabilities: Mapping[str, Capabilities] = field(default_factory=dict)
     select: SelectAgent | None = None
     owner: str = "gateway"
     """Who holds the lease of the ticker."""
-    aliases: Mapping[str, str] = field(default_factory=dict)
+    aliases: dict[str, str] = field(default_factory=dict)
     """Names that a turn may give as its model, and the models behind them."""
     accounts: Collection[str] | None = None
     """The platform accounts it has, up or not; those of `capabilities` if nobody says."""
     channel_names: Callable[[], Aliases] = dict
     """Names that somebody gave to chats; may look at a file."""
-    committed: Callable[[AgentId, SessionId, Sequence[Entry]], None] | None = None
-    """Told of every record once it is stored; must return at once."""
-    forgotten: Flush = flush_nothing
-    """Told of every session that somebody deleted, to delete what it keeps of it."""
     around: GatewayInfo = NOTHING_AROUND
     """What commands may know; the models are filled in from `aliases`."""
     chores: Sequence[Chore] = ()
@@ -67,9 +65,9 @@ class WiredGateway:
 
     def __init__(self, parts: GatewayParts) -> None:
         self._parts = parts
-        self.feeds, self.tally = Feeds(), GatewayCounters()
+        self.feeds, self.events, self.counters = Feeds(), parts.events, EventCounters(parts.events)
         self.accounts = PlatformAccounts(parts.capabilities, parts.accounts)
-        self.delivery = Delivery(parts, self.accounts, self.tally)
+        self.delivery = Delivery(parts, self.accounts)
         self.actors = self._wire_actors(parts)
         self.submitter = Submitter(actors=self.actors)
         self.resting = PausedAccounts(parts.store)
@@ -77,7 +75,7 @@ class WiredGateway:
         self.courier = MessageSender(
             store=parts.store,
             clock=parts.clock,
-            settings=parts.settings,
+            live=parts.live,
             accounts=lambda: self.accounts.names,
             aliases=parts.channel_names,
             capabilities=self.accounts.capabilities,
@@ -104,32 +102,32 @@ class WiredGateway:
             core=parts,
             actors=self.actors,
             accounts=self.accounts,
-            commanded=(self.cron.ring, self.resting.changed),
             restart=parts.restart,
             select=parts.select,
             info=self.info(),
         )
+        self.observers = HookObservers(parts.hooks, parts.events, parts.store)
         self.sessions_expiry = SessionExpiry(core=parts, flush=parts.flush)
         self.chores = self._wire_chores(parts)
-        for listener in filter(None, (self.tally.see, parts.committed)):
-            self.feeds.listen(listener)
-        self.feeds.listen(self.cron.heard, RUN_SESSIONS)
+        self.events.listen(self.cron.heard, TurnEnded, sessions=RUN_SESSIONS)
+        for ring in (self.cron.heard, self.resting.heard):
+            self.events.listen(ring, CommandRun)
 
     def _wire_actors(self, parts: GatewayParts) -> Actors:
-        accounts, settings, clock = self.accounts, parts.settings, parts.clock
+        accounts, live, clock = self.accounts, parts.live, parts.clock
         return Actors(
             core=parts,
             feeds=self.feeds,
-            warm=WarmSessions(settings.gateway.cache_mb * _MEGABYTE),
-            answers=AnswerWriter(settings=settings, clock=clock, capabilities=accounts.capabilities),
+            warm=WarmSessions(parts.settings.gateway.cache_mb * _MEGABYTE),
+            answers=AnswerWriter(live=live, clock=clock, capabilities=accounts.capabilities),
             delivery=self.delivery,
-            fetcher=AttachmentFetcher(platform=accounts.up.get, clock=clock, settings=settings),
+            fetcher=AttachmentFetcher(platform=accounts.up.get, clock=clock, live=live),
             start_actor=SessionActor,
         )
 
     def _wire_chores(self, parts: GatewayParts) -> Chores:
         age = timedelta(days=parts.settings.gateway.dedupe_days)
-        forget, tidy = forgetting(parts.store, parts.clock, age), tidying(parts.runtimes, parts.clock)
+        forget, tidy = forgetting(parts.store, parts.clock, age), tidying(parts)
         return Chores(parts.clock, [forget, self.sessions_expiry.chore, tidy, *parts.chores])
 
     def info(self) -> GatewayInfo:

@@ -11,11 +11,13 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Iterator
-from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
+from msgspec import Struct, field
+
+from hermes.domain.border import Border, contain, describe
 from hermes.domain.clock import Clock, SystemClock
 from hermes.domain.errors import Unreachable
 from hermes.domain.rows import UnreadableTurn
@@ -35,8 +37,7 @@ _WHY = 200
 _SCOPE_GRACE = 5.0
 
 
-@dataclass(slots=True, kw_only=True)
-class LoopState:
+class LoopState(Struct, kw_only=True):
     """What broke in a loop since the start: how often, how often in a row, when last, and why."""
 
     name: str
@@ -75,7 +76,8 @@ class Supervisor:
     async def attempt(self, name: str, work: Callable[[], Awaitable[object]], what: str) -> Exception | None:
         """Do one piece of a loop's work; the error if it broke, after that was logged and noted."""
         try:
-            await work()
+            with Border():
+                await work()
         except Exception as error:  # the supervisor: whatever it was, it is told of and the loop goes on
             self.note(name, error, what)
             return error
@@ -93,7 +95,7 @@ class Supervisor:
             if (now - at).total_seconds() < HEALTHY_SECONDS
         }
         state.failing = recent | {what: (recent.get(what, (0, now))[0] + 1, now)}
-        state.why = one_line(f"{type(error).__name__}: {error}", _WHY)
+        state.why = one_line(describe(error), _WHY)
 
     def clear(self, name: str, what: str) -> None:
         state = self.states.get(name)
@@ -147,8 +149,7 @@ class Worker(Protocol):
         """Work until there is nothing left. Must look for work once more if it was rung meanwhile."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailurePolicy(Generic[K]):
+class FailurePolicy(Struct, Generic[K], frozen=True, kw_only=True):
     """What is done about workers that break: `head` names the piece of work that is first for a key, and
     `give_up` ends the one over which a worker breaks each time, by no fault of the store."""
 
@@ -156,8 +157,7 @@ class FailurePolicy(Generic[K]):
     give_up: Callable[[K, Exception], Awaitable[None]]
 
 
-@dataclass(slots=True, kw_only=True)
-class _Tries:
+class _Tries(Struct, kw_only=True):
     """How often in a row a key's worker broke over one piece of work, and how often not by the store."""
 
     head: Hashable = None
@@ -369,13 +369,20 @@ class TaskSet:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        task = asyncio.create_task(work, name=name)
+        task = begin_contained(work, name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         task.add_done_callback(report_death)
 
     async def close(self) -> None:
         await end_tasks(self._tasks)
+
+
+def begin_contained(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+    """A task that no exit and no interrupt leaves: the loop would pass them on and end."""
+    task = asyncio.create_task(contain(work), name=name)
+    task.add_done_callback(lambda done: work.close())  # it may have been cancelled before it began
+    return task
 
 
 async def end_tasks(tasks: Iterable[asyncio.Task[None]]) -> None:
@@ -386,7 +393,7 @@ async def end_tasks(tasks: Iterable[asyncio.Task[None]]) -> None:
         await asyncio.wait(ending)
 
 
-def report_death(task: asyncio.Task[None]) -> None:
+def report_death(task: asyncio.Task[Any]) -> None:
     """For a task that is over: the log hears what it died of."""
     error = None if task.cancelled() else task.exception()
     if error is not None:
@@ -414,7 +421,7 @@ class RunScope:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str, broke: Callable[[str], None]) -> None:
-        task = asyncio.create_task(work, name=name)
+        task = begin_contained(work, name)
         self._tasks.add(task)
         task.add_done_callback(lambda done: self._done(done, broke))
 
@@ -433,7 +440,7 @@ class RunScope:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             scope_log.error("scope.broke task=%s", task.get_name(), exc_info=error)
-            broke(f"{type(error).__name__}: {error}")
+            broke(describe(error))
 
 
 class IdleTimer:

@@ -4,9 +4,10 @@ be asked before anybody uses it: whether its credentials work."""
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
+
+from msgspec import Struct, field
 
 from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source
 from hermes.domain.clock import Clock, SystemClock
@@ -42,8 +43,7 @@ async def nobody(source: Source) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdapterContext:
+class AdapterContext(Struct, frozen=True, kw_only=True):
     """What an adapter is made with; `account` is the name that its addresses carry, `folder` where it may
     keep what its protocol makes it keep (keys of encrypted chats)."""
 
@@ -79,8 +79,7 @@ class AdapterContext:
         return int(text)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(Struct, frozen=True, kw_only=True):
     """One thing that a check found out: good, or wrong and how to fix it."""
 
     good: bool

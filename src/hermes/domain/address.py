@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import unquote
+
+from msgspec import Struct
 
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
@@ -60,8 +61,7 @@ def account_problem(platform: str, account: str) -> UserError | None:
     return UserError(f"An account of {platform} cannot be called “{called}”.", hint=f"Use {ACCOUNT_RULE}.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
+class Address(Struct, frozen=True, kw_only=True):
     """A place one can write to, printed `platform[@account]:chat[:thread]`."""
 
     platform: str
@@ -92,8 +92,7 @@ class Address:
         return cls(platform=platform, account=account, chat=unquote(parts[1]), thread=thread)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class Source(Struct, frozen=True, kw_only=True):
     """Who wrote, and from where. Ids are the platform's stable ones, never display names."""
 
     address: Address

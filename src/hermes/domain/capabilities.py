@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 from hermes.domain.message import MediaKind
 
@@ -39,8 +40,7 @@ class Grade(StrEnum):
     NONE = "none"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MediaLimit:
+class MediaLimit(Struct, frozen=True, kw_only=True):
     """What a platform takes of one kind of file; no mimes means any."""
 
     mimes: tuple[str, ...] = ()
@@ -48,8 +48,7 @@ class MediaLimit:
     caption: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlbumLimit:
+class AlbumLimit(Struct, frozen=True, kw_only=True):
     """Kinds of files that may go in one message together: how many, and how large in all."""
 
     kinds: frozenset[MediaKind]
@@ -57,8 +56,7 @@ class AlbumLimit:
     max_bytes: int = 50_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MenuLimits:
+class MenuLimits(Struct, frozen=True, kw_only=True):
     """What a platform's menu of commands takes; `dash` is how it writes the “-” of a name."""
 
     most: int = 100
@@ -67,8 +65,7 @@ class MenuLimits:
     dash: str = "-"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MenuEntry:
+class MenuEntry(Struct, frozen=True, kw_only=True):
     """One command of a menu. `takes_text`: something may follow it; `admin`: not everybody may use it."""
 
     name: str
@@ -77,8 +74,7 @@ class MenuEntry:
     admin: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Capabilities:
+class Capabilities(Struct, frozen=True, kw_only=True):
     max_text: int = 4096
     unit: TextUnit = TextUnit.CHARS
     flavour: Flavour = Flavour.PLAIN
@@ -128,8 +124,7 @@ class Capabilities:
 NO_ABILITIES = Capabilities()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettingField:
+class SettingField(Struct, frozen=True, kw_only=True):
     """One thing an operator must or may tell about a platform."""
 
     env: str
@@ -146,8 +141,7 @@ class SettingField:
     """Asked for unless this other variable is set: another way to the same end."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
+class Manifest(Struct, frozen=True, kw_only=True):
     """A platform on paper: its adapter is an import string and is imported only when it is used."""
 
     name: str

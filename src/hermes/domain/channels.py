@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.ids import AgentId, TurnId
@@ -14,8 +15,7 @@ from hermes.domain.tool import ToolContext
 _LONGEST_NAME = 60
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Channel:
+class Channel(Struct, frozen=True, kw_only=True):
     """A chat that somebody wrote from, or that a file names. `guild` is the server or workspace it is in."""
 
     address: Address
@@ -30,16 +30,14 @@ class Channel:
         return f"{self.name} ({self.address})" if self.name else str(self.address)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownChannels:
+class KnownChannels(Struct, frozen=True, kw_only=True):
     """The home channels, by account, and the chats that are known."""
 
     homes: Mapping[str, Address]
     channels: Sequence[Channel]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MessagingPort:
+class MessagingPort(Struct, frozen=True, kw_only=True):
     """What a tool needs to send: a call's message is sent once, however often it is handed in."""
 
     send: Callable[[ToolContext, str, str], Awaitable[Sequence[Address]]]

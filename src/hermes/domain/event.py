@@ -7,47 +7,50 @@ them from the fold, and nothing is ever rewritten.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 from hermes.domain.ids import CallId, QuestionId, TurnId
 from hermes.domain.message import Attachment
 from hermes.domain.tool import Effect, ToolCall
+from hermes.domain.usage import Usage, sum_usage
 
 # --- live events -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TextDelta:
+class TextDelta(Struct, frozen=True, kw_only=True):
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ThoughtDelta:
+class ThoughtDelta(Struct, frozen=True, kw_only=True):
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolOutput:
+class ToolOutput(Struct, frozen=True, kw_only=True):
     call: CallId
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retrying:
+class Retrying(Struct, frozen=True, kw_only=True):
     """A model call failed and is made again after a while."""
 
     reason: str
     after: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reset:
+class Notice(Struct, frozen=True, kw_only=True):
+    """Something to know about the answer that is being said, like which model says it now."""
+
+    text: str
+
+
+class Reset(Struct, frozen=True, kw_only=True):
     """The text of the open model call is void and will be said again."""
 
 
-Live = TextDelta | ThoughtDelta | ToolOutput | Retrying | Reset
+Live = TextDelta | ThoughtDelta | ToolOutput | Retrying | Notice | Reset
 
 # --- records -----------------------------------------------------------------------------------
 
@@ -59,31 +62,31 @@ class Ending(StrEnum):
     BROKEN = "broken"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
-    prompt: int = 0
-    completion: int = 0
-    cached: int = 0
-    reasoning: int = 0
-
-    @property
-    def total(self) -> int:
-        return self.prompt + self.completion
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UserSaid:
-    """What a person said. `steering` marks words that joined a running turn."""
+class UserSaid(Struct, frozen=True, kw_only=True):
+    """What a person said. `steering` marks words that joined a running turn. `notes` are entries of the
+    person's memory that the model is told with it, by their row: what is forgotten is told no more."""
 
     text: str
     author: str | None = None
     attachments: tuple[Attachment, ...] = ()
     steering: bool = False
     context: str = ""
+    notes: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelSaid:
+class Kept(Struct, frozen=True, kw_only=True):
+    """What a model's service wants back with its reply, unread by us: signatures, encrypted thoughts. It goes
+    back in the same wire format and to the same model only, and is shown to nobody."""
+
+    format: str
+    model: str
+    text: str
+
+    def __repr__(self) -> str:
+        return f"Kept(format={self.format!r}, model={self.model!r}, {len(self.text)} characters)"
+
+
+class ModelSaid(Struct, frozen=True, kw_only=True):
     """One whole reply of the model, or, if `partial`, what was said before it was interrupted."""
 
     text: str = ""
@@ -93,10 +96,10 @@ class ModelSaid:
     ending: Ending = Ending.STOP
     partial: bool = False
     usage: Usage = field(default_factory=Usage)
+    kept: Kept | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolStarted:
+class ToolStarted(Struct, frozen=True, kw_only=True):
     """The intent: on disk before the tool runs. `key` makes a repeat of a `keyed` call harmless."""
 
     call: CallId
@@ -105,14 +108,17 @@ class ToolStarted:
     key: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolFinished:
-    """The result. `unknown` says that the call was cut off and may have taken effect."""
+class ToolFinished(Struct, frozen=True, kw_only=True):
+    """The result. `unknown` says that the call was cut off and may have taken effect, `outside` that the text
+    came from elsewhere, and `usage` what models took that the tool asked."""
 
     call: CallId
     text: str
     failed: bool = False
     unknown: bool = False
+    attachments: tuple[Attachment, ...] = ()
+    outside: bool = False
+    usage: Usage | None = None
 
 
 class QuestionKind(StrEnum):
@@ -123,8 +129,7 @@ class QuestionKind(StrEnum):
     CLIENT_TOOL = "client_tool"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Asked(Struct, frozen=True, kw_only=True):
     """The run needs something from outside, and ends here until it comes."""
 
     question: QuestionId
@@ -149,45 +154,42 @@ class Verdict(StrEnum):
         return self in (Verdict.ONCE, Verdict.SESSION, Verdict.ALWAYS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
+class Answered(Struct, frozen=True, kw_only=True):
+    """What came. `outside` says that a child had read what was written elsewhere before it said so."""
+
     question: QuestionId
     verdict: Verdict
     text: str = ""
     by: str | None = None
+    outside: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Summarised:
+class Summarised(Struct, frozen=True, kw_only=True):
     """Everything up to and including `upto` is told by `text` from here on."""
 
     upto: int
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Undone:
+class Undone(Struct, frozen=True, kw_only=True):
     """Everything from `since` up to this record is as if it had never been said."""
 
     since: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
+class Finished(Struct, frozen=True, kw_only=True):
     """The turn is done. `note` is shown to the person under the answer, never to the model."""
 
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failed:
+class Failed(Struct, frozen=True, kw_only=True):
     """The turn ended without an answer; `reason` is a sentence for the person."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stopped:
+class Stopped(Struct, frozen=True, kw_only=True):
     """Somebody ended the turn."""
 
     reason: str = ""
@@ -211,8 +213,7 @@ AgentEvent = Live | tuple[Record, ...]
 """What a run yields: a live event, or the records that are one commit."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Entry(Struct, frozen=True, kw_only=True):
     """A record in its place: numbered within its session, and only the actor numbers."""
 
     seq: int
@@ -222,21 +223,15 @@ class Entry:
 
 
 def usage_of(records: Iterable[Record]) -> Usage:
-    """What all model calls among these records took together."""
-    used = [record.usage for record in records if isinstance(record, ModelSaid)]
-    return Usage(
-        prompt=sum(one.prompt for one in used),
-        completion=sum(one.completion for one in used),
-        cached=sum(one.cached for one in used),
-        reasoning=sum(one.reasoning for one in used),
-    )
+    """What all model calls among these records took together, those that tools made included."""
+    used = (record.usage for record in records if isinstance(record, ModelSaid | ToolFinished))
+    return sum_usage(usage for usage in used if usage is not None)
 
 
 # --- what a watcher of a feed sees ---------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True, kw_only=True):
     """The text of the open model call so far, given once to whoever joins while it is being said."""
 
     text: str

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+
+from msgspec import Struct
 
 from hermes.domain.address import Address, Source
 from hermes.domain.ids import AgentId, SessionId
@@ -24,8 +25,7 @@ class HandoffState(StrEnum):
         return self in (HandoffState.PENDING, HandoffState.RUNNING)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Handoff:
+class Handoff(Struct, frozen=True, kw_only=True):
     """`account` is where to, as `platform[@account]`, `source` who asked for it. `due_at` is when it may be
     taken up: for one that runs, when its lease is over. `to` and `left` are known once it is completed: the
     chat it went to, and the session in which whoever asked is now. `error` says why it failed or waits."""

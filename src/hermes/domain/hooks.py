@@ -6,8 +6,9 @@ where it gives no proper answer in time the answer is no. What is in a context i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 STARTUP = "gateway:startup"
 SESSION_START = "session:start"
@@ -61,8 +62,7 @@ def is_event(name: str) -> bool:
     return name in EVENTS or name in LATER or (before == COMMAND and bool(after))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hook:
+class Hook(Struct, frozen=True, kw_only=True):
     """One hook as its manifest tells it. `folder` is where its `handler.py` is; `timeout` is how many seconds
     one call may take, where it says so itself."""
 
@@ -79,8 +79,7 @@ class Hook:
         return self.timeout or (GATE_SECONDS if is_asked(event) else OBSERVER_SECONDS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HookAnswer:
+class HookAnswer(Struct, frozen=True, kw_only=True):
     """What a hook answered (anything JSON can tell), and what it printed meanwhile."""
 
     answer: object = None

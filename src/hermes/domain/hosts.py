@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import socket
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+import unicodedata
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from urllib.parse import urlsplit
 
 _HOLDING_IPV4 = (
     IPv6Network("::/96"),  # IPv4-compatible
     IPv6Network("::ffff:0:0:0/96"),  # translated
     IPv6Network("64:ff9b::/96"),  # NAT64
+)
+_NOT_OPEN = (  # what the `ipaddress` of some Pythons takes for global
+    IPv4Network("192.0.0.0/24"),  # protocol assignments, RFC 6890
+    IPv4Network("192.88.99.0/24"),  # the old 6to4 relays, RFC 7526
+    IPv6Network("64:ff9b:1::/48"),  # NAT64 inside a network, RFC 8215
+    IPv6Network("fec0::/10"),  # site-local, RFC 3879
+    IPv6Network("3fff::/20"),  # documentation, RFC 9637
+    IPv6Network("5f00::/16"),  # segment routing, RFC 9602
 )
 _OWN_NAMES = ("localhost", "local", "internal", "intranet", "lan", "home", "corp", "home.arpa")
 
@@ -24,14 +33,24 @@ def is_public(text: str) -> bool:
     inner = _inside(address) if isinstance(address, IPv6Address) else None
     if inner is not None and not is_public(str(inner)):
         return False
+    if any(address in network for network in _NOT_OPEN):
+        return False
     return address.is_global and not address.is_multicast
+
+
+def plain_host(host: str) -> str:
+    """A host as whoever connects to it reads it: full-width and circled digits are digits, and the other
+    full stops that IDNA knows are dots."""
+    for stop in "\u3002\uff0e\uff61":
+        host = host.replace(stop, ".")
+    return unicodedata.normalize("NFKC", host).rstrip(".").lower()
 
 
 def leads_inside(url: str) -> bool:
     """Whether an address on the web names a host that is none of the open network, as far as its words tell:
     no name is looked up. One that cannot be read does."""
     try:
-        host = (urlsplit(url).hostname or "").rstrip(".").lower()
+        host = plain_host(urlsplit(url).hostname or "")
     except ValueError:
         return True
     if ":" in host:

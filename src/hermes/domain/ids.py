@@ -16,6 +16,8 @@ DeliveryId = NewType("DeliveryId", str)
 JobId = NewType("JobId", str)
 
 MAIN_AGENT = AgentId("main")
+EVERY_AGENT = AgentId("*")
+"""The scope of a store handle for what is asked over all agents at once; no agent can have this id."""
 _CLIENT_CALL = re.compile(r"call_(q_[0-9a-f]{12})")
 
 

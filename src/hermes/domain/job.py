@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+
+from msgspec import Struct
 
 from hermes.domain.address import Address, Source
 from hermes.domain.ids import AgentId, JobId, SessionId, TurnId
@@ -28,8 +29,7 @@ class CatchUp(StrEnum):
     ALL = "all"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Job(Struct, frozen=True, kw_only=True):
     """Work for later: at most one run per (job, slot).
 
     `schedule` can be read again at any time; intervals count from `anchor`. `times` is how often it runs in
@@ -92,8 +92,7 @@ class RunStatus(StrEnum):
     ERROR = "error"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobRun:
+class JobRun(Struct, frozen=True, kw_only=True):
     """What became of a slot. `to` is where its answer goes; `manual` runs were asked for by somebody."""
 
     job: JobId
@@ -114,23 +113,20 @@ class JobRun:
         return Slot(job=self.job, due=self.due)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DueJobs:
+class DueJobs(Struct, frozen=True, kw_only=True):
     """The jobs whose time has come, and when it comes for the next one."""
 
     jobs: tuple[Job, ...]
     next: datetime | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScriptReport:
+class ScriptReport(Struct, frozen=True, kw_only=True):
     """How a job's script ended: what it said, and what went wrong (empty: nothing)."""
 
     output: str = ""
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slot:
+class Slot(Struct, frozen=True, kw_only=True):
     job: JobId
     due: datetime

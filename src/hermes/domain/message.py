@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
 from datetime import datetime
 from enum import StrEnum
 
+from msgspec import Struct
+
 from hermes.domain.address import Address, Source
 from hermes.domain.ids import DeliveryId
+from hermes.domain.word import replace
 
 
 class InboundKind(StrEnum):
@@ -39,8 +42,7 @@ def media_kind(mime: str) -> MediaKind:
     return kinds.get(family, MediaKind.FILE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attachment:
+class Attachment(Struct, frozen=True, kw_only=True):
     """A file that came with a message or goes with one. `ref` is the platform's own until fetched, and what
     is told of it is only a claim while it is `pending`. Afterwards `sha256` names it in the media store and
     `path` is where it lies, or `problem` says why it could not be fetched. `text` are its words, if they are
@@ -59,16 +61,24 @@ class Attachment:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplyTo:
+SLOWEST_BYTES = 32 * 1024
+"""So many bytes of a file in a second are the fewest that are waited for."""
+_LARGE = 25 * 1024 * 1024
+
+
+def transfer_seconds(files: Iterable[Attachment]) -> float:
+    """How long these files may be on their way, beyond what a message without files may take."""
+    return sum(_LARGE if file.size is None else file.size for file in files) / SLOWEST_BYTES
+
+
+class ReplyTo(Struct, frozen=True, kw_only=True):
     ref: str
     text: str = ""
     author: str | None = None
     mine: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inbound:
+class Inbound(Struct, frozen=True, kw_only=True):
     """One happening on a platform. `delivery` is its dedupe key within the account; `ref` is what
     one replies to; `group` joins the pieces of an album; `button` carries a pressed button's value;
     `mentions_others` says that it calls another bot by name."""
@@ -110,14 +120,12 @@ def deletion(source: Source, ref: str, at: datetime) -> Inbound:
     return Inbound(delivery=delivery, source=source, at=at, what=InboundKind.DELETED, ref=ref)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Button:
+class Button(Struct, frozen=True, kw_only=True):
     label: str
     value: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrintedText:
+class PrintedText(Struct, frozen=True, kw_only=True):
     """A text in the markup of a platform (a `Flavour`), cut to fit into `limit`."""
 
     text: str
@@ -125,8 +133,7 @@ class PrintedText:
     limit: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Body:
+class Body(Struct, frozen=True, kw_only=True):
     """What is said: markdown text, files, buttons. A `fleeting` one (a code) is forgotten once it is sent.
     One that `replaces` an earlier message (its key) is written over it and never sent by itself."""
 
@@ -142,8 +149,7 @@ class Body:
         return replace(self, text=text, printed=None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Receipt:
+class Receipt(Struct, frozen=True, kw_only=True):
     """What the platform returned for a message: enough to edit, delete or answer it."""
 
     to: Address

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from hermes.domain.address import Address, spell_platform
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
+class Account(Struct, frozen=True, kw_only=True):
     """The account of ours that people write to: pairing counts for one of them, never for others."""
 
     platform: str
@@ -19,8 +19,7 @@ class Account:
         return spell_platform(self.platform, self.name)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairedUser:
+class PairedUser(Struct, frozen=True, kw_only=True):
     """A person who was let in. `by` says who did it."""
 
     account: Account
@@ -30,8 +29,7 @@ class PairedUser:
     by: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairingCode:
+class PairingCode(Struct, frozen=True, kw_only=True):
     """An open code, known by its salted hash alone. With a `user` it waits for the owner's yes and can let in
     nobody else; without, it is an invitation for whoever sends it first. `place` is where its user waits."""
 
@@ -47,8 +45,7 @@ class PairingCode:
     by: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairingCounter:
+class PairingCounter(Struct, frozen=True, kw_only=True):
     """Something counted or remembered for a while: wrong codes, the last request of a person."""
 
     name: str

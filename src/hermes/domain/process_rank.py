@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import IntEnum
+
+from msgspec import Struct
 
 from hermes.domain import process_mark as mark
 
@@ -38,8 +39,7 @@ class Rank(IntEnum):
         return "Do it in your own terminal."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rights:
+class Rights(Struct, frozen=True, kw_only=True):
     """Commands of `hermes`, and what may be asked on the owner's socket ("GET /health")."""
 
     commands: frozenset[str]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from msgspec import Struct
+
 from hermes.domain.address import Address
 from hermes.domain.errors import Refused
+from hermes.domain.event import Entry
 from hermes.domain.ids import AgentId, SessionId, TurnId
 from hermes.domain.message import Attachment, Body, Inbound, Receipt, media_kind
 
@@ -32,8 +34,7 @@ class OutcomeKind(StrEnum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InboundOutcome:
+class InboundOutcome(Struct, frozen=True, kw_only=True):
     """How a row of the inbox ends. Stored and shown as `kind: detail`."""
 
     kind: OutcomeKind
@@ -54,8 +55,16 @@ def ignored(why: str) -> InboundOutcome:
     return InboundOutcome(kind=OutcomeKind.IGNORED, detail=why)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InboxRow:
+class SessionStanding(Struct, frozen=True, kw_only=True):
+    """How a session stands: the number of its last record, whether turns are unfinished in it, and whether
+    one of its questions is open."""
+
+    last: int = 0
+    busy: bool = False
+    asks: bool = False
+
+
+class InboxRow(Struct, frozen=True, kw_only=True):
     """An accepted happening. `n` is the order of arrival; `outcome` says what became of it
     (an `InboundOutcome` as text)."""
 
@@ -103,8 +112,7 @@ class OutState(StrEnum):
         return self in (OutState.DUE, OutState.ATTEMPTING, OutState.UNKNOWN)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutboxRow:
+class OutboxRow(Struct, frozen=True, kw_only=True):
     """One message on its way. Finals and drafts are rows of the same table; a final with the `part` of
     a shown draft edits it. `key` stays the same over retries and names the row to the platform."""
 
@@ -124,25 +132,30 @@ class OutboxRow:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Boot:
+class Boot(Struct, frozen=True, kw_only=True):
     """One life of the process. `unclean` says that the life before it was cut off."""
 
     epoch: int
     unclean: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DueSession:
-    """A session with work to do, and where its oldest such turn stands in the order of arrival."""
+class DueSession(Struct, frozen=True, kw_only=True):
+    """A session with work to do, and the place from where the next page is read."""
 
     n: int
     session: SessionId
     agent: AgentId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchHit:
+class JournalRow(Struct, frozen=True, kw_only=True):
+    """A record of any agent's session."""
+
+    agent: AgentId
+    session: SessionId
+    entry: Entry
+
+
+class SearchHit(Struct, frozen=True, kw_only=True):
     """Something that was said, found again."""
 
     session: SessionId
@@ -153,8 +166,7 @@ class SearchHit:
     excerpt: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MediaItem:
+class MediaItem(Struct, frozen=True, kw_only=True):
     """A fetched file, named by its content."""
 
     sha256: str
@@ -168,8 +180,7 @@ class MediaItem:
         return Attachment(kind=kind, ref=ref, name=name, mime=self.mime, size=self.size, sha256=self.sha256)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OverheardMessage:
+class OverheardMessage(Struct, frozen=True, kw_only=True):
     """Something that was said in a shared chat, and not to us."""
 
     author: str
@@ -178,8 +189,7 @@ class OverheardMessage:
     ref: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenWork:
+class OpenWork(Struct, frozen=True, kw_only=True):
     """How much is not done yet: turns and messages on their way by state, happenings nobody has looked at,
     questions without an answer."""
 

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from datetime import datetime
 from urllib.parse import unquote
+
+from msgspec import Struct
 
 from hermes.domain.address import LOCAL_DOOR, Source, SourceKind, read_platform, spell, spell_platform
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, SessionId, TurnId, new_session_id, new_turn_id
 from hermes.domain.turn import BusyMode, Cause, ReplyPlace, Turn, TurnInput
+from hermes.domain.word import replace
 
 SHARED_KINDS = (SourceKind.GROUP, SourceKind.CHANNEL, SourceKind.THREAD)
 _IMPORTED_KINDS = {"dm": SourceKind.PRIVATE, "forum": SourceKind.THREAD}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionKey:
+class SessionKey(Struct, frozen=True, kw_only=True):
     """What a conversation is found by. The identity is the tuple; the string is for people."""
 
     agent: AgentId
@@ -76,8 +77,7 @@ def _kind(word: str, text: str) -> SourceKind:
         raise UserError(f"“{word}” in “{text}” is not a kind of chat.", hint=f"Known: {known}.") from None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Isolation:
+class Isolation(Struct, frozen=True, kw_only=True):
     """Whether members of a shared place have sessions of their own."""
 
     groups_per_user: bool = True
@@ -106,11 +106,14 @@ def session_key(source: Source, agent: AgentId, isolation: Isolation = DEFAULT_I
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
+class Session(Struct, frozen=True, kw_only=True):
     """The identity that owns a transcript; chats are bound to it by their keys. `owner` is the person it was
     begun by, `place` the chat: who may come back to it is decided by them. One that `expires_at` some time is
-    forgotten then, unless somebody comes back to it before. In one with `yolo` nothing is asked first."""
+    forgotten then, unless somebody comes back to it before. In one with `yolo` nothing is asked first.
+
+    What stays the same for the model from the first turn on: `system_prompt`, the agent's own words;
+    `place_prompt`, those about the chat it began in; `tool_list`, its tools as they are sent, if they are
+    frozen with it. The first and the last are stored once for all sessions that have the same."""
 
     id: SessionId
     agent: AgentId
@@ -123,9 +126,31 @@ class Session:
     model: str | None = None
     busy_mode: str | None = None
     system_prompt: str | None = None
+    place_prompt: str | None = None
+    tool_list: str | None = None
     ended: str | None = None
     expires_at: datetime | None = None
     yolo: bool = False
+
+
+class FrozenPrompt(Struct, frozen=True, kw_only=True):
+    """What a session keeps for the model from its first turn on, so that the start of every request stays the
+    same byte for byte: the agent's own words, and its tools as they are sent if they are frozen too. Only
+    what holds for the whole agent belongs here: it is stored once, by its hash, for all sessions."""
+
+    text: str
+    tool_list: str | None = None
+
+    def given_to(self, session: Session, place: str = "") -> Session:
+        """The session with this prompt, unless it has one; `place` tells of the chat it began in."""
+        if session.system_prompt is not None:
+            return session
+        return replace(
+            session,
+            system_prompt=self.text,
+            tool_list=self.tool_list,
+            place_prompt=place or session.place_prompt,
+        )
 
 
 def owner_of(source: Source) -> str | None:
@@ -169,8 +194,7 @@ BRANCHED = "branched"
 """How a session has ended that goes on in a fork of it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionFilter:
+class SessionFilter(Struct, frozen=True, kw_only=True):
     """Which sessions are meant: those begun through an account (`owner`), on a platform, and, unless
     `children`, only those that stand for themselves. A fork does; what was split off by the way does not."""
 
@@ -194,8 +218,7 @@ def heard_by(session: Session, source: Source) -> Session:
     return replace(session, owner=owner_of(source), place=str(source.address))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Viewer:
+class Viewer(Struct, frozen=True, kw_only=True):
     """A turn that looks for what was said before, in its session. It sees what those who speak there may come
     back to; whoever sits at the machine may see everything."""
 

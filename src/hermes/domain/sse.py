@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from hermes.domain.errors import Refused
 
@@ -17,8 +18,7 @@ RawEvent = tuple[bytes, str, str]
 """The data of an event as it came, its name and its id."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SseEvent:
+class SseEvent(Struct, frozen=True, kw_only=True):
     """An event as a client gets it; `id` is the last one given, by this event or an earlier one."""
 
     data: str

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
-from dataclasses import fields, is_dataclass, replace
 from typing import Any
+
+from hermes.domain.word import field_names, is_word, replace
 
 _LONE_SURROGATES = re.compile("[\ud800-\udfff]")
 # Control characters except tab and newline, and the bidi marks that can disguise what is shown.
@@ -32,10 +33,8 @@ def storable_all(value: Any) -> Any:
         return type(value)(storable_all(part) for part in value)
     if isinstance(value, dict):
         return {storable_all(key): storable_all(part) for key, part in value.items()}
-    if is_dataclass(value) and not isinstance(value, type):
-        return replace(
-            value, **{part.name: storable_all(getattr(value, part.name)) for part in fields(value)}
-        )
+    if is_word(value) and not isinstance(value, type):
+        return replace(value, **{name: storable_all(getattr(value, name)) for name in field_names(value)})
     return value
 
 

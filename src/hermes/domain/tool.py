@@ -6,8 +6,15 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import Protocol
 
+from msgspec import Struct
+
+from hermes.domain.address import Source
+from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, CallId, SessionId, TurnId
+from hermes.domain.message import Attachment
+from hermes.domain.usage import Usage
 
 
 class Effect(StrEnum):
@@ -23,8 +30,7 @@ class Approval(StrEnum):
     ASK = "ask"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCall:
+class ToolCall(Struct, frozen=True, kw_only=True):
     """A call as the model wrote it; the arguments are its JSON text, right or wrong."""
 
     id: CallId
@@ -32,22 +38,53 @@ class ToolCall:
     arguments: str = "{}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolContext:
-    """What a running call may know: whose call it is, and the key that makes a repeat harmless."""
+class ToolResult(Struct, frozen=True, kw_only=True):
+    """What came of a call. `text` is for the model, and `outside` says that it was written elsewhere: it is
+    data, whatever it says. `attachments` are pictures and files, by their hash in the media store. `data` is
+    for code that calls tools and never stored; `usage` is what models took beside those that were asked
+    through the context, which are counted anyway."""
+
+    text: str
+    attachments: tuple[Attachment, ...] = ()
+    data: object = None
+    failed: bool = False
+    outside: bool = False
+    usage: Usage | None = None
+
+
+class AskModel(Protocol):
+    """Puts words, and pictures where it takes some, to the model of a role (“summary”, “vision”)."""
+
+    async def __call__(self, role: str, text: str, attachments: Sequence[Attachment] = ()) -> str: ...
+
+
+async def no_inner_calls(name: str, arguments: Mapping[str, object]) -> ToolResult:
+    """Stands where nobody runs calls for a tool."""
+    raise UserError(f"{name} cannot be called from here.")
+
+
+async def no_models(role: str, text: str, attachments: Sequence[Attachment] = ()) -> str:
+    """Stands where there are no models for tools."""
+    raise UserError(f"There is no model here for {role}.")
+
+
+class ToolContext(Struct, frozen=True, kw_only=True):
+    """What a running call may know and do: whose call it is, who speaks (nobody, for a job), the key that
+    makes a repeat harmless, and by when it has to be done.
+
+    `call` runs another tool of the turn as the model could, by the same rules; what somebody would have to be
+    asked for is a `UserError`. `ask_model` asks a model by its role."""
 
     agent: AgentId
     session: SessionId
     turn: TurnId
-    call: CallId
+    call_id: CallId
     key: str
     output: Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolResult:
-    text: str
-    failed: bool = False
+    source: Source | None = None
+    deadline: datetime | None = None
+    call: Callable[[str, Mapping[str, object]], Awaitable[ToolResult]] = no_inner_calls
+    ask_model: AskModel = no_models
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,19 +102,37 @@ class ApprovalPrompt:
     more: Callable[[SessionId], Awaitable[str]] | None = field(default=None, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clarification:
+ApprovalCheck = Callable[[SessionId, Mapping[str, object]], Awaitable[ApprovalPrompt | None]]
+"""What a person must approve before a session makes a call with these arguments; None if nobody is asked."""
+
+
+class Clarification(Struct, frozen=True, kw_only=True):
     """A question to the person whose answer is the call's result."""
 
     text: str
     options: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tool:
+class ChildTask(Struct, frozen=True, kw_only=True):
+    """Work for a turn of its own, whose answer is the call's result. It has the tools of the turn that asks
+    for it, or of these toolsets alone."""
+
+    text: str
+    toolsets: tuple[str, ...] = ()
+
+
+class ClientCall(Struct, frozen=True, kw_only=True):
+    """A call of a function that the client has, and whose result it gives."""
+
+
+Waiting = Clarification | ChildTask | ClientCall
+"""What a call waits for that is answered from outside."""
+
+
+class Tool(Struct, frozen=True, kw_only=True):
     """Something the agent can do. `approval` may be a function of the session and the arguments; a tool that
-    is not `parallel` is a barrier between the calls before and after it; one that `asks` is answered by a
-    person and never run."""
+    is not `parallel` is a barrier between the calls before and after it; one that `asks` is answered
+    from outside and never run. `seconds` is how long a call may take (0: what the loop allows)."""
 
     name: str
     description: str
@@ -85,16 +140,16 @@ class Tool:
     run: Callable[[ToolContext, Mapping[str, object]], Awaitable[ToolResult]]
     toolset: str = "core"
     effect: Effect = Effect.ONCE
-    approval: Approval | Callable[[SessionId, Mapping[str, object]], ApprovalPrompt | None] = Approval.NEVER
+    approval: Approval | ApprovalCheck = Approval.NEVER
     parallel: bool = False
-    asks: Callable[[Mapping[str, object]], Clarification] | None = None
+    asks: Callable[[Mapping[str, object]], Waiting] | None = None
+    seconds: float = 0.0
 
 
 # --- what is allowed without asking ---
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grant:
+class Grant(Struct, frozen=True, kw_only=True):
     """An action that was allowed always, by the `digest` of the exact action; listed and revoked by its id.
     `person` is whose action is allowed, `by` who allowed it, both told as in `owner_of`."""
 
@@ -107,8 +162,7 @@ class Grant:
     at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StandingGrants:
+class StandingGrants(Struct, frozen=True, kw_only=True):
     """What a turn may do without asking: everything, or the actions with these digests."""
 
     everything: bool = False

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
+
+from msgspec import Struct, field
 
 from hermes.domain.event import (
     Answered,
@@ -28,16 +29,8 @@ from hermes.domain.tool import ToolCall
 def visible(entries: Sequence[Entry]) -> list[Entry]:
     """The transcript without what was undone, and with a summary in place of what it tells. A summary of what
     was undone in part is gone, and what it summed up and was not undone is there again."""
-    left: list[Entry] = []
-    summed = False
-    for entry in entries:
-        if isinstance(entry.record, Undone):
-            since = entry.record.since
-            left = [earlier for earlier in left if _reach(earlier) < since]
-        else:
-            left.append(entry)
-            summed = summed or isinstance(entry.record, Summarised)
-    if not summed:
+    left = not_undone(entries)
+    if not any(isinstance(entry.record, Summarised) for entry in left):
         return left
     shown: list[Entry] = []
     for entry in left:
@@ -49,13 +42,32 @@ def visible(entries: Sequence[Entry]) -> list[Entry]:
     return shown
 
 
+def not_undone(entries: Iterable[Entry]) -> list[Entry]:
+    """The transcript without what was undone; summaries stand beside what they tell."""
+    left: list[Entry] = []
+    for entry in entries:
+        if isinstance(entry.record, Undone):
+            since = entry.record.since
+            left = [earlier for earlier in left if _reach(earlier) < since]
+        else:
+            left.append(entry)
+    return left
+
+
+def summed_upto(marks: Iterable[Entry]) -> int:
+    """The record up to which a summary tells everything, 0 if none does: what is `visible` of the records
+    behind it is what is visible of the whole transcript. `marks` are its summaries and undoings, in order; a
+    summary that was undone does not count."""
+    told = ((entry.seq, entry.record) for entry in not_undone(marks))
+    return max((min(mark.upto, seq - 1) for seq, mark in told if isinstance(mark, Summarised)), default=0)
+
+
 def _reach(entry: Entry) -> int:
     """The number of the last record that an entry tells of: a summary stands for what it summed up."""
     return entry.record.upto if isinstance(entry.record, Summarised) else entry.seq
 
 
-@dataclass(slots=True, kw_only=True)
-class CallState:
+class CallState(Struct, kw_only=True):
     call: ToolCall
     started: ToolStarted | None = None
     asked: Asked | None = None
@@ -63,8 +75,7 @@ class CallState:
     finished: ToolFinished | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class TurnView:
+class TurnView(Struct, kw_only=True):
     """One turn as its records tell it: the last reply, its calls, and how it ended."""
 
     last: ModelSaid | None = None
@@ -73,6 +84,8 @@ class TurnView:
     questions: dict[str, Asked] = field(default_factory=dict)
     answered: set[str] = field(default_factory=set)
     unknown: list[str] = field(default_factory=list)
+    tainted: bool = False
+    """Whether the turn has read what was written elsewhere."""
     ended: Finished | Failed | Stopped | None = None
 
     @property
@@ -122,28 +135,13 @@ def _see(view: TurnView, entry: Entry) -> None:
         case ToolFinished() as finished:
             state = view.calls[finished.call]
             state.finished = finished
+            view.tainted = view.tainted or finished.outside
             if finished.unknown:
                 view.unknown.append(state.call.name)
         case Finished() | Failed() | Stopped() as ended:
             view.ended = ended
         case Summarised() | Undone():
             pass
-
-
-def session_grants(entries: Iterable[Entry], person: str | None) -> set[str]:
-    """Digests of actions that a person allowed for the rest of this session. What was allowed for good is
-    kept elsewhere, so that it can be revoked."""
-    if person is None:
-        return set()
-    asked: dict[str, str] = {}
-    granted: set[str] = set()
-    for entry in entries:
-        record = entry.record
-        if isinstance(record, Asked) and record.digest:
-            asked[record.question] = record.digest
-        elif isinstance(record, Answered) and record.verdict == "session" and record.by == person:
-            granted.add(asked.get(record.question, ""))
-    return granted - {""}
 
 
 def number_records(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+
+from msgspec import Struct
 
 from hermes.domain.address import Address, Source
 from hermes.domain.event import QuestionKind, Verdict
@@ -84,8 +85,7 @@ class Speaker(StrEnum):
     TOOL = "tool"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EarlierMessage:
+class EarlierMessage(Struct, frozen=True, kw_only=True):
     """A message that a client says came before. The model is told of it; the transcript is not."""
 
     by: Speaker
@@ -95,8 +95,7 @@ class EarlierMessage:
     attachments: tuple[Attachment, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientTool:
+class ClientTool(Struct, frozen=True, kw_only=True):
     """A function of the client's own; `parameters` is its JSON schema, as text. A call of it is asked of the
     client, whose result answers."""
 
@@ -105,13 +104,14 @@ class ClientTool:
     parameters: str = "{}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Guidance:
+class Guidance(Struct, frozen=True, kw_only=True):
     """What a client brings along for one turn and the transcript never sees: words for the model beside the
     system prompt, messages from before, functions of its own, and which model it wants.
 
     `toolsets` are the only ones of the agent that the turn may use (none named: all), `withheld` those it may
-    not. `unattended` says that nobody can be asked, and what is done instead: `deny` or `approve`."""
+    not. `unattended` says that nobody can be asked, and what is done instead: `deny` or `approve`. `backend`
+    is where its commands run, if its source does not say so. `origin` is whoever had a job made: its tools
+    are limited like theirs."""
 
     instructions: str = ""
     history: tuple[EarlierMessage, ...] = ()
@@ -120,13 +120,25 @@ class Guidance:
     toolsets: tuple[str, ...] = ()
     withheld: tuple[str, ...] = ()
     unattended: str = ""
+    backend: str = ""
+    origin: Source | None = None
+
+    @property
+    def bounds(self) -> Guidance:
+        """What of it also holds for the turns that follow from this one."""
+        return Guidance(
+            toolsets=self.toolsets,
+            withheld=self.withheld,
+            unattended=self.unattended,
+            backend=self.backend,
+            origin=self.origin,
+        )
 
 
 NO_GUIDANCE = Guidance()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnInput:
+class TurnInput(Struct, frozen=True, kw_only=True):
     """What came in, kept until the turn takes it into the transcript. With `confirm` the person is asked
     before anything happens."""
 
@@ -141,18 +153,17 @@ class TurnInput:
     guidance: Guidance = NO_GUIDANCE
     command: str = ""
     confirm: bool = False
+    notes: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplyPlace:
+class ReplyPlace(Struct, frozen=True, kw_only=True):
     """Where the answer goes: a chat, and the message in it that is answered."""
 
     to: Address
     ref: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class Turn(Struct, frozen=True, kw_only=True):
     """One piece of work of a session, from the words that caused it to their answer.
 
     `attempt` rises with each start and fences every later write; `progress` counts the records since
@@ -188,8 +199,7 @@ class Turn:
         return self.crashes >= CRASHES_BESIDE + CRASHES_ALONE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class Question(Struct, frozen=True, kw_only=True):
     """Something a turn waits for. The first valid answer wins; nobody listed means nobody may answer."""
 
     id: QuestionId
@@ -211,8 +221,7 @@ class Question:
         return self.verdict is None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(Struct, frozen=True, kw_only=True):
     """A try at closing a question."""
 
     question: QuestionId
@@ -221,8 +230,7 @@ class Answer:
     by: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(Struct, frozen=True, kw_only=True):
     """What a client asked for by name, so that it can ask again or come back to it: the turn that answers.
 
     `owner` is who asked (an API key, a webhook route). `key` makes a repeat harmless: the same key from the
@@ -238,3 +246,5 @@ class Request:
     fingerprint: str = ""
     conversation: str | None = None
     facts: str = "{}"
+    agent: AgentId | None = None
+    """Whose turn it is; the store fills it in."""

@@ -5,10 +5,10 @@ gateway's database (`admin/shell/home.py`)."""
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from hermes.control.handoff.requests import cancel_handoff, retry_handoff
 from hermes.control.jobs.editing import JobAction, JobDesk, JobSpec, pick_job
@@ -32,13 +32,14 @@ from hermes.domain.address import Address, Source
 from hermes.domain.channels import Channel
 from hermes.domain.errors import UserError
 from hermes.domain.handoff import Handoff
-from hermes.domain.ids import MAIN_AGENT, AgentId, SessionId
+from hermes.domain.ids import EVERY_AGENT, MAIN_AGENT, AgentId, SessionId
 from hermes.domain.job import Job
 from hermes.domain.message import Body
 from hermes.domain.pairing import Account
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.rows import OutboxRow, SearchHit
 from hermes.domain.session import Session
+from hermes.domain.settings.live import SettingsReport
 from hermes.domain.text import one_line, storable
 from hermes.domain.tool import Grant
 from hermes.stream.wire.socket import WireEntry, entry_words
@@ -48,10 +49,10 @@ Perform = Callable[..., Awaitable[Any]]
 Performed = TypeVar("Performed", bound=Perform)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OperatorDesk:
+class OperatorDesk(Struct, frozen=True, kw_only=True):
     """A home in the hands of its operator. `route` says whose something is that names no agent, `sends`
-    whether somebody sends to a chat now; `carry` wakes who hands conversations over."""
+    whether somebody sends to a chat now; `carry` wakes who hands conversations over, `apply` adopts the
+    settings that stand in the files."""
 
     agents: Sequence[AgentId]
     default: AgentId
@@ -61,18 +62,16 @@ class OperatorDesk:
     delete: Callable[[AgentId, SessionId], Awaitable[None]]
     sends: Callable[[Address], bool]
     carry: Callable[[], None]
+    apply: Callable[[], Awaitable[SettingsReport]]
 
     def of(self, agent: AgentId) -> Store:
         return self.courier.store.scoped(agent)
 
     async def collect(self, query: Callable[[Tx], list[T]], only: str | None = None) -> list[T]:
-        """What a query finds with each agent, or with one alone."""
+        """What a query finds with all agents, or with one alone."""
         if only is not None and only not in self.agents:
             raise NotFound(f"There is no agent “{one_line(only, 80)}”.")
-        collected: list[T] = []
-        for agent in self.agents if only is None else [AgentId(only)]:
-            collected += await self.of(agent).read(query)
-        return collected
+        return await self.of(EVERY_AGENT if only is None else AgentId(only)).read(query)
 
 
 OPERATIONS: dict[Perform, tuple[str, str, str]] = {}
@@ -87,6 +86,14 @@ def operation(method: str, path: str, summary: str) -> Callable[[Performed], Per
         return perform
 
     return declare
+
+
+# --- settings ----------------------------------------------------------------------------------------
+
+
+@operation("POST", "settings", "Adopt what stands in config.yaml and .env.")
+async def apply_settings(desk: OperatorDesk) -> SettingsReport:
+    return await desk.apply()
 
 
 # --- sessions ----------------------------------------------------------------------------------------
@@ -208,7 +215,7 @@ async def clear_pairing_requests(desk: OperatorDesk, account: Account | None = N
 @operation("POST", "access", "Whether a message from there would be answered, and why.")
 async def explain_access(desk: OperatorDesk, words: list[str]) -> AccessDecision:
     knock, courier = read_access_request(words), desk.courier
-    return await courier.store.read(lambda tx: explain(tx, knock, courier.settings, courier.capabilities))
+    return await courier.store.read(lambda tx: explain(tx, knock, courier.live.now, courier.capabilities))
 
 
 # --- jobs --------------------------------------------------------------------------------------------
@@ -216,8 +223,8 @@ async def explain_access(desk: OperatorDesk, words: list[str]) -> AccessDecision
 
 @operation("GET", "jobs", "The jobs of all agents.")
 async def list_jobs(desk: OperatorDesk) -> list[dict[str, Any]]:
-    desks = [desk.jobs(agent) for agent in desk.agents]
-    return [job_facts(job, jobs.zone) for jobs in desks for job in await jobs.all()]
+    zone = desk.jobs(desk.default).zone
+    return [job_facts(job, zone) for job in await desk.collect(lambda tx: tx.jobs.list())]
 
 
 @operation("POST", "jobs", "Make a job, or change one.")
@@ -246,10 +253,9 @@ async def act_on_job(desk: OperatorDesk, job: str, act: JobAction) -> dict[str, 
 async def list_runs(desk: OperatorDesk, job: str = "", limit: int = 20) -> list[dict[str, Any]]:
     """Those of one job, or of all."""
     only = (await _find_job(desk, job))[1] if job else None
-    desks = map(desk.jobs, desk.agents if only is None else [only.agent])
-    ident = "" if only is None else only.id
-    runs = [run_facts(run, jobs.zone) for jobs in desks for run in await jobs.runs(ident, limit)]
-    return sorted(runs, key=lambda run: str(run["due"]), reverse=True)[:limit]
+    ident, zone = None if only is None else only.id, desk.jobs(desk.default).zone
+    runs = await desk.collect(lambda tx: tx.job_runs.of(ident, limit))
+    return [run_facts(run, zone) for run in runs]
 
 
 async def _find_job(desk: OperatorDesk, word: str) -> tuple[JobDesk, Job]:
@@ -267,9 +273,7 @@ async def list_grants(desk: OperatorDesk) -> list[Grant]:
 
 @operation("POST", "grants/revoke", "Take a grant back; whether there was one.")
 async def revoke_grant(desk: OperatorDesk, grant: str) -> bool:
-    return any(
-        [await desk.of(agent).write(lambda tx: tx.grants.revoke(grant), ends=True) for agent in desk.agents]
-    )
+    return await desk.of(EVERY_AGENT).write(lambda tx: tx.grants.revoke(grant), ends=True)
 
 
 @operation("GET", "handoffs", "Conversations that were handed over, or are on their way.")
@@ -287,11 +291,10 @@ async def change_handoff(desk: OperatorDesk, handoff: str, cancel: bool = False)
             return None
         return cancel_handoff(tx, handoff) if cancel else retry_handoff(tx, handoff, now)
 
-    for agent in desk.agents:
-        changed = await desk.of(agent).write(change, first=not cancel, ends=cancel)
-        if changed is not None:
-            desk.carry()
-            return changed
+    changed = await desk.of(EVERY_AGENT).write(change, first=not cancel, ends=cancel)
+    if changed is not None:
+        desk.carry()
+        return changed
     raise UserError(
         f"There is no hand-off “{one_line(handoff, 40)}”.", hint="`hermes handoff list` shows them."
     )

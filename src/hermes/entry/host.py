@@ -13,12 +13,14 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
+from msgspec import Struct
+
 from hermes.control.gateway import Gateway
+from hermes.domain.border import ForeignExit, contain
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, Lost, NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.message import Inbound
@@ -58,8 +60,7 @@ class Lease(Protocol):
         """Who else has it, in words."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlatformAccount:
+class PlatformAccount(Struct, frozen=True, kw_only=True):
     """One account on one platform: its credential (`telegram@work`), and how its adapter is made. An adapter
     knows the variables of its platform; `worded` calls them as this account has them."""
 
@@ -141,7 +142,7 @@ class AdapterHost:
         self._gateway.attach(name, platform)
         self._heard = self._clock.monotonic()
         bound = platform.capabilities.silence_seconds
-        running = asyncio.create_task(platform.run(self._accept, cursor), name=f"adapter {name}")
+        running = asyncio.create_task(self._run(platform, cursor), name=f"adapter {name}")
         keeping = asyncio.create_task(self._keep(), name=f"lease {name}")
         resting = asyncio.create_task(self._mind_rest(), name=f"rest {name}")
         tasks = [running, keeping, resting]
@@ -158,6 +159,13 @@ class AdapterHost:
             if task.cancelled():
                 raise Unreachable("the adapter gave up by itself")
             task.result()
+
+    async def _run(self, platform: Platform, cursor: str | None) -> None:
+        try:
+            await contain(platform.run(self._accept, cursor))
+        except ForeignExit as error:
+            log.warning("host.gave_up account=%s why=%s", self._account.name, error)
+            raise Unreachable("the adapter gave up by itself") from error
 
     async def _keep(self) -> None:
         """Call an adapter connected that has lived for a moment, and hold its lease."""

@@ -12,9 +12,10 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
+
+from msgspec import Struct
 
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
@@ -41,8 +42,7 @@ def own_environment(home: Path, environ: Mapping[str, str]) -> dict[str, str]:
     return {name: environ[name] for name in _KEPT if name in environ} | {"HERMES_HOME": str(home)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScriptEnd:
+class ScriptEnd(Struct, frozen=True, kw_only=True):
     """How a script ended; no code means that its time was up or it said too much. `complaint` is the end of
     what it wrote to standard error."""
 

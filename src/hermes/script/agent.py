@@ -13,17 +13,17 @@ import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, TypedDict, TypeVar, Unpack
 
+from msgspec import Struct, field
+
 from hermes.agent.models.choose import with_endpoint
-from hermes.app.agents import AppOverrides
 from hermes.app.app import App
-from hermes.app.tools import Toolsets
+from hermes.app.overrides import AppOverrides
 from hermes.control.sessions.submission import SessionTarget, Submission
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.chat_format import as_messages
@@ -39,7 +39,6 @@ from hermes.domain.event import (
     TextDelta,
     ToolFinished,
     ToolStarted,
-    Usage,
     Verdict,
     usage_of,
 )
@@ -50,13 +49,17 @@ from hermes.domain.session import Session, owner_of
 from hermes.domain.settings.settings import ModelSettings, Settings
 from hermes.domain.text import one_line
 from hermes.domain.tool import ToolCall
+from hermes.domain.toolbox import ToolsetLimit
 from hermes.domain.transcript import visible
 from hermes.domain.turn import CLIENT_GONE, Answer, TurnInput
+from hermes.domain.usage import Usage
+from hermes.domain.word import replace
 from hermes.script.engine import GatewayThread
 from hermes.script.messages import as_records, content_text
 from hermes.state.home.homes import find_home
 from hermes.state.settings.loader import load_settings
 from hermes.stream.fold.answer import answer_text
+from hermes.stream.fold.questions import for_people
 
 log = logging.getLogger("hermes.script")
 T = TypeVar("T")
@@ -100,8 +103,7 @@ class AgentOptions(TypedDict, total=False):
     clarify_callback: Callable[[str, Sequence[str]], str] | None
 
 
-@dataclass(slots=True, kw_only=True)
-class _ConversationRun:
+class _ConversationRun(Struct, kw_only=True):
     """One run of `run_conversation`, while it goes on."""
 
     text: str
@@ -234,7 +236,7 @@ class AIAgent:
             platforms={},
             boots=False,
             workspace=Path(workspace or os.getcwd()).absolute(),
-            toolsets=Toolsets(
+            toolsets=ToolsetLimit(
                 enabled=tuple(options.get("enabled_toolsets") or ()),
                 disabled=tuple(options.get("disabled_toolsets") or ()),
             ),
@@ -326,7 +328,7 @@ class AIAgent:
                 seconds = (datetime.now(UTC) - at).total_seconds()
                 more = {"duration": seconds, "is_error": record.failed, "result": record.text}
                 self._tell_tool("tool.completed", name, arguments, **more)
-            case Asked():
+            case Asked() if for_people(record):
                 await app.gateway.answer(MAIN_AGENT, await self._answer(record))
 
     def _tell_tool(self, event: str, name: str, arguments: Mapping[str, Any], **more: Any) -> None:

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hermes.admin.process.run import hold_home
-from hermes.app.agents import AppOverrides
 from hermes.app.app import App
+from hermes.app.overrides import AppOverrides
 from hermes.domain.errors import UserError
 from hermes.domain.settings.declaring import Secret
 from hermes.state.home.homes import prepare_home

@@ -14,8 +14,8 @@ from typing import Any, Self
 
 import aiohttp
 
-from hermes.app.agents import AppOverrides
 from hermes.app.app import App
+from hermes.app.overrides import AppOverrides
 from hermes.domain.ports.agent import Provider
 from hermes.domain.ports.platform import Platform
 from hermes.domain.sse import SseEvent, SseParser

@@ -10,11 +10,11 @@ they hold wherever commands run."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
 from hermes.domain.errors import UserError
-from hermes.domain.ports.world import Backend, Command, CommandResult, FileSearch, ProcessView
+from hermes.domain.ports.world import Backend, Command, CommandResult, FileSearch, ProcessView, World
 
 SECRET_NAME = "HERMES_SUITE_SECRET"
 SECRET = "the-secret-of-the-suite"
@@ -90,7 +90,7 @@ async def check_folder_and_exports_last(bed: Bed) -> None:
     )
     result = await bed.run('pwd; echo "$GREETING/$OTHER"')
     assert result.output == f'{bed.folder}/a b\nits "me"/\n'
-    assert bed.backend.cwd(SESSION) == f"{bed.folder}/a b"
+    assert await bed.backend.cwd(SESSION) == f"{bed.folder}/a b"
     assert (await bed.run("pwd; echo $GREETING", session="other")).output != result.output
     elsewhere = Command(text="pwd", session=SESSION, cwd="/")
     assert (await bed.backend.run(elsewhere, lambda words: None)).output == "/\n"
@@ -260,6 +260,82 @@ async def check_searching(bed: Bed) -> None:
     assert [one.path[len(bed.folder) + 1 :] for one in named.matches] == ["a.py", "deep/er/b.py"]
     few = await files.search(FileSearch(pattern="n", under=bed.folder, glob="*.py", limit=1))
     assert (len(few.matches), few.more) == (1, True)
+
+
+async def check_its_world(bed: Bed) -> None:
+    world = await bed.backend.place("fresh")
+    assert isinstance(world, World) and world == await bed.backend.place("other")
+    assert (await bed.run("pwd; echo ~", session="fresh")).output == f"{world.workspace}\n{world.home}\n"
+    assert await bed.backend.cwd("fresh") == world.workspace
+    found = await bed.backend.files.stat("fresh", ".")
+    assert found is not None and found.folder and world.shell and world.system
+
+
+async def check_its_life(bed: Bed) -> None:
+    backend = bed.backend
+    assert backend.idle() and await backend.health() == ""
+    await bed.run(f"cd {bed.folder}; export KEPT=1")
+    running = asyncio.create_task(bed.run("sleep 300", session="busy"))
+    started = await backend.start(Command(text="sleep 300", session=SESSION, timeout=0), lambda view: None)
+    assert not backend.idle()
+    running.cancel()
+    await asyncio.wait((running,))
+    await backend.processes.kill(SESSION, started.id)
+    assert backend.idle()
+    await backend.close()
+    await backend.open()
+    assert (await bed.run("pwd; echo $KEPT")).output == f"{bed.folder}\n1\n"
+
+
+async def check_variables_of_one_command(bed: Bed) -> None:
+    for value in ("it's", "$(echo no)", "two\nlines"):
+        command = Command(text='printf %s "$GIVEN"', session=SESSION, env={"GIVEN": value})
+        assert (await bed.backend.run(command, lambda words: None)).output == value
+
+
+async def check_output_that_is_not_text(bed: Bed) -> None:
+    result = await bed.run(r"printf 'a\377\000b'")
+    assert (result.output, result.code) == ("a\ufffd\0b", 0)
+
+
+async def check_a_flood_stalls_nobody(bed: Bed) -> None:
+    flood = asyncio.create_task(bed.run("yes", session="flood", timeout=120))
+    quick = (bed.run(f"echo {number}", session=str(number)) for number in range(10))
+    assert [result.output for result in await asyncio.gather(*quick)] == [f"{n}\n" for n in range(10)]
+    assert not flood.done()
+    flood.cancel()
+    await asyncio.wait((flood,))
+
+
+async def check_files_in_pieces(bed: Bed) -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        for number in range(40):
+            yield bytes([number]) * 100_000
+
+    files, path = bed.backend.files, f"{bed.folder}/in/pieces"
+    await files.write(SESSION, path, pieces())
+    found = await files.stat(SESSION, path)
+    assert found is not None and found.size == 4_000_000
+    assert await files.read(SESSION, path, start=3_900_000, limit=10) == bytes([39]) * 10
+
+    async def broken() -> AsyncIterator[bytes]:
+        yield b"half"
+        raise UserError("there is no more")
+
+    await _is_refused(files.write(SESSION, path, broken()))
+    assert (await files.read(SESSION, path, limit=3)) == bytes(3)
+
+
+async def check_links_are_not_followed_unasked(bed: Bed) -> None:
+    files = bed.backend.files
+    await files.write(SESSION, f"{bed.folder}/real/file", b"words")
+    await bed.run(f"cd {bed.folder}; ln -s real way; ln -s real/file link")
+    found = await files.stat(SESSION, f"{bed.folder}/way/file")
+    assert found is not None and found.path == f"{bed.folder}/real/file"
+    assert await files.read(SESSION, found.path, follow=False) == b"words"
+    for path in (f"{bed.folder}/way/file", f"{bed.folder}/link"):
+        await _is_refused(files.read(SESSION, path, follow=False))
+    assert await files.read(SESSION, f"{bed.folder}/link") == b"words"
 
 
 async def _is_refused(asked: Awaitable[object]) -> None:

@@ -12,7 +12,7 @@ import os
 import signal
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,6 +21,7 @@ from hermes.domain.ids import AgentId
 from hermes.domain.ports.agent import ModelPiece, ModelRequest, Provider
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.tool import Tool, ToolContext, ToolResult
+from hermes.domain.word import replace
 from hermes.testing.model import last_words
 
 T = TypeVar("T")

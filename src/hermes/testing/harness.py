@@ -10,16 +10,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from hermes import plugins
 from hermes.agent.context.transcript_messages import Role, messages
 from hermes.agent.models.images import ImageAttachingProvider
 from hermes.agent.run.loop import AgentLoop, LoopLimits
+from hermes.app.registry import AgentRegistry
 from hermes.control.commands.registry import GatewayInfo
 from hermes.control.core import Runtime
 from hermes.control.gateway import Gateway
 from hermes.control.hooks.dispatch import Hooks
 from hermes.control.outbound.targets import Aliases
 from hermes.control.people.routing import agent_chooser
-from hermes.control.turn.gates import gate_tools
+from hermes.control.turn.gates import gate_tool
 from hermes.control.wiring import GatewayParts
 from hermes.control.workers import Supervisor
 from hermes.domain.address import Source, read_platform
@@ -31,12 +33,16 @@ from hermes.domain.ports.agent import Agent, ModelRequest
 from hermes.domain.ports.platform import Platform
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.ports.world import JobWorld, ProcessView
+from hermes.domain.session import FrozenPrompt, Session
+from hermes.domain.settings.live import LiveSettings
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import Profile, Settings, StreamingSettings
 from hermes.domain.tool import Tool
+from hermes.domain.toolbox import Limits, Toolbox
 from hermes.state.files.media import MediaFiles
 from hermes.state.files.outgoing import OutgoingFiles
 from hermes.state.store.writer import SqliteStore
+from hermes.testing.backends import fixed_rules, local_backend
 from hermes.testing.clock import settle, working
 from hermes.testing.crash import StoppingStore
 from hermes.testing.model import Say, ScriptedModel, echo
@@ -49,8 +55,8 @@ PATIENCE = 40.0
 SYSTEM = "You are a test."
 
 
-async def _prompt() -> str:
-    return SYSTEM
+async def _prompt(session: Session | None, source: Source | None) -> FrozenPrompt:
+    return FrozenPrompt(text=SYSTEM)
 
 
 def open_settings(**changes: object) -> Settings:
@@ -75,6 +81,8 @@ class Journey:
     clock: Clock = field(default_factory=SystemClock)
     tools: Sequence[Tool] | None = None
     limits: LoopLimits | None = None
+    limits_of: Limits = lambda session, source: ()
+    """What narrows the tools of a turn."""
     agents: Sequence[str] = ("main",)
     hooks: Hooks = field(default_factory=Hooks)
     jobs: JobWorld | None = None
@@ -101,17 +109,17 @@ class Journey:
 
     async def __aenter__(self) -> Journey:
         self._before = set(asyncio.all_tasks())
+        plugins.load_commands()
         self.database = await SqliteStore(self.folder / "state.db").open()
         self.store = self.wrap_store(_Minded(self.database))
         self.model = ScriptedModel(self.script)
         self.loops = Supervisor(self.clock)
         self.platform = self._made()
-        runtimes = {AgentId(name): self._runtime(AgentId(name)) for name in self.agents}
         self.gateway = Gateway(
             GatewayParts(
                 store=self.store,
-                runtimes=runtimes,
-                settings=self.settings,
+                agents=AgentRegistry(map(AgentId, self.agents), self._runtime),
+                live=LiveSettings(self.settings),
                 clock=self.clock,
                 loops=self.loops,
                 capabilities={read_platform(self.account)[0]: self.platform.capabilities},
@@ -149,13 +157,20 @@ class Journey:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.database.close()
 
-    def _runtime(self, agent: AgentId) -> Runtime:
+    async def _runtime(self, agent: AgentId) -> Runtime:
         tools = self.tools if self.tools is not None else world_tools(self.world.effect)
+        toolbox = Toolbox(tools, limits=self.limits_of, dress=lambda tool: gate_tool(self.hooks, tool))
+
+        async def prompt(session: Session | None, source: Source | None) -> FrozenPrompt:
+            frozen = await _prompt(session, source)
+            tools = toolbox.freeze(session, source) if frozen.tool_list is None else frozen.tool_list
+            return FrozenPrompt(text=frozen.text, tool_list=tools)
+
         store = self.store.scoped(agent)
         media = MediaFiles(self.folder / "media", store, self.clock)
         loop = AgentLoop(
             provider=ImageAttachingProvider(self.model, media),
-            tools=gate_tools(self.hooks, tools),
+            toolbox=toolbox,
             model="scripted",
             system=SYSTEM,
             clock=self.clock,
@@ -165,20 +180,19 @@ class Journey:
         workspace = self.folder / "workspace"
         files = OutgoingFiles(
             media=media,
-            workspace=workspace,
-            allowed=[workspace, self.folder / "media"],
-            homes=[self.folder],
-            user_home=self.folder,
+            backend=local_backend(home=self.folder, workspace=workspace, environ={"HOME": str(self.folder)}),
+            rules=fixed_rules(allowed=[workspace, self.folder / "media"], homes=[self.folder]),
         )
         return Runtime(
             profile=profile,
             agent=self.wrap_agent(loop),
             store=store,
+            toolbox=toolbox,
             media=media,
             processes=self.processes,
             jobs=self.jobs,
             take_file=files.take,
-            prompt=_prompt,
+            prompt=prompt,
             transcribe=self.transcribe,
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from hermes.domain.address import Source
 from hermes.domain.errors import UserError
 from hermes.domain.ids import JobId, SessionId
 from hermes.domain.job import ScriptReport
@@ -20,13 +21,13 @@ class FakeJobWorld:
     entered: dict[str, str] = field(default_factory=dict)
     outputs: dict[tuple[str, str], str] = field(default_factory=dict)
 
-    async def check(self, script: str, workdir: str) -> None:
+    async def check(self, script: str, workdir: str, maker: Source | None) -> None:
         if script and script not in self.scripts:
             raise UserError(f"There is no script “{script}”.")
         if workdir and workdir not in self.folders:
             raise UserError(f"There is no folder “{workdir}”.")
 
-    async def enter(self, session: SessionId, workdir: str) -> None:
+    async def enter(self, session: SessionId, workdir: str, maker: Source | None) -> None:
         self.entered[session] = workdir
 
     async def run_script(self, name: str, workdir: str, seconds: float) -> ScriptReport:

@@ -9,10 +9,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from hermes.domain.errors import HermesError
-from hermes.domain.event import Ending, TextDelta, ToolFinished, Usage, UserSaid
+from hermes.domain.event import Ending, TextDelta, ToolFinished, UserSaid
 from hermes.domain.ids import CallId
 from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest
 from hermes.domain.tool import ToolCall
+from hermes.domain.usage import Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from itertools import chain, repeat
 from typing import Any, Literal
 
-from hermes.domain.event import Usage
+from hermes.domain.usage import Usage
+from hermes.domain.word import replace
 
 Json = dict[str, Any]
 
@@ -159,12 +160,14 @@ AUTO = "auto"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
     """One assistant message. `finish` is worked out unless given, None sends no finish reason; `usage`
-    is counted in words unless given. `warp` changes each JSON object on its way out, stream or not.
-    With `streams` off a stream request gets the plain JSON body."""
+    is counted in words unless given. `details` are blocks that the service wants back. `warp` changes each
+    JSON object on its way out, stream or not. With `streams` off a stream request gets
+    the plain JSON body."""
 
     text: str | None = ""
     calls: tuple[Call, ...] = ()
     reasoning: str = ""
+    details: tuple[Json, ...] = ()
     finish: str | None = AUTO
     usage: Usage | None = None
     pace: Pace = field(default_factory=Pace)

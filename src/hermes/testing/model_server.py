@@ -14,7 +14,7 @@ import socket
 import struct
 import sys
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
@@ -26,7 +26,8 @@ from typing import Any, Literal, NamedTuple, Self, TextIO, assert_never
 
 from aiohttp import web
 
-from hermes.domain.event import Usage
+from hermes.domain.usage import Usage
+from hermes.domain.word import replace
 from hermes.testing.model_script import (
     Call,
     Cut,
@@ -170,6 +171,8 @@ def _completion(request: ModelRequest, reply: Reply) -> Json:
     message: Json = {"role": "assistant", "content": reply.text}
     if reply.reasoning:
         message["reasoning_content"] = reply.reasoning
+    if reply.details:
+        message["reasoning_details"] = list(reply.details)
     if reply.calls:
         message["tool_calls"] = [_call_opening(call) for call in reply.calls]
         for sent, call in zip(message["tool_calls"], reply.calls, strict=True):
@@ -190,6 +193,8 @@ def _deltas(reply: Reply) -> Iterator[Json]:
     yield {"role": "assistant", "content": None if reply.text is None else ""}
     for piece in split(reply.reasoning):
         yield {"reasoning_content": piece}
+    for detail in reply.details:
+        yield {"reasoning_details": [detail]}
     for piece in split(reply.text or ""):
         yield {"content": piece}
     for index, call in enumerate(reply.calls):
@@ -233,6 +238,29 @@ def _event(chunk: Json, framing: Framing) -> bytes:
     return b"".join(framing.prefix + line + framing.newline for line in lines) + framing.newline
 
 
+# --- other wire formats ------------------------------------------------------------------------------
+
+
+def _as_it_is(data: Json) -> Json:
+    return data
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """Another wire format, spoken on top of this one: `read` turns its requests into chat completions, and
+    `write` turns a chunk or a completion into its own event or answer. `path` is how its addresses begin."""
+
+    path: str = "/v1/chat/completions"
+    read: Callable[[Json], Json] = _as_it_is
+    write: Callable[[Json], Json] = _as_it_is
+
+    def spoken(self, said: Said) -> Said:
+        if isinstance(said, RawReply) or self.write is _as_it_is:
+            return said
+        warp = said.warp or _as_it_is
+        return replace(said, warp=lambda data: self.write(warp(data)))
+
+
 # --- the server ----------------------------------------------------------------------------------
 
 
@@ -268,7 +296,9 @@ class FakeModelServer:
         models: Sequence[str] = ("fake-model",),
         port: int = 0,
         log: Path | None = None,
+        dialect: Dialect | None = None,
     ) -> None:
+        self._dialect = dialect or Dialect()
         self._respond: Respond = script if callable(script) else in_order(script)
         self._key = key
         self._models = tuple(models)
@@ -333,6 +363,8 @@ class FakeModelServer:
             body = json.loads(raw) if raw else None
         except ValueError:
             body = None
+        if isinstance(body, dict):
+            body = self._dialect.read(body)
         seen = ModelRequest(
             number=len(self.requests) + 1,
             method=request.method,
@@ -352,7 +384,7 @@ class FakeModelServer:
             return failure(404, f"Unknown path {path}")
         if self._key is not None and request.headers.get("Authorization") != f"Bearer {self._key}":
             return failure(401, "Incorrect API key provided", code="invalid_api_key")
-        if path == "/v1/chat/completions":
+        if path.startswith(self._dialect.path):
             if request.method != "POST":
                 return failure(405, f"Not allowed to {request.method} here")
             if not request.messages:
@@ -363,7 +395,7 @@ class FakeModelServer:
         return failure(404, f"Unknown path {path}")
 
     async def _send(self, request: web.Request, seen: ModelRequest) -> web.StreamResponse:
-        response = response_to(seen, self._answer(seen))
+        response = response_to(seen, self._dialect.spoken(self._answer(seen)))
         progress = _Progress()
         ended = Ended.CLIENT_LEFT
         try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -23,6 +22,7 @@ from hermes.domain.message import (
 )
 from hermes.domain.ports.platform import Accept
 from hermes.domain.ports.world import Sink
+from hermes.domain.word import replace
 from hermes.testing.world import DOWNLOADS, INSIDE, Update
 
 MEDIA = {kind: MediaLimit() for kind in (MediaKind.IMAGE, MediaKind.AUDIO, MediaKind.VOICE, MediaKind.FILE)}

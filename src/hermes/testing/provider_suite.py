@@ -1,7 +1,9 @@
 """What every provider must do, checked against the fake model server.
 
 `CHECKS` are coroutine functions of a `Make`, which is given the server's address and makes a provider that
-gives up after so many seconds of silence. Each raises AssertionError where the provider fails.
+gives up after so many seconds of silence. A provider of another wire format than chat completions is made by
+a `DialectMake`. `PORT_CHECKS` need no server: they are for every provider, also one that asks nobody. Each
+raises AssertionError where the provider fails.
 """
 
 from __future__ import annotations
@@ -10,21 +12,23 @@ import asyncio
 import gc
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Protocol
 
-from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
-from hermes.domain.event import Ending, Entry, ModelSaid, TextDelta, ThoughtDelta, Usage, UserSaid
+from hermes.domain.errors import FaultKind, HermesError, ModelFault
+from hermes.domain.event import Ending, Entry, ModelSaid, Notice, TextDelta, ThoughtDelta, UserSaid
 from hermes.domain.ids import CallId, TurnId
 from hermes.domain.message import Attachment, MediaKind
-from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest
+from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest, Provider
 from hermes.domain.tool import Tool, ToolCall, ToolContext, ToolResult
 from hermes.domain.turn import EarlierMessage, Speaker
+from hermes.domain.usage import Usage
+from hermes.domain.word import replace
 from hermes.testing.model_script import FAULTS, WORDS, Call, Fault, Pace, Reply, Script, Then, echo
-from hermes.testing.model_server import Ended, FakeModelServer, refusing_address, unreachable_address
+from hermes.testing.model_server import Dialect, Ended, FakeModelServer, refusing_address, unreachable_address
 
 QUICK = 0.4
 """Seconds a provider waits for anything where nothing comes."""
@@ -45,11 +49,22 @@ Make = Callable[[str, float], ClosingProvider]
 four times as many in all."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DialectMake:
+    """A `Make` whose providers speak another wire format, which the server then speaks too."""
+
+    make: Make
+    dialect: Dialect
+
+    def __call__(self, base_url: str, seconds: float) -> ClosingProvider:
+        return self.make(base_url, seconds)
+
+
 @dataclass(slots=True, kw_only=True)
 class Heard:
     """One call to its end."""
 
-    pieces: list[TextDelta | ThoughtDelta] = field(default_factory=list)
+    pieces: list[TextDelta | ThoughtDelta | Notice] = field(default_factory=list)
     end: ModelEnd | None = None
     error: HermesError | None = None
 
@@ -102,7 +117,7 @@ def patience(fault: Fault) -> float:
     return QUICK if stalls or (isinstance(said, Reply) and said.endless is not None) else LONG
 
 
-async def hear(provider: ClosingProvider, request: ModelRequest) -> Heard:
+async def hear(provider: Provider, request: ModelRequest) -> Heard:
     """Call once, within patience."""
     heard = Heard()
     try:
@@ -122,7 +137,8 @@ async def hear(provider: ClosingProvider, request: ModelRequest) -> Heard:
 async def _serving(
     make: Make, script: Script = echo, seconds: float = LONG
 ) -> AsyncIterator[tuple[FakeModelServer, ClosingProvider]]:
-    async with FakeModelServer(script, key=KEY) as server:
+    dialect = make.dialect if isinstance(make, DialectMake) else None
+    async with FakeModelServer(script, key=KEY, dialect=dialect) as server:
         provider = make(server.base_url, seconds)
         try:
             yield server, provider
@@ -235,6 +251,59 @@ async def check_images(make: Make) -> None:
         assert [one["image_url"]["url"] for one in shown] == [address, data], shown
 
 
+async def check_no_images(make: Make) -> None:
+    """A model that takes no pictures is told of them in words."""
+    seen = Attachment(kind=MediaKind.IMAGE, ref="https://example.org/cat.png", name="cat.png")
+    request = ask("look")
+    said = replace(request.entries[0], record=UserSaid(text="look", attachments=(seen,)))
+    async with _serving(make) as (server, provider):
+        assert (await hear(provider, replace(request, entries=[said], images=None))).error is None
+        content = server.requests[0].messages[-1]["content"]
+        assert isinstance(content, str) and "cat.png" in content and "example.org" not in content
+
+
+async def check_kept(make: Make) -> None:
+    """What a service wants back comes back as it was, but only to the same format and the same model."""
+    details = ({"type": "reasoning.encrypted", "data": "c2VhbGVk", "index": 0},)
+    call = Call(id="c1", name="write_file")
+    async with _serving(make, lambda request: Reply(text="ok", details=details, calls=(call,))) as (
+        server,
+        provider,
+    ):
+        kept = (await hear(provider, ask("go", tools=[A_TOOL]))).whole.kept
+        assert kept is not None and kept.text and kept.model == "fake-model"
+        assert "c2VhbGVk" not in repr(kept), "what is kept is shown to nobody"
+        plain = ask("go", "ok", "go on")
+        for marked, model, comes_back in (
+            (kept, "fake-model", True),
+            (kept, "another-model", False),
+            (replace(kept, format="another format"), "fake-model", False),
+            (replace(kept, text="{nonsense"), "fake-model", False),
+        ):
+            reply = replace(plain.entries[1], record=ModelSaid(text="ok", kept=marked))
+            entries = [plain.entries[0], reply, plain.entries[2]]
+            assert (await hear(provider, replace(plain, entries=entries, model=model))).error is None
+            said = server.requests[-1].messages[2]
+            assert said["content"] == "ok", said
+            assert said.get("reasoning_details") == (list(details) if comes_back else None), said
+
+
+async def check_a_warm_prompt_keeps_its_bytes(make: Make) -> None:
+    """What was sent before is the beginning of what is sent next, so that services can use it again."""
+    memory: dict[str, object] = {}
+    words = [f"word {number}" for number in range(9)]
+    talk = ask(*words)
+    async with _serving(make) as (server, provider):
+        for end in (5, 7, 9):
+            assert (
+                await hear(provider, replace(talk, entries=talk.entries[:end], memory=memory))
+            ).error is None
+        assert (await hear(provider, talk)).error is None
+        sent = [request.messages for request in server.requests]
+        assert sent[1][: len(sent[0])] == sent[0] and sent[2][: len(sent[1])] == sent[1]
+        assert sent[3] == sent[2], "a warm prompt is not the fresh one"
+
+
 async def check_connection_is_used_again(make: Make) -> None:
     async with _serving(make) as (server, provider):
         before = _sockets()
@@ -268,26 +337,29 @@ async def check_a_large_paste(make: Make) -> None:
 
 # --- what goes wrong -------------------------------------------------------------------------------
 
-_NAMED: tuple[tuple[str, type[HermesError]], ...] = (
-    ("unauthorized", NeedsLogin),
-    ("forbidden", NeedsLogin),
-    ("model_not_found", Refused),
-    ("context_too_long", Refused),
-    ("quota_used_up", Refused),
-    ("finish_content_filter", Refused),
-    ("huge_line", Refused),
-    ("rate_limited", Unreachable),
-    ("server_error", Unreachable),
-    ("overloaded", Unreachable),
-    ("html_error_page", Unreachable),
-)
+KINDS_BY_FAULT: Mapping[str, FaultKind] = {
+    "unauthorized": FaultKind.BAD_KEY,
+    "forbidden": FaultKind.BAD_KEY,
+    "model_not_found": FaultKind.NO_MODEL,
+    "context_too_long": FaultKind.TOO_LONG,
+    "quota_used_up": FaultKind.NO_CREDIT,
+    "finish_content_filter": FaultKind.FILTERED,
+    "huge_line": FaultKind.BAD_REQUEST,
+    "rate_limited": FaultKind.BUSY,
+    "rate_limited_for_a_day": FaultKind.LIMITED_UNTIL,
+    "overloaded": FaultKind.BUSY,
+    "server_error": FaultKind.BROKEN,
+    "html_error_page": FaultKind.BROKEN,
+    "close_after_words": FaultKind.BROKEN,
+}
+"""What kind of fault each of these is, whatever the wire format."""
 
 
-async def check_errors_are_named_by_what_to_do(make: Make) -> None:
-    for name, kind in _NAMED:
+async def check_faults_have_their_kinds(make: Make) -> None:
+    for name, kind in KINDS_BY_FAULT.items():
         async with _serving(make, [FAULTS[name].reply]) as (_, provider):
-            heard = await hear(provider, ask("go"))
-            assert isinstance(heard.error, kind), f"{name}: {heard.error!r}"
+            error = (await hear(provider, ask("go"))).error
+            assert isinstance(error, ModelFault) and error.kind is kind, f"{name}: {error!r}"
 
 
 async def check_retry_after(make: Make) -> None:
@@ -297,9 +369,9 @@ async def check_retry_after(make: Make) -> None:
             begun = time.monotonic()
             error = (await hear(provider, ask("go"))).error
             took = time.monotonic() - begun
-            assert isinstance(error, Unreachable)
+            assert isinstance(error, ModelFault) and error.is_passing
             if seconds is None:
-                assert error.after is None
+                assert error.after is None and error.until is None
             else:
                 # A date is told in whole seconds, and time passes until it is read.
                 assert error.after is not None, "it was told when"
@@ -343,7 +415,7 @@ async def check_nobody_there(make: Make) -> None:
 async def _is_unreachable(provider: ClosingProvider) -> None:
     try:
         heard = await hear(provider, ask("go"))
-        assert isinstance(heard.error, Unreachable), heard.error
+        assert isinstance(heard.error, ModelFault) and heard.error.kind is FaultKind.BROKEN, heard.error
     finally:
         await provider.close()
 
@@ -406,14 +478,51 @@ CHECKS: tuple[Callable[[Make], Awaitable[None]], ...] = (
     check_continuation,
     check_history_is_told_first,
     check_images,
+    check_no_images,
+    check_kept,
+    check_a_warm_prompt_keeps_its_bytes,
     check_connection_is_used_again,
     check_many_at_once,
     check_a_large_paste,
-    check_errors_are_named_by_what_to_do,
+    check_faults_have_their_kinds,
     check_retry_after,
     check_every_fault,
     check_no_key_in_errors,
     check_nobody_there,
     check_cancelling_closes_the_connection,
     check_nothing_is_left,
+)
+
+
+# --- any provider --------------------------------------------------------------------------------------
+
+
+async def check_port_reply(provider: Provider) -> None:
+    """Words and then one end, which says what it took and who spoke."""
+    heard = await hear(provider, ask("hello"))
+    assert heard.text and heard.whole.ending is Ending.STOP
+    assert heard.whole.model and heard.whole.usage.completion > 0
+
+
+async def check_port_continuation(provider: Provider) -> None:
+    """Words that were heard are not said again."""
+    whole = (await hear(provider, ask("hello"))).text
+    half = whole[: len(whole) // 2]
+    rest = await hear(provider, ask("hello", said=half))
+    assert rest.error is None and not rest.text.startswith(whole), "it began anew"
+
+
+async def check_port_cancelling(provider: Provider) -> None:
+    task = asyncio.create_task(hear(provider, ask("count to 900")))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled(), "cancellation was swallowed"
+    assert (await hear(provider, ask("hello"))).error is None, "it answers nobody any more"
+
+
+PORT_CHECKS: tuple[Callable[[Provider], Awaitable[None]], ...] = (
+    check_port_reply,
+    check_port_continuation,
+    check_port_cancelling,
 )

@@ -4,8 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 
+from hermes.agent.danger.paths import CommandScope
+from hermes.agent.tools import make_tools
+from hermes.agent.tools.registry import CommandRules, JobActions, ProcessEnded, Recall
+from hermes.domain.channels import MessagingPort
 from hermes.domain.ids import SessionId
-from hermes.domain.tool import Approval, ApprovalPrompt, Clarification, Effect, Tool, ToolContext, ToolResult
+from hermes.domain.ports.world import Backend
+from hermes.domain.ports.world import World as BackendWorld
+from hermes.domain.services import ToolServices
+from hermes.domain.tool import (
+    Approval,
+    ApprovalPrompt,
+    ChildTask,
+    Clarification,
+    Effect,
+    Tool,
+    ToolContext,
+    ToolResult,
+)
 
 Act = Callable[[str, str, str], Awaitable[None]]
 """What happens to the world: (tool, key, token)."""
@@ -30,7 +46,7 @@ def effect_tool(name: str, effect: Effect, act: Act, *, approval: Approval = App
     )
 
 
-def _guard(session: SessionId, arguments: Mapping[str, object]) -> ApprovalPrompt | None:
+async def _guard(session: SessionId, arguments: Mapping[str, object]) -> ApprovalPrompt | None:
     token = str(arguments.get("token", ""))
     return ApprovalPrompt(text=f"May I do {token}?", digest=f"do:{token}")
 
@@ -49,6 +65,37 @@ CLARIFY = Tool(
         options=tuple(str(option) for option in _options(arguments)),
     ),
 )
+
+
+DELEGATE = Tool(
+    name="delegate",
+    description="Let a turn of its own do something.",
+    parameters={"type": "object", "properties": {"task": {"type": "string"}}},
+    run=_never,
+    asks=lambda arguments: ChildTask(text=str(arguments.get("task", "Do it."))),
+)
+"""Its calls are answered by child turns."""
+
+
+def tool_services(
+    *,
+    backend: Backend,
+    recall: Recall,
+    scope_in: Callable[[BackendWorld], Awaitable[CommandScope]],
+    asks: bool = True,
+    ended: ProcessEnded = lambda context, process: None,
+    jobs: JobActions | None = None,
+    post: MessagingPort | None = None,
+) -> ToolServices:
+    """What the tools of a test's agent work with."""
+    rules = CommandRules(scope_in=scope_in, asks=lambda: asks)
+    given = {Backend: backend, Recall: recall, CommandRules: rules, ProcessEnded: ended}
+    return ToolServices({**given, JobActions: jobs, MessagingPort: post})
+
+
+def tools_of(services: ToolServices, *toolsets: str) -> list[Tool]:
+    """The tools that Hermes brings along, of these toolsets if any are named."""
+    return [tool for tool in make_tools(services) if not toolsets or tool.toolset in toolsets]
 
 
 def _options(arguments: Mapping[str, object]) -> list[object]:

@@ -14,17 +14,21 @@ import signal
 import sys
 from pathlib import Path
 
-from hermes.agent.models.formats.chat_completions.provider import ModelEndpoint, OpenAIProvider
+from hermes.agent.models.endpoint import HttpProvider, ModelEndpoint
+from hermes.agent.models.formats.chat_completions.provider import ChatCompletions
 from hermes.agent.run.loop import AgentLoop
+from hermes.app.registry import AgentRegistry
 from hermes.control.core import Runtime
 from hermes.control.gateway import Gateway
 from hermes.control.wiring import GatewayParts
 from hermes.control.workers import Supervisor
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import HermesError
-from hermes.domain.ids import MAIN_AGENT
+from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.ports.agent import Provider
+from hermes.domain.settings.live import LiveSettings
 from hermes.domain.settings.settings import DisplaySettings, Profile
+from hermes.domain.toolbox import Toolbox
 from hermes.domain.turn import BusyMode
 from hermes.state.files.media import MediaFiles
 from hermes.state.store.sqlite import StoreOptions
@@ -47,7 +51,7 @@ async def live(folder: Path, port: int, kind: str, switch: KillSwitch, model_url
     model = _model(model_url)
     agent = AgentLoop(
         provider=KillingProvider(model, switch),
-        tools=world_tools(service.effect),
+        toolbox=Toolbox(world_tools(service.effect)),
         model="scripted",
         system="",
         clock=clock,
@@ -55,11 +59,15 @@ async def live(folder: Path, port: int, kind: str, switch: KillSwitch, model_url
     profile = Profile(agent=MAIN_AGENT, home=folder, settings=settings)
     media = MediaFiles(folder / "media", store.scoped(MAIN_AGENT), clock)
     runtime = Runtime(profile=profile, agent=agent, store=store.scoped(MAIN_AGENT), media=media)
+
+    async def build(agent: AgentId) -> Runtime:
+        return runtime
+
     gateway = Gateway(
         GatewayParts(
             store=store,
-            runtimes={MAIN_AGENT: runtime},
-            settings=settings,
+            agents=AgentRegistry([MAIN_AGENT], build),
+            live=LiveSettings(settings),
             clock=clock,
             loops=Supervisor(clock),
             capabilities={"fake": KINDS[kind]},
@@ -75,13 +83,13 @@ async def live(folder: Path, port: int, kind: str, switch: KillSwitch, model_url
     await stop.wait()
     receiving.cancel()
     await gateway.stop(grace=10.0)
-    if isinstance(model, OpenAIProvider):
+    if isinstance(model, HttpProvider):
         await model.close()
     await database.close()
 
 
 def _model(url: str) -> Provider:
-    return OpenAIProvider(ModelEndpoint(base_url=url)) if url else ScriptedModel(obedient)
+    return HttpProvider(ModelEndpoint(base_url=url), ChatCompletions()) if url else ScriptedModel(obedient)
 
 
 async def _receive(gateway: Gateway, platform: PlainFake) -> None:

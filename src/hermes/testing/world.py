@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 from base64 import b64encode
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from hermes.domain.errors import HermesError, Refused
+from hermes.domain.word import replace
 
 DOWNLOADS = 4
 """In how many parts the service hands out a file."""

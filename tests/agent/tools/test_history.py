@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from hermes.agent.danger.paths import CommandScope
-from hermes.agent.tools.registry import TOOLS, Workbench, default_tools
+from hermes.agent.tools.registry import TOOLS
 from hermes.domain.errors import UserError
 from hermes.domain.event import Entry, ModelSaid, Record, UserSaid
 from hermes.domain.ids import MAIN_AGENT, AgentId, CallId, SessionId, TurnId
 from hermes.domain.ports.store import Tx
 from hermes.domain.session import Session
 from hermes.domain.tool import Approval, ToolContext
-from hermes.execution.local.backend import LocalBackend
+from hermes.domain.word import replace
 from hermes.state.store.tables.search import recall_from
 from hermes.state.store.writer import SqliteStore
+from hermes.testing.backends import fixed_scope, local_backend
+from hermes.testing.tools import tool_services, tools_of
 
 AT = datetime(2026, 1, 5, 12, 30, tzinfo=UTC)
 ME, PLACE = "fake:1", "fake:here"
@@ -43,13 +43,13 @@ class Talks:
 
     def __init__(self, store: SqliteStore, folder: Path) -> None:
         self.store = store
-        backend = LocalBackend(home=folder, environ=os.environ, workspace=folder)
-        bench = Workbench(
+        backend = local_backend(home=folder, environ=os.environ, workspace=folder)
+        bench = tool_services(
             backend=backend,
             recall=recall_from(store, UTC),
-            scope=CommandScope(cwd=str(folder), workspace=str(folder), home=str(folder)),
+            scope_in=fixed_scope(),
         )
-        (self.tool,) = default_tools(bench, enabled=["session_search"])
+        (self.tool,) = tools_of(bench, "session_search")
 
     async def tell(self, where: Session | str, *said: Record) -> None:
         """Each record in a turn of its own: `<session>-1`, `<session>-2` …"""
@@ -72,7 +72,7 @@ class Talks:
             agent=MAIN_AGENT,
             session=SessionId("now"),
             turn=TurnId("now-2"),
-            call=CallId("c"),
+            call_id=CallId("c"),
             key="k",
             output=lambda text: None,
         )

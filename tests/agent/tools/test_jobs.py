@@ -9,30 +9,25 @@ from typing import Any
 
 import pytest
 
-from hermes.agent.danger.paths import CommandScope
-from hermes.agent.tools.registry import Workbench, default_tools
 from hermes.app.jobs import job_tool
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, CallId, SessionId, TurnId
 from hermes.domain.rows import SearchHit
 from hermes.domain.tool import Tool, ToolContext
-from hermes.execution.local.backend import LocalBackend
+from hermes.testing.backends import fixed_scope, local_backend
 from hermes.testing.harness import Journey
+from hermes.testing.tools import tool_services, tools_of
 
 
 async def nothing(query: str, limit: int, context: ToolContext) -> list[SearchHit]:
     return []
 
 
-def scope(folder: Path) -> CommandScope:
-    return CommandScope(cwd=str(folder), workspace=str(folder), home=str(folder))
-
-
 def cronjob(folder: Path, chat: Journey | None) -> Tool:
-    backend = LocalBackend(home=folder, environ=os.environ, workspace=folder)
+    backend = local_backend(home=folder, environ=os.environ, workspace=folder)
     act = job_tool(lambda: None if chat is None else chat.gateway)
-    bench = Workbench(backend=backend, recall=nothing, scope=scope(folder), jobs=act)
-    (tool,) = default_tools(bench, enabled=["cronjob"])
+    bench = tool_services(backend=backend, recall=nothing, scope_in=fixed_scope(), jobs=act)
+    (tool,) = tools_of(bench, "cronjob")
     return tool
 
 
@@ -41,7 +36,7 @@ async def use(tool: Tool, turn: TurnId | None = None, **arguments: Any) -> str:
         agent=MAIN_AGENT,
         session=SessionId("s"),
         turn=turn or TurnId("t"),
-        call=CallId("c"),
+        call_id=CallId("c"),
         key="k",
         output=lambda text: None,
     )
@@ -85,15 +80,15 @@ async def test_the_life_of_a_job(tmp_path: Path) -> None:
         ({"action": "list"}, ""),
     ],
 )
-def test_what_is_asked_for_first(tmp_path: Path, arguments: Mapping[str, Any], asked: str) -> None:
+async def test_what_is_asked_for_first(tmp_path: Path, arguments: Mapping[str, Any], asked: str) -> None:
     tool = cronjob(tmp_path, None)
     assert callable(tool.approval)
-    ask = tool.approval(SessionId("s"), arguments)
+    ask = await tool.approval(SessionId("s"), arguments)
     assert (ask is None) == (not asked)
     assert ask is None or (asked in ask.text and ask.digest)
 
 
 def test_a_workbench_without_jobs_has_no_such_tool(tmp_path: Path) -> None:
-    backend = LocalBackend(home=tmp_path, environ=os.environ, workspace=tmp_path)
-    bench = Workbench(backend=backend, recall=nothing, scope=scope(tmp_path))
-    assert "cronjob" not in {tool.name for tool in default_tools(bench)}
+    backend = local_backend(home=tmp_path, environ=os.environ, workspace=tmp_path)
+    bench = tool_services(backend=backend, recall=nothing, scope_in=fixed_scope())
+    assert "cronjob" not in {tool.name for tool in tools_of(bench)}

@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 from hermes.agent.danger.paths import CommandScope
-from hermes.agent.tools.registry import TOOLS, Workbench, default_tools, toolsets
+from hermes.agent.tools.registry import TOOLS, toolsets
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, CallId, SessionId, TurnId
 from hermes.domain.ports.world import FolderRules, ProcessView
 from hermes.domain.rows import SearchHit
 from hermes.domain.tool import ApprovalPrompt, Effect, Tool, ToolContext, ToolResult
-from hermes.execution.local.backend import LocalBackend
+from hermes.testing.backends import fixed_scope, local_backend
+from hermes.testing.tools import tool_services, tools_of
 from tests.agent.tools.reference import tools_page
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "tools.md"
@@ -36,29 +37,30 @@ class Bench:
         self.user = tmp_path / "user"
         self.user.mkdir(exist_ok=True)
         environ = {**os.environ, "HOME": str(self.user)}
-        self.backend = LocalBackend(home=tmp_path / "agent", environ=environ, workspace=self.folder)
+        self.backend = local_backend(home=tmp_path / "agent", environ=environ, workspace=self.folder)
         self.ended: list[ProcessView] = []
-        bench = Workbench(
+        bench = tool_services(
             backend=self.backend,
             recall=nobody,
-            scope=CommandScope(
-                cwd=str(self.folder),
-                workspace=str(self.folder),
-                home=str(self.user),
-                homes=FolderRules(closed=(str(tmp_path / "agent"),)),
+            scope_in=fixed_scope(
+                CommandScope(
+                    cwd=str(self.folder),
+                    workspace=str(self.folder),
+                    home=str(self.user),
+                    homes=FolderRules(closed=(str(tmp_path / "agent"),)),
+                )
             ),
             asks=asks,
             ended=lambda context, view: self.ended.append(view),
-            find_process=self.backend.processes.find,
         )
-        self.tools: dict[str, Tool] = {tool.name: tool for tool in default_tools(bench)}
+        self.tools: dict[str, Tool] = {tool.name: tool for tool in tools_of(bench)}
 
     async def use(self, name: str, **arguments: object) -> ToolResult:
         context = ToolContext(
             agent=MAIN_AGENT,
             session=SessionId("s"),
             turn=TurnId("t"),
-            call=CallId("c"),
+            call_id=CallId("c"),
             key="k",
             output=lambda text: None,
         )
@@ -67,10 +69,10 @@ class Bench:
     async def text(self, name: str, **arguments: object) -> str:
         return (await self.use(name, **arguments)).text
 
-    def ask(self, name: str, **arguments: object) -> ApprovalPrompt | None:
+    async def ask(self, name: str, **arguments: object) -> ApprovalPrompt | None:
         approval = self.tools[name].approval
         assert callable(approval)
-        return approval(SessionId("s"), arguments)
+        return await approval(SessionId("s"), arguments)
 
 
 @pytest.fixture
@@ -130,15 +132,8 @@ def test_effects_and_company() -> None:
 
 
 async def test_toolsets(bench: Bench) -> None:
-    made = Workbench(
-        backend=bench.backend, recall=nobody, scope=CommandScope(cwd="/w", workspace="/w", home="/h")
-    )
-    assert {tool.name for tool in default_tools(made, enabled=["terminal"])} == {"terminal", "process"}
-    assert not {tool.toolset for tool in default_tools(made, disabled=["terminal", "file"])} & {
-        "terminal",
-        "file",
-    }
-    assert default_tools(made, enabled=["none", "file"]) == []
+    made = tool_services(backend=bench.backend, recall=nobody, scope_in=fixed_scope())
+    assert {tool.name for tool in tools_of(made, "terminal")} == {"terminal", "process"}
     assert set(toolsets()) == {
         "file",
         "terminal",
@@ -148,8 +143,6 @@ async def test_toolsets(bench: Bench) -> None:
         "clarify",
         "todo",
     }
-    with pytest.raises(UserError, match="Did you mean terminal"):
-        default_tools(made, enabled=["terminl"])
 
 
 async def test_slips_in_arguments_are_put_right(bench: Bench) -> None:
@@ -230,12 +223,12 @@ async def test_private_places_are_asked_for(bench: Bench) -> None:
     key = bench.user / ".ssh" / "id_rsa"
     key.parent.mkdir()
     key.write_text("private")
-    asked = bench.ask("read_file", path=str(key))
+    asked = await bench.ask("read_file", path=str(key))
     assert asked is not None and str(key) in asked.text
-    assert bench.ask("write_file", path=str(bench.user / ".bashrc"), content="x") is not None
-    assert bench.ask("patch", path="/etc/hosts", old="a", new="b") is not None
-    assert bench.ask("read_file", path="a.txt") is None
-    assert bench.ask("write_file", path="src/a.py", content="") is None
+    assert await bench.ask("write_file", path=str(bench.user / ".bashrc"), content="x") is not None
+    assert await bench.ask("patch", path="/etc/hosts", old="a", new="b") is not None
+    assert await bench.ask("read_file", path="a.txt") is None
+    assert await bench.ask("write_file", path="src/a.py", content="") is None
     (bench.folder / "innocent").symlink_to(key)
     for use in (
         bench.use("read_file", path="innocent"),
@@ -249,9 +242,9 @@ async def test_private_places_are_asked_for(bench: Bench) -> None:
 async def test_files_are_asked_for_where_the_shell_stands(bench: Bench) -> None:
     (bench.folder / "proj").mkdir()
     (bench.folder / "proj" / ".env").write_text("KEY=1")
-    assert bench.ask("read_file", path="proj") is None
+    assert await bench.ask("read_file", path="proj") is None
     await bench.use("terminal", command="cd proj")
-    asked = bench.ask("read_file", path=".env")
+    asked = await bench.ask("read_file", path=".env")
     assert asked is not None and str(bench.folder / "proj" / ".env") in asked.text
     assert "KEY=1" in await bench.text("read_file", path=".env")
     await bench.use("write_file", path=".env", content="KEY=2")
@@ -265,31 +258,33 @@ async def test_a_search_does_not_look_into_homes(bench: Bench) -> None:
         path = bench.folder.parent / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("needle\n" * 20)
-    assert bench.ask("search_files", pattern="needle", path="..") is None
+    assert await bench.ask("search_files", pattern="needle", path="..") is None
     found = await bench.text("search_files", pattern="needle", path="..", limit=20)
     assert found.count("needle") == 20 and "agent" not in found and "more matches" not in found
     (bench.folder / "up").symlink_to(bench.folder.parent)
     assert "agent/" not in await bench.text("search_files", pattern="needle", path="up", limit=20)
     assert "agent/" not in await bench.text("search_files", pattern="*.log", path="up", target="files")
-    assert bench.ask("search_files", pattern="x", path="../agent/logs") is not None
+    assert await bench.ask("search_files", pattern="x", path="../agent/logs") is not None
 
 
 async def test_a_write_is_shown_and_bound_to_its_content(bench: Bench) -> None:
     path = bench.user / ".bashrc"
     path.write_text("alias a=b\nexport X=1\n")
-    first = bench.ask("write_file", path=str(path), content="alias a=b\n# innocent\n")
+    first = await bench.ask("write_file", path=str(path), content="alias a=b\n# innocent\n")
     assert first is not None and first.more is not None
     assert await first.more(SessionId("s")) == " alias a=b\n-export X=1\n+# innocent"
-    other = bench.ask("write_file", path=str(path), content="alias a=b\ncurl x | sh\n")
+    other = await bench.ask("write_file", path=str(path), content="alias a=b\ncurl x | sh\n")
     assert other is not None and other.digest != first.digest
-    elsewhere = bench.ask("write_file", path=str(bench.user / ".zshrc"), content="alias a=b\n# innocent\n")
+    elsewhere = await bench.ask(
+        "write_file", path=str(bench.user / ".zshrc"), content="alias a=b\n# innocent\n"
+    )
     assert elsewhere is not None and elsewhere.digest != first.digest
-    assert first == bench.ask("write_file", path=str(path), content="alias a=b\n# innocent\n")
-    fresh = bench.ask("write_file", path=str(bench.user / ".zshrc"), content="a\u202eb\n" + "x\n" * 900)
+    assert first == await bench.ask("write_file", path=str(path), content="alias a=b\n# innocent\n")
+    fresh = await bench.ask("write_file", path=str(bench.user / ".zshrc"), content="a\u202eb\n" + "x\n" * 900)
     assert fresh is not None and fresh.more is not None
     shown = await fresh.more(SessionId("s"))
     assert shown.startswith("+a\\u202eb\n+x") and shown.endswith("[… 861 more lines]")
-    long = bench.ask("write_file", path=str(path), content="y" * 5000 + "\nz" * 1200)
+    long = await bench.ask("write_file", path=str(path), content="y" * 5000 + "\nz" * 1200)
     assert long is not None and long.more is not None
     shown = await long.more(SessionId("s"))
     assert (
@@ -301,7 +296,7 @@ async def test_a_write_is_shown_and_bound_to_its_content(bench: Bench) -> None:
 
 async def test_a_question_is_short_enough_to_be_read(bench: Bench) -> None:
     content = "".join(f"{number} {'x' * 180}\n" for number in range(30))
-    asked = bench.ask("write_file", path=str(bench.user / ".bashrc"), content=content)
+    asked = await bench.ask("write_file", path=str(bench.user / ".bashrc"), content=content)
     assert asked is not None and asked.more is not None
     shown = await asked.more(SessionId("s"))
     assert shown.startswith("+0 xxx") and shown.endswith("[… 24 more lines]") and len(shown) < 1300
@@ -309,22 +304,25 @@ async def test_a_question_is_short_enough_to_be_read(bench: Bench) -> None:
 
 async def test_a_patch_is_shown_and_bound_to_its_content(bench: Bench) -> None:
     path = str(bench.user / ".bashrc")
-    first = bench.ask("patch", path=path, old="a\nb", new="c")
+    first = await bench.ask("patch", path=path, old="a\nb", new="c")
     assert first is not None and first.text.endswith("\n-a\n-b\n+c")
     others = [
-        bench.ask("patch", path=path, old="a\nb", new="d"),
-        bench.ask("patch", path=path, old="a", new="c"),
-        bench.ask("patch", path=path, old="a\nb", new="c", replace_all=True),
+        await bench.ask("patch", path=path, old="a\nb", new="d"),
+        await bench.ask("patch", path=path, old="a", new="c"),
+        await bench.ask("patch", path=path, old="a\nb", new="c", replace_all=True),
     ]
     assert len({first.digest, *(other.digest for other in others if other)}) == 4
 
 
 async def test_nothing_in_a_question_speaks_for_itself(bench: Bench) -> None:
     trick = f"{bench.user}/.ssh/x\nIt reads nothing.\u202e"
-    for asked in (bench.ask("read_file", path=trick), bench.ask("write_file", path=trick, content="")):
+    for asked in (
+        await bench.ask("read_file", path=trick),
+        await bench.ask("write_file", path=trick, content=""),
+    ):
         assert asked is not None
         assert "\\u000aIt reads nothing.\\u202e" in asked.text and asked.text.count("\n") == 1
-    command = bench.ask("terminal", command="git push --force\nIt only lists files.")
+    command = await bench.ask("terminal", command="git push --force\nIt only lists files.")
     assert command is not None and "\n│ It only lists files." in command.text
 
 
@@ -361,55 +359,57 @@ async def test_what_a_process_is_told_is_judged(bench: Bench) -> None:
     (bench.user / "docs").mkdir()
     shell = (await bench.text("terminal", command="bash", background=True)).split()[1]
     wanted = {"action": "write", "id": shell, "text": f"rm -rf {bench.user}/docs"}
-    asked = bench.ask("process", **wanted)
+    asked = await bench.ask("process", **wanted)
     assert asked is not None and f"Send to {shell} (bash): rm -rf" in asked.text and "workspace" in asked.text
-    assert asked == bench.ask("process", **wanted)
-    other = bench.ask("process", **{**wanted, "text": f"rm -rf {bench.user}/docs/"})
+    assert asked == await bench.ask("process", **wanted)
+    other = await bench.ask("process", **{**wanted, "text": f"rm -rf {bench.user}/docs/"})
     assert other is not None and other.digest != asked.digest
-    assert bench.ask("process", action="write", id=shell, text="echo hi") is None
-    assert bench.ask("process", action="kill", id=shell) is None
-    assert bench.ask("process", action="write", id=shell, text="mkfs.ext4 /dev/nowhere") is None
+    assert await bench.ask("process", action="write", id=shell, text="echo hi") is None
+    assert await bench.ask("process", action="kill", id=shell) is None
+    assert await bench.ask("process", action="write", id=shell, text="mkfs.ext4 /dev/nowhere") is None
     with pytest.raises(UserError, match="Refused"):
         await bench.use("process", action="write", id=shell, text="mkfs.ext4 /dev/nowhere")
     (bench.user / ".aws").mkdir()
     there = await bench.text("terminal", command="bash", workdir=str(bench.user / ".aws"), background=True)
-    assert bench.ask("process", action="write", id=there.split()[1], text="head -n 3 config") is not None
-    assert bench.ask("process", action="write", id=shell, text="head -n 3 config") is None
+    assert (
+        await bench.ask("process", action="write", id=there.split()[1], text="head -n 3 config") is not None
+    )
+    assert await bench.ask("process", action="write", id=shell, text="head -n 3 config") is None
     repl = (await bench.text("terminal", command="python3 -i", background=True)).split()[1]
-    assert bench.ask("process", action="write", id=repl, text="import os") is not None
-    assert bench.ask("process", action="write", id=repl, text="y") is None
+    assert await bench.ask("process", action="write", id=repl, text="import os") is not None
+    assert await bench.ask("process", action="write", id=repl, text="y") is None
     second = (await bench.text("terminal", command="bash", background=True)).split()[1]
-    again = bench.ask("process", **{**wanted, "id": second})
+    again = await bench.ask("process", **{**wanted, "id": second})
     assert again is not None and again.digest != asked.digest
 
 
 async def test_dangerous_commands_are_asked_for(bench: Bench) -> None:
-    asked = bench.ask("terminal", command="git push --force")
+    asked = await bench.ask("terminal", command="git push --force")
     assert asked is not None and "git push --force" in asked.text and "remote" in asked.text
-    assert bench.ask("terminal", command="git push --force") == asked
+    assert await bench.ask("terminal", command="git push --force") == asked
     others = [
-        bench.ask("terminal", command="git push --force", workdir="/srv"),
-        bench.ask("terminal", command="git push --force "),
+        await bench.ask("terminal", command="git push --force", workdir="/srv"),
+        await bench.ask("terminal", command="git push --force "),
     ]
     assert all(other is not None and other.digest != asked.digest for other in others)
-    assert bench.ask("terminal", command="git status") is None
-    hidden = bench.ask("terminal", command="ls \u202etxt.x")
+    assert await bench.ask("terminal", command="git status") is None
+    hidden = await bench.ask("terminal", command="ls \u202etxt.x")
     assert hidden is not None and "\\u202e" in hidden.text and "\u202e" not in hidden.text
 
 
 async def test_what_is_never_run(bench: Bench) -> None:
-    assert bench.ask("terminal", command="rm -rf /") is None
+    assert await bench.ask("terminal", command="rm -rf /") is None
     with pytest.raises(UserError, match="Refused"):
         await bench.use("terminal", command="rm -rf /")
 
 
 async def test_a_command_is_judged_where_it_runs(bench: Bench) -> None:
     (bench.user / "docs").mkdir()
-    assert bench.ask("terminal", command="rm -rf docs") is None
+    assert await bench.ask("terminal", command="rm -rf docs") is None
     await bench.use("terminal", command="cd ../user")
-    there = bench.ask("terminal", command="rm -rf docs")
+    there = await bench.ask("terminal", command="rm -rf docs")
     assert there is not None and str(bench.user) in there.text
-    named = bench.ask("terminal", command="rm -rf docs", workdir=str(bench.user))
+    named = await bench.ask("terminal", command="rm -rf docs", workdir=str(bench.user))
     assert named is not None and named.digest == there.digest
     await bench.use("terminal", command="rm -rf docs", workdir=str(bench.user))
     assert not (bench.user / "docs").exists()
@@ -417,7 +417,7 @@ async def test_a_command_is_judged_where_it_runs(bench: Bench) -> None:
 
 async def test_nobody_is_asked_when_asking_is_off(tmp_path: Path) -> None:
     bench = Bench(tmp_path, asks=False)
-    assert bench.ask("terminal", command="git push --force") is None
+    assert await bench.ask("terminal", command="git push --force") is None
     with pytest.raises(UserError, match="Refused"):
         await bench.use("terminal", command="rm -rf ~")
     await bench.backend.close()

@@ -6,7 +6,6 @@ import asyncio
 import base64
 import io
 import json
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from hermes.domain.event import Ending, Finished, Stopped
 from hermes.domain.ids import SessionId
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.turn import Speaker, Turn
+from hermes.domain.word import replace
 from hermes.entry.http.site.headers import TELLING
 from hermes.testing.api import ApiWorld
 from hermes.testing.model import Say, ScriptedModel, call, echo, say
@@ -259,7 +259,7 @@ async def test_only_lasting_sessions_have_a_log(tmp_path: Path) -> None:
     async with ApiWorld(home=home) as api:
         passing = await api.post(CHAT, words("first"))
         await api.post(CHAT, words("hi"), headers={"X-Hermes-Session-Id": "notes"})
-    assert [path.name for path in (home / "sessions").iterdir()] == ["notes.jsonl"]
+    assert [path.name for path in (home / "sessions").glob("*.jsonl")] == ["notes.jsonl"]
     name = passing.headers["X-Hermes-Session-Id"]
     async with ApiWorld(home=home) as api:
         await api.post(CHAT, words("second"), headers={"X-Hermes-Session-Id": name})

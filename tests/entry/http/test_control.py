@@ -231,7 +231,7 @@ async def test_turns_that_nobody_said_are_heard_of(tmp_path: Path) -> None:
         line.follow = heard.put_nowait
         session = (await (await enter_remote(line, SessionChoice())).door.say("hello", "k")).session
         woken = await api.app.gateway.wake(MAIN_AGENT, session, "[it is done]")
-        assert (await heard.get()) == woken
+        assert woken is not None and (await heard.get()).id == woken.id
 
 
 async def test_a_gateway_that_does_not_come_back_is_given_up(tmp_path: Path) -> None:
@@ -319,3 +319,22 @@ def test_making_the_socket_leaves_the_rights_of_other_files_alone(
         assert stat.S_IMODE(path.stat().st_mode) == 0o600 and os.listdir(short) == ["gateway.sock"]
         bound.listen()
         assert listening(short, {}) == path
+
+
+async def test_the_owner_hears_what_happens_and_reads_no_words(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    async with ApiWorld(home=home) as api:
+        connector = aiohttp.UnixConnector(str(home / "gateway.sock"))
+        async with aiohttp.ClientSession(connector=connector) as http:
+            async with http.get("http://gateway/control/happenings") as heard:
+                assert heard.status == 200
+                assert (await heard.content.readuntil(b"\n\n")).startswith(b"event: hello")
+                words = {"model": "main", "messages": [{"role": "user", "content": "a secret word"}]}
+                assert (await api.post("/v1/chat/completions", words)).status == 200
+                text = b""
+                async with asyncio.timeout(60):
+                    while b"event: TurnEnded" not in text:
+                        text += await heard.content.readuntil(b"\n\n")
+    names = [line.removeprefix("event: ") for line in text.decode().splitlines() if line.startswith("event")]
+    assert names.index("TurnBegan") < names.index("TurnEnded") and "SessionBegan" in names
+    assert '"state":"done"' in text.decode() and "secret" not in text.decode()

@@ -25,7 +25,7 @@ async def test_every_part_is_told(tmp_path: Path) -> None:
         assert heard.status == 200
         told = heard.json
     assert told["ready"]
-    parts = {"state_db", "config", "model", "disk", "gateway", "loops", "background_queues"}
+    parts = {"state_db", "config", "agents", "model", "disk", "gateway", "loops", "background_queues"}
     assert set(told["checks"]) == parts
     assert {"intake", "expiry", "cron", "handoffs", "session logs"} <= {
         loop["name"] for loop in told["loops"]
@@ -47,7 +47,7 @@ async def test_every_part_is_told(tmp_path: Path) -> None:
 
 async def test_a_loop_that_breaks_time_and_again_is_told_and_unready(tmp_path: Path) -> None:
     async with ApiWorld(home=tmp_path / "home") as api:
-        loops = api.app._loops
+        loops = api.app.loops
         loops.note("cron", OSError("too many open files"), "cron")
         heard = await api.get("/health/detailed")
         [cron] = [loop for loop in heard.json["loops"] if loop["name"] == "cron"]

@@ -30,6 +30,7 @@ from hermes.execution.local.backend import LocalBackend
 from hermes.execution.process_tree import descendants
 from hermes.execution.scripts import FOLDER, Scripts
 from hermes.testing.api import ApiWorld
+from hermes.testing.backends import local_backend
 
 # Prints the status and the code of each answer. A `wait` goes on when that file is there.
 CLIENT = """
@@ -71,7 +72,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def backend(folder: Path) -> AsyncIterator[LocalBackend]:
-    made = LocalBackend(home=folder / "agent", environ=os.environ, workspace=folder / "work")
+    made = local_backend(home=folder / "agent", environ=os.environ, workspace=folder / "work")
     yield made
     await made.close()
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
+import json
 import secrets
 import socket
 from pathlib import Path
@@ -13,6 +15,7 @@ from hermes.agent.tools.registry import toolsets
 from hermes.domain.ids import AgentId
 from hermes.entry.host import HostState
 from hermes.testing.api import ApiWorld
+from hermes.testing.model import ScriptedModel
 from tests.entry.http.talking import PHONE, PHONE_KEY
 
 JSON = {"Content-Type": "application/json"}
@@ -27,6 +30,28 @@ async def test_words_come_back_in_the_openai_shape(tmp_path: Path) -> None:
         assert heard.json["choices"][0]["finish_reason"] == "stop"
         assert heard.json["object"] == "chat.completion"
         assert heard.headers["X-Hermes-Session-Id"].startswith("api_")
+
+
+@pytest.mark.parametrize("kind", ["Application/JSON ; charset=utf-8", "application/vnd.chat+json"])
+async def test_json_may_be_named_in_other_ways(kind: str, tmp_path: Path) -> None:
+    async with ApiWorld(home=tmp_path / "home") as api:
+        body = json.dumps(HI).encode()
+        heard = await api.ask("POST", "/v1/chat/completions", data=body, headers={"Content-Type": kind})
+        assert heard.status == 200
+
+
+async def test_a_gateway_warms_up_without_asking_the_model(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    async with ApiWorld(home=tmp_path / "home", provider=model) as api:
+        state = api.app.loops.states["warm-up"]
+        await asyncio.wait_for(_ended("warm-up"), 30)
+        assert state.failures == 0 and not model.requests
+
+
+async def _ended(name: str) -> None:
+    for task in asyncio.all_tasks():
+        if task.get_name() == name:
+            await task
 
 
 async def test_a_stream_says_the_same(tmp_path: Path) -> None:

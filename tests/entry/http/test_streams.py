@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import select
 import socket
 from collections.abc import AsyncIterator
@@ -16,6 +17,7 @@ from hermes.domain.event import TextDelta
 from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest
 from hermes.domain.sse import SseParser
 from hermes.entry.http.site import streams
+from hermes.entry.http.site.free_memory import FreeMemory
 from hermes.testing.api import KEY, ApiWorld
 
 PIECE = "word " * 400
@@ -184,3 +186,53 @@ async def test_a_quiet_stream_is_kept_alive(tmp_path: Path, monkeypatch: pytest.
         assert heard.count(b": keep-alive\n\n") >= 3
         model.go.set()
         model.end.set()
+
+
+async def test_memory_is_looked_after_while_streams_are_open_and_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = 0
+    seen = asyncio.Semaphore(0)
+
+    def look(memory: FreeMemory) -> None:
+        nonlocal looks
+        looks += 1
+        loop.call_soon_threadsafe(seen.release)
+
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(streams, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(streams, "_LOOKS_AFTERWARDS", 3)
+    monkeypatch.setattr(streams.FreeMemory, "give_back", look)
+    talker = Talker()
+    talker.go.set()
+    body = {"stream": True, "messages": [{"role": "user", "content": "hi"}]}
+    async with ApiWorld(home=tmp_path / "home", provider=talker) as api, asyncio.timeout(40):
+        await api.get("/health")
+        assert not looks
+        async with api.http.post(f"{api.address}/v1/chat/completions", json=body) as response:
+            for _ in range(5):
+                await seen.acquire()
+            talker.end.set()
+            await response.read()
+        before = -1
+        while looks != before:
+            before = looks
+            await asyncio.sleep(0.5)
+
+
+def test_memory_that_became_free_is_given_back() -> None:
+    memory = FreeMemory()
+    if not memory.able:
+        pytest.skip("this C library keeps it")
+    blocks = [bytes(20_000) for _ in range(3_000)]
+    # What stays keeps the heap from shrinking by itself.
+    kept = blocks[::50]
+    before = resident()
+    blocks.clear()
+    assert memory.give_back() and resident() < before - 30 * 1024 * 1024
+    assert not memory.give_back() and len(kept) == 60
+
+
+def resident() -> int:
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")

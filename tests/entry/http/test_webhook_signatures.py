@@ -7,11 +7,12 @@ import hashlib
 import hmac
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 
 from hermes.domain.settings.declaring import Secret
+from hermes.domain.word import replace
 from hermes.entry.http.webhooks.signatures import (
     NO_AUTH,
     TOLERANCE,

@@ -9,7 +9,6 @@ import json
 import logging
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -21,6 +20,7 @@ from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.message import Attachment, Body, Button, Inbound, InboundKind, MediaKind
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.word import replace
 from hermes.entry.platforms.discord.adapter import DiscordAdapter
 from hermes.entry.platforms.discord.api import DiscordApi, DiscordResponse, error_for
 from hermes.entry.platforms.discord.convert import (

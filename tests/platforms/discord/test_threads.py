@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from hermes.domain.message import Attachment, Body, Button, Inbound, MediaKind, 
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import StreamingSettings
+from hermes.domain.word import replace
 from hermes.entry.platforms.discord import channels
 from hermes.entry.platforms.discord.adapter import DiscordAdapter
 from hermes.entry.platforms.discord.convert import DiscordChannel, DiscordContext, thread_name, to_inbounds

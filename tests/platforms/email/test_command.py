@@ -8,7 +8,6 @@ import io
 import re
 import socket
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ import pytest
 from hermes.admin.shell.command import perform
 from hermes.admin.shell.output import CliConsole
 from hermes.domain.errors import UserError
+from hermes.domain.word import replace
 from hermes.entry.platforms.email.oauth import PROVIDERS
 from hermes.state.settings.loader import load_settings
 from hermes.testing.platform_suite import until

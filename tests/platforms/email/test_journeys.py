@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import replace
 from email.message import EmailMessage
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 
 from hermes.control.outbound.answers import REPEAT_MARK
 from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.word import replace
 from hermes.testing.clock import QuickClock
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import echo

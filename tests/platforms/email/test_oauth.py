@@ -108,7 +108,7 @@ async def test_an_exchanged_refresh_token_is_kept_and_preferred_after_a_restart(
         ((200, {"token": 1}), Unreachable, "without an access token"),
         ((200, {"access_token": "a\u0001b"}), Unreachable, "without an access token"),
         ((302, ""), Unreachable, "HTTP 302"),
-        ((200, "x" * 200_000), Unreachable, "HTTP 200"),
+        ((200, "x" * 200_000), Unreachable, "too long"),
     ],
 )
 async def test_token_servers_that_refuse(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import replace
 from email import message_from_bytes
 from email.policy import default
 
@@ -13,6 +12,7 @@ import pytest
 from hermes.domain.adapter import AdapterContext
 from hermes.domain.address import Source
 from hermes.domain.message import Body, Inbound
+from hermes.domain.word import replace
 from hermes.entry.platforms.email.adapter import EmailAdapter
 from hermes.entry.platforms.email.convert import MailLocation, ParsedMail, file_in, read_mail
 from hermes.entry.platforms.email.imap import ImapConnection, MailLogin

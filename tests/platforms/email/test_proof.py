@@ -7,7 +7,6 @@ issues 490 and 527, go-msgauth issue 64."""
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from hermes.domain.address import Source
 from hermes.domain.errors import UserError
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.word import replace
 from hermes.entry.platforms.email.convert import (
     EmailIdentity,
     MailLocation,

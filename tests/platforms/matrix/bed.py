@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from hermes.domain.address import Address, Source
 from hermes.domain.message import Inbound, MediaKind
+from hermes.domain.word import replace
 from hermes.entry.platforms.matrix.adapter import MatrixAdapter
 from hermes.entry.platforms.matrix.convert import BUTTONS, KEYS, VOICE, Room, to_inbounds
 from hermes.entry.platforms.matrix.manifest import MANIFEST

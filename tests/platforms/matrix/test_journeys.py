@@ -4,7 +4,7 @@ answered, once, in its place."""
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from hermes.control.outbound.answers import REPEAT_MARK
 from hermes.domain.address import Address
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.word import replace
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say, echo
 from hermes.testing.platform_suite import Shown, until

@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 import sys
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.message import Attachment, Body, Button, Inbound, InboundKind, MediaKind
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.word import replace
 from hermes.entry.platforms.matrix import adapter, api, compose
 from hermes.entry.platforms.matrix.adapter import UNREADABLE, MatrixAdapter
 from hermes.entry.platforms.matrix.convert import KEYS, Room, error_for, to_inbounds

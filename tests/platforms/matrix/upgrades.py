@@ -4,7 +4,6 @@ those of a real one."""
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from hermes.domain.errors import Refused
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.message import Body
 from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.word import replace
 from hermes.testing.clock import QuickClock
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.platform_suite import Inboxes, running, until

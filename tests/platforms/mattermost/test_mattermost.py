@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
 
 import aiohttp
 import pytest
@@ -18,6 +17,7 @@ from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.message import Attachment, Body, Button, Inbound, InboundKind, MediaKind
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.word import replace
 from hermes.entry.platforms.mattermost.adapter import MattermostAdapter, MattermostCursor
 from hermes.entry.platforms.mattermost.api import error_for
 from hermes.entry.platforms.mattermost.convert import as_events, calm, emoji_name, spoken, to_inbounds

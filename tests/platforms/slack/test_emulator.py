@@ -8,7 +8,6 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import aiohttp
@@ -21,6 +20,7 @@ from hermes.domain.errors import NeedsLogin, Refused
 from hermes.domain.message import Attachment, Body, Button, MediaKind, Receipt
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.word import replace
 from hermes.entry.platforms.slack.adapter import SlackAdapter
 from hermes.entry.platforms.slack.catch_up import SlackCatchUp
 from hermes.entry.platforms.slack.convert import SlackIdentity, to_inbounds

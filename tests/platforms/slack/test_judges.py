@@ -7,13 +7,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hermes.domain.message import Attachment, Body, Button, MediaKind
+from hermes.domain.word import replace
 from hermes.testing.platform_suite import Does, Fault, Inboxes, hosted, running, until
 from hermes.testing.ports import free_port
 from tests.foreign.environments import ROOT, python_of

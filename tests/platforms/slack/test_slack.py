@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import aiohttp
@@ -14,6 +13,7 @@ import pytest
 from hermes.domain.address import Address, SourceKind
 from hermes.domain.errors import NeedsLogin, Unreachable
 from hermes.domain.message import Inbound, InboundKind, MediaKind
+from hermes.domain.word import replace
 from hermes.entry.platforms.slack.adapter import SlackAdapter
 from hermes.entry.platforms.slack.catch_up import OVERLAP, WEEK, SlackCursor
 from hermes.entry.platforms.slack.convert import is_elsewhere, to_inbounds

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,6 +14,7 @@ from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, 
 from hermes.domain.message import Attachment, Body, Button, MediaKind
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.word import replace
 from hermes.entry.platforms.slack.adapter import SlackAdapter
 from hermes.entry.platforms.slack.api import error_for, is_ours, is_signed, signature
 from hermes.entry.platforms.slack.compose import blocks, emoji_name, tagged

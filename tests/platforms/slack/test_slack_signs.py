@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import replace
 
 import pytest
 
@@ -15,8 +14,10 @@ from hermes.domain.address import Address
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable
 from hermes.domain.ids import MAIN_AGENT, SessionId, TurnId
 from hermes.domain.message import Body
+from hermes.domain.settings.live import LiveSettings
 from hermes.domain.settings.settings import Settings
 from hermes.domain.turn import Cause, ReplyPlace, Turn, TurnInput
+from hermes.domain.word import replace
 from hermes.entry.platforms.slack import adapter, status
 from hermes.entry.platforms.slack.convert import is_farewell, new_name
 from hermes.entry.platforms.slack.status import SlackStatus
@@ -115,7 +116,7 @@ async def test_where_slack_refuses_it_is_not_asked_again(caplog: pytest.LogCaptu
             reply=ReplyPlace(to=nowhere),
         )
         for _ in range(3):
-            signs = ActivityIndicator(clock, Settings(), lambda account: platform)
+            signs = ActivityIndicator(clock, LiveSettings(Settings()), lambda account: platform)
             signs.begin(turn, Feed(turn.id))
             await until(lambda: bool(asked(bed)), "it was never tried")
             await clock.advance(9)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from hermes.domain.address import Address
 from hermes.domain.message import Inbound, MediaKind
+from hermes.domain.word import replace
 from hermes.entry.platforms.telegram.adapter import TelegramAdapter
 from hermes.entry.platforms.telegram.convert import TelegramIdentity, to_inbounds
 from hermes.entry.platforms.telegram.manifest import MANIFEST

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from hermes.domain.message import Attachment, Body, MediaKind
 from hermes.domain.rows import OutState
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import StreamingSettings
+from hermes.domain.word import replace
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say, echo, obedient, say
 from hermes.testing.platform_suite import Does, until

@@ -8,7 +8,6 @@ import asyncio
 import json
 import os
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import pytest
 from hermes.domain.address import Address
 from hermes.domain.capabilities import MenuEntry
 from hermes.domain.message import Attachment, Body, Button, MediaKind
+from hermes.domain.word import replace
 from hermes.testing.platform_suite import Does, Fault, Inboxes, running, until
 from tests.foreign.environments import ROOT, python_of
 from tests.platforms.telegram.bed import FORUM, TelegramBed

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 
 import aiohttp
 import pytest
 
-from hermes.control.commands import load
 from hermes.control.commands.menu import menu_entries
 from hermes.domain.adapter import AdapterContext
 from hermes.domain.address import Address, SourceKind
@@ -20,10 +18,12 @@ from hermes.domain.message import Attachment, Body, Button, Inbound, InboundKind
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import QuickCommand, Settings
+from hermes.domain.word import replace
 from hermes.entry.platforms.telegram.adapter import SECRET_HEADER, TelegramAdapter
 from hermes.entry.platforms.telegram.compose import keyboard
 from hermes.entry.platforms.telegram.convert import TopicGone, error_for, to_inbounds
 from hermes.entry.platforms.telegram.manifest import MANIFEST
+from hermes.plugins import load_commands
 from hermes.testing.clock import FakeClock
 from hermes.testing.platform_suite import (
     CHECKS,
@@ -198,7 +198,7 @@ async def test_a_menu_is_within_its_limits_and_takes_the_place_of_older_ones() -
     quick = {
         f"quick-{n:03}" + "x" * (n % 40): QuickCommand(type="exec", command="x" * 400) for n in range(150)
     }
-    load()
+    load_commands()
     limits = MANIFEST.capabilities.menu
     assert limits is not None
     entries = menu_entries("telegram", Settings(quick_commands=quick), limits)

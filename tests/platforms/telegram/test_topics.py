@@ -4,7 +4,7 @@ are gone, and whatever happens in between no message is lost or comes twice with
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from hermes.domain.message import Body
 from hermes.domain.ports.platform import Platform
 from hermes.domain.rows import OutState
 from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.word import replace
 from hermes.testing.harness import Journey
 from hermes.testing.model import echo
 from hermes.testing.platform_suite import Shown, until
@@ -36,7 +37,7 @@ class TopicJourney(Journey):
     bed: TelegramBed
 
     def _made(self) -> Platform:
-        self.bed.topics = NamedTopics(store=self.store, clock=self.clock, agents=[MAIN_AGENT])
+        self.bed.topics = NamedTopics(store=self.store, clock=self.clock)
         return self.bed.connect()
 
 

@@ -11,18 +11,20 @@ import os
 import select
 import stat
 import sys
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from hermes.admin.process.run import embed, loop_factory, tell_problems
 from hermes.admin.process.running import RunningGateway, find_running
 from hermes.admin.shell.command import CliCommand, UsageError, declare
 from hermes.domain.errors import UserError
+from hermes.domain.word import replace
 
 if TYPE_CHECKING:
-    from hermes.app.agents import AppOverrides
     from hermes.app.app import App
+    from hermes.app.overrides import AppOverrides
     from hermes.domain.settings.settings import Settings
     from hermes.entry.terminal.door import SessionChoice
 
@@ -54,8 +56,7 @@ def _chat(command: CliCommand) -> int:
     return ChatProcess(command=command).run()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChatProcess:
+class ChatProcess(Struct, frozen=True, kw_only=True):
     """A conversation as a process. `given` is for tests."""
 
     command: CliCommand
@@ -132,13 +133,13 @@ class ChatProcess:
         return data.decode("utf-8", "replace")
 
     def _given(self) -> AppOverrides:
-        from hermes.app.agents import AppOverrides
-        from hermes.app.tools import Toolsets
+        from hermes.app.overrides import AppOverrides
+        from hermes.domain.toolbox import ToolsetLimit
 
         given = self.given or AppOverrides(workspace=current_folder(), boots=False)
         wanted = tuple(name.strip() for name in (self.asked.toolsets or "").split(",") if name.strip())
         if wanted:
-            given = replace(given, toolsets=Toolsets(enabled=wanted))
+            given = replace(given, toolsets=ToolsetLimit(enabled=wanted))
         model = self.asked.model
         if model:
             given = replace(given, change=lambda settings: _with_model(settings, model))

@@ -1,4 +1,5 @@
-"""`hermes config`: show, get, set, path and check. Reads and writes files only; no gateway is needed."""
+"""`hermes config`: show, get, set, path, check and apply. Only the last one needs a gateway; the others read
+and write files."""
 
 from __future__ import annotations
 
@@ -7,9 +8,12 @@ from dataclasses import fields, is_dataclass
 from enum import StrEnum
 from typing import Any
 
+from hermes import plugins
 from hermes.admin.shell.command import CliCommand, Subcommands
+from hermes.admin.shell.home import open_home
 from hermes.domain.errors import SettingsError
 from hermes.domain.settings.declaring import Secret
+from hermes.entry.desk import apply_settings
 from hermes.plugins import platform_manifests
 from hermes.state.home.homes import prepare_home
 from hermes.state.settings.by_key import find_key, set_setting, unset_setting, value_at
@@ -31,6 +35,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("set", summary, _set, key | value)
     add("unset", "Take one setting out of its file, so that its default counts again.", _unset, key)
     add("path", "Print where config.yaml and .env are.", _path)
+    add("apply", "Let the running gateway adopt config.yaml and .env as they are now.", _apply)
     add("check", "Print every problem with its file, its line and its remedy.", _check)
 
 
@@ -55,7 +60,7 @@ def _say(command: CliCommand, loaded: LoadedSettings, value: Any) -> None:
 
 
 def _loaded(command: CliCommand) -> LoadedSettings:
-    return load_settings(command.home, command.environ)
+    return load_settings(command.home, command.environ, platforms=_plugin_platforms())
 
 
 def plain(value: Any) -> Any:
@@ -126,6 +131,20 @@ def _unset(command: CliCommand) -> None:
         console.line(f"{removed.name} is still set in the environment, which takes effect.")
 
 
+def _apply(command: CliCommand) -> None:
+    """What cannot be adopted is refused as a whole: `SettingsError`s are printed by whoever calls this."""
+    report, console = open_home(command).ask(apply_settings), command.console
+    if not report.generation:
+        console.line("No gateway runs here; the settings are in order and count from its start on.")
+    elif not report.changed:
+        console.line("Nothing has changed.")
+    adopted = [key for key in report.changed if key not in report.waits]
+    if adopted:
+        console.line(f"Adopted: {', '.join(adopted)}.")
+    if report.waits:
+        console.line(f"Counts after a restart (hermes gateway restart): {', '.join(report.waits)}.")
+
+
 def _check(command: CliCommand) -> int:
     loaded, console = _loaded(command), command.console
     found = [*map(str, loaded.problems), *_webhook_problems(loaded), *_account_problems(loaded)]
@@ -142,13 +161,20 @@ def _check(command: CliCommand) -> int:
 
 
 def _toolset_problems(loaded: LoadedSettings) -> list[str]:
-    if not loaded.settings.toolsets and not loaded.settings.agent.disabled_toolsets:
+    settings = loaded.settings
+    limits = (
+        settings.toolsets,
+        settings.agent.disabled_toolsets,
+        settings.platform_toolsets,
+        settings.routes,
+    )
+    if not any(limits):
         return []
     from hermes.app.tools import check_toolsets
     from hermes.plugins import tools
 
     try:
-        check_toolsets(loaded, tools())
+        check_toolsets(loaded, tools().toolsets)
     except SettingsError as error:
         return [str(error)]
     return []
@@ -199,3 +225,7 @@ def _webhook_problems(loaded: LoadedSettings) -> list[str]:
 
     routes = read_routes(block.trees.get("routes"), find("WEBHOOK_SECRET") or Secret(""))
     return [*problems(routes), *target_problems(block.trees.get("targets"), find)]
+
+
+def _plugin_platforms() -> list[str]:
+    return [manifest.name for manifest in plugins.platform_manifests()]

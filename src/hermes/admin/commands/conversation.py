@@ -7,9 +7,10 @@ import asyncio
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from hermes.admin.commands.chat import ChatProcess, current_folder, is_terminal
 from hermes.admin.process.run import GATEWAY
@@ -17,6 +18,7 @@ from hermes.admin.process.running import RunningGateway
 from hermes.agent.models.choose import LOCAL_SERVERS
 from hermes.domain.errors import UserError
 from hermes.domain.text import showable
+from hermes.domain.word import replace
 from hermes.entry.terminal.door import GatewayGone, Visit, enter_embedded, local_caller
 
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ async def talk_embedded(process: ChatProcess, app: App, words: str | None) -> in
             talk = TerminalTalk(
                 process=process, words=words, visit=visit, greeting=lines, note=note, display=app.display
             )
-            return await talk.live(lambda door: _listen(app, door))
+            return await talk.live(lambda door: _show_woken(app, door))
         finally:
             # Who leaves does not want to wait: only messages to platforms are worth it, and Ctrl-C ends that.
             hurry = app.gateway.hurry
@@ -57,9 +59,10 @@ async def talk_embedded(process: ChatProcess, app: App, words: str | None) -> in
                 hurry()
 
 
-def _listen(app: App, door: PlainView | OneShot) -> None:
-    if follow := getattr(door, "follow", None):
-        app.gateway.listen(follow)
+def _show_woken(app: App, door: PlainView | OneShot) -> None:
+    """Turns that nobody began are shown, too, where the door can; until the gateway stops."""
+    if show := getattr(door, "follow", None):
+        app.gateway.show_woken(show)
 
 
 async def talk_attached(process: ChatProcess, running: RunningGateway, words: str | None) -> int:
@@ -108,8 +111,7 @@ def _warnings(workspace: Path | None, environ: Mapping[str, str]) -> list[str]:
     return [f"{workspace} is not a project folder. The agent asks before it deletes anything in it."]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TerminalTalk:
+class TerminalTalk(Struct, frozen=True, kw_only=True):
     """Somebody at the terminal, or a single message of theirs; `greeting`, `note` and `display` come from the
     gateway behind it."""
 

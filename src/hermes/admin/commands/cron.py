@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-from dataclasses import fields
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from hermes.admin.shell.output import Column, dash
 from hermes.control.jobs.editing import JobSpec
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import UserError
+from hermes.domain.word import field_names
 from hermes.entry.desk import act_on_job, list_jobs, list_runs, save_job
 from hermes.state.home.homes import prepare_home
 
@@ -108,7 +108,7 @@ def _act(command: CliCommand) -> None:
 
 
 def _spec(command: CliCommand) -> JobSpec:
-    return JobSpec(**{field.name: getattr(command.asked, field.name, None) for field in fields(JobSpec)})
+    return JobSpec(**{name: getattr(command.asked, name, None) for name in field_names(JobSpec)})
 
 
 def _when(job: Facts) -> str:
@@ -161,7 +161,7 @@ def _tick(command: CliCommand) -> None:
         raise UserError(
             "A gateway is running on this home, and it runs the jobs.", hint="See: hermes cron status"
         )
-    from hermes.app.agents import AppOverrides
+    from hermes.app.overrides import AppOverrides
 
     ended = embed(command, command.name, lambda: AppOverrides(boots=False), _tick_once)
     told = f"{ended} {'run' if ended == 1 else 'runs'} ended." if ended else "Nothing was due."

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 
 from hermes.admin.commands.platforms import findings_of, tell_findings
 from hermes.admin.process.run import GATEWAY, home_holder
@@ -15,6 +14,7 @@ from hermes.app.accounts import DeclaredAccount
 from hermes.domain.capabilities import SettingField
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
+from hermes.domain.word import replace
 from hermes.state.home.homes import prepare_home
 from hermes.state.settings.by_key import set_setting
 from hermes.state.settings.loader import load_settings

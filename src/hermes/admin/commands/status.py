@@ -18,9 +18,12 @@ from hermes.admin.process.run import GATEWAY, STATE_FILE, LockHolder, home_holde
 from hermes.admin.process.running import find_running
 from hermes.admin.shell.command import JSON, CliCommand, declare
 from hermes.admin.shell.output import CliConsole, ago
-from hermes.agent.models.choose import DEMO, NO_PROBE, SERVICES, ModelAccess, ModelChoice, stand_in
+from hermes.agent.models.choose import DEMO, NO_PROBE, SERVICES, ModelAccess, ModelChoice, is_local, stand_in
+from hermes.agent.models.facts import model_facts
 from hermes.agent.models.registry import Models
 from hermes.domain.errors import UserError
+from hermes.domain.ids import MAIN_AGENT
+from hermes.domain.word import replace
 from hermes.plugins import platform_manifests, providers
 from hermes.state.home.homes import user_name
 from hermes.state.settings.loader import LoadedSettings, load_settings
@@ -51,6 +54,7 @@ def run(command: CliCommand) -> int:
         told = {}  # an earlier life's: this one could not write its own yet
     model = _told_model(told) if running else _model(loaded, told)
     live = _ask(home, environ)
+    approvals = str((running and told.get("approvals")) or loaded.settings.approvals.mode)
     trouble = _store_trouble(live, told, home) if running else ""
     code = 1 if trouble else 0
     if asked.json:
@@ -61,8 +65,9 @@ def run(command: CliCommand) -> int:
                 "version": command.version,
                 "live": _live_facts(live),
                 "store_trouble": trouble,
-                "approvals": loaded.settings.approvals.mode,
-                "sandbox": "none",
+                "approvals": approvals,
+                "sandbox": _main_sandbox(live),
+                "backends": [] if live is None else live["facts"].get("backends", []),
                 "exposed": [str(note) for note in loaded.exposed],
             }
         )
@@ -73,8 +78,10 @@ def run(command: CliCommand) -> int:
     if running:
         pairs.append(("Agents", ", ".join(map(str, told.get("agents", []))) or "–"))
     pairs += [("Model", _named(model["model"], model["provider"])), ("Why", model["model_why"])]
-    pairs.append(("Approvals", _APPROVALS[loaded.settings.approvals.mode]))
-    pairs.append(("Sandbox", f"none; commands run as {user_name(os.getuid())} on this machine"))
+    if model["context_length"]:
+        pairs.append(("Context", f"{int(model['context_length']):,} tokens"))
+    pairs.append(("Approvals", _APPROVALS.get(approvals, approvals)))
+    pairs += _sandboxes(live, loaded.settings.terminal.backend)
     if running:
         pairs += _platforms(told) + _hooks(told)
     if live is not None:
@@ -91,6 +98,29 @@ def run(command: CliCommand) -> int:
     if holder is None:
         console.note("Start it with: hermes gateway start, or in this terminal: hermes gateway run")
     return code
+
+
+def _main_sandbox(live: Mapping[str, Any] | None) -> str:
+    known = [] if live is None else live["facts"].get("backends", [])
+    return next((one["sandbox"] for one in known if one["agent"] == MAIN_AGENT), "") or "none"
+
+
+def _sandboxes(live: Mapping[str, Any] | None, named: str) -> list[tuple[str, str]]:
+    """What holds the commands of each agent, as far as agents are there; main stands for those that have the
+    same."""
+    here = f"commands run as {user_name(os.getuid())} on this machine"
+    known = [] if live is None else live["facts"].get("backends", [])
+    if not known:
+        return [("Sandbox", f"none; {here}" if named.lower() == "local" else f"that of the backend {named}")]
+    lines: dict[str, list[str]] = {}
+    for one in known:
+        where = here if one["here"] else f"commands run by the backend {one['backend']}"
+        network = "" if one["network"] else ", no network"
+        trouble = f" ({one['trouble']})" if one["trouble"] else ""
+        lines.setdefault(f"{one['sandbox'] or 'none'}; {where}{network}{trouble}", []).append(one["agent"])
+    return [
+        ("Sandbox", line if MAIN_AGENT in who else f"{', '.join(who)}: {line}") for line, who in lines.items()
+    ]
 
 
 def read_state(home: Path) -> dict[str, Any]:
@@ -151,8 +181,12 @@ def live_pairs(live: Mapping[str, Any]) -> list[tuple[str, str]]:
         for loop in facts.get("loops", [])
         if loop["failures"]
     ]
+    refused = facts.get("settings_problem")
+    left_out = [f"{agent}: {why}" for agent, why in facts.get("agents_left_out", {}).items()]
     return [
         *broken,
+        *([("Settings", refused)] if refused else []),
+        *(("Left out", line) for line in left_out),
         ("Uptime", _span(_uptime(facts))),
         ("API", facts.get("api") or "off (API_SERVER_ENABLED or API_SERVER_KEY opens it)"),
         ("Turns", _counted(live["turns"], "none unfinished") + unread),
@@ -204,7 +238,14 @@ def _model(loaded: LoadedSettings, reported: Mapping[str, Any]) -> dict[str, str
         "provider": choice.provider,
         "model_line": choice.line,
         "model_why": choice.why + hint,
+        "context_length": str(_window(choice, loaded) or ""),
     }
+
+
+def _window(choice: ModelChoice, loaded: LoadedSettings) -> int | None:
+    own = replace(loaded.settings.model, default=choice.model)
+    facts = model_facts(choice.model, own, loaded.settings.models, local=is_local(choice.base_url))
+    return facts.window
 
 
 def last_model(reported: Mapping[str, Any]) -> ModelChoice | None:
@@ -231,6 +272,7 @@ def _told_model(reported: Mapping[str, Any]) -> dict[str, str]:
         "provider": str(reported.get("model_provider", "")),
         "model_line": str(reported.get("model", "")),
         "model_why": str(reported.get("model_why", "")),
+        "context_length": str(reported.get("context_length", "")),
     }
 
 

@@ -238,11 +238,18 @@ def restart(command: CliCommand) -> int:
         now = home_holder(home)
         return now is not None and now.what == GATEWAY and _is_ready(home, now.pid, before)
 
-    if not _wait(is_back, patience):
+    def failure() -> str:
+        reported = read_state(home)
+        failed = reported.get("gateway_state") == "startup_failed" and reported.get("start_time") != before
+        return str(reported.get("exit_reason") or "it did not say why") if failed else ""
+
+    if not _wait(lambda: is_back() or failure() != "", patience):
         raise UserError(
             f"The gateway of {home} has not come back within {patience:g} s.",
             hint="See: hermes gateway status, hermes gateway logs",
         )
+    if why := failure():
+        raise UserError(f"The gateway did not start again: {why}", hint=f"Its log is {home / LOG_FILE}")
     now = home_holder(home)
     _tell_ready(home, 0 if now is None else now.pid, console)
     return 0

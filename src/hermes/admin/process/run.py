@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import errno
 import fcntl
+import gc
 import json
 import logging
 import os
@@ -14,14 +15,16 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec import Struct
+
 from hermes.admin.process.logs import SHOWN_ALL, logging_to
 from hermes.admin.process.starts import HEALTHY_SECONDS, StartGuard
 from hermes.admin.process.watchdog import SystemdNotifier, Watchdog
+from hermes.control.workers import report_death
 from hermes.domain.errors import PRINTED, SettingsError, UserError
 from hermes.state.home.homes import prepare_home
 from hermes.state.home.locks import HOMES, MachineLock, lock_folder
@@ -30,10 +33,10 @@ from hermes.state.store.care.reserve import give_up_reserve
 
 if TYPE_CHECKING:
     from hermes.admin.shell.command import CliCommand
+    from hermes.app.app import App
 
     # `hermes status` looks at locks and files only and must not wait for all of this to be imported.
-    from hermes.app.agents import AppOverrides
-    from hermes.app.app import App
+    from hermes.app.overrides import AppOverrides
     from hermes.state.settings.loader import LoadedSettings
 
 log = logging.getLogger("hermes.app")
@@ -55,8 +58,7 @@ _PROBLEMS_SHOWN = 5
 # --- the command -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GatewayProcess:
+class GatewayProcess(Struct, frozen=True, kw_only=True):
     """A gateway as a process. `say` gets the line that tells a person it is ready; `given` is for tests."""
 
     home: Path
@@ -111,6 +113,7 @@ class GatewayProcess:
                 agents, accounts = ", ".join(facts["agents"]), ", ".join(facts["accounts"]) or "none"
                 place = f"home {self.home}, agents {agents}, platforms {accounts}, model {facts['model']}"
                 self.say(f"ready: {place}")
+                _collect_from_now_on()
 
         async def live() -> None:
             loop = asyncio.get_running_loop()
@@ -120,7 +123,8 @@ class GatewayProcess:
                     loop.add_signal_handler(number, app.stop)
             loop.add_signal_handler(signal.SIGUSR1, app.restart)
             loop.call_later(HEALTHY_SECONDS, starts.forget)
-            beating = asyncio.create_task(watchdog.beat(), name="watchdog")
+            loop.call_later(HEALTHY_SECONDS, _collect_from_now_on)
+            beating = app.loops.keep("watchdog", watchdog.beat)
             try:
                 await app.live(listen)
             finally:
@@ -152,11 +156,17 @@ class GatewayProcess:
             lock.release()
 
 
+def _collect_from_now_on() -> None:
+    """The collector was off while the program loaded (`cli.main`). It leaves alone what is there by now."""
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()
+
+
 # --- who has the home ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LockHolder:
+class LockHolder(Struct, frozen=True, kw_only=True):
     """The process that has a home locked; `what` is the gateway or a command that is done in a moment."""
 
     what: str
@@ -285,6 +295,7 @@ class StateFile:
         self._facts, self._changed = facts, True
         if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._write_all(), name="state file")
+            self._writing.add_done_callback(report_death)
 
     async def written(self) -> None:
         if self._writing is not None:

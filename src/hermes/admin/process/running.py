@@ -9,10 +9,11 @@ import http.client
 import socket
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlencode
+
+from msgspec import Struct
 
 from hermes.admin.process.logs import LOG_FILE
 from hermes.admin.process.run import GATEWAY, LockHolder, home_holder, home_in_use
@@ -26,8 +27,7 @@ _LOOK_SECONDS = 0.05
 _ANSWER_SECONDS = 60.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunningGateway:
+class RunningGateway(Struct, frozen=True, kw_only=True):
     """A gateway that answers on its socket."""
 
     socket: Path

@@ -8,10 +8,11 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
+
+from msgspec import Struct
 
 from hermes.admin.shell.output import CliConsole, Column, as_json
 from hermes.domain.errors import UserError
@@ -21,8 +22,7 @@ from hermes.domain.text import showable
 from hermes.entry.http.site.owner_socket import lowest_level
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CliCommand:
+class CliCommand(Struct, frozen=True, kw_only=True):
     """What a command's function needs: its name and arguments, the home, the environment, the console."""
 
     name: str

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar, get_type_hints
+
+from msgspec import Struct
 
 from hermes import plugins
 from hermes.admin.process.run import hold_home
@@ -25,7 +26,9 @@ from hermes.domain.capabilities import Capabilities, Manifest
 from hermes.domain.clock import SystemClock, zone_named
 from hermes.domain.ids import MAIN_AGENT, AgentId, DeliveryId, SessionId
 from hermes.domain.message import Inbound
-from hermes.domain.settings.settings import Settings
+from hermes.domain.ports.world import JobWorld
+from hermes.domain.settings.live import LiveSettings, SettingsReport
+from hermes.domain.settings.settings import Profile, Settings
 from hermes.entry.desk import OPERATIONS, OperatorDesk
 from hermes.state.files.aliases import ChannelAliases
 from hermes.state.home.homes import DATABASE_FILE, agent_home, prepare_home
@@ -48,8 +51,7 @@ def agents_of(settings: Settings) -> list[AgentId]:
     return [MAIN_AGENT, *map(AgentId, settings.agents)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HomeAccess:
+class HomeAccess(Struct, frozen=True, kw_only=True):
     """A home: in the hands of a gateway, or resting. What is changed in one that rests counts at the next
     start."""
 
@@ -109,7 +111,7 @@ class HomeAccess:
         courier = MessageSender(
             store=store,
             clock=SystemClock(),
-            settings=loaded.settings,
+            live=LiveSettings(loaded.settings),
             accounts=lambda: _accounts(manifests, loaded),
             aliases=ChannelAliases(home).read,
             capabilities=lambda to: able.get(to.platform) or Capabilities(),
@@ -129,12 +131,23 @@ class HomeAccess:
             delete=delete,
             sends=lambda to: False,
             carry=lambda: None,
+            apply=partial(_check_settings, loaded),
         )
 
     def _jobs(self, courier: MessageSender, agent: AgentId) -> JobDesk:
+        from hermes.app.backends import AgentBackends, GatewayBackends
+        from hermes.app.homes import WORKSPACE
         from hermes.app.jobs import HomeJobs
 
-        settings = courier.settings
+        settings = courier.live.now
+
+        async def world() -> JobWorld:
+            home, environ = agent_home(self.command.home, agent, settings), self.command.environ
+            made = GatewayBackends(environ, courier.clock, lambda: settings)
+            await asyncio.to_thread(made.load)
+            profile = Profile(agent=agent, home=home, settings=settings)
+            return HomeJobs(home, environ, AgentBackends(profile, home / WORKSPACE, made))
+
         rules = JobContext(
             now=courier.clock.now(),
             zone=zone_named(settings.timezone),
@@ -146,8 +159,15 @@ class HomeAccess:
             store=courier.store.scoped(agent),
             clock=courier.clock,
             rules=rules,
-            world=HomeJobs(agent_home(self.command.home, agent, settings), self.command.environ, None),
+            world=world,
         )
+
+
+async def _check_settings(loaded: LoadedSettings) -> SettingsReport:
+    """Where no gateway runs, nothing has to be adopted; what is wrong is told all the same."""
+    for error in (*loaded.stops, *loaded.problems):
+        raise error
+    return SettingsReport(generation=0)
 
 
 async def _route(settings: Settings, source: Source, text: str) -> AgentId:

@@ -8,10 +8,11 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, TextIO
+
+from msgspec import Struct
 
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line, showable, width
@@ -21,8 +22,7 @@ _NARROWEST = 8
 _LONGEST_CELL = 400
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CliConsole:
+class CliConsole(Struct, frozen=True, kw_only=True):
     """Where a command prints. A width of 0 is a pipe: nothing is cut for it."""
 
     out: TextIO
@@ -136,8 +136,7 @@ def this_console(environ: Mapping[str, str]) -> CliConsole:
     return CliConsole(out=out, err=err, width=columns, colour=colour, interactive=interactive)
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True):
     """One fact of listed things, declared once for JSON and for the table. Without a header it stands only in
     JSON, without a key only in the table. `value` finds the fact (else it is the field of that name) and
     `cell` prints it."""

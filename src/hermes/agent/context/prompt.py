@@ -6,11 +6,10 @@ and nothing in it is finer than a day. Short on purpose: it is paid for with eve
 
 from __future__ import annotations
 
-import os
-import platform
 from collections.abc import Collection, Mapping
 from datetime import date
-from pathlib import Path
+
+from hermes.domain.ports.world import World
 
 MOST_BLOCK = 20_000
 """Characters of SOUL.md or of one memory block that are taken in."""
@@ -69,14 +68,15 @@ def build_prompt(
     return "\n\n".join(block for block in blocks if block)
 
 
-def local_environment(folder: Path) -> dict[str, str]:
-    """Facts about this machine, for agents whose commands run on it."""
-    system = f"{platform.system()} {platform.release()} ({platform.machine()})"
+def describe_world(world: World) -> dict[str, str]:
+    """Facts about the place where the agent's commands run."""
     return {
-        "system": system,
-        "working folder": f"{folder} (relative paths start here)",
-        "user's home": str(Path.home()),
-        "shell": os.path.basename(os.environ.get("SHELL", "")) or "sh",
+        "system": world.system,
+        "working folder": f"{world.workspace} (relative paths start here)",
+        "user's home": world.home,
+        "shell": world.shell,
+        "sandbox": world.sandbox,
+        "network": "" if world.network else "none; commands reach nothing outside",
     }
 
 

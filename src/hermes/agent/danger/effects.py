@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING
 
 from hermes.agent.danger import code
 from hermes.agent.danger.shell.expand import UNKNOWN, to_plain
+from hermes.domain.word import replace
 
 if TYPE_CHECKING:
     from hermes.agent.danger.judge import ShellCall

@@ -14,9 +14,10 @@ import re
 import shlex
 import unicodedata
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
+
+from msgspec import Struct, field
 
 from hermes.agent.danger import names, paths, programs
 from hermes.agent.danger.paths import CommandScope
@@ -39,16 +40,14 @@ _SHELLS_OWN = re.compile(r"\d{3,}")
 """Descriptors by which the shell tells the gateway where it stands: nothing else is written there."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShellInput:
+class ShellInput(Struct, frozen=True):
     """What a command reads on its standard input: `text` if known; `source` says where it comes from."""
 
     text: str | None = None
     source: str = ""
 
 
-@dataclass(slots=True)
-class ShellCall:
+class ShellCall(Struct):
     """One program with its words, as it would be run."""
 
     judge: CommandJudge
@@ -92,8 +91,7 @@ class ShellCall:
         return self.args[place] if place < len(self.args) else ""
 
 
-@dataclass(slots=True)
-class CommandJudge:
+class CommandJudge(Struct):
     """The state of one walk."""
 
     place: CommandScope

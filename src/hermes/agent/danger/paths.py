@@ -7,9 +7,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
+
+from msgspec import Struct
 
 from hermes.agent.danger.names import listed
 from hermes.agent.danger.shell.expand import UNKNOWN, has_glob, to_plain
@@ -75,8 +76,7 @@ _ROOTS = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandScope:
+class CommandScope(Struct, frozen=True, kw_only=True):
     """Where a command is to run: what it may treat as its own, and what belongs to the gateway and its
     agents."""
 
@@ -88,6 +88,8 @@ class CommandScope:
     homes: FolderRules = NO_HOMES
     deny: tuple[str, ...] = ()
     """Patterns of commands that the operator forbids."""
+    elsewhere: str = ""
+    """The world it is in, unless that is the gateway's machine itself."""
 
     @property
     def ground(self) -> str:

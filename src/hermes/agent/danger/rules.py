@@ -3,11 +3,10 @@ the verdict on one command."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class DangerRule:
+class DangerRule(Struct, frozen=True):
     """`never` = refused, whoever approves; else it needs a person's approval."""
 
     reason: str
@@ -78,16 +77,14 @@ RULES: dict[str, DangerRule] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DangerFinding:
+class DangerFinding(Struct, frozen=True, kw_only=True):
     """A rule that a command breaks, and the words that break it."""
 
     rule: str
     what: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DangerVerdict:
+class DangerVerdict(Struct, frozen=True, kw_only=True):
     """The decision whether a command needs a person's approval, with what was found."""
 
     findings: tuple[DangerFinding, ...] = ()

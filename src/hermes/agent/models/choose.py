@@ -6,13 +6,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
+from msgspec import Struct, field
+
+from hermes.agent.models.formats import CHAT_COMPLETIONS, FORMATS
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.settings import ModelSettings
+from hermes.domain.word import replace
 
 if TYPE_CHECKING:
     import aiohttp
@@ -27,14 +30,14 @@ _UNNAMED = "default"
 _MOST_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelService:
+class ModelService(Struct, frozen=True, kw_only=True):
     """A service by its usual name: its address, and the model that is asked for if none is named."""
 
     title: str
     base_url: str
     model: str = ""
     needs_key: str = ""
+    format: str = CHAT_COMPLETIONS
 
 
 SERVICES: Mapping[str, ModelService] = {
@@ -68,15 +71,13 @@ class ModelAccess(StrEnum):
     NONE = "none"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalServer:
+class LocalServer(Struct, frozen=True, kw_only=True):
     kind: str
     base_url: str
     models: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelChoice:
+class ModelChoice(Struct, frozen=True, kw_only=True):
     """The model that answers. `why` is a reason a person understands; no key is ever in a text of it."""
 
     way: ModelAccess
@@ -85,6 +86,7 @@ class ModelChoice:
     title: str = ""
     base_url: str = ""
     key: Secret = field(default_factory=lambda: Secret(""))
+    format: str = CHAT_COMPLETIONS
     why: str = ""
     hint: str = ""
 
@@ -233,6 +235,10 @@ def _serviced(settings: ModelSettings, name: str, service: ModelService, why: st
     if service.needs_key and base_url == service.base_url and not settings.api_key:
         hint = f"hermes config set {service.needs_key} …"
         return _none(f"{why}, and {service.needs_key} is not set", hint, provider=name)
+    wire = settings.api_mode or service.format
+    if wire not in FORMATS:
+        hint = f"Known: {', '.join(FORMATS)}."
+        return _none(f"the wire format “{wire}” of model.api_mode is not known", hint, provider=name)
     model = settings.default or service.model or _UNNAMED
     if not settings.default and service.model:
         why = f"{why}; no model is named, so its usual one is asked for"
@@ -243,6 +249,7 @@ def _serviced(settings: ModelSettings, name: str, service: ModelService, why: st
         title=service.title,
         base_url=base_url,
         key=settings.api_key,
+        format=wire,
         why=why,
     )
 

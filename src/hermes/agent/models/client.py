@@ -9,18 +9,19 @@ from __future__ import annotations
 import asyncio
 import io
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import aiohttp
+from msgspec import Struct
 from yarl import URL
 
-from hermes.domain.errors import HermesError, Refused, Unreachable
+from hermes.domain.errors import FaultKind, ModelFault
 
 _LARGE_BODY = 512 * 1024
+_READ_BYTES = 32 * 1024
+"""The most that is read at once: a stream that pours is read in turns with all others, and holds little."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deadlines:
+class Deadlines(Struct, frozen=True, kw_only=True):
     """Seconds to connect, to the first byte, between bytes, and for the whole call."""
 
     connect: float = 10.0
@@ -85,7 +86,8 @@ class ModelHttpResponse:
         self._heard = self._loop.time()
         self._quiet = deadlines.first_byte
         self._idle = deadlines.idle
-        self._overdue: HermesError | None = None
+        self._pours = False
+        self._overdue: ModelFault | None = None
         self._timer = self._loop.call_at(min(self._heard + self._quiet, self._end), self._look)
         self.status = response.status
         self.headers: Mapping[str, str] = response.headers
@@ -93,9 +95,12 @@ class ModelHttpResponse:
     async def read(self) -> bytes:
         """What has come, at least something; empty at the end."""
         try:
-            data = await self._response.content.readany()
+            if self._pours:
+                await asyncio.sleep(0)
+            data = await self._response.content.read(_READ_BYTES)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise self._overdue or _translated(error, self._place) from error
+        self._pours = len(data) == _READ_BYTES
         self._heard = self._loop.time()
         self._quiet = self._idle
         return data
@@ -132,28 +137,32 @@ class ModelHttpResponse:
             return
         if now >= self._end:
             words = f"the answer was not complete after {self._total:g} seconds and was cut off."
-            self._overdue = Refused(words)
+            self._overdue = ModelFault(words, kind=FaultKind.BAD_REQUEST)
         else:
-            self._overdue = Unreachable(f"{self._place} said nothing for {self._quiet:g} seconds")
+            words = f"{self._place} said nothing for {self._quiet:g} seconds"
+            self._overdue = ModelFault(words, kind=FaultKind.BROKEN)
         self._response.close()
 
 
-def _translated(error: Exception, place: str) -> HermesError:
+def _translated(error: Exception, place: str) -> ModelFault:
     """A transport's error as one of ours; its text may name addresses, never keys."""
     match error:
         case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientSSLError():
-            return Refused(f"the certificate of {place} could not be verified.")
+            words = f"The certificate of {place} could not be verified."
+            return ModelFault(words, kind=FaultKind.NO_MODEL)
         case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError() | ValueError():
-            return Refused(f"{place} is not an address. Check model.base_url.")
+            words = f"No model can be reached: {place} is not an address."
+            return ModelFault(words, kind=FaultKind.NO_MODEL, hint="Check model.base_url.")
         case aiohttp.ClientConnectorDNSError():
-            return Unreachable(f"the name of {place} could not be found")
+            words = f"the name of {place} could not be found"
         case aiohttp.ConnectionTimeoutError():
-            return Unreachable(f"{place} could not be connected to in time")
+            words = f"{place} could not be connected to in time"
         case TimeoutError():
-            return Unreachable(f"{place} did not answer in time")
+            words = f"{place} did not answer in time"
         case aiohttp.ClientConnectorError():
-            return Unreachable(f"{place} refuses connections")
+            words = f"{place} refuses connections"
         case aiohttp.ClientPayloadError() | aiohttp.ClientConnectionError():
-            return Unreachable(f"{place} closed the connection before the answer was complete")
+            words = f"{place} closed the connection before the answer was complete"
         case _:
-            return Unreachable(f"{place} gave an answer that is not proper HTTP ({type(error).__name__})")
+            words = f"{place} gave an answer that is not proper HTTP ({type(error).__name__})"
+    return ModelFault(words, kind=FaultKind.BROKEN)

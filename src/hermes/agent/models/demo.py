@@ -9,12 +9,14 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
-from hermes.domain.event import Ending, Entry, ModelSaid, TextDelta, ToolFinished, Usage, UserSaid
+from msgspec import Struct
+
+from hermes.domain.event import Ending, Entry, ModelSaid, TextDelta, ToolFinished, UserSaid
 from hermes.domain.ids import CallId
 from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest
 from hermes.domain.tool import ToolCall
+from hermes.domain.usage import Usage
 
 FOOTER = (
     "— Offline demo model, not an AI. For a real one set OPENAI_API_KEY or OPENROUTER_API_KEY, or start "
@@ -36,8 +38,7 @@ _MOST_COUNTED = 1000
 _MOST_READ = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DemoReply:
+class DemoReply(Struct, frozen=True, kw_only=True):
     """What the model says now. `slow` words are to be seen one by one."""
 
     text: str = ""
@@ -45,8 +46,7 @@ class DemoReply:
     slow: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _DemoCalls:
+class _DemoCalls(Struct, frozen=True, kw_only=True):
     """A tool the words ask for, and its arguments, once for each call."""
 
     tool: str

@@ -1,68 +1,153 @@
-"""What a model's service said when it did not answer, as the errors of our own tree.
+"""What a model's service said when it did not answer, as one `ModelFault` with its kind.
 
-Owns which statuses are worth another try. Texts from outside are cut to a line, and keys in them blotted out.
+Owns the table by which kinds are decided: first the status, then the vendor's own code, and only then its
+sentences. Texts from outside are cut to a line, and keys in them blotted out.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Container, Mapping
+from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
-from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
+from msgspec import Struct, field
+
+from hermes.domain.errors import FaultKind, ModelFault
 from hermes.domain.text import one_line
 
 MOST_ERROR_BYTES = 64 * 1024
-_TRY_AGAIN = {408, 409, 423, 425}
-_BUSY = {429, 502, 503, 529}
+_LONGEST_WAIT = 366 * 86_400.0
 _KEYS = re.compile(r"\b(?:sk|pk|key|tok|gsk|xai|AIza)[-_A-Za-z0-9*.]{6,}", re.IGNORECASE)
 _BEARER = re.compile(r"(?i)\bbearer\s+\S+")
-_TOO_LONG = re.compile(
-    r"context.{0,20}(length|window|size|limit)|maximum.{0,20}tokens|too many tokens|prompt is too long"
-    r"|exceeds?.{0,30}(context|tokens)|input is too long",
-    re.IGNORECASE,
-)
-_NO_CREDIT = re.compile(r"quota|credit|billing|payment|balance", re.IGNORECASE)
-_FILTERED = re.compile(r"content.{0,10}(filter|policy|management)|safety|moderation", re.IGNORECASE)
+_OVERLOADED = frozenset({429, 502, 503, 529})
+_ANSWERED = frozenset(range(600)) - _OVERLOADED
+"""Statuses of a service that looked at the request; 0 is an error in a body that names no status."""
 
-_NO_IMAGES = re.compile(
-    r"(?:image|vision|picture|multi-?modal)[^.]{0,60}"
-    r"(?:not (?:be )?(?:supported|enabled|allowed|available)|disabled|only supported)"
-    r"|(?:unsupported|not support(?:ed)?|n't support|not accept)[^.]{0,40}(?:image|vision|multi-?modal)"
-    r"|not a (?:vision|multi-?modal)|no endpoints found that support image|at most 0 image"
-    r"|unknown variant [^a-z]?image_url|content[^.]{0,30} must be a string",
-    re.IGNORECASE,
-)
-"""How services say that a model takes words alone; there is no code for it."""
-_ABOUT_IMAGES = re.compile(r"\bimages?\b|image_url", re.IGNORECASE)
 
-CONTEXT_TOO_LONG = (
-    "the conversation is longer than this model can read. Begin anew with /new, take words back "
-    "with /undo, or choose a model that reads more"
+def _sentence(*words: str) -> re.Pattern[str]:
+    return re.compile("|".join(words), re.IGNORECASE)
+
+
+class FaultRule(Struct, frozen=True, kw_only=True):
+    """What an error with one of these statuses means, if it also has one of the codes or sentences; a rule
+    without either looks at the status alone. `source` says where the vendor tells so."""
+
+    kind: FaultKind
+    source: str
+    statuses: Container[int] = _ANSWERED
+    codes: frozenset[str] = frozenset()
+    words: re.Pattern[str] | None = None
+    only_this: bool = False
+
+    def fits(self, details: ModelErrorDetails) -> bool:
+        if details.status not in self.statuses:
+            return False
+        if not self.codes and self.words is None:
+            return True
+        if not self.codes.isdisjoint(details.codes):
+            return True
+        text = f"{' '.join(sorted(details.codes))} {details.message}"
+        return self.words is not None and self.words.search(text) is not None
+
+
+_OPENAI = "developers.openai.com/docs/guides/error-codes"
+_OPENROUTER = "openrouter.ai/docs/api/reference/errors-and-debugging"
+_SEEN = "sentences of OpenAI, OpenRouter, Ollama, vLLM, llama.cpp and DeepSeek; there is no code for it"
+
+RULES: tuple[FaultRule, ...] = (
+    FaultRule(kind=FaultKind.BAD_KEY, statuses={401}, source=f"{_OPENAI}; {_OPENROUTER}"),
+    FaultRule(kind=FaultKind.NO_CREDIT, statuses={402}, source=f"{_OPENROUTER}: insufficient credits"),
+    FaultRule(
+        kind=FaultKind.NO_CREDIT,
+        statuses={0, 429},
+        codes=frozenset({"insufficient_quota", "credit_balance_exhausted"}),
+        words=_sentence("quota|credit|billing|payment|balance"),
+        source=f"{_OPENAI}: 429 also says that the quota is used up",
+    ),
+    FaultRule(kind=FaultKind.TOO_LONG, statuses={413}, source="RFC 9110, 15.5.14"),
+    FaultRule(
+        kind=FaultKind.TOO_LONG,
+        codes=frozenset({"context_length_exceeded", "exceed_context_size_error"}),
+        words=_sentence(
+            "context.{0,20}(length|window|size|limit)",
+            "maximum.{0,20}tokens",
+            "too many tokens",
+            "prompt is too long",
+            "exceeds?.{0,30}(context|tokens)",
+            "input is too long",
+        ),
+        # Together says so with 403 (docs.together.ai/docs/error-codes), llama.cpp with 400 or 500.
+        source=f"{_OPENAI}; {_OPENROUTER}; github.com/ggml-org/llama.cpp/pull/15780",
+    ),
+    FaultRule(
+        kind=FaultKind.FILTERED,
+        statuses={403},
+        words=_sentence("moderation|flagged"),
+        source=f"{_OPENROUTER}: 403, the input was flagged",
+    ),
+    FaultRule(kind=FaultKind.BAD_KEY, statuses={403}, source=f"{_OPENAI}: 403, not allowed from there"),
+    # Before what may work later: llama.cpp answers so with 500.
+    FaultRule(
+        kind=FaultKind.NO_IMAGES,
+        words=_sentence(
+            r"(?:image|vision|picture|multi-?modal)[^.]{0,60}"
+            r"(?:not (?:be )?(?:supported|enabled|allowed|available)|disabled|only supported)",
+            r"(?:unsupported|not support(?:ed)?|n't support|not accept)[^.]{0,40}"
+            r"(?:image|vision|multi-?modal)",
+            r"not a (?:vision|multi-?modal)|no endpoints found that support image|at most 0 image",
+            r"unknown variant [^a-z]?image_url|content[^.]{0,30} must be a string",
+        ),
+        source=_SEEN,
+    ),
+    FaultRule(
+        kind=FaultKind.BUSY,
+        statuses={0, 408, 409, 423, 425, 429, 503, 529},
+        codes=frozenset({"rate_limit_exceeded", "overloaded_error", "server_is_overloaded", "slow_down"}),
+        words=_sentence("overloaded|rate limit"),
+        source=f"{_OPENAI}; {_OPENROUTER}; docs.anthropic.com/en/api/errors: 529",
+    ),
+    FaultRule(
+        kind=FaultKind.BUSY,
+        statuses={408, 409, 423, 425, 429, 503, 529},
+        source=f"{_OPENROUTER}: 408, 429, 503; llama.cpp answers 503 while it loads a model",
+    ),
+    FaultRule(kind=FaultKind.BROKEN, statuses={0, *range(500, 600)}, source=f"{_OPENAI}; {_OPENROUTER}"),
+    FaultRule(
+        kind=FaultKind.NO_MODEL,
+        codes=frozenset({"model_not_found"}),
+        source=f"{_OPENAI}; Ollama and vLLM answer 404",
+    ),
+    FaultRule(kind=FaultKind.NO_MODEL, statuses={404, *range(100, 400)}, source="RFC 9110"),
+    FaultRule(
+        kind=FaultKind.FILTERED,
+        codes=frozenset({"content_filter", "content_policy_violation"}),
+        words=_sentence("content.{0,10}(filter|policy|management)|safety|moderation"),
+        source="learn.microsoft.com/azure/ai-services/openai/concepts/content-filter",
+    ),
+    FaultRule(
+        kind=FaultKind.NO_IMAGES,
+        words=_sentence(r"\bimages?\b|image_url"),
+        only_this=True,
+        source=f"{_SEEN}; the picture itself may be at fault",
+    ),
 )
+"""The first rule that fits decides; what fits none is a bad request."""
+
+CONTEXT_TOO_LONG = "the conversation is longer than this model can read."
+SHORTEN = "Begin anew with /new, take words back with /undo, or choose a model that reads more."
 NEW_KEY = "Set another with `hermes config set model.api_key …`."
-NO_CREDIT = "the account has no credit or quota left. Add some, or choose another model"
-FILTERED = "its content filter withheld the answer. Say it in other words"
+FILTERED = "its content filter withheld the answer."
+OTHER_WORDS = "Say it in other words."
 
 
-class ImagesRefused(Refused):
-    """It refuses a picture; `lasting` if it takes none at all."""
-
-    def __init__(self, message: str, *, lasting: bool) -> None:
-        super().__init__(message)
-        self.lasting = lasting
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelErrorDetails:
-    """An error as it came: its status (or the code in a body), its words, and when to try again."""
+class ModelErrorDetails(Struct, frozen=True, kw_only=True):
+    """An error as it came: its status (or the code in a body), its words and codes, when to try again."""
 
     status: int
     message: str = ""
-    code: str = ""
+    codes: frozenset[str] = field(default_factory=frozenset)
     after: float | None = None
 
 
@@ -75,9 +160,11 @@ def read_error(
         data = json.loads(body)
     except (ValueError, RecursionError):
         return ModelErrorDetails(status=status, after=after)
+    if isinstance(data, list) and data:
+        data = data[0]  # as Google's compatible API answers
     error = data.get("error", data) if isinstance(data, dict) else data
-    told = read_error_object(error, secret=secret)
-    return ModelErrorDetails(status=status, message=told.message, code=told.code, after=after)
+    details = read_error_object(error, secret=secret)
+    return ModelErrorDetails(status=status, message=details.message, codes=details.codes, after=after)
 
 
 def read_error_object(error: object, *, secret: str = "") -> ModelErrorDetails:
@@ -91,8 +178,8 @@ def read_error_object(error: object, *, secret: str = "") -> ModelErrorDetails:
     if isinstance(code, str) and code.isdecimal():
         status = int(code)
     message = error.get("message") or error.get("detail") or ""
-    kind = str(code or error.get("type") or "")
-    return ModelErrorDetails(status=status, message=_clean(str(message), secret), code=kind)
+    codes = frozenset(name for name in (code, error.get("type")) if isinstance(name, str))
+    return ModelErrorDetails(status=status, message=_clean(str(message), secret), codes=codes)
 
 
 def read_retry_after(headers: Mapping[str, str]) -> float | None:
@@ -101,7 +188,7 @@ def read_retry_after(headers: Mapping[str, str]) -> float | None:
     if not told:
         return None
     try:
-        return max(0.0, float(told))
+        return min(max(0.0, float(told)), _LONGEST_WAIT)
     except ValueError:
         pass
     try:
@@ -109,41 +196,55 @@ def read_retry_after(headers: Mapping[str, str]) -> float | None:
     except (ValueError, TypeError, IndexError):
         return None
     at = at if at.tzinfo else at.replace(tzinfo=UTC)
-    return max(0.0, (at - datetime.now(UTC)).total_seconds())
+    return min(max(0.0, (at - datetime.now(UTC)).total_seconds()), _LONGEST_WAIT)
 
 
-def error_for(details: ModelErrorDetails, *, model: str, place: str) -> HermesError:
-    """What the catcher should do about it. `place` is the address that was asked, without credentials."""
-    status, words = details.status, details.message
-    said = f" (“{words}”)" if words else ""
-    if status == 401:
-        return NeedsLogin(f"{place} did not accept the key. {NEW_KEY}")
-    if status == 403:
-        return NeedsLogin(f"{place} does not allow this{said}. Check the key and what it may use.")
-    if status == 402 or (status in (0, 429) and _NO_CREDIT.search(f"{details.code} {words}")):
-        return Refused(f"{NO_CREDIT}{said}.")
-    if status == 413 or (status not in _BUSY and _TOO_LONG.search(f"{details.code} {words}")):
-        return Refused(f"{CONTEXT_TOO_LONG}.")
-    # Before what may work later: some answer so with 500.
-    if status not in _BUSY and _NO_IMAGES.search(words):
-        return ImagesRefused(f"this model takes no pictures{said}.", lasting=True)
-    if status in _TRY_AGAIN or status in _BUSY or status >= 500 or status == 0:
-        return Unreachable(f"{place} answered with {status or 'an error'}{said}", after=details.after)
-    if status == 404:
-        return Refused(_not_found(details, model, place))
-    if status < 400:
-        return Refused(f"{place} answered with {status}, a way to somewhere else. Check model.base_url.")
-    if _FILTERED.search(f"{details.code} {words}"):
-        return Refused(f"{FILTERED}.")
-    if _ABOUT_IMAGES.search(words):
-        return ImagesRefused(f"{place} answered with {status}{said}.", lasting=False)
-    return Refused(f"{place} answered with {status}{said}.")
+def fault_for(details: ModelErrorDetails, *, model: str, place: str) -> ModelFault:
+    """The fault that these details are. `place` is the address that was asked, without credentials."""
+    rule = next((rule for rule in RULES if rule.fits(details)), None)
+    kind = FaultKind.BAD_REQUEST if rule is None else rule.kind
+    if kind is FaultKind.BUSY and details.status == 429 and details.after is not None:
+        kind = FaultKind.LIMITED_UNTIL
+    quote = f" (“{details.message}”)" if details.message else ""
+    message, hint = _words(kind, details, model, place, quote)
+    only_this = rule is not None and rule.only_this
+    if only_this:
+        message = f"{place} answered with {details.status}{quote}."
+    until = None if details.after is None else datetime.now(UTC) + timedelta(seconds=details.after)
+    if kind is FaultKind.LIMITED_UNTIL and until is not None:
+        message += f", and asks to wait until {until:%H:%M:%S} UTC"
+    return ModelFault(message, kind=kind, hint=hint, after=details.after, until=until, only_this=only_this)
 
 
-def _not_found(details: ModelErrorDetails, model: str, place: str) -> str:
-    if "model" in f"{details.code} {details.message}".lower():
-        return f"there is no model “{one_line(model)}” at {place}. Choose another with /model."
-    return f"there is nothing at {place}. Check model.base_url, which mostly ends in /v1."
+def _words(
+    kind: FaultKind, details: ModelErrorDetails, model: str, place: str, quote: str
+) -> tuple[str, str]:
+    """What happened, and what a person can do about it."""
+    match kind:
+        case FaultKind.BAD_KEY if details.status == 401:
+            return f"{place} did not accept the key.", NEW_KEY
+        case FaultKind.BAD_KEY:
+            return f"{place} does not allow this{quote}.", "Check the key and what it may use."
+        case FaultKind.NO_CREDIT:
+            message = f"the account has no credit or quota left{quote}."
+            return message, "Add some, or choose another model."
+        case FaultKind.TOO_LONG:
+            return CONTEXT_TOO_LONG, SHORTEN
+        case FaultKind.NO_IMAGES:
+            return f"this model takes no pictures{quote}.", ""
+        case FaultKind.FILTERED:
+            return FILTERED, OTHER_WORDS
+        case FaultKind.NO_MODEL if "model" in f"{' '.join(details.codes)} {details.message}".lower():
+            return f"There is no model “{one_line(model)}” at {place}.", "Choose another with /model."
+        case FaultKind.NO_MODEL if details.status == 404:
+            return f"There is nothing at {place}.", "Check model.base_url, which mostly ends in /v1."
+        case FaultKind.NO_MODEL:
+            message = f"No model answers: {place} answered with {details.status}, a way to somewhere else."
+            return message, "Check model.base_url."
+        case FaultKind.BUSY | FaultKind.LIMITED_UNTIL | FaultKind.BROKEN:
+            return f"{place} answered with {details.status or 'an error'}{quote}", ""
+        case FaultKind.BAD_REQUEST:
+            return f"{place} answered with {details.status}{quote}.", ""
 
 
 def _clean(text: str, secret: str) -> str:

@@ -7,17 +7,17 @@ import asyncio
 import logging
 from base64 import b64encode
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
 from hermes.agent.context.transcript_messages import is_image
-from hermes.agent.models.faults import ImagesRefused
-from hermes.domain.errors import HermesError
-from hermes.domain.event import UserSaid
+from hermes.domain.errors import FaultKind, HermesError, ModelFault
+from hermes.domain.event import ToolFinished, UserSaid
 from hermes.domain.message import Attachment
+from hermes.domain.model_facts import ModelFacts
 from hermes.domain.ports.agent import ModelPiece, ModelRequest, Provider
 from hermes.domain.ports.world import Media
 from hermes.domain.text import one_line
+from hermes.domain.word import replace
 
 log = logging.getLogger("hermes.pictures")
 MOST_IMAGES = 20
@@ -72,10 +72,16 @@ class _ImageCache:
 class ImageAttachingProvider:
     """A provider whose requests carry the images of the conversation, the latest first if there are more than
     one request should hold. A model that takes no pictures is told of them in words, from its first refusal
-    on."""
+    on, or from the beginning if that is known of it."""
 
-    def __init__(self, provider: Provider, media: Media) -> None:
+    def __init__(
+        self,
+        provider: Provider,
+        media: Media,
+        facts: Callable[[str], ModelFacts] = lambda model: ModelFacts(),
+    ) -> None:
         self._provider = provider
+        self._facts = facts
         self._shelf = _ImageCache(media)
         self._blind: OrderedDict[tuple[str, str], None] = OrderedDict()
         """Models that refused pictures, all of them or after a certain one; asked again after a restart."""
@@ -88,18 +94,19 @@ class ImageAttachingProvider:
         self, request: ModelRequest, pictures: Sequence[Attachment]
     ) -> AsyncIterator[ModelPiece]:
         latest = (request.model, pictures[0].sha256 or pictures[0].ref)
-        if latest not in self._blind and (request.model, "") not in self._blind:
+        seen = self._facts(request.model).images is not False
+        if seen and latest not in self._blind and (request.model, "") not in self._blind:
             begun = False
             try:
                 async for piece in self._provider.call(replace(request, images=await self._read(pictures))):
                     begun = True
                     yield piece
                 return
-            except ImagesRefused as refusal:
-                if begun:
+            except ModelFault as fault:
+                if begun or fault.kind is not FaultKind.NO_IMAGES:
                     raise
-                log.warning("pictures.refused model=%s why=%s", one_line(request.model), refusal)
-                self._blind[(request.model, "") if refusal.lasting else latest] = None
+                log.warning("pictures.refused model=%s why=%s", one_line(request.model), fault)
+                self._blind[latest if fault.only_this else (request.model, "")] = None
                 while len(self._blind) > _MOST_BLIND:
                     self._blind.popitem(last=False)
         async for piece in self._provider.call(replace(request, images=None)):
@@ -122,7 +129,7 @@ class ImageAttachingProvider:
 def _latest_first(request: ModelRequest) -> Iterator[Attachment]:
     for entry in reversed(request.entries):
         record = entry.record
-        if isinstance(record, UserSaid) and record.attachments:
+        if isinstance(record, UserSaid | ToolFinished) and record.attachments:
             yield from filter(is_image, reversed(record.attachments))
     for earlier in reversed(request.history):
         yield from filter(is_image, reversed(earlier.attachments))

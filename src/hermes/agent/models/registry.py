@@ -1,27 +1,26 @@
-"""The models of one process: chosen by the rules of `choose`, made into providers over one shared client.
+"""The models of one process: chosen by the rules of `choose`, made into providers by whoever offers them.
 
 What a choice does not need is not loaded: the HTTP client comes with the first provider that uses it."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from hermes.agent.models import choose as choosing
+from hermes.agent.models.builtin import BUILT_IN, DEMO, OPENAI_COMPATIBLE
 from hermes.agent.models.choose import LocalServer, ModelAccess, ModelChoice
-from hermes.agent.models.demo import DemoProvider
-from hermes.domain.errors import Unreachable, UserError
+from hermes.agent.models.foreign import ForeignProvider
+from hermes.domain.errors import FaultKind, ModelFault, Unreachable
 from hermes.domain.ids import AgentId
 from hermes.domain.ports.agent import ModelPiece, ModelRequest, Provider
 from hermes.domain.settings.settings import ModelSettings
-
-if TYPE_CHECKING:
-    from hermes.agent.models.client import ModelClient
+from hermes.domain.word import replace
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelRoute:
+class ModelRoute(Struct, frozen=True, kw_only=True):
     """Who serves a name, and what the model is called there."""
 
     provider: Provider
@@ -53,17 +52,20 @@ class UnavailableProvider:
         self._choice = choice
 
     def call(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
-        raise UserError(f"No model answers: {self._choice.why}.", hint=self._choice.hint)
+        words = f"No model answers: {self._choice.why}."
+        raise ModelFault(words, kind=FaultKind.NO_MODEL, hint=self._choice.hint)
 
 
 class Models:
-    """`plugins` make providers by name; `probe` allows looking for servers on this machine, once."""
+    """`makers` make providers by name, our own and those of plugins; `probe` allows looking for servers on
+    this machine, once."""
 
-    def __init__(self, plugins: Mapping[str, MakeProvider] | None = None, *, probe: bool = True) -> None:
-        self._plugins = plugins or {}
+    def __init__(self, makers: Mapping[str, MakeProvider] | None = None, *, probe: bool = True) -> None:
+        self._makers: dict[str, MakeProvider] = {**BUILT_IN, **(makers or {})}
+        self._plugins = self._makers.keys() - BUILT_IN.keys()
         self._probe = probe
         self._servers: list[LocalServer] | None = None
-        self._client: ModelClient | None = None
+        self._made: dict[tuple[str, ModelSettings], Provider] = {}
         self.offered: dict[AgentId, tuple[str, ...]] = {}
         """What the services say they have, as of the last time they were asked."""
 
@@ -88,30 +90,28 @@ class Models:
     def provider(self, choice: ModelChoice, settings: ModelSettings) -> Provider:
         match choice.way:
             case ModelAccess.DEMO:
-                return DemoProvider()
+                return self._provider(DEMO, settings)
             case ModelAccess.NONE | ModelAccess.GIVEN:
                 return UnavailableProvider(choice)
             case ModelAccess.PLUGIN:
-                return self._plugins[choice.provider](settings)
+                return self._provider(choice.provider, settings)
             case ModelAccess.HTTP:
-                return self._over_http(choice, settings)
+                reached = replace(
+                    settings, base_url=choice.base_url, api_key=choice.key, api_mode=choice.format
+                )
+                return self._provider(OPENAI_COMPATIBLE, reached)
 
-    def _over_http(self, choice: ModelChoice, settings: ModelSettings) -> Provider:
-        from hermes.agent.models.client import Deadlines, ModelClient
-        from hermes.agent.models.formats.chat_completions.provider import ModelEndpoint, OpenAIProvider
-
-        if self._client is None:
-            self._client = ModelClient()
-        here = choosing.is_local(choice.base_url)
-        patient = Deadlines(first_byte=600.0, idle=300.0, total=1800.0)
-        endpoint = ModelEndpoint(
-            base_url=choice.base_url,
-            key=choice.key,
-            max_tokens=settings.max_tokens,
-            deadlines=patient if here else Deadlines(),
-            written_calls=here,
-        )
-        return OpenAIProvider(endpoint, self._client)
+    def _provider(self, name: str, settings: ModelSettings) -> Provider:
+        """Agents that reach a service in the same way share its provider, and with it the connections."""
+        if name not in self._plugins:
+            # The model is named in each request, and what is known of it is none of a provider's business.
+            settings = replace(settings, default="", provider=name, context_length=None)
+        key = (name, settings)
+        if key not in self._made:
+            make = self._makers[name]
+            foreign = name in self._plugins
+            self._made[key] = ForeignProvider(name, make, settings) if foreign else make(settings)
+        return self._made[key]
 
     async def refresh(self, choices: Mapping[AgentId, ModelChoice]) -> str:
         """Ask the services behind these choices anew what they offer; one that does not answer keeps what it
@@ -131,6 +131,6 @@ class Models:
         return f"{count} models offered"
 
     async def close(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            await client.close()
+        made, self._made = self._made, {}
+        closing = (getattr(provider, "close", None) for provider in made.values())
+        await asyncio.gather(*(close() for close in closing if close is not None))

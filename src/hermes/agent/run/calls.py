@@ -4,22 +4,24 @@ Calls that may run together form a group; any other call is a group of its own. 
 commit, then its tools run, then each result is a commit as it comes. A call found started but not finished
 is the trace of a crash: `read` and `keyed` ones run again under the same key, `once` ones never do. A call
 that cannot run at all (no such tool, unreadable arguments, too many) is answered without being started.
-Calls of the client's own tools are the last group: they are asked for together, in one commit, once all
-others are settled, and the client's answers are their results.
+Calls that are answered from outside, by a person, a child turn or the client, are the last group: they are
+asked for together, in one commit, and the answers are their results, in whatever order they come.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
+
+from msgspec import Struct
 
 from hermes.agent.call_repair import read_arguments
 from hermes.agent.run.delta_queue import DeltaQueue
-from hermes.agent.run.toolbox import Toolbox, are_chats_named
-from hermes.domain.errors import HermesError, UserError
+from hermes.agent.run.dispatch import Dispatcher, approval_prompt, is_granted, tell_broken, waiting_for
+from hermes.agent.run.toolbox import TurnTools
+from hermes.domain.errors import UserError
 from hermes.domain.event import (
     AgentEvent,
+    Answered,
     Asked,
     ModelSaid,
     QuestionKind,
@@ -29,38 +31,33 @@ from hermes.domain.event import (
     ToolStarted,
     Verdict,
 )
-from hermes.domain.ids import SessionId, new_question_id
+from hermes.domain.ids import new_question_id
 from hermes.domain.ports.agent import Run
-from hermes.domain.session import speaker_of
-from hermes.domain.text import one_line, storable
-from hermes.domain.tool import Approval, ApprovalPrompt, Effect, Tool, ToolCall, ToolContext, ToolResult
-from hermes.domain.transcript import CallState, TurnView, session_grants
+from hermes.domain.tool import ChildTask, Clarification, ClientCall, Effect, Tool, ToolCall, Waiting
+from hermes.domain.transcript import CallState, TurnView
 
 UNKNOWN_OUTCOME = (
     "Interrupted: this call was started and its outcome is unknown. It was not repeated. "
     "Check the state before you try again."
 )
 NO_RESULT = "The client gave no result for this call."
+NOT_FINISHED = "The task was not finished."
 NO_ANSWER = "Nobody answered. Silence is not consent: do not go on as if it had been allowed."
-NOT_ALLOWED = (
-    "Not done: it would not be what was allowed, since the shell now stands elsewhere. "
-    "Send it again with the full path or a workdir, so that it can be asked for."
-)
 CALLS_AT_ONCE = 8
 
 
-async def call_steps(run: Run, reply: ModelSaid, bench: Toolbox) -> tuple[Record, ...]:
+async def call_steps(run: Run, reply: ModelSaid, bench: TurnTools) -> tuple[Record, ...]:
     """What is committed together with a reply that has calls: the opening of its first group."""
     states = [CallState(call=call) for call in reply.calls]
     return tuple(await _Group(run=run, bench=bench, states=states).opening())
 
 
-@dataclass(slots=True, kw_only=True)
-class CallRunner:
+class CallRunner(Struct, kw_only=True):
     """Takes the open calls of a turn as far as they go without a person."""
 
     run: Run
-    bench: Toolbox
+    bench: TurnTools
+    dispatcher: Dispatcher
     asked: bool = False
 
     async def steps(self, view: TurnView) -> AsyncIterator[AgentEvent]:
@@ -87,70 +84,55 @@ class CallRunner:
                 return
 
     def _spawn(self, state: CallState, results: DeltaQueue[ToolFinished | ToolOutput]) -> None:
-        name, call = state.call.name, state.call.id
+        call, started = state.call, state.started
+        unknown = started is not None and started.effect is Effect.ONCE
 
         def broke(why: str) -> None:
-            results.put(ToolFinished(call=call, text=f"{name} broke ({one_line(why, 300)}).", failed=True))
+            words = tell_broken(call, why)
+            results.put(ToolFinished(call=call.id, text=words, failed=True, unknown=unknown))
 
-        self.run.scope.spawn(self._perform(state, results), f"tool {name}", broke)
+        self.run.scope.spawn(self._perform(state, results), f"tool {call.name}", broke)
 
     async def _perform(self, state: CallState, results: DeltaQueue[ToolFinished | ToolOutput]) -> None:
-        call, started = state.call, state.started
-        assert started is not None
-        context = ToolContext(
-            agent=self.run.turn.agent,
-            session=self.run.session.id,
-            turn=self.run.turn.id,
-            call=call.id,
-            key=started.key,
-            output=lambda text: results.put(ToolOutput(call=call.id, text=text)),
-        )
-        try:
-            tool = self.bench.tools.get(call.name)
-            if tool is None:
-                raise UserError(f"The tool {call.name} is no longer there.")
-            arguments = read_arguments(call.arguments) or {}
-            await self._check_allowed(state, tool, arguments)
-            result = await tool.run(context, arguments)
-        except HermesError as error:
-            result = ToolResult(text=str(error), failed=True)
-        results.put(ToolFinished(call=call.id, text=storable(result.text), failed=result.failed))
-
-    async def _check_allowed(self, state: CallState, tool: Tool, arguments: Mapping[str, object]) -> None:
-        """A call is looked at once more when it starts: the shell may stand elsewhere by now."""
-        ask = _ask(self.run.session.id, tool, arguments)
-        if ask is None or await _is_granted(self.run, self.bench, ask):
-            return
-        asked, answered = state.asked, state.answered
-        if asked is None or answered is None or not answered.verdict.allows or asked.digest != ask.digest:
-            raise UserError(NOT_ALLOWED)
+        results.put(await self.dispatcher.perform(state, results.put))
 
 
 class _Group:
-    """The next calls to settle together: those already under way, else the first that may share a commit."""
+    """The next calls to settle together: those already under way, else the first that may share a commit.
+    What is answered from outside comes last, all of it together; but when somebody has to be asked for an
+    approval before, people and children are asked in the same commit: the turn waits anyway."""
 
-    def __init__(self, *, run: Run, bench: Toolbox, states: list[CallState]) -> None:
+    def __init__(self, *, run: Run, bench: TurnTools, states: list[CallState]) -> None:
         self._run = run
         self._bench = bench
         self._places = {state.call.id: place for place, state in enumerate(states)}
-        open_states = [state for state in states if state.finished is None]
-        self.members = [state for state in open_states if state.started is not None]
-        if not self.members:
-            self._gather([state for state in open_states if not self._is_clients(state.call)])
-        if not self.members:
-            self.members = open_states
+        self._open_states = [state for state in states if state.finished is None]
+        self._wanted = {state.call.id: self._waits_for(state.call) for state in self._open_states}
+        self.members = [state for state in self._open_states if state.started is not None]
 
     async def opening(self) -> list[Record]:
-        """The records that must be on disk before anything of this group happens; none if all are there."""
-        if any(state.started is not None for state in self.members):
+        """The records that must be on disk before anything of this group happens; none if all are there.
+        Questions are the last of them."""
+        if self.members:
             return []
-        return [await self._open(state) for state in self.members if state.asked is None or state.answered]
+        waiting = [state for state in self._open_states if self._wanted[state.call.id] is not None]
+        await self._gather([state for state in self._open_states if self._wanted[state.call.id] is None])
+        if not self.members:
+            self.members = waiting
+        records = await self._open_all(self.members)
+        if any(isinstance(record, Asked) for record in records) and self.members is not waiting:
+            beside = [state for state in waiting if not self._is_clients(state)]
+            records += await self._open_all([state for state in beside if state.asked is None])
+        return sorted(records, key=_place)
 
-    def _gather(self, open_states: list[CallState]) -> None:
+    async def _open_all(self, states: list[CallState]) -> list[Record]:
+        return [await self._open(state) for state in states if state.asked is None or state.answered]
+
+    async def _gather(self, open_states: list[CallState]) -> None:
         to_run = 0
         for state in open_states:
             if not self._fault(state.call):
-                together = self._runs_beside(state.call)
+                together = await self._runs_beside(state.call)
                 if to_run and not together:
                     return
                 to_run = to_run + 1 if together else CALLS_AT_ONCE
@@ -158,60 +140,76 @@ class _Group:
             if to_run >= CALLS_AT_ONCE:
                 return
 
-    def _is_clients(self, call: ToolCall) -> bool:
-        return call.name in self._bench.client and not self._fault(call)
+    def _waits_for(self, call: ToolCall) -> Waiting | None:
+        """What answers a call from outside; nothing for one that runs, or that cannot run at all."""
+        if self._fault(call):
+            return None
+        try:
+            return waiting_for(self._run, self._bench.tools[call.name], read_arguments(call.arguments) or {})
+        except UserError:
+            return None
+
+    def _is_clients(self, state: CallState) -> bool:
+        return isinstance(self._wanted[state.call.id], ClientCall)
 
     def _fault(self, call: ToolCall) -> str:
         return self._bench.fault(call, self._places[call.id])
 
-    def _runs_beside(self, call: ToolCall) -> bool:
+    async def _runs_beside(self, call: ToolCall) -> bool:
         """Whether a call may run beside others: parallel, and in need of nobody's word."""
         tool = self._bench.tools[call.name]
         if not tool.parallel or tool.asks is not None:
             return False
         try:
-            return _ask(self._run.session.id, tool, read_arguments(call.arguments) or {}) is None
+            arguments = read_arguments(call.arguments) or {}
+            return await approval_prompt(self._run.session.id, tool, arguments) is None
         except UserError:
             return False
 
     async def _open(self, state: CallState) -> Record:
         call = state.call
+        asked, answered = state.asked, state.answered
+        if asked is not None and answered is not None and asked.kind is not QuestionKind.APPROVAL:
+            return _result(call, asked.kind, answered)  # whatever became of the tool meanwhile
         fault = self._fault(call)
         if fault:
             return ToolFinished(call=call.id, text=fault, failed=True)
-        if call.name in self._bench.client:
-            return _asked_of_client(state)
         tool = self._bench.tools[call.name]
-        if state.answered is not None:
-            return _heard(self._run, state, tool)
+        if answered is not None:
+            return _start(self._run, call, tool) if answered.verdict.allows else _refused(call, answered)
         try:
-            return await _question(self._run, call, self._bench) or _start(self._run, call, tool)
+            wanted = waiting_for(self._run, tool, read_arguments(call.arguments) or {})
+            if wanted is not None:
+                return _asked_outside(call, wanted)
+            return await _approval(self._run, call, self._bench) or _start(self._run, call, tool)
         except UserError as error:
             return ToolFinished(call=call.id, text=str(error), failed=True)
 
 
-async def _is_granted(run: Run, bench: Toolbox, ask: ApprovalPrompt) -> bool:
-    speaker = speaker_of(run.turn)
-    person = None if speaker is None else speaker.person
-    granted = bench.standing.allows(ask.digest) or ask.digest in session_grants(run.transcript, person)
-    return granted or await are_chats_named(run, ask)
+def _place(record: Record) -> int:
+    """Questions are the last records of a commit, and what clients are asked for is the last of them."""
+    if not isinstance(record, Asked):
+        return 0
+    return 2 if record.kind is QuestionKind.CLIENT_TOOL else 1
 
 
-async def _question(run: Run, call: ToolCall, bench: Toolbox) -> Asked | None:
-    """What a person must say before this call happens, if anything."""
-    tool = bench.tools[call.name]
-    arguments = read_arguments(call.arguments) or {}
-    if tool.asks is not None:
-        wanted = tool.asks(arguments)
-        return Asked(
-            question=new_question_id(),
-            kind=QuestionKind.CLARIFY,
-            text=wanted.text,
-            options=wanted.options,
-            call=call.id,
-        )
-    ask = _ask(run.session.id, tool, arguments)
-    if ask is None or await _is_granted(run, bench, ask):
+def _asked_outside(call: ToolCall, wanted: Waiting) -> Asked:
+    match wanted:
+        case Clarification(text=text, options=options):
+            kind = QuestionKind.CLARIFY
+        case ChildTask(text=text, toolsets=options):
+            kind = QuestionKind.CHILD
+        case ClientCall():
+            kind, text, options = QuestionKind.CLIENT_TOOL, f"{call.name} {call.arguments}", ()
+        case _:
+            raise UserError(f"{call.name} waits for something that nobody gives.")
+    return Asked(question=new_question_id(), kind=kind, text=text, options=options, call=call.id)
+
+
+async def _approval(run: Run, call: ToolCall, bench: TurnTools) -> Asked | None:
+    """What a person must allow before this call happens, if anything."""
+    ask = await approval_prompt(run.session.id, bench.tools[call.name], read_arguments(call.arguments) or {})
+    if ask is None or await is_granted(run, bench, ask):
         return None
     more = "" if ask.more is None else await ask.more(run.session.id)
     return Asked(
@@ -224,20 +222,6 @@ async def _question(run: Run, call: ToolCall, bench: Toolbox) -> Asked | None:
     )
 
 
-def _asked_of_client(state: CallState) -> Record:
-    call, answered = state.call, state.answered
-    if answered is None:
-        return Asked(
-            question=new_question_id(),
-            kind=QuestionKind.CLIENT_TOOL,
-            text=f"{call.name} {call.arguments}",
-            call=call.id,
-        )
-    if answered.verdict is Verdict.REPLY:
-        return ToolFinished(call=call.id, text=answered.text)
-    return ToolFinished(call=call.id, text=NO_RESULT, failed=True)
-
-
 def close_lost_calls(view: TurnView) -> tuple[ToolFinished, ...]:
     """At the start of a run: results for the calls that a crash cut off and that must not happen twice."""
     return tuple(
@@ -247,28 +231,24 @@ def close_lost_calls(view: TurnView) -> tuple[ToolFinished, ...]:
     )
 
 
-def _heard(run: Run, state: CallState, tool: Tool) -> Record:
-    """What an answer makes of a call: it runs, it is refused, or the answer is its result."""
-    answered = state.answered
-    assert answered is not None
-    if answered.verdict.allows:
-        return _start(run, state.call, tool)
+def _result(call: ToolCall, kind: QuestionKind, answered: Answered) -> ToolFinished:
+    """What comes of a call that was answered from outside."""
     if answered.verdict is Verdict.REPLY:
-        return ToolFinished(call=state.call.id, text=answered.text)
+        return ToolFinished(call=call.id, text=answered.text, outside=answered.outside)
+    if kind is QuestionKind.CLIENT_TOOL:
+        return ToolFinished(call=call.id, text=NO_RESULT, failed=True)
+    if kind is QuestionKind.CHILD:
+        words = f"{NOT_FINISHED} {answered.text}".rstrip()
+        return ToolFinished(call=call.id, text=words, failed=True, outside=answered.outside)
+    return _refused(call, answered)
+
+
+def _refused(call: ToolCall, answered: Answered) -> ToolFinished:
     if answered.verdict is Verdict.DENY:
         reason = f" Reason: {answered.text}" if answered.text else ""
-        return ToolFinished(call=state.call.id, text=f"Denied by the user.{reason}", failed=True)
-    return ToolFinished(call=state.call.id, text=NO_ANSWER, failed=True)
+        return ToolFinished(call=call.id, text=f"Denied by the user.{reason}", failed=True)
+    return ToolFinished(call=call.id, text=NO_ANSWER, failed=True)
 
 
 def _start(run: Run, call: ToolCall, tool: Tool) -> ToolStarted:
     return ToolStarted(call=call.id, name=tool.name, effect=tool.effect, key=f"{run.turn.id}:{call.id}")
-
-
-def _ask(session: SessionId, tool: Tool, arguments: Mapping[str, object]) -> ApprovalPrompt | None:
-    if isinstance(tool.approval, Approval):
-        if tool.approval is Approval.NEVER:
-            return None
-        text = json.dumps(arguments, ensure_ascii=False, sort_keys=True)
-        return ApprovalPrompt(text=f"{tool.name} {text}", digest=f"{tool.name}:{text}")
-    return tool.approval(session, arguments)

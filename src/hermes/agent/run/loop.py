@@ -7,22 +7,26 @@ it anew. Nothing is remembered here between two looks at the transcript, so a cr
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+
+from msgspec import Struct, field
 
 from hermes.agent.call_repair import repair_calls
-from hermes.agent.context.transcript_messages import CONTINUE
+from hermes.agent.context.transcript_messages import CONTINUE, notes_of
 from hermes.agent.run.calls import CallRunner, call_steps, close_lost_calls
+from hermes.agent.run.dispatch import Dispatcher, RoleModel
 from hermes.agent.run.progress import TurnProgress, read_progress
 from hermes.agent.run.speech import ReplyStream, RetryBackoff
-from hermes.agent.run.toolbox import Toolbox, allowed_tools
+from hermes.agent.run.toolbox import TurnTools, attended_tools
 from hermes.domain.clock import Clock
 from hermes.domain.event import AgentEvent, Ending, Entry, Failed, Finished, ModelSaid, Record, UserSaid
 from hermes.domain.ports.agent import ModelRequest, Provider, Run
 from hermes.domain.session import Session
 from hermes.domain.tool import Tool
+from hermes.domain.toolbox import Toolbox
 from hermes.domain.transcript import TurnView, turn_entries, view_turn, visible
 from hermes.domain.turn import TurnAction
+from hermes.domain.word import replace
 
 CLOSING = (
     "[You have used all the steps of this turn. Do not call tools. Say what was done, what was found, "
@@ -51,8 +55,7 @@ INTERRUPTED = "⚠️ Interrupted before its result was known, so it may or may 
 CUT = "⚠️ The answer reached the model's length limit and may be incomplete."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoopLimits:
+class LoopLimits(Struct, frozen=True, kw_only=True):
     iterations: int = 60
     retries: int = 3
     continuations: int = 4
@@ -60,40 +63,41 @@ class LoopLimits:
     unusable: int = 3
     repeats: int = 5
     calls: int = 64
+    call_seconds: float = 900.0
     patience: RetryBackoff = field(default_factory=RetryBackoff)
 
 
 class AgentLoop:
-    """The agent port, driven by a provider and a set of tools. `system` may depend on the session; a prompt
-    that is stored with the session is used instead."""
+    """The agent port, driven by a provider and a toolbox. `system` may depend on the session; a prompt that
+    is stored with the session is used instead."""
 
     def __init__(
         self,
         *,
         provider: Provider,
-        tools: Sequence[Tool],
+        toolbox: Toolbox,
         model: str,
         system: str | Callable[[Session], str],
         clock: Clock,
         limits: LoopLimits | None = None,
+        ask_model: RoleModel | None = None,
     ) -> None:
         self._provider = provider
         self._limits = limits or LoopLimits()
-        self._bench = Toolbox(tools={tool.name: tool for tool in tools}, most_calls=self._limits.calls)
+        self._toolbox = toolbox
         self._model = model
         self._system = system
         self._clock = clock
+        self._ask_model = ask_model
 
     def system_prompt(self, session: Session) -> str:
         """What this session's model is told first. Once stored with the session, it never changes."""
         if session.system_prompt is not None:
-            return session.system_prompt
+            return "\n\n".join(filter(None, (session.system_prompt, session.place_prompt)))
         return self._system if isinstance(self._system, str) else self._system(session)
 
     async def run(self, run: Run) -> AsyncIterator[AgentEvent]:
-        guidance = run.turn.input.guidance
-        allowed = allowed_tools(self._bench.tools, run)
-        bench = replace(self._bench, tools=allowed).beside(guidance.tools)
+        bench = self._bench(run)
         leftovers = close_lost_calls(view_turn(run.transcript, run.turn.id))
         if leftovers:
             yield leftovers
@@ -103,7 +107,7 @@ class AgentLoop:
                 return
             if view.open_calls:
                 able = await bench.for_calls(run, (state.call for state in view.open_calls))
-                settle = CallRunner(run=run, bench=able)
+                settle = CallRunner(run=run, bench=able, dispatcher=self._dispatcher(run, able))
                 async for event in settle.steps(view):
                     yield event
                 if settle.asked:
@@ -119,6 +123,18 @@ class AgentLoop:
                 return
             async for event in self._speak(run, bench, view, progress):
                 yield event
+
+    def _bench(self, run: Run) -> TurnTools:
+        def now() -> Mapping[str, Tool]:
+            return attended_tools(self._toolbox.usable(run.session, run.turn), run)
+
+        offered = attended_tools(self._toolbox.for_turn(run.session, run.turn), run)
+        bench = TurnTools(tools=offered, now=now, most_calls=self._limits.calls)
+        return bench.beside(run.turn.input.guidance.tools)
+
+    def _dispatcher(self, run: Run, bench: TurnTools) -> Dispatcher:
+        seconds = self._limits.call_seconds
+        return Dispatcher(run=run, bench=bench, clock=self._clock, seconds=seconds, ask_model=self._ask_model)
 
     def _end(self, progress: TurnProgress, view: TurnView) -> Finished | Failed | None:
         """How the turn ends if nothing more is said to it, or None if the model has to speak again."""
@@ -136,12 +152,14 @@ class AgentLoop:
         return Finished(note=_note(view, cut=progress.cuts > 0))
 
     async def _speak(
-        self, run: Run, bench: Toolbox, view: TurnView, progress: TurnProgress
+        self, run: Run, bench: TurnTools, view: TurnView, progress: TurnProgress
     ) -> AsyncIterator[AgentEvent]:
         """One reply of the model, with retries, and what follows from it in the same commit."""
         closing = self._closing_words(progress)
         request = self._request(run, () if closing else tuple(bench.tools.values()))
-        request = replace(request, note=closing or self._nudge(progress))
+        named = {note for entry in request.entries for note in notes_of(entry.record)}
+        notes = await run.person_notes(named) if named else {}
+        request = replace(request, note=closing or self._nudge(progress), notes=notes)
         limits = self._limits
         speech = ReplyStream(
             provider=self._provider, clock=self._clock, retries=limits.retries, patience=limits.patience

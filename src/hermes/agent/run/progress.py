@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from hermes.domain.event import Asked, Ending, Entry, ModelSaid, ToolFinished, ToolStarted, UserSaid
 from hermes.domain.ids import CallId
@@ -21,8 +22,7 @@ def is_empty(reply: ModelSaid) -> bool:
     return not reply.calls and not without_thoughts(reply.text).strip()
 
 
-@dataclass(slots=True, kw_only=True)
-class TurnProgress:
+class TurnProgress(Struct, kw_only=True):
     """`empty`, `cuts` and `unusable` count replies in a row, up to the last. `repeats` says how often the
     call `repeated` was made with the same result while nothing new happened."""
 

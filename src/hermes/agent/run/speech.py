@@ -7,21 +7,23 @@ its first word is continued, one that breaks before it is made again.
 
 from __future__ import annotations
 
+import io
 import random
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
 
 from hermes.agent.run.delta_queue import DeltaQueue
 from hermes.domain.clock import Clock
-from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
-from hermes.domain.event import Ending, Live, ModelSaid, Retrying, TextDelta, ThoughtDelta
+from hermes.domain.errors import FaultKind, HermesError, ModelFault, as_model_fault
+from hermes.domain.event import Ending, Live, ModelSaid, Notice, Retrying, TextDelta, ThoughtDelta
 from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest, Provider, Scope
+from hermes.domain.word import replace
 
 _SHORTEST_RESTART = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetryBackoff:
+class RetryBackoff(Struct, frozen=True, kw_only=True):
     """How long one waits before a call is made again: full jitter below a delay that doubles, or what the
     other side told, neither above `longest` seconds."""
 
@@ -68,26 +70,27 @@ class ReplyStream:
         self._clock = clock
         self._retries = retries
         self._patience = patience
-        self._text: list[str] = []
-        self._thought: list[str] = []
+        # Grown in place: a list of words takes ten times what they say.
+        self._text = io.StringIO()
+        self._thought = io.StringIO()
         self.reply: ModelSaid | None = None
         self.problem = ""
 
     @property
     def heard(self) -> str:
-        return "".join(self._text)
+        return self._text.getvalue()
 
     async def hear(self, request: ModelRequest, scope: Scope) -> AsyncIterator[Live]:
         tries = 0
         while True:
             heard = self.heard
-            self._thought = []
+            self._thought = io.StringIO()
             pieces = self._begin(replace(request, spoken=heard), scope)
             seam = OverlapFilter(heard)
-            error: HermesError | None = None
+            fault: ModelFault | None = None
             async for piece in pieces:
-                if isinstance(piece, HermesError):
-                    error = piece
+                if isinstance(piece, ModelFault):
+                    fault = piece
                     break
                 for live in self._live(piece, seam):
                     yield live
@@ -95,59 +98,70 @@ class ReplyStream:
                     self.reply = self._whole(piece)
                     return
             tries += 1
-            if not isinstance(error, Unreachable) or tries > self._retries:
-                self.problem = _sentence(error)
+            if fault is None or not fault.is_passing or tries > self._retries:
+                self.problem = _sentence(fault or _broken_off())
                 return
-            after = self._patience.delay(tries, error.after)
-            yield Retrying(reason=str(error), after=after)
+            after = self._patience.delay(tries, fault.after)
+            yield Retrying(reason=str(fault), after=after)
             await self._clock.sleep(after)
 
-    def _begin(self, request: ModelRequest, scope: Scope) -> DeltaQueue[ModelPiece | HermesError]:
-        pieces: DeltaQueue[ModelPiece | HermesError] = DeltaQueue()
-        scope.spawn(self._listen(request, pieces), "model call", lambda why: pieces.put(Refused(why)))
+    def _begin(self, request: ModelRequest, scope: Scope) -> DeltaQueue[ModelPiece | ModelFault]:
+        pieces: DeltaQueue[ModelPiece | ModelFault] = DeltaQueue()
+
+        def broke(why: str) -> None:
+            pieces.put(ModelFault(why, kind=FaultKind.BAD_REQUEST))
+
+        scope.spawn(self._listen(request, pieces), "model call", broke)
         return pieces
 
-    async def _listen(self, request: ModelRequest, pieces: DeltaQueue[ModelPiece | HermesError]) -> None:
+    async def _listen(self, request: ModelRequest, pieces: DeltaQueue[ModelPiece | ModelFault]) -> None:
         try:
             async for piece in self._provider.call(request):
                 pieces.put(piece)
-            pieces.put(Unreachable("the model's answer broke off"))
+            pieces.put(_broken_off())
         except HermesError as error:
-            pieces.put(error)
+            pieces.put(as_model_fault(error))
 
     def _live(self, piece: ModelPiece, seam: OverlapFilter) -> list[Live]:
         """What is shown of a piece, noted down."""
         if isinstance(piece, ThoughtDelta):
-            self._thought.append(piece.text)
+            self._thought.write(piece.text)
+            return [piece]
+        if isinstance(piece, Notice):
             return [piece]
         if isinstance(piece, TextDelta):
             words = seam.join(piece.text)
             if words == piece.text:
-                self._text.append(words)
+                self._text.write(words)
                 return [piece]
         else:
             words = seam.close()
         if not words:
             return []
-        self._text.append(words)
+        self._text.write(words)
         return [TextDelta(text=words)]
 
     def _whole(self, end: ModelEnd) -> ModelSaid:
         return ModelSaid(
             text=self.heard,
             calls=end.calls,
-            thought="".join(self._thought),
+            thought=self._thought.getvalue(),
             model=end.model,
             ending=Ending.CALLS if end.calls else end.ending,
             usage=end.usage,
+            kept=end.kept,
         )
 
 
-def _sentence(error: HermesError | None) -> str:
-    if isinstance(error, UserError):
-        return str(error)
-    if isinstance(error, NeedsLogin):
-        return f"The model's service did not accept our credentials: {error}"
-    if isinstance(error, Refused):
-        return f"The model gave no answer: {error}"
-    return f"The model could not be reached: {error}. Try again, or check `hermes status`."
+def _broken_off() -> ModelFault:
+    return ModelFault("the model's answer broke off", kind=FaultKind.BROKEN)
+
+
+def _sentence(fault: ModelFault) -> str:
+    if fault.is_passing:
+        return f"The model could not be reached: {fault}. Try again, or check `hermes status`."
+    if fault.kind is FaultKind.BAD_KEY:
+        return f"The model's service did not accept our credentials: {fault}"
+    if fault.kind is FaultKind.NO_MODEL:
+        return str(fault)
+    return f"The model gave no answer: {fault}"

@@ -1,11 +1,12 @@
-"""The tools of one turn: which of the agent's tools it has, which the client brought, and which calls need no
+"""The tools of one run: those its turn was offered, which of them the client brought, and which calls need no
 approval because nobody can be asked or because the person named the chat that is written to."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from msgspec import Struct
 
 from hermes.agent.call_repair import is_cut_short, read_arguments
 from hermes.domain.address import SourceKind
@@ -17,13 +18,16 @@ from hermes.domain.tool import (
     NO_STANDING,
     Approval,
     ApprovalPrompt,
+    ClientCall,
     StandingGrants,
     Tool,
     ToolCall,
     ToolContext,
     ToolResult,
 )
-from hermes.domain.turn import ClientTool, Guidance
+from hermes.domain.toolbox import WITHDRAWN
+from hermes.domain.turn import ClientTool
+from hermes.domain.word import replace
 
 APPROVE = "approve"
 NOBODY = "Not done: it would have to be allowed first, and nobody is there to be asked."
@@ -33,21 +37,12 @@ TOO_MANY = "Not run: {most} calls are the most in one reply. Send it again if it
 NO_ANSWER = "Nobody is there to be asked. Decide yourself, or say at the end what you would have to know."
 
 
-def allowed_tools(tools: Mapping[str, Tool], run: Run) -> Mapping[str, Tool]:
-    """A toolset or a single tool may be named; what the guidance does not mention stays as it is."""
-    guidance = run.turn.input.guidance
-    if guidance.toolsets or guidance.withheld:
-        tools = {name: tool for name, tool in tools.items() if _is_allowed(tool, guidance)}
-    if not guidance.unattended:
+def attended_tools(tools: Mapping[str, Tool], run: Run) -> Mapping[str, Tool]:
+    """The tools as they are where somebody can be asked; where nobody can, each decides as it was told to."""
+    unattended = run.turn.input.guidance.unattended
+    if not unattended:
         return tools
-    approve = guidance.unattended == APPROVE
-    return {name: _unattended(run, tool, approve) for name, tool in tools.items()}
-
-
-def _is_allowed(tool: Tool, guidance: Guidance) -> bool:
-    names = {tool.name, tool.toolset}
-    wanted = not guidance.toolsets or not names.isdisjoint(guidance.toolsets)
-    return wanted and names.isdisjoint(guidance.withheld)
+    return {name: _unattended(run, tool, unattended == APPROVE) for name, tool in tools.items()}
 
 
 async def _ask_nobody(context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
@@ -56,7 +51,8 @@ async def _ask_nobody(context: ToolContext, arguments: Mapping[str, object]) -> 
 
 def _unattended(run: Run, tool: Tool, approve: bool) -> Tool:
     if tool.asks is not None:
-        return replace(tool, asks=None, approval=Approval.NEVER, run=_ask_nobody)
+        # A clarification is not waited for then, but run; a child or a client answers all the same.
+        return replace(tool, approval=Approval.NEVER, run=_ask_nobody)
     if tool.approval is Approval.NEVER:
         return tool
     asked = tool.approval
@@ -65,7 +61,7 @@ def _unattended(run: Run, tool: Tool, approve: bool) -> Tool:
         ask = (
             ApprovalPrompt(text="", digest="")
             if isinstance(asked, Approval)
-            else asked(context.session, arguments)
+            else await asked(context.session, arguments)
         )
         if ask is not None and not approve and not await are_chats_named(run, ask):
             return ToolResult(text=NOBODY, failed=True)
@@ -74,24 +70,24 @@ def _unattended(run: Run, tool: Tool, approve: bool) -> Tool:
     return replace(tool, approval=Approval.NEVER, run=unasked)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Toolbox:
-    """The tools a run may use, those of them that are the client's, how many calls of a reply are run, and
-    what may be done without asking."""
+class TurnTools(Struct, frozen=True, kw_only=True):
+    """The tools a run was offered, those of them that are the client's, how many calls of a reply are run,
+    and what may be done without asking. `now` tells which tools of the agent there still are."""
 
     tools: Mapping[str, Tool]
+    now: Callable[[], Mapping[str, Tool]]
     most_calls: int = 64
     client: frozenset[str] = frozenset()
     standing: StandingGrants = NO_STANDING
 
-    async def for_calls(self, run: Run, calls: Iterable[ToolCall]) -> Toolbox:
+    async def for_calls(self, run: Run, calls: Iterable[ToolCall]) -> TurnTools:
         """This toolbox with the grants of now, if one of the calls may need approval."""
         tools = (self.tools.get(call.name) for call in calls)
         if all(tool is None or tool.approval is Approval.NEVER for tool in tools):
             return self
         return replace(self, standing=await run.standing())
 
-    def beside(self, brought: Sequence[ClientTool]) -> Toolbox:
+    def beside(self, brought: Sequence[ClientTool]) -> TurnTools:
         """With a client's tools too. One that is called as an own tool stands in its place for this turn: it
         was asked for by name, and both under one name would leave the model no choice."""
         if not brought:
@@ -104,6 +100,8 @@ class Toolbox:
         if call.name not in self.tools:
             known = ", ".join(sorted(self.tools)) or "none"
             return f"There is no tool “{one_line(call.name)}”. There are: {known}."
+        if call.name not in self.client and call.name not in self.now():
+            return WITHDRAWN.format(name=call.name)
         if read_arguments(call.arguments) is None:
             words = CUT_SHORT if is_cut_short(call.arguments) else NOT_JSON
             return words.format(name=call.name)
@@ -115,7 +113,13 @@ def _client_tool(tool: ClientTool) -> Tool:
         raise UserError(f"{tool.name} is the client's and is not run here.")
 
     parameters = read_arguments(tool.parameters) or {}
-    return Tool(name=tool.name, description=tool.description, parameters=parameters, run=run)
+    return Tool(
+        name=tool.name,
+        description=tool.description,
+        parameters=parameters,
+        run=run,
+        asks=lambda arguments: ClientCall(),
+    )
 
 
 # --- chats that the person named ---

@@ -7,6 +7,9 @@ import json
 from collections.abc import Iterable
 from difflib import unified_diff
 
+from hermes.domain.tool import ApprovalPrompt
+from hermes.domain.word import replace
+
 _MOST_LINES = 40
 _MOST_CHARS = 1200
 _LONGEST_LINE = 200
@@ -32,6 +35,19 @@ def action_digest(kind: str, *parts: object) -> str:
     """Of the exact action: what a person's word is bound to."""
     exact = json.dumps(parts, ensure_ascii=True)
     return f"{kind}:{hashlib.sha256(exact.encode()).hexdigest()}"
+
+
+def bind_to_world(prompt: ApprovalPrompt | None, elsewhere: str) -> ApprovalPrompt | None:
+    """What is allowed in one world is not allowed in another: the question names the world, and the word that
+    is given counts there only. On the gateway's machine itself (empty) nothing is added."""
+    if prompt is None or not elsewhere:
+        return prompt
+    kind = prompt.digest.partition(":")[0]
+    return replace(
+        prompt,
+        text=f"{prompt.text}\nWhere: {visible_line(elsewhere)}",
+        digest=action_digest(kind, "elsewhere", elsewhere, prompt.digest),
+    )
 
 
 def shown_change(before: str, after: str) -> str:

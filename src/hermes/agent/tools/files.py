@@ -13,13 +13,13 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, Literal
 
-from hermes.agent.danger.paths import read_fault, write_fault
+from hermes.agent.danger.paths import CommandScope, read_fault, write_fault
 from hermes.agent.danger.rules import RULES
 from hermes.agent.tools.approval_text import action_digest, shown_change, visible_line
-from hermes.agent.tools.registry import ToolInvocation, Workbench, tool
+from hermes.agent.tools.registry import ApprovalCase, CommandRules, ToolInvocation, tool
 from hermes.domain.errors import UserError
 from hermes.domain.ids import SessionId
-from hermes.domain.ports.world import FileSearch, FileView, Match
+from hermes.domain.ports.world import Backend, FileSearch, FileView, Match
 from hermes.domain.tool import ApprovalPrompt, Effect
 
 _MOST_LINES = 2000
@@ -30,28 +30,28 @@ _STEP = 1 << 20
 _LARGEST_READ = 64 << 20
 
 
-def resolve_path(bench: Workbench, path: str, cwd: str = "") -> str:
+def resolve_path(scope: CommandScope, path: str) -> str:
     if path == "~" or path.startswith("~/"):
-        path = bench.scope.home + path[1:]
-    return os.path.normpath(os.path.join(cwd or bench.scope.workspace, path))
+        path = scope.home + path[1:]
+    return os.path.normpath(os.path.join(scope.cwd, path))
 
 
-def ask_to_read(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) -> ApprovalPrompt | None:
-    path = resolve_path(bench, str(arguments.get("path") or "."), cwd)
-    fault = read_fault(path, bench.scope)
+async def ask_to_read(case: ApprovalCase, arguments: Mapping[str, Any]) -> ApprovalPrompt | None:
+    path = resolve_path(case.scope, str(arguments.get("path") or "."))
+    fault = read_fault(path, case.scope)
     if not fault:
         return None
     return ApprovalPrompt(text=f"Read {visible_line(path)}\nIt {RULES[fault].reason}.", digest=f"read:{path}")
 
 
-def ask_to_write(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) -> ApprovalPrompt | None:
-    path, content = resolve_path(bench, str(arguments["path"]), cwd), str(arguments["content"])
-    fault = write_fault(path, bench.scope)
+async def ask_to_write(case: ApprovalCase, arguments: Mapping[str, Any]) -> ApprovalPrompt | None:
+    path, content = resolve_path(case.scope, str(arguments["path"])), str(arguments["content"])
+    fault = write_fault(path, case.scope)
     if not fault:
         return None
 
     async def more(session: SessionId) -> str:
-        return shown_change(await _text_there(bench, session, path), content)
+        return shown_change(await _text_there(case.services.get(Backend), session, path), content)
 
     return ApprovalPrompt(
         text=write_question(path, fault), digest=action_digest("write", path, content), more=more
@@ -62,9 +62,9 @@ def write_question(path: str, fault: str) -> str:
     return f"Write {visible_line(path)}\nIt {RULES[fault].reason}."
 
 
-async def _text_there(bench: Workbench, session: SessionId, path: str) -> str:
+async def _text_there(backend: Backend, session: SessionId, path: str) -> str:
     try:
-        return (await bench.backend.files.read(session, path, limit=_STEP)).decode("utf-8", "replace")
+        return (await backend.files.read(session, path, limit=_STEP)).decode("utf-8", "replace")
     except UserError:
         return ""
 
@@ -72,22 +72,21 @@ async def _text_there(bench: Workbench, session: SessionId, path: str) -> str:
 async def check_target(invocation: ToolInvocation, path: str, *, writing: bool) -> FileView | None:
     """The file that a path leads to in the end, unless asking was about another one."""
     found = await invocation.backend.files.stat(invocation.session, path)
-    bench = invocation.bench
-    asked = resolve_path(bench, path, invocation.backend.cwd(invocation.session))
+    scope = await invocation.scope()
+    asked = resolve_path(scope, path)
     real = found.path if found else asked
     if found is None:
         above = await invocation.backend.files.stat(invocation.session, os.path.dirname(real))
         real = os.path.join(above.path, os.path.basename(real)) if above else real
-    if bench.asks and real != asked:
-        place = bench.scope
-        if write_fault(real, place) if writing else read_fault(real, place):
-            raise UserError(
-                f"{path} leads to {real}.", hint="Name that path itself, so that it can be asked for."
-            )
+    fault = write_fault if writing else read_fault
+    if invocation.services.get(CommandRules).asks() and real != asked and fault(real, scope):
+        raise UserError(
+            f"{path} leads to {real}.", hint="Name that path itself, so that it can be asked for."
+        )
     return found
 
 
-@tool("file", Effect.READ, parallel=True, approval_check=ask_to_read)
+@tool("file", Effect.READ, parallel=True, needs=Backend, approval_check=ask_to_read)
 async def read_file(invocation: ToolInvocation, path: str, offset: int = 1, limit: int = 500) -> str:
     """Read a text file as numbered lines (N|text), or list a folder.
 
@@ -175,7 +174,7 @@ async def _suggestion(invocation: ToolInvocation, path: str) -> str:
     )
 
 
-@tool("file", Effect.KEYED, approval_check=ask_to_write)
+@tool("file", Effect.KEYED, needs=Backend, approval_check=ask_to_write)
 async def write_file(invocation: ToolInvocation, path: str, content: str) -> str:
     """Write a whole file, replacing what was there; folders are made. Use patch for small changes."""
     data = content.encode()
@@ -206,7 +205,7 @@ def syntax_note(path: str, text: str) -> str:
     return ""
 
 
-@tool("file", Effect.READ, parallel=True, approval_check=ask_to_read)
+@tool("file", Effect.READ, parallel=True, needs=Backend, approval_check=ask_to_read)
 async def search_files(
     invocation: ToolInvocation,
     pattern: str,
@@ -221,7 +220,7 @@ async def search_files(
     glob: only files named so, like *.py
     """
     root = await check_target(invocation, path, writing=False)
-    place = invocation.bench.scope
+    place = await invocation.scope()
     search = FileSearch(
         pattern=pattern,
         under=root.path if root else path,
@@ -235,7 +234,7 @@ async def search_files(
     open_ones = [match for match in found.matches if not read_fault(match.path, place)]
     if not open_ones:
         return f"Nothing found in {found.files} files."
-    text = _grouped(open_ones, invocation.backend.cwd(invocation.session))
+    text = _grouped(open_ones, place.cwd)
     return f"{text}\n[more matches; narrow the search or raise limit]" if found.more else text
 
 

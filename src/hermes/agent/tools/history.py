@@ -1,13 +1,13 @@
 """`session_search`: what was said before, in other conversations with this agent and earlier in this one.
 
-`Workbench.recall` decides whose conversations are searched. It leaves out what the asking turn said itself:
+`Recall` decides whose conversations are searched. It leaves out what the asking turn said itself:
 else a search would find its own question."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hermes.agent.tools.registry import ToolInvocation, tool
+from hermes.agent.tools.registry import Recall, ToolInvocation, tool
 from hermes.domain.errors import UserError
 from hermes.domain.rows import SearchHit
 from hermes.domain.text import one_line
@@ -19,7 +19,7 @@ _LOOKED_AT = 200
 _LONGEST_EXCERPT = 300
 
 
-@tool("session_search", Effect.READ, parallel=True)
+@tool("session_search", Effect.READ, parallel=True, needs=Recall)
 async def session_search(invocation: ToolInvocation, query: str, limit: int = 3) -> str:
     """Search your earlier conversations for words; all must occur. "a phrase", OR, NOT and wor* work.
 
@@ -27,7 +27,7 @@ async def session_search(invocation: ToolInvocation, query: str, limit: int = 3)
     """
     if not any(char.isalnum() for char in query):
         raise UserError("The query has no word in it.", hint="Name words that were said.")
-    hits = await invocation.bench.recall(query, _LOOKED_AT, invocation.context)
+    hits = await invocation.services.get(Recall)(query, _LOOKED_AT, invocation.context)
     if not hits:
         return f"No earlier message matches “{one_line(query, 60)}”."
     found = _by_session(hits)

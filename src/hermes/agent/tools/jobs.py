@@ -1,4 +1,4 @@
-"""`cronjob`: work for later. What it says goes to the gateway through a function of the workbench."""
+"""`cronjob`: work for later. What it says goes to the gateway through `JobActions`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from hermes.agent.tools.registry import ToolInvocation, Workbench, tool
+from hermes.agent.tools.registry import ApprovalCase, JobActions, ToolInvocation, tool
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
 from hermes.domain.tool import ApprovalPrompt, Effect
@@ -14,7 +14,7 @@ from hermes.domain.tool import ApprovalPrompt, Effect
 _KNOWN_PLACES = {"", "origin", "local"}
 
 
-def _approval_check(bench: Workbench, cwd: str, values: Mapping[str, Any]) -> ApprovalPrompt | None:
+async def _approval_check(case: ApprovalCase, values: Mapping[str, Any]) -> ApprovalPrompt | None:
     """A job that writes to another chat, or runs a script again and again, is a person's to allow."""
     deliver, script = str(values.get("deliver") or ""), str(values.get("script") or "")
     elsewhere = [word for word in (one.strip() for one in deliver.split(",")) if word not in _KNOWN_PLACES]
@@ -28,7 +28,7 @@ def _approval_check(bench: Workbench, cwd: str, values: Mapping[str, Any]) -> Ap
     return ApprovalPrompt(text=told, digest=f"cronjob:{json.dumps(values, sort_keys=True, default=str)}")
 
 
-@tool("cronjob", Effect.ONCE, approval_check=_approval_check, needs=lambda bench: bench.jobs is not None)
+@tool("cronjob", Effect.ONCE, approval_check=_approval_check, needs=JobActions)
 async def cronjob(
     invocation: ToolInvocation,
     action: Literal["create", "list", "update", "pause", "resume", "remove", "run"],
@@ -61,9 +61,7 @@ async def cronjob(
     context_from: jobs whose last answers are told to this one
     attach_to_session: keep what it sends here in this conversation, to talk about it
     """
-    act = invocation.bench.jobs
-    if act is None:
-        raise UserError("There are no jobs here.")
+    act = invocation.services.get(JobActions)
     said = {
         "job": job, "schedule": schedule, "prompt": prompt, "name": name, "deliver": deliver,
         "repeat": repeat, "catch_up": catch_up, "script": script, "no_agent": no_agent,

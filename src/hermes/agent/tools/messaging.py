@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Literal
 
-from hermes.agent.tools.registry import ToolInvocation, Workbench, tool
+from hermes.agent.tools.registry import ApprovalCase, ToolInvocation, tool
+from hermes.domain.channels import MessagingPort
 from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId, TurnId
 from hermes.domain.text import one_line, showable
@@ -24,7 +25,7 @@ def _elsewhere(values: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(word for word in words if word and word.lower() not in _NOWHERE_ELSE and ":" in word)
 
 
-def _approval_check(bench: Workbench, cwd: str, values: Mapping[str, Any]) -> ApprovalPrompt | None:
+async def _approval_check(case: ApprovalCase, values: Mapping[str, Any]) -> ApprovalPrompt | None:
     """Writing to a chat that nobody named is a person's to allow: bound to the chat and to every word."""
     places = _elsewhere(values)
     if values.get("action") == "list" or not places:
@@ -34,8 +35,10 @@ def _approval_check(bench: Workbench, cwd: str, values: Mapping[str, Any]) -> Ap
     cut = f"{shown[:_SHOWN]}\n[… {len(shown) - _SHOWN} more characters]" if len(shown) > _SHOWN else shown
     lines = "\n".join(f"> {line}" for line in cut.splitlines())
 
+    post = case.services.get(MessagingPort)
+
     async def spelled(agent: AgentId, turn: TurnId) -> Sequence[Sequence[str]]:
-        return () if bench.post is None else await bench.post.spelled(agent, turn, ",".join(places))
+        return await post.spelled(agent, turn, ",".join(places))
 
     to = ", ".join(one_line(place, 100) for place in places)
     digest = sha256(f"{','.join(sorted(places))}\0{message}".encode("utf-8", "surrogatepass")).hexdigest()
@@ -44,7 +47,7 @@ def _approval_check(bench: Workbench, cwd: str, values: Mapping[str, Any]) -> Ap
     )
 
 
-@tool("messaging", Effect.KEYED, approval_check=_approval_check)
+@tool("messaging", Effect.KEYED, needs=MessagingPort, approval_check=_approval_check)
 async def send_message(
     invocation: ToolInvocation, action: Literal["send", "list"] = "send", target: str = "", message: str = ""
 ) -> str:
@@ -53,9 +56,7 @@ async def send_message(
     target: platform (its home channel), platform:chat[:thread], platform:#name, all; commas for several
     message: the text; MEDIA:path on a line of its own attaches a file of your workspace
     """
-    post = invocation.bench.post
-    if post is None:
-        raise UserError("There is no gateway here that could send messages.")
+    post = invocation.services.get(MessagingPort)
     if action == "list":
         known = await post.places(invocation.context)
         homes = [f"{name} (its home channel, {to})" for name, to in known.homes.items()]

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from difflib import SequenceMatcher, unified_diff
 from typing import Any
+
+from msgspec import Struct
 
 from hermes.agent.danger.paths import write_fault
 from hermes.agent.tools.approval_text import action_digest, shown_lines
 from hermes.agent.tools.files import check_target, resolve_path, syntax_note, write_question
-from hermes.agent.tools.registry import ToolInvocation, Workbench, tool
+from hermes.agent.tools.registry import ApprovalCase, ToolInvocation, tool
 from hermes.domain.errors import UserError
+from hermes.domain.ports.world import Backend
 from hermes.domain.tool import ApprovalPrompt, Effect
 
 _LARGEST = 4 << 20
@@ -24,8 +26,7 @@ _NEAR_LINES = 4000
 _QUOTES = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "-", "\u00a0": " "})
 
 
-@dataclass(frozen=True, slots=True)
-class TextEdit:
+class TextEdit(Struct, frozen=True):
     """Characters of a text, and what goes in their place."""
 
     start: int
@@ -33,9 +34,9 @@ class TextEdit:
     new: str
 
 
-def _approval_check(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) -> ApprovalPrompt | None:
-    path = resolve_path(bench, str(arguments["path"]), cwd)
-    fault = write_fault(path, bench.scope)
+async def _approval_check(case: ApprovalCase, arguments: Mapping[str, Any]) -> ApprovalPrompt | None:
+    path = resolve_path(case.scope, str(arguments["path"]))
+    fault = write_fault(path, case.scope)
     if not fault:
         return None
     old, new = str(arguments["old"]), str(arguments["new"])
@@ -48,7 +49,7 @@ def _approval_check(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) ->
     )
 
 
-@tool("file", Effect.KEYED, approval_check=_approval_check)
+@tool("file", Effect.KEYED, needs=Backend, approval_check=_approval_check)
 async def patch(invocation: ToolInvocation, path: str, old: str, new: str, replace_all: bool = False) -> str:
     """Replace text in a file. old must name one place: include a few lines around it if needed.
 

@@ -1,80 +1,111 @@
 """The one registry of tools: each is a function that registers itself with what must be known about it.
 
 A function takes its `ToolInvocation` first, then the model's arguments, and returns plain text.
-`default_tools` turns the registered functions into tools of one agent."""
+`ToolRegistry.make` turns the registered functions into the tools of one agent."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Protocol
+
+from msgspec import Struct, field
 
 from hermes.agent.danger.paths import CommandScope
+from hermes.agent.tools.approval_text import bind_to_world
 from hermes.agent.tools.schema import ToolSignature, read_signature, read_values
-from hermes.domain.channels import MessagingPort
 from hermes.domain.errors import UserError
 from hermes.domain.ids import SessionId
-from hermes.domain.ports.world import Backend, ProcessView
+from hermes.domain.ports.world import Backend, ProcessView, World
 from hermes.domain.rows import SearchHit
-from hermes.domain.tool import Approval, ApprovalPrompt, Clarification, Effect, Tool, ToolContext, ToolResult
+from hermes.domain.services import ToolServices
+from hermes.domain.tool import Approval, ApprovalPrompt, Effect, Tool, ToolContext, ToolResult, Waiting
+from hermes.domain.toolbox import NO_TOOLSET
+from hermes.domain.word import replace
 
-NO_TOOLSET = "none"
 _ABSENT = """web search browser vision image_gen tts skills memory code_execution delegation safe project
     homeassistant spotify discord discord_admin video video_gen x_search kanban computer_use yuanbao moa"""
 ABSENT = frozenset(_ABSENT.split())
 """Toolsets of Hermes Agent that are not here: to enable or to disable one changes nothing."""
-_LONGEST_RESULT = 100_000
-
-Recall = Callable[[str, int, ToolContext], Awaitable[Sequence[SearchHit]]]
-"""At most so many places where the words of a query were said, the best first, as far as the call's session
-may see them and without what its own turn said."""
+LONGEST_RESULT = 100_000
+_LONGEST_MARK = 60
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workbench:
-    """What the tools of one agent work with. `recall` searches its conversations; `ended` is told when a
-    background process has ended, and `find_process` tells of one by its id.
+# --- what tools may need, beside the ports of `domain` ---
 
-    `scope` is where commands start and what they may do there without asking. If `asks` is false, nobody is
-    asked, and only what is never run is refused."""
 
-    backend: Backend
-    recall: Recall
-    scope: CommandScope
-    asks: bool = True
-    ended: Callable[[ToolContext, ProcessView], None] = field(default=lambda context, view: None)
-    find_process: Callable[[str], ProcessView | None] = field(default=lambda process: None)
-    jobs: Callable[[ToolContext, str, Mapping[str, Any]], Awaitable[str]] | None = None
+class Recall(Protocol):
+    """Searches the agent's conversations: at most so many places where the words of a query were said, the
+    best first, as far as the call's session may see them and without what its own turn said."""
+
+    async def __call__(self, query: str, limit: int, context: ToolContext, /) -> Sequence[SearchHit]: ...
+
+
+class JobActions(Protocol):
     """Does with jobs what an action and what is said of a job ask for."""
-    post: MessagingPort | None = None
-    """How messages to other chats are sent; none where there is no gateway."""
+
+    async def __call__(self, context: ToolContext, action: str, fields: Mapping[str, Any], /) -> str: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolInvocation:
-    bench: Workbench
+class ProcessEnded(Protocol):
+    """Hears that a background process has ended."""
+
+    def __call__(self, context: ToolContext, process: ProcessView, /) -> None: ...
+
+
+class CommandRules(Struct, frozen=True, kw_only=True):
+    """`scope_in` tells what commands may do without asking in the backend's world. While `asks` says no,
+    nobody is asked, and only what is never run is refused."""
+
+    scope_in: Callable[[World], Awaitable[CommandScope]]
+    asks: Callable[[], bool] = field(default=lambda: True)
+
+
+async def scope_of(services: ToolServices, session: str) -> CommandScope:
+    """What a session's next command may do without asking, and where it would run."""
+    backend, rules = services.get(Backend), services.get(CommandRules)
+    world, cwd = await backend.place(session), await backend.cwd(session)
+    return replace(await rules.scope_in(world), cwd=cwd, elsewhere=world.elsewhere)
+
+
+# --- tools ---
+
+
+class ToolInvocation(Struct, frozen=True, kw_only=True):
+    """A call that runs, and what its tool works with."""
+
+    services: ToolServices
     context: ToolContext
 
     @property
     def backend(self) -> Backend:
-        return self.bench.backend
+        return self.services.get(Backend)
 
     @property
     def session(self) -> str:
         return self.context.session
 
+    async def scope(self) -> CommandScope:
+        return await scope_of(self.services, self.session)
 
-ApprovalCheck = Callable[[Workbench, str, Mapping[str, Any]], ApprovalPrompt | None]
-"""What a person must approve before a call. It is given the folder that the session's shell is in."""
+
+class ApprovalCase(Struct, frozen=True, kw_only=True):
+    """A call that is about to be judged: whose it is, and where its session's shell stands."""
+
+    services: ToolServices
+    session: SessionId
+    scope: CommandScope
+
+
+JudgeCall = Callable[[ApprovalCase, Mapping[str, Any]], Awaitable[ApprovalPrompt | None]]
+"""What a person must approve before a call with these arguments."""
 
 
 ToolFunction = Callable[..., Awaitable[str | ToolResult]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegisteredTool:
-    """A registered tool. A workbench without what it `needs` does not have it."""
+class RegisteredTool(Struct, frozen=True, kw_only=True):
+    """A registered tool. An agent without what it `needs` does not have it."""
 
     name: str
     signature: ToolSignature
@@ -82,25 +113,45 @@ class RegisteredTool:
     toolset: str
     effect: Effect
     parallel: bool = False
-    approval_check: ApprovalCheck | None = None
-    asks: Callable[[Mapping[str, object]], Clarification] | None = None
-    needs: Callable[[Workbench], bool] = lambda bench: True
+    approval_check: JudgeCall | None = None
+    asks: Callable[[Mapping[str, object]], Waiting] | None = None
+    needs: tuple[type, ...] = ()
 
 
-TOOLS: dict[str, RegisteredTool] = {}
+class ToolRegistry(dict[str, RegisteredTool]):
+    """Functions as tools, by name. A plugin has one of its own, whose `make` is its entry point."""
+
+    def tool(
+        self, toolset: str, effect: Effect, *, needs: type | tuple[type, ...] = (), **facts: Any
+    ) -> Callable[[ToolFunction], ToolFunction]:
+        """Register a function under its own name; `facts` are further fields of `RegisteredTool`."""
+
+        wanted = needs if isinstance(needs, tuple) else (needs,)
+        if "approval_check" in facts:
+            wanted += (Backend, CommandRules)
+
+        def register(run: ToolFunction) -> ToolFunction:
+            self[run.__name__] = RegisteredTool(
+                name=run.__name__,
+                signature=read_signature(run),
+                run=run,
+                toolset=toolset,
+                effect=effect,
+                needs=wanted,
+                **facts,
+            )
+            return run
+
+        return register
+
+    def make(self, services: ToolServices) -> list[Tool]:
+        """The tools of an agent: those that find what they need among its services."""
+        return [_bind(spec, services) for spec in self.values() if services.has(spec.needs)]
 
 
-def tool(toolset: str, effect: Effect, **facts: Any) -> Callable[[ToolFunction], ToolFunction]:
-    """Register the function under its own name; `facts` are further fields of `RegisteredTool`."""
-
-    def register(run: ToolFunction) -> ToolFunction:
-        name, signature = run.__name__, read_signature(run)
-        TOOLS[name] = RegisteredTool(
-            name=name, signature=signature, run=run, toolset=toolset, effect=effect, **facts
-        )
-        return run
-
-    return register
+TOOLS = ToolRegistry()
+"""Those that Hermes brings along."""
+tool = TOOLS.tool
 
 
 def toolsets() -> dict[str, list[str]]:
@@ -110,39 +161,26 @@ def toolsets() -> dict[str, list[str]]:
     return found
 
 
-def default_tools(
-    bench: Workbench, *, enabled: Collection[str] = (), disabled: Collection[str] = ()
-) -> list[Tool]:
-    """The registered tools of the enabled toolsets (all if none is named), without the disabled ones."""
-    known = toolsets()
-    for name in (*enabled, *disabled):
-        if name not in known and name not in (NO_TOOLSET, *ABSENT):
-            raise unknown_toolset(name, known)
-    if NO_TOOLSET in enabled:
-        return []
-    wanted = (set(enabled) or set(known)) - set(disabled)
-    return [_bind(spec, bench) for spec in TOOLS.values() if spec.toolset in wanted and spec.needs(bench)]
-
-
 def unknown_toolset(name: str, toolsets: Collection[str]) -> UserError:
     near = get_close_matches(name, list(toolsets), n=1)
     hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(sorted(toolsets))}, {NO_TOOLSET}."
     return UserError(f"There is no toolset “{name}”.", hint=hint)
 
 
-def _bind(spec: RegisteredTool, bench: Workbench) -> Tool:
+def _bind(spec: RegisteredTool, services: ToolServices) -> Tool:
     async def run(context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
         values = read_values(spec.name, spec.signature, arguments)
-        result = await spec.run(ToolInvocation(bench=bench, context=context), **values)
+        result = await spec.run(ToolInvocation(services=services, context=context), **values)
         if isinstance(result, str):
             result = ToolResult(text=result)
-        return ToolResult(text=cap(result.text), failed=result.failed)
+        return replace(result, text=cap(result.text))
 
-    def approval(session: SessionId, arguments: Mapping[str, object]) -> ApprovalPrompt | None:
-        if spec.approval_check is None or not bench.asks:
+    async def approval(session: SessionId, arguments: Mapping[str, object]) -> ApprovalPrompt | None:
+        if spec.approval_check is None or not services.get(CommandRules).asks():
             return None
         values = read_values(spec.name, spec.signature, arguments)
-        return spec.approval_check(bench, bench.backend.cwd(session), values)
+        case = ApprovalCase(services=services, session=session, scope=await scope_of(services, session))
+        return bind_to_world(await spec.approval_check(case, values), case.scope.elsewhere)
 
     return Tool(
         name=spec.name,
@@ -157,9 +195,10 @@ def _bind(spec: RegisteredTool, bench: Workbench) -> Tool:
     )
 
 
-def cap(text: str, limit: int = _LONGEST_RESULT) -> str:
-    """At most so many characters: the beginning, the end, and a word about what is missing."""
-    if len(text) <= limit:
+def cap(text: str, limit: int = LONGEST_RESULT, *, missing: int = 0) -> str:
+    """At most so many characters: the beginning, the end, and a word about what is left out, with the
+    `missing` ones that were cut out of its middle before. What was capped once stays as it is."""
+    if not missing and len(text) <= limit + _LONGEST_MARK:
         return text
     head, tail = limit * 2 // 5, limit * 3 // 5
-    return f"{text[:head]}\n[… {len(text) - head - tail} characters left out …]\n{text[-tail:]}"
+    return f"{text[:head]}\n[… {len(text) + missing - head - tail} characters left out …]\n{text[-tail:]}"

@@ -11,8 +11,9 @@ import re
 import types
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from hermes.domain.errors import UserError
 
@@ -20,8 +21,7 @@ _PRIMITIVES: dict[object, str] = {str: "string", int: "integer", float: "number"
 _PARAMETER = re.compile(r"(\w+): (.+)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolSignature:
+class ToolSignature(Struct, frozen=True, kw_only=True):
     """What is known of a tool's function. `kinds` are the types its arguments are read as."""
 
     description: str

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from hermes.agent.danger.judge import digest, judge_command, judge_input
-from hermes.agent.danger.rules import DangerVerdict
 from hermes.agent.tools.approval_text import action_digest, visible, visible_line
 from hermes.agent.tools.files import resolve_path
-from hermes.agent.tools.registry import ToolInvocation, Workbench, tool
+from hermes.agent.tools.registry import ApprovalCase, ProcessEnded, ToolInvocation, scope_of, tool
 from hermes.domain.errors import UserError
-from hermes.domain.ports.world import Command, CommandResult, ProcessView
+from hermes.domain.ports.world import Backend, Command, CommandResult, ProcessView
+from hermes.domain.services import ToolServices
 from hermes.domain.tool import ApprovalPrompt, Effect, ToolResult
+from hermes.domain.word import replace
+
+if TYPE_CHECKING:
+    # The judge is loaded with the first command: most starts and conversations have none.
+    from hermes.agent.danger.rules import DangerVerdict
 
 _LONGEST_WAIT = 600
 _PREVIEW = 20_000
@@ -22,20 +25,22 @@ _ANSI = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[@-Z\\
 _UNSEEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
-def _approval_check(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) -> ApprovalPrompt | None:
+async def _approval_check(case: ApprovalCase, arguments: Mapping[str, Any]) -> ApprovalPrompt | None:
     """Bound to the exact command and folder. What is never run is not asked for: `terminal` refuses it."""
+    from hermes.agent.danger.judge import digest, judge_command
+
     command = arguments["command"]
-    folder = resolve_path(bench, arguments.get("workdir", ""), cwd)
-    verdict = judge_command(command, replace(bench.scope, cwd=folder))
+    folder = resolve_path(case.scope, arguments.get("workdir", ""))
+    verdict = judge_command(command, replace(case.scope, cwd=folder))
     if not verdict.needs_approval or verdict.never:
         return None
-    where = "" if folder == bench.scope.workspace else f" in {visible_line(folder)}"
+    where = "" if folder == case.scope.workspace else f" in {visible_line(folder)}"
     return ApprovalPrompt(
         text=f"Run{where}: {visible(command)}\nIt {verdict.reasons}.", digest=digest(command, folder)
     )
 
 
-@tool("terminal", Effect.ONCE, approval_check=_approval_check)
+@tool("terminal", Effect.ONCE, needs=(Backend, ProcessEnded), approval_check=_approval_check)
 async def terminal(
     invocation: ToolInvocation,
     command: str,
@@ -51,12 +56,14 @@ async def terminal(
     timeout: seconds, at most 600
     notify: with background: be told when it ends
     """
-    cwd = resolve_path(invocation.bench, workdir, invocation.backend.cwd(invocation.session))
-    _refuse_never(judge_command(command, replace(invocation.bench.scope, cwd=cwd)))
+    from hermes.agent.danger.judge import judge_command
+
+    scope = await invocation.scope()
+    _refuse_never(judge_command(command, replace(scope, cwd=resolve_path(scope, workdir))))
     seconds = 0.0 if background else float(min(max(timeout, 1), _LONGEST_WAIT))
     order = Command(text=command, session=invocation.session, cwd=workdir or None, timeout=seconds)
     if background:
-        ended = invocation.bench.ended
+        ended = invocation.services.get(ProcessEnded)
         view = await invocation.backend.start(
             order, lambda view: ended(invocation.context, view) if notify else None
         )
@@ -86,19 +93,25 @@ def _report(result: CommandResult, seconds: float) -> str:
     return "\n".join([*([text] if text else []), *(f"[{note}]" for note in notes)]) or "[no output]"
 
 
-def _judge_line(bench: Workbench, process: str, text: str) -> tuple[str, DangerVerdict]:
+async def _judge_line(
+    services: ToolServices, session: str, process: str, text: str
+) -> tuple[str, DangerVerdict]:
     """The command that a process was started with, and what is thought of a line for it."""
-    view = bench.find_process(process)
-    command, cwd = (view.command, view.cwd) if view else ("", "")
-    return command, judge_input(text, command, replace(bench.scope, cwd=cwd or bench.scope.workspace))
+    from hermes.agent.danger.judge import judge_input
+
+    scope = await scope_of(services, session)
+    views = {view.id: view for view in await services.get(Backend).processes.list(session)}
+    view = views.get(process)
+    command, cwd = (view.command, view.cwd) if view else ("", scope.workspace)
+    return command, judge_input(text, command, replace(scope, cwd=cwd))
 
 
-def _approval_to_send(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) -> ApprovalPrompt | None:
+async def _approval_to_send(case: ApprovalCase, arguments: Mapping[str, Any]) -> ApprovalPrompt | None:
     """Bound to the exact line and the process: another one of the same command is asked for anew."""
     if arguments["action"] != "write":
         return None
     process, text = str(arguments.get("id", "")), str(arguments.get("text", ""))
-    command, verdict = _judge_line(bench, process, text)
+    command, verdict = await _judge_line(case.services, case.session, process, text)
     if not verdict.needs_approval or verdict.never:
         return None
     to = f"{visible_line(process)} ({visible_line(command)[:200]})"
@@ -108,7 +121,7 @@ def _approval_to_send(bench: Workbench, cwd: str, arguments: Mapping[str, Any]) 
     )
 
 
-@tool("terminal", Effect.ONCE, approval_check=_approval_to_send)
+@tool("terminal", Effect.ONCE, needs=Backend, approval_check=_approval_to_send)
 async def process(
     invocation: ToolInvocation,
     action: Literal["list", "poll", "wait", "kill", "write"],
@@ -127,7 +140,7 @@ async def process(
     if not id:
         raise UserError(f"{action} needs the id of a process.")
     if action == "write":
-        _refuse_never(_judge_line(invocation.bench, id, text)[1])
+        _refuse_never((await _judge_line(invocation.services, invocation.session, id, text))[1])
         await processes.write(invocation.session, id, (text + "\n").encode())
         return f"Sent to {id}."
     if action == "kill":

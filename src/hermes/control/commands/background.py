@@ -5,8 +5,6 @@ and its answer, and what it asks, goes to the chat it was begun in."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hermes.control.commands.information import DOING
 from hermes.control.commands.registry import CommandCall, CommandReply, command
 from hermes.control.commands.session import name_of, new_turn, owns, spoken
@@ -15,6 +13,7 @@ from hermes.domain.ids import SessionId, new_session_id
 from hermes.domain.session import BACKGROUND, Session, owner_of
 from hermes.domain.text import one_line
 from hermes.domain.turn import BusyMode, Cause
+from hermes.domain.word import replace
 
 _LOOKED_AT = 200
 _LISTED = 20

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 
-from hermes.control.commands.registry import CommandCall, CommandReply, command, resolve, tier_of, usable
+from hermes.control.commands.registry import (
+    CommandCall,
+    CommandReply,
+    CommandRequest,
+    command,
+    resolve,
+    tier_of,
+    usable,
+)
 from hermes.control.people.access import AccessRequest, decide, is_paired
 from hermes.control.sessions.administration import trace_message
 from hermes.domain.address import Source
@@ -13,6 +21,7 @@ from hermes.domain.ids import SessionId
 from hermes.domain.session import owner_of
 from hermes.domain.text import one_line
 from hermes.domain.turn import TurnState
+from hermes.domain.usage import Usage
 
 _PAGE = 20
 _PAGE_SIZES = {"telegram": 15}
@@ -26,13 +35,14 @@ DOING = {
 @command("help", "list the commands, or explain one", usage="[command]")
 def help_(call: CommandCall) -> CommandReply:
     if call.args:
-        return CommandReply(text=resolve(call.args.lstrip("/"), call.settings).line)
-    return CommandReply(text="\n".join(f"- {slash.line}" for slash in usable(call.source, call.settings)))
+        return CommandReply(text=resolve(call.args.lstrip("/"), call.settings, call.runtime).line)
+    listed = usable(call.source, call.settings, call.runtime)
+    return CommandReply(text="\n".join(f"- {slash.line}" for slash in listed))
 
 
 @command("commands", "list the commands page by page", usage="[page]")
 def commands(call: CommandCall) -> CommandReply:
-    listed = usable(call.source, call.settings)
+    listed = usable(call.source, call.settings, call.runtime)
     size = _PAGE_SIZES.get(call.source.address.platform, _PAGE)
     pages = -(-len(listed) // size)
     page = call.number(pages, default="1")
@@ -62,9 +72,13 @@ def profile(call: CommandCall) -> CommandReply:
     return CommandReply(text="\n".join(lines))
 
 
-@command("usage", "how many tokens this session has used")
+async def _count_usage(request: CommandRequest) -> tuple[int, Usage]:
+    return await request.read(lambda call: call.tx.journal.usage(call.session.id))
+
+
+@command("usage", "how many tokens this session has used", prepare=_count_usage)
 def usage(call: CommandCall) -> CommandReply:
-    calls, used = call.tx.journal.usage(call.session.id)
+    calls, used = call.prepared
     if not calls:
         return CommandReply(text="The model was not asked yet.")
     again = f", {used.cached:,} of them cached" if used.cached else ""
@@ -94,7 +108,7 @@ def whoami(call: CommandCall) -> CommandReply:
     paired = is_paired(call.tx, source)
     verdict = decide(AccessRequest(source=source, paired=paired, mentioned=True), call.settings)
     tier = tier_of(source, call.settings)
-    may = [f"/{slash.name}" for slash in usable(source, call.settings)]
+    may = [f"/{slash.name}" for slash in usable(source, call.settings, call.runtime)]
     ids = [ident for ident in dict.fromkeys((source.user, source.user_alt)) if ident]
     lines = [
         f"You: {source.user_name or 'no name'} ({', '.join(ids) or 'no id'})",
@@ -109,8 +123,16 @@ def whoami(call: CommandCall) -> CommandReply:
     return CommandReply(text="\n".join(lines))
 
 
-@command("trace", "where a message is", usage="[message or turn]")
+async def _look_for_trace(request: CommandRequest) -> list[str]:
+    return await request.read(_traced)
+
+
+@command("trace", "where a message is", usage="[message or turn]", prepare=_look_for_trace)
 def trace(call: CommandCall) -> CommandReply:
+    return CommandReply(text="\n".join(call.prepared) or "There is no such message or turn.")
+
+
+def _traced(call: CommandCall) -> list[str]:
     if call.args:
         wanted = call.args
     elif call.turns:
@@ -118,8 +140,7 @@ def trace(call: CommandCall) -> CommandReply:
     else:
         entries = call.tx.journal.read(call.session.id, most=1, newest=True)
         wanted = entries[-1].turn if entries else ""
-    lines = trace_message(call.tx, wanted, partial(_sees, call)) if wanted else []
-    return CommandReply(text="\n".join(lines) or "There is no such message or turn.")
+    return trace_message(call.tx, wanted, partial(_sees, call)) if wanted else []
 
 
 def _sees(call: CommandCall, source: Source | None, session: SessionId | None) -> bool:

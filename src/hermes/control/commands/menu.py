@@ -11,11 +11,14 @@ import logging
 import re
 
 from hermes.control.commands.registry import COMMANDS, known_commands, usable
-from hermes.domain.address import Address, Source, SourceKind
+from hermes.control.core import GatewayCore, Runtime
+from hermes.control.people.routing import route
+from hermes.domain.address import Address, Source, SourceKind, read_platform
 from hermes.domain.capabilities import MenuEntry, MenuLimits
-from hermes.domain.errors import HermesError
+from hermes.domain.errors import HermesError, UserError
+from hermes.domain.ids import DeliveryId
+from hermes.domain.message import Inbound
 from hermes.domain.ports.platform import Menu, Platform
-from hermes.domain.ports.store import Store
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line
 
@@ -26,14 +29,15 @@ _HIDDEN = ("start",)
 _NAME = re.compile(r"[a-z0-9_-]+")
 
 
-def menu_entries(platform: str, settings: Settings, limits: MenuLimits) -> tuple[MenuEntry, ...]:
+def menu_entries(
+    platform: str, settings: Settings, limits: MenuLimits, runtime: Runtime | None = None
+) -> tuple[MenuEntry, ...]:
     """The commands by name. One whose name does not fit is left out; it works all the same, as does what is
     more than the platform takes, and that is never one of ours before one of the settings."""
-    anybody = Source(address=Address(platform=platform, chat="-"), kind=SourceKind.PRIVATE)
-    for_all = {slash.name for slash in usable(anybody, settings)}
+    for_all = {slash.name for slash in usable(anybody_at(platform), settings, runtime)}
     offered = [
         (slash, slash.name.replace("-", limits.dash))
-        for slash in known_commands(settings)
+        for slash in known_commands(settings, runtime)
         if not slash.terminal and slash.name not in _HIDDEN
     ]
     fitting = [pair for pair in offered if len(pair[1]) <= limits.name and _NAME.fullmatch(pair[1])]
@@ -50,12 +54,25 @@ def menu_entries(platform: str, settings: Settings, limits: MenuLimits) -> tuple
     )
 
 
-async def show_menu(store: Store, settings: Settings, account: str, platform: Platform) -> None:
-    """The account is up: bring its menu up to date, if it has one."""
+def anybody_at(account: str) -> Source:
+    """Somebody in a private chat there whom nothing tells from others."""
+    platform, name = read_platform(account)
+    return Source(address=Address(platform=platform, account=name, chat="-"), kind=SourceKind.PRIVATE)
+
+
+async def show_menu(core: GatewayCore, account: str, platform: Platform) -> None:
+    """The account is up: bring its menu up to date, if it has one. An account has one menu, so it shows the
+    commands of the agent that answers whom no route or hook sends elsewhere."""
     limits = platform.capabilities.menu
     if limits is None or not isinstance(platform, Menu):
         return
-    entries = menu_entries(account.partition("@")[0], settings, limits)
+    store, settings = core.store, core.settings
+    someone = Inbound(delivery=DeliveryId("-"), source=anybody_at(account), at=core.clock.now())
+    try:
+        runtime = await core.agents.get(await route(someone, settings, core.agents))
+    except UserError:
+        runtime = None
+    entries = menu_entries(account.partition("@")[0], settings, limits, runtime)
     digest, fact = hashlib.sha256(repr(entries).encode()).hexdigest(), f"menu:{account}"
     if await store.read(lambda tx: tx.facts.get(fact)) == digest:
         return

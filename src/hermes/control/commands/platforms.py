@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from hermes.control.commands.registry import CommandCall, CommandReply, command
+from hermes.control.commands.registry import CommandCall, CommandReply, CommandRequest, command
 from hermes.control.commands.session import name_of
-from hermes.control.handoff.requests import handoff_words, request_handoff
+from hermes.control.handoff.requests import handoff_words, opening_words, request_handoff
 from hermes.control.outbound.accounts import pause_account, paused_by
 from hermes.control.outbound.notices import ask_restart
 from hermes.control.outbound.targets import home_channels
@@ -137,12 +137,17 @@ def restart(call: CommandCall) -> CommandReply:
     )
 
 
+async def _look_for_opening(request: CommandRequest) -> str | None:
+    return await request.read(lambda call: opening_words(call.tx, call.session.id))
+
+
 @command(
     "handoff",
     "let this conversation go on in a platform's home channel",
     usage="[platform]",
     mid_turn=False,
     terminal=True,
+    prepare=_look_for_opening,
 )
 def handoff(call: CommandCall) -> CommandReply:
     if not call.args:
@@ -150,5 +155,7 @@ def handoff(call: CommandCall) -> CommandReply:
         there = ", ".join(chat_accounts(call.gateway.accounts)) or "none; set up a platform first"
         return CommandReply(text=handoff_words(latest[0]) if latest else f"Say where to. There is: {there}.")
     account = account_named(call.args.strip(), call.gateway.accounts)
-    made = request_handoff(call.tx, call.session, account, call.source, call.now, call.settings)
+    made = request_handoff(
+        call.tx, call.session, account, call.source, call.now, call.settings, call.prepared
+    )
     return CommandReply(text=f"{name_of(call.session)} is on its way to {account}.", handoff=made.id)

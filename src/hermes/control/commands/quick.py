@@ -4,12 +4,11 @@ turn that runs a shell command where the agent runs its own, asked for and kept 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
-from hermes.control.commands.registry import FURTHER, CommandCall, CommandReply, SlashCommand, perform
+from hermes.control.commands.registry import SOURCES, CommandCall, CommandReply, SlashCommand
 from hermes.control.commands.session import new_turn
-from hermes.domain.command_line import read_command
+from hermes.control.core import Runtime
 from hermes.domain.errors import UserError
 from hermes.domain.settings.settings import QuickCommand, Settings
 from hermes.domain.text import one_line
@@ -18,7 +17,8 @@ from hermes.domain.turn import BusyMode, Cause, TurnAction, TurnInput
 _RUNS: dict[str, Callable[[QuickCommand, CommandCall], CommandReply]] = {}
 
 
-def quick_commands(settings: Settings) -> list[SlashCommand]:
+def quick_commands(settings: Settings, runtime: Runtime | None) -> list[SlashCommand]:
+    """Those of the settings, the same for each agent."""
     return [
         SlashCommand(
             name=name,
@@ -34,19 +34,11 @@ def quick_commands(settings: Settings) -> list[SlashCommand]:
 
 
 def _alias(quick: QuickCommand, call: CommandCall) -> CommandReply:
-    line = read_command(f"/{quick.target.lstrip('/')} {call.args}".rstrip())
-    if line is None or _is_alias(call.settings, line[0]):
-        raise UserError(
-            f"/{call.name} leads to “{one_line(quick.target, 40)}”, which is no command.",
-            hint=f"Mend quick_commands.{call.name}.target.",
-        )
-    return perform(replace(call, name=line[0], args=line[1]))
-
-
-def _is_alias(settings: Settings, name: str) -> bool:
-    """One alias may not lead to another: they could lead in a circle."""
-    quick = settings.quick_commands.get(name)
-    return quick is not None and quick.type == "alias"
+    """What it leads to runs in its place, so this is reached only if it leads nowhere."""
+    raise UserError(
+        f"/{call.name} leads to “{one_line(quick.target, 40)}”, which is no command.",
+        hint=f"Mend quick_commands.{call.name}.target.",
+    )
 
 
 def _exec(quick: QuickCommand, call: CommandCall) -> CommandReply:
@@ -61,4 +53,4 @@ def _exec(quick: QuickCommand, call: CommandCall) -> CommandReply:
 
 _RUNS["alias"] = _alias
 _RUNS["exec"] = _exec
-FURTHER.append(quick_commands)
+SOURCES.append(quick_commands)

@@ -1,28 +1,41 @@
 """The one registry of slash commands, and how a line is read as one.
 
 A command is a function of a `CommandCall`: it runs inside the transaction that ends its inbox row, so
-it may decide on what it reads, and its effects and its reply are stored together or not at all."""
+it may decide on what it reads, and its effects and its reply are stored together or not at all. What takes
+time (files, models, long reads) is its `prepare`, which is awaited before and may be repeated."""
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from datetime import datetime
 from difflib import get_close_matches
-from typing import Any
+from itertools import chain
+from traceback import extract_tb
+from typing import Any, TypeVar
 
-from hermes.control.hooks.context import HookNotice
+from msgspec import Struct, field
+
+from hermes.control.core import Runtime
 from hermes.control.outbound.targets import ResolveTargets, default_targets
 from hermes.control.people.access import ids_of, is_listed
 from hermes.domain.address import LOCAL_DOOR, Source, SourceKind
+from hermes.domain.border import Border
 from hermes.domain.command_line import read_command
-from hermes.domain.errors import UserError
+from hermes.domain.errors import HermesError, UserError
+from hermes.domain.gateway_event import GatewayEvent
 from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.ports.store import Tx
 from hermes.domain.session import Session, SessionKey
 from hermes.domain.settings.settings import Settings
+from hermes.domain.text import one_line
 from hermes.domain.turn import ReplyPlace, Turn
+from hermes.domain.word import field_names, replace
+
+log = logging.getLogger("hermes.commands")
+T = TypeVar("T")
+PREPARE_SECONDS = 30.0
 
 
 def _at_the_machine(source: Source) -> bool:
@@ -35,8 +48,7 @@ def read_number(word: str, most: int) -> int | None:
     return number if 1 <= number <= most else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GatewayInfo:
+class GatewayInfo(Struct, frozen=True, kw_only=True):
     """What commands may know of the gateway around them: who may see everybody's sessions, the names that a
     session may give as its model, the version, the home, the platform accounts there are and which are up,
     where jobs may deliver to, and whether it can begin anew."""
@@ -56,13 +68,16 @@ class GatewayInfo:
 NOTHING_AROUND = GatewayInfo()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandCall:
-    """One use of a command. `turns` are the session's unfinished ones, oldest first, once it runs;
-    `reply_place` is where the answers of new turns are sent, none at a door that watches them; `model` is the
-    agent's own, `platforms` are those there are."""
+async def _unseen(text: str) -> None:
+    """Stands at doors that show nothing before the reply."""
 
-    tx: Tx
+
+class CommandRequest(Struct, frozen=True, kw_only=True):
+    """A command that somebody wants to use, as `prepare` sees it. `turns` are the session's unfinished ones,
+    oldest first; a session that `begins` with the command is not stored yet. `reply_place` is where the
+    answers of new turns are sent, none at a door that watches them; `platforms` are those there are.
+    `progress` tells the person in the chat, in a sentence, how it stands with what takes long."""
+
     name: str
     args: str
     source: Source
@@ -70,13 +85,22 @@ class CommandCall:
     session: Session
     settings: Settings
     now: datetime
-    model: str
+    runtime: Runtime
     gateway: GatewayInfo
     platforms: Collection[str] = ()
+    begins: bool = False
     turns: list[Turn] = field(default_factory=list)
     reply_place: ReplyPlace | None = None
-    context: Callable[[], str] = lambda: ""
-    """What the model is to be told before words that a command says."""
+    progress: Callable[[str], Awaitable[None]] = _unseen
+
+    @property
+    def model(self) -> str:
+        """The agent's own."""
+        return self.runtime.model
+
+    async def read(self, query: Callable[[CommandCall], T]) -> T:
+        """Ask the store something, beside the writer."""
+        return await self.runtime.store.read(lambda tx: query(call_in(tx, self)))
 
     @property
     def is_admin(self) -> bool:
@@ -91,8 +115,20 @@ class CommandCall:
         return read_number(self.args or default, most)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandReply:
+class CommandCall(CommandRequest, frozen=True, kw_only=True):
+    """One use of a command, in its transaction; `prepared` is what its `prepare` brought."""
+
+    tx: Tx
+    prepared: Any = None
+    context: Callable[[], str] = lambda: ""
+    """What the model is to be told before words that a command says."""
+
+
+def call_in(tx: Tx, request: CommandRequest) -> CommandCall:
+    return CommandCall(tx=tx, **{name: getattr(request, name) for name in field_names(CommandRequest)})
+
+
+class CommandReply(Struct, frozen=True, kw_only=True):
     """What a command answers; `turn` is a turn it created, `begun` a session that took the place of the one
     before, `wakes` are other sessions that have work now, `handoff` is the id of one that was asked for. A
     `fleeting` text is kept until it is sent. After the commit of a reply with `restart` the gateway begins
@@ -106,14 +142,24 @@ class CommandReply:
     handoff: str = ""
     restart: bool = False
     label: str = ""
-    """What ran, for the trace of the message; filled in by `run_line`, as is `news` for hooks."""
-    news: tuple[HookNotice, ...] = ()
+    """What ran, for the trace of the message; filled in by `run_command`, as is `news`, what has happened."""
+    news: tuple[GatewayEvent, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlashCommand:
+class CommandBroke(Exception):
+    """A command raised what is for nobody to see, or gave no reply. Its transaction is undone with it."""
+
+    def __init__(self, name: str, error: BaseException) -> None:
+        frames = extract_tb(error.__traceback__)
+        at = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "?"
+        super().__init__(f"name={name} why={type(error).__name__}: {one_line(str(error), 200)} at={at}")
+        self.text = f"/{name} broke ({type(error).__name__}), so nothing was done. The log says where."
+
+
+class SlashCommand(Struct, frozen=True, kw_only=True):
     """`mid_turn`: it may run while a turn does. `gate` names a setting without which there is no such
-    command, like `display.streaming`."""
+    command, like `display.streaming`. `prepare` is awaited before the transaction, for up to `seconds`; a
+    crash, or a change of what it was prepared on, has it repeated."""
 
     name: str
     run: Callable[[CommandCall], CommandReply]
@@ -128,6 +174,8 @@ class SlashCommand:
     """Not for chats."""
     target: str = ""
     """The line of another command that it stands for."""
+    prepare: Callable[[CommandRequest], Awaitable[object]] | None = None
+    seconds: float = PREPARE_SECONDS
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -148,8 +196,10 @@ class SlashCommand:
 
 
 COMMANDS: dict[str, SlashCommand] = {}
-FURTHER: list[Callable[[Settings], list[SlashCommand]]] = []
-"""Who else brings commands: those of the settings. A name of a built-in command stays its own."""
+CommandSource = Callable[[Settings, Runtime | None], Iterable[SlashCommand]]
+SOURCES: list[CommandSource] = []
+"""Who else brings commands, for an agent or (None) for whichever. They are asked for each line, inside the
+transaction too, so they answer from memory. A name of a built-in command stays its own."""
 Command = Callable[[CommandCall], CommandReply]
 _NAMED = re.compile(r"(?<![\w/.~])/([a-z][a-z-]*)(?![\w/.]\w)")
 
@@ -158,26 +208,41 @@ def command(name: str, summary: str, **options: Any) -> Callable[[Command], Comm
     """Register a command; `options` are the further fields of `SlashCommand`."""
 
     def register(run: Command) -> Command:
-        COMMANDS[name] = SlashCommand(name=name, run=run, summary=summary, **options)
+        slash = SlashCommand(name=name, run=run, summary=summary, **options)
+        for other in COMMANDS.values():
+            if other.run.__module__ != run.__module__ and not set(slash.names).isdisjoint(other.names):
+                raise UserError(f"/{other.name} is there already")
+        COMMANDS[name] = slash
         return run
 
     return register
 
 
-def known_commands(settings: Settings | None = None) -> list[SlashCommand]:
-    """Every command that there is under these settings, by name."""
+def known_commands(settings: Settings | None = None, runtime: Runtime | None = None) -> list[SlashCommand]:
+    """Every command that there is under these settings and with this agent, by name."""
     there = [slash for slash in COMMANDS.values() if slash.is_there(settings)]
     taken = {word for slash in COMMANDS.values() for word in slash.names}
-    further = [] if settings is None else [slash for bring in FURTHER for slash in bring(settings)]
-    return sorted(
-        [*there, *(slash for slash in further if slash.name not in taken)], key=lambda slash: slash.name
-    )
+    brought = [] if settings is None else [_brought(source, settings, runtime) for source in SOURCES]
+    for slash in chain.from_iterable(brought):
+        if taken.isdisjoint(slash.names) and slash.is_there(settings):
+            there.append(slash)
+            taken.update(slash.names)
+    return sorted(there, key=lambda slash: slash.name)
 
 
-def resolve(name: str, settings: Settings | None = None) -> SlashCommand:
+def _brought(source: CommandSource, settings: Settings, runtime: Runtime | None) -> list[SlashCommand]:
+    try:
+        with Border():
+            return list(source(settings, runtime))
+    except Exception as error:  # it may be a plugin's: without its commands all others work
+        log.warning("commands.source_broke source=%s why=%r", getattr(source, "__qualname__", source), error)
+        return []
+
+
+def resolve(name: str, settings: Settings | None = None, runtime: Runtime | None = None) -> SlashCommand:
     """By name, alias, or a start that only one command has; capitals do not matter."""
     name = name.lower().replace("_", "-")
-    there = known_commands(settings)
+    there = known_commands(settings, runtime)
     for slash in there:
         if name in slash.names:
             return slash
@@ -195,40 +260,69 @@ def resolve(name: str, settings: Settings | None = None) -> SlashCommand:
     )
 
 
-def meant_names(name: str, settings: Settings) -> tuple[str, ...]:
-    """The name of the command that is meant, and of the one it stands for, if it does; as it is written if
-    there is none."""
-    names = [name]
+def follow(
+    name: str, args: str, settings: Settings, runtime: Runtime | None
+) -> list[tuple[SlashCommand, str]]:
+    """The command that is meant with its arguments, and behind it the one that it stands for, if it does."""
+    slash = resolve(name, settings, runtime)
+    line = read_command(f"/{slash.target.lstrip('/')} {args}".rstrip()) if slash.target else None
+    if line is None:
+        return [(slash, args)]
     try:
-        slash = resolve(name, settings)
-        names = [slash.name]
-        target = read_command(f"/{slash.target.lstrip('/')}") if slash.target else None
-        if target is not None:
-            names.append(resolve(target[0], settings).name)
+        target = resolve(line[0], settings, runtime)
     except UserError:
-        pass
-    return tuple(names)
+        return [(slash, args)]
+    # One may not lead to another that leads on: they could lead in a circle.
+    return [(slash, args)] if target.target else [(slash, args), (target, line[1])]
+
+
+def find_meant(name: str, settings: Settings, runtime: Runtime | None) -> list[SlashCommand]:
+    """As `follow`, without arguments; empty if there is no such command."""
+    try:
+        return [slash for slash, _ in follow(name, "", settings, runtime)]
+    except UserError:
+        return []
+
+
+def choose_command(request: CommandRequest) -> tuple[SlashCommand, str]:
+    """The command that a request leads to, and its arguments; a `UserError` says why it may not run."""
+    steps = follow(request.name, request.args, request.settings, request.runtime)
+    for slash, _ in steps:
+        if slash.terminal and not request.is_local:
+            raise UserError(f"/{slash.name} works in the terminal alone.", hint="Run hermes there.")
+        _check_tier(request, slash)
+        if request.turns and not slash.mid_turn:
+            raise UserError(f"/{slash.name} does not work while a turn runs.", hint="Wait, or /stop first.")
+    return steps[-1]
 
 
 def perform(call: CommandCall) -> CommandReply:
     """Run the command that a call names, in full or in short; what is wrong with it is its reply."""
     try:
-        slash = resolve(call.name, call.settings)
-        if slash.terminal and not call.is_local:
-            raise UserError(f"/{slash.name} works in the terminal alone.", hint="Run hermes there.")
-        _check_tier(call, slash)
-        if call.turns and not slash.mid_turn:
-            raise UserError(f"/{slash.name} does not work while a turn runs.", hint="Wait, or /stop first.")
-        return slash.run(replace(call, name=slash.name))
+        slash, args = choose_command(call)
+        return _run(slash, replace(call, name=slash.name, args=args))
     except UserError as error:
         return CommandReply(text=str(error))
 
 
-def usable(source: Source, settings: Settings) -> list[SlashCommand]:
+def _run(slash: SlashCommand, call: CommandCall) -> CommandReply:
+    try:
+        reply = slash.run(call)
+        if not isinstance(reply, CommandReply) or not isinstance(reply.text, str):
+            raise TypeError("it gave no CommandReply with a text")
+    except HermesError:
+        raise
+    except (Exception, SystemExit) as error:  # it may be a plugin's
+        raise CommandBroke(slash.name, error) from error
+    return reply
+
+
+def usable(source: Source, settings: Settings, runtime: Runtime | None = None) -> list[SlashCommand]:
     """The commands that somebody may use, by name."""
     tier = tier_of(source, settings)
     here = _at_the_machine(source)
-    return [slash for slash in known_commands(settings) if _may(tier, slash) and (here or not slash.terminal)]
+    there = known_commands(settings, runtime)
+    return [slash for slash in there if _may(tier, slash) and (here or not slash.terminal)]
 
 
 def is_command(name: str) -> bool:
@@ -249,10 +343,10 @@ def _may(tier: Tier, slash: SlashCommand) -> bool:
     return tier.commands is None or any(name in tier.commands for name in slash.names)
 
 
-def _check_tier(call: CommandCall, slash: SlashCommand) -> None:
+def _check_tier(call: CommandRequest, slash: SlashCommand) -> None:
     if _may(tier_of(call.source, call.settings), slash):
         return
-    allowed = ", ".join(f"/{other.name}" for other in usable(call.source, call.settings))
+    allowed = ", ".join(f"/{other.name}" for other in usable(call.source, call.settings, call.runtime))
     who = ""
     if slash.admin:
         key = "allow_admin_from" if call.source.kind is SourceKind.PRIVATE else "group_allow_admin_from"
@@ -265,8 +359,7 @@ def _check_tier(call: CommandCall, slash: SlashCommand) -> None:
 ALWAYS = ("help", "whoami")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tier:
+class Tier(Struct, frozen=True, kw_only=True):
     """`commands` are those that one may use, as the operator wrote them; None is all. An `owner` may also do
     what lets other people in."""
 

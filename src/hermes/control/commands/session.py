@@ -3,10 +3,17 @@ its model, what messages do meanwhile, and approvals."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from difflib import get_close_matches
 
-from hermes.control.commands.registry import CommandCall, CommandReply, command, read_number
+from msgspec import Struct
+
+from hermes.control.commands.registry import (
+    CommandCall,
+    CommandReply,
+    CommandRequest,
+    command,
+    read_number,
+)
 from hermes.control.sessions.administration import branch_session, search_sessions
 from hermes.control.turn.claim import new_session_words, next_session
 from hermes.control.turn.questions import questions_here
@@ -14,6 +21,7 @@ from hermes.control.turn.stopping import ask_to_stop, stop_session
 from hermes.domain.busy import choose_busy_mode
 from hermes.domain.errors import UserError
 from hermes.domain.event import UserSaid
+from hermes.domain.ids import SessionId
 from hermes.domain.session import (
     BACKGROUND,
     SHARED_KINDS,
@@ -26,6 +34,7 @@ from hermes.domain.session import (
 from hermes.domain.text import one_line
 from hermes.domain.transcript import visible
 from hermes.domain.turn import BusyMode, Cause, Turn, TurnAction, TurnInput
+from hermes.domain.word import replace
 
 _COUNTED = 1000
 _LISTED = 10
@@ -154,32 +163,65 @@ def branch(call: CommandCall) -> CommandReply:
     return CommandReply(text=f"You are in {name_of(made)} now, a copy. /resume {call.session.id} goes back.")
 
 
-@command("sessions", "list your sessions, or find one", usage="[all] [search <words>]")
-def sessions(call: CommandCall) -> CommandReply:
-    everybody, rest = _everybody(call, call.args, "all")
+class SessionsView(Struct, frozen=True, kw_only=True):
+    """What a command about other sessions found beside the writer: those of a list, or the one that is meant
+    and how long it is."""
+
+    listing: str = ""
+    session: SessionId | None = None
+    length: str = ""
+
+
+async def _look_for_sessions(request: CommandRequest) -> SessionsView:
+    return await request.read(_find_sessions)
+
+
+def _find_sessions(call: CommandCall) -> SessionsView:
+    listing = call.name == "sessions"
+    everybody, rest = _everybody(call, call.args, "all" if listing else "--all")
     first, _, words = rest.partition(" ")
-    if first.lower() == "search" and words.strip():
+    if listing and first.lower() == "search" and words.strip():
         found = search_sessions(call.tx, words.strip(), _LOOKED_AT, _SHOWN)
-        known = [one.session for one in found if everybody or owns(call, one.session)]
+        known = [hit.session for hit in found if everybody or owns(call, hit.session)]
     elif rest:
-        return resume(replace(call, args=call.args if not everybody else f"{rest} --all"))
+        wanted = _pick(call, rest, everybody)
+        return SessionsView(session=wanted.id, length=_length(call, wanted))
     else:
         known = _sessions(call, everybody)
     if not known:
-        return CommandReply(text="There are no such sessions." if rest else "There are no sessions yet.")
+        return SessionsView(listing="There are no such sessions." if rest else "There are no sessions yet.")
     lines = [
         f"{number}. {_shown(call, session)}{' ← here' if session.id == call.session.id else ''}"
         for number, session in enumerate(known[:_LISTED], 1)
     ]
     hint = "/resume <id or title> switches." if rest else "/resume <number, id or title> switches."
-    return CommandReply(text="\n".join([*lines, "", hint]))
+    return SessionsView(listing="\n".join([*lines, "", hint]))
 
 
-@command("resume", "go back to another session", usage="[number, id or title] [--all]", mid_turn=False)
+@command(
+    "sessions",
+    "list your sessions, or find one",
+    usage="[all] [search <words>]",
+    prepare=_look_for_sessions,
+)
+def sessions(call: CommandCall) -> CommandReply:
+    everybody, rest = _everybody(call, call.args, "all")
+    if call.prepared.listing:
+        return CommandReply(text=call.prepared.listing)
+    return resume(replace(call, args=f"{rest} --all" if everybody else rest))
+
+
+@command(
+    "resume",
+    "go back to another session",
+    usage="[number, id or title] [--all]",
+    mid_turn=False,
+    prepare=_look_for_sessions,
+)
 def resume(call: CommandCall) -> CommandReply:
+    if call.prepared.listing:
+        return CommandReply(text=call.prepared.listing)
     everybody, word = _everybody(call, call.args, "--all")
-    if not word:
-        return sessions(replace(call, args="all" if everybody else ""))
     wanted = _pick(call, word, everybody)
     if wanted.id == call.session.id:
         return CommandReply(text="You are in that session already.")
@@ -188,11 +230,12 @@ def resume(call: CommandCall) -> CommandReply:
     yolo = wanted.yolo and not call.key.shared
     call.tx.sessions.save(replace(wanted, ended=None, updated_at=call.now, yolo=yolo))
     call.tx.bindings.bind(call.key, wanted.id, call.source, call.now)
-    return CommandReply(text=f"Back in {name_of(wanted)}, {_length(call, wanted)} long.")
+    long = f", {call.prepared.length} long" if wanted.id == call.prepared.session else ""
+    return CommandReply(text=f"Back in {name_of(wanted)}{long}.")
 
 
 def _length(call: CommandCall, session: Session) -> str:
-    """How many messages a session has, counted in its newest records: the writer waits for this."""
+    """How many messages a session has, counted in its newest records."""
     newest = call.tx.journal.read(session.id, most=_COUNTED, newest=True)
     said = sum(isinstance(entry.record, UserSaid) for entry in visible(newest))
     more = "more than " if len(newest) == _COUNTED else ""

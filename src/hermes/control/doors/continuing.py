@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
+
+from msgspec import Struct
 
 from hermes.control.sessions import submission
 from hermes.control.sessions.submission import NewRequest, NotFound, SubmittedTurn
@@ -17,11 +18,11 @@ from hermes.control.turn.questions import answer, as_answer
 from hermes.domain.address import Source
 from hermes.domain.errors import UserError
 from hermes.domain.event import Asked, QuestionKind, Verdict
-from hermes.domain.ids import AgentId, QuestionId, SessionId, client_call_id
+from hermes.domain.ids import QuestionId, SessionId, client_call_id
 from hermes.domain.ports.store import Tx
-from hermes.domain.session import session_key
 from hermes.domain.text import storable
 from hermes.domain.turn import Answer, Question, Request, Turn
+from hermes.domain.word import replace
 from hermes.stream.faces.responses import parts_before
 
 ToolResults = Mapping[QuestionId, str]
@@ -49,11 +50,8 @@ def _suffix(part: int) -> str:
 
 def calls_open(tx: Tx, turn: Turn) -> list[Question]:
     """The calls of its own tools that a turn waits for its client to make."""
-    return [question for question in _open_questions(tx, turn) if question.kind is QuestionKind.CLIENT_TOOL]
-
-
-def _open_questions(tx: Tx, turn: Turn) -> list[Question]:
-    return [question for question in tx.questions.of_turn(turn.id) if question.open]
+    questions = tx.questions.of_turn(turn.id)
+    return [question for question in questions if question.open and question.kind is QuestionKind.CLIENT_TOOL]
 
 
 def _answer_all(tx: Tx, turn: Turn, answers: Iterable[Answer], now: datetime) -> bool:
@@ -70,8 +68,7 @@ def _as_answers(questions: Iterable[Question], results: ToolResults) -> list[Ans
     ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TakeToolResults:
+class TakeToolResults(Struct, frozen=True, kw_only=True):
     """Take all results that a response waits for, or none of them. The same results once more are the same
     request; other ones for a call that has its result are refused."""
 
@@ -117,54 +114,39 @@ class TakeToolResults:
         return kept or submission.add_request(tx, self.request, turn, self.now, part=_suffix(part))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContinuedTurn:
-    """The turn that continues, and the record up to which its client has seen it."""
-
-    turn: Turn
-    after: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContinueTurn:
+class ContinueTurn(Struct, frozen=True, kw_only=True):
     """Continue whatever turn waits for what a request brings; `mine` says whose turns its client may
     continue."""
 
-    agent: AgentId
     source: Source
     mine: Callable[[Source | None], bool]
     now: datetime
     request: NewRequest | None = None
 
-    def with_results(self, tx: Tx, results: ToolResults) -> ContinuedTurn | None:
+    def with_results(self, tx: Tx, results: ToolResults) -> SubmittedTurn | None:
         """Give the results of a client's own tools; None if nothing waits for any of them."""
         repeated = submission.asked_before(tx, self.request)
         if repeated is not None:
-            return _same_part(repeated)
-        waiting = [question for question in map(tx.questions.get, results) if question and question.open]
+            # It continued something then, or else it began a turn.
+            return repeated if repeated.after else None
+        asked = [question for question in map(tx.questions.get, results) if question and question.open]
+        waiting = [question for question in asked if question.kind is QuestionKind.CLIENT_TOOL]
         turn = self._my_turn(tx, waiting[0]) if waiting else None
         if turn is None:
             return None
-        questions = _open_questions(tx, turn)
-        missing = [
-            f"call_{question.id}"
-            for question in questions
-            if question.id not in results or question.kind is not QuestionKind.CLIENT_TOOL
-        ]
+        questions = calls_open(tx, turn)
+        missing = [f"call_{question.id}" for question in questions if question.id not in results]
         if missing:
             raise UserError(
                 f"The turn waits for further results: {', '.join(missing)}.", hint="Send all of them at once."
             )
         return self._continue(tx, turn, _as_answers(questions, results))
 
-    def with_words(self, tx: Tx, session: SessionId | None, text: str) -> ContinuedTurn | None:
-        """Take words as the answer to what their session waits for; None if it waits for nothing. Without an
-        id the session is the one that the source is bound to."""
-        repeated = submission.asked_before(tx, self.request)
-        if repeated is not None:
-            return _same_part(repeated)
-        wanted = session or tx.bindings.get(session_key(self.source, self.agent))
-        waiting = [] if wanted is None else tx.questions.open_of(wanted)
+    def with_words(self, tx: Tx, session: SessionId, text: str) -> SubmittedTurn | None:
+        """Take words as the answer to what their session waits for; None if it waits for nothing."""
+        questions = tx.questions.open_of(session)
+        # Nobody answers for a child: words wait until it is done.
+        waiting = [question for question in questions if question.kind is not QuestionKind.CHILD]
         if not waiting:
             return None
         mine = {question.id: turn for question in waiting if (turn := self._my_turn(tx, question))}
@@ -178,7 +160,7 @@ class ContinueTurn:
         turn = tx.turns.get(question.turn)
         return turn if turn is not None and self.mine(turn.source) else None
 
-    def _continue(self, tx: Tx, turn: Turn, answers: Sequence[Answer]) -> ContinuedTurn | None:
+    def _continue(self, tx: Tx, turn: Turn, answers: Sequence[Answer]) -> SubmittedTurn | None:
         if not _answer_all(tx, turn, answers, self.now):
             return None
         asked = [entry.seq for entry in tx.journal.of_turn(turn.id) if isinstance(entry.record, Asked)]
@@ -186,13 +168,8 @@ class ContinueTurn:
         if self.request is not None:
             named = replace(self.request, facts=json.dumps({"after": after}))
             submission.add_request(tx, named, turn, self.now, part=f"-{after}")
-        return ContinuedTurn(turn=turn, after=after)
-
-
-def _same_part(repeated: SubmittedTurn) -> ContinuedTurn | None:
-    """What the same request was given before; None if it continued nothing and began a turn."""
-    after = None if repeated.request is None else json.loads(repeated.request.facts).get("after")
-    return ContinuedTurn(turn=repeated.turn, after=after) if isinstance(after, int) else None
+        # What waited for an answer hangs on no client any more.
+        return SubmittedTurn(turn=replace(turn, ephemeral=False), after=after, fresh=False)
 
 
 # --- following a turn --------------------------------------------------------------------------------

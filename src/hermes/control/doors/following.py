@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+
+from msgspec import Struct
 
 from hermes.control.feed import Feed, Feeds
 from hermes.control.sessions.submission import NotFound
@@ -37,8 +38,7 @@ _STATUS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunView:
+class RunView(Struct, frozen=True, kw_only=True):
     """A run as it is now. `asked` is the turn that the client made; `turn` the one that answers it, which is
     another if its words were taken into a turn that ran already."""
 

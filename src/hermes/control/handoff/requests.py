@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
 
 from hermes.control.outbound.targets import home_channels
@@ -10,27 +9,41 @@ from hermes.domain.address import Address, Source
 from hermes.domain.errors import UserError
 from hermes.domain.event import UserSaid
 from hermes.domain.handoff import Handoff, HandoffState, new_handoff_id
+from hermes.domain.ids import SessionId
 from hermes.domain.ports.store import Tx
 from hermes.domain.session import Session
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line
 from hermes.domain.transcript import visible
+from hermes.domain.word import replace
 
 MOST_ATTEMPTS = 3
 _NAME = 60
-_NEWEST = 100
+
+
+def opening_words(tx: Tx, session: SessionId) -> str | None:
+    """What a session begins with, as far as it is visible; None if nothing is. It may read all of it, so ask
+    it beside the writer."""
+    shown = visible(tx.journal.read(session))
+    said = (entry.record.text for entry in shown if isinstance(entry.record, UserSaid))
+    return next(said, "") if shown else None
 
 
 def request_handoff(
-    tx: Tx, session: Session, account: str, source: Source, now: datetime, settings: Settings
+    tx: Tx,
+    session: Session,
+    account: str,
+    source: Source,
+    now: datetime,
+    settings: Settings,
+    opening: str | None,
 ) -> Handoff:
-    """Ask for a session to go to the home channel of an account."""
-    newest = tx.journal.read(session.id, most=_NEWEST, newest=True)
-    if not (visible(newest) or visible(tx.journal.read(session.id))):
+    """Ask for a session, which has these `opening_words`, to go to the home channel of an account."""
+    if opening is None:
         raise UserError("There is nothing to hand over yet.", hint="Say something first.")
     home_of(tx, account, settings)
     if session.title is None:
-        _entitle(tx, session)
+        _entitle(tx, session, opening)
     handoff = Handoff(
         id=new_handoff_id(),
         agent=session.agent,
@@ -58,10 +71,8 @@ def home_of(tx: Tx, account: str, settings: Settings) -> Address:
     return home
 
 
-def _entitle(tx: Tx, session: Session) -> None:
+def _entitle(tx: Tx, session: Session, words: str) -> None:
     """A name by which it is found again, if nobody gave it one and the name is free."""
-    said = (entry.record for entry in visible(tx.journal.read(session.id)))
-    words = next((record.text for record in said if isinstance(record, UserSaid)), "")
     title = one_line(words, _NAME)
     if title and not any(known.title == title for known in tx.sessions.find(title)):
         tx.sessions.save(replace(session, title=title))

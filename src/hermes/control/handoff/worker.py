@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
+
+from msgspec import Struct
 
 from hermes.control.core import GatewayCore
 from hermes.control.handoff.requests import MOST_ATTEMPTS, home_of
@@ -27,7 +29,7 @@ from hermes.domain.capabilities import Grade
 from hermes.domain.channels import Channel
 from hermes.domain.errors import HermesError, Lost, Refused, Unreachable, UserError
 from hermes.domain.handoff import Handoff, HandoffState
-from hermes.domain.ids import AgentId, DeliveryId, SessionId
+from hermes.domain.ids import EVERY_AGENT, AgentId, DeliveryId, SessionId
 from hermes.domain.message import Inbound
 from hermes.domain.ports.platform import Platform, Threads
 from hermes.domain.ports.store import Store, Tx
@@ -35,6 +37,7 @@ from hermes.domain.session import Session, begin_session, make_turn, session_key
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line
 from hermes.domain.turn import Cause, Guidance, ReplyPlace, TurnInput
+from hermes.domain.word import replace
 
 log = logging.getLogger("hermes.handoff")
 LEASE_SECONDS = 60.0
@@ -81,16 +84,10 @@ class HandoffWorker:
 
     async def look(self) -> float:
         """Take up what is due; the seconds until there may be more."""
-        waits = [_LONGEST_SLEEP]
-        await take_each(self.core.runtimes, partial(self._take_agent, waits))
-        return min(waits)
-
-    async def _take_agent(self, waits: list[float], agent: AgentId) -> None:
-        """Take up what is due of one agent; `waits` gets the seconds until each of the others is."""
-        due: list[Handoff] = []
+        waits, due = [_LONGEST_SLEEP], list[Handoff]()
         now, elapsed = self.core.clock.now(), self.core.clock.monotonic()
-        for handoff in await self._store(agent).read(lambda tx: tx.handoffs.open()):
-            if handoff.id in self._working:
+        for handoff in await self._store(EVERY_AGENT).read(lambda tx: tx.handoffs.open()):
+            if handoff.id in self._working or handoff.agent not in self.core.agents:
                 continue
             _, until = self._pauses.get(handoff.id, (0, elapsed))
             wait = max((handoff.due_at - now).total_seconds(), until - elapsed)
@@ -99,6 +96,7 @@ class HandoffWorker:
             else:
                 due.append(handoff)
         await take_each(due, self._take_up)
+        return min(waits)
 
     async def _take_up(self, handoff: Handoff) -> None:
         if self.platform(handoff.account) is not None:
@@ -147,7 +145,7 @@ class HandoffWorker:
             self._looked_at.set()
 
     def _store(self, agent: AgentId) -> Store:
-        return self.core.runtimes[agent].store
+        return self.core.store.scoped(agent)
 
     async def _run(self, handoff: Handoff) -> None:
         """One attempt. Afterwards the row is completed, failed, or due again."""
@@ -212,7 +210,7 @@ class HandoffWorker:
             )
         _check_shared(source, settings)
         inbound = Inbound(delivery=DeliveryId(handoff.id), source=source, at=handoff.created_at)
-        agent = await route(inbound, settings, self.core.runtimes, self.select)
+        agent = await route(inbound, settings, self.core.agents, self.select)
         if agent != handoff.agent:
             raise UserError(
                 f"{source.address} belongs to the agent “{agent}”, and this conversation to"
@@ -277,8 +275,7 @@ def _claim(ident: str, now: datetime, tx: Tx) -> Handoff | None:
     return claimed if tx.handoffs.change(known, claimed) else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompleteHandoff:
+class CompleteHandoff(Struct, frozen=True, kw_only=True):
     """The transaction that completes a hand-off."""
 
     handoff: Handoff

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hermes.control.hooks.dispatch import HookContext, Hooks
-from hermes.domain.address import Source, SourceKind
+from hermes.control.hooks.dispatch import HookContext
+from hermes.domain.address import Source, SourceKind, read_platform
 from hermes.domain.event import Entry, Failed, Finished, ModelSaid, Stopped, UserSaid
+from hermes.domain.gateway_event import SessionBegan, SessionEnded
 from hermes.domain.hooks import AGENT_END, AGENT_START, AGENT_STEP, SESSION_END, SESSION_RESET, SESSION_START
 from hermes.domain.ids import AgentId
 from hermes.domain.message import Inbound
 from hermes.domain.session import Session, SessionKey
-from hermes.domain.transcript import turn_entries
 from hermes.domain.turn import Turn
 from hermes.stream.fold.answer import answer_text
 
 LONGEST_TEXT = 500
-TURN_EVENTS = (AGENT_START, AGENT_STEP, AGENT_END)
 # The name that hooks of the older product know.
 _CHAT_TYPES = {SourceKind.PRIVATE: "dm"}
 HookNotice = tuple[str, HookContext]
@@ -69,51 +68,29 @@ def about_command(
     }
 
 
-# --- sessions ---
+# --- what is told ---
 
 
-def session_began(source: Source | None, session: Session, key: SessionKey) -> HookNotice:
-    facts = about_source(source, session.agent)
-    return SESSION_START, facts | {"session_id": session.id, "session_key": str(key)}
+def about_session(event: SessionBegan | SessionEnded) -> Iterator[HookNotice]:
+    platform, account = read_platform(event.account) if event.account else ("", "")
+    facts: HookContext = {
+        "platform": platform,
+        "account": account,
+        "user_id": event.user,
+        "agent_id": event.agent,
+        "session_id": event.session,
+        "session_key": event.key,
+    }
+    if isinstance(event, SessionBegan):
+        yield SESSION_START, facts
+        return
+    yield SESSION_END, facts
+    if event.replaced:
+        yield SESSION_RESET, facts
 
 
-def session_replaced(
-    source: Source, before: Session, after: Session, key: SessionKey
-) -> tuple[HookNotice, ...]:
-    """Somebody asked for a new session: the old one ends, the chat is reset, the new one begins."""
-    facts = about_source(source, before.agent) | {"session_key": str(key)}
-    ended = facts | {"session_id": before.id}
-    return (SESSION_END, ended), (SESSION_RESET, ended), session_began(source, after, key)
-
-
-def session_lapsed(source: Source, session: Session, key: SessionKey) -> tuple[HookNotice, ...]:
-    """A session is over by itself. Nothing if hooks heard of that before: the chore that looks for such
-    sessions may have ended it already."""
-    if session.ended is not None:
-        return ()
-    facts = about_source(source, session.agent) | {"session_id": session.id, "session_key": str(key)}
-    return ((SESSION_END, facts),)
-
-
-def session_renewed(
-    source: Source, before: Session, after: Session, key: SessionKey
-) -> tuple[HookNotice, ...]:
-    """A session was over by itself, and a message begins the next one."""
-    return (*session_lapsed(source, before, key), session_began(source, after, key))
-
-
-# --- turns ---
-
-
-def tell_turn(hooks: Hooks, turn: Turn, transcript: Sequence[Entry], new: Sequence[Entry]) -> None:
-    """Records of a turn were stored (`new` is the end of `transcript`): tell what they mean."""
-    for event, context in _turn_events(turn, turn_entries(transcript, turn.id), len(new)):
-        if hooks.follows(event):
-            hooks.tell(event, context)
-
-
-def _turn_events(turn: Turn, entries: Sequence[Entry], new: int) -> Iterator[HookNotice]:
-    before = len(entries) - new
+def about_turn(turn: Turn, entries: Sequence[Entry], first: int) -> Iterator[HookNotice]:
+    """What the records of a turn mean, from number `first` of its session on."""
     said = next((entry.record for entry in entries if isinstance(entry.record, UserSaid)), None)
     if said is None:  # a turn that only changes the transcript, or passes words on: no agent is in it
         return
@@ -124,7 +101,7 @@ def _turn_events(turn: Turn, entries: Sequence[Entry], new: int) -> Iterator[Hoo
     }
     for place, entry in enumerate(entries):
         record = entry.record
-        if place < before:
+        if entry.seq < first:
             continue
         match record:
             case UserSaid() if record is said:

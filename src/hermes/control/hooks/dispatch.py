@@ -12,13 +12,15 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 
-from hermes.control.workers import report_death
+from msgspec import Struct, field
+
+from hermes.control.workers import Supervisor
 from hermes.domain.clock import Clock, SystemClock
 from hermes.domain.errors import Unreachable
-from hermes.domain.hooks import SELECT_AGENT, Hook, HookAnswer, HookRunner
+from hermes.domain.hooks import EVENTS, SELECT_AGENT, Hook, HookAnswer, HookRunner
 from hermes.domain.text import one_line, storable
 
 log = logging.getLogger("hermes.hooks")
@@ -37,8 +39,7 @@ class Decision(StrEnum):
     REWRITE = "rewrite"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ruling:
+class Ruling(Struct, frozen=True, kw_only=True):
     """What hooks say to something that is about to happen, and which of them said it."""
 
     decision: Decision = Decision.ALLOW
@@ -50,8 +51,7 @@ class Ruling:
 ALLOWED = Ruling()
 
 
-@dataclass(slots=True, kw_only=True)
-class _HookState:
+class _HookState(Struct, kw_only=True):
     """What is remembered of one hook: its breaker, and what it still has to be told."""
 
     hook: Hook
@@ -64,8 +64,7 @@ class _HookState:
     telling: asyncio.Task[None] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HookFacts:
+class HookFacts(Struct, frozen=True, kw_only=True):
     """How a hook is, for the operator."""
 
     name: str
@@ -83,18 +82,22 @@ class Hooks:
         groups: Sequence[tuple[Sequence[Hook], HookRunner]] = (),
         clock: Clock | None = None,
         changed: Callable[[], None] = lambda: None,
+        loops: Supervisor | None = None,
     ) -> None:
         self._clock = clock or SystemClock()
+        self._loops = loops or Supervisor(clock)
         self._changed = changed
         self._runners = [runner for _, runner in groups]
         self._kept = [_HookState(hook=hook, runner=runner) for hooks, runner in groups for hook in hooks]
         self._closing = False
+        self.followed = frozenset(event for event in EVENTS if self.follows(event))
+        """The events that anybody follows, of those that have one name."""
 
     # --- what others may do ---
 
-    def follows(self, *events: str) -> bool:
-        """Whether anybody follows one of these; if not, no context needs to be made."""
-        return any(kept.hook.follows(event) for kept in self._kept for event in events)
+    def follows(self, event: str) -> bool:
+        """Whether anybody follows this, such as one command; if not, no context needs to be made."""
+        return any(kept.hook.follows(event) for kept in self._kept)
 
     def tell(self, event: str, context: HookContext) -> None:
         """Something has happened. Returns at once; whoever follows it hears of it in time."""
@@ -112,12 +115,7 @@ class Hooks:
                 continue
             kept.waiting.append((event, context))
             if kept.telling is None or kept.telling.done():
-                kept.telling = asyncio.create_task(self._tell_all(kept), name=f"hook {kept.hook.name}")
-                kept.telling.add_done_callback(report_death)
-
-    def tell_all(self, news: Sequence[tuple[str, HookContext]]) -> None:
-        for event, context in news:
-            self.tell(event, context)
+                kept.telling = self._loops.keep("hooks", partial(self._tell_all, kept), kept.hook.name)
 
     async def ask(self, event: str, context: HookContext) -> Ruling:
         """Something is about to happen: may it? The first that does not allow decides."""

@@ -6,15 +6,15 @@ the files of a message."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, replace
+from collections.abc import Callable, Iterable
+from dataclasses import fields
 from datetime import datetime
 from functools import partial
 
-from hermes.control.core import Runtime
+from hermes.control.core import GatewayCore
 from hermes.domain.address import Source
 from hermes.domain.channels import seen_channel
-from hermes.domain.ids import AgentId, SessionId, TurnId
+from hermes.domain.ids import EVERY_AGENT, AgentId, SessionId, TurnId
 from hermes.domain.message import Inbound, InboundKind, deletes
 from hermes.domain.ports.store import Tx
 from hermes.domain.rows import (
@@ -30,6 +30,7 @@ from hermes.domain.rows import (
 from hermes.domain.settings.settings import Settings
 from hermes.domain.turn import WITHDRAWN as MESSAGE_DELETED
 from hermes.domain.turn import Turn, TurnState
+from hermes.domain.word import replace
 
 _NO_MESSAGE = ignored("deletion of something that is no message to the agent")
 _MOST = 200
@@ -87,18 +88,16 @@ def reword(tx: Tx, row: InboxRow, *, command: bool) -> tuple[InboundOutcome, Tur
 
 
 async def take_deletion(
-    row: InboxRow, runtimes: Mapping[AgentId, Runtime], ring: Callable[[AgentId, SessionId, bool], None]
+    row: InboxRow, core: GatewayCore, ring: Callable[[AgentId, SessionId, bool], None]
 ) -> None:
     """Withdraw a message, and wake the session that waits to answer it. Who wrote it is often not told with
-    its deletion, and so not whose it is: each agent is asked."""
-    for place, (agent, runtime) in enumerate(runtimes.items(), start=1):
-        turn = await runtime.store.write(partial(_withdraw, row=row, last=place == len(runtimes)))
-        if turn is not None:
-            return ring(agent, turn.session, False)
+    its deletion, and so not whose it is: it is looked for with all agents."""
+    turn = await core.store.scoped(EVERY_AGENT).write(partial(_withdraw, row=row))
+    if turn is not None:
+        ring(turn.agent, turn.session, False)
 
 
-def _withdraw(tx: Tx, *, row: InboxRow, last: bool) -> Turn | None:
-    """End the row if its message is this agent's, or if no other agent is left to be asked."""
+def _withdraw(tx: Tx, *, row: InboxRow) -> Turn | None:
     versions = tx.inbox.find(row.inbound.ref or "", _MOST)
     message = next((other for other in versions if deletes(row.inbound, other.inbound)), None)
     turn, outcome = None, _NO_MESSAGE
@@ -107,8 +106,7 @@ def _withdraw(tx: Tx, *, row: InboxRow, last: bool) -> Turn | None:
         turn = tx.turns.get(message.turn) if message.turn and message.ended(TAKEN_AS_TURN) else None
         outcome = DELETED if message.outcome is None or message.ended(WITHDRAWN) else outcome
         outcome = _removed(tx, turn, message, versions) if turn is not None else outcome
-    if turn is not None or last:
-        tx.inbox.finish(row.n, str(outcome), None if turn is None else turn.id)
+    tx.inbox.finish(row.n, str(outcome), None if turn is None else turn.id)
     return turn
 
 

@@ -1,22 +1,40 @@
 """Intake: from an accepted row to its end. Routing, then access, then the session, then a command or a turn.
 
 Rows are taken in the order they came; rows of one chat one after the other, chats beside each other, so a
-slow hook delays only what it gates. Each row ends in one transaction, together with what it caused."""
+slow hook delays only what it gates. While a command of a chat is being prepared, what stops or allows
+something there goes ahead of it. Each row ends in one transaction, together with what it caused."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
+from hashlib import sha256
 
-from hermes.control import commands
-from hermes.control.commands.registry import CommandCall, GatewayInfo, is_command, spell_commands
-from hermes.control.commands.run import CommandRuling, RulingNeeded, rule_command, run_line
+from msgspec import Struct
+
+from hermes.control.commands.registry import (
+    CommandRequest,
+    GatewayInfo,
+    call_in,
+    find_meant,
+    is_command,
+    spell_commands,
+)
+from hermes.control.commands.run import (
+    ENDING,
+    MOST_TURNS,
+    PreparedCommand,
+    holds,
+    needs_preparing,
+    prepare_command,
+    run_command,
+    settle,
+)
 from hermes.control.core import GatewayCore, Runtime
-from hermes.control.hooks.context import HookNotice, session_began, session_renewed
 from hermes.control.inbound.edits import (
     amended,
     edits_of,
@@ -42,9 +60,10 @@ from hermes.domain.busy import choose_busy_mode
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.channels import seen_channel
 from hermes.domain.command_line import read_command
-from hermes.domain.errors import Lost, Unreachable
+from hermes.domain.errors import Lost, Unreachable, UserError
 from hermes.domain.event import QuestionKind
-from hermes.domain.ids import AgentId, SessionId, TurnId
+from hermes.domain.gateway_event import CommandRun, GatewayEvent, session_began, session_renewed
+from hermes.domain.ids import MAIN_AGENT, SessionId, TurnId
 from hermes.domain.message import Inbound, InboundKind, deletes, deletion_of
 from hermes.domain.ports.store import Tx
 from hermes.domain.rows import (
@@ -59,22 +78,24 @@ from hermes.domain.rows import (
     ignored,
     outbox_rows,
 )
-from hermes.domain.session import Session, SessionKey, make_turn
+from hermes.domain.session import Session, SessionKey, begin_session, make_turn
 from hermes.domain.settings.settings import ResetMode, Settings
 from hermes.domain.turn import Cause, ReplyPlace, Turn, TurnInput, TurnState
+from hermes.domain.word import replace
 from hermes.stream.text.split import split_bodies
 
 _PAGE = 256
 _AHEAD = 1024
 _NEAR_LIMIT = 0.95
 LOOP = "intake"
+Lane = tuple[Address, bool]
+"""Rows that are taken one after the other: those of a chat, and those that go ahead of them."""
 GIVEN_UP = InboundOutcome(kind=OutcomeKind.FAILED, detail="it broke each time it was taken")
 NOT_TAKEN = "⚠️ Something went wrong inside Hermes, so this message was not taken. The log has the details."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InboundResult:
-    """What became of a row (perhaps a turn), whom to wake for it, and what hooks are to be told."""
+class InboundResult(Struct, frozen=True, kw_only=True):
+    """What became of a row (perhaps a turn), whom to wake for it, and what has happened."""
 
     outcome: InboundOutcome
     turn: TurnId | None = None
@@ -82,7 +103,7 @@ class InboundResult:
     fresh: bool = False
     replied: bool = False
     wakes: tuple[SessionId, ...] = ()
-    news: tuple[HookNotice, ...] = ()
+    news: tuple[GatewayEvent, ...] = ()
     restart: bool = False
 
 
@@ -91,21 +112,17 @@ class Intake:
     core: GatewayCore
     actors: Actors
     accounts: PlatformAccounts
-    commanded: Sequence[Callable[[], None]]
-    """Called after a command: it may have changed jobs, or paused an account."""
     restart: Callable[[], None]
     select: SelectAgent | None
     info: GatewayInfo
     _bell: asyncio.Event = field(init=False, default_factory=asyncio.Event)
-    _chats: dict[Address, asyncio.Task[None]] = field(init=False, default_factory=dict)
-    _queues: dict[Address, list[InboxRow]] = field(init=False, default_factory=dict)
+    _lanes: dict[Lane, asyncio.Task[None]] = field(init=False, default_factory=dict)
+    _queues: dict[Lane, list[InboxRow]] = field(init=False, default_factory=dict)
+    _preparing: set[Address] = field(init=False, default_factory=set)
     _ahead: int = field(init=False, default=0)
     _room: asyncio.Event = field(init=False, default_factory=asyncio.Event)
     _last: int = field(init=False, default=0)
     _refusals: access.Refusals = field(init=False, default_factory=access.Refusals)
-
-    def __post_init__(self) -> None:
-        commands.load()
 
     def ring(self) -> None:
         self._bell.set()
@@ -128,67 +145,108 @@ class Intake:
                 await self._bell.wait()
 
     async def close(self) -> None:
-        await end_tasks(self._chats.values())
+        await end_tasks(self._lanes.values())
 
     def _queue(self, row: InboxRow) -> None:
         chat = row.inbound.source.address
-        self._queues.setdefault(chat, []).append(row)
         self._ahead += 1
-        if chat not in self._chats:
-            self._chats[chat] = asyncio.create_task(self._take_chat(chat), name=f"intake {chat}")
+        self._put((chat, chat in self._preparing and self._is_urgent(row.inbound)), row)
 
-    async def _take_chat(self, chat: Address) -> None:
-        queue, tries = self._queues[chat], RowRetries(intake=self)
-        try:
-            while queue:
-                row, behind = queue[0], queue[1:]
-                edits = edits_of(row, behind, self._is_command) if behind else ()
-                if not await tries.take((row, *edits), partial(self._take, row, edits)):
-                    continue
-                taken = {row.n, *(edit.n for edit in edits)}
-                queue[:] = [other for other in queue if other.n not in taken]
-                self._ahead -= len(taken)
-                if self._ahead <= _AHEAD:
-                    self._room.set()
-        finally:
-            # Deciding to leave and leaving are one step: no row can be queued behind a task that is over.
-            del self._chats[chat], self._queues[chat]
-            self._ahead -= len(queue)
+    def _put(self, lane: Lane, row: InboxRow) -> None:
+        self._queues.setdefault(lane, []).append(row)
+        if lane not in self._lanes:
+            take = partial(self._take_lane, lane)
+            self._lanes[lane] = self.core.loops.keep(LOOP, take, f"intake {lane[0]}")
+
+    async def _take_lane(self, lane: Lane) -> None:
+        queue, tries = self._queues[lane], RowRetries(intake=self)
+        while queue:
+            row, behind = queue[0], queue[1:]
+            edits = edits_of(row, behind, self._is_command) if behind else ()
+            if not await tries.take((row, *edits), partial(self._take, row, edits, lane)):
+                continue
+            taken = {row.n, *(edit.n for edit in edits)}
+            queue[:] = [other for other in queue if other.n not in taken]
+            self._ahead -= len(taken)
+            if self._ahead <= _AHEAD:
+                self._room.set()
+        # Deciding to leave and leaving are one step: no row can be queued behind a task that is over.
+        del self._lanes[lane], self._queues[lane]
+
+    def _line(self, inbound: Inbound) -> tuple[str, str] | None:
+        return read_command(inbound.text, self.accounts.capabilities(inbound.source.address).command_prefix)
 
     def _is_command(self, inbound: Inbound) -> bool:
-        prefix = self.accounts.capabilities(inbound.source.address).command_prefix
-        return read_command(inbound.text, prefix) is not None
+        return self._line(inbound) is not None
 
-    async def _take(self, row: InboxRow, edits: tuple[InboxRow, ...]) -> None:
+    def _is_urgent(self, inbound: Inbound) -> bool:
+        line = self._line(inbound) if inbound.what is InboundKind.MESSAGE else None
+        meant = [] if line is None else find_meant(line[0], self.core.settings, None)
+        return inbound.what is InboundKind.BUTTON or any(slash.name in ENDING for slash in meant)
+
+    async def _take(self, row: InboxRow, edits: tuple[InboxRow, ...], lane: Lane) -> None:
         core = self.core
         if row.inbound.what is InboundKind.DELETED:
-            return await take_deletion(row, core.runtimes, self.actors.ring)
+            return await take_deletion(row, core, self.actors.ring)
         row = amended(row, edits) if edits else row
-        agent = await route(row.inbound, core.settings, core.runtimes, self.select)
-        runtime = core.runtimes[agent]
-        taking = TakeInbound(row=row, edits=edits, agent=agent, intake=self)
+        runtime = await self._addressee(row.inbound)
+        agent = runtime.profile.agent
+        taking = TakeInbound(row=row, edits=edits, runtime=runtime, intake=self)
         patterns = core.settings.block(row.inbound.source.address).mention_patterns
         named = bool(patterns) and await is_named(row.inbound, patterns)
         taking = replace(taking, named=named, lively=await self._has_processes(taking, runtime))
-        try:
+        line = self._line(row.inbound) if row.inbound.what is InboundKind.MESSAGE else None
+        if line is None:
             taken = await runtime.store.write(taking.unit)
-        except RulingNeeded as open_case:
-            # A crash takes the ruling with it; the row is still there and is asked about again.
-            ruling = await rule_command(core.hooks, open_case)
-            taken = await runtime.store.write(replace(taking, ruling=ruling).unit)
+            assert taken is not None, "only commands are prepared"
+        else:
+            taken = await settle(
+                line[0],
+                lambda: self._prepare(taking, line[0], lane),
+                lambda prepared: runtime.store.write(replace(taking, prepared=prepared).unit),
+            )
         self._refusals.note(row.inbound.source, taken.outcome)
-        core.hooks.tell_all(taken.news)
+        core.events.emit_all(taken.news)
         if taken.session is not None:
             self.actors.ring(agent, taken.session, taken.fresh)
         for session in taken.wakes:
             self.actors.ring(agent, session, False)
         if taken.outcome.kind is OutcomeKind.COMMAND:
-            for listener in self.commanded:
-                listener()
+            core.events.emit(CommandRun(agent=agent))
         if taken.replied:
             self.actors.delivery.ring(row.inbound.source.address)
         if taken.restart:
             self.restart()
+
+    async def _prepare(self, taking: TakeInbound, name: str, lane: Lane) -> PreparedCommand | None:
+        """What a command needs before its transaction, of somebody who may speak. A crash takes it along; the
+        row is still there, and it is prepared again."""
+        core, runtime, (chat, ahead) = self.core, taking.runtime, lane
+        if not needs_preparing(name, core.settings, runtime, core.hooks):
+            return None
+        request = await runtime.store.read(taking.look)
+        if request is None or ahead:
+            return None if request is None else await prepare_command(request, core.hooks)
+        self._preparing.add(chat)
+        try:
+            queue = self._queues[lane]
+            for row in [row for row in queue[1:] if self._is_urgent(row.inbound)]:
+                queue.remove(row)
+                self._put((chat, True), row)
+            return await prepare_command(request, core.hooks)
+        finally:
+            self._preparing.discard(chat)
+
+    async def _addressee(self, inbound: Inbound) -> Runtime:
+        """The agent that a message is for; where that one cannot be built, it is left out and routed past."""
+        core = self.core
+        while True:
+            agent = await route(inbound, core.settings, core.agents, self.select)
+            try:
+                return await core.agents.get(agent)
+            except UserError:
+                if agent in core.agents or agent == MAIN_AGENT:
+                    raise
 
     async def _has_processes(self, taking: TakeInbound, runtime: Runtime) -> bool:
         """Whether something runs in the background for the row's session; asked only where it could end."""
@@ -202,8 +260,7 @@ class Intake:
 # --- rows that break --------------------------------------------------------------------------------
 
 
-@dataclass(slots=True, kw_only=True)
-class RowRetries:
+class RowRetries(Struct, kw_only=True):
     """The tries of the row that is first in its chat. A row that breaks keeps its place and is tried again
     after a pause. What the store could not do is tried until it can; a row that breaks three times otherwise
     is ended with a reason, and whoever wrote it is told."""
@@ -258,16 +315,15 @@ async def end_unreadable(core: GatewayCore, error: UnreadableRow) -> None:
 # --- one row ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TakeInbound:
+class TakeInbound(Struct, frozen=True, kw_only=True):
     """The transaction that ends a row, and with it the rows of the edits that are already in its text.
     `lively` says that its session has background processes, `named` that it fits `mention_patterns`."""
 
     row: InboxRow
-    agent: AgentId
+    runtime: Runtime
     intake: Intake
     edits: tuple[InboxRow, ...] = ()
-    ruling: CommandRuling | None = None
+    prepared: PreparedCommand | None = None
     lively: bool = False
     named: bool = False
 
@@ -287,14 +343,52 @@ class TakeInbound:
     def _now(self) -> datetime:
         return self.intake.core.clock.now()
 
-    def unit(self, tx: Tx) -> InboundResult:
+    def unit(self, tx: Tx) -> InboundResult | None:
+        """None if the row is a command that has to be prepared (again) first; then nothing is written."""
         taken = self._taken(tx)
+        if taken is None:
+            return None
         tx.inbox.finish(self.row.n, str(taken.outcome), taken.turn)
         for edit in self.edits:
             tx.inbox.finish(edit.n, str(EDIT_TAKEN))
         return taken
 
-    def _taken(self, tx: Tx) -> InboundResult:
+    def look(self, tx: Tx) -> CommandRequest | None:
+        """The command in the row as it stands now; None if its author may not give it."""
+        verdict = access.decide(self._access_request(tx), self.settings)
+        small = len(self.inbound.text) <= self.settings.gateway.max_message_chars
+        return self._request(tx) if verdict.allowed and small and not self._is_deleted(tx) else None
+
+    def _request(self, tx: Tx) -> CommandRequest | None:
+        line = read_command(self.inbound.text, self.able.command_prefix)
+        if line is None:
+            return None
+        key, source, now = self.key, self.inbound.source, self._now()
+        known = self._bound(tx, key)
+        return CommandRequest(
+            name=line[0],
+            args=line[1],
+            source=source,
+            key=key,
+            session=known or begin_session(key, source, now),
+            begins=known is None,
+            turns=[] if known is None else tx.turns.open_of(known.id, MOST_TURNS),
+            settings=self.settings,
+            now=now,
+            runtime=self.runtime,
+            gateway=self.intake.info,
+            reply_place=self._reply_place,
+            progress=self._progress,
+        )
+
+    async def _progress(self, text: str) -> None:
+        """A sentence for the chat while a command is being prepared; said once, however often it is."""
+        key = f"progress:{self.row.n}:{sha256(text.encode()).hexdigest()[:16]}"
+        to, now, ref = self.inbound.source.address, self._now(), self.inbound.ref
+        await self.runtime.store.write(lambda tx: notify(tx, key, to, text, now, ref))
+        self.intake.actors.delivery.ring(to)
+
+    def _taken(self, tx: Tx) -> InboundResult | None:
         inbound = self.inbound
         if inbound.what is InboundKind.MOVED:
             move_chat(tx, inbound.source, inbound.text, self._now())
@@ -321,7 +415,7 @@ class TakeInbound:
 
     @property
     def key(self) -> SessionKey:
-        return chat_session_key(self.inbound.source, self.agent, self.settings)
+        return chat_session_key(self.inbound.source, self.runtime.profile.agent, self.settings)
 
     def _access_request(self, tx: Tx) -> access.AccessRequest:
         inbound, source = self.inbound, self.inbound.source
@@ -367,15 +461,18 @@ class TakeInbound:
         outcome, turn = reword(tx, self.row, command=command)
         return InboundResult(outcome=outcome, turn=turn)
 
-    def _message(self, tx: Tx) -> InboundResult:
+    def _message(self, tx: Tx) -> InboundResult | None:
         key = self.key
+        request = self._request(tx)
+        if request is not None and not holds(self.prepared, request, self.intake.core.hooks):
+            return None
         tx.directory.note(seen_channel(self.inbound.source, self._now()))
-        known = self._bound(tx, key)
-        session, fresh = known or next_session(tx, key, self.inbound.source, self._now()), known is None
+        known = self._bound(tx, key) if request is None or request.begins else request.session
+        made = None if self.prepared is None else self.prepared.session
+        session, fresh = known or next_session(tx, key, self.inbound.source, self._now(), made), known is None
         began = (session_began(self.inbound.source, session, key),) if fresh else ()
-        line = read_command(self.inbound.text, self.able.command_prefix)
-        if line is not None:
-            taken = self._command(tx, key, line, self._message_context(session, fresh))
+        if request is not None:
+            taken = self._command(tx, request, self._message_context(session, fresh))
             return replace(taken, fresh=fresh, news=began + taken.news)
         answered = None if fresh else self._answer(tx, session)
         if answered is not None:
@@ -400,25 +497,10 @@ class TakeInbound:
 
     # --- the ends a row can have ---
 
-    def _command(
-        self, tx: Tx, key: SessionKey, line: tuple[str, str], message: MessageContext
-    ) -> InboundResult:
-        intake, source, session = self.intake, self.inbound.source, message.session
-        call = CommandCall(
-            tx=tx,
-            name=line[0],
-            args=line[1],
-            source=source,
-            key=key,
-            session=session,
-            settings=self.settings,
-            now=self._now(),
-            model=intake.core.runtimes[self.agent].model,
-            gateway=intake.info,
-            reply_place=self._reply_place,
-            context=lambda: message.context(tx),
-        )
-        reply = run_line(call, intake.core.hooks, self.ruling)
+    def _command(self, tx: Tx, request: CommandRequest, message: MessageContext) -> InboundResult:
+        session = message.session
+        call = call_in(tx, replace(request, session=session, begins=False))
+        reply = run_command(replace(call, context=lambda: message.context(tx)), self.prepared)
         taken = InboundResult(
             outcome=InboundOutcome(kind=OutcomeKind.COMMAND, detail=reply.label),
             turn=None if reply.turn is None else reply.turn.id,

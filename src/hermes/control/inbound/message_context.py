@@ -7,8 +7,9 @@ the very chat a message comes from is quoted."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
+
+from msgspec import Struct
 
 from hermes.control.turn.chat_prompt import describe_place, quote_name
 from hermes.domain.address import CHAT_KINDS, Source, SourceKind
@@ -20,14 +21,14 @@ from hermes.domain.session import Session
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line, showable
 from hermes.domain.turn import Guidance
+from hermes.domain.word import replace
 
 MOST_QUOTED = 500
 MOST_SAID = 1000
 MOST_TALK = 8000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MessageContext:
+class MessageContext(Struct, frozen=True, kw_only=True):
     """One message for a session. `fresh` says that the session was begun for it, `note` is what else the
     model has to know in this turn."""
 

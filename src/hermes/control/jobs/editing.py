@@ -3,11 +3,12 @@ and the API use the same functions; `JobDesk` adds what has to be checked outsid
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta, tzinfo
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct
 
 from hermes.control.jobs.runs import JobContext, plan_of, run_now
 from hermes.control.jobs.schedule import EXAMPLES, Once, Schedule, read_schedule
@@ -23,13 +24,13 @@ from hermes.domain.ports.store import Store, Tx
 from hermes.domain.ports.world import JobWorld
 from hermes.domain.session import owner_of
 from hermes.domain.text import one_line, storable
+from hermes.domain.word import replace
 
 LONGEST_NAME, LONGEST_PROMPT, MOST_TIMES = 200, 5000, 1_000_000
 _PAST = timedelta(seconds=120)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobSpec:
+class JobSpec(Struct, frozen=True, kw_only=True):
     """What somebody says of a job; None is not said. `times` 0 means for ever."""
 
     schedule: str | None = None
@@ -274,8 +275,7 @@ _CLEANED: Mapping[str, Callable[[Any], Any]] = {
 # --- the desk --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobDesk:
+class JobDesk(Struct, frozen=True, kw_only=True):
     """The jobs of one agent, for whoever is outside of a transaction, as far as its `rules` let them see any.
     `changed` is called after each change."""
 
@@ -283,7 +283,8 @@ class JobDesk:
     store: Store
     clock: Clock
     rules: JobContext
-    world: JobWorld | None = None
+    world: Callable[[], Awaitable[JobWorld | None]]
+    """Where its scripts and folders are."""
     changed: Callable[[], None] = lambda: None
 
     @property
@@ -316,11 +317,11 @@ class JobDesk:
         return await self.store.read(look)
 
     async def create(self, wish: JobSpec, origin: Source | None) -> Job:
-        await self._check(wish)
+        await self._check(wish, origin)
         return await self._change(lambda tx: create_job(tx, self.agent, wish, origin, self.context))
 
     async def update(self, word: str, wish: JobSpec) -> Job:
-        await self._check(wish)
+        await self._check(wish, None)
         return await self._change(lambda tx: update_job(tx, self._find(tx, word), wish, self.context))
 
     async def act(self, word: str, action: JobAction) -> Job:
@@ -329,9 +330,10 @@ class JobDesk:
     def _find(self, tx: Tx, word: str) -> Job:
         return find_job(tx, word, self.context)
 
-    async def _check(self, wish: JobSpec) -> None:
-        if self.world is not None:
-            await self.world.check(wish.script or "", wish.workdir or "")
+    async def _check(self, wish: JobSpec, maker: Source | None) -> None:
+        world = await self.world() if wish.script or wish.workdir else None
+        if world is not None:
+            await world.check(wish.script or "", wish.workdir or "", maker)
 
     async def _change(self, unit: Callable[[Tx], Job]) -> Job:
         job = await self.store.write(unit, first=True)

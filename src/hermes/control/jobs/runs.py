@@ -7,8 +7,9 @@ run again. The end of a run is one commit too: what is delivered, how it went, w
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
+
+from msgspec import Struct
 
 from hermes.control.jobs.schedule import Schedule, grace, read_schedule
 from hermes.control.jobs.wording import prompt_words, run_result, title, wakes
@@ -27,6 +28,7 @@ from hermes.domain.session import Session, make_turn
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import storable
 from hermes.domain.turn import Cause, Guidance, ReplyPlace, TurnAction, TurnInput, TurnState
+from hermes.domain.word import replace
 
 WITHHELD = ("cronjob", "clarify", "messaging", "send_message")
 MISSED = "Its time passed while it could not be run, and it is told to skip what it missed."
@@ -37,8 +39,7 @@ SESSION_KEPT = timedelta(days=90)
 _KEPT_OUTPUT = 8000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobContext:
+class JobContext(Struct, frozen=True, kw_only=True):
     """When a unit runs and by which rules; `sees` says which jobs are there for who asks."""
 
     now: datetime
@@ -100,7 +101,7 @@ def run_now(tx: Tx, job: Job, context: JobContext) -> JobRun:
 
 
 def is_running(tx: Tx, job: JobId) -> bool:
-    return any(run.job == job and run.state is not RunState.SETTLED for run in tx.job_runs.open())
+    return any(run.job == job and run.state is not RunState.SETTLED for _, run in tx.job_runs.open())
 
 
 def _slot(plan: Schedule, job: Job, context: JobContext) -> tuple[datetime, bool]:
@@ -209,8 +210,16 @@ def begin_job_turn(
         toolsets=job.toolsets,
         withheld=WITHHELD,
         unattended=context.settings.approvals.cron_mode,
+        backend=_backend(job, context.settings),
+        origin=job.origin,
     )
     return _turn(tx, run, job, context, TurnInput(text=words, guidance=guidance))
+
+
+def _backend(job: Job, settings: Settings) -> str:
+    """Where the commands of whoever made the job run; a job is no way around the sandbox of a chat."""
+    route = settings.route_for(job.origin)
+    return "" if route is None else route.backend
 
 
 def _turn(tx: Tx, run: JobRun, job: Job, context: JobContext, given: TurnInput) -> JobRun:

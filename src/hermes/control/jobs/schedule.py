@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import NoReturn
+
+from msgspec import Struct
 
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
@@ -24,8 +25,7 @@ _LONGEST = timedelta(days=366 * 5)
 _GRACE = (timedelta(minutes=2), timedelta(hours=2))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Once:
+class Once(Struct, frozen=True, kw_only=True):
     at: datetime
 
     @property
@@ -39,8 +39,7 @@ class Once:
         return self.at if self.at <= moment else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Every:
+class Every(Struct, frozen=True, kw_only=True):
     period: timedelta
     anchor: datetime
 
@@ -60,8 +59,7 @@ class Every:
         return self.anchor + passed * self.period if passed > 0 else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Calendar:
+class Calendar(Struct, frozen=True, kw_only=True):
     """`any_day` and `any_weekday` say which of the two names no days; if both name some, either will do."""
 
     text: str
@@ -235,8 +233,7 @@ _MONTHS = {name: number for number, name in enumerate(_MONTH_NAMES, 1)}
 _WEEKDAYS = {name: number for number, name in enumerate(["sun", "mon", "tue", "wed", "thu", "fri", "sat"])}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Field:
+class _Field(Struct, frozen=True, kw_only=True):
     title: str
     least: int
     most: int

@@ -11,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta, tzinfo
 from functools import partial
 
 from hermes.control.core import GatewayCore
@@ -26,11 +27,13 @@ from hermes.control.workers import do_each, end_tasks, take_each, wait_for_ring
 from hermes.domain.address import Address
 from hermes.domain.clock import zone_named
 from hermes.domain.errors import HermesError, UserError
-from hermes.domain.event import Entry, Failed, Finished, Stopped
-from hermes.domain.ids import AgentId, SessionId
+from hermes.domain.gateway_event import CommandRun, JobRunBegan, JobRunEnded, TurnEnded
+from hermes.domain.ids import EVERY_AGENT, AgentId, SessionId
 from hermes.domain.job import DueJobs, Job, JobRun, RunState, Slot
 from hermes.domain.ports.store import Store, Tx
+from hermes.domain.ports.world import JobWorld
 from hermes.domain.turn import TurnState
+from hermes.domain.word import replace
 
 log = logging.getLogger("hermes.cron")
 LONGEST_SLEEP = 60.0
@@ -53,10 +56,13 @@ class Cron:
     wake_lane: Callable[[Address], None]
 
     def __post_init__(self) -> None:
-        self._zone = zone_named(self.core.settings.timezone)
         self._bell = asyncio.Event()
         self._working: dict[_RunKey, asyncio.Task[None]] = {}
         self._looked: tuple[datetime, float] | None = None
+
+    @property
+    def _zone(self) -> tzinfo:
+        return zone_named(self.core.settings.timezone)
 
     # --- what others may do ---
 
@@ -65,23 +71,25 @@ class Cron:
         """When it last looked for what is due."""
         return None if self._looked is None else self._looked[0]
 
+    @property
+    def busy_agents(self) -> set[AgentId]:
+        return {agent for agent, _ in self._working}
+
     def ring(self) -> None:
         """A job was changed, or a run has ended."""
         self._bell.set()
 
-    def heard(self, agent: AgentId, session: SessionId, entries: Sequence[Entry]) -> None:
-        """Told of the records of job runs: it waits for the end of a run's turn."""
-        if isinstance(entries[-1].record, Finished | Failed | Stopped):
-            self.ring()
+    def heard(self, event: TurnEnded | CommandRun) -> None:
+        """The turn of a run has ended, or a command may have changed a job."""
+        self.ring()
 
     def desk(self, agent: AgentId) -> JobDesk:
-        runtime = self.core.runtimes[agent]
         return JobDesk(
             agent=agent,
-            store=runtime.store,
+            store=self._store(agent),
             clock=self.core.clock,
             rules=self._context(),
-            world=runtime.jobs,
+            world=partial(self._world, agent),
             changed=self.ring,
         )
 
@@ -95,42 +103,45 @@ class Cron:
     async def close(self) -> None:
         """What is under way in scripts is cut off; what has ended is settled."""
         await end_tasks(self._working.values())
-        for agent in self.core.runtimes:
-            await self.core.loops.attempt("cron", partial(self._settle_ended, agent), f"stop {agent}")
+        await self.core.loops.attempt("cron", self._settle_ended, "stop")
         with contextlib.suppress(HermesError):
             await self.core.store.write(lambda tx: tx.leases.release(LEASE, self.owner))
 
-    async def _settle_ended(self, agent: AgentId) -> None:
-        running = [run for run in (await self._look(agent))[1] if run.state is RunState.TURN]
-        await take_each(running, partial(self._settle, agent))
+    async def _settle_ended(self) -> None:
+        running = [(agent, run) for agent, run in (await self._look())[1] if run.state is RunState.TURN]
+        await take_each(running, lambda each: self._settle(*each))
 
     async def tick(self) -> float:
         """Do what is due now; the seconds until there may be more. Whatever breaks is raised when all else
         is done: a run that cannot be settled stops neither other jobs nor other agents."""
         now = self.core.clock.now()
         following: list[datetime] = []
-        agents = (partial(self._take_agent, agent, now, following) for agent in self.core.runtimes)
-        await do_each(partial(self._mind_the_clock, now), *agents)
+        await do_each(partial(self._mind_the_clock, now), partial(self._take_due, now, following))
         now = self.core.clock.now()
         ahead = [max(0.0, (at - now).total_seconds()) for at in following]
         return min([LONGEST_SLEEP, *ahead])
 
-    async def _take_agent(self, agent: AgentId, now: datetime, following: list[datetime]) -> None:
-        """Go on with the runs of one agent and begin what is due; `following` gets its next slot."""
-        due, unfinished = await self._look(agent)
+    async def _take_due(self, now: datetime, following: list[datetime]) -> None:
+        """Go on with the runs of all agents and begin what is due; `following` gets the next slot."""
+        due, unfinished = await self._look()
         if (due.jobs or unfinished) and not await self._leads(now):
             return
+        running = Counter(agent for agent, _ in unfinished)
         await do_each(
-            partial(take_each, unfinished, partial(self._go_on, agent)),
-            partial(self._fire, agent, due.jobs, len(unfinished)),
+            partial(take_each, unfinished, lambda each: self._go_on(*each)),
+            partial(take_each, due.jobs, partial(self._fire, running)),
         )
         if due.jobs:
-            due, _ = await self._look(agent)
+            due, _ = await self._look()
         following += [due.next] if due.next is not None else []
 
-    async def _look(self, agent: AgentId) -> tuple[DueJobs, list[JobRun]]:
-        now = self.core.clock.now()
-        return await self._store(agent).read(lambda tx: (tx.jobs.due(now), tx.job_runs.open()))
+    async def _look(self) -> tuple[DueJobs, list[tuple[AgentId, JobRun]]]:
+        """What is due and what is unfinished, of all agents that there are."""
+        now, agents = self.core.clock.now(), list(self.core.agents)
+        due, unfinished = await self._store(EVERY_AGENT).read(
+            lambda tx: (tx.jobs.due(now, agents), tx.job_runs.open())
+        )
+        return due, [(agent, run) for agent, run in unfinished if agent in self.core.agents]
 
     async def _leads(self, now: datetime) -> bool:
         store, owner = self.core.store, self.owner
@@ -145,30 +156,28 @@ class Cron:
                 return
             # What came due since the last look, on the clock as it is now, was never planned.
             now -= passed
-        await take_each(self.core.runtimes, partial(self._plan_again, replace(self._context(), now=now)))
+        context = replace(self._context(), now=now)
+        wrong = await self._store(EVERY_AGENT).read(partial(runs.planned_wrong, context=context))
+        await take_each({job.agent for job in wrong}, partial(self._plan_again, context))
 
     async def _plan_again(self, context: runs.JobContext, agent: AgentId) -> None:
-        if await self._store(agent).read(partial(runs.planned_wrong, context=context)):
-            changed = await self._store(agent).write(partial(runs.plan_again, context=context))
-            log.info("cron.planned_again agent=%s jobs=%d", agent, changed)
+        changed = await self._store(agent).write(partial(runs.plan_again, context=context))
+        log.info("cron.planned_again agent=%s jobs=%d", agent, changed)
 
     # --- beginning ---
 
-    async def _fire(self, agent: AgentId, jobs: Sequence[Job], running: int) -> None:
-        """Begin what is due, as far as there is room."""
+    async def _fire(self, running: Counter[AgentId], job: Job) -> None:
+        """Begin what is due, if its agent has room beside what is `running`."""
         most = self.core.settings.cron.max_parallel_jobs
-
-        async def begin(job: Job) -> None:
-            nonlocal running
-            if most and running >= most:
-                return
-            run = await self._store(agent).write(partial(runs.fire, wanted=job.id, context=self._context()))
-            if run is not None:
-                running += 1
-                log.info("cron.run job=%s due=%s", run.job, run.due.isoformat())
-                await self._go_on(agent, run)
-
-        await take_each(jobs, begin)
+        if most and running[job.agent] >= most:
+            return
+        unit = partial(runs.fire, wanted=job.id, context=self._context())
+        run = await self._store(job.agent).write(unit)
+        if run is not None:
+            running[job.agent] += 1
+            log.info("cron.run job=%s due=%s", run.job, run.due.isoformat())
+            self.core.events.emit(JobRunBegan(agent=job.agent, job=run.job, due=run.due))
+            await self._go_on(job.agent, run)
 
     # --- going on ---
 
@@ -205,7 +214,7 @@ class Cron:
 
     async def _prepare(self, agent: AgentId, run: JobRun) -> None:
         """What has to happen before the turn: the folder, the script."""
-        store, world = self._store(agent), self.core.runtimes[agent].jobs
+        store, world = self._store(agent), await self._world(agent)
         job = await store.write(lambda tx: runs.start_script(tx, run.slot))
         if job is None:
             return
@@ -213,9 +222,9 @@ class Cron:
         try:
             if world is None:
                 raise UserError("Jobs with scripts or folders cannot be run here.")
-            await world.check(job.script, job.workdir)
+            await world.check(job.script, job.workdir, job.origin)
             if job.workdir:
-                await world.enter(SessionId(runs.session_name(run)), job.workdir)
+                await world.enter(SessionId(runs.session_name(run)), job.workdir, job.origin)
             if job.script:
                 seconds = self.core.settings.cron.script_timeout
                 report = await world.run_script(job.script, job.workdir, seconds)
@@ -250,6 +259,7 @@ class Cron:
             return
         run, mirrored = settled
         log.info("cron.ended job=%s status=%s", run.job, run.status.value)
+        self.core.events.emit(JobRunEnded(agent=agent, job=run.job, due=run.due, status=run.status.value))
         for to in run.to:
             self.wake_lane(to)
         if mirrored is not None:
@@ -258,7 +268,7 @@ class Cron:
 
     async def _write_file(self, agent: AgentId, run: JobRun) -> None:
         """The run's file, outside of any transaction; a run without its file gets it at the next look."""
-        store, world, settings = self._store(agent), self.core.runtimes[agent].jobs, self.core.settings
+        store, world, settings = self._store(agent), await self._world(agent), self.core.settings
         turn = run.turn
         entries = [] if turn is None else await store.read(lambda tx: tx.journal.of_turn(turn))
         if world is not None:
@@ -275,7 +285,10 @@ class Cron:
     # --- small things ---
 
     def _store(self, agent: AgentId) -> Store:
-        return self.core.runtimes[agent].store
+        return self.core.store.scoped(agent)
+
+    async def _world(self, agent: AgentId) -> JobWorld | None:
+        return (await self.core.agents.get(agent)).jobs
 
     def _context(self) -> runs.JobContext:
         now, settings = self.core.clock.now(), self.core.settings

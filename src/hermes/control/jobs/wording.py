@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from typing import Any
+
+from msgspec import Struct
 
 from hermes.domain.event import Entry, Failed, Stopped, UserSaid
 from hermes.domain.job import Job, JobRun, JobState, RunStatus, ScriptReport
@@ -74,8 +75,7 @@ def wakes(output: str) -> bool:
 # --- what people get -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobRunResult:
+class JobRunResult(Struct, frozen=True, kw_only=True):
     """How a run ended, its answer, and what of it is delivered (empty: nothing)."""
 
     status: RunStatus

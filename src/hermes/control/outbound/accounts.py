@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 
 from hermes.domain.address import DEFAULT_ACCOUNT, Address
 from hermes.domain.capabilities import NO_ABILITIES, Capabilities
+from hermes.domain.gateway_event import CommandRun
 from hermes.domain.ports.platform import Platform
 from hermes.domain.ports.store import Store, Tx
 
@@ -57,7 +58,7 @@ class PausedAccounts:
         self._store = store
         self._bell = asyncio.Event()
 
-    def changed(self) -> None:
+    def heard(self, event: CommandRun) -> None:
         """A command ran, perhaps one that pauses or resumes."""
         self._bell.set()
         self._bell = asyncio.Event()

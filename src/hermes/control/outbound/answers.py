@@ -5,11 +5,11 @@ The lane sends them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 
-from hermes.control.core import TakeFile
+from msgspec import Struct
+
 from hermes.control.outbound.question_messages import close_question, question_rows
 from hermes.domain.address import LOCAL_DOOR, Address
 from hermes.domain.capabilities import AlbumLimit, Capabilities
@@ -20,10 +20,11 @@ from hermes.domain.ids import TurnId
 from hermes.domain.message import Attachment, Body, MediaKind
 from hermes.domain.ports.store import Tx
 from hermes.domain.rows import OutboxRow, outbox_rows
-from hermes.domain.settings.settings import Settings
+from hermes.domain.settings.live import LiveSettings
 from hermes.domain.text import one_line, size_told
 from hermes.domain.transcript import view_turn
 from hermes.domain.turn import CLIENT_GONE, Answer, Question, ReplyPlace, Turn
+from hermes.domain.word import replace
 from hermes.stream.fold.answer import answer_text
 from hermes.stream.fold.directives import is_silence, may_be_silence, read_directives, without_directives
 from hermes.stream.fold.draft_pace import is_streamed
@@ -46,8 +47,7 @@ _AS_DOCUMENT = "as_document"
 _SHOWN = 120
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClosingRows:
+class ClosingRows(Struct, frozen=True, kw_only=True):
     """Rows for the commit that ends or parks a turn."""
 
     rows: tuple[OutboxRow, ...] = ()
@@ -68,9 +68,8 @@ class ClosingRows:
             tx.outbox.add(row)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerWriter:
-    settings: Settings
+class AnswerWriter(Struct, frozen=True, kw_only=True):
+    live: LiveSettings
     clock: Clock
     capabilities: Callable[[Address], Capabilities]
 
@@ -110,7 +109,7 @@ class AnswerWriter:
             fold.see(entry)
         rows, over_draft = (
             self.parts(turn.reply, Body(text=text), turn=turn.id, segment=len(places))
-            for text in (fold.text, fold.draft(ProgressLevel(self.settings.display.tool_progress)))
+            for text in (fold.text, fold.draft(ProgressLevel(self.live.now.display.tool_progress)))
         )
         return ClosingRows(rows=rows, over_draft=over_draft)
 
@@ -120,7 +119,7 @@ class AnswerWriter:
         """An answer as rows: the text in pieces that fit, and then the files."""
         able = self.capabilities(reply.to)
         # Words that were shown as a draft stay where they are.
-        bodies = cut_body(answer, able, captioned=not is_streamed(self.settings.streaming, able))
+        bodies = cut_body(answer, able, captioned=not is_streamed(self.live.now.streaming, able))
         now, first = self.clock.now(), segment * PARTS_PER_SEGMENT
         return outbox_rows(bodies, key=turn, to=reply.to, now=now, reply_to=reply.ref, turn=turn, first=first)
 
@@ -145,19 +144,25 @@ class AnswerWriter:
             options=asked.options,
             call=asked.call,
             digest=asked.digest,
-            may_answer=() if person is None else (person,),
+            may_answer=() if person is None or asked.kind is QuestionKind.CHILD else (person,),
             expires_at=self._expiry(turn, asked.kind),
         )
 
     def _expiry(self, turn: Turn, kind: QuestionKind) -> datetime | None:
-        """A question expires, except in the terminal, where somebody sits who may take their time."""
+        """Each kind has a time of its own. In the terminal somebody sits who may take their time, and a child
+        answers by itself when it ends."""
+        if kind is QuestionKind.CHILD:
+            return None
         if turn.source is not None and turn.source.address.platform == LOCAL_DOOR:
             return None
-        if kind is QuestionKind.CONFIRM:
-            return self.clock.now() + timedelta(seconds=CONFIRM_SECONDS)
-        decided = kind in (QuestionKind.APPROVAL, QuestionKind.CLIENT_TOOL)
-        seconds = self.settings.approvals.timeout if decided else self.settings.agent.clarify_timeout
-        return self.clock.now() + timedelta(seconds=seconds)
+        settings = self.live.now
+        seconds = {
+            QuestionKind.CONFIRM: CONFIRM_SECONDS,
+            QuestionKind.APPROVAL: settings.approvals.timeout,
+            QuestionKind.CLARIFY: settings.agent.clarify_timeout,
+            QuestionKind.CLIENT_TOOL: settings.agent.client_tool_timeout,
+        }
+        return self.clock.now() + timedelta(seconds=seconds[kind])
 
 
 def cut_body(answer: Body, able: Capabilities, *, captioned: bool) -> list[Body]:
@@ -216,7 +221,7 @@ def closing_words(entries: Sequence[Entry], turn: TurnId) -> str:
     return "\n\n".join(words)
 
 
-async def collect_files(text: str, take: TakeFile | None) -> Body:
+async def collect_files(text: str, take: Callable[[str], Awaitable[Attachment]] | None) -> Body:
     """The text without its directives, with the files that they name. What may not go is said in it."""
     directives = read_directives(text)
     if not directives.paths and directives.text == text:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 
 from hermes.control.core import GatewayCore
-from hermes.control.feed import Feed, GatewayCounters
+from hermes.control.feed import Feed
 from hermes.control.outbound.accounts import PlatformAccounts
 from hermes.control.outbound.draft import Draft
 from hermes.control.outbound.lane import Lane
@@ -22,7 +22,7 @@ from hermes.domain.event import Asked, Entry, Failed, Finished
 from hermes.domain.hooks import GATE_SEND
 from hermes.domain.message import Receipt
 from hermes.domain.ports.platform import Platform, Reactions, Typing
-from hermes.domain.settings.settings import Settings
+from hermes.domain.settings.live import LiveSettings
 from hermes.domain.turn import Turn
 from hermes.stream.fold.draft_pace import draft_pace
 from hermes.stream.fold.tool_lines import ProgressLevel
@@ -39,11 +39,10 @@ _LANES = 512
 class Delivery:
     """A lane is started when its chat has something to send and its account is up."""
 
-    def __init__(self, core: GatewayCore, accounts: PlatformAccounts, counters: GatewayCounters) -> None:
+    def __init__(self, core: GatewayCore, accounts: PlatformAccounts) -> None:
         self._core = core
         self._accounts = accounts
-        self._counters = counters
-        self._activity = ActivityIndicator(core.clock, core.settings, accounts.up.get)
+        self._activity = ActivityIndicator(core.clock, core.live, accounts.up.get)
         self._lanes: Workers[Address] = Workers(
             start=self._lane, page=self._page, places=_LANES, name="lane", loops=core.loops
         )
@@ -58,7 +57,7 @@ class Delivery:
         if turn.reply is None:
             return
         self._activity.begin(turn, feed)
-        if self._core.hooks.follows(GATE_SEND):  # nothing is shown before the hook has seen it
+        if GATE_SEND in self._core.hooks.followed:  # nothing is shown before the hook has seen it
             return
         to, settings = turn.reply.to, self._core.settings
         platform = self._accounts.up.get(to.credential)
@@ -92,7 +91,7 @@ class Delivery:
         await self._lanes.close(grace, hurry)
 
     def _lane(self, to: Address) -> Lane:
-        return Lane(to, self._core, lambda: self._accounts.up.get(to.credential), self._given_up)
+        return Lane(to, self._core, lambda: self._accounts.up.get(to.credential), self.ring)
 
     async def _page(self, after: int, limit: int) -> list[tuple[int, Address]]:
         rows: list[tuple[int, Address]] = []
@@ -103,11 +102,6 @@ class Delivery:
     async def _waiting(self, account: str, after: int, limit: int) -> list[tuple[int, Address]]:
         return await self._core.store.read(lambda tx: tx.outbox.waiting(account, after, limit))
 
-    def _given_up(self, reported: Address | None) -> None:
-        self._counters.undeliverable += 1
-        if reported is not None:
-            self.ring(reported)
-
 
 class ActivityIndicator:
     """Shows that a turn works: “… is typing” while it waits for nobody, and a reaction on the message that it
@@ -115,9 +109,9 @@ class ActivityIndicator:
     of it is stored. A turn that resumes after a crash shows them again, so the reaction of its first life is
     removed in the end."""
 
-    def __init__(self, clock: Clock, settings: Settings, platform: Callable[[str], Platform | None]) -> None:
+    def __init__(self, clock: Clock, live: LiveSettings, platform: Callable[[str], Platform | None]) -> None:
         self._clock = clock
-        self._settings = settings
+        self._live = live
         self._platform = platform
         self._shown = TaskSet()
 
@@ -127,7 +121,7 @@ class ActivityIndicator:
         if turn.reply is None or platform is None:
             return
         to, ref = turn.reply.to, turn.reply.ref
-        block, wanted = self._settings.block(to), platform.capabilities.marks_work
+        block, wanted = self._live.now.block(to), platform.capabilities.marks_work
         if isinstance(platform, Typing) and block.extra.get(_SWITCH, "").lower() not in _NO:
             self._shown.begin(self._type(to, feed), f"typing {to}")
         wanted = wanted if block.reactions is None else block.reactions

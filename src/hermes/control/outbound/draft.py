@@ -12,9 +12,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import TypeVar
 from zlib import crc32
+
+from msgspec import Struct
 
 from hermes.control.core import GatewayCore
 from hermes.control.feed import Feed
@@ -27,6 +28,7 @@ from hermes.domain.ports.platform import Deletes, Edits, Platform, Previews
 from hermes.domain.ports.store import Tx
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.turn import Turn
+from hermes.domain.word import replace
 from hermes.stream.fold.draft_pace import DraftPace, draft_text
 from hermes.stream.fold.tool_lines import ProgressLevel
 from hermes.stream.fold.turn_fold import Fold
@@ -39,8 +41,7 @@ SEND_SECONDS = 60.0
 """How long a platform may take over a message."""
 
 
-@dataclass(slots=True, kw_only=True)
-class _Part:
+class _Part(Struct, kw_only=True):
     row: OutboxRow
     text: str = ""
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from datetime import datetime
+
+from msgspec import Struct
 
 from hermes.control.core import GatewayCore
 from hermes.control.outbound.draft import Draft
@@ -20,15 +21,16 @@ from hermes.control.outbound.row_sender import RowSender
 from hermes.control.workers import pause_after, wait_for_ring
 from hermes.domain.address import Address
 from hermes.domain.errors import Unreachable
+from hermes.domain.gateway_event import DeliveryEnded
 from hermes.domain.ports.platform import Platform
 from hermes.domain.ports.store import Tx
 from hermes.domain.rows import OutboxRow, OutState
+from hermes.domain.word import replace
 
 log = logging.getLogger("hermes.lane")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Step:
+class _Step(Struct, frozen=True, kw_only=True):
     """What the lane does next: make an attempt, or wait for so many seconds if there are any."""
 
     attempt: RowSender | None = None
@@ -38,20 +40,20 @@ class _Step:
 
 
 class Lane:
-    """`platform` is that of the chat's account while it is up; `given_up` is called once a row is given up,
-    with the chat where the operator reads of it."""
+    """`platform` is that of the chat's account while it is up; `ring` wakes the lane of the chat where the
+    operator reads that a row was given up."""
 
     def __init__(
         self,
         to: Address,
         core: GatewayCore,
         platform: Callable[[], Platform | None],
-        given_up: Callable[[Address | None], None],
+        ring: Callable[[Address], None],
     ) -> None:
         self._to = to
         self._core = core
         self._platform = platform
-        self._given_up = given_up
+        self._ring_other = ring
         self._drafts: list[Draft] = []
         self._bell = asyncio.Event()
         self._due = True
@@ -103,7 +105,7 @@ class Lane:
                 draft.stop()
             if self._taking or self._unsaved is not None:
                 reported = await self._core.store.write(self._leave)
-                self._count_dead(reported)
+                self._tell_end(reported)
 
     # --- finals ---
 
@@ -122,7 +124,7 @@ class Lane:
                 log.warning("lane.not_stored to=%s key=%s why=%s", self._to, self._unsaved.key, error)
                 await self._core.clock.sleep(pause_after(failures))
                 continue
-            self._count_dead(step.reported)
+            self._tell_end(step.reported)
             self._unsaved, self._taking = None, False
             return step
 
@@ -179,9 +181,12 @@ class Lane:
             tx.outbox.save(replace(row, state=OutState.DUE, attempts=0))
         return reported
 
-    def _count_dead(self, reported: Address | None) -> None:
-        if self._unsaved is not None and self._unsaved.state is OutState.DEAD:
-            self._given_up(reported)
+    def _tell_end(self, reported: Address | None) -> None:
+        row = self._unsaved
+        if row is not None and row.state in (OutState.SENT, OutState.DEAD):
+            self._core.events.emit(DeliveryEnded(key=row.key, to=row.to, turn=row.turn, state=row.state))
+        if reported is not None:
+            self._ring_other(reported)
 
     # --- drafts ---
 

@@ -5,7 +5,6 @@ Each function is one transaction."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import datetime
 
 from hermes.domain.address import Address
@@ -13,6 +12,7 @@ from hermes.domain.errors import UserError
 from hermes.domain.ports.store import Tx
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.text import one_line
+from hermes.domain.word import replace
 
 UNSETTLED = (OutState.DUE, OutState.ATTEMPTING, OutState.UNKNOWN, OutState.DEAD)
 DROPPED = "dropped by the operator"

@@ -8,7 +8,6 @@ words were not taken as an answer would not know."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
 
 from hermes.domain.capabilities import Capabilities, Grade
@@ -18,6 +17,7 @@ from hermes.domain.ports.store import Tx
 from hermes.domain.rows import OutboxRow, outbox_rows
 from hermes.domain.text import one_line
 from hermes.domain.turn import Answer, ReplyPlace
+from hermes.domain.word import replace
 from hermes.stream.fold.questions import choices, question_text
 from hermes.stream.text.markdown import literal
 from hermes.stream.text.split import split_bodies

@@ -11,8 +11,9 @@ import asyncio
 import logging
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from datetime import timedelta
+
+from msgspec import Struct
 
 from hermes.control.core import GatewayCore
 from hermes.control.hooks.dispatch import Decision, Hooks
@@ -23,10 +24,11 @@ from hermes.control.outbound.question_messages import closed_body
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.hooks import GATE_SEND
-from hermes.domain.message import Body, Receipt
+from hermes.domain.message import Body, Receipt, transfer_seconds
 from hermes.domain.ports.platform import Edits, History, Platform
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.text import one_line, storable
+from hermes.domain.word import replace
 from hermes.stream.text.print import for_adapter
 
 log = logging.getLogger("hermes.lane")
@@ -36,8 +38,7 @@ _LOST = "⚠️ The answer could not be sent: {why}"
 _NOT_SENT = "📎 What belongs to this could not be sent: {why}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowSender:
+class RowSender(Struct, frozen=True, kw_only=True):
     """One attempt to send a row. `doubtful`: an earlier one may have sent it. `siblings` are all rows of its
     turn, drafts too; `replaced` is the earlier message whose place it takes."""
 
@@ -54,14 +55,14 @@ class RowSender:
         if self.replaced is not None:
             row = replace(row, body=closed_body(self.replaced, row.body, able))
         try:
-            gated = not _is_empty(row.body) and self.core.hooks.follows(GATE_SEND)
+            gated = not _is_empty(row.body) and GATE_SEND in self.core.hooks.followed
             body = await _rule_message(self.core.hooks, row, able) if gated else row.body
         except Refused as error:
             # The operator is told that it was stopped, and nobody what it said: that is the hook's purpose.
             return replace(self._dead(row, str(error)), body=Body(text="…"))
         begun = False
         try:
-            async with asyncio.timeout(SEND_SECONDS):
+            async with asyncio.timeout(SEND_SECONDS + transfer_seconds(body.attachments)):
                 repeats = await self._clear_orphans(row)
                 begun = True
                 receipt = await self._put(replace(row, body=body), repeats)

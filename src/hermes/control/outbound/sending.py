@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from hermes.control.outbound.answers import cut_body
 from hermes.control.outbound.targets import (
@@ -31,15 +32,14 @@ from hermes.domain.message import Body
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.rows import outbox_rows
 from hermes.domain.session import make_turn
-from hermes.domain.settings.settings import Settings
+from hermes.domain.settings.live import LiveSettings
 from hermes.domain.text import storable
 from hermes.domain.turn import Cause, TurnAction, TurnInput
 
 _PREFIX = "send:"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutboundMessage:
+class OutboundMessage(Struct, frozen=True, kw_only=True):
     """A message for a place by its name; `turn` is the one that sends it, and its chat is the `origin`."""
 
     key: str
@@ -52,8 +52,7 @@ class OutboundMessage:
         return f"{_PREFIX}{self.key}:"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PostResult:
+class PostResult(Struct, frozen=True, kw_only=True):
     """Where a message goes, and the sessions that it is mirrored to. Not `fresh`: it was handed in before."""
 
     to: tuple[Address, ...]
@@ -83,13 +82,12 @@ def origin_of(tx: Tx, turn: TurnId | None) -> Address | None:
     return None if sender is None or sender.reply is None else sender.reply.to
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MessageSender:
+class MessageSender(Struct, frozen=True, kw_only=True):
     """What the gateway offers to those who send."""
 
     store: Store
     clock: Clock
-    settings: Settings
+    live: LiveSettings
     accounts: Callable[[], Collection[str]]
     aliases: Callable[[], Aliases]
     """Looks at a file: called off the loop."""
@@ -143,4 +141,4 @@ class MessageSender:
 
     async def _look_up(self) -> LookUp:
         accounts, names = self.accounts(), await asyncio.to_thread(self.aliases)
-        return lambda tx, origin: known_targets(tx, self.settings, accounts, names, origin)
+        return lambda tx, origin: known_targets(tx, self.live.now, accounts, names, origin)

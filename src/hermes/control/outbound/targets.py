@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from urllib.parse import unquote
+
+from msgspec import Struct, field
 
 from hermes.domain.address import Address, Source, SourceKind, read_platform, spell_platform
 from hermes.domain.channels import Channel
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
-from hermes.domain.ids import AgentId
+from hermes.domain.ids import EVERY_AGENT, AgentId
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line
+from hermes.domain.word import replace
 
 log = logging.getLogger("hermes.targets")
 ORIGIN = "origin"
@@ -36,8 +38,7 @@ Aliases = Mapping[str, Mapping[str, str]]
 """Names that a file gives to chats: {platform: {chat: name}}."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownTargets:
+class KnownTargets(Struct, frozen=True, kw_only=True):
     """What targets are looked up in. `accounts` are the platforms this gateway has, as `platform[@account]`;
     `homes` are by account, too."""
 
@@ -343,13 +344,11 @@ def real_place(tx: Tx, to: Address) -> Address:
     return find_topic(tx, to) or to
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamedTopics:
-    """The names of all chats, for adapters. `agents` are those who may have conversations there."""
+class NamedTopics(Struct, frozen=True, kw_only=True):
+    """The names of all chats, for adapters."""
 
     store: Store
     clock: Clock
-    agents: Sequence[AgentId]
 
     async def find(self, named: Address) -> Address | None:
         return await self.store.read(lambda tx: find_topic(tx, named))
@@ -368,9 +367,16 @@ class NamedTopics:
         """From now on the name means this thread. Conversations of the thread that had it go on in this one;
         they follow first, so that whoever stopped in between does it all again."""
         now = self.clock.now()
-        for agent in self.agents:
+        for agent in await self.store.scoped(EVERY_AGENT).read(lambda tx: _there(tx, named)):
             await self.store.scoped(agent).write(lambda tx: _follow(tx, named, opened, now))
         await self.store.write(lambda tx: _keep(tx, named, opened, now))
+
+
+def _there(tx: Tx, named: Address) -> set[AgentId]:
+    """The agents that have conversations in the thread of this name."""
+    old = find_topic(tx, named)
+    sessions = () if old is None else tx.directory.bound(old)
+    return {key.agent for session in sessions for key, _ in tx.bindings.of(session)}
 
 
 def _follow(tx: Tx, named: Address, opened: Address, now: datetime) -> None:

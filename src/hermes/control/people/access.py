@@ -9,9 +9,10 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from enum import StrEnum
+
+from msgspec import Struct
 
 from hermes.control.people.operator_patterns import fits_one
 from hermes.domain.address import LOCAL_DOOR, Address, Source, SourceKind
@@ -23,6 +24,7 @@ from hermes.domain.rows import InboundOutcome, OutcomeKind
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line
+from hermes.domain.word import replace
 
 log = logging.getLogger("hermes.access")
 _CHECKED_AT_THEIR_DOOR = (SourceKind.API, SourceKind.WEBHOOK, SourceKind.JOB)
@@ -38,8 +40,7 @@ class AccessOutcome(StrEnum):
     DENIED = "denied"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccessRequest:
+class AccessRequest(Struct, frozen=True, kw_only=True):
     """What is known of a message when it is decided on. `named` is one that fits `mention_patterns`,
     `for_others` one that calls other bots by name and not us; `joined` is a thread in which we already speak;
     `called` a command of ours or a button under a message of ours, `continued` the next piece of a message to
@@ -58,8 +59,7 @@ class AccessRequest:
     able: Capabilities = NO_ABILITIES
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccessStep:
+class AccessStep(Struct, frozen=True, kw_only=True):
     """What one rule said; `outcome` is None if it left the decision to the next."""
 
     rule: str
@@ -67,8 +67,7 @@ class AccessStep:
     outcome: AccessOutcome | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccessDecision:
+class AccessDecision(Struct, frozen=True, kw_only=True):
     """The decision. A `stranger` is somebody in a private chat whom no rule knows: a code may let them in.
     `unaddressed` is what somebody who may write here said without speaking to us."""
 
@@ -89,8 +88,7 @@ class AccessDecision:
         return InboundOutcome(kind=OutcomeKind(self.outcome.value), detail=self.reason)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Case:
+class _Case(Struct, frozen=True, kw_only=True):
     request: AccessRequest
     settings: Settings
     block: PlatformSettings

@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+
+from msgspec import Struct
 
 from hermes.control.outbound.notices import notify
 from hermes.control.people.access import account_of
@@ -20,6 +21,7 @@ from hermes.domain.pairing import Account, PairedUser, PairingCode, PairingCount
 from hermes.domain.ports.store import Tx
 from hermes.domain.rows import InboundOutcome, OutcomeKind
 from hermes.domain.text import one_line
+from hermes.domain.word import replace
 
 ALPHABET = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 LENGTH = 8
@@ -39,8 +41,7 @@ _WRONG_CODE = "That code does not work, or does not work any more. Ask for a new
 _TOO_OFTEN = f"{_WRONG_CODE} You have tried too often; I listen to codes of yours again in an hour."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairingReply:
+class PairingReply(Struct, frozen=True, kw_only=True):
     """What a stranger is told. `outcome` goes into the inbox and never holds a code."""
 
     text: str
@@ -48,8 +49,7 @@ class PairingReply:
     fleeting: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairingApproval:
+class PairingApproval(Struct, frozen=True, kw_only=True):
     """What an owner is told. `place` is the chat in which the new person hears of it."""
 
     text: str
@@ -57,8 +57,7 @@ class PairingApproval:
     place: Address | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PendingPairing:
+class PendingPairing(Struct, frozen=True, kw_only=True):
     """Somebody who asked, or an invitation that nobody has used (no user)."""
 
     account: Account
@@ -69,8 +68,7 @@ class PendingPairing:
     expires_at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairingOverview:
+class PairingOverview(Struct, frozen=True, kw_only=True):
     paired: list[PairedUser]
     waiting: list[PendingPairing]
 

@@ -12,30 +12,13 @@ from hermes.domain.hooks import SELECT_AGENT
 from hermes.domain.ids import AgentId
 from hermes.domain.message import Inbound
 from hermes.domain.session import Isolation, SessionKey, session_key
-from hermes.domain.settings.settings import RouteMatch, Settings
+from hermes.domain.settings.settings import Settings
 
 JOBS = "cron"
 """The platform that jobs come from, as routes and addresses name it."""
 
 SelectAgent = Callable[[Inbound], Awaitable[str | None]]
 """A hook that may name an agent; it has its own deadline and answers None when it does not care."""
-
-
-def _matches(source: Source, wanted: RouteMatch) -> bool:
-    """Whether every field that a route gives is exactly the source's."""
-    address = source.address
-    pairs = (
-        (wanted.platform, address.platform),
-        (wanted.account, address.account),
-        (wanted.kind, source.kind.value),
-        (wanted.chat_id, address.chat),
-        (wanted.thread_id, address.thread),
-        (wanted.user_id, source.user),
-        (wanted.user_id_alt, source.user_alt),
-        (wanted.guild_id, source.guild),
-        (wanted.parent_chat_id, source.parent_chat),
-    )
-    return all(want is None or want == have for want, have in pairs)
 
 
 def chat_session_key(source: Source, agent: AgentId, settings: Settings) -> SessionKey:
@@ -61,7 +44,7 @@ async def route(
     """A name that no hosted agent has is passed over, so that a message always finds somebody. Where no route
     is declared for what somebody makes, those for its maker count."""
     for source in (inbound.source, maker) if settings.routes else ():
-        fitting = (known.agent for known in settings.routes if source and _matches(source, known.match))
+        fitting = (known.agent for known in settings.routes if source and known.match.fits(source))
         agent = next(fitting, None)
         if agent is not None and agent in agents:
             return agent
@@ -78,4 +61,4 @@ def agent_chooser(hooks: Hooks) -> SelectAgent | None:
     async def choose(inbound: Inbound) -> str | None:
         return await hooks.choose(about_inbound(inbound))
 
-    return choose if hooks.follows(SELECT_AGENT) else None
+    return choose if SELECT_AGENT in hooks.followed else None

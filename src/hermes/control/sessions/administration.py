@@ -5,9 +5,10 @@ is concerned."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
+
+from msgspec import Struct
 
 from hermes.control.sessions.submission import add_session, check_owner, fork_session, no_session
 from hermes.domain.address import Source
@@ -18,13 +19,13 @@ from hermes.domain.ports.store import Tx
 from hermes.domain.rows import SearchHit
 from hermes.domain.session import BRANCHED, Session, SessionFilter
 from hermes.domain.text import one_line, storable
+from hermes.domain.word import replace
 
 LONGEST_TITLE = 200
 _HITS_LOOKED_AT = 1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundSession:
+class FoundSession(Struct, frozen=True, kw_only=True):
     """A session that was looked for, and where the words were said; no hit if its name is meant."""
 
     session: Session

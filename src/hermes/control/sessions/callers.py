@@ -3,28 +3,29 @@ session a caller is in, how it enters another one, and what is unfinished there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from hermes.control.hooks.context import HookNotice, session_began
+from msgspec import Struct
+
 from hermes.control.turn.claim import next_session
 from hermes.domain.address import LOCAL_DOOR, Source
 from hermes.domain.errors import UserError
 from hermes.domain.event import Entry
-from hermes.domain.ids import AgentId, SessionId
+from hermes.domain.gateway_event import GatewayEvent, session_began
+from hermes.domain.ids import AgentId, SessionId, TurnId
 from hermes.domain.ports.store import Tx
 from hermes.domain.session import Session, SessionKey, make_turn, session_key
 from hermes.domain.text import one_line, storable
 from hermes.domain.transcript import visible
-from hermes.domain.turn import Cause, ReplyPlace, Turn, TurnInput
+from hermes.domain.turn import NO_GUIDANCE, Cause, ReplyPlace, Turn, TurnInput
+from hermes.domain.word import replace
 
 _LOOKED_AT = 50
 UNUSED = timedelta(days=1)
 """How long a session is kept in which nothing was said."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
+class Caller(Struct, frozen=True, kw_only=True):
     """Somebody at a door: who speaks, and to which agent. `session` is the one they are in, for doors
     that keep it themselves because others share their address; else it is what the address is bound to."""
 
@@ -39,9 +40,9 @@ class Caller:
 
 def enter_session(
     tx: Tx, caller: Caller, wanted: str | None, model: str | None, now: datetime
-) -> tuple[Session, tuple[HookNotice, ...]]:
+) -> tuple[Session, tuple[GatewayEvent, ...]]:
     """The caller goes into the session that is wanted (by id, its start, or title), or into a new one; from
-    now on with this model, if one was chosen. What hooks are told of it: nothing, unless it was begun."""
+    now on with this model, if one was chosen. With what has happened: nothing, unless it was begun."""
     session = _entered(tx, caller, wanted, now)
     if model not in (None, session.model):
         session = replace(session, model=model)
@@ -78,19 +79,33 @@ def open_turns(tx: Tx, caller: Caller, session: SessionId | None) -> list[Turn]:
     return []
 
 
-def wake_session(tx: Tx, wanted: SessionId, text: str, now: datetime) -> Turn | None:
+def wake_session(
+    tx: Tx, wanted: SessionId, text: str, now: datetime, cause: TurnId | None = None
+) -> Turn | None:
     """A turn that nobody spoke: something the session waited for has happened. Its answer goes to the chat
-    that the session is bound to, if it is one that is written to. None if the session is no more."""
+    that the session is bound to, if it is one that is written to. It may do what the turn that caused it
+    might, or else the session's last one. None if the session is no more."""
     session = tx.sessions.get(wanted)
     if session is None:
         return None
+    before = _turn_before(tx, session, cause)
     bound = tx.bindings.of(session.id)
-    source = bound[0][1] if bound else None
-    written_to = source is not None and source.address.platform != LOCAL_DOOR
-    reply = ReplyPlace(to=source.address) if source is not None and written_to else None
-    turn = make_turn(session, Cause.CHILD, TurnInput(text=storable(text)), now, source=source, reply=reply)
+    place = bound[0][1] if bound else None
+    written_to = place is not None and place.address.platform != LOCAL_DOOR
+    reply = ReplyPlace(to=place.address) if place is not None and written_to else None
+    given = TurnInput(
+        text=storable(text), guidance=NO_GUIDANCE if before is None else before.input.guidance.bounds
+    )
+    source = place or (None if before is None else before.source)
+    turn = make_turn(session, Cause.CHILD, given, now, source=source, reply=reply)
     tx.turns.add(turn)
     return turn
+
+
+def _turn_before(tx: Tx, session: Session, cause: TurnId | None) -> Turn | None:
+    known = None if cause is None else tx.turns.get(cause)
+    last = tx.journal.read(session.id, most=1, newest=True)
+    return known or (tx.turns.get(last[0].turn) if last else None)
 
 
 def look_up(tx: Tx, name: str) -> list[tuple[Session, list[Entry]]]:
@@ -100,11 +115,15 @@ def look_up(tx: Tx, name: str) -> list[tuple[Session, list[Entry]]]:
     return [(session, entries) for session in found]
 
 
+def session_of(tx: Tx, caller: Caller) -> Session | None:
+    """The session that a caller is in, if there is one."""
+    wanted = caller.session or tx.bindings.get(caller.key)
+    return None if wanted is None else tx.sessions.get(wanted)
+
+
 def find_session(tx: Tx, caller: Caller, now: datetime) -> Session | None:
-    bound = tx.bindings.get(caller.key)
-    if caller.session is None or caller.session == bound:
-        return None if bound is None else tx.sessions.get(bound)
-    known = tx.sessions.get(caller.session)
-    if known is not None:
+    """As `session_of`; the caller's address is bound to it from now on."""
+    known = session_of(tx, caller)
+    if known is not None and tx.bindings.get(caller.key) != known.id:
         tx.bindings.bind(caller.key, known.id, caller.source, now)
     return known

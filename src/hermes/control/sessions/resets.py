@@ -10,21 +10,24 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, time, timedelta, tzinfo
 from functools import partial
 from zoneinfo import ZoneInfo
 
+from msgspec import Struct
+
 from hermes.control.chores import Chore
 from hermes.control.core import GatewayCore, Runtime
-from hermes.control.hooks.context import session_lapsed
 from hermes.control.turn.claim import next_session
 from hermes.domain.address import Source
 from hermes.domain.errors import HermesError
-from hermes.domain.ids import AgentId, SessionId
-from hermes.domain.ports.store import Tx
+from hermes.domain.gateway_event import session_lapsed
+from hermes.domain.ids import EVERY_AGENT, AgentId, SessionId
+from hermes.domain.ports.store import Store, Tx
 from hermes.domain.session import Session, SessionKey
 from hermes.domain.settings.settings import ResetMode, ResetSettings, Settings
+from hermes.domain.word import replace
 
 log = logging.getLogger("hermes.expiry")
 EVERY = 600.0
@@ -79,8 +82,7 @@ def _last_passage(hour: int, now: datetime, zone: tzinfo | None) -> datetime:
     raise AssertionError("an hour of the day comes at least every two days")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RenewedSession:
+class RenewedSession(Struct, frozen=True, kw_only=True):
     """The session that goes on, and what is said about it: to the person, and to the model for one turn."""
 
     session: Session
@@ -113,14 +115,14 @@ def _why_over_now(
     tx: Tx, session: Session, policy: ResetSettings, now: datetime, settings: Settings
 ) -> str | None:
     zone = zone_of(settings)
-    if why_over(session.updated_at, policy, now, zone) is None or tx.turns.open_of(session.id, 1):
+    if why_over(session.updated_at, policy, now, zone) is None or tx.turns.any_open(session.id):
         return None
     return why_over(last_used(tx, session), policy, now, zone)
 
 
-async def has_processes(runtime: Runtime, session: SessionId, policy: ResetSettings) -> bool:
+async def has_processes(runtime: Runtime | None, session: SessionId, policy: ResetSettings) -> bool:
     """Whether something runs in the background for a session, and is not too old to keep it open."""
-    views = [] if runtime.processes is None else await runtime.processes(session)
+    views = [] if runtime is None or runtime.processes is None else await runtime.processes(session)
     return any(view.running and view.seconds < policy.bg_process_max_age_hours * 3600 for view in views)
 
 
@@ -168,11 +170,10 @@ class SessionExpiry:
         if since is None:
             return 0
         ended = 0
-        for runtime in self.core.runtimes.values():
-            async for session, key, source in _unused(runtime, since):
-                if await self._end(runtime, session, source):
-                    ended += 1
-                    self.core.hooks.tell_all(session_lapsed(source, session, key))
+        async for session, key, source in _unused(self.core.store.scoped(EVERY_AGENT), since):
+            if session.agent in self.core.agents and await self._end(session, source):
+                ended += 1
+                self.core.events.emit_all(session_lapsed(source, session, key))
         return ended
 
     def _latest(self) -> datetime | None:
@@ -188,22 +189,23 @@ class SessionExpiry:
         ]
         return max(moments, default=None)
 
-    async def _end(self, runtime: Runtime, session: Session, source: Source) -> bool:
+    async def _end(self, session: Session, source: Source) -> bool:
+        store = self.core.store.scoped(session.agent)
         policy = policy_of(source, self.core.settings)
         now, zone = self.core.clock.now(), zone_of(self.core.settings)
         if why_over(session.updated_at, policy, now, zone) is None:
             return False
-        if await has_processes(runtime, session.id, policy):
+        if await has_processes(self.core.agents.built(session.agent), session.id, policy):
             return False
 
         def why(tx: Tx) -> str | None:
-            busy = bool(tx.turns.open_of(session.id, 1))
+            busy = tx.turns.any_open(session.id)
             return None if busy else why_over(last_used(tx, session), policy, now, zone)
 
-        reason = await runtime.store.read(why)
+        reason = await store.read(why)
         if reason is None or not await self._flushed(session.agent, session.id):
             return False
-        ended = await runtime.store.write(partial(_mark_ended, session, reason))
+        ended = await store.write(partial(_mark_ended, session, reason))
         if ended:
             log.info("session.ended session=%s why=%s", session.id, reason)
         return ended
@@ -222,10 +224,10 @@ class SessionExpiry:
         return True
 
 
-async def _unused(runtime: Runtime, since: datetime) -> AsyncIterator[tuple[Session, SessionKey, Source]]:
+async def _unused(store: Store, since: datetime) -> AsyncIterator[tuple[Session, SessionKey, Source]]:
     """All of them, a page at a time: those that no policy ends must not hide the others."""
     last: Session | None = None
-    while page := await runtime.store.read(partial(_page, since, last)):
+    while page := await store.read(partial(_page, since, last)):
         for row in page:
             yield row
         last = page[-1][0]
@@ -238,7 +240,7 @@ def _page(since: datetime, last: Session | None, tx: Tx) -> list[tuple[Session, 
 def _mark_ended(session: Session, reason: str, tx: Tx) -> bool:
     """Unless somebody has spoken in it meanwhile."""
     known = tx.sessions.get(session.id)
-    if known != session or tx.turns.open_of(session.id, 1):
+    if known != session or tx.turns.any_open(session.id):
         return False
     tx.sessions.save(replace(session, ended=reason))
     return True

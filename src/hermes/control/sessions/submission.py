@@ -1,7 +1,8 @@
 """A submission is a message from a caller that names itself and the agent (terminal, HTTP, script). One
 transaction finds its session, adds its turn, and stores the request by which a client may ask again; then the
-session's actor is woken. Words that begin a session are taken in the commit that stores them: their actor
-starts with the claim in hand and has the model called one commit earlier.
+session's actor is woken. Where nothing is unfinished in the session the turn is begun in the commit that
+stores it: its actor starts with the claim in hand and has the model called one commit earlier. Where the
+session waits for an answer, the words may be that instead.
 
 A request with a key that its owner has used before is that earlier request: its turn is given again, and a
 different question under the same key is refused."""
@@ -10,28 +11,33 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+import json
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 
+from msgspec import Struct, field
+
 from hermes.control.core import Runtime
-from hermes.control.hooks.context import HookNotice, session_began
 from hermes.control.sessions.callers import Caller, find_session
 from hermes.control.turn.actors import Actors
-from hermes.control.turn.claim import Claim, claim_first, next_session
+from hermes.control.turn.claim import Claim, begin_at_once, next_session
 from hermes.control.workers import TaskSet
 from hermes.domain.address import Source
 from hermes.domain.busy import choose_busy_mode
 from hermes.domain.errors import HermesError, Refused, UserError
+from hermes.domain.gateway_event import GatewayEvent, session_began
 from hermes.domain.hooks import GATE_TURN
 from hermes.domain.ids import AgentId, SessionId, TurnId, new_session_id
 from hermes.domain.ports.store import Tx
-from hermes.domain.session import Session, SessionKey, begin_session, make_turn, session_key
+from hermes.domain.rows import SessionStanding
+from hermes.domain.session import FrozenPrompt, Session, SessionKey, begin_session, make_turn, session_key
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line, storable
-from hermes.domain.turn import BusyMode, Cause, ReplyPlace, Request, Turn, TurnAction, TurnInput, TurnState
+from hermes.domain.turn import BusyMode, Cause, ReplyPlace, Request, Turn, TurnAction, TurnInput
+from hermes.domain.word import replace
 
 TURN_PREFIX = "turn_"
+NOTHING_SAID = SessionStanding()
 
 
 class KeyConflict(UserError):
@@ -50,8 +56,7 @@ class TurnUnfinished(UserError):
     """What this is to go on from has not come to its end."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionTarget:
+class SessionTarget(Struct, frozen=True, kw_only=True):
     """Which session words go to: the one with this id (begun under it if `begin`), the one as it was after a
     turn, one of their own that is forgotten at `until`, or else the one that their source is bound to. Going
     on after a turn puts off the forgetting to `until`; coming back to a session by its id keeps it.
@@ -77,12 +82,16 @@ class SessionTarget:
         """Whether the words begin a session, whatever there is already."""
         return self.own or (self.bind and self.after is None and self.session is None)
 
+    @property
+    def may_bind(self) -> bool:
+        """Whether the source may be bound to another session by the words."""
+        return self.bind or (self.after is None and self.session is None and not self.own)
+
 
 BOUND = SessionTarget()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewRequest:
+class NewRequest(Struct, frozen=True, kw_only=True):
     """A request to come: its id is the turn's with this prefix; the rest is as in `Request`. One with further
     keys (`also`) was asked before if any of them is known."""
 
@@ -99,10 +108,10 @@ class NewRequest:
         return self.also if self.key is None else (self.key, *self.also)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Submission:
+class Submission(Struct, frozen=True, kw_only=True):
     """`busy` None is what the session says, or else the settings; `ephemeral` words live only as long as the
-    client that said them."""
+    client that said them. `answer` is asked first where the session waits for one: it takes the words as the
+    answer and gives the turn that goes on with them, or None."""
 
     agent: AgentId
     source: Source
@@ -113,19 +122,21 @@ class Submission:
     reply: ReplyPlace | None = None
     ephemeral: bool = False
     request: NewRequest | None = None
+    answer: Callable[[Tx, SessionId, str], SubmittedTurn | None] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubmittedTurn:
+class SubmittedTurn(Struct, frozen=True, kw_only=True):
     """The turn that answers; `fresh` says that it was made just now, `begun` that its session was too. `part`
-    counts how often its client was asked for results before. With a `claim` it is running already."""
+    counts how often its client was asked for results before; up to the record `after` it has seen the turn
+    already. With a `claim` it is running."""
 
     turn: Turn
     request: Request | None = None
     fresh: bool = True
     begun: bool = False
     part: int = 1
-    news: tuple[HookNotice, ...] = ()
+    after: int = 0
+    news: tuple[GatewayEvent, ...] = ()
     claim: Claim | None = None
 
 
@@ -139,43 +150,63 @@ def turn_named(prefix: str, name: str) -> TurnId | None:
     return TurnId(TURN_PREFIX + name.removeprefix(prefix)) if name.startswith(prefix) else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubmitTurn:
-    """The unit of one submission. With an `epoch` (this life of the gateway) an actor is ready for
-    a session that it begins, with this `prompt`, so the turn is taken in the same commit: nobody else can
-    have a claim on it."""
+class PromptMissing(HermesError):
+    """The session of a turn that is begun at once has no prompt yet."""
+
+
+class SubmitTurn(Struct, frozen=True, kw_only=True):
+    """The unit of one submission. With an `epoch` (this life of the gateway) an actor is ready for the
+    session, with this `prompt` if it is new: where nothing is unfinished there, nobody else
+    can have a claim on the turn, so it is begun in the same commit. One that is `prompted` raises
+    `PromptMissing` where it would need a prompt and has none."""
 
     words: Submission
     settings: Settings
     now: datetime
     epoch: int | None = None
-    prompt: str | None = None
+    prompted: bool = False
+    prompt: FrozenPrompt | None = None
 
     def unit(self, tx: Tx) -> SubmittedTurn:
-        words = self.words
-        known = asked_before(tx, words.request)
-        if known is not None:
-            return known
+        words, place = self.words, self.words.place
+        repeated = asked_before(tx, words.request)
+        if repeated is not None:
+            return repeated
         key = session_key(words.source, words.agent)
-        bound = None if words.place.begins else tx.bindings.get(key)
-        known_session = self._known_session(tx)
-        session, begun = known_session or self._begin(tx, key), known_session is None
-        if words.place.bind:
+        bound = tx.bindings.get(key) if place.may_bind else None
+        known = self._known_session(tx)
+        standing = NOTHING_SAID if known is None else self._standing(tx, known)
+        if known is not None and standing.asks and words.answer is not None:
+            answered = words.answer(tx, known.id, words.input.text)
+            if answered is not None:
+                return answered
+        session, begun = known or self._begin(tx, key), known is None
+        if place.bind:
             tx.bindings.bind(key, session.id, words.source, self.now)
         turn, claim = self._turn(session), None
-        if begun and self.epoch is not None:
-            turn = replace(turn, state=TurnState.RUNNING, attempt=1)
-            claim = claim_first(session, turn, self.now)
-            tx.turns.add(turn, epoch=self.epoch)
-            tx.journal.append(session.id, claim.new)
-        else:
+        if self.epoch is None or standing.busy:
             tx.turns.add(turn)
+        else:
+            claim = begin_at_once(tx, self._used(tx, session, begun), turn, standing.last, self.epoch)
         named = words.request
         request = None if named is None else add_request(tx, named, turn, self.now)
         # A chat that was bound to a session by these words has begun it.
-        new = begun or tx.bindings.get(key) != bound
+        new = begun or (place.may_bind and tx.bindings.get(key) != bound)
         news = (session_began(words.source, session, key),) if new else ()
-        return SubmittedTurn(turn=turn, request=request, begun=begun, news=news, claim=claim)
+        submitted = turn if claim is None or claim.turn is None else claim.turn
+        return SubmittedTurn(turn=submitted, request=request, begun=begun, news=news, claim=claim)
+
+    def _standing(self, tx: Tx, session: Session) -> SessionStanding:
+        wanted = self.epoch is not None or self.words.answer is not None
+        return tx.turns.standing(session.id) if wanted else NOTHING_SAID
+
+    def _used(self, tx: Tx, session: Session, begun: bool) -> Session:
+        """The session as its turn finds it; the claim of an actor writes the same."""
+        if begun:
+            return session
+        used = replace(self._prompted(session), updated_at=self.now)
+        tx.sessions.save(used)
+        return used
 
     def _turn(self, session: Session) -> Turn:
         words = self.words
@@ -215,10 +246,15 @@ class SubmitTurn:
         place, made = words.place, new_session_id(self.now)
         ident = place.session or (made if place.bind else SessionId(f"api_{made}"))
         begun = begin_session(key, words.source, self.now)
-        session = replace(
-            begun, id=ident, expires_at=place.until, model=place.model, system_prompt=self.prompt
-        )
-        add_session(tx, session)
+        session = replace(begun, id=ident, expires_at=place.until, model=place.model)
+        add_session(tx, session := self._prompted(session))
+        return session
+
+    def _prompted(self, session: Session) -> Session:
+        if self.prompt is not None:
+            return self.prompt.given_to(session)
+        if self.prompted and session.system_prompt is None:
+            raise PromptMissing(f"session {session.id} has no prompt")
         return session
 
     def _branch(self, tx: Tx, after: TurnId) -> Session:
@@ -230,8 +266,8 @@ class SubmitTurn:
         check_owner(session, self.words.place.owner)
         if turn.state.open:
             raise TurnUnfinished("What this goes on from is still running. Wait for its end, or stop it.")
-        last = max((entry.seq for entry in tx.journal.of_turn(after)), default=0)
-        if not tx.turns.open_of(session.id, 1) and not tx.journal.read(session.id, after=last, most=1):
+        last = tx.journal.span(after)[1]
+        if not tx.turns.any_open(session.id) and not tx.journal.read(session.id, after=last, most=1):
             return self._come_back(tx, session)
         branch = fork_session(tx, session, self.now, upto=last)
         if session.expires_at is None:
@@ -254,11 +290,17 @@ def asked_before(tx: Tx, named: NewRequest | None) -> SubmittedTurn | None:
         )
     if turn is None:
         raise KeyConflict("The request with this key is there, but its answer was deleted.")
-    return SubmittedTurn(turn=turn, request=known, fresh=False)
+    after = json.loads(known.facts).get("after")
+    return SubmittedTurn(turn=turn, request=known, fresh=False, after=after if isinstance(after, int) else 0)
 
 
 def find_request(tx: Tx, owner: str, keys: Sequence[str]) -> Request | None:
-    return next((request for key in keys for request in tx.requests.find(owner, key=key)), None)
+    return next(iter(find_requests(tx, owner, keys)), None)
+
+
+def find_requests(tx: Tx, owner: str, keys: Sequence[str]) -> list[Request]:
+    """The requests with these keys; several agents may have one with the same."""
+    return [request for key in keys for request in tx.requests.find(owner, key=key)]
 
 
 def add_request(tx: Tx, named: NewRequest, turn: Turn, now: datetime, *, part: str = "") -> Request:
@@ -338,41 +380,72 @@ def check_size(text: str, most: int) -> None:
 # --- storing a submission and waking its actor -------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Submitter:
+class Submitter(Struct, frozen=True, kw_only=True):
     actors: Actors
     _catching_up: TaskSet = field(default_factory=TaskSet)
 
     async def ask(self, runtime: Runtime, words: Submission) -> SubmittedTurn:
         """Store the words; the feed of a new turn is open before this returns."""
         with self.actors.workers.hold_place() as free:
-            core, epoch, prompt = self.actors.core, None, None
-            if free and self._may_open(words):
-                epoch, prompt = self.actors.epoch, await runtime.prompt() if runtime.prompt else None
-            now = core.clock.now()
-            unit = SubmitTurn(words=words, settings=core.settings, now=now, epoch=epoch, prompt=prompt)
+            core, at_once = self.actors.core, free and self._may_begin(words)
+            unit = SubmitTurn(
+                words=words,
+                settings=core.settings,
+                now=core.clock.now(),
+                epoch=self.actors.epoch if at_once else None,
+                prompted=at_once and runtime.prompt is not None,
+            )
             try:
-                submitted = await runtime.store.write(unit.unit, first=True)
+                submitted = await self._store(runtime, unit)
             except asyncio.CancelledError:
                 self._catch_up()
                 raise
-            if submitted.fresh:
+            if submitted.after:
+                self.actors.ring(submitted.turn.agent, submitted.turn.session)
+            elif submitted.fresh:
                 self.actors.feeds.drive(submitted.turn.id)
                 if submitted.claim is None:
                     self.actors.ring(submitted.turn.agent, submitted.turn.session, submitted.begun)
                 else:
-                    self.actors.enter(submitted.claim, runtime)
-        core.hooks.tell_all(submitted.news)
+                    self.actors.enter(submitted.claim)
+        core.events.emit_all(submitted.news)
         return submitted
 
-    def _may_open(self, words: Submission) -> bool:
-        """Not where the turn is to be taken by itself: its session is there already, files, hooks or a
-        suspect come first, or its prompt is to tell of a chat."""
-        given = words.input
+    async def _store(self, runtime: Runtime, unit: SubmitTurn) -> SubmittedTurn:
+        """With a prompt only for a session that has none: memories may take long to say theirs."""
+        if unit.prompted and not self._is_new(unit.words.place):
+            with contextlib.suppress(PromptMissing):
+                return await runtime.store.write(unit.unit, first=True)
+        if unit.prompted:
+            prompt = await self._prompt(runtime, unit.words.source)
+            unit = replace(unit, prompt=prompt, now=self.actors.core.clock.now())
+        return await runtime.store.write(unit.unit, first=True)
+
+    def _is_new(self, place: SessionTarget) -> bool:
+        """Whether words most likely begin a session."""
+        return place.begins or (place.begin and place.session not in self.actors.warm)
+
+    async def _prompt(self, runtime: Runtime, source: Source) -> FrozenPrompt | None:
+        """What a session of the agent begins with: never the tools of a runtime that was retired meanwhile,
+        for a session keeps them."""
+        asked: Runtime | None = None
+        prompt = None
+        while asked is not runtime:
+            asked = runtime
+            prompt = None if asked.prompt is None else await asked.prompt(None, source)
+            runtime = await self.actors.core.agents.get(asked.profile.agent)
+        return prompt
+
+    def _may_begin(self, words: Submission) -> bool:
+        """Not where the turn is to be taken by its actor: one is at work there, files, hooks or a suspect
+        come first, or the prompt is to tell of a chat."""
+        given, session = words.input, words.place.session
         speaks = given.action is TurnAction.SAY and not given.confirm
-        waits = self.actors.core.hooks.follows(GATE_TURN) or any(file.pending for file in given.attachments)
+        gated = GATE_TURN in self.actors.core.hooks.followed
+        waits = gated or any(file.pending for file in given.attachments)
         held = not self.actors.quarantine.open
-        return words.place.begins and speaks and not (waits or held or words.source.is_chat)
+        at_work = session is not None and (words.agent, session) in self.actors.workers.active
+        return speaks and not (waits or held or at_work or words.source.is_chat)
 
     def _catch_up(self) -> None:
         """Whoever asked has gone, but what they asked may be stored all the same: look for it after that."""

@@ -13,33 +13,34 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
 from hermes.control.core import Runtime
 from hermes.control.feed import Feed
-from hermes.control.hooks.context import TURN_EVENTS, tell_turn
 from hermes.control.outbound.answers import closing_words, collect_files
-from hermes.control.turn.actors import Actors, WarmSession
-from hermes.control.turn.claim import WENT_WRONG, Claim, ClaimTurn, NextStep, ended_by
+from hermes.control.turn.actors import ActorKey, Actors, WarmSession
+from hermes.control.turn.children import CHILD, follow_family
+from hermes.control.turn.claim import WENT_WRONG, Claim, ClaimTurn, NextStep, ended_by, told_before
 from hermes.control.turn.gates import rule_turn
 from hermes.control.turn.inbound_files import write_down
 from hermes.control.turn.questions import standing_of
 from hermes.control.turn.steering import AbsorbSteering, rule_steering
 from hermes.control.turn.stopping import cut_off
 from hermes.control.workers import IdleTimer, RunScope, wait_for_ring
+from hermes.domain.address import Source
 from hermes.domain.busy import interrupts, steered
-from hermes.domain.errors import Lost
+from hermes.domain.errors import Lost, UserError
 from hermes.domain.event import Asked, Entry, Failed, Finished, Record, Reset, Stopped
 from hermes.domain.hooks import GATE_TURN
-from hermes.domain.ids import SessionId, TurnId
+from hermes.domain.ids import TurnId
 from hermes.domain.message import Attachment, Body
 from hermes.domain.ports.agent import Run
 from hermes.domain.ports.store import Tx
-from hermes.domain.session import Session
+from hermes.domain.session import FrozenPrompt, Session
 from hermes.domain.transcript import number_records, turn_entries, view_turn
 from hermes.domain.turn import Turn, TurnState
+from hermes.domain.word import replace
 
 log = logging.getLogger("hermes.session")
 T = TypeVar("T")
@@ -53,14 +54,12 @@ class _Interrupted(Exception):
 
 
 class SessionActor:
-    """`claim`: what it begins with, of a session that was begun in the commit of this claim."""
+    """`claim`: what it begins with, if its turn was begun with its submission."""
 
-    def __init__(
-        self, session: SessionId, runtime: Runtime, actors: Actors, claim: Claim | None = None
-    ) -> None:
-        self._id = session
+    def __init__(self, key: ActorKey, actors: Actors, claim: Claim | None = None) -> None:
+        self._agent, self._id = key
         self._given = claim
-        self._runtime = runtime
+        self._held: Runtime | None = None
         self._actors = actors
         self._core = actors.core
         self._warm = WarmSession()
@@ -76,7 +75,7 @@ class SessionActor:
         self._suspect = False
         self._idle = False
         self._fetching = False
-        self._prompt: str | None = None
+        self._prompt: FrozenPrompt | None = None
         self._rulings: dict[tuple[TurnId, str], str] = {}
 
     # --- what others may do ---
@@ -96,14 +95,31 @@ class SessionActor:
 
     # --- its life ---
 
+    @property
+    def _runtime(self) -> Runtime:
+        """That of its agent, as it was when the turn was claimed."""
+        assert self._held is not None
+        return self._held
+
     async def live(self) -> None:
+        try:
+            # Also with a claim in hand: a runtime is kept only for those at work, and its door was not.
+            self._held = await self._core.agents.get(self._agent)
+        except UserError as why:
+            # Its turns wait until somebody mends the agent; doors that ask for it are told why.
+            log.warning("session.no_agent session=%s why=%s", self._id, why)
+            return
         if self._given is None:
             self._warm = self._actors.warm.take(self._id) or await self._load()
+        else:
+            self._warm = await self._before(self._given)
         lost = False
         try:
             while not self._stopping:
-                self._rung = False
-                self._bell.clear()
+                if self._given is None:
+                    # A claim that was given is older than any ring.
+                    self._rung = False
+                    self._bell.clear()
                 try:
                     if not await self._step():
                         return
@@ -143,45 +159,72 @@ class SessionActor:
                 if not self._actors.fetcher.is_possible(claim.turn):
                     return self._rung
                 await self._fetch(claim.turn)
+            case NextStep.LOAD:
+                self._warm = await self._load(whole=True)
             case NextStep.RUN | NextStep.STOP | NextStep.ENDED | NextStep.PARKED | NextStep.SUSPECT:
                 await self._take(claim)
         return self._rung or not self._idle
 
-    async def _load(self) -> WarmSession:
+    async def _load(self, *, whole: bool = False) -> WarmSession:
         def load(tx: Tx) -> WarmSession:
             session = tx.sessions.get(self._id)
-            warm = WarmSession(born=None if session is None else session.created_at)
-            warm.add(tx.journal.read(self._id))
+            after = 0 if whole else told_before(tx, self._id)
+            warm = WarmSession(born=None if session is None else session.created_at, whole=after == 0)
+            warm.add(tx.journal.read(self._id, after))
             return warm
 
         return await self._runtime.store.read(load)
 
+    async def _before(self, claim: Claim) -> WarmSession:
+        """The transcript as it was before the claim that the actor begins with."""
+        first, warm = claim.new[0].seq, self._actors.warm.take(self._id)
+        born = None if claim.session is None else claim.session.created_at
+        if first == 1:
+            return WarmSession(born=born)
+        if warm is None or warm.born != born or not warm.records or warm.records[-1].seq != first - 1:
+            warm = await self._load()
+            warm.records[:] = [entry for entry in warm.records if entry.seq < first]
+        return warm
+
     async def _claim(self) -> Claim:
+        try:
+            self._held = await self._core.agents.get(self._agent)
+        except UserError as why:  # it went while a turn ran; those behind wait until it is back
+            log.warning("session.no_agent session=%s why=%s", self._id, why)
+            return Claim(next=NextStep.NOTHING)
         if not self._warm.records and self._runtime.prompt is not None and self._prompt is None:
-            self._prompt = await self._runtime.prompt()
+            self._prompt = await self._runtime.prompt(*await self._runtime.store.read(self._beginning))
         await self._actors.quarantine.begin(self._id)
         if self._stopping:
             return Claim(next=NextStep.NOTHING)
+        rung: list[ActorKey] = []
         claiming = ClaimTurn(
             session=self._id,
             transcript=self._warm.records,
+            whole=self._warm.whole,
             now=self._core.clock.now(),
             epoch=self._actors.epoch,
-            conclude=self._actors.answers.write,
+            conclude=partial(self._actors.conclude, rung),
             prompt=self._prompt,
             capabilities=self._actors.answers.capabilities,
             suspects_too=self._suspect,
             born=self._warm.born,
-            gated=self._core.hooks.follows(GATE_TURN),
+            gated=GATE_TURN in self._core.hooks.followed,
             rulings=self._rulings,
         )
         claim = await self._runtime.store.write(claiming.unit)
+        self._actors.ring_all(rung)
         if claim.next is not NextStep.RUN:
             self._settle()
         if claim.next is NextStep.SUSPECT:
             await self._actors.quarantine.isolate(self._id)
             self._suspect = True
         return claim
+
+    def _beginning(self, tx: Tx) -> tuple[Session | None, Source | None]:
+        """The session, and who speaks first in it."""
+        turns = tx.turns.open_of(self._id, 1)
+        return tx.sessions.get(self._id), turns[0].source if turns else None
 
     async def _take(self, claim: Claim) -> None:
         turn, session = claim.turn, claim.session
@@ -191,7 +234,7 @@ class SessionActor:
         feed = self._actors.feeds.drive(turn.id)
         feed.preload(turn_entries(self._warm.records, turn.id))
         self._keep(turn, feed, claim.new)
-        self._core.hooks.tell_all(claim.news)
+        self._core.events.emit_all(claim.news)
         self._steered = claim.steered
         self._interrupt = None
         if claim.next is NextStep.ENDED:
@@ -279,6 +322,7 @@ class SessionActor:
             transcript=self._warm.records,
             scope=scope,
             memory=self._warm.memory,
+            person_notes=self._runtime.person_notes,
             standing=lambda: self._runtime.store.read(partial(standing_of, turn)),
         )
         events = aiter(self._runtime.agent.run(run))
@@ -329,7 +373,7 @@ class SessionActor:
         new = number_records(self._warm.records, turn.id, records, self._core.clock.now())
         waits = isinstance(records[-1], Asked)
         state = TurnState.WAITING if waits else ended_by(records) or TurnState.RUNNING
-        closing = None
+        closing, entries, rung = None, list[Entry](), list[ActorKey]()
         if state is not TurnState.RUNNING:
             entries = [*turn_entries(self._warm.records, turn.id), *new]
             closing = self._actors.answers.of(turn, entries, await self._with_files(turn, entries))
@@ -339,10 +383,13 @@ class SessionActor:
             tx.journal.append(self._id, new)
             if closing is not None:
                 closing.write(tx, new[-1].at)
-            return state.open or bool(tx.turns.open_of(self._id, 1))
+                if turn.id.startswith(CHILD) or any(isinstance(entry.record, Asked) for entry in entries):
+                    rung.extend(follow_family(tx, turn, entries, new[-1].at))
+            return state.open or tx.turns.any_open(self._id)
 
         # Who comes after this commit rings, so an end with nothing behind it needs no further claim.
         self._idle = not await self._runtime.store.write(record)
+        self._actors.ring_all(rung)
         self._settle()
         self._keep(turn, feed, new)
         if not state.open:
@@ -354,19 +401,23 @@ class SessionActor:
         """The answer with the files it names, copied before the commit that sends them."""
         if turn.reply is None or not isinstance(entries[-1].record, Finished):
             return None
-        return await collect_files(closing_words(entries, turn.id), self._runtime.take_file)
+        take = self._runtime.take_file
+        files = None if take is None else partial(take, self._id)
+        return await collect_files(closing_words(entries, turn.id), files)
 
     async def _absorb(self, turn: Turn, feed: Feed) -> None:
         self._steered = False
         store, actors = self._runtime.store, self._actors
+        rung: list[ActorKey] = []
         absorbing = AbsorbSteering(
             into=turn,
             transcript=self._warm.records,
             now=self._core.clock.now(),
-            conclude=actors.answers.write,
+            conclude=partial(actors.conclude, rung),
             rulings=await rule_steering(self._core.hooks, store, turn),
         )
         absorbed = await store.write(absorbing.unit)
+        actors.ring_all(rung)
         self._steered = self._steered or absorbed.later
         self._keep(turn, feed, absorbed.new)
         for other in absorbed.turns:
@@ -408,9 +459,7 @@ class SessionActor:
     def _keep(self, turn: Turn, feed: Feed, new: Sequence[Entry]) -> None:
         self._warm.add(list(new))
         if new:
-            self._actors.feeds.committed(self._runtime.profile.agent, self._id, new)
-            if self._core.hooks.follows(*TURN_EVENTS):
-                tell_turn(self._core.hooks, turn, self._warm.records, new)
+            self._core.events.emit_records(turn.agent, self._id, new)
         for entry in new:
             feed.publish(entry)
 

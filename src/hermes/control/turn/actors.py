@@ -9,24 +9,31 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 
-from hermes.control.core import GatewayCore, Runtime
+import msgspec
+from msgspec import Struct
+
+from hermes.control.core import GatewayCore
 from hermes.control.feed import Feeds
 from hermes.control.outbound.answers import AnswerWriter
 from hermes.control.outbound.delivery import Delivery
+from hermes.control.turn.children import follow_family
 from hermes.control.turn.claim import WENT_WRONG, Claim
 from hermes.control.turn.inbound_files import AttachmentFetcher
-from hermes.control.turn.stopping import give_up_turns
+from hermes.control.turn.stopping import CloseTurns, Conclude, end_stopped, give_up_turns
 from hermes.control.workers import FailurePolicy, Worker, Workers
 from hermes.domain.event import Entry, ModelSaid, ToolFinished, UserSaid
 from hermes.domain.ids import AgentId, SessionId, TurnId
-from hermes.domain.rows import UnreadableTurn
+from hermes.domain.ports.store import Tx
+from hermes.domain.rows import DueSession, UnreadableTurn
+from hermes.domain.turn import Turn
 
 ActorKey = tuple[AgentId, SessionId]
-StartActor = Callable[[SessionId, Runtime, "Actors", Claim | None], Worker]
+StartActor = Callable[[ActorKey, "Actors", Claim | None], Worker]
 ALONE_SECONDS = 3.0
 """How long others wait for a suspect, and it for them. What kills a process does so at once, as a rule."""
 _RECORD_BYTES = 700
@@ -34,14 +41,15 @@ _SESSION_BYTES = 500
 _WORTH_KEEPING = 32
 
 
-@dataclass(slots=True, kw_only=True)
-class WarmSession:
-    """`born` is when the session was begun, once known: a later one of the same name is another session."""
+class WarmSession(Struct, kw_only=True):
+    """`born` is when the session was begun, once known: a later one of the same name is another session.
+    Unless it is `whole`, the records before its last summary were not read."""
 
-    records: list[Entry] = field(default_factory=list)
-    memory: dict[str, object] = field(default_factory=dict)
+    records: list[Entry] = msgspec.field(default_factory=list)
+    memory: dict[str, object] = msgspec.field(default_factory=dict)
     bytes: int = _SESSION_BYTES
     born: datetime | None = None
+    whole: bool = True
 
     def add(self, entries: list[Entry]) -> None:
         self.records.extend(entries)
@@ -54,6 +62,8 @@ def weigh(entry: Entry) -> int:
     size = _RECORD_BYTES
     if isinstance(record, UserSaid | ModelSaid | ToolFinished):
         size += 2 * len(record.text)
+    if isinstance(record, ModelSaid) and record.kept is not None:
+        size += 2 * len(record.kept.text)
     return size
 
 
@@ -65,6 +75,9 @@ class WarmSessions:
         self._limit = limit
         self._sessions: OrderedDict[SessionId, WarmSession] = OrderedDict()
         self._bytes = 0
+
+    def __contains__(self, session: object) -> bool:
+        return session in self._sessions
 
     def take(self, session: SessionId) -> WarmSession | None:
         """Take a session out; whoever has it owns it."""
@@ -185,45 +198,82 @@ class Actors:
         read."""
         if fresh:
             self.warm.keep(session, WarmSession())
-        if agent in self.core.runtimes:
+        if self._has_actor((agent, session)):
             self.workers.ring((agent, session))
 
-    def enter(self, claim: Claim, runtime: Runtime) -> None:
+    def _has_actor(self, key: ActorKey) -> bool:
+        """Whether somebody works for a session: a turn that runs goes on after its agent went."""
+        return key[0] in self.core.agents or key in self.workers.active
+
+    async def stop(self, agent: AgentId, session: SessionId) -> None:
+        """Turns of a session were asked to stop: its actor does so. Those of an agent that is gone have none,
+        and end at once."""
+        if self._has_actor((agent, session)):
+            self.ring(agent, session)
+        else:
+            await self._close(
+                (agent, session), lambda conclude: end_stopped(session, self.core.clock.now(), conclude)
+            )
+
+    def enter(self, claim: Claim) -> None:
         """Start an actor in a held place, with the claim on the first turn of its session in hand."""
         assert claim.turn is not None
-        session = claim.turn.session
-        actor = self.start_actor(session, runtime, self, claim)
-        self.workers.enter((claim.turn.agent, session), actor)
+        key = (claim.turn.agent, claim.turn.session)
+        self.workers.enter(key, self.start_actor(key, self, claim))
 
     async def end_unreadable(self, error: UnreadableTurn) -> None:
         """Somebody met a turn that cannot be read: nobody is to wait for it."""
-        if error.agent in self.core.runtimes:
+        if error.agent in self.core.agents:
             await self._give_up((error.agent, error.session), error)
 
+    def conclude(self, rung: list[ActorKey], tx: Tx, turn: Turn, entries: Sequence[Entry]) -> None:
+        """What the commit that ends or parks a turn writes for its chat, its children and its parent; `rung`
+        takes whom to ring behind it."""
+        self.answers.write(tx, turn, entries)
+        rung += follow_family(tx, turn, entries, self.core.clock.now())
+
+    def ring_all(self, rung: Iterable[ActorKey]) -> None:
+        for agent, session in rung:
+            self.ring(agent, session)
+
     def _start(self, key: ActorKey) -> Worker:
-        agent, session = key
-        return self.start_actor(session, self.core.runtimes[agent], self, None)
+        return self.start_actor(key, self, None)
 
     async def _due(self, after: int, limit: int) -> list[tuple[int, ActorKey]]:
-        due = await self.core.store.read(lambda tx: tx.recovery.due(after, limit))
-        return [(row.n, (row.agent, row.session)) for row in due if row.agent in self.core.runtimes]
+        while due := await self.core.store.read(partial(_due_after, after, limit)):
+            ours = [(row.n, (row.agent, row.session)) for row in due if row.agent in self.core.agents]
+            if ours:
+                return ours
+            after = due[-1].n  # a page of agents that are not there (any more) hides nobody behind it
+        return []
 
     async def _head(self, key: ActorKey) -> TurnId | None:
         agent, session = key
-        turns = await self.core.runtimes[agent].store.read(lambda tx: tx.turns.open_of(session, 1))
+        turns = await self.core.store.scoped(agent).read(lambda tx: tx.turns.open_of(session, 1))
         return turns[0].id if turns else None
 
     async def _give_up(self, key: ActorKey, error: Exception) -> None:
         """Fail the turn that is first in a session, or those that cannot be read. Whoever waits for it is
         told, and what is behind it is tried."""
-        agent, session = key
         reason = "" if isinstance(error, UnreadableTurn) else WENT_WRONG.format(error=type(error).__name__)
-        unit = give_up_turns(session, reason, self.core.clock.now(), self.answers.write)
-        ended = await self.core.runtimes[agent].store.write(unit)
+        await self._close(
+            key, lambda conclude: give_up_turns(key[1], reason, self.core.clock.now(), conclude)
+        )
+
+    async def _close(self, key: ActorKey, closing: Callable[[Conclude], CloseTurns]) -> None:
+        """End turns that no actor ends, and tell whoever waits for them."""
+        agent, session = key
+        rung: list[ActorKey] = []
+        ended = await self.core.store.scoped(agent).write(closing(partial(self.conclude, rung)), ends=True)
+        self.ring_all(rung)
         self.warm.take(session)
         for turn, new in ended:
-            self.feeds.committed(agent, session, new)
+            self.core.events.emit_records(agent, session, new)
             for entry in new:
                 self.feeds.open(turn.id).publish(entry)
             self.feeds.end(turn.id)
             self.delivery.ring_reply(turn)
+
+
+def _due_after(after: int, limit: int, tx: Tx) -> list[DueSession]:
+    return tx.recovery.due(after, limit)

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
-from hermes.control.hooks.context import HookNotice, session_replaced
+from msgspec import Struct, field
+
 from hermes.control.outbound.question_messages import close_question
 from hermes.control.turn.chat_prompt import place_prompt
+from hermes.control.turn.children import has_read_outside
+from hermes.control.turn.questions import FOR_PEOPLE
 from hermes.control.turn.stopping import cut_off
 from hermes.domain.address import Address, Source
 from hermes.domain.busy import interrupts, steered, steers
@@ -35,13 +37,22 @@ from hermes.domain.event import (
     UserSaid,
     Verdict,
 )
+from hermes.domain.gateway_event import GatewayEvent, session_replaced
 from hermes.domain.ids import CallId, SessionId, TurnId, new_question_id
 from hermes.domain.message import Attachment
 from hermes.domain.ports.store import Tx
-from hermes.domain.session import Session, SessionKey, begin_session
+from hermes.domain.session import FrozenPrompt, Session, SessionKey, begin_session
 from hermes.domain.tool import ToolCall
-from hermes.domain.transcript import TurnView, number_records, turn_entries, view_turn, visible
+from hermes.domain.transcript import (
+    TurnView,
+    not_undone,
+    number_records,
+    summed_upto,
+    turn_entries,
+    view_turn,
+)
 from hermes.domain.turn import CLIENT_GONE, UNHEARD, Answer, BusyMode, Question, Turn, TurnAction, TurnState
+from hermes.domain.word import replace
 
 QUICK_SECONDS = 30
 GIVEN_UP = (
@@ -59,6 +70,7 @@ class NextStep(StrEnum):
     WAIT = "wait"
     ASK = "ask"
     FETCH = "fetch"
+    LOAD = "load"
     SUSPECT = "suspect"
     RUN = "run"
     ENDED = "ended"
@@ -66,20 +78,18 @@ class NextStep(StrEnum):
     STOP = "stop"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class Claim(Struct, frozen=True, kw_only=True):
     next: NextStep
     turn: Turn | None = None
     session: Session | None = None
     new: tuple[Entry, ...] = ()
     seconds: float = 0.0
     steered: bool = False
-    news: tuple[HookNotice, ...] = ()
+    news: tuple[GatewayEvent, ...] = ()
     """What hooks are told of it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimTurn:
+class ClaimTurn(Struct, frozen=True, kw_only=True):
     """The question an actor asks: which turn is next for this transcript, at this moment."""
 
     session: SessionId
@@ -87,8 +97,10 @@ class ClaimTurn:
     now: datetime
     epoch: int
     conclude: Callable[[Tx, Turn, Sequence[Entry]], None]
-    prompt: str | None = None
+    prompt: FrozenPrompt | None = None
     capabilities: Callable[[Address], Capabilities] = lambda to: NO_ABILITIES
+    whole: bool = True
+    """Whether nothing is missing at the start of the transcript; else it begins behind a summary."""
     suspects_too: bool = False
     born: datetime | None = None
     gated: bool = False
@@ -108,11 +120,19 @@ class ClaimTurn:
             raise Lost(f"session {self.session} is gone")
         if self.born is not None and session.created_at != self.born:
             raise Lost(f"session {self.session} was deleted, and another has its name")
+        if not self.whole and self._reaches_back(turn):
+            return Claim(next=NextStep.LOAD)
         if turn.state is TurnState.ACCEPTED:
             return self._begin(tx, session, turn, behind)
+        self._check_current(tx)
         if turn.state is TurnState.WAITING and not self._called_back(tx, turn, behind):
             return Claim(next=NextStep.NOTHING)
         return self._resume(tx, session, turn, behind)
+
+    def _check_current(self, tx: Tx) -> None:
+        """A turn that was begun with its submission has a record that who looked before does not hold."""
+        if tx.turns.standing(self.session).last != (self.transcript[-1].seq if self.transcript else 0):
+            raise Lost(f"session {self.session} has records that are not known here")
 
     def _begin(self, tx: Tx, session: Session, turn: Turn, behind: list[Turn]) -> Claim:
         if turn.ready_at is not None and turn.ready_at > self.now and turn.stop is None:
@@ -132,12 +152,9 @@ class ClaimTurn:
         reason = turn.stop or ("interrupted" if interrupts(behind) else None)
         if reason is not None and not ended_by(records):
             records = [*records, Stopped(reason=reason)]
-        prompt = session.system_prompt
-        if prompt is None and self.prompt is not None:
-            prompt = "\n\n".join(
-                words for words in (self.prompt, place_prompt(self.capabilities, session, turn)) if words
-            )
-        session = replace(session, updated_at=self.now, system_prompt=prompt)
+        if self.prompt is not None:
+            session = self.prompt.given_to(session, place_prompt(self.capabilities, session, turn))
+        session = replace(session, updated_at=self.now)
         tx.sessions.save(session)
         return self._start(tx, session, turn, records, behind)
 
@@ -150,8 +167,12 @@ class ClaimTurn:
         state = ended or (TurnState.WAITING if parked else TurnState.RUNNING)
         started = replace(turn, state=state, attempt=turn.attempt + 1, progress=0)
         new = number_records(self.transcript, turn.id, records, self.now)
-        tx.turns.save(started, attempt=turn.attempt, epoch=self.epoch)
+        # What was begun by an older program, or restored, has records and no number of the first.
+        before = turn_entries(self.transcript, turn.id) if turn.attempt else ()
+        since = next((entry.seq for entry in (*before, *new)), None)
+        tx.turns.save(started, attempt=turn.attempt, epoch=self.epoch, since=since)
         tx.journal.append(self.session, new)
+        keep_session_grants(tx, self.session, turn.id, new)
         if ended is not None or parked:
             self.conclude(tx, started, [*turn_entries(self.transcript, turn.id), *new])
         return Claim(
@@ -171,12 +192,13 @@ class ClaimTurn:
                 verdict=question.verdict,
                 text=question.answer,
                 by=question.answered_by,
+                outside=has_read_outside(tx, question),
             )
             for question in tx.questions.of_turn(turn.id)
             if question.verdict is not None and question.id not in view.answered
         ]
         records: list[Record] = list(answers)
-        news: tuple[HookNotice, ...] = ()
+        news: tuple[GatewayEvent, ...] = ()
         if answers:
             behind = self._let_wait(tx, tx.questions.of_turn(turn.id), behind)
         stop = turn.stop is not None or interrupts(behind)
@@ -193,14 +215,14 @@ class ClaimTurn:
 
     def _confirmed(
         self, tx: Tx, session: Session, turn: Turn
-    ) -> tuple[Sequence[Record], tuple[HookNotice, ...]]:
+    ) -> tuple[Sequence[Record], tuple[GatewayEvent, ...]]:
         """What was asked for is done."""
         if turn.input.action is not TurnAction.NEW:
             return self._opening(turn), ()
         title = turn.input.text or None
         if title is not None and any(known.title == title for known in tx.sessions.find(title)):
             return [Finished(note=f"Another session is called “{title}”. Choose another title.")], ()
-        news: tuple[HookNotice, ...] = ()
+        news: tuple[GatewayEvent, ...] = ()
         for key, source in tx.bindings.of(self.session):
             if turn.source is None or source.address == turn.source.address:
                 begun = next_session(tx, key, source, self.now)
@@ -210,6 +232,12 @@ class ClaimTurn:
                 title = None
         return [Finished(note=new_session_words(turn.input.text or None, self.session))], news
 
+    def _reaches_back(self, turn: Turn) -> bool:
+        """Whether a turn undoes more than the transcript here holds: then what a summary tells of is needed
+        itself, for what is not undone of it is there again."""
+        back = turn.input.action in (TurnAction.UNDO, TurnAction.RETRY)
+        return back and len(_user_turns(self.transcript)) < turn.input.count
+
     def _called_back(self, tx: Tx, turn: Turn, behind: list[Turn]) -> bool:
         """Whether a waiting turn has to go on: it is to stop, or other words of who was asked withdraw its
         question. Words of anybody else wait."""
@@ -217,7 +245,9 @@ class ClaimTurn:
             return True
         questions = [question for question in tx.questions.of_turn(turn.id) if question.open]
         behind = self._let_wait(tx, questions, behind)
-        if not (interrupts(behind) or any(steers(one) and _was_asked(one, questions) for one in behind)):
+        of_people = [question for question in questions if question.kind in FOR_PEOPLE]
+        steered = bool(of_people) and any(steers(one) and _was_asked(one, of_people) for one in behind)
+        if not (interrupts(behind) or steered):
             return False
         for question in questions:
             close_question(tx, Answer(question=question.id, verdict=Verdict.WITHDRAWN), self.now)
@@ -256,11 +286,38 @@ class ClaimTurn:
         return [Undone(since=since.seq), again]
 
 
-def claim_first(session: Session, turn: Turn, now: datetime) -> Claim:
-    """The claim on a turn whose words begin their session and do nothing but say something: nothing is
-    before it and nothing behind it. Whoever adds the turn, as one that is running, writes its record too."""
-    new = number_records((), turn.id, [said_in(turn)], now)
-    return Claim(next=NextStep.RUN, turn=turn, session=session, new=new)
+def told_before(tx: Tx, session: SessionId) -> int:
+    """The record behind which an actor reads its session: a summary tells all that was before, and the turn
+    that is under way is there whole."""
+    upto = summed_upto(tx.journal.marks(session))
+    under_way = tx.turns.open_of(session, 1) if upto else []
+    first = tx.journal.span(under_way[0].id)[0] if under_way else 0
+    return min(upto, first - 1) if first else upto
+
+
+def keep_session_grants(tx: Tx, session: SessionId, turn: TurnId, new: Sequence[Entry]) -> None:
+    """What answers among new records allow for the rest of the session is kept beside them, where it is found
+    without reading them again."""
+    allowing = {
+        entry.record.question: entry
+        for entry in new
+        if isinstance(entry.record, Answered) and entry.record.verdict is Verdict.SESSION
+    }
+    for question in tx.questions.of_turn(turn) if allowing else ():
+        entry = allowing.get(question.id)
+        if entry is not None and question.digest and question.answered_by:
+            tx.grants.add_for_session(session, question.answered_by, question.digest, entry.seq)
+
+
+def begin_at_once(tx: Tx, session: Session, turn: Turn, last: int, epoch: int) -> Claim:
+    """Add a turn that does nothing but say something to a session in which nothing is unfinished, as one that
+    is running: nothing is before it and nothing behind it, and its words come after the record `last`. The
+    session itself is written by whoever calls this."""
+    running = replace(turn, state=TurnState.RUNNING, attempt=1)
+    said = Entry(seq=last + 1, turn=turn.id, at=turn.created_at, record=said_in(turn))
+    tx.turns.add(running, epoch=epoch, since=said.seq)
+    tx.journal.append(session.id, [said])
+    return Claim(next=NextStep.RUN, turn=running, session=session, new=(said,))
 
 
 def said_in(turn: Turn, *, steering: bool = False) -> UserSaid:
@@ -271,6 +328,7 @@ def said_in(turn: Turn, *, steering: bool = False) -> UserSaid:
         attachments=tuple(map(_settled, given.attachments)),
         context=given.context,
         steering=steering,
+        notes=given.notes,
     )
 
 
@@ -279,9 +337,11 @@ def _settled(file: Attachment) -> Attachment:
     return replace(file, pending=False, problem="the turn was stopped first") if file.pending else file
 
 
-def next_session(tx: Tx, key: SessionKey, source: Source, now: datetime) -> Session:
-    """A new session that the chat is bound to from now on."""
-    session = begin_session(key, source, now)
+def next_session(
+    tx: Tx, key: SessionKey, source: Source, now: datetime, made: Session | None = None
+) -> Session:
+    """A new session that the chat is bound to from now on; `made` if it was thought of before."""
+    session = made or begin_session(key, source, now)
     tx.sessions.add(session)
     tx.bindings.bind(key, session.id, source, now)
     return session
@@ -326,10 +386,10 @@ def ended_by(records: Sequence[Record]) -> TurnState | None:
 
 
 def _user_turns(transcript: Sequence[Entry]) -> list[Entry]:
-    """The first words of each visible turn."""
+    """The first words of each turn that was not undone, also of those that a summary tells of."""
     return [
         entry
-        for entry in visible(transcript)
+        for entry in not_undone(transcript)
         if isinstance(entry.record, UserSaid) and not entry.record.steering
     ]
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 
 from hermes.control.hooks.context import about_chat
 from hermes.control.hooks.dispatch import Decision, Hooks
@@ -11,6 +10,7 @@ from hermes.domain.errors import UserError
 from hermes.domain.hooks import GATE_TOOL, GATE_TURN
 from hermes.domain.tool import Tool, ToolContext, ToolResult
 from hermes.domain.turn import Turn
+from hermes.domain.word import replace
 
 
 async def rule_turn(hooks: Hooks, turn: Turn) -> str:
@@ -27,25 +27,27 @@ async def rule_turn(hooks: Hooks, turn: Turn) -> str:
     return ruling.message or f"This was not allowed by the hook “{ruling.by}”."
 
 
-def gate_tools(hooks: Hooks, tools: Sequence[Tool]) -> list[Tool]:
-    """The tools, each asking before it runs; as they are where nobody wants to be asked."""
-    return [_gate_tool(hooks, tool) for tool in tools] if hooks.follows(GATE_TOOL) else list(tools)
+def gate_tool(hooks: Hooks, tool: Tool) -> Tool:
+    """The tool, asking before it runs wherever somebody wants to be asked."""
 
-
-def _gate_tool(hooks: Hooks, tool: Tool) -> Tool:
     async def run(context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
-        context_of_call = {
-            "agent_id": context.agent,
-            "session_id": context.session,
-            "turn_id": context.turn,
-            "call_id": context.call,
-            "tool_name": tool.name,
-            "arguments": dict(arguments),
-        }
-        ruling = await hooks.ask(GATE_TOOL, context_of_call)
-        if ruling.decision is not Decision.ALLOW:
-            reason = ruling.message or f"{tool.name} is not allowed by the hook “{ruling.by}”."
-            raise UserError(f"Not run. {reason}")
+        if GATE_TOOL in hooks.followed:
+            await _rule_call(hooks, tool, context, arguments)
         return await tool.run(context, arguments)
 
     return replace(tool, run=run)
+
+
+async def _rule_call(hooks: Hooks, tool: Tool, context: ToolContext, arguments: Mapping[str, object]) -> None:
+    context_of_call = {
+        "agent_id": context.agent,
+        "session_id": context.session,
+        "turn_id": context.turn,
+        "call_id": context.call_id,
+        "tool_name": tool.name,
+        "arguments": dict(arguments),
+    }
+    ruling = await hooks.ask(GATE_TOOL, context_of_call)
+    if ruling.decision is not Decision.ALLOW:
+        reason = ruling.message or f"{tool.name} is not allowed by the hook “{ruling.by}”."
+        raise UserError(f"Not run. {reason}")

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
 
 from hermes.control.core import Runtime
 from hermes.control.outbound.notices import notify
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, Unreachable, UserError
-from hermes.domain.message import Attachment, MediaKind, media_kind
+from hermes.domain.message import Attachment, MediaKind, media_kind, transfer_seconds
 from hermes.domain.ports.platform import Fetches, Platform
 from hermes.domain.ports.store import Tx
 from hermes.domain.rows import MediaItem
-from hermes.domain.settings.settings import Settings
+from hermes.domain.settings.live import LiveSettings
 from hermes.domain.text import one_line, size_told, storable
 from hermes.domain.turn import Turn, TurnState
+from hermes.domain.word import replace
 
 MOST_FILES = 20
 MOST_SHOWN = 5_000_000
@@ -35,13 +37,12 @@ _FETCH_SECONDS = 300.0
 _NAME = 120
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttachmentFetcher:
+class AttachmentFetcher(Struct, frozen=True, kw_only=True):
     """`platform` is that of an account, as long as it is up."""
 
     platform: Callable[[str], Platform | None]
     clock: Clock
-    settings: Settings
+    live: LiveSettings
 
     def is_possible(self, turn: Turn) -> bool:
         """Whether the turn's files can be got now, or are waited for no longer. A turn that has to wait is
@@ -67,10 +68,10 @@ class AttachmentFetcher:
             return replace(claimed, problem=_reason(str(error)))
         except OSError as error:
             return replace(claimed, problem=f"it cannot be kept ({_reason(error.strerror or '').lower()})")
-        return await self._described(claimed, item, runtime)
+        return await self._described(turn, claimed, item, runtime)
 
     async def _receive(self, turn: Turn, file: Attachment, runtime: Runtime) -> MediaItem:
-        limit = self.settings.gateway.max_inbound_media_bytes
+        limit = self.live.now.gateway.max_inbound_media_bytes
         media = runtime.media
         if media is None or turn.source is None:
             raise UserError("this agent keeps no files")
@@ -83,7 +84,7 @@ class AttachmentFetcher:
             raise UserError("files cannot be fetched from there")
         for pause in (*_PAUSES, None):
             try:
-                async with asyncio.timeout(_FETCH_SECONDS):
+                async with asyncio.timeout(_FETCH_SECONDS + transfer_seconds([file])):
                     return await media.receive(lambda sink: platform.fetch(file.ref, sink), limit=limit)
             except Unreachable as error:
                 if pause is None:
@@ -91,15 +92,19 @@ class AttachmentFetcher:
                 await self.clock.sleep(pause if error.after is None else min(error.after, _FETCH_SECONDS))
         raise AssertionError("the last try returns or raises")
 
-    async def _described(self, claimed: Attachment, item: MediaItem, runtime: Runtime) -> Attachment:
+    async def _described(
+        self, turn: Turn, claimed: Attachment, item: MediaItem, runtime: Runtime
+    ) -> Attachment:
         assert runtime.media is not None
+        path, note = await _brought(turn, item, runtime)
         file = replace(
             claimed,
             kind=_kind(claimed.kind, item.mime),
             mime=item.mime,
             size=item.size,
             sha256=item.sha256,
-            path=runtime.media.locate(item),
+            path=path,
+            note=note,
         )
         if file.kind is MediaKind.IMAGE:
             unseen = runtime.profile.settings.agent.image_input_mode == "text"
@@ -119,6 +124,18 @@ class AttachmentFetcher:
             return replace(file, text=storable(await runtime.transcribe(file)))
         except HermesError as error:
             return replace(file, note=f"it could not be transcribed: {_reason(str(error))}")
+
+
+async def _brought(turn: Turn, item: MediaItem, runtime: Runtime) -> tuple[str | None, str]:
+    """Where the turn's commands see the file, or why they do not."""
+    assert runtime.media is not None
+    path = runtime.media.locate(item)
+    if runtime.bring_file is None:
+        return path, ""
+    try:
+        return await runtime.bring_file(turn, item, path), ""
+    except HermesError as error:
+        return None, f"commands do not see it: {_reason(str(error))}"
 
 
 def write_down(turn: Turn, file: Attachment, got: Attachment, clock: Clock) -> Callable[[Tx], bool]:

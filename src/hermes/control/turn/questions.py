@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
+
+from msgspec import Struct
 
 from hermes.control.outbound.question_messages import close_question
 from hermes.control.workers import take_each
@@ -23,9 +24,10 @@ from hermes.domain.ports.store import Store, Tx
 from hermes.domain.session import BACKGROUND, SHARED_KINDS, Session, owner_of, speaker_of
 from hermes.domain.tool import NO_STANDING, Grant, StandingGrants
 from hermes.domain.turn import Answer, Question, Turn, TurnState
+from hermes.domain.word import replace
 
 log = logging.getLogger("hermes.questions")
-_FOR_PEOPLE = (QuestionKind.APPROVAL, QuestionKind.CLARIFY, QuestionKind.CONFIRM)
+FOR_PEOPLE = (QuestionKind.APPROVAL, QuestionKind.CLARIFY, QuestionKind.CONFIRM)
 _EVERY = 1.0
 _PAGE = 100
 _TOO_LATE = "Too late: nobody answered in time, so it was denied."
@@ -51,8 +53,7 @@ _OVER: dict[Verdict | None, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerResult:
+class AnswerResult(Struct, frozen=True, kw_only=True):
     """What came of an answer: whether it closed the question, and a sentence for who gave it."""
 
     closed: bool
@@ -72,7 +73,7 @@ def answer(tx: Tx, given: Answer, now: datetime, name: str | None = None) -> Ans
     over = AnswerResult(closed=False, text=_OVER.get(question.verdict, "This was already answered."))
     if not question.open:
         return over
-    if question.kind in _FOR_PEOPLE and question.expires_at is not None and question.expires_at <= now:
+    if question.kind in FOR_PEOPLE and question.expires_at is not None and question.expires_at <= now:
         return AnswerResult(closed=False, text=_TOO_LATE)
     if not _is_offered(question, given.verdict):
         return AnswerResult(
@@ -136,7 +137,7 @@ def as_answer(
 
     Any words answer a clarification; an approval takes only an answer word, and only if the message replies
     to the prompt or exactly one question is open. What a program is asked for nobody's words answer."""
-    open_questions = [question for question in open_questions if question.kind in _FOR_PEOPLE]
+    open_questions = [question for question in open_questions if question.kind in FOR_PEOPLE]
     mine = [question for question in open_questions if by is not None and by in question.may_answer]
     for question in mine:
         if question.kind is QuestionKind.CLARIFY:
@@ -170,8 +171,7 @@ def read_reply(question: Question, text: str) -> str:
     return text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuestionExpiry:
+class QuestionExpiry(Struct, frozen=True, kw_only=True):
     """Denies questions whose time is over. One task for all of them, however many wait."""
 
     store: Store
@@ -246,9 +246,11 @@ def standing_of(turn: Turn, tx: Tx) -> StandingGrants:
         return NO_STANDING
     speaker = speaker_of(turn)
     person = None if speaker is None else owner_of(speaker)
-    granted = [] if person is None else tx.grants.list(person)
+    granted = frozenset[str]() if person is None else {grant.digest for grant in tx.grants.list(person)}
+    if speaker is not None and speaker.person is not None:
+        granted = granted | tx.grants.of_session(session.id, speaker.person)
     everything = session.yolo and yolo_counts(tx, session, turn.source)
-    return StandingGrants(everything=everything, digests=frozenset(grant.digest for grant in granted))
+    return StandingGrants(everything=everything, digests=frozenset(granted))
 
 
 def yolo_counts(tx: Tx, session: Session, source: Source | None) -> bool:

@@ -6,8 +6,9 @@ joins, and its author is told at once; a crash before that is stored has the hoo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
+
+from msgspec import Struct
 
 from hermes.control.hooks.dispatch import Hooks
 from hermes.control.turn.claim import said_in
@@ -19,13 +20,13 @@ from hermes.domain.ids import TurnId
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.transcript import number_records
 from hermes.domain.turn import REFUSED, BusyMode, Turn, TurnState
+from hermes.domain.word import replace
 
 Rulings = Mapping[tuple[TurnId, str], str]
 """Why a turn with this text may not be heard; an empty reason is consent."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SteeringResult:
+class SteeringResult(Struct, frozen=True, kw_only=True):
     """What joined a turn: its records, and the turns they were. `refused` may not join; `later` says that
     others are not ready yet."""
 
@@ -37,7 +38,7 @@ class SteeringResult:
 
 async def rule_steering(hooks: Hooks, store: Store, into: Turn) -> Rulings | None:
     """What hooks say to the words that wait to join; None where nobody wants to be asked."""
-    if not hooks.follows(GATE_TURN):
+    if GATE_TURN not in hooks.followed:
         return None
     waiting = await store.read(lambda tx: _steering(tx, into))
     return {
@@ -46,8 +47,7 @@ async def rule_steering(hooks: Hooks, store: Store, into: Turn) -> Rulings | Non
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AbsorbSteering:
+class AbsorbSteering(Struct, frozen=True, kw_only=True):
     """The unit that takes the words of waiting `steer` turns into the running one. Words that came, or were
     changed, after hooks were asked wait for the next time."""
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import datetime
 
-from hermes.domain.event import Entry, Failed, ModelSaid, Record, ToolFinished
+from hermes.domain.event import Entry, Failed, ModelSaid, Record, Stopped, ToolFinished
 from hermes.domain.ids import SessionId, TurnId
 from hermes.domain.ports.store import Tx
 from hermes.domain.tool import Effect
 from hermes.domain.transcript import TurnView, number_records, view_turn
 from hermes.domain.turn import Turn, TurnState
+from hermes.domain.word import replace
 
+Conclude = Callable[[Tx, Turn, Sequence[Entry]], None]
+"""Writes what the end of a turn brings with it, in the same commit."""
+CloseTurns = Callable[[Tx], list[tuple[Turn, tuple[Entry, ...]]]]
+"""A unit that ends turns, and tells which, with their new records."""
 UNKNOWN_OUTCOME = "Interrupted while it ran: its outcome is unknown and it was not repeated."
 NOT_RUN = "Not run: the turn was stopped first."
 UNREADABLE = "What was stored of this message could not be read any more. Send it again if it still matters."
@@ -60,23 +64,37 @@ def stop_session(tx: Tx, session: SessionId, reason: str) -> list[Turn]:
     return turns
 
 
-def give_up_turns(
-    session: SessionId, reason: str, now: datetime, conclude: Callable[[Tx, Turn, Sequence[Entry]], None]
-) -> Callable[[Tx], list[tuple[Turn, tuple[Entry, ...]]]]:
+def close_turn(
+    tx: Tx, turn: Turn, end: Failed | Stopped, now: datetime, conclude: Conclude
+) -> tuple[Turn, tuple[Entry, ...]]:
+    """End a turn without its actor. What can be read of it is kept."""
+    state = TurnState.FAILED if isinstance(end, Failed) else TurnState.STOPPED
+    closed = replace(turn, state=state, attempt=turn.attempt + 1)
+    entries = tx.journal.of_turn(closed.id)
+    last = tx.journal.read(turn.session, most=1, newest=True)
+    new = number_records(last, closed.id, [*cut_off(view_turn(entries, closed.id), ""), end], now)
+    tx.turns.save(closed, attempt=turn.attempt, since=(*entries, *new)[0].seq)
+    tx.journal.append(turn.session, new)
+    conclude(tx, closed, [*entries, *new])
+    return closed, new
+
+
+def end_stopped(session: SessionId, now: datetime, conclude: Conclude) -> CloseTurns:
+    """A unit that ends the turns of a session that were asked to stop."""
+
+    def end(tx: Tx) -> list[tuple[Turn, tuple[Entry, ...]]]:
+        asked = [turn for turn in tx.turns.open_of(session) if turn.stop is not None]
+        return [close_turn(tx, turn, Stopped(reason=turn.stop or ""), now, conclude) for turn in asked]
+
+    return end
+
+
+def give_up_turns(session: SessionId, reason: str, now: datetime, conclude: Conclude) -> CloseTurns:
     """A unit that fails the turns of a session that cannot be read; if there are none, and a reason is given,
     the oldest one, over which its actor breaks each time. What can be read of a turn is kept."""
 
     def fail(tx: Tx, turn: Turn, why: str) -> tuple[Turn, tuple[Entry, ...]]:
-        failed = replace(turn, state=TurnState.FAILED, attempt=turn.attempt + 1)
-        entries = tx.journal.of_turn(failed.id)
-        last = tx.journal.read(session, most=1, newest=True)
-        new = number_records(
-            last, failed.id, [*cut_off(view_turn(entries, failed.id), ""), Failed(reason=why)], now
-        )
-        tx.turns.save(failed, attempt=turn.attempt)
-        tx.journal.append(session, new)
-        conclude(tx, failed, [*entries, *new])
-        return failed, new
+        return close_turn(tx, turn, Failed(reason=why), now, conclude)
 
     def give_up(tx: Tx) -> list[tuple[Turn, tuple[Entry, ...]]]:
         repaired = [

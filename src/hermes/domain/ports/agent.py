@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
-from hermes.domain.event import AgentEvent, Ending, Entry, TextDelta, ThoughtDelta, Usage
+from msgspec import Struct, field
+
+from hermes.domain.event import AgentEvent, Ending, Entry, Kept, Notice, TextDelta, ThoughtDelta
 from hermes.domain.session import Session
 from hermes.domain.tool import StandingGrants, Tool, ToolCall, no_standing
 from hermes.domain.turn import EarlierMessage, Turn
+from hermes.domain.usage import Usage
 
 
 class Scope(Protocol):
@@ -19,8 +21,15 @@ class Scope(Protocol):
         """Run beside the run; `broke` is told what happened if the work dies of something unforeseen."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+PersonNotes = Callable[[Collection[int]], Awaitable[Mapping[int, str]]]
+"""Gives the entries of people's memory with these row ids, as they are now; what is forgotten is missing."""
+
+
+async def no_notes(ids: Collection[int]) -> Mapping[int, str]:
+    return {}
+
+
+class Run(Struct, frozen=True, kw_only=True):
     """What a run is given. `transcript` is the actor's append-only list: reread its tail after a yield."""
 
     session: Session
@@ -29,6 +38,7 @@ class Run:
     scope: Scope
     memory: dict[str, object] = field(default_factory=dict)
     """What the agent keeps between runs of a warm session (the encoded prompt); may be empty any time."""
+    person_notes: PersonNotes = no_notes
     standing: Callable[[], Awaitable[StandingGrants]] = no_standing
     """What this turn may do without asking, as it is now."""
 
@@ -37,8 +47,7 @@ class Agent(Protocol):
     def run(self, run: Run) -> AsyncIterator[AgentEvent]: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelRequest:
+class ModelRequest(Struct, frozen=True, kw_only=True):
     """One call of the model: what is visible of the transcript, in order."""
 
     model: str
@@ -53,6 +62,8 @@ class ModelRequest:
     """Several people speak in this session, so the model is told who says what."""
     memory: dict[str, object] = field(default_factory=dict)
     """`Run.memory`: where a provider may keep the encoded prompt of a warm session."""
+    notes: Mapping[int, str] = field(default_factory=dict)
+    """The entries of people's memory that the transcript names, as far as they are not forgotten."""
     history: Sequence[EarlierMessage] = ()
     """What a client says came before the transcript; it is told first."""
     images: Mapping[str, str] | None = field(default_factory=dict)
@@ -60,18 +71,26 @@ class ModelRequest:
     all, not even by their addresses."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelEnd:
-    """The last thing a model call yields."""
+class ModelEnd(Struct, frozen=True, kw_only=True):
+    """The last thing a model call yields. `kept` is stored with the reply and handed back unread."""
 
     calls: tuple[ToolCall, ...] = ()
     ending: Ending = Ending.STOP
     usage: Usage = field(default_factory=Usage)
     model: str = ""
+    kept: Kept | None = None
 
 
-ModelPiece = TextDelta | ThoughtDelta | ModelEnd
+ModelPiece = TextDelta | ThoughtDelta | Notice | ModelEnd
+"""What a provider yields. A `Notice` is shown as it passes by, such as that another model answers now."""
 
 
 class Provider(Protocol):
     def call(self, request: ModelRequest) -> AsyncIterator[ModelPiece]: ...
+
+
+class Memory(Protocol):
+    """What an agent knows beyond a session."""
+
+    async def notes(self) -> Mapping[str, str]:
+        """What the prompt of every new session tells, by title. It may take a few seconds and may fail."""

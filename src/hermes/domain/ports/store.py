@@ -1,17 +1,19 @@
 """The store as control sees it. It hands out transactions: a unit of work is a function of a `Tx` that runs
 in the writer, inside its own savepoint, so it may decide on what it reads. `Tx` is scoped to one agent:
-sessions, turns, transcripts, questions and search are its alone; the queues belong to the gateway."""
+sessions, turns, transcripts, questions and search are its alone; the queues belong to the gateway. What the
+gateway asks over all agents is one query through a handle that is scoped to `EVERY_AGENT`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, TypeVar
 
+from msgspec import Struct
+
 from hermes.domain.address import Address, Source
 from hermes.domain.channels import Channel
-from hermes.domain.event import Entry, Usage
+from hermes.domain.event import Entry
 from hermes.domain.handoff import Handoff
 from hermes.domain.ids import AgentId, JobId, QuestionId, SessionId, TurnId
 from hermes.domain.job import DueJobs, Job, JobRun, Slot
@@ -21,16 +23,19 @@ from hermes.domain.rows import (
     Boot,
     DueSession,
     InboxRow,
+    JournalRow,
     MediaItem,
     OpenWork,
     OutboxRow,
     OutState,
     OverheardMessage,
     SearchHit,
+    SessionStanding,
 )
 from hermes.domain.session import EVERY_SESSION, Session, SessionFilter, SessionKey, Viewer
 from hermes.domain.tool import Grant
 from hermes.domain.turn import Answer, Question, Request, Turn, TurnState
+from hermes.domain.usage import Usage
 
 T = TypeVar("T")
 
@@ -53,23 +58,46 @@ class TurnRepair(Protocol):
         """Put neutral values in place of what cannot be read of a session's open turns; which these are."""
 
 
-class Turns(TurnRepair, Protocol):
-    def add(self, turn: Turn, *, epoch: int = 0) -> None:
-        """A new turn; `epoch` is the life that runs it, for one that is running from the start."""
+class OpenTurns(Protocol):
+    """What is unfinished in a session, by looks that cost what is open and not what ever was."""
+
+    def any_open(self, session: SessionId) -> bool: ...
+
+    def standing(self, session: SessionId) -> SessionStanding: ...
+
+
+class Turns(TurnRepair, OpenTurns, Protocol):
+    def add(self, turn: Turn, *, epoch: int = 0, since: int | None = None) -> None:
+        """A new turn. For one that is running from the start, `epoch` is the life that runs it and `since`
+        the number of its first record."""
 
     def get(self, turn: TurnId) -> Turn | None: ...
 
     def open_of(self, session: SessionId, limit: int = 64) -> list[Turn]:
         """The oldest turns of a session that have not ended; `UnreadableTurn` as in `mend`."""
 
-    def save(self, turn: Turn, *, attempt: int, epoch: int | None = None) -> None:
-        """Write what may change, `input.guidance` may not; `Lost` if it has ended or was started again."""
+    def save(self, turn: Turn, *, attempt: int, epoch: int | None = None, since: int | None = None) -> None:
+        """Write what may change, `input.guidance` may not; `Lost` if it has ended or was started again.
+        Who writes its first record with it says so by `since`, so that its records are found at once."""
 
     def advance(self, turn: TurnId, *, attempt: int, records: int, state: TurnState) -> None:
         """Count new records and move the state; `Lost` as in `save`."""
 
 
-class Journal(Protocol):
+class JournalSums(Protocol):
+    """What is asked of a session's records without reading them all."""
+
+    def marks(self, session: SessionId) -> list[Entry]:
+        """Its summaries and undoings alone, in order: they say what is visible of all others."""
+
+    def span(self, turn: TurnId) -> tuple[int, int]:
+        """The numbers of a turn's first and last record; zeros if it has none."""
+
+    def usage(self, session: SessionId) -> tuple[int, Usage]:
+        """How many replies a session has, and what they and the models that tools asked took together."""
+
+
+class Journal(JournalSums, Protocol):
     def append(self, session: SessionId, entries: Iterable[Entry]) -> None: ...
 
     def read(
@@ -79,12 +107,19 @@ class Journal(Protocol):
 
     def of_turn(self, turn: TurnId) -> list[Entry]: ...
 
-    def usage(self, session: SessionId) -> tuple[int, Usage]:
-        """How many model calls a session made, and what they took together."""
-
     def copy(self, session: SessionId, into: SessionId, upto: int, without: Collection[TurnId]) -> None:
-        """Begin a session with the records of another one up to a number, those of some turns left out. They
-        belong to turns of their own there."""
+        """Begin a session with the records of another one up to a number, those of some turns left out, and
+        with what was allowed in them for the session. They belong to turns of their own there."""
+
+
+class JournalTail(Protocol):
+    """The journal across agents, in the order in which records were added: for whoever keeps a cursor."""
+
+    def after(self, cursor: int, limit: int) -> tuple[list[JournalRow], int]:
+        """Of so many records the ones of sessions that stay, and the cursor behind the last of them all."""
+
+    def end(self) -> int:
+        """The cursor behind the newest record."""
 
 
 class Sessions(Protocol):
@@ -111,7 +146,8 @@ class Bindings(Protocol):
         self, since: datetime, limit: int, after: Session | None = None
     ) -> list[tuple[Session, SessionKey, Source]]:
         """A page of sessions that chats are bound to, not ended and not used since then, with each of these
-        chats; those that were used longest ago come first. `after` is the last one of the page before."""
+        chats; of each agent those that were used longest ago come first. `after` is the last one of the page
+        before."""
 
 
 class OutboxMessages(Protocol):
@@ -195,13 +231,14 @@ class MediaIndex(Protocol):
 
     def get(self, sha256: str) -> MediaItem | None: ...
 
-    def unused(self, before: datetime, limit: int) -> list[MediaItem]:
-        """Files stored before a moment that nothing names: no message, turn, record or job."""
+    def unused(self, before: datetime, limit: int) -> list[tuple[AgentId, MediaItem]]:
+        """Files stored before a moment that nothing names (no message, turn, record or job), and whose."""
 
     def remove(self, sha256: str, before: datetime) -> bool:
         """Forget a file, unless it was stored again since."""
 
-    def kept(self, sha256: str) -> bool: ...  # by whichever agent
+    def copies(self, sha256: str) -> list[tuple[AgentId, MediaItem]]:
+        """Who has a file with this content, of all agents."""
 
 
 class Talk(Protocol):
@@ -238,7 +275,8 @@ class Recovery(WorkCounts, Protocol):
 
     def close(self, epoch: int, now: datetime) -> None: ...
 
-    def due(self, after: int, limit: int) -> list[DueSession]: ...
+    def due(self, after: int, limit: int) -> list[DueSession]:
+        """A page of turns to go on with; the first page has those that were begun, before the others."""
 
     def expired(self, now: datetime, limit: int) -> list[tuple[AgentId, Question]]: ...
 
@@ -271,6 +309,12 @@ class Grants(Protocol):
     def list(self, person: str | None = None) -> list[Grant]:
         """Everybody's, or a person's; the oldest first."""
 
+    def add_for_session(self, session: SessionId, person: str, digest: str, seq: int) -> None:
+        """A person allowed an action for the rest of a session; `seq` is the record of the answer."""
+
+    def of_session(self, session: SessionId, person: str) -> frozenset[str]:
+        """Digests of the actions that a person allowed for the rest of a session."""
+
     def revoke(self, grant: str) -> bool:
         """False if there is none with this id."""
 
@@ -298,7 +342,8 @@ class Jobs(Protocol):
 
     def list(self) -> list[Job]: ...
 
-    def due(self, now: datetime) -> DueJobs: ...
+    def due(self, now: datetime, among: Iterable[AgentId] | None = None) -> DueJobs:
+        """Of these agents, if some are named; so many of each that none hides the jobs of another."""
 
     def remove(self, job: JobId) -> None: ...
 
@@ -311,8 +356,8 @@ class JobRuns(Protocol):
 
     def get(self, slot: Slot) -> JobRun | None: ...
 
-    def open(self) -> list[JobRun]:
-        """Those that are not over, the oldest first."""
+    def open(self) -> list[tuple[AgentId, JobRun]]:
+        """Those that are not over, the oldest first, and whose they are."""
 
     def of(self, job: JobId | None, limit: int) -> list[JobRun]:
         """Of one job or of all, the newest first."""
@@ -346,13 +391,13 @@ class PairingCodes(Protocol):
     def put_mark(self, mark: PairingCounter) -> None: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tx:
+class Tx(Struct, frozen=True, kw_only=True):
     """One transaction, scoped to one agent: its tables."""
 
     inbox: Inbox
     turns: Turns
     journal: Journal
+    tail: JournalTail
     sessions: Sessions
     bindings: Bindings
     outbox: Outbox

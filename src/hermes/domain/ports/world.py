@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterable, Awaitable, Callable, Hashable, Mapping, Sequence
 from datetime import datetime
-from typing import Protocol
+from pathlib import Path
+from typing import Protocol, TypeVar
 
+from msgspec import Struct, field
+
+from hermes.domain.address import Source
 from hermes.domain.ids import JobId, SessionId
 from hermes.domain.job import ScriptReport
 from hermes.domain.rows import MediaItem
+from hermes.domain.settings.settings import Profile, Route
+
+T = TypeVar("T")
+BACKENDS = "hermes.backends"
+"""The group of entry points that backends are installed in."""
+LOCAL = "local"
+"""The backend that is the gateway's machine itself."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class Command(Struct, frozen=True, kw_only=True):
     """One command line for a shell. `cd` and `export` last for its session; `cwd` counts for it alone."""
 
     text: str
@@ -23,8 +32,7 @@ class Command:
     timeout: float = 180.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandResult:
+class CommandResult(Struct, frozen=True, kw_only=True):
     """How a command ended. A long output is cut in its middle and kept whole in the file `saved`; what the
     command left running has a process id of its own in `left`."""
 
@@ -37,8 +45,7 @@ class CommandResult:
     cwd: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessView:
+class ProcessView(Struct, frozen=True, kw_only=True):
     """A background process as it is now; `output` is what came since it was last looked at."""
 
     id: str
@@ -68,8 +75,7 @@ class Processes(Protocol):
         """To its standard input; `close` ends the input after that."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileView:
+class FileView(Struct, frozen=True, kw_only=True):
     """A file or folder; `path` is absolute and leads through no symbolic link."""
 
     path: str
@@ -79,8 +85,7 @@ class FileView:
     changed: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileSearch:
+class FileSearch(Struct, frozen=True, kw_only=True):
     """`pattern` is a regular expression for contents, and a glob for names (`names`). Folders that are
     `closed` are not looked into on the way."""
 
@@ -93,8 +98,7 @@ class FileSearch:
     closed: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FolderRules:
+class FolderRules(Struct, frozen=True, kw_only=True):
     """Which folders belong to a gateway and its agents, and what in them one agent may use without asking.
     Absolute paths: nothing at or below a `closed` one is read or changed without asking, except what is at
     or below a `readable` one (read) or a `writable` one (read and changed)."""
@@ -107,8 +111,7 @@ class FolderRules:
 NO_HOMES = FolderRules()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Match:
+class Match(Struct, frozen=True, kw_only=True):
     """A place that matches; `line` is 0 when the name did."""
 
     path: str
@@ -116,8 +119,7 @@ class Match:
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileMatches:
+class FileMatches(Struct, frozen=True, kw_only=True):
     """Matches as far as they were looked for; `more` says that there are others."""
 
     matches: tuple[Match, ...]
@@ -130,10 +132,14 @@ class Files(Protocol):
 
     What cannot be done is a `UserError` that says why."""
 
-    async def read(self, session: str, path: str, *, start: int = 0, limit: int = 1 << 20) -> bytes: ...
+    async def read(
+        self, session: str, path: str, *, start: int = 0, limit: int = 1 << 20, follow: bool = True
+    ) -> bytes:
+        """A part of a regular file. Without `follow`, a path through a symbolic link is refused."""
 
-    async def write(self, session: str, path: str, data: bytes) -> None:
-        """Whole and at once: a reader sees the old file or the new one. Keeps the mode, makes folders."""
+    async def write(self, session: str, path: str, data: bytes | AsyncIterable[bytes]) -> None:
+        """Whole and at once: a reader sees the old file or the new one. Keeps the mode, makes folders. What
+        comes in pieces is never held whole."""
 
     async def stat(self, session: str, path: str) -> FileView | None: ...
 
@@ -142,7 +148,52 @@ class Files(Protocol):
     async def search(self, search: FileSearch) -> FileMatches: ...
 
 
-class Backend(Protocol):
+class World(Struct, frozen=True, kw_only=True):
+    """The place that a backend's commands and files are in, in its own words: paths are as commands there
+    write them.
+
+    `sandbox` names what holds commands in; empty = nothing does. `host` names the machine, unless it is the
+    gateway's. With `host_files` its paths are those of the gateway's machine, so that what the gateway
+    keeps in a home is seen there under the same name. `backend` is what the settings call it; the gateway
+    fills it in."""
+
+    workspace: str
+    home: str
+    system: str
+    shell: str
+    sandbox: str = ""
+    network: bool = True
+    host_files: bool = False
+    host: str = ""
+    backend: str = ""
+
+    @property
+    def elsewhere(self) -> str:
+        """What a person calls it, and what their word is bound to; empty for the gateway's machine itself."""
+        backend = self.backend.strip().lower()
+        within = (("", self.host), ("sandbox ", self.sandbox))
+        names = "".join(f", {kind}{name}" for kind, name in within if name)
+        return f"{backend or LOCAL}{names}" if names or backend not in ("", LOCAL) else ""
+
+
+class BackendLife(Protocol):
+    """Whoever uses a backend opens it first. It may be closed while it is idle, and opened again."""
+
+    async def open(self) -> None:
+        """Get ready; a `UserError` or `Unreachable` says why it cannot."""
+
+    async def health(self) -> str:
+        """What is wrong with it; empty if nothing is."""
+
+    def idle(self) -> bool:
+        """Whether closing it would end nothing: no command and no process runs."""
+
+    async def close(self) -> None:
+        """End every process; nothing is left afterwards, unless the backend keeps processes and says so. Also
+        called after an `open` that failed or was cancelled."""
+
+
+class Backend(BackendLife, Protocol):
     """Where commands run and files live; the two always see the same world."""
 
     @property
@@ -151,19 +202,66 @@ class Backend(Protocol):
     @property
     def processes(self) -> Processes: ...
 
-    def cwd(self, session: str) -> str: ...
+    async def place(self, session: str = "") -> World:
+        """The world of a session's commands, the same for its whole life. Asked before anything is opened."""
+
+    async def cwd(self, session: str) -> str:
+        """The folder that a session stands in. Asked before anything is opened."""
 
     async def run(self, command: Command, output: Callable[[str], None]) -> CommandResult: ...
 
     async def start(self, command: Command, ended: Callable[[ProcessView], None]) -> ProcessView:
         """Run in the background until it ends by itself, its timeout (0 = none) or `kill`."""
 
-    async def close(self) -> None:
-        """End every process; nothing is left afterwards."""
+
+class Share(Protocol):
+    def __call__(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What was made before under this key for the same gateway, else what is made now."""
+
+
+class BackendRequest(Struct, frozen=True, kw_only=True):
+    """What a backend is made from. `home` is the agent's folder on the gateway's machine, `workspace` the one
+    its commands start in there; a backend with a world of its own may map or ignore it. Of `environ`, the
+    variables of the gateway, commands may see those in `passthrough`. `route` is the route that asks for this
+    backend; None = the settings do, for all."""
+
+    profile: Profile
+    workspace: Path
+    environ: Mapping[str, str]
+    share: Share
+    passthrough: tuple[str, ...] = ()
+    route: Route | None = None
+
+    @property
+    def home(self) -> Path:
+        return self.profile.home
+
+
+MakeBackend = Callable[[BackendRequest], Backend]
+"""An entry of the group `hermes.backends`. It makes no connection and starts no process: `open` does."""
 
 
 Sink = Callable[[bytes], Awaitable[None]]
 """Takes a file piece by piece; raises where there is to be no more of it."""
+
+
+class FetchedPage(Struct, frozen=True, kw_only=True):
+    """What an address answered; `url` is where the redirects ended."""
+
+    url: str
+    status: int
+    mime: str
+    data: bytes
+
+
+class Egress(Protocol):
+    """The way to addresses that a person, a model or other content named."""
+
+    async def fetch(self, url: str, *, limit: int = 5_000_000, seconds: float = 30.0) -> FetchedPage:
+        """Get what is there. A `UserError` if it is no address of the open network, has more than `limit`
+        bytes or takes too long."""
+
+    async def close(self) -> None: ...
 
 
 class Media(Protocol):
@@ -180,17 +278,19 @@ class Media(Protocol):
     def locate(self, item: MediaItem) -> str:
         """The absolute path of a file, for the agent's tools."""
 
-    async def sweep(self, before: datetime) -> int:
-        """Remove what was stored before a moment and is named nowhere; how many files that were."""
+    async def sweep(self, before: datetime, unused: Sequence[MediaItem]) -> int:
+        """Remove files that are named nowhere, unless they were stored again since, and what else lies about
+        from before that moment; how many files that were."""
 
 
 class JobWorld(Protocol):
     """What a job needs of the machine it runs on. What cannot be done is a `UserError`."""
 
-    async def check(self, script: str, workdir: str) -> None:
-        """Whether there are such a script and such a folder; empty names are fine."""
+    async def check(self, script: str, workdir: str, maker: Source | None) -> None:
+        """Whether there are such a script and, where the job's commands will run, such a folder; empty names
+        are fine. `maker` is who made the job, from where."""
 
-    async def enter(self, session: SessionId, workdir: str) -> None:
+    async def enter(self, session: SessionId, workdir: str, maker: Source | None) -> None:
         """Commands of the session start in this folder."""
 
     async def run_script(self, name: str, workdir: str, seconds: float) -> ScriptReport: ...

@@ -11,12 +11,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from hermes.domain.address import SINGLE, Address, SourceKind
+from hermes.domain.address import LOCAL_DOOR, SINGLE, Address, Source, SourceKind
 from hermes.domain.ids import MAIN_AGENT, AgentId
-from hermes.domain.settings.declaring import EVERY_ONE, Names, Secret, SettingDoc, setting
+from hermes.domain.settings.declaring import EVERY_ONE, NONE_LISTED, Names, Secret, SettingDoc, setting
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.turn import BusyMode
 
+UNREADABLE = "(unreadable)"
+"""Replaces the name of a backend that cannot be read: there is none called so."""
 NAME_RULE = "small letters, digits, “-” and “_”, at most 64, beginning with a letter or a digit"
 RESERVED_NAMES = frozenset({"default", "hermes", "root", "sudo", "test", "tmp"})
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
@@ -43,9 +45,42 @@ class ModelSettings:
         "The key for it; a named provider reads `<PROVIDER>_API_KEY` instead.",
         env="OPENAI_API_KEY OPENROUTER_API_KEY",
     )
+    api_mode: str = setting(
+        "", "The wire format of that API; empty = the provider's own. There is `chat_completions`."
+    )
+    context_length: int | None = setting(
+        None, "Tokens that the model reads and writes together; empty = what is known of it.", least=1
+    )
     max_tokens: int | None = setting(
         None, "Tokens it may write per call; the provider's own limit if empty.", least=1
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFactSettings:
+    """What you know of a model; it counts before what Hermes knows. Prices are dollars per million tokens."""
+
+    context_length: int | None = setting(None, "Tokens it reads and writes together.", least=1)
+    max_output: int | None = setting(None, "Tokens it writes at most.", least=1)
+    images: bool | None = setting(None, "Whether it takes pictures.")
+    tools: bool | None = setting(None, "Whether it can call tools.")
+    thinking: bool | None = setting(None, "Whether it thinks before it answers.")
+    price_in: float | None = setting(None, "What it costs to read.", least=0)
+    price_out: float | None = setting(None, "What it costs to write.", least=0)
+    price_cache_read: float | None = setting(None, "What it costs to read what is cached.", least=0)
+    price_cache_write: float | None = setting(None, "What it costs to cache.", least=0)
+    cache_floor: int | None = setting(None, "Tokens below which nothing is cached.", least=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuxiliaryModel:
+    """The model of a role beside the main one; what is empty is as for the main model. `timeout`,
+    `extra_body` and `reasoning_effort` are accepted and do nothing yet."""
+
+    model: str = setting("", "Its name.")
+    provider: str = setting("", "Who serves it.")
+    base_url: str = setting("", "Address of an OpenAI-compatible API.", form="url")
+    api_key: Secret = setting(Secret(""), "The key for it; a named provider reads `<PROVIDER>_API_KEY`.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +92,9 @@ class AgentSettings:
     )
     api_max_retries: int = setting(3, "How often a failed model call is tried again.", least=0)
     clarify_timeout: float = setting(3600.0, "Seconds a question to the person stays open.", least=0)
+    client_tool_timeout: float = setting(
+        3600.0, "Seconds an API client has to give the result of a function of its own.", least=0
+    )
     gateway_timeout: float = setting(
         1800.0,
         "Seconds without any sign of life of the model or a tool before a turn is given up; 0 = never.",
@@ -81,6 +119,24 @@ class AgentSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TerminalSettings:
+    """Where the commands of agents run."""
+
+    backend: str = setting(
+        "local",
+        "`local` is this machine, without a sandbox; plugins bring others. A route may name one of its own.",
+        env="TERMINAL_ENV",
+        instead=UNREADABLE,
+    )
+    lifetime_seconds: float = setting(
+        300.0,
+        "Seconds without a use after which an idle backend is let go.",
+        env="TERMINAL_LIFETIME_SECONDS",
+        least=0,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalSettings:
     """Who decides about dangerous actions, and for how long it may take."""
 
@@ -92,9 +148,7 @@ class ApprovalSettings:
     deny: Names = setting(
         (), "Commands that are never run, with `*` and `?` for anything, like `git push*`.", instead=EVERY_ONE
     )
-    timeout: float = setting(
-        3600.0, "Seconds a request for approval, or for the result of a client's tool, stays open.", least=0
-    )
+    timeout: float = setting(3600.0, "Seconds a request for approval stays open.", least=0)
     destructive_slash_confirm: bool = setting(
         False, "Ask before `/new` and `/undo` leave something behind.", instead=True
     )
@@ -189,6 +243,10 @@ class GatewaySettings:
         least=0,
     )
     cache_mb: int = setting(32, "Memory for warm sessions.", least=1)
+    watch_config: bool = setting(
+        False,
+        "Adopt changes of config.yaml and .env once they are saved, as `hermes config apply` does.",
+    )
     reserve_mb: int = setting(
         32,
         "Disk space kept aside for running turns when the disk is full; 0 for none.",
@@ -231,6 +289,22 @@ class RouteMatch:
     guild_id: str | None = _must_be("The server or workspace.")
     parent_chat_id: str | None = _must_be("The channel a thread belongs to.")
 
+    def fits(self, source: Source) -> bool:
+        """Whether every field that is given is exactly the source's."""
+        address = source.address
+        pairs = (
+            (self.platform, address.platform),
+            (self.account, address.account),
+            (self.kind, source.kind.value),
+            (self.chat_id, address.chat),
+            (self.thread_id, address.thread),
+            (self.user_id, source.user),
+            (self.user_id_alt, source.user_alt),
+            (self.guild_id, source.guild),
+            (self.parent_chat_id, source.parent_chat),
+        )
+        return all(want is None or want == have for want, have in pairs)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
@@ -238,6 +312,31 @@ class Route:
 
     match: RouteMatch
     agent: AgentId = field(metadata={"about": SettingDoc(doc="The agent that answers.")})
+    toolsets: Names = setting(
+        (),
+        "The only toolsets for what comes from there; not set = the agent's, written and empty = none.",
+        instead=("none",),
+        empty_denies=True,
+    )
+    backend: str = setting(
+        "", "Where commands of what comes from there run; not set = `terminal.backend`.", instead=UNREADABLE
+    )
+
+
+DOORS = ("cli", LOCAL_DOOR, "api_server", "webhook", "cron", "script")
+"""What is no platform and may have toolsets of its own, as `platform_toolsets` names it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlatformToolsets:
+    """The toolsets of one platform."""
+
+    toolsets: Names = setting(
+        (),
+        "The only toolsets for what comes from there; written and empty = none.",
+        instead=("none",),
+        empty_denies=True,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,11 +393,51 @@ class QuickCommand:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MemorySettings:
+    """What agents know beyond a session."""
+
+    provider: str = setting(
+        "", "A memory that a plugin brings, beside MEMORY.md and USER.md; empty or `none` = no other."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginOptions:
+    """What one plugin is told, in words that only it knows; values of keys like `api_key` are secrets."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginSettings:
+    """Which of the installed plugins are used. One is named by its package, or an entry of it like
+    `tools:weather`."""
+
+    enabled: Names = setting(
+        (),
+        "The only plugins that are used; not set = every one, written and empty = none.",
+        instead=NONE_LISTED,
+        empty_denies=True,
+    )
+    disabled: Names = setting((), "Plugins that are not used; `*` = none is.", instead=EVERY_ONE)
+    entries: dict[str, PluginOptions] = setting(
+        {}, "What a plugin is told, by the name of its entry (`weather: {city: Berlin}`); it knows the keys."
+    )
+
+    def allows(self, *names: str) -> bool:
+        """Whether a plugin with these names is used."""
+        if not {*names, "*"}.isdisjoint(self.disabled):
+            return False
+        return not self.enabled or not {*names, "*"}.isdisjoint(self.enabled)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """Everything that was said in `config.yaml`, `.env` and the environment."""
 
     model: ModelSettings = field(default_factory=ModelSettings)
     agent: AgentSettings = field(default_factory=AgentSettings)
+    terminal: TerminalSettings = field(default_factory=TerminalSettings)
     approvals: ApprovalSettings = field(default_factory=ApprovalSettings)
     cron: CronSettings = field(default_factory=CronSettings)
     display: DisplaySettings = field(default_factory=DisplaySettings)
@@ -306,6 +445,8 @@ class Settings:
     gateway: GatewaySettings = field(default_factory=GatewaySettings)
     sessions: SessionSettings = field(default_factory=SessionSettings)
     logging: LoggingSettings = field(default_factory=LoggingSettings)
+    memory: MemorySettings = field(default_factory=MemorySettings)
+    plugins: PluginSettings = field(default_factory=PluginSettings)
     session_reset: ResetSettings = field(default_factory=ResetSettings)
     reset_by_type: dict[str, ResetSettings] = setting(
         {}, "The same for one sort of place (`private`, `group` …)."
@@ -323,10 +464,21 @@ class Settings:
         instead=("none",),
         empty_denies=True,
     )
+    platform_toolsets: dict[str, PlatformToolsets] = setting(
+        {},
+        "The only toolsets of agents on a platform, an account (`telegram@work`), or `cli`, `cron`, "
+        "`api_server`, `webhook`: `{telegram: [file, todo]}`.",
+    )
     timezone: str = setting(
         "", "Like `Europe/Berlin`; empty = the machine's.", env="HERMES_TIMEZONE", form="timezone"
     )
     default_agent: AgentId = setting(MAIN_AGENT, "The agent for whatever names none and no route matches.")
+    models: dict[str, ModelFactSettings] = setting({}, "What you know of models, by their names.")
+    auxiliary: dict[str, AuxiliaryModel] = setting(
+        {},
+        "Models for other work than answering, by what they do: `title_generation`, `compression`, `vision`, "
+        "`approval`.",
+    )
     agents: dict[str, HostedAgent] = setting({}, "The agents this gateway hosts beside `main`, by id.")
     routes: tuple[Route, ...] = setting(
         (), "Which chats, API clients, webhooks and jobs go to which agent; the first match counts."
@@ -347,6 +499,10 @@ class Settings:
         choices=("pair", "ignore"),
         instead="ignore",
     )
+
+    def route_for(self, source: Source | None) -> Route | None:
+        """The first route that fits a source."""
+        return next((route for route in self.routes if source and route.match.fits(source)), None)
 
     def block(self, place: Address) -> PlatformSettings:
         """What was said about the account of a place. Nothing of one account counts for another."""

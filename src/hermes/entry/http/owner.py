@@ -5,11 +5,9 @@ itself which session it is in, so one whose gateway was started anew goes on as 
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import AsyncGenerator
 from functools import wraps
-from typing import Any
+from typing import Any, get_args
 
 from aiohttp import web
 
@@ -18,6 +16,7 @@ from hermes.control.sessions.submission import NotFound
 from hermes.control.turn.questions import AnswerResult
 from hermes.domain.errors import HermesError
 from hermes.domain.event import Verdict
+from hermes.domain.gateway_event import GatewayEvent
 from hermes.domain.ids import QuestionId, SessionId, TurnId
 from hermes.domain.rows import OpenWork
 from hermes.domain.sse import encode_event
@@ -83,7 +82,7 @@ async def listen(call: HttpCall) -> web.StreamResponse:
     hello = encode_event(encode(facts).decode(), name=HELLO)
     stream = await call.site.streams.send(
         call.request,
-        _woken(call),
+        call.gateway.woken_turns(),
         lambda turn: encode_event(encode(turn).decode(), name=TURN),
         headers={},
         first=hello,
@@ -91,14 +90,19 @@ async def listen(call: HttpCall) -> web.StreamResponse:
     return stream.response
 
 
-async def _woken(call: HttpCall) -> AsyncGenerator[Turn]:
-    turns: asyncio.Queue[Turn] = asyncio.Queue()
-    leave = call.gateway.listen(turns.put_nowait)
-    try:
-        while True:
-            yield await turns.get()
-    finally:
-        leave()
+@local_route(
+    "GET", "/control/happenings", "Hear what happens in the gateway, from now on; nothing is repeated."
+)
+async def happenings(call: HttpCall) -> web.StreamResponse:
+    events = call.gateway.events.follow(*get_args(GatewayEvent))
+    stream = await call.site.streams.send(
+        call.request,
+        events,
+        lambda event: encode_event(encode(event).decode(), name=type(event).__name__),
+        headers={},
+        first=encode_event("{}", name=HELLO),
+    )
+    return stream.response
 
 
 def _terminal(call: HttpCall, session: str | None = None, model: str | None = None) -> EmbeddedDoor:
@@ -140,6 +144,7 @@ def _desk(call: HttpCall) -> OperatorDesk:
         delete=gateway.delete_session,
         sends=gateway.delivery.sends,
         carry=gateway.handoffs.ring,
+        apply=call.site.apply,
     )
 
 

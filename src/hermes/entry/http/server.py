@@ -10,7 +10,6 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +18,13 @@ from aiohttp import web
 
 from hermes.domain.errors import HermesError, UserError
 from hermes.domain.ids import AgentId
+from hermes.domain.word import replace
 from hermes.entry.http.api import load_resources
 from hermes.entry.http.api.metrics import TRAFFIC, UNMATCHED, Traffic
 from hermes.entry.http.site import endpoint, errors
 from hermes.entry.http.site.admission import NOBODY, Admission, Keyring, Principal
 from hermes.entry.http.site.headers import PAGES_MAY_SEND
+from hermes.entry.http.site.late_routes import LateRoutes
 from hermes.entry.http.site.owner_socket import bind_socket
 from hermes.entry.http.webhooks.receive import WEBHOOKS, Webhooks
 
@@ -116,22 +117,34 @@ class HttpServer:
         app[TRAFFIC] = self._traffic
         app[WEBHOOKS] = self._webhooks
         app.on_response_prepare.append(add_headers)
-        by_path: defaultdict[str, list[endpoint.HttpRoute]] = defaultdict(list)
-        for route in wanted:
-            by_path[route.path].append(route)
-        for path, routes in by_path.items():
-            of_profile = [] if routes[0].signed else [f"/p/{{{_PROFILE}}}{path}"]
-            for place in (path, *of_profile):
-                resource = app.router.add_resource(place)
-                for route in routes:
-                    resource.add_route(route.method, self._handler(admission, route))
-                resource.add_route("OPTIONS", _preflight(admission, [route.method for route in routes]))
+        self._add_routes(app.router, admission, wanted)
+        named = [route for route in wanted if not route.signed]
+        of_profile = LateRoutes(
+            "/p", lambda router: self._add_routes(router, admission, named, f"/p/{{{_PROFILE}}}")
+        )
+        app.router.register_resource(of_profile)
         runner = web.AppRunner(
             app, access_log=None, handler_cancellation=True, shutdown_timeout=_GOODBYE_SECONDS
         )
         await runner.setup()
         self._runners.append(runner)
         return runner
+
+    def _add_routes(
+        self,
+        router: web.UrlDispatcher,
+        admission: Admission,
+        wanted: Sequence[endpoint.HttpRoute],
+        prefix: str = "",
+    ) -> None:
+        by_path: defaultdict[str, list[endpoint.HttpRoute]] = defaultdict(list)
+        for route in wanted:
+            by_path[route.path].append(route)
+        for path, routes in by_path.items():
+            resource = router.add_resource(prefix + path)
+            for route in routes:
+                resource.add_route(route.method, self._handler(admission, route))
+            resource.add_route("OPTIONS", _preflight(admission, [route.method for route in routes]))
 
     def _handler(self, admission: Admission, route: endpoint.HttpRoute) -> Handler:
         limit = self._site.options.max_body
@@ -172,7 +185,8 @@ class HttpServer:
 async def _read_body(request: web.Request, decoder: msgspec.json.Decoder[Any], limit: int) -> Any:
     if request.content_length is not None and request.content_length > limit:
         raise errors.too_large(limit)
-    kind = request.content_type
+    # By hand: aiohttp asks the mail library, which takes a millisecond the first time.
+    kind = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if kind != "application/json" and not kind.endswith("+json"):
         raise errors.ApiError(
             415, "unsupported_content_type", "The body must be JSON (Content-Type: application/json)."

@@ -5,25 +5,28 @@ carry the token elsewhere; errors name the kind of trouble and never the address
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container, Coroutine, Mapping
-from dataclasses import dataclass, field
+import contextlib
+import logging
+from collections.abc import Callable, Container, Coroutine, Mapping, Sequence
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Generic, TypeVar
 
 import aiohttp
+from msgspec import Struct, field
 
 from hermes.domain.errors import HermesError, Refused, Unreachable
 from hermes.domain.ports.world import Sink
 from hermes.domain.text import trouble_told
 from hermes.entry.kit.errors import retry_after
 from hermes.entry.kit.payload import read_json
+from hermes.entry.kit.transfer import OutgoingFile, TransferLimit
 
+log = logging.getLogger("hermes.platforms")
 _PIECE = 64 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpAnswer:
+class HttpAnswer(Struct, frozen=True, kw_only=True):
     """An answer: `answer` is its JSON, or None."""
 
     status: int
@@ -48,7 +51,7 @@ class HttpClient(Generic[A]):
 
     answer_seconds = 30.0
     upload_seconds = 55.0
-    """A file takes longer than words; after a minute the outbox gives an attempt up."""
+    """How long a file may stand still on its way; after a minute the outbox gives an attempt up."""
     most_bytes = 128 * 1024 * 1024
     gone_statuses: Container[int] = range(300, 500)
     """With these a file is not to be had, now or later."""
@@ -82,7 +85,12 @@ class HttpClient(Generic[A]):
         """Do something that nobody waits for; at the end it has a second."""
         task = asyncio.get_running_loop().create_task(work)
         self._asides.add(task)
-        task.add_done_callback(self._asides.discard)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._asides.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("aside.broke service=%s", self.service, exc_info=task.exception())
 
     async def close(self) -> None:
         if self._asides:
@@ -94,12 +102,30 @@ class HttpClient(Generic[A]):
             await self._session.close()
             self._session = None
 
-    async def exchange(self, method: str, url: str, *, seconds: float | None = None, **more: Any) -> A:
-        """One request and its whole answer, whatever its status."""
-        limit = aiohttp.ClientTimeout(total=seconds or self.answer_seconds)
+    async def exchange(
+        self,
+        method: str,
+        url: str,
+        *,
+        seconds: float | None = None,
+        files: Sequence[OutgoingFile] = (),
+        **more: Any,
+    ) -> A:
+        """One request and its whole answer, whatever its status. `files` are those in its body: while they
+        move, the time limit grows."""
+        quiet = seconds or self.answer_seconds
+        quiet = max(quiet, self.upload_seconds) if files else quiet
+        limit = aiohttp.ClientTimeout(total=None if files else quiet)
         more = {"proxy": self.proxy, "allow_redirects": False, **more}
         try:
-            async with self.session.request(method, url, timeout=limit, **more) as response:
+            async with contextlib.AsyncExitStack() as stack:
+                if files:
+                    growing = await stack.enter_async_context(TransferLimit(quiet))
+                    for file in files:
+                        file.limit = growing
+                response = await stack.enter_async_context(
+                    self.session.request(method, url, timeout=limit, **more)
+                )
                 return self._answer(response, await self.read_body(response))
         except (aiohttp.ClientConnectorError, aiohttp.InvalidURL) as error:
             raise self.not_reached(error) from None
@@ -112,10 +138,6 @@ class HttpClient(Generic[A]):
             # Closed between two steps of ours.
             raise self._is_closed(maybe_done=True) from None
 
-    @property
-    def upload_limit(self) -> float:
-        return max(self.answer_seconds, self.upload_seconds)
-
     async def download(
         self,
         url: str,
@@ -125,18 +147,20 @@ class HttpClient(Generic[A]):
         refusal: Callable[[A], HermesError | None] | None = None,
     ) -> None:
         """Put a file into the sink. `refusal` says what is wrong with an answer, None if it is the file."""
-        limit = aiohttp.ClientTimeout(
-            total=None, sock_connect=self.answer_seconds, sock_read=self.answer_seconds
-        )
+        never = aiohttp.ClientTimeout(total=None)
         try:
-            async with self.session.get(
-                url, headers=headers, timeout=limit, proxy=self.proxy, allow_redirects=False
-            ) as response:
+            async with (
+                TransferLimit(self.answer_seconds) as limit,
+                self.session.get(
+                    url, headers=headers, timeout=never, proxy=self.proxy, allow_redirects=False
+                ) as response,
+            ):
                 start = b"" if response.status == 200 else await response.content.read(_PIECE)
                 error = (refusal or self._no_file)(self._answer(response, start))
                 if error is not None:
                     raise error
-                async for piece in response.content.iter_chunked(_PIECE):
+                async for piece in response.content.iter_any():
+                    limit.moved(len(piece))
                     await sink(piece)
         except (aiohttp.ClientError, TimeoutError) as error:
             raise Unreachable(f"The file stopped coming ({trouble_told(error)})") from None

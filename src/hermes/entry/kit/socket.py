@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any, Generic, TypeVar
 
 import aiohttp
 
-from hermes.domain.errors import HermesError
+from hermes.domain.errors import HermesError, Unreachable
 
+log = logging.getLogger("hermes.socket")
 E = TypeVar("E")
 _CLOSE_SECONDS = 1.0
 
@@ -25,8 +27,17 @@ class SocketFeed(Generic[E]):
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self, *work: Coroutine[Any, Any, None]) -> None:
-        """Let these run as long as the connection does."""
-        self._tasks += [asyncio.create_task(task) for task in work]
+        """Let these run as long as the connection does. One that breaks ends it: then the adapter hears of
+        it, and its host begins again."""
+        for task in (asyncio.create_task(task) for task in work):
+            task.add_done_callback(self._over)
+            self._tasks.append(task)
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log.error("socket.broke", exc_info=error)
+            self.end(Unreachable(f"the connection's reader broke ({type(error).__name__})"))
 
     def end(self, error: HermesError) -> None:
         """Nothing comes any more. Where the queue is full the oldest event gives way, and has to be read

@@ -7,11 +7,12 @@ with one gateway; each is in a session of its own."""
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from hashlib import sha256
 from secrets import token_hex
 from typing import Protocol, TypeGuard
+
+from msgspec import Struct
 
 from hermes.control.commands.run import CallerReply
 from hermes.control.gateway import Gateway
@@ -24,6 +25,7 @@ from hermes.domain.event import Asked, FeedItem, Record, Verdict
 from hermes.domain.ids import MAIN_AGENT, AgentId, QuestionId, SessionId, TurnId
 from hermes.domain.session import Session
 from hermes.domain.turn import Answer, Turn, TurnInput
+from hermes.domain.word import replace
 from hermes.stream.fold.questions import for_people
 
 PLATFORM = LOCAL_DOOR
@@ -69,8 +71,7 @@ def new_words_key() -> str:
     return token_hex(12)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionChoice:
+class SessionChoice(Struct, frozen=True, kw_only=True):
     """How somebody wants to come in: into a new conversation (with what is unfinished first, if `attach`),
     into the latest, or into the one they name."""
 
@@ -80,18 +81,17 @@ class SessionChoice:
     model: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResumedSession:
+class ResumedSession(Struct, frozen=True, kw_only=True):
     """What there is for somebody who comes in: an earlier session with its unfinished turns and which of
-    their questions are settled, or nothing."""
+    their questions are settled, or nothing; and the names of the commands that their agent has."""
 
     session: Session | None = None
     turns: tuple[Turn, ...] = ()
     settled: frozenset[QuestionId] = frozenset()
+    commands: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Visit(ResumedSession):
+class Visit(ResumedSession, frozen=True, kw_only=True):
     """Somebody is in, through this door. `back` waits for a gateway that is `GatewayGone`."""
 
     door: Door
@@ -121,14 +121,15 @@ async def find_session_to_resume(gateway: Gateway, caller: Caller, wish: Session
         joined = []
     if joined:
         wanted = joined[0].session
+    commands = await gateway.command_names(caller)
     if wanted is None:
-        return ResumedSession()
+        return ResumedSession(commands=commands)
     session = await gateway.enter(caller, wanted, wish.model)
     turns = await gateway.read(agent, lambda tx: open_turns(tx, caller, session.id))
     # What has ended since it was found is shown all the same.
     turns = [*(turn for turn in joined if turn.id not in {one.id for one in turns}), *turns]
     settled = await gateway.read(agent, lambda tx: settled_of(tx, turns))
-    return ResumedSession(session=session, turns=tuple(turns), settled=settled)
+    return ResumedSession(session=session, turns=tuple(turns), settled=settled, commands=commands)
 
 
 async def enter_embedded(gateway: Gateway, caller: Caller, wish: SessionChoice) -> Visit:
@@ -136,7 +137,9 @@ async def enter_embedded(gateway: Gateway, caller: Caller, wish: SessionChoice) 
     found = await find_session_to_resume(gateway, caller, wish)
     session = None if found.session is None else found.session.id
     door = EmbeddedDoor(gateway, caller, session, wish.model)
-    return Visit(door=door, session=found.session, turns=found.turns, settled=found.settled)
+    return Visit(
+        door=door, session=found.session, turns=found.turns, settled=found.settled, commands=found.commands
+    )
 
 
 class EmbeddedDoor:

@@ -10,8 +10,9 @@ import os
 import re
 import termios
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 _PIECE = 65_536
 _INPUT_FLAGS, _LOCAL_FLAGS, _CONTROL_CHARACTERS = 0, 3, 6
@@ -38,8 +39,7 @@ class NamedKey(StrEnum):
     EOF = "end of input"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TypedText:
+class TypedText(Struct, frozen=True, kw_only=True):
     """Characters, typed or pasted."""
 
     text: str

@@ -264,7 +264,14 @@ async def enter_remote(line: GatewayConnection, wish: SessionChoice, *, steady: 
     found = await line.ask("/control/enter", {"wish": wish}, ResumedSession)
     session = None if found.session is None else found.session.id
     door = RemoteDoor(line, session, wish.model, steady=steady)
-    return Visit(door=door, session=found.session, turns=found.turns, settled=found.settled, back=line.back)
+    return Visit(
+        door=door,
+        session=found.session,
+        turns=found.turns,
+        settled=found.settled,
+        commands=found.commands,
+        back=line.back,
+    )
 
 
 def as_error(status: int, data: bytes) -> HermesError:

@@ -10,7 +10,8 @@ import asyncio
 import os
 import select
 import textwrap
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from hermes.domain.text import showable, width
 from hermes.entry.terminal.keyboard import own_terminal
@@ -24,8 +25,7 @@ _DIM, _BOLD, _PLAIN = "\x1b[2m", "\x1b[1m", "\x1b[0m"
 _DEFAULT_WIDTH = 80
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScreenStyle:
+class ScreenStyle(Struct, frozen=True, kw_only=True):
     """How a terminal wants to be written on. `rich` ones can move the cursor; on others the kernel echoes.
     `tools` and `thoughts` are shown if the settings say so."""
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from hermes.control.turn.questions import read_word
 from hermes.domain.command_line import read_command
@@ -52,8 +53,7 @@ class ChatEnded(Exception):
         self.code = code
 
 
-@dataclass(slots=True, kw_only=True)
-class UnsentMessage:
+class UnsentMessage(Struct, kw_only=True):
     """Words that could not be handed over yet; `unsure` ones may have arrived all the same."""
 
     text: str
@@ -61,8 +61,7 @@ class UnsentMessage:
     unsure: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChatPlan:
+class ChatPlan(Struct, frozen=True, kw_only=True):
     """What a chat begins with, and whether it ends with the answer to it."""
 
     first: str | None = None
@@ -283,8 +282,7 @@ class TerminalConversation:
 # --- answers ---
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParsedAnswer:
+class ParsedAnswer(Struct, frozen=True, kw_only=True):
     verdict: Verdict
     text: str = ""
 

@@ -9,7 +9,6 @@ import asyncio
 import errno
 import time
 
-from hermes.control.commands.registry import COMMANDS
 from hermes.domain.command_line import read_command
 from hermes.domain.event import Asked, FeedItem
 from hermes.domain.text import one_line
@@ -38,7 +37,7 @@ class PlainView:
         self._history = history
         self._talk = talk.TerminalConversation(visit, self, plan)
         self.hear = self._talk.hear
-        self._editor = Editor(history.read(), sorted({*COMMANDS, *talk.OWN_COMMANDS, "exit"}))
+        self._editor = Editor(history.read(), sorted({*visit.commands, *talk.OWN_COMMANDS, "exit"}))
         self._keyboard = Keyboard(
             keys, rich=screen.look.rich, press=self._put, gone=lambda: self.leave(talk.OK)
         )

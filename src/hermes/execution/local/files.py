@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import stat
 import tempfile
-from collections.abc import Callable
-from typing import TypeVar, TypeVarTuple
+from collections.abc import AsyncIterable, Awaitable, Callable
+from typing import BinaryIO, TypeVar, TypeVarTuple
 
 from hermes.domain.errors import UserError
 from hermes.domain.ports.world import FileMatches, FileSearch, FileView
@@ -23,34 +24,48 @@ _NEW_MODE = 0o644
 class LocalFiles:
     """The `Files` port. `cwd` tells where a session stands; `home` is what `~` means."""
 
-    def __init__(self, cwd: Callable[[str], str], home: str) -> None:
+    def __init__(self, cwd: Callable[[str], Awaitable[str]], home: str) -> None:
         self._cwd = cwd
         self._home = home
 
-    async def read(self, session: str, path: str, *, start: int = 0, limit: int = 1 << 20) -> bytes:
-        return await _beside("read", _read, self.resolve(session, path), start, limit)
+    async def read(
+        self, session: str, path: str, *, start: int = 0, limit: int = 1 << 20, follow: bool = True
+    ) -> bytes:
+        return await _beside("read", _read, await self.resolve(session, path), start, limit, follow)
 
-    async def write(self, session: str, path: str, data: bytes) -> None:
-        await _beside("written", _write, self.resolve(session, path), data)
+    async def write(self, session: str, path: str, data: bytes | AsyncIterable[bytes]) -> None:
+        full = await self.resolve(session, path)
+        if isinstance(data, bytes):
+            await _beside("written", _write, full, lambda file: file.write(data))
+            return
+        with tempfile.TemporaryFile() as gathered:
+            async for piece in data:
+                await asyncio.to_thread(gathered.write, piece)
+            gathered.seek(0)
+            await _beside("written", _write, full, lambda file: shutil.copyfileobj(gathered, file))
 
     async def stat(self, session: str, path: str) -> FileView | None:
-        return await _beside("looked at", _stat, self.resolve(session, path))
+        return await _beside("looked at", _stat, await self.resolve(session, path))
 
     async def list(self, session: str, path: str) -> list[FileView]:
-        return await _beside("listed", _list, self.resolve(session, path))
+        return await _beside("listed", _list, await self.resolve(session, path))
 
     async def search(self, search: FileSearch) -> FileMatches:
-        full = self.resolve(search.session, search.under)
+        full = await self.resolve(search.session, search.under)
         if not await asyncio.to_thread(os.path.exists, full):
             raise UserError(f"There is no {full}.")
         return await asyncio.to_thread(search_tree, full, search)
 
-    def resolve(self, session: str, path: str) -> str:
+    async def resolve(self, session: str, path: str) -> str:
         if "\0" in path:
             raise UserError("A path cannot contain a NUL character.")
         if path == "~" or path.startswith("~/"):
             path = self._home + path[1:]
-        return os.path.normpath(os.path.join(self._cwd(session), path or "."))
+        return join_path(await self._cwd(session), path or ".")
+
+
+def join_path(folder: str, path: str) -> str:
+    return os.path.normpath(os.path.join(folder, path))
 
 
 async def _beside(verb: str, work: Callable[[str, *Ts], T], path: str, *args: *Ts) -> T:
@@ -60,13 +75,17 @@ async def _beside(verb: str, work: Callable[[str, *Ts], T], path: str, *args: *T
         raise UserError(f"There is no {path}.") from None
     except IsADirectoryError:
         raise UserError(f"{path} is a folder.") from None
+    except ValueError:
+        raise UserError(f"{path!r} is no path.") from None
     except OSError as error:
         raise UserError(f"{path} cannot be {verb}: {error.strerror or error}.") from None
 
 
-def _read(path: str, start: int, limit: int) -> bytes:
+def _read(path: str, start: int, limit: int, follow: bool) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
+        if not follow and _opened(descriptor, path) != path:
+            raise OSError(0, "it leads elsewhere by now")
         mode = os.fstat(descriptor).st_mode
         if stat.S_ISDIR(mode):
             raise IsADirectoryError
@@ -77,7 +96,15 @@ def _read(path: str, start: int, limit: int) -> bytes:
         return file.read(limit)
 
 
-def _write(path: str, data: bytes) -> None:
+def _opened(descriptor: int, path: str) -> str:
+    """The path of an open file, where the system tells it."""
+    try:
+        return os.readlink(f"/proc/self/fd/{descriptor}")
+    except OSError:
+        return os.path.realpath(path)
+
+
+def _write(path: str, fill: Callable[[BinaryIO], object]) -> None:
     target = os.path.realpath(path)
     folder = os.path.dirname(target)
     try:
@@ -92,7 +119,7 @@ def _write(path: str, data: bytes) -> None:
     descriptor, fresh = tempfile.mkstemp(prefix=".hermes-", dir=folder)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
+            fill(file)
             os.fchmod(file.fileno(), stat.S_IMODE(before.st_mode) if before else _NEW_MODE)
             file.flush()
             os.fsync(file.fileno())

@@ -1,8 +1,8 @@
 """The small process that runs commands for the gateway; it imports nothing but a few modules.
 
 One spare supervisor waits. Being handed a connection, it runs the command that comes over it and a new spare
-is forked, so that neither a fork nor the start of a shell stands between a command and its result. What goes
-over a connection is described in `frames`."""
+is forked, so that neither a fork nor the start of a shell stands between a command and its result. One byte
+says that a spare has the connection; then the frames of `commands/frames.py` go over it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import sys
 from typing import NoReturn
 
 from hermes.domain.process_mark import AGENT, step_down
-from hermes.execution.local.command_supervisor import CommandSupervisor
+from hermes.execution.commands.supervisor import CommandSupervisor, FrameLink
 from hermes.execution.process_tree import become_reaper, children_of, hear_deaths, reap, send_signal
 
 
@@ -25,8 +25,9 @@ def _supervise(doorbell: int, door: socket.socket, shell: str) -> NoReturn:
     _, fds, _, _ = socket.recv_fds(door, 1, 1)
     if fds:
         door.close()
-        supervisor.take(socket.socket(fileno=fds[0]))
-        supervisor.live(doorbell)
+        os.write(fds[0], b"!")
+        supervisor.take(FrameLink(fds[0], fds[0]))
+        supervisor.live(lambda: os.write(doorbell, struct.pack("i", os.getpid())))
     os._exit(0)
 
 

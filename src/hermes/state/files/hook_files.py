@@ -3,8 +3,9 @@ manifest with a mistake leaves that hook out, and says where and what to do."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from hermes.domain.errors import SettingsError
 from hermes.domain.hooks import EVENTS, MOST_SECONDS, Hook, is_event
@@ -20,8 +21,7 @@ _EXAMPLE = "Write: events: [agent:end]"
 _LONGEST_NAME = 64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HomeHooks:
+class HomeHooks(Struct, frozen=True, kw_only=True):
     hooks: tuple[Hook, ...] = ()
     problems: tuple[SettingsError, ...] = ()
 

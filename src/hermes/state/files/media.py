@@ -11,7 +11,7 @@ import os
 import secrets
 import shutil
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from functools import partial
 from io import BufferedWriter
@@ -95,11 +95,11 @@ class MediaFiles:
     def locate(self, item: MediaItem) -> str:
         return str((self._folder / item.path).absolute())
 
-    async def sweep(self, before: datetime) -> int:
+    async def sweep(self, before: datetime, unused: Sequence[MediaItem]) -> int:
         """The row first, then the file: a crash between them leaves a file without a row, and those are
         removed as well once they are old enough."""
         gone = 0
-        for item in await self._store.read(lambda tx: tx.media.unused(before, _SWEPT)):
+        for item in unused:
             digest = item.sha256
             async with self._changing:
                 if await self._store.write(partial(_remove, digest, before)):
@@ -184,11 +184,11 @@ class _PartialFile:
 
 def _remove(digest: str, before: datetime, tx: Tx) -> bool:
     """Whether the file may go: agents that share a folder share its files."""
-    return tx.media.remove(digest, before) and not tx.media.kept(digest)
+    return tx.media.remove(digest, before) and not tx.media.copies(digest)
 
 
 def _is_kept(digest: str, tx: Tx) -> bool:
-    return tx.media.kept(digest)
+    return bool(tx.media.copies(digest))
 
 
 def old_files(folder: Path, before: datetime) -> list[Path]:

@@ -13,6 +13,7 @@ from hermes.domain.settings.settings import NAME_RULE, Settings, is_name
 from hermes.domain.text import one_line
 from hermes.state.home.findings import nearest
 
+USUAL_HOME = ".hermes"
 PROFILES_FOLDER = "profiles"
 ACTIVE_FILE = "active_profile"
 DEFAULT_PROFILE = "default"
@@ -58,7 +59,7 @@ def _named_home(environ: Mapping[str, str]) -> Path:
         raise UserError("HERMES_HOME is not a path.", hint="Set it to a folder of yours.")
     own = Path(environ["HOME"]) if environ.get("HOME") else Path.home()
     if not said:
-        return own / ".hermes"
+        return own / USUAL_HOME
     path = own / said[2:] if said.startswith("~/") else Path(said)
     return Path(os.path.abspath(path))
 

@@ -7,8 +7,9 @@ import os
 import re
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from hermes.domain.errors import UserError
 from hermes.state.home.findings import SettingsFindings
@@ -17,11 +18,10 @@ from hermes.state.home.wholefile import write_whole
 MOST_BYTES = 256 * 1024
 UNREADABLE = "\ufffd"
 # What YAML forbids, and the rare line breaks that editors do not count as lines.
-_CONTROLS = re.compile("[^\t\n -~\xa0-\u2027\u202a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_CONTROLS = "[^\t\n -~\xa0-\u2027\u202a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TextFile:
+class TextFile(Struct, frozen=True, kw_only=True):
     """The text of a file; what could not be read in it stands as U+FFFD on the `damaged` lines."""
 
     text: str = ""
@@ -75,7 +75,9 @@ def decode(data: bytes, findings: SettingsFindings, mode: int | None = None) -> 
             line = raw.decode("utf-8", "replace")
             damaged.add(number)
             findings.problem(number, "This line is not valid UTF-8.", "Save the file as UTF-8.")
-        cleaned = _CONTROLS.sub(UNREADABLE, line)
+        # Plain lines, nearly all there are, need no pattern, which takes seven milliseconds to compile.
+        is_plain = line.isascii() and line.isprintable()
+        cleaned = line if is_plain else re.sub(_CONTROLS, UNREADABLE, line)
         if cleaned != line and number not in damaged:
             damaged.add(number)
             findings.problem(number, "This line holds a control character.", "Delete it.")

@@ -7,10 +7,11 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from hermes.domain.address import account_problem
 from hermes.domain.errors import UserError
@@ -38,8 +39,7 @@ _INDENTED_LIST = re.compile(r"^( *)\S[^\n]*:[^\S\n]*(?:#[^\n]*)?\n\1 +- ", re.MU
 _NOTHING_SET = "# Settings that are not written here have their default.\n"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettingKey:
+class SettingKey(Struct, frozen=True, kw_only=True):
     """A variable of `.env`, or a path in `config.yaml` and its field; a platform's own key has no field."""
 
     variable: str = ""
@@ -157,8 +157,7 @@ def value_at(settings: Settings, key: str) -> Any:
     return held
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettingChange:
+class SettingChange(Struct, frozen=True, kw_only=True):
     """What was changed: the file, and the name under which the value stands there."""
 
     file: Path

@@ -5,7 +5,8 @@ Reading never fails; writing changes or removes one variable and keeps every oth
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from hermes.domain.text import one_line
 from hermes.state.home.findings import SettingsFindings
@@ -20,8 +21,7 @@ _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPED = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\", "$": "$", "'": "'"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DotenvEntry:
+class DotenvEntry(Struct, frozen=True, kw_only=True):
     """One variable, on the lines `first` to `last`."""
 
     name: str

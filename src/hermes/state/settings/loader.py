@@ -8,18 +8,22 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from hermes.domain.address import read_platform, spell_platform
 from hermes.domain.errors import SettingsError, UserError
 from hermes.domain.ids import AgentId
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
-from hermes.domain.settings.settings import ModelSettings, Settings
+from hermes.domain.settings.settings import AuxiliaryModel, ModelSettings, Settings
 from hermes.domain.text import one_line
+from hermes.domain.word import replace
+from hermes.state.home.agent_homes import check_homes
 from hermes.state.home.findings import SettingsFindings
 from hermes.state.home.homes import DATABASE_FILE
 from hermes.state.home.textfile import TextFile, read_text
@@ -64,6 +68,8 @@ class LoadedSettings:
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
     is_empty: bool = False
     """Whether there is a `config.yaml` and nothing stands in it."""
+    has_file: bool = False
+    """Whether there is a `config.yaml`."""
     file: str = CONFIG_FILE
     lines: Mapping[str, int] = field(default_factory=dict, repr=False)
 
@@ -87,8 +93,7 @@ class LoadedSettings:
         return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Variable:
+class _Variable(Struct, frozen=True, kw_only=True):
     """A variable with its place, so that what is wrong with it can be told."""
 
     value: str
@@ -123,6 +128,7 @@ def load_settings(home: Path, environ: Mapping[str, str], *, platforms: Iterable
     stop_at_limits(root, findings)
     settings = reader.settings(root)
     settings = _with_environment(settings, variables, known)
+    check_homes(home, settings, reader.lines, findings)
     key_like = {
         name for name, held in variables.items() if names.is_key_like(name) or password_in(held.value)
     }
@@ -140,6 +146,7 @@ def load_settings(home: Path, environ: Mapping[str, str], *, platforms: Iterable
         exposed=tuple(exposed) if exposed and home.stat().st_mode & 0o011 else (),
         variables={name: held.value for name, held in variables.items() if name not in key_like},
         is_empty=is_empty,
+        has_file=file.mode is not None,
         file=findings.file,
         lines=reader.lines,
     )
@@ -160,6 +167,20 @@ def check_text(text: str) -> tuple[Settings, list[SettingsError]]:
     reader = SettingsReader(findings, names.PLATFORMS, lambda name: f"${{{name}}}")
     root = read_yaml(TextFile(text=text), findings)
     return reader.settings(arrange(root, names.PLATFORMS, findings)), findings.problems
+
+
+def check_agent_secrets(home: Path) -> None:
+    """A `SettingsError` for a platform's credential in the `.env` of an agent's home: accounts belong to the
+    gateway, so there it would connect nothing."""
+    findings = SettingsFindings(str(home / SECRETS_FILE))
+    for entry in parse_dotenv(read_text(home / SECRETS_FILE, findings), findings):
+        if entry.value and names.is_key_like(entry.name) and names.platform_of(entry.name, names.PLATFORMS):
+            raise SettingsError(
+                f"{entry.name} does not belong to an agent.",
+                file=findings.file,
+                line=entry.first,
+                hint="Move it to the gateway's .env, and give the account to the agent with a route.",
+            )
 
 
 def key_variable(provider: str) -> str:
@@ -296,7 +317,8 @@ def model_of(agent: AgentId, loaded: LoadedSettings) -> ModelSettings:
     if hosted is None:
         return shared
     if hosted.provider in ("", shared.provider):
-        return replace(shared, default=hosted.model or shared.default)
+        same = hosted.model in ("", shared.default)
+        return shared if same else replace(shared, default=hosted.model, context_length=None)
     return ModelSettings(
         default=hosted.model, provider=hosted.provider, api_key=_key(hosted.provider, loaded)
     )
@@ -321,13 +343,32 @@ def model_routes(loaded: LoadedSettings) -> dict[str, ModelSettings]:
     return by_alias
 
 
+def auxiliary_model(role: str, agent: AgentId, loaded: LoadedSettings) -> ModelSettings | None:
+    """The model that an agent has for a role; None if that is its main one."""
+    wanted = loaded.settings.auxiliary.get(role)
+    if wanted is None or wanted == AuxiliaryModel():
+        return None
+    main = model_of(agent, loaded)
+    block = {"provider": Secret(wanted.provider), "base_url": Secret(wanted.base_url)}
+    block["model"] = Secret(wanted.model or main.default)
+    if wanted.api_key:
+        block["api_key"] = wanted.api_key
+    if wanted.provider == "auto":
+        block["provider"] = Secret("")
+    return _beside(main, block, loaded)
+
+
 def _route(block: dict[str, Secret], loaded: LoadedSettings) -> ModelSettings:
-    shared = loaded.settings.model
+    return _beside(loaded.settings.model, block, loaded)
+
+
+def _beside(shared: ModelSettings, block: dict[str, Secret], loaded: LoadedSettings) -> ModelSettings:
+    """A model beside another one. Where it is served elsewhere it never gets the other's key."""
     provider, base_url = (block[key].reveal() if key in block else "" for key in ("provider", "base_url"))
     model, key = block["model"].reveal(), block.get("api_key")
     elsewhere = provider not in ("", shared.provider) or base_url not in ("", shared.base_url)
     if not elsewhere:
-        return replace(shared, default=model, api_key=key or shared.api_key)
+        return replace(shared, default=model, api_key=key or shared.api_key, context_length=None)
     # The key without a name was made for the gateway's own address.
     unnamed = not provider or (base_url and key_variable(provider) == key_variable(""))
     own = key or (Secret("") if unnamed else _key(provider, loaded))

@@ -50,18 +50,17 @@ _GROUPS_LISTED = {
     "yuanbao": "allowed_chats",
     "qqbot": "group_allowed_chats",
 }
-_LATER_SECTIONS = """terminal compression memory skills delegation security tool_output
+_LATER_SECTIONS = """terminal compression skills delegation security tool_output
     tool_loop_guardrails tools checkpoints web browser tts stt voice code_execution clarify
     human_delay prompt_caching openrouter provider_routing updates model_catalog network lsp
     curator goals moa kanban secrets dashboard bedrock vertex x_search desktop computer_use onboarding
     privacy providers custom_providers credential_pool_strategies personalities
-    platform_hints hooks auxiliary mcp_servers plugins"""
+    platform_hints hooks mcp_servers"""
 _LATER_ROOT = """_config_version fallback_providers context_file_max_chars file_read_max_chars
     mcp_discovery_timeout prefill_messages_file command_allowlist hooks_auto_accept
     max_concurrent_sessions reset_triggers session_store_max_age_days
     filter_silence_narration always_log_local"""
 _LATER_IN = {
-    "model": "api_mode context_length",
     "agent": """reasoning_effort reasoning_overrides service_tier tool_use_enforcement
         task_completion_guidance parallel_tool_call_guidance environment_probe coding_context
         verify_on_stop max_verify_nudges gateway_timeout_warning
@@ -72,6 +71,8 @@ _LATER_IN = {
         interface timestamps final_response_markdown runtime_footer platforms
         background_process_notifications ephemeral_system_ttl""",
     "cron": "provider",
+    "memory": """memory_enabled user_profile_enabled memory_char_limit user_char_limit nudge_interval
+        write_approval flush_min_turns""",
     "logging": "max_size_mb backup_count",
     "sessions": "auto_prune retention_days vacuum_after_prune min_interval_hours",
     "gateway": """multiplex_profiles profile_routes platform_connect_timeout delivery_ledger
@@ -79,6 +80,17 @@ _LATER_IN = {
         trust_recent_files_seconds restart_loop_guard respawn_storm
         systemd_watchdog_seconds proxy_url proxy_key scale_to_zero write_sessions_json""",
 }
+AUXILIARY = {
+    "title_generation": "title",
+    "compression": "summary",
+    "vision": "vision",
+    "approval": "approval",
+}
+"""The roles of models as Hermes Agent calls them in settings."""
+_LATER_TASKS = """web_extract skills_hub mcp memory_query_rewrite tts_audio_tags goal_judge curator
+    background_review monitor profile_describer transient_retries"""
+_LATER_OF_A_TASK = frozenset({"timeout", "extra_body", "reasoning_effort"})
+_LATER_IN["auxiliary"] = _LATER_TASKS
 # Dotted keys; a section here covers everything below it.
 LATER = frozenset(
     [*_LATER_SECTIONS.split(), *_LATER_ROOT.split()]
@@ -113,6 +125,8 @@ def is_key_like(name: str) -> bool:
 def is_later(dotted: str) -> bool:
     """Whether Hermes Agent has this key and this program does not use it yet."""
     parts = dotted.split(".")
+    if len(parts) == 3 and parts[0] == "auxiliary" and parts[2] in _LATER_OF_A_TASK:
+        return parts[1] in AUXILIARY
     return any(".".join(parts[:count]) in LATER for count in range(1, len(parts) + 1))
 
 

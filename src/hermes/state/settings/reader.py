@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import is_dataclass, replace
+from dataclasses import is_dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hermes.domain.address import SourceKind, account_problem
@@ -14,9 +14,18 @@ from hermes.domain.settings import settings as declared
 from hermes.domain.settings.declaring import NONE_LISTED, Secret
 from hermes.domain.settings.platforms import ApiKey, PlatformSettings
 from hermes.domain.text import one_line
-from hermes.state.home.findings import SettingsFindings, nearest
+from hermes.domain.word import replace
+from hermes.state.home.findings import SettingsFindings, is_slip, nearest
 from hermes.state.settings import values
-from hermes.state.settings.names import LATER, PLATFORM_FIELDS, PLATFORM_KEYS, field_of, is_key_like, is_later
+from hermes.state.settings.names import (
+    AUXILIARY,
+    LATER,
+    PLATFORM_FIELDS,
+    PLATFORM_KEYS,
+    field_of,
+    is_key_like,
+    is_later,
+)
 from hermes.state.settings.secrets import looks_like_placeholder, password_in
 from hermes.state.settings.yaml_tree import YamlList, YamlMapping, YamlNode, YamlScalar
 
@@ -26,14 +35,16 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound="DataclassInstance")
 API_SERVER = "api_server"
-TABLES = ("agents", "platforms", "quick_commands", "reset_by_type", "reset_by_platform", "routes")
+_TABLES = """agents auxiliary models platforms quick_commands reset_by_type reset_by_platform routes
+    platform_toolsets"""
+TABLES = tuple(_TABLES.split())
 """Settings that hold any number of sections, in the order of reading: others name agents."""
 _LIMITS = frozenset(
     knob.name
     for section in (declared.Settings, PlatformSettings, *values.sections(declared.Settings).values())
     for knob in values.knobs(section).values()
     if knob.about.instead is not None
-)
+) | {"platform_toolsets"}
 _OLDER_KINDS = {"dm": "private", "forum": "thread"}
 _REFERENCE = re.compile(r"(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 Pair = tuple[int, YamlNode]
@@ -41,7 +52,7 @@ Entry = tuple[str, Any] | None
 """A section of a table under its name; None if it does not count."""
 _ALSO_UNDER_GATEWAY = """group_sessions_per_user thread_sessions_per_user allowed_users allow_all_users
     unauthorized_dm_behavior streaming agents default_agent routes platforms session_reset reset_by_type
-    reset_by_platform quick_commands toolsets"""
+    reset_by_platform quick_commands toolsets platform_toolsets"""
 ALSO_UNDER_GATEWAY = tuple(_ALSO_UNDER_GATEWAY.split())
 """Top-level keys that may stand under `gateway:` as well."""
 ALIASES = {("model", "model"): "default", ("streaming", "mode"): "transport"}
@@ -114,7 +125,11 @@ class SettingsReader:
             PlatformSettings: self.platform,
             ApiKey: self.api_key,
             declared.QuickCommand: self.quick_command,
+            declared.ModelFactSettings: self.model_facts,
+            declared.AuxiliaryModel: self.auxiliary_model,
             declared.ResetSettings: self.reset,
+            declared.PlatformToolsets: self.toolsets,
+            declared.PluginOptions: self.plugin_options,
         }
 
     def settings(self, root: YamlMapping) -> declared.Settings:
@@ -182,12 +197,8 @@ class SettingsReader:
         if toolsets and self.findings.count > before:
             # "All toolsets" is the default; a list that cannot be read must not give an agent more.
             agent = replace(agent, enabled_toolsets=("none",))
-        sharing = [other for other, known in self.agents.items() if known.home_dir == agent.home_dir]
         if agent.home_dir and name == MAIN_AGENT:
             self.findings.problem(line, "The agent main lives in the home itself.", "Remove its home_dir.")
-        elif agent.home_dir and sharing:
-            message = f"The agents {sharing[0]} and {name} share one home_dir."
-            self.findings.problem(line, message, "Give each a folder of its own.")
         self.agents[name] = agent
         return name, agent
 
@@ -214,6 +225,21 @@ class SettingsReader:
         self.findings.problem(line, f"{one_line(path)} is no command.", hint)
         return None
 
+    def model_facts(self, name: str, line: int, node: YamlNode, path: str) -> Entry:
+        """Half of what is known of a model would be believed like the whole: a mistake voids it all."""
+        before = self.findings.count
+        facts = self.section(declared.ModelFactSettings, node, path)
+        return None if self.findings.count > before else (name, facts)
+
+    def auxiliary_model(self, name: str, line: int, node: YamlNode, path: str) -> Entry:
+        """With a mistake in it the main model does this work, too."""
+        if name not in AUXILIARY:
+            self.unknown(path, line, list(AUXILIARY))
+            return None
+        before = self.findings.count
+        model = self.section(declared.AuxiliaryModel, node, path)
+        return None if self.findings.count > before else (AUXILIARY[name], model)
+
     def reset(self, name: str, line: int, node: YamlNode, path: str) -> Entry:
         by_type = path.startswith("reset_by_type.")
         known = [kind.value for kind in SourceKind] if by_type else sorted(self.platforms)
@@ -224,6 +250,25 @@ class SettingsReader:
         elif not (at and self.is_wrong_account(line, platform, account)):
             return own, self.section(declared.ResetSettings, node, path)
         return None
+
+    def toolsets(self, name: str, line: int, node: YamlNode, path: str) -> Entry:
+        """`telegram: [file, todo]`. A limit for a platform that there is not limits nothing, so it stops."""
+        known = {*self.platforms, *declared.DOORS}
+        if name.partition("@")[0] not in known:
+            meant = nearest(name, sorted(known))
+            message = f"platform_toolsets names “{one_line(name)}”, which is no platform."
+            self.findings.stop(line, message, f"Did you mean “{meant}”?" if meant else "Remove it.")
+            return None
+        self.lines[path] = line
+        inner = YamlMapping(pairs={"toolsets": (line, node)}, line=line)
+        return name, self.section(declared.PlatformToolsets, inner, path)
+
+    def plugin_options(self, name: str, line: int, node: YamlNode, path: str) -> Entry:
+        if not isinstance(node, YamlMapping):
+            not_a_section(path, node, self.findings)
+            return None
+        flat: dict[str, Any] = {"extra": {}, "secrets": {}}
+        return name, declared.PluginOptions(values=self.own_key(flat, name, node, path, name))
 
     def is_wrong_account(self, line: int, platform: str, account: str) -> bool:
         """Whether no account can be called so, which is a problem."""
@@ -269,7 +314,12 @@ class SettingsReader:
         platform = given["match"].platform if "match" in given else None
         if platform is not None and platform not in self.platforms:
             self.no_such_platform(self.lines[f"{path}.match.platform"], platform)
-        return declared.Route(**given) if self.findings.count == before else None
+        if self.findings.count == before:
+            return declared.Route(**given)
+        if any(name == "backend" or is_slip(name, "backend") for name in pairs):
+            remedy = "Put the route right, or take it out."
+            self.findings.stop(node.line, f"{path} has a mistake, so its backend would not hold.", remedy)
+        return None
 
     def no_such_platform(self, line: int, name: str) -> None:
         platform, at, account = name.partition("@")

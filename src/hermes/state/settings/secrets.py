@@ -44,21 +44,35 @@ def looks_like_placeholder(value: str) -> bool:
     return _PLACEHOLDER.fullmatch(value.strip()) is not None
 
 
+class _Hidden:
+    """What is taken out of texts, as it is looked for."""
+
+    __slots__ = ("base64", "hex", "raw", "spellings")
+
+    def __init__(self) -> None:
+        self.spellings: list[str] = []
+        self.raw: dict[bytes, None] = {}
+        self.base64: dict[bytes, None] = {}
+        self.hex: dict[bytes, None] = {}
+
+    def spell(self, new: Iterable[str]) -> None:
+        """The longest are looked for first: one may be a part of another."""
+        both = {*self.spellings, *new}
+        self.spellings = sorted(both, key=lambda spelling: (-len(spelling), spelling))
+
+
 class Secrets:
     """Name → secret. Names are variables (`OPENAI_API_KEY`) or dotted keys (`model.api_key`).
 
     Values are also looked for in base64 and hexadecimal: at any place of what was encoded, in lines, with
     separators, and in the dumps of `xxd` and `hexdump -C`."""
 
-    __slots__ = ("_base64", "_hex", "_raw", "_secrets", "_spellings")
+    __slots__ = ("_hidden", "_secrets")
 
     def __init__(self, values: Mapping[str, str] | None = None, *, also: Iterable[str] = ()) -> None:
         """`also` are values without a name that must be taken out of texts all the same."""
         self._secrets = {name: Secret(value) for name, value in (values or {}).items() if value}
-        self._spellings: list[str] = []
-        self._raw: dict[bytes, None] = {}
-        self._base64: dict[bytes, None] = {}
-        self._hex: dict[bytes, None] = {}
+        self._hidden = _Hidden()
         self.learn(*(secret.reveal() for secret in self._secrets.values()), *also)
 
     @property
@@ -76,35 +90,47 @@ class Secrets:
     def __contains__(self, name: object) -> bool:
         return name in self._secrets
 
+    def values(self) -> dict[str, str]:
+        """Those that were loaded, by name."""
+        return {name: secret.reveal() for name, secret in self._secrets.items()}
+
+    def join(self, earlier: Secrets) -> None:
+        """Hide from now on what another generation hides, and it what this one does, with all that joined it
+        before or will: a turn that runs holds the one it began with."""
+        own, self._hidden = self._hidden, earlier._hidden
+        self._hidden.raw |= own.raw
+        self._hidden.base64 |= own.base64
+        self._hidden.hex |= own.hex
+        self._hidden.spell(own.spellings)
+
     def learn(self, *values: str) -> None:
         """Take these out of texts from now on, too: secrets that were made after the settings were read."""
         lines = [line for value in values for line in _lines(value)]
         for line in lines:
             for part in _chunks(line.encode("utf-8", "surrogatepass")):
-                self._raw[part] = self._hex[part.hex().encode()] = None
-                self._base64.update(dict.fromkeys(_inner_base64(part)))
-        new = {spelling for line in lines for spelling in _spellings(line)}
-        self._spellings = sorted({*self._spellings, *new}, key=lambda spelling: (-len(spelling), spelling))
+                self._hidden.raw[part] = self._hidden.hex[part.hex().encode()] = None
+                self._hidden.base64.update(dict.fromkeys(_inner_base64(part)))
+        self._hidden.spell(spelling for line in lines for spelling in _spellings(line))
 
     def redact(self, text: str) -> str:
         """The text with `***` in place of every loaded value, also where it is escaped or encoded."""
         # Plain searches: one pattern of all spellings would try each of them at each character.
-        for spelling in self._spellings:
+        for spelling in self._hidden.spellings:
             if spelling in text:
                 text = text.replace(spelling, "***")
-        return self._redact_encoded(text) if self._spellings else text
+        return self._redact_encoded(text) if self._hidden.spellings else text
 
     def _redact_encoded(self, text: str) -> str:
         """What may stand between digits is taken out for the search; what is found is then looked for."""
         data = text.encode("ascii", "replace")
         squeezed = data.translate(_ONE_ALPHABET, _BLANKS)
-        for part in self._base64:
+        for part in tuple(self._hidden.base64):
             if part in squeezed:
                 text = _base64_pattern(part.decode()).sub("***", text)
         if b"0x" in data:
             data = data.replace(b"0x", b"")
         squeezed = data.translate(_ONE_CASE, _BLANKS + b":,\\x")
-        for part in self._hex:
+        for part in tuple(self._hidden.hex):
             if part in squeezed:
                 text = _hex_pattern(part.decode()).sub("***", text)
         return self._redact_dumps(text) if b"0000" in squeezed else text
@@ -117,7 +143,7 @@ class Secrets:
             dumped += read
             owners += [number] * len(read)
         hidden: set[int] = set()
-        for part in self._raw:
+        for part in tuple(self._hidden.raw):
             start = dumped.find(part)
             while start >= 0:
                 hidden.update(owners[start : start + len(part)])

@@ -3,9 +3,11 @@ so the gateway does not start with it. A value that restricts nothing, like an e
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
 
+from msgspec import Struct
+
+from hermes.domain.ports.world import BACKENDS
 from hermes.domain.text import one_line
 from hermes.state.home.findings import SettingsFindings, is_slip
 from hermes.state.settings.yaml_tree import YamlMapping as Tree
@@ -15,37 +17,42 @@ _OFF = frozenset({"", "null", "~", "none", "false", "no", "off", "0"})
 REMOVE = "Remove it, or do not run Hermes here."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnsupportedLimit:
-    """Why a setting would not hold, and the values of it that narrow nothing."""
+class UnsupportedLimit(Struct, frozen=True, kw_only=True):
+    """Why a setting would not hold, and the values of it that narrow nothing, or are honoured: the names of
+    plugins in a `group`."""
 
     why: str
     harmless: frozenset[str] = _OFF
+    group: str = ""
+
+    def holds(self, value: str) -> bool:
+        value = value.strip().lower()
+        return value in self.harmless or bool(self.group and value in installed(self.group))
 
 
-_HOST = UnsupportedLimit(why="commands run on this machine itself", harmless=frozenset({"", "local"}))
+_LOCAL = frozenset({"", "local"})
+_BACKEND = UnsupportedLimit(why="no such backend is installed", harmless=_LOCAL, group=BACKENDS)
+_HOST = UnsupportedLimit(why="commands run on this machine itself", harmless=_LOCAL)
 _NO_SCANNER = "no scanner looks at commands"
 _NO_SANDBOX = UnsupportedLimit(why="there is no sandbox")
-_NOT_BY_PLATFORM = UnsupportedLimit(why="toolsets are not chosen by platform")
+_ABOVE = UnsupportedLimit(why="toolsets by platform stand in platform_toolsets, at the top")
 _FOR_ALL = UnsupportedLimit(why="approvals are the same for all")
 NARROWING: Mapping[str, UnsupportedLimit] = {
-    "terminal.backend": _HOST,
+    "terminal.backend": _BACKEND,
     "terminal.env_type": _HOST,
     "sandbox": _NO_SANDBOX,
     "container": _NO_SANDBOX,
     "docker": _NO_SANDBOX,
-    "platform_toolsets": _NOT_BY_PLATFORM,
     "security.tirith_enabled": UnsupportedLimit(why=_NO_SCANNER),
     "security.tirith_fail_open": UnsupportedLimit(why=_NO_SCANNER, harmless=frozenset({"", "true"})),
     "security.website_blocklist.enabled": UnsupportedLimit(why="no list of sites is looked at"),
     "privacy": UnsupportedLimit(why="nothing personal is taken out of what a model is told"),
-    "plugins.disabled": UnsupportedLimit(why="every plugin that is installed is used"),
 }
 """By dotted name; one covers everything below it."""
-_TOOLSETS = ("toolsets", "enabled_toolsets", "disabled_toolsets")
+_TOOLSETS = ("toolsets", "enabled_toolsets", "disabled_toolsets", "platform_toolsets")
 OF_ONE: Mapping[str, Mapping[str, UnsupportedLimit]] = {
-    "agents": {"approvals": _FOR_ALL},
-    "platforms": {"approvals": _FOR_ALL, **dict.fromkeys(_TOOLSETS, _NOT_BY_PLATFORM)},
+    "agents": {"approvals": _FOR_ALL, "platform_toolsets": _ABOVE},
+    "platforms": {"approvals": _FOR_ALL, **dict.fromkeys(_TOOLSETS, _ABOVE)},
 }
 """Further ones that narrow nothing where they stand for one agent or one platform."""
 _NO_SECTION = UnsupportedLimit(why="settings stand below this name, so the value counts for nothing")
@@ -55,16 +62,24 @@ _KNOWN_SECURITY = """redact_secrets allow_private_urls allow_lazy_installs tirit
 SECURITY_KNOWN = frozenset(_KNOWN_SECURITY.split())
 """What is known below `security`; anything else there is taken for a limit."""
 VARIABLES: Mapping[str, UnsupportedLimit] = {
-    "TERMINAL_ENV": _HOST,
+    "TERMINAL_ENV": _BACKEND,
     "HERMES_WRITE_SAFE_ROOT": UnsupportedLimit(why="files may be written elsewhere too"),
 }
+
+
+def installed(group: str) -> Collection[str]:
+    """The names of plugins; nothing of them is imported."""
+    from importlib.metadata import entry_points
+
+    return entry_points(group=group).names
 
 
 def stop_at_limits(root: Tree, findings: SettingsFindings) -> None:
     """Report every one of them: at top level, under `gateway`, for an agent or for a platform."""
     for prefix, tree in _places(root):
-        own = OF_ONE.get(prefix.partition(".")[0], {})
-        for name, narrowing in (*NARROWING.items(), *own.items()):
+        own = dict(OF_ONE.get(prefix.partition(".")[0], {}))
+        own |= {"terminal.backend": _HOST} if prefix else {}
+        for name, narrowing in {**NARROWING, **own}.items():
             _check(tree, prefix, name.split("."), narrowing, findings)
         security = tree.get("security")
         for name in security.pairs if isinstance(security, Tree) else ():
@@ -74,7 +89,7 @@ def stop_at_limits(root: Tree, findings: SettingsFindings) -> None:
 
 def stop_at_variable(name: str, value: str, line: int | None, findings: SettingsFindings) -> None:
     narrowing = VARIABLES.get(name)
-    if narrowing is not None and value.strip().lower() not in narrowing.harmless:
+    if narrowing is not None and not narrowing.holds(value):
         _tell(name, line, narrowing, findings)
 
 
@@ -98,18 +113,18 @@ def _check(
         if name != parts[0] and not is_slip(name, parts[0]):
             continue
         if len(parts) == 1:
-            if _narrows(node, narrowing.harmless):
+            if _narrows(node, narrowing.holds):
                 _tell(prefix + name, line, narrowing, findings)
         elif isinstance(node, Tree):
             _check(node, f"{prefix}{name}.", parts[1:], narrowing, findings)
-        elif _narrows(node, frozenset({""})):
+        elif _narrows(node, lambda text: not text.strip()):
             _tell(prefix + name, line, _NO_SECTION, findings)
 
 
-def _narrows(node: YamlNode, harmless: frozenset[str]) -> bool:
+def _narrows(node: YamlNode, holds: Callable[[str], bool]) -> bool:
     if isinstance(node, YamlScalar):
-        return not node.empty and node.text.strip().lower() not in harmless
-    return any(_narrows(child, harmless) for child in node.children())
+        return not node.empty and not holds(node.text)
+    return any(_narrows(child, holds) for child in node.children())
 
 
 def _tell(name: str, line: int | None, narrowing: UnsupportedLimit, findings: SettingsFindings) -> None:

@@ -6,14 +6,17 @@ import math
 import re
 import types
 import typing
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
+from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import StrEnum
 from functools import cache
 from typing import Any
 
+from msgspec import Struct
+
 from hermes.domain.pattern_size import why_too_large
 from hermes.domain.settings.declaring import Secret, SettingDoc
 from hermes.domain.text import one_line, plain_braces
+from hermes.domain.word import replace
 from hermes.state.home.findings import nearest
 from hermes.state.settings.yaml_tree import YamlScalar
 
@@ -27,8 +30,7 @@ _FORMS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettingSpec:
+class SettingSpec(Struct, frozen=True, kw_only=True):
     """A field of a settings class: a value or a section of the class `kind`, or several in the `holder`."""
 
     name: str
@@ -78,6 +80,10 @@ def _spec(item: Field[Any], hint: Any) -> SettingSpec:
     return SettingSpec(name=item.name, kind=kind, holder=holder, default=item.default, about=about)
 
 
+MEANWHILE = "Until you fix it, "
+"""How a remedy begins that only says what counts instead, where the rest is adopted all the same."""
+
+
 class WrongValue(Exception):
     """Not what the setting takes: `expected` completes "must be …", `meant` is a choice that resembles it."""
 
@@ -88,7 +94,7 @@ class WrongValue(Exception):
         if meant:
             self.remedy = f"Did you mean “{meant}”?"
         else:
-            self.remedy = "" if used is MISSING else f"Until you fix it, {shown(used)} is used."
+            self.remedy = "" if used is MISSING else f"{MEANWHILE}{shown(used)} is used."
         super().__init__(self.expected)
 
 

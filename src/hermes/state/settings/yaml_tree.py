@@ -6,8 +6,9 @@ Depth and the size of expanded aliases are bounded."""
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from hermes.domain.text import one_line, storable
 from hermes.state.home.findings import SettingsFindings
@@ -21,8 +22,7 @@ _PLAIN_TAGS = frozenset({"!", *(f"tag:yaml.org,2002:{name}" for name in ("str", 
 _TREE_TAGS = frozenset({"!", "tag:yaml.org,2002:seq", "tag:yaml.org,2002:map"})
 
 
-@dataclass(slots=True)
-class YamlScalar:
+class YamlScalar(Struct):
     """One value as it is written; an unreadable one was reported already and must fall to its default."""
 
     text: str
@@ -35,8 +35,7 @@ class YamlScalar:
         return self.plain and self.text in _NULLS and not self.unreadable
 
 
-@dataclass(slots=True)
-class YamlList:
+class YamlList(Struct):
     items: list[YamlNode]
     line: int
 
@@ -44,8 +43,7 @@ class YamlList:
         return self.items
 
 
-@dataclass(slots=True)
-class YamlMapping:
+class YamlMapping(Struct):
     pairs: dict[str, tuple[int, YamlNode]]
     line: int
 
@@ -97,8 +95,7 @@ def _read_blocks(file: TextFile, root: YamlMapping, findings: SettingsFindings) 
                 break
 
 
-@dataclass(slots=True)
-class _Composer:
+class _Composer(Struct):
     """Turns the parser's events into nodes. PyYAML's own composer recurses without bounds."""
 
     findings: SettingsFindings

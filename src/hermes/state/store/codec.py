@@ -3,8 +3,9 @@ take their defaults, so old rows stay readable and a kind's name never changes i
 
 from __future__ import annotations
 
-import threading
 from datetime import UTC, datetime
+from functools import lru_cache
+from hashlib import sha256
 from typing import Any, TypeVar
 
 import msgspec
@@ -13,6 +14,7 @@ from hermes.domain import event
 from hermes.domain.errors import Refused
 from hermes.domain.event import Record
 from hermes.domain.text import storable_all
+from hermes.domain.word import LEARNING
 
 T = TypeVar("T")
 
@@ -42,15 +44,12 @@ def encode(value: object) -> bytes:
 
 
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
-_making = threading.Lock()
 
 
 def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
     decoder = _decoders.get(kind)
     if decoder is None:
-        # msgspec keeps what it learns of a dataclass at the class, before it has learnt all of it: a second
-        # thread that makes a decoder of the same class meanwhile gets half of it and crashes the process.
-        with _making:
+        with LEARNING:
             decoder = _decoders[kind] = msgspec.json.Decoder(kind)
     return decoder
 
@@ -73,6 +72,12 @@ def decode_record(kind: str, data: bytes | str) -> Record:
         raise Refused(f"a record of kind “{kind}” was written by a newer Hermes")
     record: Record = decode(known, data)
     return record
+
+
+@lru_cache(maxsize=64)
+def hash_text(text: str) -> str:
+    """The name under which a text is kept once, however often it is used."""
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def stamp(at: datetime) -> float:

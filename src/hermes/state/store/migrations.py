@@ -4,9 +4,12 @@ an older program refuses a newer database politely and leaves it as it is."""
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
+
+from msgspec import Struct
 
 from hermes.domain.errors import UserError
+from hermes.state.store.codec import hash_text
 from hermes.state.store.table import Db
 
 
@@ -14,13 +17,14 @@ class DamagedDatabase(UserError):
     """The file is not what it was written as: nothing more may be written to it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Migration:
+class Migration(Struct, frozen=True, kw_only=True):
     """One step. `oldest` is the schema number a program must know to work with the result."""
 
     number: int
     oldest: int
     statements: tuple[str, ...]
+    work: Callable[[Db], None] | None = None
+    """What SQL alone cannot do, after the statements."""
 
 
 FIRST = (
@@ -174,6 +178,74 @@ HANDOFFS = (
     "CREATE INDEX handoffs_age ON handoffs (agent, created_at)",
 )
 
+LEAN = (
+    "CREATE TABLE prompts (hash TEXT PRIMARY KEY, body TEXT NOT NULL, made_at REAL NOT NULL) WITHOUT ROWID",
+    "ALTER TABLE sessions RENAME TO sessions_before",
+    "DROP INDEX sessions_title",
+    "DROP INDEX sessions_recent",
+    "DROP INDEX sessions_expiry",
+    """CREATE TABLE sessions (
+        id TEXT PRIMARY KEY, agent TEXT NOT NULL, owner TEXT, place TEXT, title TEXT, parent TEXT,
+        model TEXT, busy_mode TEXT, prompt TEXT, place_prompt TEXT, tools TEXT, ended TEXT,
+        created_at REAL NOT NULL, updated_at REAL NOT NULL, expires_at REAL,
+        yolo INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID""",
+    "CREATE UNIQUE INDEX sessions_title ON sessions (agent, title) WHERE title IS NOT NULL",
+    "CREATE INDEX sessions_recent ON sessions (agent, updated_at)",
+    "CREATE INDEX sessions_expiry ON sessions (expires_at) WHERE expires_at IS NOT NULL",
+    # The number of a turn's first record. Where there is none, its records are looked for in all of its
+    # session, and the turn is found by its session through an index that others do not need.
+    "ALTER TABLE turns ADD COLUMN since INTEGER",
+    "CREATE INDEX turns_without_records ON turns (session) WHERE since IS NULL",
+    "DROP INDEX turns_session",
+    "DROP INDEX turns_due",
+    "CREATE INDEX turns_accepted ON turns (n) WHERE state = 'accepted'",
+    "DROP INDEX journal_turn",
+)
+
+
+def _move_sessions(db: Db) -> None:
+    """Each prompt is kept once from now on, by its hash."""
+    db.run("CREATE TABLE prompt_hashes (body TEXT PRIMARY KEY, hash TEXT NOT NULL) WITHOUT ROWID")
+    used = "SELECT system_prompt, max(updated_at) FROM sessions_before WHERE system_prompt IS NOT NULL"
+    for body, at in db.all(f"{used} GROUP BY system_prompt"):
+        db.run("INSERT INTO prompt_hashes VALUES (?, ?)", body, hash_text(body))
+        db.run("INSERT OR IGNORE INTO prompts VALUES (?, ?, ?)", hash_text(body), body, at)
+    same = "id, agent, owner, place, title, parent, model, busy_mode, ended, created_at, updated_at"
+    same += ", expires_at, yolo"
+    db.run(
+        f"INSERT INTO sessions ({same}, prompt) SELECT {same}, hash FROM sessions_before"
+        " LEFT JOIN prompt_hashes ON body = system_prompt ORDER BY id"
+    )
+    db.run("DROP TABLE sessions_before")
+    db.run("DROP TABLE prompt_hashes")
+
+
+HISTORY = (
+    # How a session is read from its last summary on, without looking at what is before it.
+    "CREATE INDEX journal_marks ON journal (session, seq) WHERE kind IN ('summarised', 'undone')",
+    """CREATE TABLE session_grants (
+        session TEXT NOT NULL, agent TEXT NOT NULL, person TEXT NOT NULL, digest TEXT NOT NULL,
+        seq INTEGER NOT NULL, PRIMARY KEY (session, person, digest)) WITHOUT ROWID""",
+    """INSERT OR IGNORE INTO session_grants
+        WITH asked AS (
+          SELECT session, seq, kind, iif(json_valid(body), body, '{}') AS body FROM journal
+          WHERE kind IN ('asked', 'answered'))
+        SELECT a.session, s.agent, json_extract(a.body, '$.by'), json_extract(q.body, '$.digest'), a.seq
+        FROM asked a JOIN sessions s ON s.id = a.session
+          JOIN asked q ON q.session = a.session AND q.kind = 'asked' AND q.seq < a.seq
+            AND json_extract(q.body, '$.question') = json_extract(a.body, '$.question')
+        WHERE a.kind = 'answered' AND json_extract(a.body, '$.verdict') = 'session'
+          AND json_extract(a.body, '$.by') != '' AND json_extract(q.body, '$.digest') != ''
+        ORDER BY a.seq""",
+)
+
+EVERY_AGENT = (
+    # Asked over all agents, so not by agent.
+    "DROP INDEX jobs_due",
+    "CREATE INDEX jobs_due ON jobs (next_due) WHERE next_due IS NOT NULL",
+    "CREATE INDEX requests_by_key ON requests (owner, key) WHERE key IS NOT NULL",
+)
+
 MIGRATIONS = (
     Migration(number=1, oldest=1, statements=FIRST),
     Migration(number=2, oldest=2, statements=SECOND),
@@ -184,6 +256,9 @@ MIGRATIONS = (
     Migration(number=7, oldest=7, statements=GRANTS),
     Migration(number=9, oldest=9, statements=PREPARING),
     Migration(number=10, oldest=9, statements=HANDOFFS),
+    Migration(number=11, oldest=11, statements=LEAN, work=_move_sessions),
+    Migration(number=12, oldest=12, statements=HISTORY),
+    Migration(number=13, oldest=12, statements=EVERY_AGENT),
 )
 NEWEST = MIGRATIONS[-1].number
 
@@ -216,6 +291,8 @@ def migrate(db: Db, file: str) -> None:
     for step in (step for step in MIGRATIONS if step.number > number):
         for statement in step.statements:
             db.run(statement)
+        if step.work is not None:
+            step.work(db)
         db.run("INSERT OR REPLACE INTO facts VALUES ('oldest_program', ?)", str(step.oldest))
         db.run(f"PRAGMA user_version = {step.number}")
 

@@ -9,26 +9,27 @@ import shutil
 import stat
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import apsw
+from msgspec import Struct
 
 from hermes.domain.errors import Refused, UserError
-from hermes.domain.ids import AgentId
+from hermes.domain.ids import EVERY_AGENT, AgentId
 from hermes.domain.ports.store import Tx
 from hermes.state.store.care.reserve import SIZE as SPARE_BYTES
 from hermes.state.store.care.reserve import DiskReserve
 from hermes.state.store.care.walfile import has_log
+from hermes.state.store.every_agent import WideDb
 from hermes.state.store.migrations import DamagedDatabase, check_version, migrate
 from hermes.state.store.table import Db, Row
 from hermes.state.store.tables.channels import DirectoryTable, OverheardTable
 from hermes.state.store.tables.gateway import FactsTable, LeasesTable, RecoveryTable
 from hermes.state.store.tables.inbox import InboxTable
 from hermes.state.store.tables.jobs import JobRunsTable, JobsTable
-from hermes.state.store.tables.journal import JournalTable
+from hermes.state.store.tables.journal import JournalTable, JournalTailTable
 from hermes.state.store.tables.media_index import MediaTable
 from hermes.state.store.tables.outbox import OutboxTable
 from hermes.state.store.tables.rights import GrantsTable, PairingCodesTable, PairingsTable
@@ -38,8 +39,10 @@ from hermes.state.store.tables.turns import QuestionsTable, RequestsTable, Turns
 
 _LOG_FILE_BYTES = 64 * 1024 * 1024
 # Pages that fell out of it are still in the system's own cache.
-_WRITER_CACHE_KB = 1024
+_WRITER_CACHE_KB = 512
 _READER_CACHE_KB = 256
+# Of new files. A turn changes a few rows in a dozen places, and what is written is pages.
+PAGE_BYTES = 2048
 _CACHED_STATEMENTS = 200
 _PROBLEMS = 10
 _CHECK_STEPS = 100_000
@@ -73,8 +76,7 @@ NOT_DAMAGE = (
 """What says nothing about the file's content: whoever takes it for damage throws a sound database away."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreOptions:
+class StoreOptions(Struct, frozen=True, kw_only=True):
     """How the file is opened. The defaults keep the promises; tests turn single screws."""
 
     vfs: str | None = None
@@ -125,29 +127,31 @@ class SqliteDb:
 
 
 def tables_of(db: Db, agent: AgentId) -> Tx:
-    """The table families of one connection, scoped to one agent."""
+    """The table families of one connection, scoped to one agent, or to `EVERY_AGENT`."""
+    own = WideDb(db) if agent == EVERY_AGENT else db
     return Tx(
         inbox=InboxTable(db),
-        turns=TurnsTable(db, agent),
-        journal=JournalTable(db, agent),
-        sessions=SessionsTable(db, agent),
-        bindings=BindingsTable(db, agent),
+        turns=TurnsTable(own, agent),
+        journal=JournalTable(own, agent),
+        tail=JournalTailTable(db),
+        sessions=SessionsTable(own, agent),
+        bindings=BindingsTable(own, agent),
         outbox=OutboxTable(db),
-        questions=QuestionsTable(db, agent),
-        grants=GrantsTable(db, agent),
-        requests=RequestsTable(db, agent),
-        jobs=JobsTable(db, agent),
-        job_runs=JobRunsTable(db, agent),
+        questions=QuestionsTable(own, agent),
+        grants=GrantsTable(own, agent),
+        requests=RequestsTable(own, agent),
+        jobs=JobsTable(own, agent),
+        job_runs=JobRunsTable(own, agent),
         facts=FactsTable(db),
-        search=SearchTable(db, agent),
-        media=MediaTable(db, agent),
-        talk=OverheardTable(db, agent),
+        search=SearchTable(own, agent),
+        media=MediaTable(own, agent),
+        talk=OverheardTable(own, agent),
         leases=LeasesTable(db),
         pairings=PairingsTable(db),
         pairing_codes=PairingCodesTable(db),
         recovery=RecoveryTable(db),
-        directory=DirectoryTable(db, agent),
-        handoffs=HandoffsTable(db, agent),
+        directory=DirectoryTable(own, agent),
+        handoffs=HandoffsTable(own, agent),
     )
 
 
@@ -164,6 +168,7 @@ def connect(path: Path | None, options: StoreOptions = DEFAULTS, *, create: bool
     db = SqliteDb(connection)
     connection.set_busy_timeout(options.busy_ms)
     for pragma in (
+        f"page_size = {PAGE_BYTES}",
         "journal_mode = WAL",
         f"synchronous = {options.synchronous}",
         "foreign_keys = ON",

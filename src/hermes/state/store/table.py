@@ -1,14 +1,14 @@
 """What table families are made of: the connection that they need (a driver supplies it and raises `Refused`
-where a row would break a unique key), and dataclasses as columns. Each field is a column of its name, stored
+where a row would break a unique key), and words as columns. Each field is a column of its name, stored
 by its type: a time as seconds since 1970, an address as its text, a class inside the class as JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import astuple, fields, is_dataclass
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from enum import StrEnum
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from itertools import chain
 from operator import attrgetter
 from types import NoneType
@@ -17,8 +17,10 @@ from typing import Any, Generic, Protocol, TypeVar, get_args, get_type_hints
 from hermes.domain.address import Address
 from hermes.domain.errors import Refused
 from hermes.domain.ids import AgentId
+from hermes.domain.word import field_names, is_word
 from hermes.state.store.codec import decode, encode, stamp, unstamp
 
+log = logging.getLogger("hermes.store")
 Row = tuple[Any, ...]
 T = TypeVar("T")
 _Convert = Callable[[Any], Any]
@@ -68,7 +70,7 @@ class Columns(Generic[T]):
         # A field that is kept in several columns is named with all of them.
         self._spread = {name for name, columns in self._column.items() if "," in columns}
         self._stored = {name: how for name, kind in kinds.items() if (how := _storing(kind)) is not None}
-        self._stored |= dict.fromkeys(self._spread, astuple)
+        self._stored |= {name: attrgetter(*field_names(kinds[name])) for name in self._spread}
         whole = [(name, kind) for name, kind in kinds.items() if name not in self._spread]
         self._read = [(name, how) for name, kind in whole if (how := _reading(kind)) is not None]
         self._getter = cache(attrgetter)
@@ -111,7 +113,7 @@ class Columns(Generic[T]):
     def _gathered(self, row: Row) -> Iterator[Any]:
         columns = iter(row)
         for name, kind in self._kinds.items():
-            parts = [field.name for field in fields(kind)] if name in self._spread else []
+            parts = field_names(kind) if name in self._spread else []
             yield kind(**{part: next(columns) for part in parts}) if parts else next(columns)
 
     def check(self, columns: Mapping[str, Any], *names: str) -> None:
@@ -140,7 +142,7 @@ class Columns(Generic[T]):
 
 
 class BodyColumn(Generic[T]):
-    """A dataclass kept whole, as the JSON in its table's column `body`."""
+    """A word kept whole, as the JSON in its table's column `body`."""
 
     def __init__(self, kind: type[T], table: str) -> None:
         self._kind = kind
@@ -152,6 +154,22 @@ class BodyColumn(Generic[T]):
     def one(self, db: Db, rest: str, *values: Any) -> T | None:
         row = db.one(self._select + rest, *values)
         return None if row is None else decode(self._kind, row[0])
+
+
+def readable(kind: type[T], rows: Iterable[Row]) -> Iterator[tuple[Any, T]]:
+    """The words in rows of whose they are and a body, with whose they are. One that cannot be read is set
+    aside with a line in the log: what is read for everybody must not fail for everybody."""
+    for whose, body in rows:
+        try:
+            yield whose, decode(kind, body)
+        except UNREADABLE as error:
+            _set_aside(kind.__name__, str(whose), str(error))
+
+
+@lru_cache(maxsize=1024)
+def _set_aside(kind: str, whose: str, why: str) -> None:
+    """Once for each, however often it is read."""
+    log.warning("store.set_aside kind=%s of=%s why=%s", kind, whose, why)
 
 
 def _as_it_is(value: Any) -> Any:
@@ -166,7 +184,7 @@ def _plain_kind(hint: Any) -> Any:
 def _storing(kind: Any) -> _Convert | None:
     if kind is datetime:
         return stamp
-    return str if kind is Address else encode if is_dataclass(kind) else None
+    return str if kind is Address else encode if is_word(kind) else None
 
 
 def _reading(kind: Any) -> _Convert | None:
@@ -174,6 +192,6 @@ def _reading(kind: Any) -> _Convert | None:
         return unstamp
     if kind is Address:
         return Address.parse
-    if is_dataclass(kind):
-        return partial(decode, kind)  # type: ignore[arg-type]
+    if is_word(kind):
+        return partial(decode, kind)
     return kind if kind is bool or (isinstance(kind, type) and issubclass(kind, StrEnum)) else None

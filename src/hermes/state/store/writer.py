@@ -1,14 +1,15 @@
 """The SQLite store: one writer thread with group commit, readers beside it, one handle per agent.
 
-The writer's life: it waits for units of work, takes what has gathered (accepts first), runs each in its
-own savepoint, commits once, and only then resolves their futures. A unit that fails spoils no other. When
-the engine itself fails (disk full, locked, broken), the whole batch is undone; accepts are told at once so
-that platforms keep what we cannot store, other work is tried again until it succeeds or the store closes.
-So a unit may run more than once, and must change nothing but its transaction. A unit that meets damage in
-the file is given up alone, and accepts stay closed from then on: what the file would take might be lost
-with it. The same holds once the file's name is gone: then its content is saved, now and at the close. In
-idle moments, and now and then in busy ones, the writer brings the search index up to date and checkpoints
-the log. Whatever breaks in the writer itself, it says so and goes on with a new connection.
+The writer's life: it waits for units of work, takes what has gathered (accepts first), runs each in a
+savepoint of its own if there are several, commits once, and only then resolves their futures. A unit that
+fails spoils no other. When the engine itself fails (disk full, locked, broken), the whole batch is undone;
+accepts are told at once so that platforms keep what we cannot store, other work is tried again until it
+succeeds or the store closes. So a unit may run more than once, and must change nothing but its transaction. A
+unit that meets damage in the file is given up alone, and accepts stay closed from then on: what the file
+would take might be lost with it. The same holds once the file's name is gone: then its content is saved, now
+and at the close. In idle moments, and now and then in busy ones, the writer brings the search index up to
+date and checkpoints the log. Whatever breaks in the writer itself, it says so and goes on with a new
+connection.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import apsw
+from msgspec import Struct
 
 from hermes.domain.errors import Unreachable
 from hermes.domain.ids import MAIN_AGENT, AgentId
@@ -43,13 +44,12 @@ FIRST_AT_ONCE = 512
 OTHERS_AT_ONCE = 64
 _IDLE_SECONDS = 0.25
 _RETRY_SECONDS = 0.5
-_INDEX_SECONDS = 1.0
+_INDEX_SECONDS = 5.0
 _CHECKPOINT_MS = 100
 _MOST_BATCHES = 50
 
 
-@dataclass(slots=True)
-class WorkUnit:
+class WorkUnit(Struct):
     """One piece of work on its way through the writer."""
 
     agent: AgentId
@@ -61,8 +61,7 @@ class WorkUnit:
     error: BaseException | None = None
 
 
-@dataclass(slots=True)
-class StoreFacts:
+class StoreFacts(Struct):
     """What the store has done and how it is; for status, metrics and benches."""
 
     units: int = 0
@@ -285,9 +284,12 @@ class SqliteStore:
         try:
             db = self._connect()
             db.run("BEGIN IMMEDIATE")
-            for unit in batch:
-                self._run(db, unit)
-            db.run("COMMIT")
+            if len(batch) == 1:
+                self._run_alone(db, batch[0])
+            else:
+                for unit in batch:
+                    self._run_beside_others(db, unit)
+                db.run("COMMIT")
         except sqlite.ENGINE_ERRORS as error:
             self._undo()
             if isinstance(error, apsw.FullError):
@@ -299,20 +301,30 @@ class SqliteStore:
         self._say_trouble("")
         return None
 
+    def _run_alone(self, db: sqlite.SqliteDb, unit: WorkUnit) -> None:
+        """The transaction is the unit's own, so it needs no savepoint."""
+        self._run(db, unit)
+        db.run("COMMIT" if unit.error is None else "ROLLBACK")
+
+    def _run_beside_others(self, db: sqlite.SqliteDb, unit: WorkUnit) -> None:
+        db.run("SAVEPOINT unit")
+        self._run(db, unit)
+        if unit.error is not None:
+            db.run("ROLLBACK TO unit")
+        db.run("RELEASE unit")
+
     def _run(self, db: sqlite.SqliteDb, unit: WorkUnit) -> None:
         unit.error = None
-        db.run("SAVEPOINT unit")
         try:
             unit.result = unit.work(db.tx(unit.agent))
         except sqlite.ENGINE_ERRORS:
             raise
         except BaseException as error:  # handed to whoever asked for the unit
+            if isinstance(error.__cause__, sqlite.ENGINE_ERRORS):
+                raise error.__cause__ from None
             unit.error = error
         if not db.connection.in_transaction:
             raise sqlite.TransactionGone("the transaction ended under its unit")
-        if unit.error is not None:
-            db.run("ROLLBACK TO unit")
-        db.run("RELEASE unit")
 
     def _undo(self) -> None:
         # SQLite ends the transaction by itself on some errors; a blind ROLLBACK would raise then.
@@ -491,8 +503,7 @@ def _index_batch(tx: Tx) -> int:
     return tx.search.catch_up()
 
 
-@dataclass(frozen=True, slots=True)
-class ScopedStore:
+class ScopedStore(Struct, frozen=True):
     """The store as one agent's code sees it."""
 
     store: SqliteStore

@@ -101,6 +101,9 @@ class Console(Steps[str]):
     def _retrying(self, retry: Retrying) -> str:
         return self._line(f"… {retry.reason} (again in {retry.after:.0f} s)", _DIM)
 
+    def _noticed(self, text: str) -> str:
+        return self._line(f"… {text}", _DIM)
+
     def _tool_began(self, call: ToolCall) -> str:
         if not self._show_tools:
             return ""

@@ -4,7 +4,8 @@ shown, and a reply that is `SILENT` or `NO_REPLY` is sent to nobody."""
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 _CODE = r"```.*?(?:```|\Z)|`[^`\n]*(?:`|\Z)"
 _PATH = r"""(?:"[^"\n]*(?:"|\Z)|'[^'\n]*(?:'|\Z)|`[^`\n]*(?:`|\Z)|(?:~?/|[A-Za-z]:[\\/])\S*)"""
@@ -38,8 +39,7 @@ def without_directives(text: str, *, growing: bool = False) -> str:
     return text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Directives:
+class Directives(Struct, frozen=True, kw_only=True):
     """A text without its directives, the paths after `MEDIA:`, and the names in double brackets."""
 
     text: str

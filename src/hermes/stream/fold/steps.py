@@ -5,9 +5,11 @@ records were seen, what was shown of the open model call, the calls, and the ope
 
 from __future__ import annotations
 
+import io
 import operator
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from msgspec import Struct
 
 from hermes.domain.event import (
     Answered,
@@ -18,6 +20,7 @@ from hermes.domain.event import (
     FeedItem,
     Finished,
     ModelSaid,
+    Notice,
     QuestionKind,
     Record,
     Reset,
@@ -45,8 +48,7 @@ SAID_AGAIN = "— interrupted, saying it again —"
 """What a face that cannot take words back says before words that replace earlier ones."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemainingText:
+class RemainingText(Struct, frozen=True, kw_only=True):
     """What is left to show; if `void`, instead of what was shown and not after it."""
 
     text: str
@@ -60,19 +62,19 @@ class ShownText:
 
     def __init__(self) -> None:
         self._filter = ThoughtFilter()
-        self._shown: list[str] = []
+        # Grown in place: a list of words takes ten times what they say.
+        self._shown = io.StringIO()
 
     @property
     def text(self) -> str:
-        return "".join(self._shown)
+        return self._shown.getvalue()
 
     def more(self, delta: str) -> str:
         """The part of a delta that is to be shown now."""
         words = self._filter.feed(delta)
-        if not self._shown:
+        if not self._shown.tell():
             words = words.lstrip("\n")
-        if words:
-            self._shown.append(words)
+        self._shown.write(words)
         return words
 
     def catch_up(self, whole: str) -> RemainingText:
@@ -90,9 +92,9 @@ class ShownText:
 
     def reset(self) -> bool:
         """The call's words are void; true if any were shown."""
-        heard = bool(self._shown)
+        heard = self._shown.tell() > 0
         self._filter = ThoughtFilter()
-        self._shown = []
+        self._shown = io.StringIO()
         return heard
 
 
@@ -150,6 +152,8 @@ class Steps(Generic[Out]):
                 return self._thought(text)
             case Retrying():
                 return self._retrying(item)
+            case Notice(text=text):
+                return self._noticed(text)
 
     def _take(self, entry: Entry) -> Out:
         self._entries.append(entry)
@@ -208,11 +212,12 @@ class Steps(Generic[Out]):
     def _ask(self, asked: Asked) -> Out:
         self._questions[asked.question] = asked
         call = self._calls.get(asked.call) if asked.call else None
+        if call is not None and asked.kind is not QuestionKind.APPROVAL:
+            self._unsettled.discard(call.id)
         if for_people(asked):
             return self._people_asked(asked, call)
         if asked.kind is not QuestionKind.CLIENT_TOOL or call is None:
             return self._nothing
-        self._unsettled.discard(call.id)
         return self._client_asked(asked, call, not self._unsettled)
 
     def _close_paragraph(self, reply: ModelSaid, text: str) -> None:
@@ -256,6 +261,9 @@ class Steps(Generic[Out]):
         return self._nothing
 
     def _retrying(self, retry: Retrying) -> Out:
+        return self._nothing
+
+    def _noticed(self, text: str) -> Out:
         return self._nothing
 
     def _tool_began(self, call: ToolCall) -> Out:

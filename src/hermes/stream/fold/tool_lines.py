@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
+
+from msgspec import Struct
 
 from hermes.domain.event import ToolFinished
 from hermes.domain.text import one_line
@@ -32,8 +33,7 @@ class ToolState(StrEnum):
     UNKNOWN = "outcome unknown"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolLine:
+class ToolLine(Struct, frozen=True, kw_only=True):
     """One call of the turn; a later record of the same call changes its state, never its place."""
 
     seq: int

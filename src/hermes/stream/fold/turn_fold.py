@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from itertools import groupby
+
+from msgspec import Struct
 
 from hermes.domain.event import ModelSaid, ToolFinished, TurnEnd
 from hermes.domain.tool import ToolCall
+from hermes.domain.word import replace
 from hermes.stream.fold.directives import is_silence, may_be_silence, without_directives
 from hermes.stream.fold.steps import RemainingText, Steps, was_cut
 from hermes.stream.fold.tool_lines import ProgressLevel, ToolLine, ToolState, chat_lines, tool_state
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TextEntry:
+class TextEntry(Struct, frozen=True, kw_only=True):
     seq: int
     text: str
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TypeVar, assert_never
 
+from msgspec import Struct, field
+
+from hermes.domain.word import replace
 from hermes.stream.text import markdown as md
 
 Blocks = tuple[md.Block, ...]
@@ -20,8 +22,7 @@ _ADDRESS = re.compile(r"[a-z]+://\S+", re.IGNORECASE)
 _PLACEHOLDER = "\ufffc"
 
 
-@dataclass(slots=True, kw_only=True)
-class VisibleText:
+class VisibleText(Struct, kw_only=True):
     """The visible text of a block from its beginning on. A `solid` stretch can never be cut, a `fragile` one
     (inline code, a bare address) only if there is no other way; `seams` lie between blocks, items, rows."""
 

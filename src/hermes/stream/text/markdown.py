@@ -12,48 +12,42 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Text:
+
+class Text(Struct, frozen=True, kw_only=True):
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Strong:
+class Strong(Struct, frozen=True, kw_only=True):
     children: tuple[Inline, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Emphasis:
+class Emphasis(Struct, frozen=True, kw_only=True):
     children: tuple[Inline, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Strike:
+class Strike(Struct, frozen=True, kw_only=True):
     children: tuple[Inline, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Code:
+class Code(Struct, frozen=True, kw_only=True):
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
+class Link(Struct, frozen=True, kw_only=True):
     """A link with its label; a bare address is a link whose label is its url."""
 
     url: str
     children: tuple[Inline, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Image:
+class Image(Struct, frozen=True, kw_only=True):
     url: str
     alt: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LineBreak:
+class LineBreak(Struct, frozen=True, kw_only=True):
     """The end of a line inside a paragraph; `hard` when the author insisted on it."""
 
     hard: bool = False
@@ -71,25 +65,21 @@ class Align(StrEnum):
     RIGHT = "right"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Paragraph:
+class Paragraph(Struct, frozen=True, kw_only=True):
     children: tuple[Inline, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Heading:
+class Heading(Struct, frozen=True, kw_only=True):
     level: int
     children: tuple[Inline, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CodeBlock:
+class CodeBlock(Struct, frozen=True, kw_only=True):
     lang: str
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Quote:
+class Quote(Struct, frozen=True, kw_only=True):
     blocks: tuple[Block, ...]
 
 
@@ -103,8 +93,7 @@ class ItemList:
     tight: bool = field(default=True, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class Table(Struct, frozen=True, kw_only=True):
     """A table; a header of empty cells is the header of a table that continues an earlier one."""
 
     aligns: tuple[Align, ...]
@@ -112,8 +101,7 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class Rule(Struct, frozen=True, kw_only=True):
     pass
 
 

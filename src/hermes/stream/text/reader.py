@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import cache, lru_cache
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
+from msgspec import Struct, field
 
 from hermes.stream.text import markdown as md
 
@@ -173,8 +173,7 @@ def _remembered_inlines(content: str) -> tuple[md.Inline, ...]:
     return _inlines(content, {})
 
 
-@dataclass(slots=True, kw_only=True)
-class _Frame:
+class _Frame(Struct, kw_only=True):
     """What was opened and not yet closed; without a kind, its inlines belong to what is around it."""
 
     kind: str = ""

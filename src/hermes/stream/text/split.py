@@ -10,11 +10,14 @@ import itertools
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
+
+from msgspec import Struct
 
 from hermes.domain.capabilities import Capabilities, Flavour, TextUnit
 from hermes.domain.message import Body, PrintedText
+from hermes.domain.word import replace
 from hermes.stream.text import markdown as md
 from hermes.stream.text.cut import Blocks, VisibleText, cut, leading_part, loosened
 from hermes.stream.text.flavours.plain import PlainPrinter
@@ -71,8 +74,7 @@ def split_bodies(text: str, able: Capabilities, limit: int | None = None) -> lis
     ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Piece:
+class _Piece(Struct, frozen=True, kw_only=True):
     """A block that waits for its message. One that is `begun` goes on in the next message, so nothing may
     follow it in its own."""
 

@@ -11,9 +11,10 @@ from typing import Any, TypeVar, get_args
 import msgspec
 
 from hermes.domain.errors import Refused
-from hermes.domain.event import Entry, FeedItem, Live, Record, Snapshot
+from hermes.domain.event import Entry, FeedItem, Live, ModelSaid, Record, Snapshot
 from hermes.domain.ids import TurnId
 from hermes.domain.text import storable_all
+from hermes.domain.word import replace
 
 T = TypeVar("T")
 _KINDS: dict[str, type[Any]] = {
@@ -87,6 +88,8 @@ def decode_seen(data: bytes | str) -> FeedItem:
 
 
 def _tagged(value: Record | Live | Snapshot) -> TaggedValue:
+    if isinstance(value, ModelSaid) and value.kept is not None:
+        value = replace(value, kept=None)  # for the model's service alone
     return TaggedValue(kind=type(value).__name__, value=msgspec.Raw(encode(value)))
 
 

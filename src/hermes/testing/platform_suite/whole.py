@@ -9,7 +9,6 @@ import random
 import re
 import tempfile
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -20,6 +19,7 @@ from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import DisplaySettings, StreamingSettings
 from hermes.domain.turn import BusyMode
+from hermes.domain.word import replace
 from hermes.testing.clock import FakeClock, QuickClock, settle
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say, last_words

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hermes.domain.address import SourceKind
 from hermes.domain.channels import Channel
 from hermes.domain.ids import SessionId
 from hermes.domain.ports.store import Tx
 from hermes.domain.rows import OutState
 from hermes.domain.session import session_key
+from hermes.domain.word import replace
 from hermes.testing.store_suite.samples import (
     NOW,
     OTHER_AGENT,

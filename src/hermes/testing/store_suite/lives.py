@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -11,6 +10,7 @@ from hermes.domain.message import Receipt
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.rows import Boot, DueSession, OutboxRow, OutState
 from hermes.domain.turn import TurnState
+from hermes.domain.word import replace
 from hermes.testing.store_suite.samples import (
     NOW,
     OTHER_AGENT,

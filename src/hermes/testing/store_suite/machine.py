@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
@@ -18,6 +18,7 @@ from hermes.domain.ids import SessionId, TurnId
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.turn import Turn, TurnState
+from hermes.domain.word import replace
 from hermes.testing.store_suite.samples import NOW, OpenStore, address, inbound, out, session, turn
 
 T = TypeVar("T")
@@ -237,8 +238,12 @@ class _StoreMachine(RuleBasedStateMachine):
             turns = self._read(partial(_open_turns, SessionId(of)))
             assert turns == [model.turns[ident] for ident in model.open_of(of)]
         due = self._read(lambda tx: [row.session for row in tx.recovery.due(0, 100)])
-        active = (TurnState.ACCEPTED, TurnState.RUNNING)
-        expected = [one.session for one in model.turns.values() if one.state in active]
+        expected = [
+            one.session
+            for state in (TurnState.RUNNING, TurnState.ACCEPTED)
+            for one in model.turns.values()
+            if one.state is state
+        ]
         assert due == expected
         for chat in CHATS:
             head = self._read(partial(_head, chat))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
@@ -13,6 +12,7 @@ from hermes.domain.message import Body
 from hermes.domain.pairing import Account, PairedUser, PairingCode, PairingCounter
 from hermes.domain.ports.store import Tx
 from hermes.domain.rows import OutboxRow, OutState
+from hermes.domain.word import replace
 from hermes.testing.store_suite.expect import raises
 from hermes.testing.store_suite.samples import NOW, OpenStore, out
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 from hermes.domain.address import Address
@@ -10,6 +9,7 @@ from hermes.domain.ids import SessionId
 from hermes.domain.message import Body, Receipt
 from hermes.domain.ports.store import Tx
 from hermes.domain.rows import OutState, OverheardMessage
+from hermes.domain.word import replace
 from hermes.testing.store_suite.samples import (
     NOW,
     OTHER_AGENT,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 from hermes.domain.address import Address
@@ -11,6 +10,7 @@ from hermes.domain.ids import TurnId
 from hermes.domain.message import Body, Receipt
 from hermes.domain.ports.store import Tx
 from hermes.domain.rows import InboxRow, OutboxRow, OutState
+from hermes.domain.word import replace
 from hermes.testing.store_suite.expect import raises
 from hermes.testing.store_suite.samples import NOW, OpenStore, address, after, inbound, out
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 
 from hermes.domain.errors import HermesError
 from hermes.domain.ids import MAIN_AGENT, SessionId, TurnId
 from hermes.domain.ports.store import Tx
 from hermes.domain.turn import Request, TurnState
+from hermes.domain.word import replace
 from hermes.testing.store_suite.expect import raises
 from hermes.testing.store_suite.samples import (
     NOW,
@@ -35,6 +35,7 @@ def request(ident: str, key: str | None = None, conversation: str | None = None)
         fingerprint=f"print of {ident}",
         conversation=conversation,
         facts='{"a":1}',
+        agent=MAIN_AGENT,
     )
 
 

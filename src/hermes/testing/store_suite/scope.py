@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from hermes.domain.errors import HermesError
@@ -15,6 +15,7 @@ from hermes.domain.ids import AgentId, JobId, QuestionId, SessionId, TurnId
 from hermes.domain.ports.store import Tx
 from hermes.domain.rows import MediaItem
 from hermes.domain.turn import Answer, TurnInput, TurnState
+from hermes.domain.word import replace
 from hermes.testing.store_suite.samples import (
     NOW,
     OpenStore,

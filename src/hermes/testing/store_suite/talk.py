@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,6 +12,7 @@ from hermes.domain.ids import MAIN_AGENT, CallId, SessionId, TurnId
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.rows import SearchHit
 from hermes.domain.session import BRANCHED, Session, SessionFilter, SessionKey, session_key
+from hermes.domain.word import replace
 from hermes.testing.store_suite.expect import raises
 from hermes.testing.store_suite.samples import (
     NOW,

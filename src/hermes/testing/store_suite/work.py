@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from functools import partial
 
 from hermes.domain.errors import HermesError, Lost
-from hermes.domain.event import Finished, ModelSaid, Usage, Verdict
-from hermes.domain.ids import AgentId, CallId, JobId, QuestionId, SessionId, TurnId
+from hermes.domain.event import Finished, ModelSaid, Summarised, Undone, Verdict
+from hermes.domain.ids import MAIN_AGENT, AgentId, CallId, JobId, QuestionId, SessionId, TurnId
 from hermes.domain.job import Job, JobRun, JobState, RunState, RunStatus
 from hermes.domain.message import Attachment, MediaKind
-from hermes.domain.ports.store import Tx
-from hermes.domain.rows import MediaItem
+from hermes.domain.ports.store import Store, Tx
+from hermes.domain.rows import MediaItem, SessionStanding
 from hermes.domain.tool import ToolCall
 from hermes.domain.turn import (
     NO_GUIDANCE,
@@ -26,6 +25,8 @@ from hermes.domain.turn import (
     TurnInput,
     TurnState,
 )
+from hermes.domain.usage import Usage
+from hermes.domain.word import replace
 from hermes.testing.store_suite.expect import raises
 from hermes.testing.store_suite.samples import (
     NOW,
@@ -168,6 +169,27 @@ async def check_open_turns_come_in_order_of_arrival(open_store: OpenStore) -> No
         assert [one.id for one in await store.read(lambda tx: tx.turns.open_of(S1, 1))] == ["t3"]
 
 
+async def check_how_a_session_stands(open_store: OpenStore) -> None:
+    async with open_store() as store:
+
+        async def standing(of: Store = store) -> SessionStanding:
+            now = await of.read(lambda tx: tx.turns.standing(S1))
+            assert await of.read(lambda tx: tx.turns.any_open(S1)) == now.busy
+            return now
+
+        assert await standing() == SessionStanding()
+        await store.write(add_talk)
+        await store.write(lambda tx: tx.journal.append(S1, [entry(1), entry(2)]))
+        assert await standing() == SessionStanding(last=2, busy=True)
+        await store.write(lambda tx: tx.questions.add(question("q1")))
+        assert await standing() == SessionStanding(last=2, busy=True, asks=True)
+        assert await standing(store.scoped(OTHER_AGENT)) == SessionStanding()
+        reply = Answer(question=QuestionId("q1"), verdict=Verdict.ONCE)
+        await store.write(lambda tx: tx.questions.close(reply))
+        await store.write(lambda tx: tx.turns.save(replace(turn("t1"), state=TurnState.DONE), attempt=0))
+        assert await standing() == SessionStanding(last=2)
+
+
 async def check_the_journal_only_grows(open_store: OpenStore) -> None:
     async with open_store() as store:
         await store.write(add_talk)
@@ -217,6 +239,68 @@ async def check_a_session_is_copied_and_counted(open_store: OpenStore) -> None:
         await elsewhere.write(lambda tx: tx.journal.copy(S1, SessionId("copy"), 9, ()))
         assert await elsewhere.read(lambda tx: tx.journal.usage(S1)) == (0, Usage())
         assert await store.read(lambda tx: tx.journal.read(SessionId("copy"))) == copied
+
+
+async def check_the_marks_of_a_session_are_found_alone(open_store: OpenStore) -> None:
+    async with open_store() as store:
+        summary, undoing = Summarised(upto=2, text="S"), Undone(since=5)
+        said = [
+            entry(1), entry(2), entry(3, "t9", summary), entry(4, "t9"), entry(5, "t2"),
+            entry(6, "t2", undoing), entry(7, "t2"),
+        ]  # fmt: skip
+
+        def fill(tx: Tx) -> None:
+            add_talk(tx)
+            tx.sessions.add(session("copy"))
+            tx.turns.add(turn("t2"))
+            tx.journal.append(S1, said)
+
+        await store.write(fill)
+        assert await store.read(lambda tx: tx.journal.marks(S1)) == [said[2], said[5]]
+        assert await store.read(lambda tx: tx.journal.marks(SessionId("copy"))) == []
+        assert await store.read(lambda tx: tx.journal.span(TurnId("t2"))) == (5, 7)
+        assert await store.read(lambda tx: tx.journal.span(TurnId("gone"))) == (0, 0)
+        elsewhere = store.scoped(OTHER_AGENT)
+        assert await elsewhere.read(lambda tx: tx.journal.marks(S1)) == []
+        assert await elsewhere.read(lambda tx: tx.journal.span(TurnId("t2"))) == (0, 0)
+        await store.write(lambda tx: tx.journal.copy(S1, SessionId("copy"), 5, ()))
+        copied = await store.read(lambda tx: tx.journal.marks(SessionId("copy")))
+        assert [(one.seq, one.record) for one in copied] == [(3, summary)]
+
+
+async def check_what_is_allowed_for_a_session_goes_with_it(open_store: OpenStore) -> None:
+    copy = SessionId("copy")
+    async with open_store() as store:
+
+        def fill(tx: Tx) -> None:
+            add_talk(tx)
+            tx.sessions.add(session("copy"))
+            tx.journal.append(S1, [entry(1), entry(2), entry(3, "t2"), entry(4, "t3")])
+            for seq, (person, digest) in enumerate(
+                [("ann", "a"), ("ann", "b"), ("bob", "c"), ("ann", "d")], 1
+            ):
+                tx.grants.add_for_session(S1, person, digest, seq)
+            tx.grants.add_for_session(S1, "ann", "a", 4)
+            tx.grants.add_for_session(SessionId("gone"), "ann", "a", 1)
+
+        def held(of: SessionId, person: str, tx: Tx) -> frozenset[str]:
+            return tx.grants.of_session(of, person)
+
+        await store.write(fill)
+        assert await store.read(partial(held, S1, "ann")) == {"a", "b", "d"}
+        assert await store.read(partial(held, S1, "bob")) == {"c"}
+        assert await store.read(partial(held, SessionId("gone"), "ann")) == frozenset()
+        elsewhere = store.scoped(OTHER_AGENT)
+        assert await elsewhere.read(partial(held, S1, "ann")) == frozenset()
+        await elsewhere.write(lambda tx: tx.grants.add_for_session(S1, "ann", "e", 1))
+        # A copy has what was allowed in the records that it has.
+        await store.write(lambda tx: tx.journal.copy(S1, copy, 3, {TurnId("t2")}))
+        assert await store.read(partial(held, copy, "ann")) == {"a", "b"}
+        assert await store.read(partial(held, copy, "bob")) == frozenset()
+        await store.write(lambda tx: tx.sessions.delete(S1))
+        await store.write(lambda tx: tx.sessions.add(session("s1")))
+        assert await store.read(partial(held, S1, "ann")) == frozenset()
+        assert await store.read(partial(held, copy, "ann")) == {"a", "b"}
 
 
 async def check_the_first_answer_wins(open_store: OpenStore) -> None:
@@ -287,7 +371,7 @@ async def check_what_became_of_a_slot_is_kept(open_store: OpenStore) -> None:
         over = replace(first, state=RunState.OVER, status=RunStatus.OK, turn=T1, ended_at=after(61))
         await store.write(lambda tx: tx.job_runs.save(over))
         assert await store.read(lambda tx: tx.job_runs.get(first.slot)) == over
-        assert await store.read(lambda tx: tx.job_runs.open()) == [second]
+        assert await store.read(lambda tx: tx.job_runs.open()) == [(MAIN_AGENT, second)]
         assert await store.read(lambda tx: tx.job_runs.of(JobId("j1"), 9)) == [second, over]
         assert await store.read(lambda tx: tx.job_runs.of(None, 1)) == [second]
         assert await store.read(lambda tx: tx.job_runs.of(JobId("j2"), 9)) == []
@@ -378,6 +462,8 @@ CHECKS = (
     check_open_turns_come_in_order_of_arrival,
     check_the_journal_only_grows,
     check_a_session_is_copied_and_counted,
+    check_the_marks_of_a_session_are_found_alone,
+    check_what_is_allowed_for_a_session_goes_with_it,
     check_the_first_answer_wins,
     check_expired_questions_are_listed,
     check_a_slot_runs_once,

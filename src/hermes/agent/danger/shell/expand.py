@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from itertools import product
 from math import prod
+
+from msgspec import Struct, field
 
 from hermes.agent.danger.shell import syntax
 
@@ -41,8 +42,7 @@ _MOST = 64
 _LONGEST_VALUE = 10_000
 
 
-@dataclass(slots=True)
-class Variables:
+class Variables(Struct):
     """What variables are known to hold; several values where it depends on what happens."""
 
     home: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 # Characters that mean something only where they are not quoted; quoted ones stay what they are.
 STAR, QUESTION, BRACKET = "\ue001", "\ue002", "\ue003"
@@ -17,13 +17,11 @@ class UnreadableCommand(Exception):
     """Not a command line that this reader understands."""
 
 
-@dataclass(frozen=True, slots=True)
-class LiteralText:
+class LiteralText(Struct, frozen=True):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Var:
+class Var(Struct, frozen=True):
     """`$name`; `rest` is what stands behind the name in `${…}`."""
 
     name: str
@@ -31,8 +29,7 @@ class Var:
     rest: Word = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Substitution:
+class Substitution(Struct, frozen=True):
     """A command whose output, or whose end as a file, becomes part of a word."""
 
     script: tuple[ShellNode, ...]
@@ -44,34 +41,29 @@ WordPart = LiteralText | Var | Substitution
 Word = tuple[WordPart, ...]
 
 
-@dataclass(slots=True)
-class Redirect:
+class Redirect(Struct):
     op: str
     target: Word
     body: Word | None = None
 
 
-@dataclass(slots=True)
-class SimpleCommand:
+class SimpleCommand(Struct):
     assigns: list[tuple[str, Word]] = field(default_factory=list)
     words: list[Word] = field(default_factory=list)
     redirects: list[Redirect] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class Pipeline:
+class Pipeline(Struct):
     nodes: list[ShellNode]
 
 
-@dataclass(slots=True)
-class ConditionalCommand:
+class ConditionalCommand(Struct):
     """Behind `&&` or `||`: runs only if what stands before it went so."""
 
     node: ShellNode
 
 
-@dataclass(slots=True)
-class CompoundCommand:
+class CompoundCommand(Struct):
     """A body with its own redirections; a `loop` may run it again, with the values of `names`."""
 
     bodies: list[tuple[ShellNode, ...]]
@@ -84,8 +76,7 @@ class CompoundCommand:
     values: list[Word] | None = None
 
 
-@dataclass(slots=True)
-class ShellFunction:
+class ShellFunction(Struct):
     name: str
     body: ShellNode
 

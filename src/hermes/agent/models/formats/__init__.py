@@ -1,1 +1,19 @@
-"""Wire formats, one folder each."""
+"""The wire formats, by name. A format is a folder here and a line below; nothing else knows it. It is loaded
+with the first provider that speaks it."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hermes.agent.models.endpoint import WireFormat
+
+CHAT_COMPLETIONS = "chat_completions"
+FORMATS = {CHAT_COMPLETIONS: "hermes.agent.models.formats.chat_completions.provider:ChatCompletions"}
+
+
+def load_format(name: str) -> WireFormat:
+    module, _, attribute = FORMATS[name].partition(":")
+    wire: WireFormat = getattr(import_module(module), attribute)()
+    return wire

@@ -66,11 +66,12 @@ class ApiEndpoint(msgspec.Struct, kw_only=True):
 
 
 class ApiCapabilities(msgspec.Struct, kw_only=True):
-    """What there is. `scopes` are those of the key that asks."""
+    """What there is. `scopes` are those of the key that asks, `context_length` is the model's, if known."""
 
     object: str = "hermes.capabilities"
     version: str
     model: str
+    context_length: int | msgspec.UnsetType = msgspec.UNSET
     features: dict[str, bool]
     limits: ApiLimits
     scopes: list[KeyScope]
@@ -84,6 +85,7 @@ async def read_capabilities(call: HttpCall) -> ApiCapabilities:
     return ApiCapabilities(
         version=call.site.version,
         model=default_name(call.site),
+        context_length=call.site.window(call.default, "") or msgspec.UNSET,
         features={name: path in paths for name, path in _FEATURES.items()},
         limits=ApiLimits(max_body_bytes=options.max_body, max_concurrent_runs=options.max_open),
         scopes=sorted(scope for scope in KeyScope if call.principal.may(scope)),
@@ -97,8 +99,8 @@ async def read_capabilities(call: HttpCall) -> ApiCapabilities:
 @route("GET", "/v1/toolsets", "What the agents can do by themselves.")
 async def list_toolsets(call: HttpCall) -> ToolsetList:
     sets: dict[tuple[str, str], Toolset] = {}
-    for agent, known in call.site.agents.items():
-        for tool in known.tools if call.principal.sees(agent) else ():
+    for agent in call.agents:
+        for tool in (await call.site.agents.get(agent)).toolbox.all.values():
             toolset = Toolset(name=tool.toolset, agent=agent, tools=[])
             facts = ToolFacts(name=tool.name, description=tool.description, effect=tool.effect)
             sets.setdefault((agent, tool.toolset), toolset).tools.append(facts)

@@ -7,17 +7,16 @@ in it. A client that goes away stops what it began, unless it can come back to i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 from aiohttp import web
 
-from hermes.control.doors.continuing import ContinuedTurn
-from hermes.control.sessions.submission import id_for
+from hermes.control.sessions.submission import SubmittedTurn, id_for
 from hermes.domain.event import Asked, Ending, Entry, Failed, ModelSaid, QuestionKind, Stopped, usage_of
 from hermes.domain.ids import client_call_id
 from hermes.domain.text import one_line
+from hermes.domain.word import replace
 from hermes.entry.http.ask import turns
 from hermes.entry.http.ask.addressee import find_addressee
 from hermes.entry.http.ask.messages import (
@@ -123,10 +122,10 @@ async def complete(call: HttpCall, body: ChatRequest) -> ChatCompletion | web.St
         raise bad_request("An agent gives one answer: n must be 1.", param="n")
     conversation = replace(read_messages(body.messages), tools=read_tools(body.tools, body.tool_choice))
     choice = await find_addressee(call, body.model, conversation.text, results=conversation.asked)
-    options = turns.TurnOptions(prefix=PREFIX)
+    options = turns.TurnOptions(prefix=PREFIX, answers=True)
     answering = await turns.continue_turn(call, choice, conversation, options)
     if answering is None:
-        answering = ContinuedTurn(turn=(await turns.ask(call, choice, conversation, options)).turn, after=0)
+        answering = await turns.ask(call, choice, conversation, options)
     async with turns.while_connected(call, answering.turn):
         if body.stream:
             apart = body.stream_options is not None and body.stream_options.include_usage
@@ -135,7 +134,7 @@ async def complete(call: HttpCall, body: ChatRequest) -> ChatCompletion | web.St
 
 
 async def _stream(
-    call: HttpCall, model: str, answering: ContinuedTurn, *, usage_apart: bool
+    call: HttpCall, model: str, answering: SubmittedTurn, *, usage_apart: bool
 ) -> web.StreamResponse:
     turn = answering.turn
     chunks = ChatChunks(
@@ -157,7 +156,7 @@ async def _stream(
     return stream.response
 
 
-async def _whole(call: HttpCall, model: str, answering: ContinuedTurn) -> web.Response:
+async def _whole(call: HttpCall, model: str, answering: SubmittedTurn) -> web.Response:
     turn, after = answering.turn, answering.after
 
     def asks_client(entries: list[Entry]) -> bool:

@@ -113,7 +113,7 @@ async def health_of_v1(call: HttpCall) -> Health:
 
 @route("GET", "/health/detailed", "How each part of the gateway is.", scope=KeyScope.ADMIN, also=(503,))
 async def detailed(call: HttpCall) -> DetailedHealth | web.Response:
-    facts = await asyncio.to_thread(call.site.facts)
+    facts = _for_key(call, await asyncio.to_thread(call.site.facts))
     work, trouble = await _look_at_store(call, str(facts.get("store_trouble", "")))
     now = call.site.clock.now()
     checks = run_checks(facts, work, trouble)
@@ -144,6 +144,18 @@ async def detailed(call: HttpCall) -> DetailedHealth | web.Response:
     return answer if ready else as_json(answer, status=503)
 
 
+def _for_key(call: HttpCall, facts: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Without what names agents that the key may not see."""
+    if call.principal.agents is None:
+        return facts
+    left_out = facts.get("agents_left_out", {}).items()
+    return {
+        **facts,
+        "agents_left_out": {agent: why for agent, why in left_out if call.principal.sees(agent)},
+        "settings_problem": facts.get("settings_problem") and "They cannot be adopted: hermes config check",
+    }
+
+
 async def _look_at_store(call: HttpCall, trouble: str) -> tuple[OpenWork | None, str]:
     """What is open, and what is wrong with the store that was asked for it."""
     try:
@@ -159,15 +171,17 @@ def run_checks(facts: Mapping[str, Any], work: OpenWork | None, trouble: str) ->
     """Whether the gateway is ready for more, one check a part."""
     free = int(facts.get("disk_free_bytes", 0))
     problems = int(facts.get("config_problems", 0))
+    config = f"{problems} problems: hermes config check" if problems else ""
+    config = str(facts.get("settings_problem", "")) or config
+    left_out = [f"{agent}: {why}" for agent, why in facts.get("agents_left_out", {}).items()]
     state = str(facts.get("gateway_state", "starting"))
     waiting = 0 if work is None else work.inbox
     broken = [f"{loop['name']}: {loop['why']}" for loop in facts.get("loops", ()) if not loop["ok"]]
     return {
         "state_db": ReadinessCheck(ok=not trouble, detail=trouble),
         # A mistake in the settings stops nothing, and so does not make the gateway unready.
-        "config": ReadinessCheck(
-            ok=True, detail=f"{problems} problems: hermes config check" if problems else ""
-        ),
+        "config": ReadinessCheck(ok=True, detail=config),
+        "agents": ReadinessCheck(ok=True, detail="; ".join(left_out)),
         "model": ReadinessCheck(ok=bool(facts.get("model")), detail=str(facts.get("model_why", ""))),
         "disk": ReadinessCheck(ok=free >= LEAST_FREE, detail=f"{free // (1024 * 1024)} MB free"),
         "gateway": ReadinessCheck(ok=state == "running", detail=state),

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import fields
 from typing import Annotated, Any
 
 import msgspec
@@ -18,6 +17,7 @@ from hermes.control.outbound.targets import LOCAL
 from hermes.control.people.routing import job_source
 from hermes.domain.ids import AgentId, JobId
 from hermes.domain.job import Job, JobState
+from hermes.domain.word import field_names
 from hermes.entry.http.ask.addressee import route_call
 from hermes.entry.http.site.admission import KeyScope
 from hermes.entry.http.site.endpoint import HttpCall, route
@@ -146,12 +146,10 @@ class JobRemoved(msgspec.Struct, kw_only=True):
 @route("GET", "/api/jobs", "The jobs, the next one first.")
 async def list_jobs(call: HttpCall, include_disabled: bool = False) -> JobList:
     """Those that will run, or with `include_disabled` the paused and the completed ones too."""
-    shown: list[JobFacts] = []
-    for desk in _desks(call).values():
-        for job in await desk.all():
-            if include_disabled or job.state is JobState.SCHEDULED:
-                shown.append(_shown(desk, job).job)
-    return JobList(jobs=shown)
+    desk = _desk(call, call.default)
+    jobs = [job for job in await call.collect(lambda tx: tx.jobs.list()) if desk.rules.sees(job)]
+    wanted = [job for job in jobs if include_disabled or job.state is JobState.SCHEDULED]
+    return JobList(jobs=[_shown(desk, job).job for job in wanted])
 
 
 @route("POST", "/api/jobs", "Make a job.", example=EXAMPLE)
@@ -161,9 +159,9 @@ async def make_job(call: HttpCall, body: NewJob) -> JobResponse:
         agent = AgentId(body.agent)
     else:
         agent = await route_call(call, job_source(body.name, maker), body.prompt, maker)
-    desk = _desks(call).get(agent)
-    if desk is None:
+    if agent not in call.site.agents or not call.principal.sees(agent):
         raise bad_request(f"There is no agent “{agent[:80]}”.", param="agent")
+    desk = _desk(call, agent)
     return _shown(desk, await desk.create(spec, maker))
 
 
@@ -220,20 +218,19 @@ async def list_runs(call: HttpCall, limit: Annotated[int, msgspec.Meta(ge=1, le=
     return JobRunList(runs=[msgspec.convert(run_facts(run, desk.zone), JobRunFacts) for run in runs])
 
 
-def _desks(call: HttpCall) -> dict[AgentId, JobDesk]:
-    jobs, sees = call.gateway.jobs, lambda job: call.may_see(job.origin)
-    return {agent: jobs(agent).seen_by(sees) for agent in call.agents}
+def _desk(call: HttpCall, agent: AgentId) -> JobDesk:
+    return call.gateway.jobs(agent).seen_by(lambda job: call.may_see(job.origin))
 
 
 async def _find(call: HttpCall) -> tuple[JobDesk, Job]:
     ident = call.part("id")
     if not _ID.fullmatch(ident):
         raise bad_request("The id of a job is 12 hexadecimal digits.", param="id")
-    for desk in _desks(call).values():
-        job = await desk.get(JobId(ident))
-        if job is not None:
-            return desk, job
-    raise not_found("job", ident, "job_not_found")
+    job = await call.find(lambda tx: tx.jobs.get(JobId(ident)), not_found("job", ident, "job_not_found"))
+    desk = _desk(call, job.agent)
+    if not desk.rules.sees(job):
+        raise not_found("job", ident, "job_not_found")
+    return desk, job
 
 
 def _shown(desk: JobDesk, job: Job) -> JobResponse:
@@ -247,7 +244,7 @@ def _spec(call: HttpCall, body: NewJob | JobChange, skills: Sequence[str] | None
         raise ApiError(
             403, "scope_missing", "A job that writes to chats (deliver) needs a key with the scope sessions."
         )
-    values = {field.name: getattr(body, _CALLED.get(field.name, field.name)) for field in fields(JobSpec)}
+    values = {name: getattr(body, _CALLED.get(name, name)) for name in field_names(JobSpec)}
     return JobSpec(**{**values, "skills": skills})
 
 

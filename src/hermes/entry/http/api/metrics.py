@@ -28,6 +28,7 @@ GONE = "gone"
 """Stands for the status of a request whose client did not wait for it."""
 _BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0)
 """Upper ends of the histogram's buckets, in seconds."""
+_END_WORDS = {TurnState.DONE: "finished", TurnState.FAILED: "failed", TurnState.STOPPED: "stopped"}
 _OPEN_TURNS = [state.value for state in TurnState if state.open]
 _OPEN_OUTBOX = [state.value for state in OutState if state.open]
 Sample = tuple[Mapping[str, str], float]
@@ -102,10 +103,10 @@ def _process() -> list[Family]:
 
 
 def _gateway(site: Site, facts: Mapping[str, Any]) -> Iterator[Family]:
-    tally = site.gateway.tally
+    counters = site.gateway.counters
     uptime = max(0.0, site.clock.now().timestamp() - float(facts.get("started_at", 0)))
     running = float(facts.get("gateway_state") == "running")
-    ended = [({"end": end}, count) for end, count in sorted(tally.ended.items())]
+    ended = [({"end": _END_WORDS[state]}, count) for state, count in sorted(counters.ended.items())]
     up = [
         ({"platform": name}, float(host.get("state") == "connected"))
         for name, host in sorted(facts.get("platforms", {}).items())
@@ -116,7 +117,13 @@ def _gateway(site: Site, facts: Mapping[str, Any]) -> Iterator[Family]:
     yield "hermes_http_open_streams", "gauge", "Event streams open now.", len(site.streams)
     yield "hermes_feeds", "gauge", "Turns that run or are watched now.", len(site.gateway.feeds)
     yield "hermes_turns_total", "counter", "Turns that ended since the start, by how.", ended
-    yield "hermes_undeliverable_total", "counter", "Messages given up since the start.", tally.undeliverable
+    yield "hermes_messages_sent_total", "counter", "Messages sent since the start.", counters.sent
+    yield (
+        "hermes_undeliverable_total",
+        "counter",
+        "Messages given up since the start.",
+        counters.undeliverable,
+    )
     yield "hermes_platform_up", "gauge", "Whether a platform account is connected.", up
 
 

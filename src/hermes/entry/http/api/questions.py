@@ -42,8 +42,7 @@ async def list_questions(
                 break
         return shown
 
-    for agent in call.agents:
-        waiting += await call.gateway.read(agent, look)
+    waiting = await call.collect(look)
     return QuestionList(data=[each.state for each in waiting[:limit]], has_more=len(waiting) > limit)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -11,6 +10,7 @@ import msgspec
 from hermes.domain.ids import CallId
 from hermes.domain.tool import ToolCall
 from hermes.domain.turn import EarlierMessage, Speaker
+from hermes.domain.word import replace
 from hermes.entry.http.ask import messages
 from hermes.entry.http.site.errors import bad_request
 from hermes.stream.faces.response_shape import FunctionCallItem, FunctionResultItem, FunctionTool, OutputText

@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Annotated, Any, Literal
 
 import msgspec
 from aiohttp import web
+from msgspec import Struct
 
 from hermes.control.doors.continuing import TakeToolResults, calls_open, part_name
 from hermes.control.sessions.submission import SubmittedTurn, TurnUnfinished, id_for
@@ -22,6 +22,7 @@ from hermes.domain.event import Entry, FeedItem, QuestionKind, Verdict
 from hermes.domain.ids import AgentId, CallId, QuestionId, client_call_id, question_of_call
 from hermes.domain.ports.store import Tx
 from hermes.domain.turn import EarlierMessage, Request, Speaker, Turn, TurnState
+from hermes.domain.word import replace
 from hermes.entry.http.api import response_inputs
 from hermes.entry.http.ask import turns
 from hermes.entry.http.ask.addressee import AgentChoice, find_addressee, pick_agent
@@ -96,8 +97,7 @@ class ResponseTerms(msgspec.Struct, kw_only=True):
     user: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredResponse:
+class StoredResponse(Struct, frozen=True, kw_only=True):
     """A response that a client may see: whose it is, how it was asked for, and the turn behind it."""
 
     turn: Turn

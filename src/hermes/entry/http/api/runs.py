@@ -172,11 +172,9 @@ async def start(call: HttpCall, body: RunRequest) -> RunStarted:
 
 @route("GET", "/v1/runs", "The runs that this key asked for lately.")
 async def list_runs(call: HttpCall, limit: Annotated[int, msgspec.Meta(ge=1, le=100)] = 20) -> RunList:
-    gateway, name = call.gateway, call.principal.name
-    runs: list[Turn] = []
-    for agent in call.agents:
-        recent = await gateway.read(agent, lambda tx: recent_runs(tx, name, turns.RUN_PREFIX, limit))
-        runs += [turn for _, turn in recent]
+    name = call.principal.name
+    recent = await call.collect(lambda tx: recent_runs(tx, name, turns.RUN_PREFIX, limit))
+    runs = [turn for _, turn in recent]
     runs.sort(key=lambda run: run.created_at, reverse=True)
     return RunList(data=[await _shown(call, turn) for turn in runs[:limit]])
 

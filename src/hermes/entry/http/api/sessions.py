@@ -5,7 +5,6 @@ A key without the scope `sessions` sees only what was begun through itself; to i
 from __future__ import annotations
 
 import contextlib
-from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -28,6 +27,7 @@ from hermes.domain.ports.store import Tx
 from hermes.domain.rows import SearchHit
 from hermes.domain.session import Session, SessionFilter, begin_session, session_key
 from hermes.domain.transcript import visible
+from hermes.domain.word import replace
 from hermes.entry.http.ask.addressee import find_addressee
 from hermes.entry.http.ask.messages import ChatToolCall
 from hermes.entry.http.ask.turns import RUN_PREFIX, finish_shielded
@@ -130,14 +130,11 @@ async def list_sessions(
     """`source` is the platform a session was begun on; `q` looks for names and for what was said."""
     among = SessionFilter(owner=call.owner, platform=source, children=include_children)
     most = offset + limit + 1
-    hits: list[FoundSession] = []
-    for agent in call.agents:
-        if q.strip():
-            hits += await call.gateway.read(agent, lambda tx: search_sessions(tx, q, most, among))
-        else:
-            listed = await call.gateway.read(agent, lambda tx: tx.sessions.find("", most, among))
-            hits += [FoundSession(session=session) for session in listed]
-    if not q.strip():
+    if q.strip():
+        hits = await call.collect(lambda tx: search_sessions(tx, q, most, among))
+    else:
+        listed = await call.collect(lambda tx: tx.sessions.find("", most, among))
+        hits = [FoundSession(session=session) for session in listed]
         hits.sort(key=lambda hit: hit.session.updated_at, reverse=True)
     page = hits[offset:][:limit]
     return SessionList(

@@ -5,15 +5,15 @@ it may not see: what is routed there is refused."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
-from functools import partial
 
 import msgspec
+from msgspec import Struct
 
-from hermes.control.sessions.submission import find_request
+from hermes.control.sessions.submission import find_requests
 from hermes.domain.address import Source
-from hermes.domain.ids import AgentId, QuestionId, SessionId, TurnId
+from hermes.domain.ids import AgentId, QuestionId, TurnId
 from hermes.domain.ports.store import Tx
+from hermes.domain.word import replace
 from hermes.entry.http.site.endpoint import HttpCall, Site, session_name
 from hermes.entry.http.site.errors import ApiError
 from hermes.entry.http.site.headers import IDEMPOTENCY, SESSION_ID
@@ -21,8 +21,7 @@ from hermes.entry.http.site.headers import IDEMPOTENCY, SESSION_ID
 OWN_NAME = "hermes-agent"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentChoice:
+class AgentChoice(Struct, frozen=True, kw_only=True):
     """Who answers: the agent, the name the client used for it, and another model if it asked for one. Unless
     the agent was `named`, it is the default one as long as nothing else decides."""
 
@@ -51,23 +50,20 @@ async def find_addressee(
     if len(call.site.agents) > 1 and call.profile is None:
         header, key, owner = call.name_header(SESSION_ID), call.name_header(IDEMPOTENCY), call.principal.name
         source = call.source(session(agent) or header or "-")
+        names = dict.fromkeys(filter(None, (session(each) or header for each in call.agents)))
 
-        def knows(tx: Tx, named: SessionId | None) -> bool:
-            return (
-                (key is not None and find_request(tx, owner, (key,)) is not None)
-                or (named is not None and tx.sessions.get(named) is not None)
-                or (after is not None and tx.turns.get(after) is not None)
-                or any(tx.questions.get(question) for question in results)
-            )
+        def look(tx: Tx) -> list[AgentId]:
+            """Whose is what is repeated or continued."""
+            requests = [] if key is None else find_requests(tx, owner, (key,))
+            turns = [] if after is None else [tx.turns.get(after)]
+            asked = [tx.questions.get(question) for question in results]
+            turns += [tx.turns.get(question.turn) for question in asked if question is not None]
+            sessions = [tx.sessions.get(session_name(name)) for name in names]
+            owners = (each.agent for each in (*requests, *sessions, *turns) if each is not None)
+            return [each for each in owners if each is not None and call.principal.sees(each)]
 
-        for each in call.agents:
-            name = session(each) or header
-            look = partial(knows, named=None if name is None else session_name(name))
-            if bool(key or name or after or results) and await call.gateway.read(each, look):
-                agent = each
-                break
-        else:
-            agent = await route_call(call, source, text)
+        known = await call.collect(look) if key or names or after or results else []
+        agent = known[0] if known else await route_call(call, source, text)
     if not call.principal.sees(agent):
         raise no_such_model(call, choice.name)
     return replace(choice, agent=agent)
@@ -76,7 +72,7 @@ async def find_addressee(
 def pick_agent(call: HttpCall, model: str | None) -> AgentChoice:
     """What a request's `model` means: an agent, or a model, which names no agent."""
     site, name = call.site, model or ""
-    if name in {"", default_name(site), OWN_NAME, site.agents[call.default].model}:
+    if name in {"", default_name(site), OWN_NAME, site.model(call.default)}:
         return AgentChoice(agent=call.default, name=name or default_name(site), named=False)
     if name in site.aliases:
         return AgentChoice(agent=call.default, name=name, model=name, named=False)
@@ -96,7 +92,8 @@ def agent_name(call: HttpCall, agent: AgentId) -> str:
 
 
 class Model(msgspec.Struct, kw_only=True):
-    """Something that answers: an agent, or another name for the default agent's model."""
+    """Something that answers: an agent, or another name for the default agent's model. `context_length` is
+    how many tokens the model reads and writes together, where that is known."""
 
     id: str
     object: str = "model"
@@ -104,6 +101,7 @@ class Model(msgspec.Struct, kw_only=True):
     owned_by: str = "hermes"
     root: str
     parent: str | None = None
+    context_length: int | msgspec.UnsetType = msgspec.UNSET
 
 
 def offered_models(call: HttpCall) -> list[Model]:
@@ -112,16 +110,21 @@ def offered_models(call: HttpCall) -> list[Model]:
     site, default = call.site, default_name(call.site)
     created = int(site.facts().get("started_at", 0))
     offered: list[Model] = []
+
+    def model_of(agent: AgentId, id: str, root: str, parent: str | None = None) -> Model:
+        window = site.window(agent, root) or msgspec.UNSET
+        return Model(id=id, created=created, root=root or id, parent=parent, context_length=window)
+
     for agent in call.agents:
-        model = site.agents[agent].model
+        model = site.model(agent)
         if agent == call.default:
             aliases = site.aliases.items()
             offered[:0] = [
-                Model(id=default, created=created, root=model or default),
-                *(Model(id=alias, created=created, root=root, parent=default) for alias, root in aliases),
+                model_of(agent, default, model),
+                *(model_of(agent, alias, root, default) for alias, root in aliases),
             ]
         if agent != default:
-            offered.append(Model(id=agent, created=created, root=model or agent))
+            offered.append(model_of(agent, agent, model))
     return offered
 
 

@@ -8,16 +8,17 @@ import binascii
 import re
 from base64 import b64decode
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from hermes.domain.hosts import leads_inside
 from hermes.domain.ids import AgentId, CallId, QuestionId, question_of_call
 from hermes.domain.message import Attachment, MediaKind
 from hermes.domain.tool import ToolCall
 from hermes.domain.turn import ClientTool, EarlierMessage, Speaker
+from hermes.domain.word import replace
 from hermes.entry.http.site.endpoint import HttpCall
 from hermes.entry.http.site.errors import ApiError, bad_request
 from hermes.stream.faces.response_shape import FunctionTool
@@ -77,8 +78,7 @@ class ChatMessage(msgspec.Struct, kw_only=True):
     tool_call_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConversationInput:
+class ConversationInput(Struct, frozen=True, kw_only=True):
     """A list of messages as a turn takes it. `results` are those at its end, when nothing was said after
     them."""
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass
 
 import msgspec
+from msgspec import Struct
 
 from hermes.control.sessions.submission import NotFound
 from hermes.control.turn.questions import read_reply, read_word
@@ -60,8 +60,7 @@ class QuestionState(PendingQuestion, kw_only=True):
     session_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnQuestion:
+class TurnQuestion(Struct, frozen=True, kw_only=True):
     """A question with the turn that waits for it; `entries` are the turn's."""
 
     question: Question
@@ -189,8 +188,7 @@ async def read_entries(
     return entries
 
 
-@dataclass(slots=True, kw_only=True)
-class TurnWatch:
+class TurnWatch(Struct, kw_only=True):
     """A turn as one request watches it; what it recorded up to `after` was told by an earlier one. `pending`
     is the question at which it ended, if it is one of the kinds of `stops_at`. Without `live` it sees records
     alone, for a request that is answered in one piece."""

@@ -10,26 +10,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from hashlib import sha256
 from typing import Any, TypeVar
 
-from hermes.control.doors.continuing import ContinuedTurn, ContinueTurn
+from msgspec import Struct
+
+from hermes.control.doors.continuing import ContinueTurn
 from hermes.control.sessions.submission import (
     KeyConflict,
     NewRequest,
     SessionTarget,
     Submission,
     SubmittedTurn,
-    find_request,
+    find_requests,
     id_for,
 )
 from hermes.domain.errors import Unreachable
 from hermes.domain.event import FeedItem
-from hermes.domain.ids import TurnId
-from hermes.domain.ports.store import Tx
+from hermes.domain.ids import EVERY_AGENT, TurnId
 from hermes.domain.turn import CLIENT_GONE, Guidance, Turn, TurnInput
+from hermes.domain.word import replace
 from hermes.entry.http.ask.addressee import AgentChoice
 from hermes.entry.http.ask.messages import ConversationInput, keep_pictures
 from hermes.entry.http.site import headers
@@ -46,11 +47,11 @@ REFUSES = (404, 409, 422, 502)
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnOptions:
+class TurnOptions(Struct, frozen=True, kw_only=True):
     """What a resource wants of a turn. `lasting` ones go on without their client; `named` ones can be asked
     for again by their id with this prefix; `after` goes on from an earlier turn; `facts` are kept with it. A
-    session of its own is forgotten after `keep`."""
+    session of its own is forgotten after `keep`. With `answers`, words may answer what their session waits
+    for."""
 
     prefix: str
     lasting: bool = False
@@ -60,6 +61,7 @@ class TurnOptions:
     conversation: str | None = None
     facts: str = "{}"
     keep: timedelta = FORGET_AFTER
+    answers: bool = False
 
 
 def session_target(call: HttpCall, options: TurnOptions) -> SessionTarget:
@@ -102,33 +104,29 @@ async def _fingerprint(call: HttpCall) -> str:
 
 async def continue_turn(
     call: HttpCall, choice: AgentChoice, conversation: ConversationInput, options: TurnOptions
-) -> ContinuedTurn | None:
-    """Go on with a turn that waits for what this request brings: the results of the client's tools, or words
-    that answer its question. None if nothing waits for it."""
+) -> SubmittedTurn | None:
+    """Go on with a turn that waits for the results of the client's tools that this request brings. None if it
+    brings none, or nothing waits for them."""
     place = session_target(call, options)
     results = conversation.asked
-    if place.own and not results:
+    if not conversation.results or (place.own and not results):
         return None
     request = await idempotent_request(call, options)
-    bringing = ContinueTurn(
-        agent=choice.agent,
-        source=call.source(place.session or "-"),
-        mine=call.owns,
-        now=call.site.clock.now(),
-        request=request,
+    bringing = _continuing(call, place, request)
+    continued = await finish_shielded(
+        call.gateway.go_on(choice.agent, lambda tx: bringing.with_results(tx, results))
     )
-
-    def bring(tx: Tx) -> ContinuedTurn | None:
-        if conversation.results:
-            return bringing.with_results(tx, results)
-        return bringing.with_words(tx, place.session, conversation.text)
-
-    continued = await finish_shielded(call.gateway.go_on(choice.agent, bring))
     if continued is None:
-        if conversation.results and not place.own:
+        if not place.own:
             raise ApiError(409, "tool_call_not_pending", "Nothing in this session waits for these results.")
         return None
     return replace(continued, turn=replace(continued.turn, ephemeral=place.own and request is None))
+
+
+def _continuing(call: HttpCall, place: SessionTarget, request: NewRequest | None) -> ContinueTurn:
+    return ContinueTurn(
+        source=call.source(place.session or "-"), mine=call.owns, now=call.site.clock.now(), request=request
+    )
 
 
 def run_name(turn: Turn) -> str:
@@ -220,6 +218,7 @@ async def ask(
         place=place,
         ephemeral=hangs,
         request=request,
+        answer=_continuing(call, place, request).with_words if options.answers else None,
     )
     # What was committed must be known to somebody, also when the client leaves in this moment.
     return await finish_shielded(call.gateway.ask(words), left=lambda made: abandon_turn(call, made.turn))
@@ -227,11 +226,9 @@ async def ask(
 
 async def _check_other_agents(call: HttpCall, choice: AgentChoice, request: NewRequest | None) -> None:
     """Each agent keeps its own requests; a key that was used with another one is used all the same."""
-    if request is None or request.key is None:
+    if request is None or request.key is None or len(call.site.agents) == 1:
         return
     owner, keys = request.owner, request.keys
-    for agent in call.site.agents:
-        if agent == choice.agent:
-            continue
-        if await call.gateway.read(agent, lambda tx: find_request(tx, owner, keys)) is not None:
-            raise KeyConflict("This key was used for a request to another agent.")
+    used = await call.gateway.read(EVERY_AGENT, lambda tx: find_requests(tx, owner, keys))
+    if any(known.agent != choice.agent for known in used):
+        raise KeyConflict("This key was used for a request to another agent.")

@@ -18,13 +18,13 @@ import os
 import socket
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
 from hashlib import sha256
 from urllib.parse import urlsplit
 
 from aiohttp import web
+from msgspec import Struct, field
 
 from hermes.domain.ids import AgentId
 from hermes.domain.process_rank import RIGHTS, Rank
@@ -53,8 +53,7 @@ class KeyScope(StrEnum):
 ALL_SCOPES = frozenset(KeyScope)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Principal:
+class Principal(Struct, frozen=True, kw_only=True):
     """Who asks. No agents named means every agent."""
 
     name: str
@@ -68,14 +67,12 @@ class Principal:
         return self.agents is None or agent in self.agents
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpKey:
+class HttpKey(Struct, frozen=True, kw_only=True):
     secret: Secret
     principal: Principal
 
 
-@dataclass(slots=True)
-class _Guesses:
+class _Guesses(Struct):
     """Different wrong keys from one place, and until when further ones are put off."""
 
     tried: set[bytes] = field(default_factory=set)
@@ -139,8 +136,7 @@ OWNER = Principal(name="owner")
 NOBODY = Principal(name="nobody", scopes=frozenset(), agents=frozenset())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpOptions:
+class HttpOptions(Struct, frozen=True, kw_only=True):
     """What an operator may set for the API server."""
 
     host: str = "127.0.0.1"
@@ -154,8 +150,7 @@ class HttpOptions:
     private_images: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Admission:
+class Admission(Struct, frozen=True, kw_only=True):
     """One way in, a port or the owner's socket."""
 
     options: HttpOptions

@@ -10,22 +10,23 @@ call is one request; the site is what all requests share."""
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from inspect import signature
 from types import UnionType
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 from aiohttp import web
+from msgspec import Struct, field
 
+from hermes.control.core import Agents
 from hermes.control.gateway import Gateway
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.clock import Clock
 from hermes.domain.event import FeedItem
-from hermes.domain.ids import AgentId, SessionId, TurnId
+from hermes.domain.ids import EVERY_AGENT, AgentId, SessionId, TurnId
 from hermes.domain.ports.store import Tx
-from hermes.domain.tool import Tool
+from hermes.domain.settings.live import SettingsReport
 from hermes.domain.turn import Turn
 from hermes.entry.http.site.admission import HttpOptions, KeyScope, Principal
 from hermes.entry.http.site.errors import ApiError, bad_request
@@ -40,8 +41,7 @@ _encode = msgspec.json.Encoder().encode
 Answer = Callable[..., Awaitable[Any]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpRoute:
+class HttpRoute(Struct, frozen=True, kw_only=True):
     """One endpoint. Without a `scope` it is open to everybody; the requests of a `signed` one carry a
     signature that the resource checks. `gives` are the types its answer may have. With `spreads`, the fields
     of the body are the parameters.
@@ -117,32 +117,33 @@ def _parameters(answer: Answer) -> type[msgspec.Struct] | None:
     return msgspec.defstruct(answer.__name__, fields, kw_only=True, module=answer.__module__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentFacts:
-    """An agent as clients see it: its model, by the model's own name, and its tools."""
-
-    model: str
-    tools: tuple[Tool, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
-    """What all requests share. `facts` reports the state of the process, `aliases` are further names of
-    models."""
+class Site(Struct, frozen=True, kw_only=True):
+    """What all requests share. `facts` reports the state of the process, `model` names that of an agent as
+    its provider does, `window` is how many tokens that one, or another model of the agent, reads and writes
+    together, if known; `aliases` are further names of models."""
 
     gateway: Gateway
     clock: Clock
     options: HttpOptions
-    default: AgentId
-    agents: Mapping[AgentId, AgentFacts]
+    model: Callable[[AgentId], str]
+    window: Callable[[AgentId, str], int | None]
     version: str
     facts: Callable[[], Mapping[str, Any]]
     aliases: Mapping[str, str] = field(default_factory=dict)
+    apply: Callable[[], Awaitable[SettingsReport]]
+    """Adopts the settings that stand in the files now."""
     streams: Streams = field(default_factory=Streams)
 
+    @property
+    def agents(self) -> Agents:
+        return self.gateway.agents
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpCall:
+    @property
+    def default(self) -> AgentId:
+        return self.gateway.default_agent
+
+
+class HttpCall(Struct, frozen=True, kw_only=True):
     """One request being answered. `profile` is the agent that its path names (`/p/<agent>/…`): then nothing
     is routed."""
 
@@ -197,11 +198,22 @@ class HttpCall:
 
     async def find(self, look: Callable[[Tx], T | None], missing: Exception) -> T:
         """The first hit among the agents; raises `missing` if there is none."""
-        for agent in self.agents:
-            hit = await self.gateway.read(agent, look)
+        for scope in self.scopes:
+            hit = await self.gateway.read(scope, look)
             if hit is not None:
                 return hit
         raise missing
+
+    async def collect(self, look: Callable[[Tx], list[T]]) -> list[T]:
+        """What a query finds with all agents that this client may see."""
+        return [row for scope in self.scopes for row in await self.gateway.read(scope, look)]
+
+    @property
+    def scopes(self) -> Collection[AgentId]:
+        """What to ask for rows of all agents that this client may see: everybody at once, or those that its
+        key names, one by one."""
+        wide = self.principal.agents is None
+        return (EVERY_AGENT,) if wide else self.agents
 
     async def turn(self, ident: TurnId | None, missing: Exception) -> Turn:
         """A turn that this client may see."""

@@ -17,12 +17,16 @@ from aiohttp import web
 
 from hermes.control.workers import Supervisor
 from hermes.domain.sse import comment
+from hermes.entry.http.site.free_memory import FreeMemory
 
 T = TypeVar("T")
 QUIET_SECONDS = 15.0
 STALLED_SECONDS = 30.0
 _LOOK_SECONDS = 2.0
-_BUFFER_BYTES = 64 * 1024
+_KERNEL_BYTES = 64 * 1024
+_BUFFER_BYTES = 16 * 1024
+_LOOKS_AFTERWARDS = 30
+"""How often free memory is still looked at when no stream is open: the turns behind them end later."""
 _KEEP_ALIVE = comment("keep-alive")
 _HEADERS = {
     "Content-Type": "text/event-stream; charset=utf-8",
@@ -46,7 +50,7 @@ class EventStream:
         if transport is not None:
             transport.set_write_buffer_limits(high=_BUFFER_BYTES)
             # What a reader leaves unread shall pile up little here and in the kernel.
-            _set_option(transport, socket.SO_SNDBUF, _BUFFER_BYTES)
+            _set_option(transport, socket.SO_SNDBUF, _KERNEL_BYTES)
         return self
 
     async def write(self, data: bytes) -> None:
@@ -54,7 +58,9 @@ class EventStream:
             return
         self.waiting_since = self.waiting_since or time.monotonic()
         try:
-            await self.response.write(data)
+            # In slices, each of which may wait for the reader: the transport is given no more ahead of it.
+            for start in range(0, len(data), _BUFFER_BYTES):
+                await self.response.write(data[start : start + _BUFFER_BYTES])
         finally:
             self.waiting_since = None
         self.written = time.monotonic()
@@ -67,6 +73,8 @@ class EventStream:
             transport.abort()
 
     async def keep_alive(self) -> None:
+        if self.waiting_since is not None:
+            return  # in the middle of an event
         with contextlib.suppress(ConnectionError):
             await self.write(_KEEP_ALIVE)
 
@@ -86,6 +94,7 @@ class Streams:
         self._open: set[EventStream] = set()
         self._beats: set[asyncio.Task[None]] = set()
         self._looking: asyncio.Task[None] | None = None
+        self._memory = FreeMemory()
 
     def __len__(self) -> int:
         return len(self._open)
@@ -118,8 +127,12 @@ class Streams:
         return stream
 
     async def _look_after(self) -> None:
+        looks = 0
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
+            looks = _LOOKS_AFTERWARDS if self._open else looks - 1
+            if looks > 0:
+                await asyncio.to_thread(self._memory.give_back)
             now = time.monotonic()
             for stream in list(self._open):
                 if stream.waiting_since is not None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs
 
 from aiohttp import web
+from msgspec import Struct
 
 from hermes.domain.text import one_line, showable
 from hermes.entry.http.site.errors import ApiError, bad_request, too_large
@@ -98,8 +98,7 @@ def _too_deep() -> ApiError:
     return bad_request("The body is nested too deeply.", code="invalid_json")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebhookDelivery:
+class WebhookDelivery(Struct, frozen=True, kw_only=True):
     """One event on its way in. It counts once: not again if one of its keys is known."""
 
     id: str
@@ -138,8 +137,7 @@ def _sender_id(headers: Headers, proof: VerifiedSignature) -> str | None:
     return hashlib.sha256(sent.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventFacts:
+class EventFacts(Struct, frozen=True, kw_only=True):
     """An event as filters and templates see it."""
 
     payload: Any

@@ -14,26 +14,27 @@ import logging
 import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 from aiohttp import web
+from msgspec import Struct, field
 
 from hermes.control.sessions.submission import (
     KeyConflict,
     NewRequest,
     Submission,
     SubmittedTurn,
-    find_request,
+    find_requests,
 )
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.errors import UserError
-from hermes.domain.ids import AgentId, TurnId
+from hermes.domain.ids import EVERY_AGENT, AgentId, TurnId
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.text import one_line
 from hermes.domain.turn import Cause, Guidance, ReplyPlace, Turn, TurnAction, TurnInput
+from hermes.domain.word import replace
 from hermes.entry.http.site.admission import is_loopback
 from hermes.entry.http.site.endpoint import HttpCall, as_json, route
 from hermes.entry.http.site.errors import ApiError
@@ -60,8 +61,7 @@ class EventIgnored(Exception):
     """The event is not wanted; the reason is for its sender."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Webhooks:
+class Webhooks(Struct, frozen=True, kw_only=True):
     """What all webhooks of a gateway share."""
 
     routes: RouteTable
@@ -155,8 +155,7 @@ class WebhookAnswer(msgspec.Struct, kw_only=True, omit_defaults=True):
     target: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebhookEvent:
+class WebhookEvent(Struct, frozen=True, kw_only=True):
     """An event that proved itself, on its way to become a turn. `agent` is the one that its sender named."""
 
     agent: AgentId | None
@@ -313,12 +312,10 @@ async def _submit(
 async def _is_known(call: HttpCall, event: WebhookEvent) -> bool:
     """Before the script runs, so that a repeat starts nothing; the commit decides once more."""
     owner, keys = event.owner, event.delivery.keys
-    for agent in call.site.agents if event.agent is None else (event.agent,):
-        request = await call.gateway.read(agent, lambda tx: find_request(tx, owner, keys))
-        # What was sent to another agent by name is an event of its own.
-        if request is not None and (agent in (event.agent, call.default) or request.facts == ROUTED):
-            return True
-    return False
+    scope = EVERY_AGENT if event.agent is None else event.agent
+    known = await call.gateway.read(scope, lambda tx: find_requests(tx, owner, keys))
+    # What was sent to another agent by name is an event of its own.
+    return any(each.agent in (event.agent, call.default) or each.facts == ROUTED for each in known)
 
 
 async def _target(call: HttpCall, route: WebhookRoute, facts: incoming.EventFacts) -> Address | None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from hermes.domain.address import Address, read_platform
 from hermes.domain.errors import UserError
@@ -33,8 +34,7 @@ _REPO = re.compile(r"[A-Za-z0-9_.-]{1,100}/[A-Za-z0-9_.-]{1,100}")
 _NUMBER = re.compile(r"[1-9][0-9]{0,17}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebhookRoute:
+class WebhookRoute(Struct, frozen=True, kw_only=True):
     """One name under which events come in, with what may be said of it (`_READERS`); `problem` says why it
     takes nothing."""
 
@@ -170,8 +170,7 @@ _READERS: Mapping[str, Callable[[str, Any], Any]] = {
 """What each key of a route holds, beside its secret."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamedTarget:
+class NamedTarget(Struct, frozen=True, kw_only=True):
     """A target that the gateway's directory knows: a home channel, a chat by its name; `thread` in it."""
 
     target: str

@@ -12,8 +12,9 @@ import hashlib
 import hmac
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from hermes.domain.settings.declaring import Secret
 
@@ -43,8 +44,7 @@ class BadSignature(Exception):
     """The request proves nothing; the reason is for the log and names no secret."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerifiedSignature:
+class VerifiedSignature(Struct, frozen=True, kw_only=True):
     """How a request was proven, and what of it the signature covers beside the body."""
 
     scheme: SignatureScheme

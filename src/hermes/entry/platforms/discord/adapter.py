@@ -11,7 +11,6 @@ import random
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from urllib.parse import quote
@@ -24,6 +23,7 @@ from hermes.domain.message import Attachment, Body, Inbound, MediaKind, Receipt
 from hermes.domain.ports.platform import Accept
 from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line, size_told
+from hermes.domain.word import replace
 from hermes.entry.kit.files import ANY_MIME, file_name, read_file
 from hermes.entry.kit.payload import as_dicts, as_text, dig
 from hermes.entry.platforms.discord import convert, socket

@@ -5,7 +5,6 @@ call, so that Discord rarely has to refuse (who is refused too often is shut out
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -21,6 +20,7 @@ from hermes.domain.text import one_line
 from hermes.entry.kit.errors import TOO_FAST, error_table, retry_after, seconds_of, slower
 from hermes.entry.kit.http import HttpAnswer, HttpClient
 from hermes.entry.kit.payload import as_dict, dig
+from hermes.entry.kit.transfer import OutgoingFile
 from hermes.entry.platforms.discord.convert import is_snowflake
 
 API = "https://discord.com/api/v10"
@@ -38,7 +38,7 @@ File = tuple[str, bytes, str]
 """Name, bytes, type."""
 
 
-class DiscordResponse(HttpAnswer):
+class DiscordResponse(HttpAnswer, frozen=True):
     @property
     def result(self) -> Any:
         """What was asked for; an error of ours if it was refused."""
@@ -99,10 +99,10 @@ class DiscordApi(HttpClient[DiscordResponse]):
     async def upload(self, path: str, asked: Mapping[str, Any], files: Sequence[File]) -> DiscordResponse:
         form = aiohttp.FormData()
         form.add_field("payload_json", json.dumps(asked), content_type="application/json")
-        for number, (name, data, mime) in enumerate(files):
-            # As a file: large bytes would be written in one go, and everything else would wait.
-            form.add_field(f"files[{number}]", io.BytesIO(data), filename=name, content_type=mime)
-        return await self._request("POST", path, seconds=self.upload_limit, data=form)
+        bodies = [OutgoingFile(data) for _, data, _ in files]
+        for number, (name, _, mime) in enumerate(files):
+            form.add_field(f"files[{number}]", bodies[number], filename=name, content_type=mime)
+        return await self._request("POST", path, files=bodies, data=form)
 
     async def _request(self, method: str, path: str, **more: Any) -> DiscordResponse:
         route = _route(method, path)

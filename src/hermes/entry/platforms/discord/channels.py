@@ -12,12 +12,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 from hermes.domain.address import Address
 from hermes.domain.errors import Refused, Unreachable
 from hermes.domain.text import one_line
+from hermes.domain.word import replace
 from hermes.entry.kit.payload import Recent, as_dicts, dig
 from hermes.entry.platforms.discord import convert
 from hermes.entry.platforms.discord.api import DiscordApi, DiscordResponse

@@ -7,9 +7,10 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, TypeGuard
+
+from msgspec import Struct
 
 from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source, SourceKind
 from hermes.domain.errors import Refused
@@ -25,6 +26,7 @@ from hermes.domain.message import (
     media_kind,
 )
 from hermes.domain.text import one_line, storable
+from hermes.domain.word import replace
 from hermes.entry.kit.payload import as_dict, as_text, attachment, if_malformed, name_of, shaped
 
 NAME = "discord"
@@ -50,16 +52,14 @@ _PERSON = re.compile(r"<@!?([0-9]{1,19})>", re.ASCII)
 _CALLED = re.compile(r"\A\s*<@(!?|&)([0-9]{1,19})>[ ,:\n]*", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiscordIdentity:
+class DiscordIdentity(Struct, frozen=True, kw_only=True):
     """Who the bot is; `account` is how the operator calls it."""
 
     id: str
     account: str = DEFAULT_ACCOUNT
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiscordChannel:
+class DiscordChannel(Struct, frozen=True, kw_only=True):
     """What is known of a channel; a thread has a parent."""
 
     name: str = ""
@@ -71,8 +71,7 @@ class DiscordChannel:
     """A thread can be begun from its messages."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiscordContext:
+class DiscordContext(Struct, frozen=True, kw_only=True):
     """What a message does not tell itself: who we are, its channel, its server (messages of the history), the
     roles of its author, our own there, and whether who mentions us there is answered in a thread."""
 

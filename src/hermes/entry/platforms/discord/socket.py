@@ -9,11 +9,11 @@ import json
 import random
 import zlib
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
+from msgspec import Struct
 
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
@@ -52,8 +52,7 @@ _CLOSED: dict[int | None, tuple[type[HermesError], str]] = {
 """What the codes mean with which Discord closes the connection."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiscordEvent:
+class DiscordEvent(Struct, frozen=True, kw_only=True):
     """What came: a dispatch with its number; `beat` for an answered heartbeat; `invalid` for a session that
     is none."""
 

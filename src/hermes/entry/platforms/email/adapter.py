@@ -12,9 +12,10 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
+
+from msgspec import Struct
 
 from hermes.domain.adapter import AdapterContext, Finding
 from hermes.domain.address import Address, Source, SourceKind
@@ -24,6 +25,7 @@ from hermes.domain.message import Body, Inbound, Receipt
 from hermes.domain.ports.platform import Accept
 from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line, size_told
+from hermes.domain.word import replace
 from hermes.entry.kit.files import read_file
 from hermes.entry.kit.payload import Recent
 from hermes.entry.platforms.email import convert
@@ -53,8 +55,7 @@ _THREADED = 128 * 1024
 """Mails above this size are taken apart in a thread."""
 
 
-@dataclass(slots=True)
-class _Cursor:
+class _Cursor(Struct):
     validity: int
     uid: int
     at: int

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from email.errors import MessageError
 from email.header import decode_header
@@ -16,6 +15,8 @@ from email.utils import getaddresses
 from functools import partial
 from mimetypes import guess_type
 from typing import TypeAlias, TypeVar
+
+from msgspec import Struct, field
 
 from hermes.domain.adapter import Finding
 from hermes.domain.address import Address, Source, SourceKind
@@ -52,15 +53,13 @@ _BAD = (LookupError, ValueError, TypeError, AttributeError, MessageError, Recurs
 """What the standard library is known to raise for headers and bodies that nobody should write."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmailIdentity:
+class EmailIdentity(Struct, frozen=True, kw_only=True):
     address: str
     account: str = "default"
     proof: SenderPolicy = field(default_factory=SenderPolicy)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MailLocation:
+class MailLocation(Struct, frozen=True, kw_only=True):
     """Where a mail lies, and when it came there."""
 
     validity: int = 0
@@ -70,8 +69,7 @@ class MailLocation:
     """How large it is; more than was read, if it was too large to be read whole."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MailThread:
+class MailThread(Struct, frozen=True, kw_only=True):
     """What an answer to a mail has to carry."""
 
     id: str = ""
@@ -81,8 +79,7 @@ class MailThread:
     """Where its sender wants answers, if that is another address."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bounce:
+class Bounce(Struct, frozen=True, kw_only=True):
     """What a report says of a mail of ours that did not arrive (RFC 3464). Who wanted it sent cannot be told
     by mail; the log says it."""
 
@@ -97,8 +94,7 @@ class Bounce:
         return self.status.startswith("5")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParsedMail:
+class ParsedMail(Struct, frozen=True, kw_only=True):
     """A mail as it was understood: a message, or why it is none."""
 
     item: Inbound | None = None

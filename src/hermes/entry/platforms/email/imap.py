@@ -12,12 +12,14 @@ import os
 import re
 import ssl
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import format_datetime, parsedate_to_datetime
 
+from msgspec import Struct
+
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.text import one_line
+from hermes.entry.kit.transfer import TransferLimit
 
 _LINE = 1024 * 1024
 _PIECE = 64 * 1024
@@ -28,8 +30,7 @@ _QUOTED_BODY = re.compile(rb'BODY\[[^\]]*\](?:<\d+>)? "((?:[^"\\]|\\.)*)"', re.I
 _LISTED = re.compile(rb'^LIST \(([^)]*)\) (?:"(?:[^"\\]|\\.)*"|NIL) (.+)$', re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MailLogin:
+class MailLogin(Struct, frozen=True, kw_only=True):
     """Where mail lies, and how to get in."""
 
     host: str
@@ -43,20 +44,17 @@ class MailLogin:
     """How long the server may be silent when it was asked something."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImapFolder:
+class ImapFolder(Struct, frozen=True, kw_only=True):
     validity: int
     next_uid: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchedMail:
+class FetchedMail(Struct, frozen=True, kw_only=True):
     arrived: datetime | None
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
+class _Line(Struct, frozen=True):
     """One answer: its text, and the pieces of raw bytes that stood in it."""
 
     text: bytes
@@ -334,12 +332,13 @@ class ImapConnection:
         if size > self._most:
             raise Unreachable(f"The IMAP server sends more than it was asked for ({size} bytes)")
         pieces = bytearray()
-        while len(pieces) < size:
-            async with asyncio.timeout(self._box.seconds):
+        async with TransferLimit(self._box.seconds) as limit:
+            while len(pieces) < size:
                 piece = await self._reader.read(min(_PIECE, size - len(pieces)))
-            if not piece:
-                raise EOFError
-            pieces += piece
+                if not piece:
+                    raise EOFError
+                limit.moved(len(piece))
+                pieces += piece
         return bytes(pieces)
 
     async def _write(self, data: bytes) -> None:

@@ -15,17 +15,18 @@ import os
 import secrets
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
+from msgspec import Struct
+
 from hermes.domain.adapter import AdapterContext
 from hermes.domain.address import spell_platform
 from hermes.domain.errors import HermesError, NeedsLogin, Unreachable, UserError
-from hermes.domain.text import one_line, showable, trouble_told
+from hermes.domain.text import one_line, showable
 from hermes.entry.kit.payload import dig, read_json
 
 log = logging.getLogger("hermes.email")
@@ -40,8 +41,7 @@ _PAGE = "<!DOCTYPE html><title>Hermes</title><p>That is all. You may close this 
 Tell = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OAuthProvider:
+class OAuthProvider(Struct, frozen=True, kw_only=True):
     """Who gives tokens, and for which servers."""
 
     title: str
@@ -191,25 +191,17 @@ async def ask(
     context: AdapterContext, provider: OAuthProvider, url: str, asked: Mapping[str, str]
 ) -> dict[str, Any]:
     """One question to a token server; its refusals as our errors."""
-    import aiohttp
+    from hermes.entry.kit.http import HttpAnswer, HttpClient
 
-    timeout = aiohttp.ClientTimeout(total=_SECONDS)
+    client = HttpClient(f"The token server {one_line(urlsplit(url).netloc, 80)}", HttpAnswer)
+    client.answer_seconds, client.most_bytes = _SECONDS, _MOST
     try:
-        async with (
-            aiohttp.ClientSession(timeout=timeout) as http,
-            http.post(url, data=asked, allow_redirects=False) as answer,
-        ):
-            status, raw = answer.status, b""
-            async for piece in answer.content.iter_chunked(8192):
-                if len(raw := raw + piece) > _MOST:
-                    break
-    except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-        where = one_line(urlsplit(url).netloc, 80)
-        raise Unreachable(f"The token server {where} cannot be reached ({trouble_told(error)})") from None
-    reply = read_json(raw)
-    if status == 200 and isinstance(reply, dict):
-        return reply
-    raise _error(context, provider.title, status, reply)
+        reply = await client.exchange("POST", url, data=asked)
+    finally:
+        await client.close()
+    if reply.status == 200 and isinstance(reply.answer, dict):
+        return reply.answer
+    raise _error(context, provider.title, reply.status, reply.answer)
 
 
 def _error(context: AdapterContext, title: str, status: int, reply: Any) -> HermesError:

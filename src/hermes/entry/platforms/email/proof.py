@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence, Set
-from dataclasses import dataclass
 from email.message import Message
+
+from msgspec import Struct
 
 from hermes.domain.adapter import AdapterContext, Finding
 from hermes.domain.errors import UserError
@@ -47,8 +48,7 @@ _MOST_HEADERS = 200
 _YES, _NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0", "")
 
 
-@dataclass(frozen=True, slots=True)
-class AuthenticationResult:
+class AuthenticationResult(Struct, frozen=True):
     """What came of a method, and of whom that is said."""
 
     method: str
@@ -56,8 +56,7 @@ class AuthenticationResult:
     about: dict[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SenderPolicy:
+class SenderPolicy(Struct, frozen=True, kw_only=True):
     """What it takes for a sender to count as proved; by default nothing does."""
 
     names: tuple[str, ...] = ()

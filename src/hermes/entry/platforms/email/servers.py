@@ -6,7 +6,6 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import TypeVar
 
 import aiosmtplib
@@ -14,6 +13,7 @@ import aiosmtplib
 from hermes.domain.adapter import AdapterContext, Finding, good, wrong
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.text import one_line, trouble_told
+from hermes.domain.word import replace
 from hermes.entry.platforms.email.addresses import canonical
 from hermes.entry.platforms.email.imap import ImapConnection, MailLogin
 from hermes.entry.platforms.email.oauth import LOCAL, OAuthTokens, login_command, provider_of

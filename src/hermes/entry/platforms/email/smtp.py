@@ -12,6 +12,7 @@ from contextlib import suppress
 import aiosmtplib
 
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
+from hermes.domain.message import SLOWEST_BYTES
 from hermes.domain.text import one_line, showable, trouble_told
 from hermes.entry.platforms.email.imap import MailLogin, cannot_reach, refused_token
 
@@ -63,7 +64,7 @@ class SmtpClient:
                 if copy:
                     await self._copy(client)
                 on_its_way = True
-                await client.data(data)
+                await client.data(data, timeout=seconds + len(data) / SLOWEST_BYTES)
                 keep = True
             except aiosmtplib.SMTPResponseException as error:
                 if on_its_way and error.code < 200:

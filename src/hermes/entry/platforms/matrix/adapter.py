@@ -12,7 +12,6 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from hermes.domain.adapter import AdapterContext, Finding, good
@@ -22,6 +21,7 @@ from hermes.domain.message import Attachment, Body, Inbound, Receipt
 from hermes.domain.ports.platform import Accept
 from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line
+from hermes.domain.word import replace
 from hermes.entry.kit.files import ANY_MIME, read_file
 from hermes.entry.kit.payload import Recent, as_dicts, as_text, dig
 from hermes.entry.platforms.matrix import compose, convert, sync

@@ -5,7 +5,6 @@ errors."""
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import math
 import re
@@ -22,6 +21,7 @@ from hermes.domain.ports.world import Sink
 from hermes.entry.kit.errors import TOO_FAST
 from hermes.entry.kit.http import HttpAnswer, HttpClient
 from hermes.entry.kit.payload import as_size, as_text, dig
+from hermes.entry.kit.transfer import OutgoingFile
 from hermes.entry.platforms.matrix.convert import error_for
 from hermes.entry.platforms.matrix.sync import MatrixIdentity
 
@@ -104,13 +104,13 @@ class MatrixClient(HttpClient[HttpAnswer]):
     async def upload(self, data: bytes, name: str, mime: str) -> str:
         if len(data) > _SMALL and len(data) > await self._most():
             raise Refused(f"The homeserver takes files of {self._most_bytes:,} bytes, and this is larger")
+        file = OutgoingFile(data)
         answer = await self._ask(
             "POST",
             "/_matrix/media/v3/upload",
-            seconds=self.upload_limit,
             params={"filename": name},
-            # In pieces: other chats go on meanwhile.
-            data=io.BytesIO(data),
+            files=[file],
+            data=file,
             headers={"Content-Type": mime},
         )
         address = as_text(dig(answer, "content_uri"))

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, TypeAlias
+
+from msgspec import Struct, field
 
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
@@ -37,8 +38,7 @@ _FALLBACK = re.compile(r"\A(?:> ?[^\n]*\n)+\n?")
 _MXC = re.compile(r"mxc://([A-Za-z0-9.\-:\[\]]{1,255})/([A-Za-z0-9_\-]{1,255})", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
+class Room(Struct, frozen=True, kw_only=True):
     """What one has to know of a room: who is in it, by what name, and whether it is encrypted. One that took
     another's place names it as `before`, and the conversation goes on under the name of the `first`."""
 

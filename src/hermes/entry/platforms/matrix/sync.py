@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from hermes.domain.address import DEFAULT_ACCOUNT
 from hermes.domain.text import storable
@@ -25,8 +26,7 @@ FILTER = json.dumps(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MatrixIdentity:
+class MatrixIdentity(Struct, frozen=True, kw_only=True):
     """Who the bot is; `account` is how the operator calls it. With `threads` who mentions it in a room is
     answered in a thread that begins there."""
 
@@ -37,8 +37,7 @@ class MatrixIdentity:
     threads: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoomUpdate:
+class RoomUpdate(Struct, frozen=True, kw_only=True):
     """What a sync tells of one room; if it has a gap, `before` is where it can be read backwards."""
 
     room: str
@@ -47,8 +46,7 @@ class RoomUpdate:
     before: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Invite:
+class Invite(Struct, frozen=True, kw_only=True):
     """A room that we are asked into, or, if `moved`, that is said to take the place of one we are in."""
 
     room: str

@@ -14,11 +14,11 @@ import logging
 import re
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
-from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import parse_qsl
 
 from aiohttp import web
+from msgspec import Struct
 
 from hermes.domain.adapter import AdapterContext, Finding, good, wrong
 from hermes.domain.address import Address
@@ -27,6 +27,7 @@ from hermes.domain.message import Attachment, Body, Inbound, Receipt
 from hermes.domain.ports.platform import Accept
 from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line
+from hermes.domain.word import replace
 from hermes.entry.kit.files import file_name, read_file
 from hermes.entry.kit.listener import is_secret, listening
 from hermes.entry.kit.payload import as_dict, as_dicts, as_size, as_text, dig
@@ -51,8 +52,7 @@ _BATCH = 200
 _PRESS_BYTES = 256 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MattermostCursor:
+class MattermostCursor(Struct, frozen=True, kw_only=True):
     """How far the history is stored, in the server's milliseconds."""
 
     at: int

@@ -14,6 +14,7 @@ from hermes.entry.kit.errors import error_table, seconds_of
 from hermes.entry.kit.files import ANY_MIME
 from hermes.entry.kit.http import HttpAnswer, HttpClient
 from hermes.entry.kit.payload import as_dicts, as_text, dig
+from hermes.entry.kit.transfer import OutgoingFile
 from hermes.entry.platforms.mattermost.convert import ID
 
 _WORDS = ("too_large", "message_length", "root_id")
@@ -67,9 +68,10 @@ class MattermostApi(HttpClient[HttpAnswer]):
         """The id of a file that no post has yet; one that stays alone is seen by nobody."""
         form = aiohttp.FormData()
         form.add_field("channel_id", channel)
-        form.add_field("files", data, filename=name, content_type=mime or ANY_MIME)
+        file = OutgoingFile(data)
+        form.add_field("files", file, filename=name, content_type=mime or ANY_MIME)
         try:
-            answer = await self.call("POST", "/files", seconds=self.upload_limit, data=form)
+            answer = await self.call("POST", "/files", files=[file], data=form)
         except Unreachable as error:
             raise Unreachable(str(error), after=error.after) from error
         for info in as_dicts(dig(answer, "file_infos"))[:1]:

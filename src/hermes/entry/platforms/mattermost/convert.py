@@ -9,9 +9,10 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
+
+from msgspec import Struct, field
 
 from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source, SourceKind
 from hermes.domain.errors import Refused
@@ -27,6 +28,7 @@ from hermes.domain.message import (
     media_kind,
 )
 from hermes.domain.text import one_line, storable
+from hermes.domain.word import replace
 from hermes.entry.kit.payload import (
     MALFORMED,
     Recent,
@@ -65,8 +67,7 @@ _CODE = re.compile(r"(```.*?(?:```|\Z)|`[^`\n]*`)", re.DOTALL)
 _EVERYBODY = re.compile(r"(?<![\w@])@(?=(?:all|channel|here)(?![\w-]))", re.IGNORECASE | re.ASCII)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MattermostChannel:
+class MattermostChannel(Struct, frozen=True, kw_only=True):
     id: str
     type: str
     name: str = ""
@@ -74,8 +75,7 @@ class MattermostChannel:
     last_post_at: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MattermostIdentity:
+class MattermostIdentity(Struct, frozen=True, kw_only=True):
     """Who the bot is, and what was asked of the server because events do not tell it: channels, names of
     people, and the posts that threads hang on (None for one that is gone). `account` is how the operator
     calls the bot. `threads`: what is said to it in a channel begins a thread."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hermes.domain.capabilities import (
     AlbumLimit,
     Capabilities,
@@ -15,6 +13,7 @@ from hermes.domain.capabilities import (
     TextUnit,
 )
 from hermes.domain.message import MediaKind
+from hermes.domain.word import replace
 from hermes.entry.kit.fields import listener_fields, option, proxy_field
 
 MOST_TEXT = 16_383

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
 from html import escape
 from typing import Any
 
@@ -22,6 +21,7 @@ from hermes.domain.message import Attachment, Body, Inbound, Receipt
 from hermes.domain.ports.platform import Accept
 from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line
+from hermes.domain.word import replace
 from hermes.entry.kit.files import ANY_MIME, read_file
 from hermes.entry.kit.listener import listening
 from hermes.entry.kit.payload import Recent, as_dict, as_dicts, as_text, dig

@@ -20,6 +20,7 @@ from hermes.domain.text import one_line
 from hermes.entry.kit.errors import TOO_FAST, error_table, retry_after, seconds_of, slower, their_fault
 from hermes.entry.kit.http import HttpAnswer, HttpClient
 from hermes.entry.kit.payload import as_dict, as_text, dig
+from hermes.entry.kit.transfer import OutgoingFile
 
 SIGNED_SECONDS = 300
 # What only reads takes its parameters as a form; what writes takes JSON.
@@ -88,7 +89,7 @@ _OPTIONAL = frozenset({
 """What one may do without on purpose."""
 
 
-class SlackResponse(HttpAnswer):
+class SlackResponse(HttpAnswer, frozen=True):
     @property
     def result(self) -> dict[str, Any]:
         """The answer; an error of ours if it is a refusal."""
@@ -131,8 +132,9 @@ class SlackApi(HttpClient[SlackResponse]):
         """Put a file where Slack said. The address itself is the permission: no token goes along."""
         self._check_ours(url)
         form = aiohttp.FormData()
-        form.add_field("file", data, filename=name, content_type=mime)
-        response = await self.exchange("POST", url, seconds=self.upload_limit, data=form)
+        file = OutgoingFile(data)
+        form.add_field("file", file, filename=name, content_type=mime)
+        response = await self.exchange("POST", url, files=[file], data=form)
         if response.status == 413:
             raise Refused("The file is too large for Slack (HTTP 413)")
         if response.status != 200:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from hermes.domain.address import Address
 from hermes.domain.clock import Clock
@@ -31,8 +32,7 @@ _MOST_BACK = 3
 _PATIENCE = 20
 
 
-@dataclass(slots=True)
-class SlackCursor:
+class SlackCursor(Struct):
     """Up to where everything is stored. It stands still while something before may be missing (`whole` is
     not yet)."""
 

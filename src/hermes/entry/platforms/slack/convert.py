@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import parse_qsl
+
+from msgspec import Struct, field
 
 from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source, SourceKind
 from hermes.domain.ids import DeliveryId
@@ -42,8 +43,7 @@ _ANY = re.compile(r".+", re.DOTALL)
 _MARKUP = re.compile(r"<([^<>\n]{1,4000})>|&(?:amp|lt|gt);")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlackIdentity:
+class SlackIdentity(Struct, frozen=True, kw_only=True):
     """Who the bot is, and what was learnt of the places and people around it: a channel's type, and names.
     `account` is how the operator calls it, `command` its slash command."""
 

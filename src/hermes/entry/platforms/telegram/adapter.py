@@ -12,7 +12,6 @@ import contextlib
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from html import escape
 from typing import Any
 
@@ -26,6 +25,7 @@ from hermes.domain.message import Attachment, Body, Inbound, Receipt
 from hermes.domain.ports.platform import Accept
 from hermes.domain.ports.world import Sink
 from hermes.domain.text import one_line
+from hermes.domain.word import replace
 from hermes.entry.kit.files import file_name, read_file
 from hermes.entry.kit.listener import is_secret, listening
 from hermes.entry.kit.payload import as_text, dig, read_json

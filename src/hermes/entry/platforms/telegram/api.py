@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -14,11 +13,12 @@ from hermes.domain.ports.world import Sink
 from hermes.entry.kit.files import ANY_MIME
 from hermes.entry.kit.http import HttpAnswer, HttpClient
 from hermes.entry.kit.payload import as_text, dig
+from hermes.entry.kit.transfer import OutgoingFile
 from hermes.entry.platforms.telegram.compose import Upload
 from hermes.entry.platforms.telegram.convert import error_for
 
 
-class TelegramResponse(HttpAnswer):
+class TelegramResponse(HttpAnswer, frozen=True):
     @property
     def ok(self) -> bool:
         return self.status < 300 and dig(self.answer, "ok") is True
@@ -64,11 +64,11 @@ class TelegramApi(HttpClient[TelegramResponse]):
         form = aiohttp.FormData()
         for name, value in asked.items():
             form.add_field(name, value if isinstance(value, str) else json.dumps(value))
+        bodies = {name: OutgoingFile(file.data) for name, file in files.items()}
         for name, file in files.items():
-            form.add_field(
-                name, io.BytesIO(file.data), filename=file.name, content_type=file.mime or ANY_MIME
-            )
-        return await self.exchange("POST", url, seconds=self.upload_limit, allow_redirects=True, data=form)
+            form.add_field(name, bodies[name], filename=file.name, content_type=file.mime or ANY_MIME)
+        moving = [*bodies.values()]
+        return await self.exchange("POST", url, files=moving, allow_redirects=True, data=form)
 
     async def fetch(self, path: str, sink: Sink) -> None:
         await self.download(f"{self._base}/file/bot{self._token}/{quote(path)}", sink)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from html import unescape
 from typing import Any
+
+from msgspec import Struct
 
 from hermes.domain.address import Address
 from hermes.domain.errors import Refused
@@ -28,8 +29,7 @@ _TAG = re.compile(r"<[^<>]*>")
 _GENERAL = "1"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Upload:
+class Upload(Struct, frozen=True, kw_only=True):
     kind: MediaKind
     name: str
     data: bytes

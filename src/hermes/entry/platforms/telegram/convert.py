@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from zlib import crc32
+
+from msgspec import Struct
 
 from hermes.domain.adapter import Finding, good, wrong
 from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source, SourceKind
@@ -50,8 +51,7 @@ class TopicGone(Refused):
     """There is no such topic any more; one that has a name can be made anew."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TelegramIdentity:
+class TelegramIdentity(Struct, frozen=True, kw_only=True):
     """Who the bot is; `account` is how the operator calls it."""
 
     id: int
@@ -200,15 +200,13 @@ def _reply(message: Mapping[str, Any], me: TelegramIdentity) -> ReplyTo | None:
 # --- words -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Words:
+class _Words(Struct, frozen=True, kw_only=True):
     text: str
     mentions_me: bool = False
     mentions_others: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Entity:
+class _Entity(Struct, frozen=True, kw_only=True):
     """A marked stretch of a text; places are counted in UTF-16."""
 
     sort: str

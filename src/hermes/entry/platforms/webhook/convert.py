@@ -9,10 +9,11 @@ import hashlib
 import hmac
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
+
+from msgspec import Struct, field
 
 from hermes.domain.errors import HermesError, Refused, Unreachable
 from hermes.domain.settings.declaring import Secret
@@ -25,8 +26,7 @@ _LATER = (408, 425, 429)
 _LONGEST_WAIT = 3600.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebhookTarget:
+class WebhookTarget(Struct, frozen=True, kw_only=True):
     """One address to send to. `problem` says why nothing can be sent there; `private`: it may be a machine
     of the operator's own network."""
 

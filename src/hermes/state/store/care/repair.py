@@ -10,11 +10,11 @@ import logging
 import shutil
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import apsw
+from msgspec import Struct
 
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
@@ -42,8 +42,7 @@ _ALL_INDEXED = "UPDATE facts SET value = (SELECT coalesce(max(n), 0) FROM journa
 _TOLD_TABLES = {"inbox", "turns", "journal", "outbox", "sessions", "questions", "jobs"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenedStore:
+class OpenedStore(Struct, frozen=True, kw_only=True):
     """An open store, and what the operator has to know about how it came to be open."""
 
     store: SqliteStore
@@ -52,8 +51,7 @@ class OpenedStore:
     """The file was not checked in full: run `store.check_integrity()` in the background."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Inspection:
+class _Inspection(Struct, frozen=True, kw_only=True):
     damage: str = ""
     readable: bool = False
     index_only: bool = False

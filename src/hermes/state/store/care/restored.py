@@ -5,9 +5,10 @@ has begun nothing is taken again; what may have gone on since is not done again,
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 from hermes.domain.address import Address, Source
 from hermes.domain.ids import TurnId
@@ -40,8 +41,7 @@ class _Doubt(StrEnum):
     NONE = ""
 
 
-@dataclass(slots=True)
-class RestoreReport:
+class RestoreReport(Struct):
     """How much of what was open goes on, is taken again, was stopped, and may be sent a second time."""
 
     going_on: int = 0
@@ -76,9 +76,14 @@ class RestoreReport:
 def settle_restored(db: SqliteDb, saved: SalvageReport, now: datetime) -> RestoreReport:
     """Within a transaction of the replacement."""
     settled = RestoreReport()
+    # Rows and records may be lost, so a turn's first record says nothing, and records are looked for by
+    # turns that have no row; the index for that is here alone.
+    db.run("UPDATE turns SET since = NULL")
+    db.run("CREATE INDEX journal_turn ON journal (turn)")
     for row in db.all(_OPEN_TURNS):
         _settle_turn(db, saved, settled, row)
     _settle_inbox(db, saved, settled)
+    db.run("DROP INDEX journal_turn")
     _settle_questions(db, saved)
     if "outbox" not in saved.whole:
         _settle_outbox(db, saved, settled)

@@ -8,11 +8,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 import apsw
+from msgspec import Struct, field
 
 from hermes.domain.address import Address, Source, SourceKind, read_platform
 from hermes.domain.errors import HermesError, Refused
@@ -43,8 +43,7 @@ _UNFIT = (HermesError, ValueError, TypeError, AttributeError, apsw.MismatchError
 LOST = "lost in damage"
 
 
-@dataclass(slots=True)
-class SalvageReport:
+class SalvageReport(Struct):
     """`whole` names the tables that came over completely; `highest` is the last number of each queue that the
     replacement had itself, `read` the numbers that came from the damaged file."""
 

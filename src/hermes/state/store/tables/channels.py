@@ -3,7 +3,6 @@ and how far each session has been told of it. A session hears only of the place 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
 
 from hermes.domain.address import Address
@@ -11,6 +10,7 @@ from hermes.domain.channels import Channel
 from hermes.domain.ids import SessionId
 from hermes.domain.message import Body, Receipt
 from hermes.domain.rows import OverheardMessage
+from hermes.domain.word import replace
 from hermes.state.store.codec import decode, encode, stamp
 from hermes.state.store.table import Columns, ScopedTable
 

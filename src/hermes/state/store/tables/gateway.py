@@ -15,6 +15,7 @@ from hermes.state.store.tables.turns import question_of
 
 _OURS = "gateway."
 _DUE = Columns(DueSession, "turns")
+_OPEN = "state IN ('accepted', 'running', 'waiting')"
 # Settled rows are forgotten by age, never by count.
 _PRUNED_BY_BITES = (
     "DELETE FROM inbox WHERE n IN (SELECT n FROM inbox WHERE accepted_at < ?"
@@ -29,6 +30,10 @@ _PRUNED_WHOLE = (
     "DELETE FROM job_slots WHERE due < ? AND state = 'over'",
     "DELETE FROM handoffs WHERE created_at < ? AND state IN ('completed', 'failed')",
 )
+# What no session names: a handful a month, so the sessions are read only if there are texts of that age.
+_PRUNED_TEXTS = """DELETE FROM prompts WHERE made_at < ?1 AND hash NOT IN (
+    SELECT prompt FROM sessions WHERE prompt IS NOT NULL
+    UNION SELECT tools FROM sessions WHERE tools IS NOT NULL)"""
 _PRUNED_AT_ONCE = 5000
 _SESSIONS_AT_ONCE = 200
 
@@ -80,7 +85,7 @@ class RecoveryTable(TableFamily):
         """A turn that was alone in having added nothing has one crash more to answer for. Several are only
         remembered, until each is to be tried alone: any one of them may have done it, or none."""
         # The list of states names the index: without it SQLite would read every turn there ever was.
-        sql = """SELECT n FROM turns INDEXED BY turns_due WHERE state IN ('accepted', 'running')
+        sql = f"""SELECT n FROM turns INDEXED BY turns_open WHERE {_OPEN}
             AND state = 'running' AND epoch = ? AND progress = 0"""
         rows = self._db.all(sql, epoch)
         crashes = "max(crashes, ?) + 1" if len(rows) == 1 else "max(crashes, min(crashes + 1, ?))"
@@ -91,8 +96,16 @@ class RecoveryTable(TableFamily):
         self._db.run("UPDATE boots SET closed_at = ? WHERE epoch = ?", stamp(now), epoch)
 
     def due(self, after: int, limit: int) -> list[DueSession]:
-        rest = "INDEXED BY turns_due WHERE state IN ('accepted', 'running') AND n > ? ORDER BY n LIMIT ?"
-        return _DUE.all(self._db, rest, after, limit)
+        rest = "INDEXED BY turns_accepted WHERE state = 'accepted' AND n > ? ORDER BY n LIMIT ?"
+        accepted = _DUE.all(self._db, rest, after, limit)
+        return accepted if after else [*self._running(), *accepted]
+
+    def _running(self) -> list[DueSession]:
+        """Turns that were begun come before all others. There are never many, and only the first page has
+        them, so that they need no index: a plain turn would write it twice."""
+        sql = f"""SELECT session, agent FROM turns INDEXED BY turns_open
+            WHERE {_OPEN} AND state = 'running' ORDER BY n"""
+        return [DueSession(n=1, session=session, agent=agent) for session, agent in self._db.all(sql)]
 
     def expired(self, now: datetime, limit: int) -> list[tuple[AgentId, Question]]:
         rows = self._db.all(
@@ -107,7 +120,11 @@ class RecoveryTable(TableFamily):
         moment = stamp(before)
         gone = sum(self._db.run(sql, moment, _PRUNED_AT_ONCE) for sql in _PRUNED_BY_BITES)
         gone += sum(self._db.run(sql, moment) for sql in _PRUNED_WHOLE)
-        return gone + self._expire_sessions(now)
+        expired = self._expire_sessions(now)
+        if not gone + expired:
+            # In the last bite.
+            self._db.run(_PRUNED_TEXTS, moment)
+        return gone + expired
 
     def _expire_sessions(self, now: datetime) -> int:
         rows = self._db.all(

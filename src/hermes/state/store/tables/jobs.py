@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from datetime import datetime
 
 from hermes.domain.errors import Lost
-from hermes.domain.ids import JobId
+from hermes.domain.ids import AgentId, JobId
 from hermes.domain.job import DueJobs, Job, JobRun, Slot
 from hermes.state.store.codec import encode, stamp, stamp_or_none, unstamp_or_none
-from hermes.state.store.table import BodyColumn, ScopedTable
+from hermes.state.store.table import BodyColumn, ScopedTable, readable
 
 _MOST_DUE = 500
+_BODY = "CAST(body AS BLOB)"
+"""Bytes that are no text are refused where the row is read, not with all others."""
+# So many of each agent: none hides the jobs of another.
+_DUE = f"""SELECT id, {_BODY} FROM (
+  SELECT id, body, next_due, row_number() OVER (PARTITION BY agent ORDER BY next_due, id) AS place FROM jobs
+  WHERE agent = ?1 AND next_due <= ?2 AND (?3 IS NULL OR agent IN (SELECT value FROM json_each(?3))))
+WHERE place <= ?4 ORDER BY next_due, id"""
 _JOBS = BodyColumn(Job, "jobs")
 _RUNS = BodyColumn(JobRun, "job_slots")
 
@@ -28,12 +37,13 @@ class JobsTable(ScopedTable):
         return _JOBS.one(self._db, "WHERE id = ? AND agent = ?", job, self._agent)
 
     def list(self) -> list[Job]:
-        rest = "WHERE agent = ? ORDER BY next_due IS NULL, next_due, id"
-        return _JOBS.all(self._db, rest, self._agent)
+        sql = f"SELECT id, {_BODY} FROM jobs WHERE agent = ? ORDER BY next_due IS NULL, next_due, id"
+        return [job for _, job in readable(Job, self._db.all(sql, self._agent))]
 
-    def due(self, now: datetime) -> DueJobs:
-        rest = "WHERE agent = ? AND next_due <= ? ORDER BY next_due LIMIT ?"
-        jobs = _JOBS.all(self._db, rest, self._agent, stamp(now), _MOST_DUE)
+    def due(self, now: datetime, among: Iterable[AgentId] | None = None) -> DueJobs:
+        agents = None if among is None else json.dumps(list(among))
+        rows = self._db.all(_DUE, self._agent, stamp(now), agents, _MOST_DUE)
+        jobs = [job for _, job in readable(Job, rows)]
         following = "SELECT min(next_due) FROM jobs WHERE agent = ? AND next_due > ?"
         after = unstamp_or_none(self._db.value(following, self._agent, stamp(now)))
         return DueJobs(jobs=tuple(jobs), next=after)
@@ -58,8 +68,9 @@ class JobRunsTable(ScopedTable):
         rest = "WHERE job = ? AND due = ? AND agent = ?"
         return _RUNS.one(self._db, rest, slot.job, stamp(slot.due), self._agent)
 
-    def open(self) -> list[JobRun]:
-        return _RUNS.all(self._db, "WHERE agent = ? AND state != 'over' ORDER BY due, job", self._agent)
+    def open(self) -> list[tuple[AgentId, JobRun]]:
+        sql = f"SELECT agent, {_BODY} FROM job_slots WHERE agent = ? AND state != 'over' ORDER BY due, job"
+        return [(AgentId(agent), run) for agent, run in readable(JobRun, self._db.all(sql, self._agent))]
 
     def of(self, job: JobId | None, limit: int) -> list[JobRun]:
         rest = "WHERE agent = ?1 AND (?2 IS NULL OR job = ?2) ORDER BY due DESC, job LIMIT ?3"

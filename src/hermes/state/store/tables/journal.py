@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Collection, Iterable
-from dataclasses import fields
+from functools import cache
+from typing import NoReturn
 
-from hermes.domain.errors import Lost
-from hermes.domain.event import Entry, Usage
-from hermes.domain.ids import SessionId, TurnId
+from hermes.domain.errors import Lost, Refused
+from hermes.domain.event import Entry
+from hermes.domain.ids import AgentId, SessionId, TurnId
+from hermes.domain.rows import JournalRow
+from hermes.domain.usage import Usage
+from hermes.domain.word import field_names
 from hermes.state.store.codec import decode_record, encode_record, stamp, unstamp
-from hermes.state.store.table import Row, ScopedTable
+from hermes.state.store.table import Row, ScopedTable, TableFamily
 
-_ADD = """INSERT INTO journal (session, seq, turn, at, kind, body) VALUES (?, ?, ?, ?, ?, ?)
-ON CONFLICT DO NOTHING"""
+_AT_ONCE = 16
+"""Records of one statement."""
 _COPY = """INSERT INTO journal (session, seq, turn, at, kind, body)
 WITH fresh (old, turn) AS MATERIALIZED (
   SELECT turn, 'turn_' || lower(hex(randomblob(10)))
@@ -22,19 +27,34 @@ SELECT ?2, seq, fresh.turn, at, kind, body FROM journal JOIN fresh ON journal.tu
 WHERE session = ?1 AND seq <= ?3 AND old NOT IN (SELECT value FROM json_each(?4))
   AND 2 = (SELECT count(*) FROM sessions WHERE id IN (?1, ?2) AND agent = ?5)
 ORDER BY seq"""
+_COPY_GRANTS = """INSERT OR IGNORE INTO session_grants
+SELECT ?2, agent, person, digest, seq FROM session_grants g WHERE session = ?1 AND agent = ?3
+  AND EXISTS (SELECT 1 FROM journal WHERE session = ?2 AND seq = g.seq)"""
+_TAIL = """SELECT n, agent, session, expires_at, seq, turn, at, kind, iif(expires_at IS NULL, body, '')
+FROM journal LEFT JOIN sessions ON sessions.id = journal.session WHERE n > ? ORDER BY n LIMIT ?"""
 _OURS = "EXISTS (SELECT 1 FROM sessions WHERE id = journal.session AND agent = ?)"
+# From its first record on, if its row names that, else in all of its session.
+_OF_TURN = """session = (SELECT session FROM turns WHERE id = ?1 AND agent = ?2)
+  AND seq >= (SELECT coalesce(since, 0) FROM turns WHERE id = ?1) AND turn = ?1"""
 
 
 class JournalTable(ScopedTable):
     def append(self, session: SessionId, entries: Iterable[Entry]) -> None:
         """Add the entries; `Lost` if the session is gone or somebody else has taken one of their numbers."""
+        new = list(entries)
+        for first in range(0, len(new), _AT_ONCE):
+            some = new[first : first + _AT_ONCE]
+            values: list[object] = [session, self._agent]
+            for entry in some:
+                kind, body = encode_record(entry.record)
+                values += (entry.seq, entry.turn, stamp(entry.at), kind, body.decode())
+            if self._db.run(_adding(len(some)), *values) != len(some):
+                self._say_lost(session, some[0].seq)
+
+    def _say_lost(self, session: SessionId, seq: int) -> NoReturn:
         if not self._db.one("SELECT 1 FROM sessions WHERE id = ? AND agent = ?", session, self._agent):
             raise Lost(f"session {session} is gone")
-        for entry in entries:
-            kind, body = encode_record(entry.record)
-            added = self._db.run(_ADD, session, entry.seq, entry.turn, stamp(entry.at), kind, body.decode())
-            if not added:
-                raise Lost(f"record {entry.seq} of session {session} was written by somebody else")
+        raise Lost(f"record {seq} of session {session} was written by somebody else")
 
     def read(
         self, session: SessionId, after: int = 0, most: int = -1, *, newest: bool = False
@@ -45,19 +65,60 @@ class JournalTable(ScopedTable):
         return [_entry(row) for row in (reversed(rows) if newest else rows)]
 
     def of_turn(self, turn: TurnId) -> list[Entry]:
-        sql = f"SELECT seq, turn, at, kind, body FROM journal WHERE turn = ? AND {_OURS} ORDER BY seq"
+        sql = f"SELECT seq, turn, at, kind, body FROM journal WHERE {_OF_TURN} ORDER BY seq"
         return [_entry(row) for row in self._db.all(sql, turn, self._agent)]
 
+    def marks(self, session: SessionId) -> list[Entry]:
+        sql = f"""SELECT seq, turn, at, kind, body FROM journal INDEXED BY journal_marks
+            WHERE session = ? AND kind IN ('summarised', 'undone') AND {_OURS} ORDER BY seq"""
+        return [_entry(row) for row in self._db.all(sql, session, self._agent)]
+
+    def span(self, turn: TurnId) -> tuple[int, int]:
+        sql = f"SELECT coalesce(min(seq), 0), coalesce(max(seq), 0) FROM journal WHERE {_OF_TURN}"
+        row = self._db.one(sql, turn, self._agent)
+        assert row is not None
+        return row[0], row[1]
+
     def usage(self, session: SessionId) -> tuple[int, Usage]:
-        parts = [field.name for field in fields(Usage)]
+        parts = field_names(Usage)
         sums = ", ".join(f"coalesce(sum(json_extract(body, '$.usage.{part}')), 0)" for part in parts)
-        sql = f"SELECT count(*), {sums} FROM journal WHERE session = ? AND kind = 'model_said' AND {_OURS}"
+        sql = f"""SELECT count(*) FILTER (WHERE kind = 'model_said'), {sums} FROM journal
+            WHERE session = ? AND kind IN ('model_said', 'tool_finished') AND {_OURS}"""
         row = self._db.one(sql, session, self._agent)
         assert row is not None
         return row[0], Usage(**dict(zip(parts, row[1:], strict=True)))
 
     def copy(self, session: SessionId, into: SessionId, upto: int, without: Collection[TurnId]) -> None:
         self._db.run(_COPY, session, into, upto, json.dumps(list(without)), self._agent)
+        # What was allowed for the session goes along with the record of the answer.
+        self._db.run(_COPY_GRANTS, session, into, self._agent)
+
+
+class JournalTailTable(TableFamily):
+    """The journal in the order in which it was written, whosever sessions they are."""
+
+    def after(self, cursor: int, limit: int) -> tuple[list[JournalRow], int]:
+        rows = self._db.all(_TAIL, cursor, limit)
+        stay: list[JournalRow] = []
+        for _, agent, session, expires_at, *entry in rows:
+            if agent is not None and expires_at is None:
+                with contextlib.suppress(Refused):  # what cannot be read must not stand in the way
+                    row = _entry(tuple(entry))
+                    stay.append(JournalRow(agent=AgentId(agent), session=SessionId(session), entry=row))
+        return stay, rows[-1][0] if rows else cursor
+
+    def end(self) -> int:
+        return int(self._db.value("SELECT coalesce(max(n), 0) FROM journal"))
+
+
+@cache
+def _adding(count: int) -> str:
+    """The statement that adds so many records, if their session is there and nobody has their numbers."""
+    marks = [f"?{place}" for place in range(3, 3 + 5 * count)]
+    rows = ", ".join(f"({', '.join(marks[first : first + 5])})" for first in range(0, len(marks), 5))
+    return f"""INSERT INTO journal (session, seq, turn, at, kind, body)
+        SELECT ?1, * FROM (VALUES {rows}) WHERE EXISTS (SELECT 1 FROM sessions WHERE id = ?1 AND agent = ?2)
+        ON CONFLICT DO NOTHING"""
 
 
 def _entry(row: Row) -> Entry:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import datetime
 
+from hermes.domain.ids import AgentId
 from hermes.domain.rows import MediaItem
 from hermes.state.store.codec import stamp
 from hermes.state.store.table import Columns, ScopedTable
@@ -33,17 +34,21 @@ class MediaTable(ScopedTable):
     def get(self, sha256: str) -> MediaItem | None:
         return _ITEM.one(self._db, "WHERE agent = ? AND sha256 = ?", self._agent, sha256)
 
-    def unused(self, before: datetime, limit: int) -> list[MediaItem]:
-        items = _ITEM.all(self._db, "WHERE agent = ? AND stored_at < ?", self._agent, stamp(before))
+    def unused(self, before: datetime, limit: int) -> list[tuple[AgentId, MediaItem]]:
+        items = self._owned("agent = ? AND stored_at < ?", self._agent, stamp(before))
         named = self._named() if items else set()
-        return [item for item in items if item.sha256 not in named][:limit]
+        return [(agent, item) for agent, item in items if item.sha256 not in named][:limit]
 
     def remove(self, sha256: str, before: datetime) -> bool:
         old = "DELETE FROM media WHERE agent = ? AND sha256 = ? AND stored_at < ?"
         return self._db.run(old, self._agent, sha256, stamp(before)) > 0
 
-    def kept(self, sha256: str) -> bool:
-        return self._db.one("SELECT 1 FROM media WHERE sha256 = ? LIMIT 1", sha256) is not None
+    def copies(self, sha256: str) -> list[tuple[AgentId, MediaItem]]:
+        return self._owned("sha256 = ?", sha256)
+
+    def _owned(self, condition: str, *values: str | float) -> list[tuple[AgentId, MediaItem]]:
+        rows = self._db.all(f"SELECT agent, {_ITEM.names} FROM media WHERE {condition}", *values)
+        return [(AgentId(row[0]), _ITEM.read(row[1:])) for row in rows]
 
     def _named(self) -> set[str]:
         """Every file that some row names, read a page at a time."""

@@ -1,9 +1,10 @@
 """Who was let in, and what was allowed. Paired people, open pairing codes (hashed) and the counters that
 limit guessing belong to the gateway: an account is paired once, whichever agent answers. The
-actions that somebody allowed permanently belong to an agent."""
+actions that somebody allowed, permanently or for a session, belong to an agent."""
 
 from __future__ import annotations
 
+from hermes.domain.ids import SessionId
 from hermes.domain.pairing import Account, PairedUser, PairingCode, PairingCounter
 from hermes.domain.text import storable
 from hermes.domain.tool import Grant
@@ -60,6 +61,15 @@ class GrantsTable(ScopedTable):
     def list(self, person: str | None = None) -> list[Grant]:
         rest = "WHERE agent = ?1 AND (?2 IS NULL OR person = ?2) ORDER BY at, id"
         return _GRANT.all(self._db, rest, self._agent, person)
+
+    def add_for_session(self, session: SessionId, person: str, digest: str, seq: int) -> None:
+        sql = """INSERT OR IGNORE INTO session_grants SELECT ?1, ?2, ?3, ?4, ?5
+            WHERE EXISTS (SELECT 1 FROM sessions WHERE id = ?1 AND agent = ?2)"""
+        self._db.run(sql, session, self._agent, person, digest, seq)
+
+    def of_session(self, session: SessionId, person: str) -> frozenset[str]:
+        sql = "SELECT digest FROM session_grants WHERE session = ? AND agent = ? AND person = ?"
+        return frozenset(digest for (digest,) in self._db.all(sql, session, self._agent, person))
 
     def revoke(self, grant: str) -> bool:
         return self._db.run("DELETE FROM grants WHERE agent = ? AND id = ?", self._agent, grant) > 0

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from datetime import tzinfo
 
 from hermes.domain.ids import SessionId
@@ -15,6 +14,7 @@ from hermes.domain.rows import SearchHit
 from hermes.domain.session import EVERY_SESSION, SessionFilter, Viewer, heard_by
 from hermes.domain.text import storable
 from hermes.domain.tool import ToolContext
+from hermes.domain.word import replace
 from hermes.state.store.codec import unstamp
 from hermes.state.store.table import Db, Row, ScopedTable
 from hermes.state.store.tables.sessions import session_condition
@@ -25,7 +25,7 @@ _COMMON = 2000
 _LONGEST_QUERY = 2048
 _MOST_WORDS = 32
 _OPERATORS = ("OR", "NOT", "AND")
-_SPACELESS = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0e7f]")
+_SPACELESS = "[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0e7f]"
 _WORD = re.compile(r"[^\W_]+(?:['\-][^\W_]+)*")
 _PIECES = re.compile(r'"([^"]*)"|\b(OR|NOT|AND)\b|([^\W_]+(?:[\'\-][^\W_]+)*)(\*?)')
 
@@ -61,7 +61,7 @@ class SearchTable(ScopedTable):
         words = _WORD.findall(query)[:_MOST_WORDS]
         if not words:
             return []
-        if _SPACELESS.search(query):
+        if re.search(_SPACELESS, query):
             return self._like([word for word in words if word not in _OPERATORS] or words, limit, viewer)
         hits = self._match("words", _phrase(query), limit, viewer)
         # No such words: perhaps parts of some.

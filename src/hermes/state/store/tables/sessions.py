@@ -3,42 +3,98 @@ step of a hand-off is conditional on the one before, so of two carriers one is t
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 from hermes.domain.address import Source
 from hermes.domain.errors import Lost, UserError
 from hermes.domain.handoff import Handoff
-from hermes.domain.ids import SessionId
+from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.session import BRANCHED, EVERY_SESSION, Session, SessionFilter, SessionKey
 from hermes.domain.text import storable
-from hermes.state.store.codec import decode, encode, stamp
-from hermes.state.store.table import BodyColumn, Columns, Row, ScopedTable
+from hermes.domain.word import replace
+from hermes.state.store.codec import decode, encode, hash_text, stamp
+from hermes.state.store.table import BodyColumn, Columns, Db, Row, ScopedTable, readable
 
-_SESSION = Columns(Session, "sessions")
+_HASHED = {"system_prompt": "prompt", "tool_list": "tools"}
+"""Fields that are kept in `prompts`, once for all sessions that have the same; the columns name them."""
+_SESSION = Columns(Session, "sessions", **_HASHED)
 _CHANGED = (
-    "title", "parent", "model", "busy_mode", "system_prompt", "ended", "updated_at", "expires_at", "yolo",
+    "title", "parent", "model", "busy_mode", "system_prompt", "place_prompt", "tool_list", "ended",
+    "updated_at", "expires_at", "yolo",
 )  # fmt: skip
+_MOST_TEXTS = 256
 _CHANGES = _SESSION.assignments(*_CHANGED)
+_SELECT = f"SELECT {_SESSION.names} FROM sessions"
 _KEY = Columns(SessionKey, "bindings")
 _HANDOFFS = BodyColumn(Handoff, "handoffs")
 _OPEN = "state IN ('pending', 'running')"
+_HANGING = (
+    "guidance", "questions", "bindings", "requests", "told", "handoffs", "session_grants",
+)  # fmt: skip
+
+
+class FrozenTexts:
+    """What sessions keep by hash. A text is read once per connection, so sessions in memory share it."""
+
+    def __init__(self, db: Db) -> None:
+        self._db = db
+        self._texts: dict[str, str] = {}
+
+    def keep(self, session: Session) -> dict[str, Any]:
+        """Store the texts of a session that are not stored yet; their hashes by field."""
+        hashes: dict[str, Any] = {}
+        for name in _HASHED:
+            text = getattr(session, name)
+            hashes[name] = None if text is None else hash_text(text)
+            if text is not None:
+                sql = "INSERT INTO prompts VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+                self._db.run(sql, hashes[name], storable(text), stamp(session.updated_at))
+        return hashes
+
+    def read(self, row: Row) -> Session:
+        session = _SESSION.read(row)
+        if session.system_prompt is None and session.tool_list is None:
+            return session
+        return replace(
+            session,
+            system_prompt=self._text(session.system_prompt),
+            tool_list=self._text(session.tool_list),
+        )
+
+    def _text(self, key: str | None) -> str | None:
+        if key is None:
+            return None
+        text = self._texts.get(key)
+        if text is None:
+            text = self._db.value("SELECT body FROM prompts WHERE hash = ?", key)
+            if text is not None:
+                if len(self._texts) >= _MOST_TEXTS:
+                    self._texts.clear()
+                self._texts[key] = text
+        return text
 
 
 class SessionsTable(ScopedTable):
+    def __init__(self, db: Db, agent: AgentId) -> None:
+        super().__init__(db, agent)
+        self._texts = FrozenTexts(db)
+
     def add(self, session: Session) -> None:
         if session.agent != self._agent:
             raise Lost(f"a session of agent {session.agent} in the store of {self._agent}")
         self._check_title(session)
-        _SESSION.insert(self._db, session)
+        _SESSION.insert(self._db, session, **self._texts.keep(session))
 
     def get(self, session: SessionId) -> Session | None:
-        return _SESSION.one(self._db, "WHERE id = ? AND agent = ?", session, self._agent)
+        row = self._db.one(f"{_SELECT} s WHERE id = ? AND agent = ?", session, self._agent)
+        return None if row is None else self._texts.read(row)
 
     def save(self, session: Session) -> None:
         self._check_title(session)
         sql = f"UPDATE sessions SET {_CHANGES} WHERE id = ? AND agent = ?"
-        self._db.run(sql, *_SESSION.values(session, *_CHANGED), session.id, self._agent)
+        values = _SESSION.values(session, *_CHANGED, **self._texts.keep(session))
+        self._db.run(sql, *values, session.id, self._agent)
 
     def _check_title(self, session: Session) -> None:
         sql = "SELECT 1 FROM sessions WHERE agent = ? AND title = ? AND id != ?"
@@ -51,13 +107,14 @@ class SessionsTable(ScopedTable):
         meant, values = session_condition(among)
         if not text:
             rest = f"s WHERE agent = ?{meant} ORDER BY updated_at DESC, id DESC LIMIT ?"
-            return _SESSION.all(self._db, rest, self._agent, *values, limit)
+            return self._all(rest, *values, limit)
         exact = f"s WHERE agent = ? AND (id = ? OR title = ?){meant}"
         near = f"""s WHERE agent = ? AND (substr(id, 1, length(?)) = ? OR lower(title) = lower(?)){meant}
             ORDER BY updated_at DESC LIMIT ?"""
-        return _SESSION.all(self._db, exact, self._agent, text, text, *values) or _SESSION.all(
-            self._db, near, self._agent, text, text, text, *values, limit
-        )
+        return self._all(exact, text, text, *values) or self._all(near, text, text, text, *values, limit)
+
+    def _all(self, rest: str, *values: Any) -> list[Session]:
+        return [self._texts.read(row) for row in self._db.all(f"{_SELECT} {rest}", self._agent, *values)]
 
     def delete(self, session: SessionId) -> None:
         """The session with everything that hangs on it; the search index forgets it too."""
@@ -70,8 +127,13 @@ class SessionsTable(ScopedTable):
                 " AND said.n <= (SELECT value FROM facts WHERE name = 'indexed') + 0",
                 session,
             )
+        # A turn has records in the journal, or is found by the index of those that have none.
+        self._db.run("DELETE FROM turns WHERE id IN (SELECT turn FROM journal WHERE session = ?)", session)
+        self._db.run(
+            "DELETE FROM turns INDEXED BY turns_without_records WHERE session = ? AND since IS NULL", session
+        )
         self._db.run("DELETE FROM journal WHERE session = ?", session)
-        for table in ("turns", "guidance", "questions", "bindings", "requests", "told", "handoffs"):
+        for table in _HANGING:
             self._db.run(f"DELETE FROM {table} WHERE session = ? AND agent = ?", session, self._agent)
         self._db.run("DELETE FROM sessions WHERE id = ?", session)
 
@@ -95,6 +157,10 @@ def session_condition(among: SessionFilter) -> tuple[str, tuple[str, ...]]:
 
 
 class BindingsTable(ScopedTable):
+    def __init__(self, db: Db, agent: AgentId) -> None:
+        super().__init__(db, agent)
+        self._texts = FrozenTexts(db)
+
     def get(self, key: SessionKey) -> SessionId | None:
         session: SessionId | None = self._db.value(
             "SELECT session FROM bindings WHERE agent = ? AND platform = ? AND account = ? AND kind = ?"
@@ -117,16 +183,17 @@ class BindingsTable(ScopedTable):
     ) -> list[tuple[Session, SessionKey, Source]]:
         session, key = (table.names.split(", ") for table in (_SESSION, _KEY))
         columns = ", ".join([f"s.{name}" for name in session] + [f"b.{name}" for name in key])
-        last = (0.0, "") if after is None else (stamp(after.updated_at), after.id)
+        last = ("", 0.0, "") if after is None else (after.agent, stamp(after.updated_at), after.id)
         sql = f"""SELECT b.source, {columns}
             FROM (SELECT * FROM sessions WHERE agent = ?1 AND updated_at < ?2 AND ended IS NULL
-            AND updated_at >= ?3 AND (updated_at, id) > (?3, ?4)
-            AND EXISTS (SELECT 1 FROM bindings WHERE session = sessions.id AND agent = ?1)
-            ORDER BY updated_at, id LIMIT ?5) s JOIN bindings b ON b.session = s.id AND b.agent = ?1
-            ORDER BY s.updated_at, s.id"""
+            AND (agent, updated_at, id) > (?3, ?4, ?5)
+            AND EXISTS (SELECT 1 FROM bindings b WHERE b.session = sessions.id AND b.agent = sessions.agent)
+            ORDER BY agent, updated_at, id LIMIT ?6) s
+            JOIN bindings b ON b.session = s.id AND b.agent = s.agent
+            ORDER BY s.agent, s.updated_at, s.id"""
         rows = self._db.all(sql, self._agent, stamp(since), *last, limit)
         end = 1 + len(session)
-        return [(_SESSION.read(row[1:end]), _key(row[end:]), decode(Source, row[0])) for row in rows]
+        return [(self._texts.read(row[1:end]), _key(row[end:]), decode(Source, row[0])) for row in rows]
 
     def _identity(self, key: SessionKey) -> Row:
         # "" stands for "none": SQL would hold two NULLs apart.
@@ -160,8 +227,9 @@ class HandoffsTable(ScopedTable):
         return self._db.run(sql, now.state.value, now.attempts, encode(now), *before) > 0
 
     def open(self) -> list[Handoff]:
-        rest = f"WHERE agent = ? AND {_OPEN} ORDER BY created_at, id"
-        return _HANDOFFS.all(self._db, rest, self._agent)
+        sql = f"""SELECT id, CAST(body AS BLOB) FROM handoffs WHERE agent = ? AND {_OPEN}
+            ORDER BY created_at, id"""
+        return [handoff for _, handoff in readable(Handoff, self._db.all(sql, self._agent))]
 
     def latest(self, session: SessionId | None, limit: int) -> list[Handoff]:
         rest = "WHERE agent = ?1 AND (?2 IS NULL OR session = ?2) ORDER BY created_at DESC, id DESC LIMIT ?3"

@@ -7,14 +7,13 @@ Clients may ask again or come back: requests are found by id, by their owner's k
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
 from datetime import datetime
 
 from hermes.domain.address import Source
 from hermes.domain.errors import Lost
 from hermes.domain.event import Verdict
 from hermes.domain.ids import QuestionId, SessionId, TurnId
-from hermes.domain.rows import UnreadableTurn
+from hermes.domain.rows import SessionStanding, UnreadableTurn
 from hermes.domain.turn import (
     NO_GUIDANCE,
     Answer,
@@ -27,6 +26,7 @@ from hermes.domain.turn import (
     TurnInput,
     TurnState,
 )
+from hermes.domain.word import field_names, replace
 from hermes.state.store.codec import decode, encode, stamp_or_none
 from hermes.state.store.table import UNREADABLE, Columns, Row, ScopedTable
 
@@ -34,19 +34,23 @@ TURN = Columns(Turn, "turns")
 _CHANGED = ("state", "input", "busy", "attempt", "progress", "crashes", "ready_at", "stop", "absorbed_by")
 _CHANGES = TURN.assignments(*_CHANGED)
 _READ = f"SELECT {TURN.names}, (SELECT body FROM guidance WHERE turn = turns.id) FROM turns"
-_FIELDS = tuple(field.name for field in fields(Turn))
+_FIELDS = field_names(Turn)
 _MENDED = tuple(name for name in _FIELDS if name not in ("id", "session", "agent", "state"))
 _OPEN = "state IN ('accepted', 'running', 'waiting')"
+_ANY_OPEN = f"SELECT 1 FROM turns INDEXED BY turns_open WHERE session = ?1 AND {_OPEN} AND agent = ?2"
+_STANDING = f"""SELECT (SELECT max(seq) FROM journal WHERE session = ?1), EXISTS ({_ANY_OPEN}),
+    EXISTS (SELECT 1 FROM questions WHERE session = ?1 AND verdict IS NULL AND agent = ?2)
+    FROM sessions WHERE id = ?1 AND agent = ?2"""
 _QUESTION = "body, verdict, answer, answered_by"
 _REQUEST = Columns(Request, "requests")
 
 
 class TurnsTable(ScopedTable):
-    def add(self, turn: Turn, *, epoch: int = 0) -> None:
+    def add(self, turn: Turn, *, epoch: int = 0, since: int | None = None) -> None:
         if turn.agent != self._agent:
             raise Lost(f"a turn of agent {turn.agent} in the store of {self._agent}")
         there = "WHERE EXISTS (SELECT 1 FROM sessions WHERE id = ?2 AND agent = ?3)"
-        if not TURN.insert(self._db, turn, there, input=_plain(turn.input), epoch=epoch):
+        if not TURN.insert(self._db, turn, there, input=_plain(turn.input), epoch=epoch, since=since):
             raise Lost(f"session {turn.session} is gone")
         if turn.input.guidance != NO_GUIDANCE:
             body = encode(turn.input.guidance)
@@ -66,6 +70,15 @@ class TurnsTable(ScopedTable):
             why = f"a turn of {session} cannot be read: {error}"
             raise UnreadableTurn(why, agent=self._agent, session=session) from error
         return [_turn(row) for row in rows]
+
+    def any_open(self, session: SessionId) -> bool:
+        return self._db.one(f"{_ANY_OPEN} LIMIT 1", session, self._agent) is not None
+
+    def standing(self, session: SessionId) -> SessionStanding:
+        row = self._db.one(_STANDING, session, self._agent)
+        if row is None:
+            return SessionStanding()
+        return SessionStanding(last=row[0] or 0, busy=bool(row[1]), asks=bool(row[2]))
 
     def mend(self, session: SessionId, now: datetime) -> list[TurnId]:
         rows = self._db.all(
@@ -112,11 +125,11 @@ class TurnsTable(ScopedTable):
         source = self._db.value("SELECT source FROM turns WHERE n = ?", n)
         return None if source is None else ReplyPlace(to=decode(Source, source).address)
 
-    def save(self, turn: Turn, *, attempt: int, epoch: int | None = None) -> None:
-        sql = f"""UPDATE turns SET {_CHANGES}, epoch = coalesce(?, epoch)
+    def save(self, turn: Turn, *, attempt: int, epoch: int | None = None, since: int | None = None) -> None:
+        sql = f"""UPDATE turns SET {_CHANGES}, epoch = coalesce(?, epoch), since = coalesce(since, ?)
             WHERE id = ? AND agent = ? AND attempt = ? AND {_OPEN}"""
         values = TURN.values(turn, *_CHANGED, input=_plain(turn.input))
-        changed = self._db.run(sql, *values, epoch, turn.id, self._agent, attempt)
+        changed = self._db.run(sql, *values, epoch, since, turn.id, self._agent, attempt)
         _fenced(changed, turn.id)
 
     def advance(self, turn: TurnId, *, attempt: int, records: int, state: TurnState) -> None:
@@ -201,8 +214,9 @@ class RequestsTable(ScopedTable):
 
     def find(self, owner: str, *, key: str | None = None, prefix: str = "", limit: int = 1) -> list[Request]:
         if key is not None:
-            request = self._one("owner = ? AND key = ?", owner, key)
-            return [] if request is None or not request.id.startswith(prefix) else [request]
+            rest = "WHERE owner = ? AND key = ? AND agent = ?"
+            requests = _REQUEST.all(self._db, rest, owner, key, self._agent)
+            return [request for request in requests if request.id.startswith(prefix)]
         return _REQUEST.all(
             self._db,
             # By age: who asks for the latest of its requests has made some lately, so few rows are looked at.

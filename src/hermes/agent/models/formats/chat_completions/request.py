@@ -1,95 +1,39 @@
-"""The chat-completions wire format, outward: a request as bytes.
-
-Of a warm session only what is new is encoded: the bytes of sealed messages are kept in the request's `memory`
-and never change, so a long conversation costs no more than its last turn. A message with images is kept as it
-is, without the images, and encoded with each request: a picture is larger than a whole conversation.
-"""
+"""The chat-completions wire format, outward: a request as bytes. What was sealed before comes encoded from
+`context.encoded`."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
 from hermes.agent.call_repair import read_arguments
 from hermes.agent.context import transcript_messages as transcript
-from hermes.domain.event import Entry
+from hermes.agent.context.encoded import Images, encode_prompt
+from hermes.agent.models.formats.chat_completions.reply import NAME
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.text import storable
-from hermes.domain.tool import Tool
+from hermes.domain.tool import Tool, ToolCall
+from hermes.domain.word import replace
 
-_MEMORY_KEY = "chat_request"
 _NO_IMAGES: Mapping[str, str] = {}
 _NOT_HERE = "the file is not at hand"
 _UNSEEN = "not shown, for this model takes no pictures"
+KEPT_FIELDS = ("reasoning_details", "reasoning_content", "extra_content")
 _NAME_CHARS = re.compile(r"[^A-Za-z0-9_-]")
 _UNREADABLE = 200
 _encode = msgspec.json.Encoder().encode
 
 
-@dataclass(slots=True, kw_only=True)
-class _EncodedTranscript:
-    """A transcript that was encoded before, as far as it is sealed."""
-
-    shared: bool
-    conversation: transcript.ContextFold
-    first: Entry | None = None
-    last: Entry | None = None
-    count: int = 0
-    sealed: list[bytes] = field(default_factory=list)
-    pictured: list[int] = field(default_factory=list)
-
-    def leads_to(self, entries: Sequence[Entry], *, shared: bool) -> bool:
-        """Whether these entries begin with those that were encoded. The ends tell: an undo takes from the
-        end, a summary puts itself in front, and a number is never given twice."""
-        if self.shared is not shared or self.count > len(entries):
-            return False
-        return not self.count or (entries[0] is self.first and entries[self.count - 1] is self.last)
-
-    def take(self, entries: Sequence[Entry]) -> None:
-        if len(entries) > self.count:
-            self.conversation.add(entries[self.count :])
-            self.first, self.last, self.count = entries[0], entries[-1], len(entries)
-        for place in range(len(self.sealed), len(self.conversation.sealed)):
-            message = self.conversation.sealed[place]
-            if message.images:
-                self.pictured.append(place)
-            self.sealed.append(b"" if message.images else encode_message(message))
-
-    def with_images(self, images: Mapping[str, str] | None) -> list[bytes]:
-        """The sealed messages, each whole."""
-        if not self.pictured:
-            return self.sealed
-        whole = list(self.sealed)
-        for place in self.pictured:
-            whole[place] = encode_message(self.conversation.sealed[place], images)
-        return whole
-
-
 def encode_messages(request: ModelRequest) -> bytes:
     """The messages of a request, as the inside of a JSON array."""
-    kept = request.memory.get(_MEMORY_KEY)
-    if not isinstance(kept, _EncodedTranscript) or not kept.leads_to(request.entries, shared=request.shared):
-        kept = _EncodedTranscript(
-            shared=request.shared, conversation=transcript.ContextFold(shared=request.shared)
-        )
-        request.memory[_MEMORY_KEY] = kept
-    kept.take(request.entries)
-    tail = transcript.with_ending(kept.conversation.tail(), spoken=request.spoken, note=request.note)
-    sealed = kept.with_images(request.images)
-    told = transcript.recalled(request.history) if request.history else []
-    if told and told[-1].role is transcript.Role.USER:
-        # Users and replies take turns, so the last of these words and the first of the transcript are one.
-        if sealed:
-            told[-1], sealed = transcript.joined(told[-1], kept.conversation.sealed[0]), sealed[1:]
-        else:
-            told[-1], tail = transcript.joined(told[-1], tail[0]), tail[1:]
-    opening = [_dump({"role": "system", "content": request.system})] if request.system else []
-    opening += [encode_message(message, request.images) for message in told]
-    return b",".join([*opening, *sealed, *(encode_message(message, request.images) for message in tail)])
+    parts = encode_prompt(request, encode_message, format=NAME).parts
+    if request.system:
+        parts.insert(0, _dump({"role": "system", "content": request.system}))
+    return b",".join(parts)
 
 
 def encode_request(request: ModelRequest, options: Mapping[str, object]) -> bytes:
@@ -106,7 +50,7 @@ def encode_tool(tool: Tool) -> dict[str, object]:
     return {"type": "function", "function": function}
 
 
-def encode_message(message: transcript.ModelMessage, images: Mapping[str, str] | None = _NO_IMAGES) -> bytes:
+def encode_message(message: transcript.ModelMessage, images: Images = _NO_IMAGES) -> bytes:
     """`images` are the contents, as data URLs by their hash; one that is missing is told of in words, and so
     are all if there is no such mapping."""
     if message.role is transcript.Role.TOOL:
@@ -117,17 +61,28 @@ def encode_message(message: transcript.ModelMessage, images: Mapping[str, str] |
         return _dump({"role": message.role.value, "content": content})
     if message.images and images is not None:
         return _dump({"role": message.role.value, "content": _parts(message, images)})
-    if not message.calls:
-        return _dump({"role": message.role.value, "content": message.text})
-    calls = [
-        {
-            "id": call.id,
-            "type": "function",
-            "function": {"name": _wire_name(call.name), "arguments": _wire_arguments(call.arguments)},
-        }
-        for call in message.calls
-    ]
-    return _dump({"role": "assistant", "content": message.text or None, "tool_calls": calls})
+    words: dict[str, object] = {"role": message.role.value, "content": message.text}
+    kept = _read_kept(message.kept) if message.kept else {}
+    if message.calls:
+        extras = kept.pop("extra_content", {})
+        words["content"] = message.text or None
+        words["tool_calls"] = [_encode_call(call, extras.get(call.id)) for call in message.calls]
+    return _dump({**words, **kept})
+
+
+def _encode_call(call: ToolCall, extra: object) -> dict[str, object]:
+    function = {"name": _wire_name(call.name), "arguments": _wire_arguments(call.arguments)}
+    encoded: dict[str, object] = {"id": call.id, "type": "function", "function": function}
+    return {**encoded, "extra_content": extra} if extra else encoded
+
+
+def _read_kept(text: str) -> dict[str, Any]:
+    """What the service wants back with a reply; written by `ChatReader`."""
+    try:
+        kept = json.loads(text)
+    except ValueError:
+        return {}
+    return {name: kept[name] for name in KEPT_FIELDS if name in kept} if isinstance(kept, dict) else {}
 
 
 def _parts(message: transcript.ModelMessage, images: Mapping[str, str]) -> list[dict[str, object]]:

@@ -8,18 +8,15 @@ the deadline, when the gateway says so, or when the gateway is gone."""
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import select
 import signal
-import socket
-import struct
 import tempfile
 import time
-from typing import Any
+from collections.abc import Callable
 
-from hermes.execution.local import frames
-from hermes.execution.local.output_capture import OutputCapture
+from hermes.execution.commands import frames
+from hermes.execution.commands.output_capture import OutputCapture
 from hermes.execution.process_tree import become_reaper, descendants, hear_deaths, reap, send_signal
 
 _STDIN_FD = 248
@@ -27,7 +24,8 @@ _GO_FD = 249
 _SCRIPT_FD = 250
 _STATE_FD = 251
 _CHUNK = 1 << 18
-_LIVE_BYTES = 4096
+_LIVE_BYTES = 4000
+"""With its header within what a pipe takes whole once it takes anything, so that nobody waits."""
 _LIVE_SECONDS = 0.05
 _STDIN_BYTES = 1 << 20
 _LINGER = 0.05
@@ -53,6 +51,51 @@ _BOOT = (
 )
 
 
+class FrameLink:
+    """The supervisor's end of a connection: the descriptors it reads from and writes to."""
+
+    def __init__(self, reading: int, writing: int) -> None:
+        self.reading = reading
+        self._writing = writing
+        self._decoder = frames.FrameDecoder()
+        self._arrived: list[frames.Frame] = []
+
+    def request(self) -> dict[bytes, bytes]:
+        """The parts of a request, by their letters; what came behind it is kept for `receive`."""
+        parts: dict[bytes, bytes] = {}
+        while frames.RUN not in parts:
+            for letter, payload in self.receive():
+                if frames.RUN in parts:
+                    self._arrived.append((letter, payload))
+                parts.setdefault(letter, payload)
+        return parts
+
+    def receive(self) -> list[frames.Frame]:
+        """What has arrived; waits if nothing has. An `EOFError` if the gateway is gone."""
+        arrived, self._arrived = self._arrived, []
+        if not arrived:
+            data = os.read(self.reading, _CHUNK)
+            if not data:
+                raise EOFError
+            arrived = self._decoder.feed(data)
+        return arrived
+
+    @property
+    def waiting(self) -> bool:
+        return bool(self._arrived)
+
+    def send(self, *parts: frames.Frame) -> None:
+        data = memoryview(b"".join(frames.pack_frame(letter, payload) for letter, payload in parts))
+        while data:
+            data = data[os.write(self._writing, data) :]
+
+    def offer(self, letter: bytes, payload: bytes) -> None:
+        """Send it if it is taken at once; else it is lost."""
+        with contextlib.suppress(OSError):
+            if select.select((), (self._writing,), (), 0)[1]:
+                self.send((letter, payload))
+
+
 class CommandSupervisor:
     """Owner of one command, from its start until nothing of it is left."""
 
@@ -65,26 +108,29 @@ class CommandSupervisor:
         self._linger_until = 0.0
         self._start_shell()
 
-    def take(self, link: socket.socket) -> None:
+    def take(self, link: FrameLink) -> None:
         """Read what is wanted, and let the waiting shell do it."""
         self._link = link
-        request: dict[str, Any] = json.loads(self._receive()[1])
-        self._output = OutputCapture(request["file"])
-        self._live = not request["background"]
+        try:
+            request = link.request()
+        except (EOFError, OSError, ValueError):
+            os._exit(0)  # nobody wants anything any more; the waiting shell leaves too
+        seconds, background = map(float, request[frames.RUN].split())
+        self._output = OutputCapture(os.fsdecode(request[frames.KEEP]))
+        self._live = not background
         self._live_sent_at = 0.0
         self._stdin_data = bytearray()
         self._stdin_ends = False
         self._timed_out = False
         self._end_sent = False
-        timeout = request["timeout"]
-        self._deadline: float = time.monotonic() + timeout if timeout else float("inf")
+        self._deadline = time.monotonic() + seconds if seconds else float("inf")
         self._reap()
         if self._exit_code is not None:
             self._exit_code, self._childless = None, False
             self._start_shell()
-        folder, self._missing_folder = _nearest(request["cwd"])
-        script = "".join(f"{part}\0" for part in (request["state"], folder, request["command"]))
-        os.pwrite(self._script_fd, script.encode("utf-8", "surrogateescape"), 0)
+        folder, self._missing_folder = _nearest(request[frames.FOLDER])
+        script = b"".join(part + b"\0" for part in (request[frames.STATE], folder, request[frames.COMMAND]))
+        os.pwrite(self._script_fd, script, 0)
         self._send((frames.ACCEPTED, b""))
         os.write(self._go_fd, b"plain\n" if self._live else b"piped\n")
         if self._live:
@@ -92,11 +138,11 @@ class CommandSupervisor:
         for fd in (self._go_fd, self._script_fd):
             os.close(fd)
 
-    def live(self, doorbell: int) -> None:
-        """Until nothing is left. The new spare is rung for when a short command has ended, not beside it."""
+    def live(self, ring: Callable[[], object]) -> None:
+        """Until nothing is left. A new spare is rung for when a short command has ended, not beside it."""
         rung = False
         poll = select.poll()
-        poll.register(self._link, select.POLLIN)
+        poll.register(self._link.reading, select.POLLIN)
         poll.register(self._deaths, select.POLLIN)
         poll.register(self._output_fd, select.POLLIN)
         ring_at = time.monotonic() + _RING_SECONDS
@@ -108,7 +154,7 @@ class CommandSupervisor:
                 poll.unregister(self._output_fd)
             if self._deaths in ready:
                 self._reap()
-            if self._link.fileno() in ready:
+            if self._link.reading in ready or self._link.waiting:
                 self._obey()
             if self._stdin_fd is not None and self._stdin_fd in ready:
                 poll.unregister(self._stdin_fd)
@@ -119,7 +165,8 @@ class CommandSupervisor:
             self._tell_live()
             self._tell_end()
             if not rung and (self._end_sent or time.monotonic() >= ring_at):
-                rung = bool(os.write(doorbell, struct.pack("i", os.getpid())))
+                ring()
+                rung = True
 
     # --- starting ---
 
@@ -201,15 +248,19 @@ class CommandSupervisor:
 
     def _obey(self) -> None:
         try:
-            letter, payload = self._receive()
-        except (EOFError, OSError):
+            arrived = self._link.receive()
+        except (EOFError, OSError, ValueError):
             self._end_tree(0.0)
             os._exit(0)
+        for letter, payload in arrived:
+            self._do(letter, payload)
+
+    def _do(self, letter: bytes, payload: bytes) -> None:
         if letter == frames.KILL:
             self._end_tree(float(payload))
         elif letter == frames.POLL:
-            answer = json.dumps({"dropped": self._output.dropped}).encode()
-            self._send((frames.UNREAD, self._take_unread()), (frames.POLL, answer))
+            dropped = frames.pack_numbers(self._output.dropped)
+            self._send((frames.UNREAD, self._take_unread()), (frames.POLL, dropped))
         elif letter == frames.WRITE and self._stdin_fd is not None:
             self._stdin_data += payload[: _STDIN_BYTES - len(self._stdin_data)]
         elif letter == frames.CLOSE_STDIN:
@@ -246,11 +297,7 @@ class CommandSupervisor:
         if not self._live or not self._output.unread or now < self._live_sent_at + _LIVE_SECONDS:
             return
         self._live_sent_at = now
-        data = self._take_unread()[-_LIVE_BYTES:]
-        frame = frames.pack_frame(frames.LIVE_OUTPUT, data)
-        with contextlib.suppress(OSError):
-            if select.select((), (self._link,), (), 0)[1]:
-                self._link.sendall(frame)
+        self._link.offer(frames.LIVE_OUTPUT, self._take_unread()[-_LIVE_BYTES:])
 
     def _tell_end(self) -> None:
         """Once, when the shell is gone; what it left behind gets a moment to go as well."""
@@ -268,35 +315,18 @@ class CommandSupervisor:
         self._live = False
         parts = {letter: unread, frames.HEAD: self._output.head, frames.TAIL: bytes(self._output.tail)}
         parts[frames.SHELL_STATE] = os.pread(self._state_fd, 1 << 20, 0)
-        end = {
-            "code": 124 if self._timed_out else code if code >= 0 else 128 - code,
-            "timed_out": self._timed_out,
-            "cut": self._output.cut,
-            "file": self._output.path,
-            "left": not self._childless,
-            "gone": self._missing_folder,
-            "dropped": self._output.dropped,
-        }
-        parts[frames.ENDED] = json.dumps(end).encode()
+        parts |= {frames.SAVED: os.fsencode(self._output.path), frames.GONE: self._missing_folder}
+        code = 124 if self._timed_out else code if code >= 0 else 128 - code
+        left, cut, dropped = not self._childless, self._output.cut, self._output.dropped
+        parts[frames.ENDED] = frames.pack_numbers(code, self._timed_out, left, cut, dropped)
         self._send(*parts.items())
 
-    def _send(self, *parts: tuple[bytes, bytes]) -> None:
+    def _send(self, *parts: frames.Frame) -> None:
         try:
-            self._link.sendall(b"".join(frames.pack_frame(letter, payload) for letter, payload in parts))
+            self._link.send(*parts)
         except OSError:
             self._end_tree(0.0)
             os._exit(0)
-
-    def _receive(self) -> tuple[bytes, bytes]:
-        (length,) = struct.unpack(">I", self._exactly(4))
-        frame = self._exactly(length)
-        return frame[:1], frame[1:]
-
-    def _exactly(self, count: int) -> bytes:
-        data = self._link.recv(count, socket.MSG_WAITALL) if count else b""
-        if len(data) < count:
-            raise EOFError
-        return data
 
 
 def _scratch() -> int:
@@ -307,9 +337,9 @@ def _scratch() -> int:
         return os.dup(file.fileno())
 
 
-def _nearest(cwd: str) -> tuple[str, str]:
+def _nearest(cwd: bytes) -> tuple[bytes, bytes]:
     """The folder, or the nearest one above that is still there; and the one that is gone."""
     place = cwd
     while not os.path.isdir(place) and place != os.path.dirname(place):
         place = os.path.dirname(place)
-    return place, "" if place == cwd else cwd
+    return place, b"" if place == cwd else cwd

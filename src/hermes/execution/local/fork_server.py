@@ -1,49 +1,32 @@
-"""The gateway's end of the runner: starts it when first needed, replaces it when it has died, and opens a
-connection to the supervisor of each command.
+"""The transport of this machine: a small process (`runner.py`) that forks a supervisor for each command. It
+is started when first needed, replaced when it has died, and shared by all backends with the same environment.
 
-The runner gets no environment but the one that is built for commands, so there is nothing in it to find."""
+It gets no environment but the one that is built for commands, so there is nothing in it to find."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import socket
-import struct
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from hermes.domain.errors import Unreachable
-from hermes.execution.local import frames
+from hermes.execution.commands.transport import Connection
 
 _START = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); "
     "from hermes.execution.local import runner; runner.main()"
 )
 _SOURCES = str(Path(__file__).parents[3])
-_LARGEST_FRAME = 64 << 20
 _END_SECONDS = 3.0
 _TRIES = 3
 
-Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
-
-async def receive_frame(reader: asyncio.StreamReader) -> tuple[bytes, bytes] | None:
-    """The next frame's letter and payload; None when the supervisor is gone."""
-    try:
-        (length,) = struct.unpack(">I", await reader.readexactly(4))
-        if length > _LARGEST_FRAME:
-            return None
-        frame = await reader.readexactly(length)
-    except (asyncio.IncompleteReadError, ConnectionError):
-        return None
-    return frame[:1], frame[1:]
-
-
-class Spawner:
-    """Runs commands through one runner process."""
+class ForkServer:
+    """Its process lives as long as a transport uses it."""
 
     def __init__(self, *, shell: str, env: Mapping[str, str]) -> None:
         self._shell = shell
@@ -51,27 +34,32 @@ class Spawner:
         self._door: socket.socket | None = None
         self._runner: subprocess.Popen[bytes] | None = None
         self._starting = asyncio.Lock()
+        self._users: set[ForkTransport] = set()
 
-    async def open(self, request: Mapping[str, object]) -> Connection:
-        """A connection to a supervisor that has accepted the request."""
-        frame = frames.pack_frame(frames.REQUEST, json.dumps(request).encode())
+    async def connect(self, user: ForkTransport) -> Connection:
+        """A connection to a supervisor that waits for its request."""
+        self._users.add(user)
         for _ in range(_TRIES):
-            reader, writer = await self._connect()
-            writer.write(frame)
-            accepted = False
+            reader, writer = await self._pass_socket()
             try:
-                accepted = await receive_frame(reader) == (frames.ACCEPTED, b"")
-            finally:
-                if not accepted:
-                    writer.close()
-            if accepted:
-                return reader, writer
-            # The runner was dying when it was handed this: nothing has happened yet.
-            await self.close()
+                ready = await reader.read(1)
+            except BaseException:
+                writer.close()
+                raise
+            if ready:
+                return Connection(reader, writer)
+            # The runner was dying when it was handed this.
+            writer.close()
+            await self._end()
         raise Unreachable("the command runner dies as soon as it is started")
 
-    async def close(self) -> None:
-        """Let the runner go; the supervisors it has started live on until their connections are closed."""
+    async def leave(self, user: ForkTransport) -> None:
+        """The supervisors it has started live on until their connections are closed."""
+        self._users.discard(user)
+        if not self._users:
+            await self._end()
+
+    async def _end(self) -> None:
         if self._door is not None:
             self._door.close()
             self._door = None
@@ -79,14 +67,14 @@ class Spawner:
         if runner is not None:
             await asyncio.to_thread(_see_off, runner)
 
-    async def _connect(self) -> Connection:
-        """A connection whose other end was given to the runner; it is closed there if the runner is dying."""
+    async def _pass_socket(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A socket whose other end was given to the runner; it is closed there if the runner is dying."""
         ours, theirs = socket.socketpair()
         with theirs:
             try:
                 async with self._starting:
                     if self._runner is None or self._runner.poll() is not None:
-                        await self.close()
+                        await self._end()
                         await asyncio.to_thread(self._start)
             except OSError as error:
                 ours.close()
@@ -110,6 +98,19 @@ class Spawner:
                 cwd="/",
             )
         self._door = ours
+
+
+class ForkTransport:
+    """One backend's way to a server that others may use too."""
+
+    def __init__(self, server: ForkServer) -> None:
+        self._server = server
+
+    async def connect(self) -> Connection:
+        return await self._server.connect(self)
+
+    async def close(self) -> None:
+        await self._server.leave(self)
 
 
 def _see_off(runner: subprocess.Popen[bytes]) -> None:

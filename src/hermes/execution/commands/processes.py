@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
+import os
 import secrets
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from hermes.domain.errors import UserError
 from hermes.domain.ports.world import ProcessView
-from hermes.execution.local import frames
-from hermes.execution.local.spawner import receive_frame
+from hermes.execution.commands import frames
+from hermes.execution.commands.transport import Connection
 
 _MOST_RUNNING = 64
 _KEPT_SECONDS = 1800.0
@@ -25,8 +26,7 @@ _ANSWER_SECONDS = 2.0
 _END_SECONDS = 3.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandEnd:
+class CommandEnd(Struct, frozen=True, kw_only=True):
     """How a command ended. `left` is whether something of it still runs; `cut` is how many bytes are in
     neither head nor tail; `gone` is a folder that the command could not start in."""
 
@@ -43,16 +43,14 @@ class CommandEnd:
     state: bytes
 
 
-@dataclass(slots=True, kw_only=True)
-class RunningCommand:
+class RunningCommand(Struct, kw_only=True):
     """A command, from its start until nothing of it is left. One task at a time may listen to it."""
 
     id: str
     session: str
     text: str
     cwd: str
-    reader: asyncio.StreamReader
-    writer: asyncio.StreamWriter
+    connection: Connection
     ended: Callable[[ProcessView], None] = lambda view: None
     started: float = field(default_factory=time.monotonic)
     code: int | None = None
@@ -83,17 +81,24 @@ class RunningCommand:
     async def hear_end(self, output: Callable[[bytes], None] = lambda data: None) -> CommandEnd | None:
         """Listen until the command has ended; None when its supervisor is gone."""
         parts: dict[bytes, bytes] = {}
-        while (frame := await receive_frame(self.reader)) is not None:
+        while (frame := await self.connection.receive()) is not None:
             letter, payload = frame
             if letter == frames.LIVE_OUTPUT:
                 output(payload)
             elif letter == frames.POLL:
                 self.unread += parts.pop(frames.UNREAD, b"")
-                self.dropped = json.loads(payload)["dropped"]
+                self.dropped = int(payload)
                 self.answered.set()
             elif letter == frames.ENDED:
+                code, timed_out, left, cut, dropped = map(int, payload.split())
                 return CommandEnd(
-                    **json.loads(payload),
+                    code=code,
+                    timed_out=bool(timed_out),
+                    left=bool(left),
+                    cut=cut,
+                    dropped=dropped,
+                    file=os.fsdecode(parts.get(frames.SAVED, b"")),
+                    gone=os.fsdecode(parts.get(frames.GONE, b"")),
                     head=parts[frames.HEAD],
                     tail=parts[frames.TAIL],
                     unread=parts.get(frames.UNREAD, b""),
@@ -115,7 +120,7 @@ class RunningCommand:
             await self.hear_end()
         finally:
             self.stopped = time.monotonic()
-            self.writer.close()
+            self.connection.close()
             self.answered.set()
             self.over.set()
         self.ended(self.view(take=False))
@@ -124,24 +129,20 @@ class RunningCommand:
         """Fetch what it has said since."""
         if self.stopped is None:
             self.answered.clear()
-            self.send(frames.POLL)
+            self.connection.send(frames.POLL)
             await _within(_ANSWER_SECONDS, self.answered)
-
-    def send(self, letter: bytes, payload: bytes = b"") -> None:
-        if not self.writer.is_closing():
-            self.writer.write(frames.pack_frame(letter, payload))
 
     async def kill(self) -> None:
         """Kill everything the command started, and wait until it is gone. For whoever listens to it."""
-        self.send(frames.KILL, b"0")
+        self.connection.send(frames.KILL, b"0")
         try:
             async with asyncio.timeout(_END_SECONDS):
-                while await receive_frame(self.reader) is not None:
+                while await self.connection.receive() is not None:
                     pass
         except TimeoutError:
             pass
         finally:
-            self.writer.close()
+            self.connection.close()
 
 
 class ProcessTable:
@@ -151,9 +152,13 @@ class ProcessTable:
         self._processes: dict[str, RunningCommand] = {}
         self._watchers: set[asyncio.Task[None]] = set()
 
+    @property
+    def running(self) -> int:
+        return sum(process.stopped is None for process in self._processes.values())
+
     def check_room(self) -> None:
         self._forget()
-        if sum(process.stopped is None for process in self._processes.values()) >= _MOST_RUNNING:
+        if self.running >= _MOST_RUNNING:
             raise UserError(f"{_MOST_RUNNING} processes run already.", hint="Kill one that is not needed.")
 
     def add(self, process: RunningCommand) -> None:
@@ -161,11 +166,6 @@ class ProcessTable:
         watcher = asyncio.create_task(process.watch(), name=f"process {process.id}")
         self._watchers.add(watcher)
         watcher.add_done_callback(self._watchers.discard)
-
-    def find(self, id: str) -> ProcessView | None:
-        """Whoever's it is: for judging what is sent to it."""
-        process = self._processes.get(id)
-        return None if process is None else process.view(take=False)
 
     async def list(self, session: str) -> list[ProcessView]:
         self._forget()
@@ -185,7 +185,7 @@ class ProcessTable:
     async def kill(self, session: str, id: str) -> ProcessView:
         process = self._get(session, id)
         if process.stopped is None:
-            process.send(frames.KILL, b"0.3")
+            process.connection.send(frames.KILL, b"0.3")
             await _within(_END_SECONDS, process.over)
         return process.view(take=True)
 
@@ -193,14 +193,14 @@ class ProcessTable:
         process = self._get(session, id)
         if process.stopped is not None:
             raise UserError(f"{id} has ended (exit code {process.code}).")
-        process.send(frames.WRITE, data)
+        process.connection.send(frames.WRITE, data)
         if close:
-            process.send(frames.CLOSE_STDIN)
+            process.connection.send(frames.CLOSE_STDIN)
 
     async def close(self) -> None:
         for process in self._processes.values():
             if process.stopped is None:
-                process.send(frames.KILL, b"0")
+                process.connection.send(frames.KILL, b"0")
         if self._watchers:
             _, left = await asyncio.wait(self._watchers, timeout=_END_SECONDS)
             for watcher in left:

@@ -6,12 +6,14 @@ evaluates the exports, so only statements that set a variable to a fixed text ar
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import re
 import stat
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 _KEPT = 256
 _LARGEST = 256_000
@@ -23,8 +25,7 @@ _STATEMENT = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShellState:
+class ShellState(Struct, frozen=True, kw_only=True):
     """`exports` is the shell's own listing, read back by the next shell; empty = nothing was run yet."""
 
     cwd: str
@@ -37,17 +38,19 @@ class ShellStates:
         self._start = start
         self._states: dict[str, ShellState] = {}
 
-    def get(self, session: str) -> ShellState:
+    async def get(self, session: str) -> ShellState:
         state = self._states.get(session)
         if state is None:
-            state = self._load(session) or ShellState(cwd=self._start)
+            loaded = await asyncio.to_thread(self._load, session)
+            # A command may have ended meanwhile, and knows better.
+            state = self._states.get(session) or loaded or ShellState(cwd=self._start)
             self._keep(session, state)
         return state
 
-    def put(self, session: str, state: ShellState) -> None:
+    async def put(self, session: str, state: ShellState) -> None:
         self._keep(session, state)
         if len(state.exports) <= _LARGEST:
-            self._save(session, state)
+            await asyncio.to_thread(self._save, session, state)
 
     def _keep(self, session: str, state: ShellState) -> None:
         self._states.pop(session, None)

@@ -1,0 +1,104 @@
+"""The prompt of a warm session, encoded once for any wire format.
+
+Of a warm session only what is new is encoded: the bytes of sealed messages are kept in the request's `memory`
+and never change, so a long conversation costs no more than its last turn. A message with images is kept as it
+is, without the images, and encoded with each request: a picture is larger than a whole conversation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from msgspec import Struct, field
+
+from hermes.agent.context import transcript_messages as transcript
+from hermes.domain.event import Entry
+from hermes.domain.ports.agent import ModelRequest
+
+Images = Mapping[str, str] | None
+EncodeMessage = Callable[[transcript.ModelMessage, Images], bytes]
+"""One message in a wire format. Images are data URLs by their hash; one that is missing is told of in words,
+and so are all if there is no such mapping."""
+_NO_IMAGES: Mapping[str, str] = {}
+
+
+class EncodedPrompt(Struct, kw_only=True):
+    """The messages of a request in their order, and who speaks each; the system prompt is not among them."""
+
+    parts: list[bytes]
+    roles: list[transcript.Role]
+
+
+class _EncodedTranscript(Struct, kw_only=True):
+    """A transcript that was encoded before, as far as it is sealed."""
+
+    shared: bool
+    model: str
+    notes: Mapping[int, str]
+    conversation: transcript.ContextFold
+    first: Entry | None = None
+    last: Entry | None = None
+    count: int = 0
+    sealed: list[bytes] = field(default_factory=list)
+    roles: list[transcript.Role] = field(default_factory=list)
+    pictured: list[int] = field(default_factory=list)
+
+    def leads_to(self, request: ModelRequest) -> bool:
+        """Whether the request begins with what was encoded. The ends tell: an undo takes from the end, a
+        summary puts itself in front, and a number is never given twice. Another model may get less of it:
+        see `Kept`."""
+        entries = request.entries
+        if self.shared is not request.shared or self.count > len(entries) or self.model != request.model:
+            return False
+        if self.notes != request.notes:
+            # Something was forgotten or noted: what tells of it is written anew.
+            return False
+        return not self.count or (entries[0] is self.first and entries[self.count - 1] is self.last)
+
+    def take(self, entries: Sequence[Entry], encode: EncodeMessage) -> None:
+        if len(entries) > self.count:
+            self.conversation.add(entries[self.count :])
+            self.first, self.last, self.count = entries[0], entries[-1], len(entries)
+        for place in range(len(self.sealed), len(self.conversation.sealed)):
+            message = self.conversation.sealed[place]
+            if message.images:
+                self.pictured.append(place)
+            self.sealed.append(b"" if message.images else encode(message, _NO_IMAGES))
+            self.roles.append(message.role)
+
+    def with_images(self, images: Images, encode: EncodeMessage) -> list[bytes]:
+        """The sealed messages, each whole."""
+        if not self.pictured:
+            return self.sealed
+        whole = list(self.sealed)
+        for place in self.pictured:
+            whole[place] = encode(self.conversation.sealed[place], images)
+        return whole
+
+
+def encode_prompt(request: ModelRequest, encode: EncodeMessage, *, format: str) -> EncodedPrompt:
+    """The messages of a request. `format` names the wire format: what it keeps is its own."""
+    key = f"encoded.{format}"
+    warm = request.memory.get(key)
+    if not isinstance(warm, _EncodedTranscript) or not warm.leads_to(request):
+        notes = dict(request.notes)
+        fold = transcript.ContextFold(shared=request.shared, format=format, model=request.model, notes=notes)
+        warm = _EncodedTranscript(shared=request.shared, model=request.model, notes=notes, conversation=fold)
+        request.memory[key] = warm
+    warm.take(request.entries, encode)
+    images = request.images
+    tail = transcript.with_ending(warm.conversation.tail(), spoken=request.spoken, note=request.note)
+    sealed, roles = warm.with_images(images, encode), warm.roles
+    before = transcript.recalled(request.history) if request.history else []
+    if before and before[-1].role is transcript.Role.USER:
+        # Users and replies take turns, so the last of these words and the first of the transcript are one.
+        if sealed:
+            before[-1] = transcript.joined(before[-1], warm.conversation.sealed[0])
+            sealed, roles = sealed[1:], roles[1:]
+        else:
+            before[-1], tail = transcript.joined(before[-1], tail[0]), tail[1:]
+    return EncodedPrompt(
+        parts=[*(encode(message, images) for message in before), *sealed]
+        + [encode(message, images) for message in tail],
+        roles=[*(message.role for message in before), *roles, *(message.role for message in tail)],
+    )

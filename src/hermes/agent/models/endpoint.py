@@ -1,0 +1,154 @@
+"""A model behind HTTP: its endpoint, and one call of it in a wire format that is given.
+
+One call is one request. Retrying, and going on after a break, is the loop's business: here everything that
+goes wrong becomes a `ModelFault`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from functools import cached_property
+from typing import Protocol
+
+from msgspec import Struct, field
+from yarl import URL
+
+from hermes.agent.models.assembly import MOST_TEXT, ReplyAssembly, ReplyBody
+from hermes.agent.models.client import Deadlines, ModelClient, ModelHttpResponse
+from hermes.agent.models.faults import MOST_ERROR_BYTES, fault_for, read_error
+from hermes.domain.errors import ModelFault
+from hermes.domain.ports.agent import ModelPiece, ModelRequest
+from hermes.domain.settings.declaring import Secret
+
+_LAST_WORDS = 3.0
+
+
+class ModelEndpoint(Struct, frozen=True, kw_only=True):
+    """Where the model is and how to speak to it. `written_calls`: a call that it writes as text instead of
+    making it counts. `headers` and `extra_body` are added to every request as they are."""
+
+    base_url: str
+    key: Secret = field(default_factory=lambda: Secret(""))
+    max_tokens: int | None = None
+    stream: bool = True
+    written_calls: bool = False
+    deadlines: Deadlines = field(default_factory=Deadlines)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    extra_body: Mapping[str, object] = field(default_factory=dict)
+
+
+class WireFormat(Protocol):
+    """What one wire format adds to what all of them share."""
+
+    name: str
+
+    def path(self, model: str) -> str:
+        """What follows the base address."""
+
+    def headers(self, key: str) -> Mapping[str, str]:
+        """How the key is shown, and what else the format wants."""
+
+    def encode(self, request: ModelRequest, endpoint: ModelEndpoint) -> bytes:
+        """The body of a request."""
+
+    def reader(self, reply: ReplyAssembly) -> Callable[[bytes], None]:
+        """What reads one event of a stream, or a whole answer, and tells it to the reply."""
+
+
+class HttpProvider:
+    """The provider port. Providers of one process are given the same client."""
+
+    def __init__(self, endpoint: ModelEndpoint, wire: WireFormat, client: ModelClient | None = None) -> None:
+        self._endpoint = endpoint
+        self._wire = wire
+        self._client = client or ModelClient()
+        self._path, self._target = "", URL()
+
+    async def close(self) -> None:
+        """Close the client; whoever shares it does this once, at the end."""
+        await self._client.close()
+
+    async def call(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
+        endpoint = self._endpoint
+        reply = ReplyAssembly(
+            most_text=max(0, MOST_TEXT - len(request.spoken)),
+            model=request.model,
+            place=self._place,
+            secret=endpoint.key.reveal(),
+            tools=self._callable(request),
+        )
+        body = ReplyBody(reply, self._wire.reader(reply))
+        sent = self._wire.encode(request, endpoint)
+        answer = await self._client.send(
+            self._url(request.model), self._headers, sent, place=self._place, deadlines=endpoint.deadlines
+        )
+        try:
+            await self._check(answer, request)
+            while not reply.done:
+                data = await _last_words(answer) if reply.is_over else await answer.read()
+                if not data:
+                    break
+                for piece in body.feed(data):
+                    yield piece
+            for piece in body.close():
+                yield piece
+            yield reply.end()
+            await _last_words(answer)  # so that the connection can be used again
+        finally:
+            answer.close()
+
+    async def _check(self, answer: ModelHttpResponse, request: ModelRequest) -> None:
+        if 200 <= answer.status < 300:
+            return
+        try:
+            body = await answer.read_all(MOST_ERROR_BYTES)
+        except ModelFault:
+            body = b""
+        secret = self._endpoint.key.reveal()
+        details = read_error(answer.status, answer.headers, body, secret=secret)
+        raise fault_for(details, model=request.model, place=self._place)
+
+    def _callable(self, request: ModelRequest) -> list[str]:
+        """The tools that may be called in writing. A reply that is continued began as words, and stays so."""
+        if not self._endpoint.written_calls or request.spoken:
+            return []
+        return [tool.name for tool in request.tools]
+
+    # --- the request ---
+
+    @cached_property
+    def _base(self) -> URL:
+        url = URL(self._endpoint.base_url.rstrip("/"))
+        return url.with_user(None) if url.host and self._endpoint.key.reveal() else url
+
+    def _url(self, model: str) -> URL:
+        path = self._wire.path(model)
+        if path != self._path:
+            self._path, self._target = path, URL(f"{self._base}{path}")
+        return self._target
+
+    @cached_property
+    def _place(self) -> str:
+        """The address without the credentials some people write into it."""
+        url = URL(self._endpoint.base_url)
+        return str(url.with_user(None).with_query(None)) if url.host else self._endpoint.base_url
+
+    @cached_property
+    def _headers(self) -> dict[str, str]:
+        shared = {
+            "Content-Type": "application/json",
+            "Accept": "text/event-stream, application/json",
+            "Accept-Encoding": "identity",
+            "User-Agent": "hermes",
+        }
+        key = self._endpoint.key.reveal().strip()
+        return {**shared, **self._wire.headers(key), **self._endpoint.headers}
+
+
+async def _last_words(answer: ModelHttpResponse) -> bytes:
+    """What follows the end of a reply. It is whole, even if its stream is not ended properly."""
+    answer.hurry(_LAST_WORDS)
+    try:
+        return await answer.read()
+    except ModelFault:
+        return b""

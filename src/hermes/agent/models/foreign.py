@@ -1,0 +1,105 @@
+"""The border to a provider of a plugin. Whatever it does (raises, hangs, yields what is no piece of a reply),
+the loop sees a `ModelFault` with one sentence. It is made with its first call, so that one that cannot be
+made stops nobody's start."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import AsyncIterator, Callable
+
+from hermes.domain.border import Border, contain, describe
+from hermes.domain.errors import FaultKind, HermesError, ModelFault
+from hermes.domain.event import Notice, TextDelta, ThoughtDelta
+from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest, Provider
+from hermes.domain.settings.settings import ModelSettings
+from hermes.domain.text import one_line
+from hermes.domain.word import check_word
+
+log = logging.getLogger("hermes.models")
+MAKING_SECONDS = 10.0
+SILENT_SECONDS = 600.0
+CLOSING_SECONDS = 5.0
+
+
+class ForeignProvider:
+    """The provider port, kept by a plugin called `name`."""
+
+    def __init__(self, name: str, make: Callable[[ModelSettings], Provider], settings: ModelSettings) -> None:
+        self._name = name
+        self._make = make
+        self._settings = settings
+        self._provider: Provider | None = None
+
+    async def call(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
+        provider = await self._made()
+        pieces: AsyncIterator[ModelPiece] | None = None
+        try:
+            with Border():
+                pieces = aiter(provider.call(request))
+            while not isinstance(piece := await self._next(pieces), ModelEnd):
+                yield piece
+            yield piece
+        except HermesError:
+            raise
+        except StopAsyncIteration:
+            raise self._fault("its answer broke off") from None
+        except Exception as error:  # foreign code may raise anything
+            log.warning("provider.broken name=%s", self._name, exc_info=error)
+            raise self._fault(one_line(describe(error), 160)) from error
+        finally:
+            close = getattr(pieces, "aclose", None)
+            if close is not None:
+                await contain(close())
+
+    async def _made(self) -> Provider:
+        if self._provider is None:
+            try:
+                async with asyncio.timeout(MAKING_SECONDS):
+                    made = await contain(asyncio.to_thread(self._make, self._settings))
+            except HermesError:
+                raise
+            except TimeoutError:
+                raise self._fault(f"it was not ready after {MAKING_SECONDS:g} seconds") from None
+            except Exception as error:  # foreign code may raise anything
+                log.warning("provider.broken name=%s", self._name, exc_info=error)
+                raise self._fault(one_line(describe(error), 160)) from error
+            if not callable(getattr(made, "call", None)):
+                raise self._fault(f"a {type(made).__name__} is no provider", FaultKind.NO_MODEL)
+            self._provider = made
+        return self._provider
+
+    async def _next(self, pieces: AsyncIterator[ModelPiece]) -> ModelPiece:
+        try:
+            async with asyncio.timeout(SILENT_SECONDS):
+                piece = await contain(anext(pieces))
+        except TimeoutError:
+            raise self._fault(f"it said nothing for {SILENT_SECONDS:g} seconds") from None
+        return self._checked(piece)
+
+    def _checked(self, piece: ModelPiece) -> ModelPiece:
+        if isinstance(piece, TextDelta | ThoughtDelta | Notice) and isinstance(piece.text, str):
+            return piece
+        why = ""
+        if isinstance(piece, ModelEnd):
+            try:
+                return check_word(piece, ModelEnd)
+            except ValueError as error:
+                why = f": {one_line(str(error), 160)}"
+        raise self._fault(f"a {type(piece).__name__} is no piece of an answer{why}")
+
+    async def close(self) -> None:
+        """Let it put away what it holds open, if it was made and can; one that fails or hangs is left."""
+        try:
+            async with asyncio.timeout(CLOSING_SECONDS):
+                close = getattr(self._provider, "close", None)
+                closing = None if close is None else close()
+                if inspect.isawaitable(closing):
+                    await closing
+        except Exception as error:  # foreign code may raise anything
+            log.warning("provider.not_closed name=%s", self._name, exc_info=error)
+
+    def _fault(self, why: str, kind: FaultKind = FaultKind.BROKEN) -> ModelFault:
+        words = f"provider {self._name} failed ({why})"
+        return ModelFault(f"The {words}." if kind is FaultKind.NO_MODEL else f"the {words}", kind=kind)

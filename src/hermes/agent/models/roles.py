@@ -1,0 +1,65 @@
+"""A model in a role: what answers there, what is known of it, and one question put to it.
+
+Nobody watches such an answer, so a call that breaks is made again from its beginning."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+
+from msgspec import Struct
+
+from hermes.domain.errors import FaultKind, HermesError, ModelFault, as_model_fault
+from hermes.domain.event import Entry, TextDelta, UserSaid
+from hermes.domain.ids import TurnId
+from hermes.domain.message import Attachment
+from hermes.domain.model_facts import ModelFacts
+from hermes.domain.ports.agent import ModelEnd, ModelRequest, Provider
+from hermes.domain.thoughts import without_thoughts
+from hermes.domain.usage import Usage
+
+_MOST_TRIES = 3
+_LONGEST_PAUSE = 30.0
+_TURN = TurnId("")
+
+
+class ChosenModel(Struct, frozen=True, kw_only=True):
+    """What answers in a role."""
+
+    provider: Provider
+    model: str
+    facts: ModelFacts
+
+    async def ask(
+        self,
+        text: str,
+        attachments: Sequence[Attachment] = (),
+        *,
+        system: str = "",
+        sleep: Callable[[float], Awaitable[None]],
+    ) -> tuple[str, Usage]:
+        """Its answer, and what that took. `ModelFault` if there is none."""
+        said = UserSaid(text=text, attachments=tuple(attachments))
+        entry = Entry(seq=1, turn=_TURN, at=datetime.now(UTC), record=said)
+        request = ModelRequest(model=self.model, system=system, entries=[entry], tools=())
+        for tries in range(1, _MOST_TRIES + 1):
+            try:
+                return await self._answer(request)
+            except HermesError as error:
+                fault = as_model_fault(error)
+                if not fault.is_passing or tries == _MOST_TRIES:
+                    raise fault from error
+                pause = 2.0**tries if fault.after is None else fault.after
+                if pause > _LONGEST_PAUSE:
+                    raise fault from error
+                await sleep(pause)
+        raise AssertionError("the last try returns or raises")
+
+    async def _answer(self, request: ModelRequest) -> tuple[str, Usage]:
+        words: list[str] = []
+        async for piece in self.provider.call(request):
+            if isinstance(piece, TextDelta):
+                words.append(piece.text)
+            elif isinstance(piece, ModelEnd):
+                return without_thoughts("".join(words)).strip(), piece.usage
+        raise ModelFault("the model's answer broke off", kind=FaultKind.BROKEN)

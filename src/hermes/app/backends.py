@@ -1,0 +1,302 @@
+"""Where agents' commands run: backends by settings and route, made by plugins, kept alive as long as they are
+used; and what commands may do there without asking."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import AsyncIterator, Callable, Collection, Hashable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from hermes import plugins
+from hermes.agent.danger.paths import CommandScope, is_free_workspace
+from hermes.app.homes import MEDIA, homes_for, is_wide
+from hermes.control.chores import Chore
+from hermes.domain.address import Source
+from hermes.domain.border import describe
+from hermes.domain.clock import Clock
+from hermes.domain.errors import UserError
+from hermes.domain.event import AgentEvent
+from hermes.domain.ids import AgentId
+from hermes.domain.ports.agent import Agent, Run
+from hermes.domain.ports.world import (
+    Backend,
+    BackendRequest,
+    FolderRules,
+    MakeBackend,
+    ProcessView,
+    World,
+)
+from hermes.domain.rows import MediaItem
+from hermes.domain.settings.settings import Profile, Route, Settings
+from hermes.domain.text import one_line
+from hermes.domain.turn import Turn
+from hermes.domain.word import replace
+from hermes.execution.backend_life import KeptBackend
+from hermes.execution.routed_backend import RoutedBackend
+from hermes.state.home.homes import INSIDE, USUAL_HOME
+
+log = logging.getLogger("hermes.backend")
+T = TypeVar("T")
+_TEND_SECONDS = 30.0
+_INCOMING = "incoming"
+_PIECE = 1 << 20
+_STOP_SECONDS = 15.0
+_Key = tuple[AgentId, str, Path, Path]
+_METHODS = ("open", "health", "idle", "close", "place", "cwd", "run", "start", "files", "processes")
+
+
+class GatewayBackends:
+    """The backends of a gateway's agents, by agent, name, home and workspace."""
+
+    def __init__(self, environ: Mapping[str, str], clock: Clock, settings: Callable[[], Settings]) -> None:
+        self._environ = environ
+        self._clock = clock
+        self.settings = settings
+        self._makers: Mapping[str, MakeBackend] = {}
+        self._shared: dict[Hashable, Any] = {}
+        self._kept: dict[_Key, KeptBackend] = {}
+        self._newest: dict[tuple[AgentId, str], _Key] = {}
+        self.bound: dict[tuple[AgentId, str], Callable[[], KeptBackend]] = {}
+        """The backend of each session in which a turn runs, also for agents of another generation."""
+
+    def load(self) -> None:
+        """Reads plugins, so it runs in a thread."""
+        self._makers = plugins.backends(self.settings().plugins)
+
+    def make(self, name: str, profile: Profile, workspace: Path, route: Route | None) -> KeptBackend:
+        """A `UserError` if it is not there or cannot be made: nothing else may stand in for it."""
+        key = (profile.agent, name, profile.home, workspace)
+        self._newest[profile.agent, name] = key
+        known = self._kept.get(key)
+        if known is not None:  # commands and processes outlive the settings that an agent was built with
+            return known
+        maker = self._makers.get(name.strip().lower())
+        if maker is None:
+            there = ", ".join(sorted(self._makers)) or "none"
+            raise UserError(
+                f"There is no backend “{one_line(name, 40)}” for the commands of {profile.agent}.",
+                hint=f"Install its plugin, or name one of: {there} (terminal.backend, routes[].backend).",
+            )
+        request = BackendRequest(
+            profile=profile,
+            workspace=workspace,
+            environ={**self._environ, INSIDE: "1"},
+            passthrough=(INSIDE,),
+            share=self._share,
+            route=route,
+        )
+        backend = _made(name, maker, request)
+        self._kept[key] = kept = KeptBackend(name, backend, self._clock)
+        return kept
+
+    def is_idle(self, agent: AgentId) -> bool:
+        """Whether nothing runs for an agent, in any of its backends."""
+        return all(kept.idle() for (whose, *_), kept in tuple(self._kept.items()) if whose == agent)
+
+    def _share(self, key: Hashable, make: Callable[[], T]) -> T:
+        if key not in self._shared:
+            self._shared[key] = make()
+        return cast(T, self._shared[key])
+
+    @property
+    def chore(self) -> Chore:
+        return Chore(name="backends", every=_TEND_SECONDS, run=self.tend, first=1.0)
+
+    async def tend(self) -> str:
+        """Look how they are, and let go of those that nothing has used for a while."""
+        seconds = self.settings().terminal.lifetime_seconds
+        await asyncio.gather(*(kept.tend(seconds) for kept in tuple(self._kept.values())))
+        return f"{sum(kept.is_open for kept in self._kept.values())} of {len(self._kept)} open"
+
+    async def close(self) -> None:
+        """All at once, and not for ever."""
+        kept = tuple(self._kept.values())
+        try:
+            async with asyncio.timeout(_STOP_SECONDS):
+                ends = await asyncio.gather(*(each.close() for each in kept), return_exceptions=True)
+        except TimeoutError:
+            log.warning("backend.not_closed: some took longer than %g s", _STOP_SECONDS)
+            return
+        for each, error in zip(kept, ends, strict=True):
+            if error is not None:
+                log.warning("backend.not_closed backend=%s why=%s", each.name, error)
+
+    def facts(self) -> list[dict[str, Any]]:
+        """Of each, but those of an agent's former home only while they are open."""
+        return [
+            {
+                "agent": agent,
+                "backend": name,
+                "sandbox": "" if kept.world is None else kept.world.sandbox,
+                "network": kept.world is None or kept.world.network,
+                "here": kept.world is not None and kept.world.host_files,
+                "open": kept.is_open,
+                "trouble": kept.trouble,
+            }
+            for (agent, name, *where), kept in tuple(self._kept.items())
+            if kept.is_open or self._newest[agent, name] == (agent, name, *where)
+        ]
+
+
+def _made(name: str, maker: MakeBackend, request: BackendRequest) -> Backend:
+    try:
+        backend = plugins.make_backend(name, maker, request)
+    except UserError:
+        raise
+    except Exception as error:  # a plugin may raise anything
+        why = one_line(describe(error), 200)
+        raise UserError(f"The backend “{name}” cannot be made ({why}).") from error
+    missing = [method for method in _METHODS if not hasattr(backend, method)]
+    if missing:
+        raise UserError(f"The backend “{name}” is none: it has no {missing[0]}.")
+    return backend
+
+
+class AgentBackends:
+    """Those of one agent. The route of a turn names the one its commands run in, else the settings do."""
+
+    def __init__(self, profile: Profile, workspace: Path, gateway: GatewayBackends) -> None:
+        self._profile = profile
+        self._workspace = workspace
+        self._gateway = gateway
+        self._kept: dict[str, KeptBackend] = {}
+        self.backend = RoutedBackend(self._of_session, self._kept.values)
+        for name in self._declared():
+            self._get(name)
+
+    def of(self, turn: Turn) -> Backend:
+        return self._alone(self._name(turn.source, turn.input.guidance.backend))
+
+    def of_source(self, source: Source | None) -> Backend:
+        """That of what comes from there; of the agent itself, if it comes from nowhere."""
+        return self._alone(self._name(source))
+
+    async def place(self, source: Source | None) -> World:
+        return await self.of_source(source).place()
+
+    def _alone(self, name: str) -> Backend:
+        kept = self._get(name)
+        return RoutedBackend(lambda session: kept, lambda: (kept,))
+
+    @contextlib.contextmanager
+    def bind(self, turn: Turn) -> Iterator[None]:
+        """What the session does meanwhile is done in one backend, whatever the settings become."""
+        bound, key = self._gateway.bound, (self._profile.agent, turn.session)
+        get = bound[key] = partial(self._get, self._name(turn.source, turn.input.guidance.backend))
+        try:
+            yield
+        finally:
+            if bound.get(key) is get:  # a run that was left behind may end during the next one
+                del bound[key]
+
+    async def processes(self, session: str) -> list[ProcessView]:
+        """What runs in the background for a session, in any of them."""
+        views = [
+            await kept.ask(lambda backend: backend.processes.list(session)) for kept in self._kept.values()
+        ]
+        return [view for listed in views for view in listed]
+
+    def _declared(self) -> Collection[str]:
+        settings, agent = self._profile.settings, self._profile.agent  # they may not count yet
+        routed = (route.backend for route in settings.routes if route.agent == agent and route.backend)
+        return dict.fromkeys((settings.terminal.backend, *routed))
+
+    def _name(self, source: Source | None, named: str = "") -> str:
+        """Whichever agent it is: a route's sandbox also holds what reached another agent by name."""
+        settings = self._gateway.settings()
+        route = settings.route_for(source)
+        return named or (route.backend if route is not None else "") or settings.terminal.backend
+
+    def _of_session(self, session: str) -> KeptBackend:
+        get = self._gateway.bound.get((self._profile.agent, session))
+        if get is not None:
+            return get()
+        if session:  # what its turn left running must not slip out of the sandbox that it was in
+            raise UserError(f"No turn runs in the session {session}, so nothing can be done there now.")
+        return self._get(self._gateway.settings().terminal.backend)
+
+    def _get(self, name: str) -> KeptBackend:
+        if name not in self._kept:
+            settings = (self._profile.settings, self._gateway.settings())
+            routes = (route for each in settings for route in each.routes if route.backend == name)
+            route = next(routes, None)
+            self._kept[name] = self._gateway.make(name, self._profile, self._workspace, route)
+        return self._kept[name]
+
+    async def bring(self, turn: Turn, item: MediaItem, path: str) -> str:
+        """Where the turn's commands find a file that came with a message and is kept at a path of ours: there
+        if they see it, else a copy."""
+        backend = self.of(turn)
+        world = await backend.place()
+        if world.host_files:
+            return path
+        copy = f"{incoming_folder(world, self._profile)}/{os.path.basename(path)}"
+        there = await backend.files.stat("", copy)
+        if there is None or there.size != item.size:
+            await backend.files.write("", copy, _pieces(path))
+        return copy
+
+
+def incoming_folder(world: World, profile: Profile) -> str:
+    """Where files that came with messages are in a world."""
+    return str(profile.home / MEDIA) if world.host_files else f"{world.workspace.rstrip('/')}/{_INCOMING}"
+
+
+async def _pieces(path: str) -> AsyncIterator[bytes]:
+    with await asyncio.to_thread(open, path, "rb") as file:
+        while piece := await asyncio.to_thread(file.read, _PIECE):
+            yield piece
+
+
+class BoundAgent:
+    """An agent whose commands run where the route of the turn says."""
+
+    def __init__(self, agent: Agent, backends: AgentBackends) -> None:
+        self._agent = agent
+        self._backends = backends
+
+    async def run(self, run: Run) -> AsyncIterator[AgentEvent]:
+        with self._backends.bind(run.turn):
+            async for event in self._agent.run(run):
+                yield event
+
+
+class WorldScopes:
+    """What an agent's commands may do without asking, by the world they run in. `closed` are the homes of the
+    gateway and its agents; another machine or a sandbox may hold one too, at the usual place.
+    `denied` are the patterns of commands that are never run, as they are now."""
+
+    def __init__(
+        self, profile: Profile, closed: tuple[str, ...], denied: Callable[[], tuple[str, ...]]
+    ) -> None:
+        self._profile = profile
+        self._closed = closed
+        self._denied = denied
+        self._scopes: dict[World, CommandScope] = {}
+
+    async def of(self, world: World) -> CommandScope:
+        if world not in self._scopes:
+            self._scopes[world] = await asyncio.to_thread(self._make, world)
+        return replace(self._scopes[world], deny=self._denied())
+
+    def _make(self, world: World) -> CommandScope:
+        workspace = Path(world.workspace)
+        if world.host_files:
+            wide = is_wide(workspace, {"HOME": world.home})
+            homes = homes_for(self._profile, workspace, self._closed)
+        else:
+            wide = not is_free_workspace(world.workspace, world.home)
+            homes = FolderRules(closed=(*self._closed, f"{world.home.rstrip('/')}/{USUAL_HOME}"))
+        return CommandScope(
+            cwd=world.workspace,
+            workspace=world.workspace,
+            home=world.home,
+            wide=wide,
+            homes=homes,
+            own_pids=(os.getpid(),) if world.host_files else (),
+        )

@@ -1,0 +1,168 @@
+"""Settings that change while the gateway runs. A change is a new generation: it is read and checked as a
+whole, its main agent is built, and then it is adopted; or it is refused as a whole, with the reason in health
+and status, and the old one goes on. Nothing is written here, so a crash on the way leaves the files as they
+are.
+
+Agents, routes, access lists, commands and models count at once, and a turn that runs keeps the agent it began
+with. What was fixed when the gateway started is named as waiting for a restart, each time, as long as it
+differs from what the gateway started with."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from hermes.control.core import GatewayCore
+from hermes.domain.errors import HermesError, SettingsError, UserError, as_user_error
+from hermes.domain.gateway_event import SettingsAdopted
+from hermes.domain.settings.live import SettingsReport
+from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.settings.settings import Settings
+from hermes.state.settings.loader import CONFIG_FILE, SECRETS_FILE, LoadedSettings
+from hermes.state.settings.values import MEANWHILE
+
+log = logging.getLogger("hermes.settings")
+WATCH_SECONDS = 2.0
+_AT_START = frozenset({
+    "gateway.cache_mb", "gateway.max_running", "gateway.reserve_mb", "gateway.dedupe_days",
+    "gateway.watch_config", "sessions.write_json", "platforms.api_server", "platforms.webhook",
+})  # fmt: skip
+_AT_START_WHOLE = ("plugins",)
+
+
+class SettingsGenerations:
+    """`read` reads the files, `adopt` builds what depends on them and puts it in place, or raises and changes
+    nothing; `retry` tries again what could not be built, for its reason may be outside these files; `tell`
+    shows a fact of the gateway."""
+
+    def __init__(
+        self,
+        *,
+        home: Path,
+        core: GatewayCore,
+        loaded: LoadedSettings,
+        read: Callable[[], LoadedSettings],
+        adopt: Callable[[LoadedSettings], Awaitable[None]],
+        retry: Callable[[], None],
+        tell: Callable[[Mapping[str, Any]], None],
+    ) -> None:
+        self._home = home
+        self._core = core
+        self._loaded = loaded
+        self._start = loaded.settings
+        self._read = read
+        self._adopt = adopt
+        self._retry = retry
+        self._tell = tell
+        self._changing = asyncio.Lock()
+
+    async def apply(self) -> SettingsReport:
+        """Adopt what the files say now; a `UserError` (with file, line and remedy) says why not."""
+        async with self._changing:
+            try:
+                loaded = await asyncio.to_thread(self._read)
+                changed = self._check(loaded)
+                if changed:
+                    await self._adopt(loaded)
+            except Exception as error:  # plugins have a part in the agents, and may raise anything
+                why, foreign = _refusal(as_user_error(error)), not isinstance(error, HermesError | OSError)
+                generation = self._core.live.generation
+                log.warning("settings.refused generation=%d why=%s", generation, why, exc_info=foreign)
+                self._tell({"settings_problem": str(why)})
+                raise why from error
+            self._retry()
+            return self._adopted(loaded, changed)
+
+    def _check(self, loaded: LoadedSettings) -> tuple[str, ...]:
+        """The keys that changed. A mistake with which this gateway started is no reason to refuse."""
+        if self._loaded.has_file and not loaded.has_file:
+            message = f"{CONFIG_FILE} is gone, and its limits with it."
+            hint = "Restore it, or restart the gateway to go on with the defaults."
+            raise SettingsError(message, file=loaded.file, hint=hint)
+        before = {error.message for error in (*self._loaded.stops, *self._loaded.problems)}
+        for error in (*loaded.stops, *loaded.problems):
+            if error.message not in before:
+                raise error
+        changed = differences(self._loaded.settings, loaded.settings)
+        if loaded.secrets.values() != self._loaded.secrets.values():
+            changed.append(SECRETS_FILE)
+        return tuple(changed)
+
+    def _adopted(self, loaded: LoadedSettings, changed: tuple[str, ...]) -> SettingsReport:
+        core, start, now = self._core, self._start, loaded.settings
+        self._loaded = loaded
+        waits = tuple(key for key in differences(start, now) if _waits(key, start, now))
+        if changed:
+            core.events.emit(SettingsAdopted(generation=core.live.generation))
+            log.info("settings.adopted generation=%d keys=%s", core.live.generation, ",".join(changed))
+        self._tell({"settings_problem": "", "settings_generation": core.live.generation})
+        return SettingsReport(generation=core.live.generation, changed=changed, waits=waits)
+
+    async def watch(self) -> None:
+        """Apply what changes in the files, also what changed since this gateway read them at its start."""
+        seen: list[tuple[int, int, int] | None] = []
+        while True:
+            await self._core.clock.sleep(WATCH_SECONDS)
+            stamps = await asyncio.to_thread(self._stamps)
+            if stamps != seen:
+                seen = stamps
+                with contextlib.suppress(UserError):  # it is logged and shown; somebody will mend the file
+                    await self.apply()
+
+    def _stamps(self) -> list[tuple[int, int, int] | None]:
+        stamps: list[tuple[int, int, int] | None] = []
+        for name in (CONFIG_FILE, SECRETS_FILE):
+            try:
+                facts = os.stat(self._home / name)
+            except OSError:
+                stamps.append(None)
+            else:
+                stamps.append((facts.st_mtime_ns, facts.st_ino, facts.st_size))
+        return stamps
+
+
+def _refusal(error: UserError) -> UserError:
+    """What is wrong, told where nothing of the new settings counts."""
+    remedy = "" if error.hint.startswith(MEANWHILE) else error.hint
+    hint = f"{remedy} The settings from before count.".lstrip()
+    if isinstance(error, SettingsError):
+        return SettingsError(error.message, file=error.file, line=error.line, hint=hint)
+    return UserError(f"{error.message.rstrip('.')}.", hint=hint)
+
+
+def differences(old: Settings, new: Settings) -> list[str]:
+    """The dotted keys whose values differ."""
+    changed: list[str] = []
+    for name in (field.name for field in fields(Settings)):
+        before, after = _parts(getattr(old, name)), _parts(getattr(new, name))
+        if isinstance(before, Mapping) and isinstance(after, Mapping):
+            keys = dict.fromkeys((*before, *after))
+            changed += [f"{name}.{key}" for key in keys if before.get(key) != after.get(key)]
+        elif before != after:
+            changed.append(name)
+    return changed
+
+
+def _parts(value: Any) -> Any:
+    """A section as a mapping."""
+    if is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    return value
+
+
+def _waits(key: str, old: Settings, new: Settings) -> bool:
+    """Whether a change counts only after a restart: what the gateway, its port or an account's connection
+    was made from."""
+    if key in _AT_START or key.startswith(_AT_START_WHOLE):
+        return True
+    section, _, name = key.partition(".")
+    if section != "platforms":
+        return False
+    before, after = (settings.platforms.get(name, PlatformSettings()) for settings in (old, new))
+    return any(getattr(before, part) != getattr(after, part) for part in ("enabled", "secrets", "extra"))

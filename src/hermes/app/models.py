@@ -1,0 +1,236 @@
+"""Which model each agent of a gateway has, and the provider through which it speaks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import partial
+
+from hermes import plugins
+from hermes.agent.models.choose import NO_PROBE, ModelAccess, ModelChoice, is_local, stand_in
+from hermes.agent.models.facts import model_facts
+from hermes.agent.models.images import ImageAttachingProvider
+from hermes.agent.models.registry import ModelRoute, Models, RoutedProvider
+from hermes.agent.models.roles import ChosenModel
+from hermes.agent.run.dispatch import RoleModel
+from hermes.domain.clock import Clock
+from hermes.domain.errors import UserError
+from hermes.domain.ids import MAIN_AGENT, AgentId
+from hermes.domain.message import Attachment
+from hermes.domain.model_facts import ModelFacts, ModelRole
+from hermes.domain.ports.agent import ModelPiece, ModelRequest, Provider
+from hermes.domain.ports.store import Store, Tx
+from hermes.domain.ports.world import Media
+from hermes.domain.settings.settings import ModelSettings, Profile
+from hermes.domain.text import one_line
+from hermes.domain.usage import Usage
+from hermes.domain.word import replace
+from hermes.state.settings.loader import LoadedSettings, auxiliary_model, model_of, model_routes
+
+log = logging.getLogger("hermes.app")
+_REAL_MODEL = "model.real."
+_KEPT = ("way", "model", "provider", "title", "base_url")
+_ROLES = ", ".join(ModelRole)
+Inject = Callable[[ModelRequest], ModelRequest]
+
+
+class InjectingProvider:
+    """A provider whose model is told more than the transcript says. What is injected is stored nowhere."""
+
+    def __init__(self, provider: Provider, inject: Inject) -> None:
+        self._provider = provider
+        self._inject = inject
+
+    def call(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
+        return self._provider.call(self._inject(request))
+
+
+class AgentModels:
+    """The models of a gateway's agents. A `given` provider answers for every one of them."""
+
+    def __init__(self, loaded: LoadedSettings, given: Provider | None, inject: Inject | None) -> None:
+        self._loaded = loaded
+        self._given = given
+        self._inject = inject
+        self._models = Models()
+        self._choices: dict[AgentId, ModelChoice] = {}
+        self._media: dict[AgentId, Media] = {}
+        self._chosen: dict[tuple[AgentId, ModelRole], ChosenModel] = {}
+        self._routes: dict[str, ModelRoute] = {}
+
+    @property
+    def choice(self) -> ModelChoice:
+        """The main agent's model."""
+        return self._choices.get(MAIN_AGENT) or ModelChoice.given(self._loaded.settings.model.default)
+
+    @property
+    def aliases(self) -> dict[str, str]:
+        return {name: route.model for name, route in self._routes.items()}
+
+    def offered(self, agent: AgentId) -> Sequence[str]:
+        """The models that the agent's server offers."""
+        return self._models.offered.get(agent, ())
+
+    def name(self, agent: AgentId) -> str:
+        """The model by its provider's name for it; as the settings call it before it is chosen."""
+        choice = self._choices.get(agent)
+        return model_of(agent, self._loaded).default if choice is None else choice.model
+
+    def title(self, profile: Profile) -> str:
+        """The model as people call it."""
+        choice = self._choices.get(profile.agent)
+        return self.name(profile.agent) if choice is None else f"{choice.model} ({choice.provider})"
+
+    def facts(self) -> dict[str, str]:
+        choice = self.choice
+        return {
+            "model": choice.line,
+            "model_name": choice.model,
+            "model_provider": choice.provider,
+            "model_why": choice.why,
+            "context_length": str(self.window(MAIN_AGENT) or ""),
+        }
+
+    def facts_of(self, agent: AgentId, model: str) -> ModelFacts:
+        """What is known of a model, as the agent reaches it."""
+        choice = self._choices.get(agent)
+        local = choice is not None and is_local(choice.base_url)
+        own = replace(model_of(agent, self._loaded), default=self.name(agent))
+        return model_facts(model, own, self._loaded.settings.models, local=local)
+
+    def window(self, agent: AgentId, model: str = "") -> int | None:
+        """How many tokens the agent's model, or another one, reads and writes together; None if unknown."""
+        return self.facts_of(agent, model or self.name(agent)).window
+
+    # --- roles
+
+    async def of(self, agent: AgentId, role: str) -> ChosenModel:
+        """What answers for an agent in a role: the model that the settings give it there, else its main
+        one. The agent's runtime is there already."""
+        wanted = next((known for known in ModelRole if known == role), None)
+        if wanted is None:
+            raise UserError(f"No model has the role “{one_line(role)}”.", hint=f"There are: {_ROLES}.")
+        chosen = self._chosen.get((agent, wanted))
+        if chosen is None:
+            chosen = self._chosen[(agent, wanted)] = await self._choose_for(agent, wanted)
+        return chosen
+
+    async def _choose_for(self, agent: AgentId, role: ModelRole) -> ChosenModel:
+        main = self._chosen[(agent, ModelRole.MAIN)]
+        settings = None if self._given is not None else auxiliary_model(role, agent, self._loaded)
+        if settings is None:
+            return main
+        choice = await self._models.choose(settings)
+        if choice.way is ModelAccess.NONE:
+            log.warning("model.role agent=%s role=%s the main model does it: %s", agent, role, choice.why)
+            return main
+        facts = model_facts(
+            choice.model,
+            replace(settings, default=choice.model),
+            self._loaded.settings.models,
+            local=is_local(choice.base_url),
+        )
+        provider = self._models.provider(choice, settings)
+        provider = ImageAttachingProvider(provider, self._media[agent], lambda model: facts)
+        log.info("model.chosen agent=%s role=%s %s", agent, role, choice.line)
+        return ChosenModel(provider=provider, model=choice.model, facts=facts)
+
+    def asker(self, agent: AgentId, clock: Clock) -> RoleModel:
+        """Puts one question to the model of a role."""
+
+        async def ask(role: str, text: str, attachments: Sequence[Attachment]) -> tuple[str, Usage]:
+            chosen = await self.of(agent, role)
+            return await chosen.ask(text, attachments, sleep=clock.sleep)
+
+        return ask
+
+    async def open(self) -> None:
+        """Get the providers and routes that all agents share; the model of each is chosen by `choose`."""
+        routes = model_routes(self._loaded)
+        given = self._given
+        if given is not None:
+            self._routes = {
+                name: ModelRoute(provider=given, model=one.default) for name, one in routes.items()
+            }
+            return
+        makers = await asyncio.to_thread(plugins.providers, self._loaded.settings.plugins)
+        self._models = Models(makers, probe=not self._loaded.variables.get(NO_PROBE))
+        self._routes = await self._models.routes(routes)
+
+    async def refresh(self) -> str:
+        """Ask the agents' servers anew what they offer."""
+        return await self._models.refresh(dict(self._choices))
+
+    async def choose(self, agent: AgentId, store: Store) -> None:
+        """Choose an agent's model, unless that was done before."""
+        if self._given is not None or agent in self._choices:
+            return
+        wanted = model_of(agent, self._loaded)
+        chosen = await self._models.choose(wanted)
+        self._choices |= await keep_real_models(store, {agent: chosen}, {agent: wanted})
+        log.info("model.chosen agent=%s %s", agent, self._choices[agent].line)
+
+    def provider(self, profile: Profile, media: Media) -> Provider:
+        provider = self._given
+        if provider is None:
+            provider = self._models.provider(self._choices[profile.agent], profile.settings.model)
+        agent = profile.agent
+        provider = RoutedProvider(provider, self._routes)
+        provider = ImageAttachingProvider(provider, media, partial(self.facts_of, agent))
+        model = self.name(agent)
+        main = ChosenModel(provider=provider, model=model, facts=self.facts_of(agent, model))
+        self._media[agent] = media
+        self._chosen = {key: chosen for key, chosen in self._chosen.items() if key[0] != agent}
+        self._chosen[(agent, ModelRole.MAIN)] = main
+        return provider if self._inject is None else InjectingProvider(provider, self._inject)
+
+    async def close(self) -> None:
+        await self._models.close()
+
+
+# --- the real model that each agent had ---
+
+
+async def keep_real_models(
+    store: Store, choices: Mapping[AgentId, ModelChoice], settings: Mapping[AgentId, ModelSettings]
+) -> dict[AgentId, ModelChoice]:
+    """The choices without a demo model where a real one answered before; what is real now is remembered:
+    after a lost key or an empty config.yaml the demo model must not answer people who were talking to it."""
+    kept = await store.read(
+        lambda tx: {agent: tx.facts.get(_REAL_MODEL + agent) for agent in {*choices, MAIN_AGENT}}
+    )
+    made = {
+        agent: stand_in(
+            choice, settings[agent], _read_choice(kept[agent]) or _read_choice(kept.get(MAIN_AGENT))
+        )
+        for agent, choice in choices.items()
+    }
+    real = {
+        agent: _spell_choice(choice)
+        for agent, choice in made.items()
+        if choice.way in (ModelAccess.HTTP, ModelAccess.PLUGIN)
+    }
+    changed = {agent: text for agent, text in real.items() if text != kept[agent]}
+
+    def write(tx: Tx) -> None:
+        for agent, text in changed.items():
+            tx.facts.put(_REAL_MODEL + agent, text)
+
+    if changed:
+        await store.write(write)
+    return made
+
+
+def _spell_choice(choice: ModelChoice) -> str:
+    """Without its key."""
+    return json.dumps({name: getattr(choice, name) for name in _KEPT})
+
+
+def _read_choice(text: str | None) -> ModelChoice | None:
+    try:
+        fields = json.loads(text or "null")
+        return ModelChoice(**{**fields, "way": ModelAccess(fields["way"])})
+    except (ValueError, TypeError, LookupError):
+        return None

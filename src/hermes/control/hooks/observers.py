@@ -1,0 +1,69 @@
+"""What hooks observe: they are told of events of the gateway in order, each with the context that its rows
+give. What has waited too long here is left out, as it would be in the queue of a slow hook."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+
+from hermes.control.events import Events
+from hermes.control.hooks.context import HookNotice, about_session, about_turn
+from hermes.control.hooks.dispatch import MOST_WAITING, Hooks
+from hermes.domain.gateway_event import RecordsStored, SessionBegan, SessionEnded
+from hermes.domain.hooks import AGENT_END, AGENT_START, AGENT_STEP, SESSION_END, SESSION_RESET, SESSION_START
+from hermes.domain.ports.store import Store, Tx
+
+Observed = RecordsStored | SessionBegan | SessionEnded
+
+
+class HookObservers:
+    def __init__(self, hooks: Hooks, events: Events, store: Store) -> None:
+        self._hooks = hooks
+        self._store = store
+        self._waiting: deque[Observed] = deque(maxlen=MOST_WAITING)
+        self._bell = asyncio.Event()
+        if hooks.followed & {AGENT_START, AGENT_STEP, AGENT_END}:
+            events.listen(self._hear, RecordsStored)
+        if hooks.followed & {SESSION_START, SESSION_END, SESSION_RESET}:
+            events.listen(self._hear, SessionBegan)
+            events.listen(self._hear, SessionEnded)
+
+    def _hear(self, event: Observed) -> None:
+        self._waiting.append(event)
+        self._bell.set()
+
+    async def live(self) -> None:
+        while True:
+            await self._bell.wait()
+            self._bell.clear()
+            await self.tell_waiting()
+
+    async def tell_waiting(self) -> None:
+        """Tell what has happened so far. Whoever is cut off in the middle has told none of the event that it
+        was at."""
+        while self._waiting:
+            event = self._waiting[0]
+            try:
+                notices = await self._notices(event)
+            except Exception:
+                self._drop(event)
+                raise
+            self._drop(event)
+            for name, context in notices:
+                self._hooks.tell(name, context)
+
+    def _drop(self, event: Observed) -> None:
+        if self._waiting and self._waiting[0] is event:  # a full queue may have dropped it meanwhile
+            self._waiting.popleft()
+
+    async def _notices(self, event: Observed) -> Iterable[HookNotice]:
+        if not isinstance(event, RecordsStored):
+            return about_session(event)
+
+        def read(tx: Tx) -> list[HookNotice]:
+            turn = tx.turns.get(event.turn)
+            entries = [entry for entry in tx.journal.of_turn(event.turn) if entry.seq <= event.last]
+            return [] if turn is None else list(about_turn(turn, entries, event.first))
+
+        return await self._store.scoped(event.agent).read(read)

@@ -1,0 +1,33 @@
+"""What is known of a model, as data. What is not known is None, never a guess."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+
+class ModelRole(StrEnum):
+    """What a model is asked for. Each role may have a model of its own; the main one does the rest."""
+
+    MAIN = "main"
+    TITLE = "title"
+    SUMMARY = "summary"
+    VISION = "vision"
+    APPROVAL = "approval"
+
+
+class ModelFacts(Struct, frozen=True, kw_only=True):
+    """`window` is how many tokens it reads and writes together, `max_output` how many it writes at most.
+    Prices are dollars for a million tokens; a prompt of fewer tokens than `cache_floor` is not cached."""
+
+    window: int | None = None
+    max_output: int | None = None
+    images: bool | None = None
+    tools: bool | None = None
+    thinking: bool | None = None
+    price_in: float | None = None
+    price_out: float | None = None
+    price_cache_read: float | None = None
+    price_cache_write: float | None = None
+    cache_floor: int | None = None

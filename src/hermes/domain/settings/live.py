@@ -1,0 +1,32 @@
+"""The settings in force. Whoever needs a setting asks here when it needs it, so that a new generation counts
+from the next step on; nobody keeps a copy, except a turn, whose agent is the one that was built with the
+settings of its claim."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from hermes.domain.settings.settings import Settings
+
+
+class LiveSettings:
+    """`generation` counts from 1; each adopted change is the next one."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.now = settings
+        self.generation = 1
+
+    def adopt(self, settings: Settings) -> int:
+        """Put settings that were checked as a whole in force; their generation."""
+        self.now = settings
+        self.generation += 1
+        return self.generation
+
+
+class SettingsReport(Struct, frozen=True, kw_only=True):
+    """What became of a change: the keys that `changed`, and those among them that count only after a restart.
+    Generation 0 says that no gateway runs, so that they were only checked."""
+
+    generation: int
+    changed: tuple[str, ...] = ()
+    waits: tuple[str, ...] = ()

@@ -1,0 +1,247 @@
+"""Which tools a turn has. The toolbox of an agent answers, whenever somebody asks; nobody keeps a copy.
+
+What Hermes brings along and the plain tools of plugins are there from the start. A source with a life of its
+own (a plugin's connection, a server of tools) offers what it has whenever that changes, and has nothing while
+it is away. Limits only narrow: what the settings say for all agents, for this one, for the platform and for
+the route, and what came with the turn."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from hermes.domain.address import Source
+from hermes.domain.errors import UserError
+from hermes.domain.session import Session
+from hermes.domain.text import one_line
+from hermes.domain.tool import Approval, Effect, Tool, ToolContext, ToolResult
+from hermes.domain.turn import Turn
+from hermes.domain.word import replace
+
+NO_TOOLSET = "none"
+WITHDRAWN = "Not run: {name} is not available any more. Go on without it."
+EVERY_TOOLSET = frozenset({"*", "all", "hermes-cli", "hermes-gateway"})
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_LARGEST_SCHEMA = 64 * 1024
+_MOST_ANSWERS = 64
+_MOST_SECONDS = 365 * 24 * 3600
+
+
+class ToolSource(Protocol):
+    """Tools that come and go. It is opened, asked for its tools, and asked again each time `changed` returns.
+    If it raises, or hangs while it is opened or asked, its tools are withdrawn and it is opened anew after a
+    while."""
+
+    async def open(self) -> None: ...
+
+    async def tools(self) -> Sequence[Tool]: ...
+
+    async def changed(self) -> None:
+        """Return when the tools may be others than they were; it may take for ever."""
+
+    async def close(self) -> None: ...
+
+
+class ToolsetLimit(Struct, frozen=True, kw_only=True):
+    """The only toolsets or tools there are (all if none is named, nothing for `none`), without those that are
+    disabled."""
+
+    enabled: tuple[str, ...] = ()
+    disabled: tuple[str, ...] = ()
+
+    def allows(self, tool: Tool) -> bool:
+        names = {tool.name, tool.toolset, *EVERY_TOOLSET}
+        if NO_TOOLSET in self.enabled or not names.isdisjoint(self.disabled):
+            return False
+        return not self.enabled or not names.isdisjoint(self.enabled)
+
+
+Limits = Callable[[Session | None, Source | None], Sequence[ToolsetLimit]]
+"""The limits for what comes from a source, as they are now; without one, those that all turns have."""
+
+
+class Toolbox:
+    """`dress` is what every tool goes through (secrets are left out of results, hooks are asked); `limits`
+    are those of a turn, beside what the turn brings along."""
+
+    def __init__(
+        self,
+        tools: Iterable[Tool] = (),
+        *,
+        limits: Limits = lambda session, source: (),
+        dress: Callable[[Tool], Tool] = lambda tool: tool,
+    ) -> None:
+        self._limits = limits
+        self._dress = dress
+        self._offers: dict[str, Sequence[Tool]] = {"": list(tools)}
+        self._all: dict[str, Tool] = {}
+        self._answers: dict[tuple[ToolsetLimit | str, ...], Mapping[str, Tool]] = {}
+        self._lists: dict[tuple[ToolsetLimit, ...], str] = {}
+        self._away: dict[str, str] = {}
+        self._faults: dict[str, str] = {}
+        self._collect()
+
+    @property
+    def all(self) -> Mapping[str, Tool]:
+        """What there is now for turns that have no limits of their own."""
+        return self._within(tuple(self._limits(None, None)))
+
+    @property
+    def problems(self) -> Mapping[str, str]:
+        """Why a source, or a tool of it, cannot be used, by `source` or `source/tool`."""
+        return self._away | self._faults
+
+    def for_turn(self, session: Session, turn: Turn) -> Mapping[str, Tool]:
+        """What the model of a turn is offered. A session keeps the tools it began with, so that the beginning
+        of its requests stays the same: one that is gone since is refused when it is called, and one that
+        came since is not offered."""
+        limits = self._limits_of(session, turn)
+        if session.tool_list is None:
+            return self._within(limits)
+        key: tuple[ToolsetLimit | str, ...] = (*limits, session.tool_list)
+        answer = self._answers.get(key)
+        if answer is None:
+            usable, brought = self._within(limits), self._brought(turn)
+            listed = read_tool_list(session.tool_list)
+            frozen = (tool for tool in listed if all(limit.allows(tool) for limit in brought))
+            answer = self._keep(key, {tool.name: _offered(tool, usable.get(tool.name)) for tool in frozen})
+        return answer
+
+    def usable(self, session: Session, turn: Turn) -> Mapping[str, Tool]:
+        """What a call of a turn may run at this moment."""
+        return self._within(self._limits_of(session, turn))
+
+    def freeze(self, session: Session | None, source: Source | None) -> str:
+        """The tools as a session keeps them that begins now."""
+        limits = tuple(self._limits(session, source))
+        if limits not in self._lists:
+            self._lists = {limits: write_tool_list(self._within(limits).values())}
+        return self._lists[limits]
+
+    def _limits_of(self, session: Session, turn: Turn) -> tuple[ToolsetLimit, ...]:
+        return (*self._limits(session, turn.source), *self._brought(turn))
+
+    def _brought(self, turn: Turn) -> tuple[ToolsetLimit, ...]:
+        """The limits that came with a turn; a job is no way around those of the chat it was made in."""
+        guidance = turn.input.guidance
+        own = ToolsetLimit(enabled=guidance.toolsets, disabled=guidance.withheld)
+        return (own,) if guidance.origin is None else (own, *self._limits(None, guidance.origin))
+
+    def _within(self, limits: tuple[ToolsetLimit, ...]) -> Mapping[str, Tool]:
+        answer = self._answers.get(limits)
+        if answer is None:
+            left = {
+                name: tool for name, tool in self._all.items() if all(limit.allows(tool) for limit in limits)
+            }
+            answer = self._keep(limits, left)
+        return answer
+
+    def _keep(self, key: tuple[ToolsetLimit | str, ...], answer: Mapping[str, Tool]) -> Mapping[str, Tool]:
+        if len(self._answers) >= _MOST_ANSWERS:
+            self._answers = {}
+        self._answers[key] = answer
+        return answer
+
+    # --- sources ---
+
+    def offer(self, source: str, tools: Sequence[Tool]) -> None:
+        """What a source has from now on."""
+        self._away.pop(source, None)
+        self._offers[source] = list(tools)
+        self._collect()
+
+    def withdraw(self, source: str, why: str = "") -> None:
+        """What a source had is gone."""
+        self._offers.pop(source, None)
+        if why:
+            self._away[source] = why
+        self._collect()
+
+    def _collect(self) -> None:
+        self._all, self._answers, self._lists, self._faults = {}, {}, {}, {}
+        for source, tools in self._offers.items():
+            for tool in tools:
+                fault = tool_fault(tool)
+                if not fault and tool.name in self._all:
+                    fault = "there is a tool of this name already"
+                if fault:
+                    name = one_line(str(getattr(tool, "name", "?")), 80)
+                    self._faults[f"{source}/{name}" if source else name] = fault
+                else:
+                    self._all[tool.name] = self._dress(tool)
+
+
+# --- the tools that a session keeps ------------------------------------------------------------------
+
+
+def write_tool_list(tools: Iterable[Tool]) -> str:
+    kept = [[tool.name, tool.description, tool.parameters, tool.toolset] for tool in tools]
+    return json.dumps(kept, ensure_ascii=False)
+
+
+@lru_cache(maxsize=64)
+def read_tool_list(text: str) -> tuple[Tool, ...]:
+    """Tools that are there to be described; none of them runs."""
+    return tuple(
+        Tool(name=name, description=description, parameters=parameters, toolset=toolset, run=_withdrawn(name))
+        for name, description, parameters, toolset in json.loads(text)
+    )
+
+
+def _withdrawn(name: str) -> Callable[[ToolContext, Mapping[str, object]], Awaitable[ToolResult]]:
+    async def run(context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
+        raise UserError(WITHDRAWN.format(name=name))
+
+    return run
+
+
+def _offered(frozen: Tool, usable: Tool | None) -> Tool:
+    """A tool as the model was told of it, with what runs it now."""
+    if usable is None:
+        return frozen
+    return replace(usable, description=frozen.description, parameters=frozen.parameters)
+
+
+def tool_fault(tool: Any) -> str:
+    """Why something that was offered cannot be used as a tool; empty if it can. A model's service refuses a
+    whole request for one bad schema."""
+    name, *texts = (getattr(tool, field, None) for field in ("name", "description", "toolset"))
+    if not isinstance(tool, Tool):
+        return "it is not a tool"
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        return "its name must be up to 64 letters, digits, - and _"
+    if not all(isinstance(text, str) for text in texts):
+        return "its description and toolset must be texts"
+    return _way_fault(tool) or _schema_fault(tool.parameters)
+
+
+def _way_fault(tool: Any) -> str:
+    """What is wrong with how it says that it is to be run."""
+    if not callable(tool.run) or not (tool.asks is None or callable(tool.asks)):
+        return "its run and asks must be functions"
+    if not isinstance(tool.effect, Effect):
+        return "its effect must be an Effect"
+    if not isinstance(tool.approval, Approval) and not callable(tool.approval):
+        return "its approval must be an Approval or a function"
+    if not isinstance(tool.parallel, bool):
+        return "its parallel must be True or False"
+    if not isinstance(tool.seconds, int | float) or not 0 <= tool.seconds <= _MOST_SECONDS:
+        return "its seconds must be a number from 0 to a year"
+    return ""
+
+
+def _schema_fault(schema: Any) -> str:
+    if not isinstance(schema, Mapping) or schema.get("type", "object") != "object":
+        return "its parameters are no JSON schema of an object"
+    if not isinstance(schema.get("properties", {}), Mapping):
+        return "the properties of its parameters are no mapping"
+    try:
+        text = json.dumps(schema)
+    except (TypeError, ValueError, RecursionError) as error:
+        return f"its parameters are no JSON ({one_line(str(error), 80)})"
+    return "its parameters are too long" if len(text) > _LARGEST_SCHEMA else ""

@@ -1,0 +1,70 @@
+"""The frames between the gateway and the supervisor of a command, on a stream of bytes of their own: a line
+with a letter and the payload's length, then the payload. They do not depend on what carries them. A shell
+script can read and write them too (`read -r letter length; head -c "$length"`): a payload is bytes as they
+are, or numbers with spaces between them. The supervisor closes the stream when nothing of the command is
+left, and ends the command when the gateway closes it."""
+
+from __future__ import annotations
+
+# From the gateway. A request is FOLDER, STATE (shell code that sets variables), KEEP (the file for a long
+# output) and COMMAND, then RUN: seconds (0 = no limit), and 1 if it runs in the background. KILL says how
+# many seconds pass between the polite and the final signal; WRITE goes to the command's standard input.
+FOLDER = b"d"
+STATE = b"e"
+KEEP = b"f"
+COMMAND = b"c"
+RUN = b"r"
+KILL = b"k"
+POLL = b"p"
+WRITE = b"w"
+CLOSE_STDIN = b"z"
+# From the supervisor. RUN is ACCEPTED before anything happens. A poll is answered with UNREAD, then POLL:
+# how many bytes were dropped before it. The end of the command is told by HEAD, TAIL, SHELL_STATE, SAVED (the
+# file with the whole output), GONE (the folder that is not there any more), then ENDED: exit code, timed out,
+# something is left, bytes cut between head and tail, bytes dropped.
+ACCEPTED = b"a"
+LIVE_OUTPUT = b"o"
+UNREAD = b"u"
+HEAD = b"h"
+TAIL = b"t"
+SHELL_STATE = b"s"
+SAVED = b"v"
+GONE = b"g"
+ENDED = b"x"
+
+Frame = tuple[bytes, bytes]
+_LONGEST_HEADER = 24
+_LARGEST_FRAME = 64 << 20
+
+
+def pack_frame(letter: bytes, payload: bytes = b"") -> bytes:
+    return b"%s %d\n%s" % (letter, len(payload), payload)
+
+
+def pack_numbers(*numbers: float) -> bytes:
+    return " ".join(f"{number:.15g}" for number in numbers).encode()
+
+
+class FrameDecoder:
+    """Bytes in, whole frames out. What is no frame is a `ValueError`: nothing behind it can be read."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+
+    def feed(self, data: bytes) -> list[Frame]:
+        self._data += data
+        frames: list[Frame] = []
+        while self._data:
+            end = self._data.find(b"\n", 0, _LONGEST_HEADER)
+            if end < 0 and len(self._data) < _LONGEST_HEADER:
+                break
+            letter, _, size = bytes(self._data[: max(end, 0)]).partition(b" ")
+            length = int(size)
+            if len(letter) != 1 or not 0 <= length <= _LARGEST_FRAME:
+                raise ValueError("that is no frame")
+            begin = end + 1
+            if len(self._data) < begin + length:
+                break
+            frames.append((letter, bytes(self._data[begin : begin + length])))
+            del self._data[: begin + length]
+        return frames

@@ -1,0 +1,161 @@
+"""Commands over a transport, whatever it is. Each runs in a fresh shell that takes up where the session's
+last one left, so neither `exit` nor `set -e`, an open quote nor a killed shell spoils the next command."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import Awaitable, Callable, Mapping
+
+from hermes.domain.errors import Unreachable, UserError
+from hermes.domain.ports.world import Command, CommandResult, ProcessView
+from hermes.execution.commands import frames
+from hermes.execution.commands.processes import CommandEnd, ProcessTable, RunningCommand, new_process_id
+from hermes.execution.commands.shell_states import ShellState, ShellStates, read_dump
+from hermes.execution.commands.transport import Connection, Transport
+
+FindFolder = Callable[[str, str], Awaitable[str]]
+"""The folder that a path means in a session; a `UserError` if there is none."""
+
+
+class ShellCommands:
+    """`env` are the variables that the first command of a session begins with. Outputs that are too long are
+    kept in the folder `kept`, which is one of the world that commands run in."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        states: ShellStates,
+        env: Mapping[str, str],
+        kept: str,
+        find_folder: FindFolder,
+    ) -> None:
+        self._transport = transport
+        self._states = states
+        self._env = env
+        self._kept = kept
+        self._find_folder = find_folder
+        self._running = 0
+        self.processes = ProcessTable()
+
+    @property
+    def idle(self) -> bool:
+        return not self._running and not self.processes.running
+
+    async def cwd(self, session: str) -> str:
+        return (await self._states.get(session)).cwd
+
+    async def run(self, command: Command, output: Callable[[str], None]) -> CommandResult:
+        self._running += 1
+        try:
+            return await self._run(command, output)
+        finally:
+            self._running -= 1
+
+    async def _run(self, command: Command, output: Callable[[str], None]) -> CommandResult:
+        running = await self._open(command)
+        try:
+            end = await running.hear_end(lambda data: output(data.decode("utf-8", "replace")))
+        except asyncio.CancelledError:
+            await running.kill()
+            raise
+        if end is None:
+            running.connection.close()
+            raise Unreachable("the process that ran the command was killed", maybe_done=True)
+        await self._remember(command, end)
+        goes_on = end.left and not end.timed_out
+        if goes_on:
+            running.code = end.code
+            self.processes.add(running)
+        else:
+            running.connection.close()
+        return CommandResult(
+            output=_output_text(end),
+            code=end.code,
+            cut=bool(end.cut),
+            saved=end.file,
+            timed_out=end.timed_out,
+            left=running.id if goes_on else "",
+            cwd=await self.cwd(command.session),
+        )
+
+    async def start(self, command: Command, ended: Callable[[ProcessView], None]) -> ProcessView:
+        self.processes.check_room()
+        process = await self._open(command, background=True)
+        process.ended = ended
+        self.processes.add(process)
+        return process.view(take=False)
+
+    async def close(self) -> None:
+        await self.processes.close()
+        await self._transport.close()
+
+    async def _open(self, command: Command, *, background: bool = False) -> RunningCommand:
+        id, state = new_process_id(), await self._states.get(command.session)
+        cwd = state.cwd
+        if command.cwd is not None:
+            cwd = await self._find_folder(command.session, command.cwd)
+        request = {
+            frames.FOLDER: cwd,
+            frames.STATE: (state.exports or _exports(self._env)) + _exports(command.env),
+            frames.KEEP: f"{self._kept}/{id}.txt",
+            frames.COMMAND: command.text,
+        }
+        parts = {letter: _encoded(text) for letter, text in request.items()}
+        parts[frames.RUN] = frames.pack_numbers(command.timeout, background)
+        return RunningCommand(
+            id=id,
+            session=command.session,
+            text=command.text,
+            cwd=cwd,
+            connection=await self._connect(parts),
+        )
+
+    async def _connect(self, request: Mapping[bytes, bytes]) -> Connection:
+        """A connection on which the request was accepted."""
+        connection, accepted = await self._transport.connect(), False
+        try:
+            for letter, payload in request.items():
+                connection.send(letter, payload)
+            accepted = await connection.receive() == (frames.ACCEPTED, b"")
+        finally:
+            if not accepted:
+                connection.close()
+        if not accepted:
+            raise Unreachable("the process that was to run the command did not take it")
+        return connection
+
+    async def _remember(self, command: Command, end: CommandEnd) -> None:
+        before = await self._states.get(command.session)
+        after = read_dump(end.state)
+        if after is None or end.timed_out:
+            return
+        cwd = before.cwd if command.cwd is not None else after.cwd
+        state = ShellState(cwd=cwd, exports=after.exports)
+        if state != before:
+            await self._states.put(command.session, state)
+
+
+def _exports(env: Mapping[str, str]) -> str:
+    return "".join(f"\nexport {name}={shlex.quote(value)}" for name, value in env.items())
+
+
+def _encoded(text: str) -> bytes:
+    if "\0" in text:
+        raise UserError("A command cannot contain a NUL character.")
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise UserError("A command cannot contain half a character.") from None
+
+
+def _output_text(end: CommandEnd) -> str:
+    text = (end.head + end.tail).decode("utf-8", "replace")
+    if end.cut:
+        head, tail = end.head.decode("utf-8", "replace"), end.tail.decode("utf-8", "replace")
+        where = f"; the output is in {end.file}" if end.file else ""
+        text = f"{head}\n[… {end.cut} bytes left out{where} …]\n{tail}"
+    if end.gone:
+        text = f"[{end.gone} is gone; the nearest folder above it was used]\n{text}"
+    return text

@@ -1,0 +1,1 @@
+"""How the outside world is reached from addresses that people, models or other content named."""

@@ -1,0 +1,67 @@
+"""Backends for tests: the local one without a gateway around it, and one that does nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+
+from hermes.agent.danger.paths import CommandScope
+from hermes.domain.ids import MAIN_AGENT
+from hermes.domain.ports.world import BackendRequest, World
+from hermes.domain.settings.settings import Profile, Settings
+from hermes.execution.commands.stdio import stdio_runner
+from hermes.execution.commands.transport import PipeTransport
+from hermes.execution.local.backend import LocalBackend, build_environment, find_shell, make_local
+from hermes.state.files.outgoing import SendRules
+
+NOWHERE = World(workspace="/w", home="/h", system="Linux", shell="bash")
+
+
+def local_backend(
+    *, home: Path, workspace: Path, environ: Mapping[str, str], passthrough: tuple[str, ...] = ()
+) -> LocalBackend:
+    """Commands and files of this machine, by the fork server, as a gateway has them."""
+    return make_local(
+        BackendRequest(
+            profile=Profile(agent=MAIN_AGENT, home=home, settings=Settings()),
+            workspace=workspace,
+            environ=environ,
+            passthrough=passthrough,
+            share=lambda key, make: make(),
+        )
+    )
+
+
+def piped_backend(*, home: Path, workspace: Path, environ: Mapping[str, str]) -> LocalBackend:
+    """The same by pipes to a process for each command, as in a container or on another machine."""
+    env, shell = build_environment(environ), find_shell(environ)
+    transport = PipeTransport(stdio_runner(shell), env)
+    return LocalBackend(home=home, env=env, workspace=workspace, shell=shell, transport=transport)
+
+
+class NoBackend:
+    """Says where it is, and does nothing."""
+
+    async def place(self, session: str = "") -> World:
+        return NOWHERE
+
+    async def cwd(self, session: str) -> str:
+        return NOWHERE.workspace
+
+
+def fixed_scope(scope: CommandScope | None = None) -> Callable[[World], Awaitable[CommandScope]]:
+    """The same scope in every world; if none is given, that of the world's own folders."""
+
+    async def scope_in(world: World) -> CommandScope:
+        return scope or CommandScope(cwd=world.workspace, workspace=world.workspace, home=world.home)
+
+    return scope_in
+
+
+def fixed_rules(*, allowed: Sequence[Path], homes: Sequence[Path]) -> Callable[[World], Awaitable[SendRules]]:
+    """The same folders that files may be sent from in every world."""
+
+    async def rules(world: World) -> SendRules:
+        return SendRules(allowed=[*map(str, allowed)], homes=[*map(str, homes)])
+
+    return rules

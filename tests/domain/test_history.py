@@ -1,0 +1,69 @@
+"""A transcript that is read from its last summary on folds as the whole one does."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes.domain.event import Entry, Finished, ModelSaid, Record, Summarised, Undone, UserSaid
+from hermes.domain.ids import TurnId
+from hermes.domain.transcript import not_undone, number_records, summed_upto, visible
+
+AT = datetime(2026, 1, 2, tzinfo=UTC)
+ACTS = st.lists(
+    st.tuples(st.sampled_from(("say", "say", "undo", "retry", "sum", "sum all")), st.integers(1, 60)),
+    max_size=40,
+)
+
+
+def marks(whole: list[Entry]) -> list[Entry]:
+    return [entry for entry in whole if isinstance(entry.record, (Undone, Summarised))]
+
+
+def said(entries: list[Entry]) -> list[Entry]:
+    return [entry for entry in not_undone(entries) if isinstance(entry.record, UserSaid)]
+
+
+def records(act: str, number: int, whole: list[Entry]) -> list[Record]:
+    last = whole[-1].seq if whole else 0
+    match act:
+        case "say":
+            return [UserSaid(text=f"{last}"), ModelSaid(text=f"to {last}"), Finished()]
+        case "undo" | "retry" if said(whole):
+            since = said(whole)[-min(number if act == "undo" else 1, len(said(whole)))]
+            return [Undone(since=since.seq), *([since.record] if act == "retry" else [Finished()])]
+        case "sum" | "sum all" if last:
+            upto = last if act == "sum all" else min(number, last)
+            return [Summarised(upto=upto, text=f"up to {upto}"), Finished()]
+        case _:
+            return []
+
+
+@given(ACTS)
+def test_what_is_behind_the_last_summary_is_all_that_a_prompt_needs(acts: list[tuple[str, int]]) -> None:
+    whole: list[Entry] = []
+    for turn, (act, number) in enumerate(acts):
+        whole += number_records(whole, TurnId(f"t{turn}"), records(act, number, whole), AT)
+        after = summed_upto(marks(whole))
+        part = [entry for entry in whole if entry.seq > after]
+        assert visible(part) == visible(whole)
+        # What the part holds can be undone as in the whole, and its end is numbered the same.
+        assert said(part) == [entry for entry in said(whole) if entry.seq > after]
+        assert part[-1:] == whole[-1:]
+
+
+def test_a_summary_that_was_undone_does_not_count() -> None:
+    def entry(seq: int, record: Record) -> Entry:
+        return Entry(seq=seq, turn=TurnId("t"), at=AT, record=record)
+
+    first, second = entry(10, Summarised(upto=6, text="a")), entry(20, Summarised(upto=15, text="b"))
+    assert summed_upto([]) == 0
+    assert summed_upto([first]) == 6
+    assert summed_upto([first, second]) == 15
+    assert summed_upto([first, second, entry(30, Undone(since=16))]) == 15
+    assert summed_upto([first, second, entry(30, Undone(since=15))]) == 6
+    assert summed_upto([first, second, entry(30, Undone(since=3))]) == 0
+    # One that claims to tell of what came after it tells of what was before it.
+    assert summed_upto([entry(10, Summarised(upto=99, text="a"))]) == 9

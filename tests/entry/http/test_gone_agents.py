@@ -1,0 +1,122 @@
+"""An agent that `hermes config apply` took away: what it left can be seen, stopped and deleted, and stands in
+nobody's way. Keys that are limited to some agents hear of no others."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from hermes.domain.ports.agent import ModelRequest
+from hermes.testing.api import ApiWorld
+from hermes.testing.model import Say, ScriptedModel, call, last_words, say
+from hermes.testing.tools import world_tools
+
+LIMITED = {"Authorization": "Bearer another long secret 1"}
+KEYS = """
+gateway:
+  watch_config: true
+platforms:
+  api_server:
+    keys:
+      some: {key: another long secret 1, scopes: [chat, sessions, admin], agents: [main]}
+"""
+WITH = "agents:\n  zebra: {}\n" + KEYS
+
+
+async def nothing(tool: str, key: str, token: str) -> None:
+    return
+
+
+def world(folder: Path, hold: asyncio.Event) -> ApiWorld:
+    def script(request: ModelRequest) -> Say:
+        words = last_words(request)
+        if words.startswith("danger") and type(request.entries[-1].record).__name__ == "UserSaid":
+            return call("danger", '{"token": "x"}')
+        return Say(text="I am thinking about it", hold=hold) if words == "wait" else say("fine")
+
+    model = ScriptedModel(script)
+    return ApiWorld(home=folder / "home", provider=model, config=WITH, tools=tuple(world_tools(nothing)))
+
+
+async def begin(api: ApiWorld, text: str, session: str, model: str = "zebra") -> str:
+    heard = await api.post("/v1/runs", {"input": text, "session_id": session, "model": model})
+    assert heard.status == 202, heard.data
+    ident: str = heard.json["run_id"]
+    return ident
+
+
+async def status(api: ApiWorld, run: str) -> str:
+    heard = await api.get(f"/v1/runs/{run}")
+    assert heard.status == 200, heard.data
+    state: str = heard.json["status"]
+    return state
+
+
+async def until(what: Callable[[], Awaitable[Any]], wanted: object) -> None:
+    end = time.monotonic() + 30
+    while (seen := await what()) != wanted:
+        assert time.monotonic() < end, f"it stayed {seen}"
+        await asyncio.sleep(0.02)
+
+
+async def apply(api: ApiWorld, config: str) -> None:
+    """Save the file, which is watched."""
+    before = await generation(api)
+    (api.home / "config.yaml").write_text(config)
+    await until(lambda: generation(api), before + 1)
+
+
+async def generation(api: ApiWorld) -> int:
+    return api.app._live.generation
+
+
+async def test_what_an_agent_left_can_be_seen_stopped_and_deleted(tmp_path: Path) -> None:
+    hold = asyncio.Event()
+    async with world(tmp_path, hold) as api:
+        done = await begin(api, "hello", "said")
+        await until(lambda: status(api, done), "completed")
+        asks = await begin(api, "danger", "asked")
+        await until(lambda: status(api, asks), "waiting_for_approval")
+        runs = await begin(api, "wait", "held")
+        await until(lambda: status(api, runs), "running")
+        here = await begin(api, "hello", "here", "hermes-agent")
+        await apply(api, KEYS)
+        listed = await api.get("/v1/runs")
+        assert listed.status == 200, listed.data
+        assert {one["run_id"] for one in listed.json["data"]} == {done, asks, runs, here}
+        for run in (asks, runs):
+            assert (await api.post(f"/v1/runs/{run}/stop", {})).status == 200
+            await until(lambda run=run: status(api, run), "cancelled")  # type: ignore[misc]
+        for session in ("said", "asked", "held"):
+            assert (await api.ask("DELETE", f"/api/sessions/{session}")).status == 200
+        listed = await api.get("/v1/runs")
+        assert [one["run_id"] for one in listed.json["data"]] == [here]
+        assert (await api.post("/v1/runs", {"input": "x", "model": "zebra"})).status == 404
+
+
+async def test_a_waiting_turn_of_an_agent_that_went_is_deleted_with_its_session(tmp_path: Path) -> None:
+    async with world(tmp_path, asyncio.Event()) as api:
+        asks = await begin(api, "danger", "asked")
+        await until(lambda: status(api, asks), "waiting_for_approval")
+        await apply(api, KEYS)
+        assert (await api.ask("DELETE", "/api/sessions/asked")).status == 200
+        assert (await api.get(f"/v1/runs/{asks}")).status == 404
+        assert (await api.get("/v1/questions")).json["data"] == []
+
+
+async def test_a_limited_key_hears_of_no_other_agent(tmp_path: Path) -> None:
+    async with world(tmp_path, asyncio.Event()) as api:
+        assert (await api.get("/p/zebra/v1/models")).status == 200
+        run = await begin(api, "hi", "z")
+        await until(lambda: status(api, run), "completed")
+        (api.home / "agents" / "zebra" / ".env").write_text("TELEGRAM_BOT_TOKEN=123:abc\n")
+        await apply(api, WITH + "timezone: Europe/Vienna\n")
+        await api.post("/v1/runs", {"input": "hello", "model": "zebra"})  # it cannot be built any more
+        wide = await api.get("/health/detailed")
+        assert "zebra" in wide.json["checks"]["agents"]["detail"]
+        for path in ("/health/detailed", "/metrics", "/v1/runs", "/v1/models", "/v1/toolsets"):
+            heard = await api.get(path, headers=LIMITED)
+            assert heard.status == 200 and b"zebra" not in heard.data, path
