@@ -13,7 +13,7 @@ import pytest
 
 from hermes import plugins
 from hermes.app.accounts import DeclaredAccount
-from hermes.app.memory import make_memories
+from hermes.app.agents.memory import make_memories
 from hermes.app.overrides import AppOverrides
 from hermes.control.commands import registry
 from hermes.domain.errors import UserError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.app.tools import check_toolsets, limit_for_all
+from hermes.app.agents.tools import check_toolsets, limit_for_all
 from hermes.domain.errors import SettingsError
 from hermes.domain.tool import Tool, ToolContext, ToolResult
 from hermes.state.settings.loader import LoadedSettings, load_settings

@@ -12,7 +12,7 @@ import pytest
 from hermes.agent.models.foreign import ForeignProvider
 from hermes.agent.run import dispatch
 from hermes.agent.tools.registry import LONGEST_RESULT, cap
-from hermes.app.tools import OpenSources, redacting
+from hermes.app.agents.tools import OpenSources, redacting
 from hermes.control.commands import registry
 from hermes.control.workers import RunScope, Supervisor
 from hermes.domain.border import Border, ForeignExit, contain

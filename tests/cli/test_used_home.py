@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.app.backends import WorldScopes
+from hermes.app.agents.backends import WorldScopes
 from hermes.app.homes import closed_homes, is_wide
 from hermes.app.messaging import Messaging
 from hermes.domain.errors import UserError

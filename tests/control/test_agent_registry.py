@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.app.registry import AgentRegistry
+from hermes.app.agents.registry import AgentRegistry
 from hermes.control.core import Runtime
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId

@@ -78,7 +78,7 @@ async def test_a_plugin_that_breaks_refuses_the_settings(
         def broken(*given: object) -> None:
             raise ValueError("no licence")
 
-        monkeypatch.setattr("hermes.app.agents.AgentFactory._toolbox", broken)
+        monkeypatch.setattr("hermes.app.agents.factory.AgentFactory._toolbox", broken)
         (tmp_path / "config.yaml").write_text("agents: {bee: {}}\n")
         with pytest.raises(UserError, match=r"^ValueError: no licence\. The settings from before count\.$"):
             await app.generations.apply()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import hermes.app.app
 from hermes import cli
-from hermes.app.agents import AgentFactory
+from hermes.app.agents.factory import AgentFactory
 from hermes.app.app import App
 from hermes.app.vitals import LiveStatus
 from hermes.domain.ports.agent import Provider

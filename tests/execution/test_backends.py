@@ -15,7 +15,7 @@ import pytest
 from hermes import plugins
 from hermes.agent.danger.judge import digest
 from hermes.agent.danger.paths import CommandScope
-from hermes.app.backends import AgentBackends, GatewayBackends
+from hermes.app.agents.backends import AgentBackends, GatewayBackends
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import Unreachable, UserError

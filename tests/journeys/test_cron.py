@@ -12,7 +12,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from hermes.app.tools import TurnLimits
+from hermes.app.agents.tools import TurnLimits
 from hermes.control.jobs.editing import JobSpec
 from hermes.control.jobs.ticker import LEASE, LONGEST_SLEEP
 from hermes.domain.address import Address, Source, SourceKind

@@ -10,9 +10,9 @@ from typing import cast
 
 import pytest
 
-from hermes.app.backends import WorldScopes
+from hermes.app.agents.backends import WorldScopes
+from hermes.app.agents.registry import AgentRegistry
 from hermes.app.generations import differences
-from hermes.app.registry import AgentRegistry
 from hermes.control.core import Runtime
 from hermes.control.sessions.submission import Submission
 from hermes.domain.address import Address, Source, SourceKind

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hermes.app.tools import ASK_SECONDS, OpenSources, TurnLimits
+from hermes.app.agents.tools import ASK_SECONDS, OpenSources, TurnLimits
 from hermes.control.workers import Supervisor
 from hermes.domain.event import ToolFinished
 from hermes.domain.ids import MAIN_AGENT, AgentId

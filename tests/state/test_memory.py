@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 
-from hermes.app.prompt import SystemPrompt
+from hermes.app.agents.prompt import SystemPrompt
 from hermes.domain.address import Source
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import Unreachable

@@ -19,14 +19,14 @@ from typing import Any
 from hermes import plugins
 from hermes.agent.models.choose import ModelChoice
 from hermes.app.accounts import AccountFactory, rename_webhook_account
-from hermes.app.agents import AgentFactory
+from hermes.app.agents.factory import AgentFactory
+from hermes.app.agents.registry import AgentRegistry
 from hermes.app.generations import SettingsGenerations
 from hermes.app.hooks import AppHooks
 from hermes.app.http import AppHttp
 from hermes.app.imports import import_people, take_over_jobs
 from hermes.app.messaging import Messaging
 from hermes.app.overrides import AppOverrides
-from hermes.app.registry import AgentRegistry
 from hermes.app.store import StoreLifecycle
 from hermes.app.vitals import LiveStatus, StatusListener
 from hermes.control.chores import HOURLY, Chore

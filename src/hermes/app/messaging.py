@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from hermes.app.backends import WorldScopes, incoming_folder
+from hermes.app.agents.backends import WorldScopes, incoming_folder
 from hermes.app.homes import MEDIA
 from hermes.control.core import TakeFile
 from hermes.control.outbound.answers import collect_files

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from hermes.app.models import Inject
+from hermes.app.agents.models import Inject
 from hermes.domain.clock import Clock, SystemClock
 from hermes.domain.ports.agent import Provider
 from hermes.domain.ports.platform import Platform

@@ -14,7 +14,7 @@ from hermes import plugins
 from hermes.agent.context.transcript_messages import Role, messages
 from hermes.agent.models.images import ImageAttachingProvider
 from hermes.agent.run.loop import AgentLoop, LoopLimits
-from hermes.app.registry import AgentRegistry
+from hermes.app.agents.registry import AgentRegistry
 from hermes.control.commands.registry import GatewayInfo
 from hermes.control.core import Runtime
 from hermes.control.gateway import Gateway

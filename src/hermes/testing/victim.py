@@ -17,7 +17,7 @@ from pathlib import Path
 from hermes.agent.models.endpoint import HttpProvider, ModelEndpoint
 from hermes.agent.models.formats.chat_completions.provider import ChatCompletions
 from hermes.agent.run.loop import AgentLoop
-from hermes.app.registry import AgentRegistry
+from hermes.app.agents.registry import AgentRegistry
 from hermes.control.core import Runtime
 from hermes.control.gateway import Gateway
 from hermes.control.wiring import GatewayParts

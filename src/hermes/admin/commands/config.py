@@ -170,7 +170,7 @@ def _toolset_problems(loaded: LoadedSettings) -> list[str]:
     )
     if not any(limits):
         return []
-    from hermes.app.tools import check_toolsets
+    from hermes.app.agents.tools import check_toolsets
     from hermes.plugins import tools
 
     try:

@@ -135,7 +135,7 @@ class HomeAccess(Struct, frozen=True, kw_only=True):
         )
 
     def _jobs(self, courier: MessageSender, agent: AgentId) -> JobDesk:
-        from hermes.app.backends import AgentBackends, GatewayBackends
+        from hermes.app.agents.backends import AgentBackends, GatewayBackends
         from hermes.app.homes import WORKSPACE
         from hermes.app.jobs import HomeJobs
 

@@ -10,16 +10,16 @@ from pathlib import Path
 from hermes import plugins
 from hermes.agent.run.loop import AgentLoop, LoopLimits
 from hermes.agent.tools.registry import CommandRules, JobActions, ProcessEnded, Recall
-from hermes.app.backends import AgentBackends, BoundAgent, GatewayBackends, WorldScopes
+from hermes.app.agents.backends import AgentBackends, BoundAgent, GatewayBackends, WorldScopes
+from hermes.app.agents.memory import make_memories
+from hermes.app.agents.models import AgentModels
+from hermes.app.agents.prompt import SystemPrompt
+from hermes.app.agents.registry import AgentRegistry
+from hermes.app.agents.tools import OpenSources, TurnLimits, check_own_toolsets, check_toolsets, redacting
 from hermes.app.homes import MEDIA, WORKSPACE, closed_homes
 from hermes.app.jobs import HomeJobs, job_tool
-from hermes.app.memory import make_memories
 from hermes.app.messaging import Messaging
-from hermes.app.models import AgentModels
 from hermes.app.overrides import AppOverrides
-from hermes.app.prompt import SystemPrompt
-from hermes.app.registry import AgentRegistry
-from hermes.app.tools import OpenSources, TurnLimits, check_own_toolsets, check_toolsets, redacting
 from hermes.control.chores import Chore
 from hermes.control.core import Runtime
 from hermes.control.gateway import Gateway
