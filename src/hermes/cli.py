@@ -65,6 +65,10 @@ COMMANDS: dict[str, str] = {
     "hooks list": "list the hooks and their state",
     "hooks test": "call the hooks that follow an event",
     "plugins list": "list the installed plugins",
+    "profile list": "list the profiles",
+    "profile create": "create a profile: a further home",
+    "profile use": "use a profile from now on",
+    "profile remove": "remove a profile",
     "config show": "show the settings in effect",
     "config get": "show one setting",
     "config set": "change one setting",
@@ -173,14 +177,17 @@ def _dispatch(name: str, rest: list[str], profile: str | None) -> int:
     from hermes import __version__
     from hermes.admin.shell.command import UsageError, perform
     from hermes.admin.shell.output import this_console
-    from hermes.state.home.homes import find_home
+    from hermes.domain.errors import UserError
+    from hermes.state.home.homes import find_home, root_home
 
     environ: Mapping[str, str] = os.environ
     if name in RUNNING:
         from hermes.admin.process.hiding import hide_secrets
 
         environ = hide_secrets()
-    home = find_home(environ, profile)
+    if name == "profile" and profile is not None:
+        raise UserError("`hermes profile` works on all profiles.", hint="Leave -p out.")
+    home = root_home(environ) if name == "profile" else find_home(environ, profile)
     try:
         return perform(name, rest, home, environ, this_console(environ), __version__)
     except UsageError as usage:

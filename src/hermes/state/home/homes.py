@@ -43,7 +43,7 @@ def find_home(environ: Mapping[str, str], profile: str | None = None) -> Path:
     except UserError as error:
         raise UserError(
             f"The profile in use is wrong: {error.message}",
-            hint=f"Choose another with -p, or remove {root / ACTIVE_FILE}.",
+            hint="Choose another with -p, or: hermes profile use default",
         ) from error
 
 
