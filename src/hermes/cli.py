@@ -44,6 +44,7 @@ COMMANDS: dict[str, str] = {
     "platforms setup": "set up a platform, step by step",
     "platforms login": "log in to a platform by hand",
     "platforms test": "test a platform's credentials",
+    "platforms manifest": "print the app description that Slack asks for",
     "access explain": "show whether a person is answered, and why",
     "pairing list": "list who is paired and who is waiting",
     "pairing approve": "approve a pairing code",

@@ -27,7 +27,7 @@ from hermes.domain.word import replace
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-    from hermes.domain.adapter import AdapterContext, LogIn
+    from hermes.domain.adapter import AdapterContext, DescribeApp, LogIn
     from hermes.domain.ports.agent import Memory, Provider
     from hermes.domain.ports.platform import Platform
     from hermes.domain.ports.world import Backend, BackendRequest, MakeBackend
@@ -180,6 +180,12 @@ def load_login(manifest: Manifest) -> LogIn:
     """What lets us into a platform with a person's help."""
     log_in: LogIn = _named(manifest, manifest.login)
     return log_in
+
+
+def load_app(manifest: Manifest) -> DescribeApp:
+    """What describes our app for a platform's vendor."""
+    describe: DescribeApp = _named(manifest, manifest.app)
+    return describe
 
 
 def _named(manifest: Manifest, place: str) -> Any:

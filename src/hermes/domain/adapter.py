@@ -3,13 +3,14 @@ be asked before anybody uses it: whether its credentials work."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
 from msgspec import Struct, field
 
 from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source
+from hermes.domain.capabilities import MenuEntry
 from hermes.domain.clock import Clock, SystemClock
 from hermes.domain.errors import Refused, UserError
 from hermes.domain.message import Attachment
@@ -25,6 +26,9 @@ Welcomes = Callable[[Source], Awaitable[bool]]
 FindTopic = Callable[[Address], Awaitable[Address | None]]
 LogIn = Callable[["AdapterContext", Callable[[str], None]], Awaitable[Mapping[str, str]]]
 """Has a person let us in, and returns the variables to be kept; the function tells the person what to do."""
+DescribeApp = Callable[["AdapterContext", Sequence[MenuEntry], str], Mapping[str, object]]
+"""The vendor's description of our app, with these commands; the text is the public address at which it
+calls, empty if it calls none."""
 
 
 async def no_files(file: Attachment) -> bytes:

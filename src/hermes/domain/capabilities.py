@@ -157,6 +157,8 @@ class Manifest(Struct, frozen=True, kw_only=True):
     login: str = ""
     """Where a person has to let us in by hand: an async function, named like the adapter, that is given a
     context and a way to tell the person what to do, and returns the variables to be kept."""
+    app: str = ""
+    """Where the vendor wants an app to be described: a function (`DescribeApp`), named like the adapter."""
     people: str = ""
     """What ids of people are there, and where they are found: setup asks who may write with these words."""
     person: str = ""

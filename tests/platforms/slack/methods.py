@@ -12,6 +12,9 @@ from typing import Any
 from hermes.testing.served import FakeRefusal
 
 MOST_TEXT, MOST_EDIT = 40_000, 4000
+"""Of a message in characters (docs.slack.dev, chat.postMessage: “truncated after 40,000”); of an edit in
+bytes of UTF-8, though the docs say characters. Measured on the live API in openclaw PR #115027 (4,000 bytes
+of ASCII or of other letters: ok, 4,002 bytes: msg_too_long) and in GitLab merge request 258898."""
 ALL_SCOPES = (
     "app_mentions:read", "channels:history", "channels:read", "chat:write", "commands", "files:read",
     "files:write", "groups:history", "groups:read", "im:history", "im:read", "im:write",
@@ -385,7 +388,7 @@ class Methods:
         if message["user"] != self.bot_user:
             raise Wrong("cant_update_message")
         text = str(asked.get("text") or "")
-        if len(text) > MOST_EDIT:
+        if len(text.encode()) > MOST_EDIT:
             raise Wrong("msg_too_long")
         check_blocks(asked.get("blocks") or [])
         before = dict(message)

@@ -81,6 +81,32 @@ PAYLOADS: dict[str, dict[str, Any]] = {
         subtype="file_share",
         files=[{"id": "F12345678", "mode": "file_access", "created": 0, "user": ""}],
     ),
+    # What “Share message” and a link to a message make (docs.slack.dev, secondary message attachments).
+    "forwarded": message(
+        "please answer this",
+        attachments=[
+            {
+                "is_share": True,
+                "is_msg_unfurl": True,
+                "author_id": "U0BOB000001",
+                "author_name": "Bob",
+                "channel_id": CHANNEL,
+                "ts": "1792000000.000100",
+                "text": f"<@{ME}> when is it &amp; where?",
+                "fallback": "[1792000000] Bob: when is it",
+                "files": [FILE],
+            },
+            {
+                "service_name": "Example",
+                "title": "A page",
+                "text": "a preview",
+                "from_url": "https://e.invalid",
+            },
+        ],
+    ),
+    "forwarded alone": message(
+        "", attachments=[{"is_share": True, "author_subname": "Bob", "text": "!new", "files": []}]
+    ),
     "edit": event(
         type="message",
         subtype="message_changed",

@@ -3,12 +3,13 @@ its threads; commands; what was written while nobody was there."""
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 from hermes.domain.address import Address
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.testing.harness import Journey, open_settings
-from hermes.testing.model import echo, obedient
+from hermes.testing.model import Say, echo, obedient
 from hermes.testing.platform_suite import Does, until
 from tests.platforms.slack.bed import SlackBed
 from tests.platforms.slack.samples import CHANNEL, DM
@@ -80,6 +81,23 @@ async def test_commands_are_written_with_a_mark_or_brought_by_the_slash_command(
             await bed.do(Does.COMMAND, "/whoami")
             await sees(bed, "U0ANN000001", TEAM)
         assert len(bed.shown()) == 2
+
+
+async def test_a_long_answer_in_other_letters_grows_in_its_messages(tmp_path: Path) -> None:
+    """Slack counts the bytes of an edit. A draft that could not become the answer would stay above it."""
+    words = " ".join(f"слово{number}" for number in range(400))
+    assert len(words) < 4000 < len(words.encode())
+
+    async with SlackBed() as bed:
+        halt = asyncio.Event()
+        async with journey(bed, tmp_path, [Say(text=words, pieces=400, halt=halt)]):
+            await bed.do(Does.TEXT, "tell me")
+            await until(lambda: any("▉" in one.text for one in bed.shown(bed.chat)), "no draft is shown")
+            halt.set()
+            await sees(bed, "слово399")
+        shown = bed.shown(bed.chat)
+        assert " ".join(one.text.strip() for one in shown) == words
+        assert all(len(one.text.encode()) <= 4000 for one in shown) and len(shown) == 2
 
 
 async def test_what_was_written_meanwhile_is_answered_once(tmp_path: Path) -> None:

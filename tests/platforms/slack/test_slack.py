@@ -68,6 +68,8 @@ def one(name: str, **more: Any) -> Inbound:
         ),
         ("a webhook", "disk full", False),
         ("command", "/status now", True),
+        ("forwarded", "please answer this\n\n[Forwarded from Bob]\n@hermes when is it & where?", False),
+        ("forwarded alone", "[Forwarded from Bob]\n!new", False),
     ],
 )
 def test_words_and_mentions(name: str, text: str, mentioned: bool) -> None:
@@ -81,6 +83,7 @@ def test_words_and_mentions(name: str, text: str, mentioned: bool) -> None:
         ("/hermes", "/new", "/new"),
         ("/hermes", "!new &amp; more", "/new & more"),
         ("/status", " all ", "/status all"),
+        ("/hermes-status", "all", "/status all"),
     ],
 )
 def test_slash_commands(command: str, text: str, line: str) -> None:
@@ -96,6 +99,7 @@ def test_slash_commands(command: str, text: str, line: str) -> None:
         ("image", MediaKind.IMAGE, "image/png"),
         ("voice", MediaKind.VOICE, "audio/webm"),
         ("video clip", MediaKind.VIDEO, "video/mp4"),
+        ("forwarded", MediaKind.FILE, "text/plain"),
     ],
 )
 def test_files(name: str, kind: MediaKind, mime: str) -> None:
@@ -468,6 +472,21 @@ async def test_nobody_else_speaks_for_slack() -> None:
             junk = b"\xff no json"
             assert (await posted(junk, server.signed(junk)))[0] == 200, "it would be sent again"
         assert inboxes.texts == ["true"]
+
+
+async def test_that_slack_never_called_is_shown() -> None:
+    """With Socket Mode on it calls nobody, and nothing else tells."""
+    async with EventsBed() as bed:
+        inboxes = Inboxes()
+        adapter = bed.connect()
+        async with running(adapter, inboxes.accept, None):
+            await bed.listening()
+            assert "Socket Mode has to be off" in adapter.notice()
+            await bed.do(Does.TEXT, "hello")
+            await until(lambda: inboxes.texts == ["hello"], "nothing came")
+            assert adapter.notice() == ""
+    async with SlackBed() as bed:
+        assert bed.connect().notice() == "", "a socket needs no calls"
 
 
 async def test_what_slack_gave_up_on_is_read_later() -> None:

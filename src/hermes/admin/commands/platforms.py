@@ -14,14 +14,15 @@ from hermes.admin.commands.status import read_state
 from hermes.admin.shell.command import JSON, CliCommand, Subcommands
 from hermes.admin.shell.output import CliConsole, Column, facts
 from hermes.app.accounts import DeclaredAccount, declared_accounts, make_adapter
+from hermes.control.commands.menu import menu_entries
 from hermes.domain.adapter import AdapterContext, Finding
 from hermes.domain.address import DEFAULT_ACCOUNT, account_problem, read_platform
-from hermes.domain.capabilities import Capabilities, Grade, Manifest, TextUnit
+from hermes.domain.capabilities import Capabilities, Grade, Manifest, MenuLimits, TextUnit
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import HermesError, NeedsLogin, Unreachable, UserError
 from hermes.domain.ports.platform import Checks
 from hermes.domain.text import one_line
-from hermes.plugins import load_login, platform_manifests
+from hermes.plugins import load_app, load_commands, load_login, platform_manifests
 from hermes.state.home.findings import nearest
 from hermes.state.home.homes import prepare_home
 from hermes.state.settings.by_key import set_setting
@@ -43,6 +44,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("login", "Log in to a platform by hand, and save the token.", _login, email)
     summary = "Ask the platform whether the credentials work. No message is sent to anyone."
     add("test", summary, _test, JSON | name)
+    app = {
+        "name": "the platform, like slack, or an account of it, like slack@work",
+        "--url URL": "the public address that the platform calls, instead of a socket",
+    }
+    add("manifest", "Print the description of the app that a platform asks for.", _describe_app, app)
 
 
 def _list(command: CliCommand) -> None:
@@ -141,6 +147,20 @@ def _test(command: CliCommand) -> int:
     told = [facts(one, "good", "text", "hint") for one in findings]
     console.json({"name": declared.name, "good": good, "findings": told})
     return 0 if good else 1
+
+
+def _describe_app(command: CliCommand) -> None:
+    declared = _find(command)
+    manifest, settings = declared.manifest, declared.loaded.settings
+    if not manifest.app:
+        raise UserError(
+            f"{declared.title} asks for no description of an app.",
+            hint=f"{manifest.docs} says what it needs.",
+        )
+    load_commands(settings.plugins)
+    context = AdapterContext(settings=declared.block, find=declared.find, account=declared.account)
+    entries = menu_entries(manifest.name, settings, manifest.capabilities.menu or MenuLimits())
+    command.console.json(load_app(manifest)(context, entries, command.asked.url or ""))
 
 
 def tell_findings(findings: Sequence[Finding], console: CliConsole) -> bool:

@@ -41,6 +41,10 @@ _NAME_SECONDS = 0.5
 _ASIDE_SECONDS, _REST_SECONDS = 29 * 60.0, 20.0
 _SHARED_SECONDS = (0.0, 0.2, 0.4, 0.8, 1.6, 3.2)
 _FIND_SECONDS = 26 * 3600.0
+_CALLED_HINT = (
+    "Event Subscriptions, Interactivity and each slash command need that address, and Socket Mode has to be"
+    " off: with it on, Slack calls nobody. `hermes platforms manifest slack --url …` describes such an app."
+)
 
 
 class SlackAdapter:
@@ -72,6 +76,14 @@ class SlackAdapter:
         self._asides: Recent[str, tuple[str, float]] = Recent()
         self._mark = SlackCursor(since=0.0, highest=0.0, whole=False)
         self._new = True
+        self._uncalled = not self._app_token
+        """Slack is to call us and has not yet."""
+
+    def notice(self) -> str:
+        if not self._uncalled:
+            return ""
+        way = f"Socket Mode has to be off in the app, and its request URLs have to lead to {PATH} here"
+        return f"Slack has not called yet: {way}"
 
     # --- what comes in ---
 
@@ -128,6 +140,7 @@ class SlackAdapter:
             body = await request.read()
             if not api.is_signed(self._secret, request.headers, body, clock.now()):
                 return web.Response(status=403)
+            self._uncalled = False
             missed = missed or "X-Slack-Retry-Num" in request.headers
             payload = convert.payload_of(body, request.content_type)
             if payload.get("type") == "url_verification":
@@ -388,8 +401,7 @@ class SlackAdapter:
             else:
                 port = self._context.setting("SLACK_WEBHOOK_PORT", _USUAL_PORT)
                 text = f"Slack's calls are awaited on port {one_line(port, 20)}, at {PATH}."
-                hint = "Event Subscriptions, Interactivity and the slash command need that address."
-                findings.append(good(text, hint))
+                findings.append(good(text, _CALLED_HINT))
             return findings
         finally:
             await self.api.close()

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from hermes.domain.address import DEFAULT_ACCOUNT, Address, Source, SourceKind
 from hermes.domain.ids import DeliveryId
 from hermes.domain.message import Attachment, Inbound, InboundKind, MediaKind, ReplyTo, deletion, media_kind
-from hermes.domain.text import storable
+from hermes.domain.text import one_line, storable
 from hermes.entry.kit.payload import (
     as_dict,
     as_dicts,
@@ -237,14 +237,17 @@ def _words(message: Mapping[str, Any], me: SlackIdentity) -> tuple[str, bool]:
     """What was said as people see it, and whether we were mentioned. A mention of us at its beginning is how
     we were called, and left out."""
     raw = storable(as_text(message.get("text"))) or _fallback(message)
+    quotes = (_quote(part, me) for part in _shared(message))
     own = re.compile(rf"<@{re.escape(me.user)}(\|[^<>]*)?>")
     mentioned = own.search(raw) is not None
     called = own.match(raw.lstrip())
     if called is not None:
         raw = raw.lstrip()[called.end() :].lstrip(" ,:\n")
-    return _MARKUP.sub(
-        lambda mark: _marked(mark[1], me) if mark[1] else unescape_all(mark[0]), raw
-    ), mentioned
+    return "\n\n".join(filter(None, (_plain(raw, me), *quotes))), mentioned
+
+
+def _plain(raw: str, me: SlackIdentity) -> str:
+    return _MARKUP.sub(lambda mark: _marked(mark[1], me) if mark[1] else unescape_all(mark[0]), raw)
 
 
 def unescape_all(text: str) -> str:
@@ -271,15 +274,32 @@ def _marked(inside: str, me: SlackIdentity) -> str:
     return label if label in plain else f"{label} ({target})"
 
 
+def _shared(message: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The messages that this one forwards. Previews of links are attachments, too, and none of these."""
+    return [
+        part
+        for part in as_dicts(message.get("attachments"))
+        if part.get("is_share") is True or part.get("is_msg_unfurl") is True
+    ]
+
+
+def _quote(part: Mapping[str, Any], me: SlackIdentity) -> str:
+    author = storable(as_text(part.get("author_name")) or as_text(part.get("author_subname")))
+    words = _plain(storable(as_text(part.get("text") or part.get("fallback"))), me)
+    return f"[Forwarded from {one_line(author, 80) or 'somebody'}]\n{words}".rstrip()
+
+
 def _fallback(message: Mapping[str, Any]) -> str:
     """The words of a message that has them in its attachments alone, as programs write."""
-    parts = as_dicts(message.get("attachments"))
+    shared = _shared(message)
+    parts = [part for part in as_dicts(message.get("attachments")) if part not in shared]
     words = (as_text(part.get("text") or part.get("fallback")) for part in parts)
     return storable("\n".join(filter(None, words)))
 
 
 def _attachments(message: Mapping[str, Any]) -> Iterator[Attachment]:
-    for file in as_dicts(message.get("files")):
+    holders = (message, *_shared(message))
+    for file in [file for holder in holders for file in as_dicts(holder.get("files"))]:
         if file.get("mode") in ("tombstone", "hidden_by_limit"):
             continue
         mime = as_text(file.get("mimetype"))
@@ -311,12 +331,13 @@ def _pressed(payload: Mapping[str, Any], me: SlackIdentity) -> Inbound | None:
 
 
 def _command(payload: Mapping[str, Any], me: SlackIdentity, now: datetime) -> Inbound | None:
-    """`/hermes status now` and `/status now` both mean `/status now`."""
+    """`/hermes status now`, `/hermes-status now` and `/status now` all mean `/status now`."""
     channel, user = shaped(payload["channel_id"], _ID), shaped(payload["user_id"], _ID)
     command, rest = as_text(payload["command"]), unescape_all(as_text(payload.get("text")).strip())
     if not command.startswith("/") or len(command) < 2:
         return None
-    line = f"{command} {rest}".rstrip()
+    named = command.removeprefix(f"{me.command}-")
+    line = f"/{named.removeprefix('/')} {rest}".rstrip()
     if command == me.command:
         line = rest if rest.startswith("/") else f"/{rest.removeprefix('!') or 'help'}"
     kind = SourceKind.PRIVATE if payload.get("channel_name") == "directmessage" else _kind({}, channel, me)

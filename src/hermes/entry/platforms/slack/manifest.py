@@ -24,9 +24,10 @@ MANIFEST = Manifest(
     title="Slack",
     adapter="hermes.entry.platforms.slack.adapter:SlackAdapter",
     capabilities=Capabilities(
-        # A message may be longer, an edit of one may not; an answer grows by edits.
+        # A message may be longer, an edit of one may not; an answer grows by edits. Slack's pages say
+        # characters, its API counts bytes.
         max_text=4000,
-        unit=TextUnit.UTF16,
+        unit=TextUnit.BYTES,
         flavour=Flavour.SLACK_MRKDWN,
         # Fifty edits a minute in a workspace.
         edit_interval=1.5,
@@ -51,7 +52,8 @@ MANIFEST = Manifest(
             env="SLACK_BOT_TOKEN",
             title="The bot's token",
             secret=True,
-            hint="OAuth & Permissions in your app at api.slack.com/apps; it begins with xoxb-.",
+            hint="Make an app at api.slack.com/apps “From a manifest”; `hermes platforms manifest slack`"
+            " prints it. OAuth & Permissions shows the token; it begins with xoxb-.",
         ),
         option(
             "SLACK_APP_TOKEN",
@@ -83,6 +85,7 @@ MANIFEST = Manifest(
         ),
         proxy_field("SLACK_PROXY", "Slack"),
     ),
+    app="hermes.entry.platforms.slack.app_manifest:describe_app",
     people="member ids like U0123456789 (a person's profile, ⋮, Copy member ID)",
     person=r"[UW][A-Z0-9]+",
     evidence="D: our fake of the Web API, Socket Mode and the Events API, judged by slack-bolt; the Web API"
