@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import lru_cache
@@ -50,6 +51,9 @@ OURS = "hermes-gateway"
 EVERY_PLUGIN = PluginSettings()
 LOAD_SECONDS = 10.0
 """How long the import of a plugin may take, or a function that makes something."""
+NEXT_SECONDS = 1.0
+"""How long if another one has just been given up: several that hang must not add up."""
+_AGAIN_AFTER = 60.0
 
 PLATFORMS = "hermes.platforms"
 TOOLS = "hermes.tools"
@@ -225,8 +229,7 @@ def _installed(group: str, used: PluginSettings) -> Iterator[InstalledPlugin]:
         try:
             value = entry.load() if package == OURS else _load_foreign(entry)
         except Exception as error:  # foreign code may raise anything while it is imported
-            why = error.message if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-            yield replace(plugin, why=one_line(why, 200))
+            yield replace(plugin, why=_words(error))
         else:
             yield replace(plugin, value=value, why="" if package == OURS else _fault(group, value))
 
@@ -279,7 +282,7 @@ def _load_foreign(entry: EntryPoint) -> Any:
             raise UserError(f"it is made for version {api} of the plugin interface, and this is {API}")
         return entry.load()
 
-    return _in_thread(entry.name, load, "its import")
+    return _in_thread(entry.module, load, "its import")
 
 
 def _make(group: str, name: str, make: Callable[[], T]) -> T | None:
@@ -287,28 +290,46 @@ def _make(group: str, name: str, make: Callable[[], T]) -> T | None:
     try:
         return _in_thread(name, make, "its function")
     except Exception as error:  # foreign code may raise anything
-        why = error.message if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-        _tell(group, name, why)
+        _tell(group, name, _words(error))
         return None
+
+
+_hung: dict[str, float] = {}
+"""What was given up and has not come back, and when it was given up."""
 
 
 def _in_thread(name: str, work: Callable[[], T], what: str) -> T:
     """Do a plugin's work in a thread of its own: one that hangs is left to itself, and the rest goes on."""
     done: Future[T] = Future()
+    key, now = f"{what} ({name})", time.monotonic()
+    if key in _hung:
+        raise PluginHangs(f"{what} has not ended yet")
+    in_a_row = any(now - at < _AGAIN_AFTER for at in _hung.values())
+    seconds = min(NEXT_SECONDS, LOAD_SECONDS) if in_a_row else LOAD_SECONDS
 
     def run() -> None:
         try:
             done.set_result(work())
         except BaseException as error:  # whatever it is, it is told of where the plugin is asked for
             done.set_exception(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+        _hung.pop(key, None)
 
     Thread(target=run, name=f"plugin {name}", daemon=True).start()
     try:
-        return done.result(LOAD_SECONDS)
+        return done.result(seconds)
     except TimeoutError:
         if done.done():
             raise
-        raise PluginHangs(f"{what} did not end within {LOAD_SECONDS:g} s") from None
+        _hung[key] = time.monotonic()
+        if done.done():  # at the last moment, so nobody else would take it out
+            _hung.pop(key, None)
+        raise PluginHangs(f"{what} did not end within {seconds:g} s") from None
+
+
+def _words(error: Exception) -> str:
+    return one_line(
+        error.message if isinstance(error, UserError) else f"{type(error).__name__}: {error}", 200
+    )
 
 
 def _tell(group: str, name: str, why: str) -> None:

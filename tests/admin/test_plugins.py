@@ -67,6 +67,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "hx_broken.py").write_text("raise RuntimeError('it broke\\nbadly')\n")
     (tmp_path / "hx_tools.py").write_text(TOOLS)
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(plugins, "_hung", {})
 
 
 def test_platforms_are_listed_without_their_sdk(caplog: pytest.LogCaptureFixture) -> None:
@@ -146,6 +147,22 @@ def test_a_plugin_that_hangs_is_left_out(tmp_path: Path, monkeypatch: pytest.Mon
     install(tmp_path, "hooks", "hx_hangs", "import threading\nthreading.Event().wait(30)\nIT = print\n")
     assert "did not end within 0.2 s" in state_of("hx_hangs").why
     assert "hx_hangs" not in plugins.hooks()
+
+
+def test_several_that_hang_do_not_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first is waited for, the others get a moment each, and none is waited for again."""
+    monkeypatch.setattr(plugins, "LOAD_SECONDS", 0.3)
+    monkeypatch.setattr(plugins, "NEXT_SECONDS", 0.1)
+    for name in ("hx_hangs_a", "hx_hangs_b"):
+        source = "import threading\nthreading.Event().wait(30)\nIT = print\n"
+        install(tmp_path, "hooks", name, source, package=name.replace("_", "-"))
+
+    def reasons() -> list[str]:
+        return [plugin.why for plugin in plugins.survey(plugins.EVERY_PLUGIN) if "hx_hangs" in plugin.name]
+
+    ending = ["its import did not end within 0.3 s", "its import did not end within 0.1 s"]
+    assert reasons() == ending
+    assert reasons() == ["its import has not ended yet"] * 2
 
 
 def test_a_plugin_for_another_version(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -275,6 +275,36 @@ async def test_a_draft_that_hangs_does_not_hold_up_the_answer(
         await chat.until_seen("again")
 
 
+class Careless(EditingFake):
+    """Sends, and gives back something that is no receipt."""
+
+    def __init__(self, world: World, given: object) -> None:
+        super().__init__(world)
+        self._given = given
+
+    async def send(self, to: Address, body: Body, *, key: str, reply_to: str | None) -> Receipt:
+        await super().send(to, body, key=key, reply_to=reply_to)
+        return self._given  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("given", [None, "42", Receipt(to="fake:1", ref=7)])  # type: ignore[arg-type]
+async def test_an_adapter_that_gives_no_receipt_sends_once(
+    tmp_path: Path, given: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World()
+    async with Journey(
+        folder=tmp_path, world=world, script=[say("once"), say("twice")],
+        connect_platform=lambda: Careless(world, given),
+    ) as chat:  # fmt: skip
+        world.write("talk")
+        await chat.until_seen("once")
+        world.write("more")
+        await chat.until_seen("twice")
+        await chat.until_idle()
+        assert [text for text in world.seen() if text in ("once", "twice")] == ["once", "twice"]
+    assert "`send` of an adapter must give a Receipt" in caplog.text
+
+
 async def test_pieces_of_one_message_become_one_turn(tmp_path: Path) -> None:
     clock = FakeClock()
     async with Journey(folder=tmp_path, clock=clock) as chat:

@@ -270,6 +270,36 @@ async def test_what_stops_or_allows_something_goes_ahead(
         assert sum(done.deed is Deed.EFFECT for done in chat.world.log) == 1
 
 
+async def test_a_stop_that_takes_long_stops_nothing_that_was_said_after_it(
+    tmp_path: Path, fetching: Fetching
+) -> None:
+    fetching.door.clear()
+    asked, ruled = asyncio.Event(), asyncio.Event()
+
+    class Slow:
+        async def call(self, hook: Hook, event: str, context: Mapping[str, object]) -> HookAnswer:
+            if event == "command:stop":
+                asked.set()
+                await ruled.wait()
+            return HookAnswer(answer=None)
+
+        async def close(self) -> None:
+            return
+
+    hooks = Hooks([([Hook(name="gate", folder="", events=("command:*",))], Slow())])
+    async with Journey(folder=tmp_path, hooks=hooks) as chat:
+        chat.world.write("/fetch a")
+        await chat.until(lambda: bool(fetching.begun))
+        chat.world.write("/stop")
+        await asked.wait()
+        chat.world.write("after it")
+        fetching.door.set()
+        await chat.until_seen("Here: fetched a.")
+        assert not any("after it" in text for text in chat.world.seen())
+        ruled.set()
+        await chat.until_seen("Nothing is running.", "You said: after it")
+
+
 # --- what changed meanwhile ---------------------------------------------------------------------------
 
 

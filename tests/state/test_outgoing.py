@@ -6,6 +6,7 @@ import os
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -229,6 +230,28 @@ async def test_what_is_too_large_stays(home: Path) -> None:
         file.truncate(outgoing.MOST_BYTES + 1)
     with pytest.raises(UserError, match="larger than 64 MiB"):
         await files_of(home).read(str(large))
+
+
+async def test_a_file_that_is_replaced_while_it_is_read_stays(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of the old one and half of the new one would be a file that nobody wrote."""
+    large = home / "shared" / "large.bin"
+    large.write_bytes(b"a" * (3 << 19))
+    files = files_of(home)
+    read = files.backend.files.read
+
+    async def read_then_replace(*words: Any, **options: Any) -> bytes:
+        piece: bytes = await read(*words, **options)
+        if not options["start"]:
+            (home / "shared" / "new.bin").write_bytes(b"b" * (3 << 19))
+            (home / "shared" / "new.bin").replace(large)
+            os.utime(large, (1, 1))
+        return piece
+
+    monkeypatch.setattr(files.backend.files, "read", read_then_replace)
+    with pytest.raises(UserError, match="it changed while it was read"):
+        await files.read(str(large))
 
 
 async def test_what_may_go_is_kept_as_it_was(home: Path) -> None:

@@ -351,7 +351,7 @@ class Workers(Generic[K]):
         while self._more and self._has_place():
             page = await self._page(self._cursor, PAGE)
             if not page:
-                self._more = began > 0 or wishes != self._wishes
+                self._more = began != 0 or wishes != self._wishes
                 self._cursor = began = 0
                 wishes = self._wishes
             for n, key in page:

@@ -97,6 +97,17 @@ async def test_what_an_agent_left_can_be_seen_stopped_and_deleted(tmp_path: Path
         assert (await api.post("/v1/runs", {"input": "x", "model": "zebra"})).status == 404
 
 
+async def test_a_question_of_an_agent_that_went_cannot_be_answered(tmp_path: Path) -> None:
+    async with world(tmp_path, asyncio.Event()) as api:
+        asks = await begin(api, "danger", "asked")
+        await until(lambda: status(api, asks), "waiting_for_approval")
+        [question] = (await api.get("/v1/questions")).json["data"]
+        await apply(api, KEYS)
+        heard = await api.post(f"/v1/questions/{question['id']}", {"choice": "once"})
+        assert (heard.status, heard.json["error"]["code"]) == (409, "agent_gone"), heard.data
+        assert (await api.post(f"/v1/runs/{asks}/stop", {})).status == 200
+
+
 async def test_a_waiting_turn_of_an_agent_that_went_is_deleted_with_its_session(tmp_path: Path) -> None:
     async with world(tmp_path, asyncio.Event()) as api:
         asks = await begin(api, "danger", "asked")

@@ -162,6 +162,10 @@ class Intake:
         queue, tries = self._queues[lane], RowRetries(intake=self)
         while queue:
             row, behind = queue[0], queue[1:]
+            urgent = self._lanes.get((lane[0], True))
+            if not lane[1] and urgent and any(other.n < row.n for other in self._queues[lane[0], True]):
+                await asyncio.wait((urgent,))  # what was said after a /stop is not what it stops
+                continue
             edits = edits_of(row, behind, self._is_command) if behind else ()
             if not await tries.take((row, *edits), partial(self._take, row, edits, lane)):
                 continue

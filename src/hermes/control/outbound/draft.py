@@ -27,8 +27,9 @@ from hermes.domain.message import Body, Receipt
 from hermes.domain.ports.platform import Deletes, Edits, Platform, Previews
 from hermes.domain.ports.store import Tx
 from hermes.domain.rows import OutboxRow, OutState
+from hermes.domain.text import one_line
 from hermes.domain.turn import Turn
-from hermes.domain.word import replace
+from hermes.domain.word import check_word, replace
 from hermes.stream.fold.draft_pace import DraftPace, draft_text
 from hermes.stream.fold.tool_lines import ProgressLevel
 from hermes.stream.fold.turn_fold import Fold
@@ -212,7 +213,10 @@ class Draft:
     async def _send(self, platform: Platform, row: OutboxRow, body: Body, reply_to: str | None) -> Receipt:
         try:
             sending = platform.send(self._reply.to, body, key=row.key, reply_to=reply_to)
-            return await _in_time(sending)
+            receipt = checked_receipt(await _in_time(sending), row)
+            if receipt is None:
+                raise Unreachable("it gave no receipt", maybe_done=True)
+            return receipt
         except HermesError as error:
             # Not shown, or not known to be: this row is never edited.
             self._broken = True
@@ -232,6 +236,17 @@ class Draft:
                 await remove_message(platform, part.row.receipt)
             except HermesError as error:
                 log.info("draft.stays turn=%s why=%s", self._turn.id, error)
+
+
+def checked_receipt(receipt: object, row: OutboxRow) -> Receipt | None:
+    """What an adapter gave back for a message that went out. Without a receipt it can never be edited; what
+    is none could not be stored, and the message would go out again and again."""
+    try:
+        return check_word(receipt, Receipt)
+    except ValueError as error:
+        why = one_line(str(error), 120)
+        log.warning("send.no_receipt to=%s: `send` of an adapter must give a Receipt (%s)", row.to, why)
+        return None
 
 
 async def remove_message(platform: Platform, receipt: Receipt, instead: str = "") -> None:

@@ -18,7 +18,7 @@ from msgspec import Struct
 from hermes.control.core import GatewayCore
 from hermes.control.hooks.dispatch import Decision, Hooks
 from hermes.control.outbound.answers import PARTS_PER_SEGMENT, REPEAT_MARK
-from hermes.control.outbound.draft import SEND_SECONDS, remove_message
+from hermes.control.outbound.draft import SEND_SECONDS, checked_receipt, remove_message
 from hermes.control.outbound.notices import is_missed
 from hermes.control.outbound.question_messages import closed_body
 from hermes.domain.capabilities import Capabilities
@@ -124,9 +124,10 @@ class RowSender(Struct, frozen=True, kw_only=True):
             words = Body(text=f"{body.text}\n\n{_NOT_SENT.format(why=one_line(str(error), 120))}")
             return await self._post(words)
 
-    async def _post(self, body: Body) -> Receipt:
+    async def _post(self, body: Body) -> Receipt | None:
         row, printed = self.row, for_adapter(body, self.platform.capabilities)
-        return await self.platform.send(self.row.to, printed, key=row.key, reply_to=row.reply_to)
+        receipt = await self.platform.send(self.row.to, printed, key=row.key, reply_to=row.reply_to)
+        return checked_receipt(receipt, row)
 
     async def _find(self, key: str) -> tuple[bool, Receipt | None]:
         """Whether the chat's history could be searched, and the message with this key."""

@@ -276,7 +276,8 @@ class Recovery(WorkCounts, Protocol):
     def close(self, epoch: int, now: datetime) -> None: ...
 
     def due(self, after: int, limit: int) -> list[DueSession]:
-        """A page of turns to go on with; the first page has those that were begun, before the others."""
+        """A page of turns to go on with, from the beginning if `after` is 0; those that were begun come
+        first and have numbers below 0."""
 
     def expired(self, now: datetime, limit: int) -> list[tuple[AgentId, Question]]: ...
 

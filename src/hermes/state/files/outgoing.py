@@ -23,6 +23,7 @@ MOST_BYTES = 64 * 1024 * 1024
 _PIECE = 1024 * 1024
 _PUNCTUATION = ".,;:!?)]}>»”’"
 _OUTSIDE = "it is outside of the folders that files may be sent from"
+_CHANGED = "it changed while it was read; send it again when it is complete"
 _TOO_LARGE = f"it is larger than {MOST_BYTES // 1_048_576} MiB"
 
 
@@ -82,15 +83,16 @@ class OutgoingFiles(Struct, frozen=True, kw_only=True):
         return (path if view is None else view.path.rstrip("/")) + rest
 
     async def _pour(self, session: str, view: FileView, sink: Sink) -> None:
-        """A folder on the way may have become a link since: what counts is what is opened."""
-        at = 0
-        while True:
-            piece = await self.backend.files.read(session, view.path, start=at, limit=_PIECE, follow=False)
+        """A folder on the way may have become a link since: what counts is what is opened. Pieces of two
+        files would make a third that nobody wrote."""
+        at, files = 0, self.backend.files
+        while piece := await files.read(session, view.path, start=at, limit=_PIECE, follow=False):
             at += len(piece)
-            if piece:
-                await sink(piece)
+            await sink(piece)
             if len(piece) < _PIECE:
-                return
+                break
+        if at >= _PIECE and await files.stat(session, view.path) != view:
+            raise UserError(_CHANGED)
 
 
 def in_home(world: World, path: str) -> str:

@@ -256,7 +256,28 @@ async def check_everything_is_there_after_a_restart(open_store: OpenStore) -> No
         assert await store.write(lambda tx: tx.leases.take("account", "b", after(5), 60)) is None
 
 
+async def check_begun_turns_come_before_all_others_page_by_page(open_store: OpenStore) -> None:
+    async with open_store() as store:
+
+        def fill(tx: Tx) -> None:
+            for number in range(6):
+                tx.sessions.add(session(f"s{number}"))
+                tx.turns.add(turn(f"t{number}", f"s{number}"))
+            for number in (1, 3, 5):
+                begun = replace(turn(f"t{number}", f"s{number}"), state=TurnState.RUNNING)
+                tx.turns.save(begun, attempt=0)
+
+        await store.write(fill)
+        seen: list[str] = []
+        last = 0
+        while page := await store.read(partial(_due, last)):
+            seen.append(page[0].session)  # there was a place for one, and the next page begins behind it
+            last = page[0].n
+        assert seen == ["s1", "s3", "s5", "s0", "s2", "s4"]
+
+
 CHECKS = (
+    check_begun_turns_come_before_all_others_page_by_page,
     check_due_work_is_found_in_pages_across_agents,
     check_forgetting_goes_by_age_and_spares_what_is_open,
 )

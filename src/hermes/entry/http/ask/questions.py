@@ -128,6 +128,9 @@ async def answer_question(call: HttpCall, asked: TurnQuestion, given: QuestionAn
         raise ApiError(
             403, "not_asked", "Only who was asked may answer this: the key the run was begun with."
         )
+    if turn.agent not in call.site.agents:
+        words = f"The agent “{turn.agent}” is gone, so nothing can go on here; the run can be stopped."
+        raise ApiError(409, "agent_gone", words)
     verdict, text = read_answer(question, given)
     answer = Answer(question=question.id, verdict=verdict, text=text, by=turn.source.person)
     outcome = await finish_shielded(call.gateway.answer(turn.agent, answer))

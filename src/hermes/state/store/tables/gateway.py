@@ -15,6 +15,7 @@ from hermes.state.store.tables.turns import question_of
 
 _OURS = "gateway."
 _DUE = Columns(DueSession, "turns")
+_BEGUN = 1 << 60
 _OPEN = "state IN ('accepted', 'running', 'waiting')"
 # Settled rows are forgotten by age, never by count.
 _PRUNED_BY_BITES = (
@@ -97,15 +98,16 @@ class RecoveryTable(TableFamily):
 
     def due(self, after: int, limit: int) -> list[DueSession]:
         rest = "INDEXED BY turns_accepted WHERE state = 'accepted' AND n > ? ORDER BY n LIMIT ?"
-        accepted = _DUE.all(self._db, rest, after, limit)
-        return accepted if after else [*self._running(), *accepted]
+        accepted = _DUE.all(self._db, rest, max(after, 0), limit)
+        return accepted if after > 0 else [*self._running(after), *accepted]
 
-    def _running(self) -> list[DueSession]:
-        """Turns that were begun come before all others. There are never many, and only the first page has
-        them, so that they need no index: a plain turn would write it twice."""
-        sql = f"""SELECT session, agent FROM turns INDEXED BY turns_open
-            WHERE {_OPEN} AND state = 'running' ORDER BY n"""
-        return [DueSession(n=1, session=session, agent=agent) for session, agent in self._db.all(sql)]
+    def _running(self, after: int) -> list[DueSession]:
+        """Turns that were begun come before all others, with numbers below 0. There are never many, and only
+        the first pages have them, so that they need no index: a plain turn would write it twice."""
+        sql = f"""SELECT n - {_BEGUN} AS place, session, agent FROM turns INDEXED BY turns_open
+            WHERE {_OPEN} AND state = 'running' AND n - {_BEGUN} > ? ORDER BY n"""
+        rows = self._db.all(sql, after or -_BEGUN)
+        return [DueSession(n=place, session=session, agent=agent) for place, session, agent in rows]
 
     def expired(self, now: datetime, limit: int) -> list[tuple[AgentId, Question]]:
         rows = self._db.all(
