@@ -12,6 +12,7 @@ from hermes.agent.run.speech import RetryBackoff
 from hermes.control.turn.stopping import cut_off
 from hermes.control.workers import RunScope
 from hermes.domain.address import Address, Source, SourceKind
+from hermes.domain.call_options import CallOptions
 from hermes.domain.clock import SystemClock
 from hermes.domain.event import Asked, Entry, Live, Record, Stopped, UserSaid
 from hermes.domain.ids import AgentId, SessionId, TurnId
@@ -44,6 +45,7 @@ class Driver:
     memory: dict[str, object] = field(default_factory=dict)
     turns: int = 0
     guidance: Guidance = NO_GUIDANCE
+    options: CallOptions | None = None
     granted: frozenset[str] = frozenset()
     person_notes: PersonNotes = no_notes
 
@@ -53,7 +55,7 @@ class Driver:
             session=self.session.id,
             agent=self.session.agent,
             cause=Cause.MESSAGE,
-            input=TurnInput(guidance=self.guidance),
+            input=TurnInput(guidance=self.guidance, options=self.options),
             created_at=AT,
             source=ME,
         )

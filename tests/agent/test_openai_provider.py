@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from hermes.agent.models.client import Deadlines, ModelClient
 from hermes.agent.models.endpoint import HttpProvider, ModelEndpoint
 from hermes.agent.models.formats.chat_completions.provider import ChatCompletions
+from hermes.domain.call_options import CallOptions, JsonAnswer
 from hermes.domain.errors import FaultKind, ModelFault
 from hermes.domain.settings.declaring import Secret
+from hermes.domain.tool import Tool
+from hermes.domain.word import replace
 from hermes.testing.model_script import FAULTS, Reply
 from hermes.testing.model_server import FakeModelServer
 from hermes.testing.provider_suite import CHECKS, KEY, LONG, PORT_CHECKS, ask, hear, patience
+from tests.agent.driving import tool
 
 
 def deadlines(seconds: float) -> Deadlines:
@@ -97,3 +103,54 @@ async def test_the_key_and_the_limit_are_sent() -> None:
         request = server.requests[0]
         assert request.body["max_tokens"] == 77
         assert request.streams and request.wants_usage
+
+
+async def sent(options: CallOptions, *tools: Tool, max_tokens: int | None = None) -> dict[str, Any]:
+    async with FakeModelServer(key=KEY) as server:
+        endpoint = ModelEndpoint(base_url=server.base_url, key=Secret(KEY), max_tokens=max_tokens)
+        provider = HttpProvider(endpoint, ChatCompletions())
+        await hear(provider, replace(ask("hello"), options=options, tools=tools))
+        await provider.close()
+        return dict(server.requests[0].body)
+
+
+async def test_a_turns_options_are_sent_under_the_names_of_this_format() -> None:
+    schema = JsonAnswer(name="pet", schema='{"type":"object"}', strict=True)
+    body = await sent(
+        CallOptions(
+            json=schema,
+            stop=("END",),
+            max_tokens=5,
+            temperature=0.0,
+            top_p=0.5,
+            seed=7,
+            presence_penalty=1.0,
+            frequency_penalty=-1.0,
+            effort="low",
+            verbosity="high",
+            parallel=False,
+        ),
+        tool("look"),
+        max_tokens=77,
+    )
+    told = {"name": "pet", "schema": {"type": "object"}, "strict": True}
+    assert body["response_format"] == {"type": "json_schema", "json_schema": told}
+    assert (body["stop"], body["max_tokens"], body["parallel_tool_calls"]) == (["END"], 5, False)
+    assert (body["temperature"], body["top_p"], body["seed"]) == (0.0, 0.5, 7)
+    assert (body["presence_penalty"], body["frequency_penalty"]) == (1.0, -1.0)
+    assert (body["reasoning_effort"], body["verbosity"]) == ("low", "high")
+    assert "tool_choice" not in body
+
+
+async def test_a_call_that_must_be_made_is_sent_as_the_tool_choice() -> None:
+    strict = replace(tool("look"), strict=True)
+    one = await sent(CallOptions(must_call=("look",), json=JsonAnswer()), strict)
+    assert one["tool_choice"] == {"type": "function", "function": {"name": "look"}}
+    assert one["tools"][0]["function"]["strict"] is True
+    assert "response_format" not in one and "parallel_tool_calls" not in one
+    several = await sent(CallOptions(must_call=("look", "read")), tool("look"), tool("read"))
+    assert several["tool_choice"] == "required"
+    assert "strict" not in several["tools"][0]["function"]
+    plain = await sent(CallOptions(json=JsonAnswer()))
+    assert plain["response_format"] == {"type": "json_object"}
+    assert not {"tool_choice", "stop", "temperature", "max_tokens"} & plain.keys()

@@ -132,7 +132,8 @@ Waiting = Clarification | ChildTask | ClientCall
 class Tool(Struct, frozen=True, kw_only=True):
     """Something the agent can do. `approval` may be a function of the session and the arguments; a tool that
     is not `parallel` is a barrier between the calls before and after it; one that `asks` is answered
-    from outside and never run. `seconds` is how long a call may take (0: what the loop allows)."""
+    from outside and never run. `seconds` is how long a call may take (0: what the loop allows). The model's
+    service is asked to hold a `strict` tool's arguments to its schema."""
 
     name: str
     description: str
@@ -144,6 +145,7 @@ class Tool(Struct, frozen=True, kw_only=True):
     parallel: bool = False
     asks: Callable[[Mapping[str, object]], Waiting] | None = None
     seconds: float = 0.0
+    strict: bool = False
 
 
 # --- what is allowed without asking ---

@@ -8,6 +8,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from hermes.domain.address import Address, Source
+from hermes.domain.call_options import CallOptions
 from hermes.domain.event import QuestionKind, Verdict
 from hermes.domain.ids import AgentId, CallId, QuestionId, SessionId, TurnId
 from hermes.domain.message import Attachment
@@ -102,6 +103,7 @@ class ClientTool(Struct, frozen=True, kw_only=True):
     name: str
     description: str = ""
     parameters: str = "{}"
+    strict: bool = False
 
 
 class Guidance(Struct, frozen=True, kw_only=True):
@@ -140,7 +142,7 @@ NO_GUIDANCE = Guidance()
 
 class TurnInput(Struct, frozen=True, kw_only=True):
     """What came in, kept until the turn takes it into the transcript. With `confirm` the person is asked
-    before anything happens."""
+    before anything happens. `options` are those of the client's latest request to this turn."""
 
     text: str = ""
     author: str | None = None
@@ -154,6 +156,7 @@ class TurnInput(Struct, frozen=True, kw_only=True):
     command: str = ""
     confirm: bool = False
     notes: tuple[int, ...] = ()
+    options: CallOptions | None = None
 
 
 class ReplyPlace(Struct, frozen=True, kw_only=True):

@@ -166,7 +166,7 @@ async def test_what_was_said_before_it_was_stopped_is_given(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("more", "code"),
     [
-        ({"n": 2}, "invalid_request"),
+        ({"n": 2}, "unsupported_parameter"),
         ({"tool_choice": "required"}, "unsupported_tool_choice"),
         ({"tool_choice": {"type": "function", "function": {"name": "x"}}}, "unsupported_tool_choice"),
         ({"tools": [{"type": "web_search"}]}, "unsupported_tool"),

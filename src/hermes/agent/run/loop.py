@@ -18,6 +18,7 @@ from hermes.agent.run.dispatch import Dispatcher, RoleModel
 from hermes.agent.run.progress import TurnProgress, read_progress
 from hermes.agent.run.speech import ReplyStream, RetryBackoff
 from hermes.agent.run.toolbox import TurnTools, attended_tools
+from hermes.domain.call_options import NO_OPTIONS, CallOptions
 from hermes.domain.clock import Clock
 from hermes.domain.event import AgentEvent, Ending, Entry, Failed, Finished, ModelSaid, Record, UserSaid
 from hermes.domain.ports.agent import ModelRequest, Provider, Run
@@ -117,7 +118,7 @@ class AgentLoop:
                 yield (Finished(note=_results(view)),)
                 return
             progress = read_progress(turn_entries(run.transcript, run.turn.id))
-            end = self._end(progress, view)
+            end = self._end(run, progress, view)
             if end is not None and not view.heard_since:
                 yield (end,)
                 return
@@ -136,11 +137,13 @@ class AgentLoop:
         seconds = self._limits.call_seconds
         return Dispatcher(run=run, bench=bench, clock=self._clock, seconds=seconds, ask_model=self._ask_model)
 
-    def _end(self, progress: TurnProgress, view: TurnView) -> Finished | Failed | None:
+    def _end(self, run: Run, progress: TurnProgress, view: TurnView) -> Finished | Failed | None:
         """How the turn ends if nothing more is said to it, or None if the model has to speak again."""
         last = progress.last
         if last is None:
             return None
+        if last.ending is Ending.LENGTH and _options(run).max_tokens is not None:
+            return Finished(note=_note(view, cut=False))
         if progress.empty:
             too_often = progress.empty > self._limits.empty
             return Failed(reason=NO_ANSWER.format(times=progress.empty)) if too_often else None
@@ -156,7 +159,12 @@ class AgentLoop:
     ) -> AsyncIterator[AgentEvent]:
         """One reply of the model, with retries, and what follows from it in the same commit."""
         closing = self._closing_words(progress)
-        request = self._request(run, () if closing else tuple(bench.tools.values()))
+        options = _options(run)
+        if options.must_call and (closing or progress.since_client):
+            options = replace(options, must_call=())
+        wanted = options.must_call or bench.tools
+        tools = () if closing else tuple(tool for name, tool in bench.tools.items() if name in wanted)
+        request = replace(self._request(run, tools), options=options)
         named = {note for entry in request.entries for note in notes_of(entry.record)}
         notes = await run.person_notes(named) if named else {}
         request = replace(request, note=closing or self._nudge(progress), notes=notes)
@@ -169,15 +177,16 @@ class AgentLoop:
         if speech.reply is None:
             yield _broken_off(speech)
             return
-        calls = () if closing else repair_calls(speech.reply.calls, bench.tools, progress.ids)
-        said = replace(speech.reply, calls=calls)
+        bounded = speech.cut and options.max_tokens is not None
+        calls = () if closing or bounded else repair_calls(speech.reply.calls, bench.tools, progress.ids)
+        said = replace(speech.reply, calls=calls if options.parallel else calls[:1])
         if speech.reply.calls and not calls:
-            said = replace(said, ending=Ending.STOP)
+            said = replace(said, ending=Ending.LENGTH if bounded else Ending.STOP)
         if calls:
-            yield (said, *await call_steps(run, said, await bench.for_calls(run, calls)))
+            yield (said, *await call_steps(run, said, await bench.for_calls(run, said.calls)))
             return
         progress.hear(said)
-        end = self._end(progress, view)
+        end = self._end(run, progress, view)
         yield (said,) if end is None else (said, end)
 
     def _request(self, run: Run, tools: Sequence[Tool]) -> ModelRequest:
@@ -215,6 +224,10 @@ class AgentLoop:
         if last.calls and progress.repeats == self._limits.repeats:
             return REPEATING.format(tool=progress.repeated, times=progress.repeats)
         return ""
+
+
+def _options(run: Run) -> CallOptions:
+    return run.turn.input.options or NO_OPTIONS
 
 
 def _broken_off(speech: ReplyStream) -> tuple[Record, ...]:

@@ -8,7 +8,16 @@ from collections.abc import Sequence
 
 from msgspec import Struct, field
 
-from hermes.domain.event import Asked, Ending, Entry, ModelSaid, ToolFinished, ToolStarted, UserSaid
+from hermes.domain.event import (
+    Asked,
+    Ending,
+    Entry,
+    ModelSaid,
+    QuestionKind,
+    ToolFinished,
+    ToolStarted,
+    UserSaid,
+)
 from hermes.domain.ids import CallId
 from hermes.domain.thoughts import without_thoughts
 from hermes.domain.tool import ToolCall
@@ -24,9 +33,11 @@ def is_empty(reply: ModelSaid) -> bool:
 
 class TurnProgress(Struct, kw_only=True):
     """`empty`, `cuts` and `unusable` count replies in a row, up to the last. `repeats` says how often the
-    call `repeated` was made with the same result while nothing new happened."""
+    call `repeated` was made with the same result while nothing new happened. `since_client` counts the
+    replies since the client's functions were last asked for."""
 
     replies: int = 0
+    since_client: int = 0
     last: ModelSaid | None = None
     empty: int = 0
     cuts: int = 0
@@ -51,6 +62,8 @@ class TurnProgress(Struct, kw_only=True):
             return
         elif isinstance(record, ToolStarted | Asked):
             self._taken_up = True
+            if isinstance(record, Asked) and record.kind is QuestionKind.CLIENT_TOOL:
+                self.since_client = 0
         elif isinstance(record, ToolFinished):
             self._results[record.call] = record.text
             if len(self._results) == len(self._calls):
@@ -58,6 +71,7 @@ class TurnProgress(Struct, kw_only=True):
 
     def hear(self, reply: ModelSaid) -> None:
         self.replies += 1
+        self.since_client += 1
         self.last = reply
         self.ids.update(call.id for call in reply.calls)
         self.empty = self.empty + 1 if is_empty(reply) else 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from msgspec import Struct
 
@@ -62,8 +62,34 @@ class OverlapFilter:
         return new
 
 
+class StopFilter:
+    """Words up to the first of some texts at which a reply is to end. Services that know such texts end there
+    themselves; for the others it is done here. What may be the beginning of one is held back."""
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self._stops = stops
+        self._held = ""
+        self.hit = False
+
+    def take(self, text: str, *, last: bool = False) -> str:
+        if self.hit:
+            return ""
+        text, self._held = self._held + text, ""
+        ends = [place for stop in self._stops if (place := text.find(stop)) >= 0]
+        if ends:
+            self.hit = True
+            return text[: min(ends)]
+        longest = max(len(stop) for stop in self._stops) - 1
+        for start in range(max(0, len(text) - longest), len(text) if not last else 0):
+            if any(stop.startswith(text[start:]) for stop in self._stops):
+                text, self._held = text[:start], text[start:]
+                break
+        return text
+
+
 class ReplyStream:
-    """`reply` is the reply; without one `problem` tells why, and `heard` is what was said before."""
+    """`reply` is the reply, `cut` if it reached a limit of its length; without one `problem` tells why, and
+    `heard` is what was said before."""
 
     def __init__(self, *, provider: Provider, clock: Clock, retries: int, patience: RetryBackoff) -> None:
         self._provider = provider
@@ -75,6 +101,8 @@ class ReplyStream:
         self._thought = io.StringIO()
         self.reply: ModelSaid | None = None
         self.problem = ""
+        self.cut = False
+        self._stops: StopFilter | None = None
 
     @property
     def heard(self) -> str:
@@ -87,6 +115,7 @@ class ReplyStream:
             self._thought = io.StringIO()
             pieces = self._begin(replace(request, spoken=heard), scope)
             seam = OverlapFilter(heard)
+            self._stops = StopFilter(request.options.stop) if request.options.stop else None
             fault: ModelFault | None = None
             async for piece in pieces:
                 if isinstance(piece, ModelFault):
@@ -131,17 +160,24 @@ class ReplyStream:
             return [piece]
         if isinstance(piece, TextDelta):
             words = seam.join(piece.text)
+            if self._stops is not None:
+                words = self._stops.take(words)
             if words == piece.text:
                 self._text.write(words)
                 return [piece]
         else:
             words = seam.close()
+            if self._stops is not None:
+                words = self._stops.take(words, last=True)
         if not words:
             return []
         self._text.write(words)
         return [TextDelta(text=words)]
 
     def _whole(self, end: ModelEnd) -> ModelSaid:
+        if self._stops is not None and self._stops.hit:
+            end = replace(end, calls=(), ending=Ending.STOP)
+        self.cut = end.ending is Ending.LENGTH
         return ModelSaid(
             text=self.heard,
             calls=end.calls,

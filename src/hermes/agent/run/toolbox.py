@@ -119,6 +119,7 @@ def _client_tool(tool: ClientTool) -> Tool:
         parameters=parameters,
         run=run,
         asks=lambda arguments: ClientCall(),
+        strict=tool.strict,
     )
 
 

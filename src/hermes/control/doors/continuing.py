@@ -16,6 +16,7 @@ from hermes.control.sessions import submission
 from hermes.control.sessions.submission import NewRequest, NotFound, SubmittedTurn
 from hermes.control.turn.questions import answer, as_answer
 from hermes.domain.address import Source
+from hermes.domain.call_options import CallOptions
 from hermes.domain.errors import UserError
 from hermes.domain.event import Asked, QuestionKind, Verdict
 from hermes.domain.ids import QuestionId, SessionId, client_call_id
@@ -61,6 +62,14 @@ def _answer_all(tx: Tx, turn: Turn, answers: Iterable[Answer], now: datetime) ->
     return all(accepted)
 
 
+def take_options(tx: Tx, turn: Turn, options: CallOptions | None) -> None:
+    """What a request brings to a turn that it continues counts for the turn from here on."""
+    now = tx.turns.get(turn.id)
+    if now is not None and now.state.open and now.input.options != options:
+        given = replace(now.input, options=options)
+        tx.turns.save(replace(now, input=given), attempt=now.attempt)
+
+
 def _as_answers(questions: Iterable[Question], results: ToolResults) -> list[Answer]:
     return [
         Answer(question=question.id, verdict=Verdict.REPLY, text=storable(results[question.id]))
@@ -75,6 +84,7 @@ class TakeToolResults(Struct, frozen=True, kw_only=True):
     results: ToolResults
     now: datetime
     request: NewRequest | None = None
+    options: CallOptions | None = None
 
     def unit(self, tx: Tx) -> SubmittedTurn:
         repeated = submission.asked_before(tx, self.request)
@@ -89,6 +99,8 @@ class TakeToolResults(Struct, frozen=True, kw_only=True):
                 raise UserError(f"There is no result for the call {client_call_id(question.id)}.")
         fresh = [question for question in questions if question.open]
         _answer_all(tx, turn, _as_answers(fresh, self.results), self.now)
+        if fresh:
+            take_options(tx, turn, self.options)
         part = 1 + parts_before(tx.journal.of_turn(turn.id), questions[0].id)
         return SubmittedTurn(turn=turn, request=self._request(tx, turn, part), fresh=bool(fresh), part=part)
 
@@ -122,6 +134,7 @@ class ContinueTurn(Struct, frozen=True, kw_only=True):
     mine: Callable[[Source | None], bool]
     now: datetime
     request: NewRequest | None = None
+    options: CallOptions | None = None
 
     def with_results(self, tx: Tx, results: ToolResults) -> SubmittedTurn | None:
         """Give the results of a client's own tools; None if nothing waits for any of them."""
@@ -163,6 +176,7 @@ class ContinueTurn(Struct, frozen=True, kw_only=True):
     def _continue(self, tx: Tx, turn: Turn, answers: Sequence[Answer]) -> SubmittedTurn | None:
         if not _answer_all(tx, turn, answers, self.now):
             return None
+        take_options(tx, turn, self.options)
         asked = [entry.seq for entry in tx.journal.of_turn(turn.id) if isinstance(entry.record, Asked)]
         after = max(asked, default=0)
         if self.request is not None:

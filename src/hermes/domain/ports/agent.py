@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct, field
 
+from hermes.domain.call_options import NO_OPTIONS, CallOptions
 from hermes.domain.event import AgentEvent, Ending, Entry, Kept, Notice, TextDelta, ThoughtDelta
 from hermes.domain.session import Session
 from hermes.domain.tool import StandingGrants, Tool, ToolCall, no_standing
@@ -66,6 +67,7 @@ class ModelRequest(Struct, frozen=True, kw_only=True):
     """The entries of people's memory that the transcript names, as far as they are not forgotten."""
     history: Sequence[EarlierMessage] = ()
     """What a client says came before the transcript; it is told first."""
+    options: CallOptions = NO_OPTIONS
     images: Mapping[str, str] | None = field(default_factory=dict)
     """The attached images that could be read, as data URLs by their `sha256`; None if the model takes none at
     all, not even by their addresses."""

@@ -7,7 +7,6 @@ in it. A client that goes away stops what it began, unless it can come back to i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import msgspec
 from aiohttp import web
@@ -16,20 +15,13 @@ from hermes.control.sessions.submission import SubmittedTurn, id_for
 from hermes.domain.event import Asked, Ending, Entry, Failed, ModelSaid, QuestionKind, Stopped, usage_of
 from hermes.domain.ids import client_call_id
 from hermes.domain.text import one_line
-from hermes.domain.word import replace
+from hermes.entry.http.api.chat_request import ChatRequest, read_conversation
 from hermes.entry.http.ask import turns
 from hermes.entry.http.ask.addressee import find_addressee
-from hermes.entry.http.ask.messages import (
-    ChatMessage,
-    ChatToolCall,
-    FunctionCall,
-    ToolOffer,
-    read_messages,
-    read_tools,
-)
+from hermes.entry.http.ask.messages import ChatToolCall, FunctionCall
 from hermes.entry.http.ask.questions import PEOPLE, PendingQuestion, TurnQuestion, TurnWatch, read_entries
 from hermes.entry.http.site.endpoint import HttpCall, as_json, route
-from hermes.entry.http.site.errors import ApiError, bad_request
+from hermes.entry.http.site.errors import ApiError
 from hermes.entry.http.site.headers import COMPLETED, ERROR, PARTIAL
 from hermes.stream.faces.chat_chunks import ChatChunks
 from hermes.stream.fold.answer import answer_text
@@ -37,26 +29,6 @@ from hermes.stream.fold.questions import asked_of_client, question_text
 
 PREFIX = "chatcmpl-"
 _CLARIFY = frozenset((QuestionKind.CLARIFY,))
-
-
-class StreamOptions(msgspec.Struct, kw_only=True):
-    """`include_usage`: the usage comes as a chunk of its own, before the end."""
-
-    include_usage: bool = False
-
-
-class ChatRequest(msgspec.Struct, kw_only=True):
-    """What is said, to whom, and how the answer is wanted. `tools` are the client's own functions. Sampling
-    options are the agent's own business and ignored."""
-
-    messages: list[ChatMessage]
-    model: str | None = None
-    stream: bool = False
-    stream_options: StreamOptions | None = None
-    tools: list[ToolOffer] | None = None
-    tool_choice: str | dict[str, Any] | None = None
-    parallel_tool_calls: bool | None = None
-    n: int | None = None
 
 
 class ChatUsage(msgspec.Struct, kw_only=True):
@@ -118,9 +90,7 @@ class ChatCompletion(msgspec.Struct, kw_only=True, omit_defaults=False):
     example={"model": "hermes-agent", "messages": [{"role": "user", "content": "What can you do?"}]},
 )
 async def complete(call: HttpCall, body: ChatRequest) -> ChatCompletion | web.StreamResponse:
-    if body.n not in (None, 1):
-        raise bad_request("An agent gives one answer: n must be 1.", param="n")
-    conversation = replace(read_messages(body.messages), tools=read_tools(body.tools, body.tool_choice))
+    conversation = read_conversation(body)
     choice = await find_addressee(call, body.model, conversation.text, results=conversation.asked)
     options = turns.TurnOptions(prefix=PREFIX, answers=True)
     answering = await turns.continue_turn(call, choice, conversation, options)

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from hermes.domain.call_options import CallOptions
 from hermes.domain.hosts import leads_inside
 from hermes.domain.ids import AgentId, CallId, QuestionId, question_of_call
 from hermes.domain.message import Attachment, MediaKind
@@ -88,6 +89,7 @@ class ConversationInput(Struct, frozen=True, kw_only=True):
     images: tuple[Attachment, ...] = ()
     results: tuple[EarlierMessage, ...] = ()
     tools: tuple[ClientTool, ...] = ()
+    options: CallOptions | None = None
 
     @property
     def asked(self) -> dict[QuestionId, str]:
@@ -257,20 +259,15 @@ class ToolOffer(msgspec.Struct, kw_only=True):
     function: FunctionTool | None = None
 
 
-def read_tools(
-    offers: Sequence[ToolOffer] | None, choice: str | dict[str, Any] | None
-) -> tuple[ClientTool, ...]:
-    """The tools that the agent may call. What cannot be promised is refused: the agent decides by itself
-    whether it calls one, so a call cannot be forced."""
+def read_tools(offers: Sequence[ToolOffer] | None) -> tuple[ClientTool, ...]:
+    """The functions of the client's that the agent may call."""
     functions: list[FunctionTool] = []
     for place, offer in enumerate(offers or ()):
         if offer.type != "function" or offer.function is None:
             why = "A tool is a function, with its name."
             raise bad_request(why, param=f"tools[{place}]", code="unsupported_tool")
         functions.append(offer.function)
-    tools = read_offers(functions)
-    check_choice(choice)
-    return () if choice == "none" else tools
+    return read_offers(functions)
 
 
 def check_choice(choice: str | dict[str, Any] | None) -> None:
@@ -295,6 +292,11 @@ def read_offers(offers: Sequence[FunctionTool]) -> tuple[ClientTool, ...]:
             raise bad_request(f"There are two tools “{offer.name}”.", param=f"tools[{place}]")
         parameters = msgspec.json.encode(offer.parameters or {"type": "object", "properties": {}})
         tools.append(
-            ClientTool(name=offer.name, description=offer.description or "", parameters=parameters.decode())
+            ClientTool(
+                name=offer.name,
+                description=offer.description or "",
+                parameters=parameters.decode(),
+                strict=offer.strict is True,
+            )
         )
     return tuple(tools)

@@ -112,7 +112,7 @@ async def continue_turn(
     if not conversation.results or (place.own and not results):
         return None
     request = await idempotent_request(call, options)
-    bringing = _continuing(call, place, request)
+    bringing = _continuing(call, place, request, conversation)
     continued = await finish_shielded(
         call.gateway.go_on(choice.agent, lambda tx: bringing.with_results(tx, results))
     )
@@ -123,9 +123,15 @@ async def continue_turn(
     return replace(continued, turn=replace(continued.turn, ephemeral=place.own and request is None))
 
 
-def _continuing(call: HttpCall, place: SessionTarget, request: NewRequest | None) -> ContinueTurn:
+def _continuing(
+    call: HttpCall, place: SessionTarget, request: NewRequest | None, conversation: ConversationInput
+) -> ContinueTurn:
     return ContinueTurn(
-        source=call.source(place.session or "-"), mine=call.owns, now=call.site.clock.now(), request=request
+        source=call.source(place.session or "-"),
+        mine=call.owns,
+        now=call.site.clock.now(),
+        request=request,
+        options=conversation.options,
     )
 
 
@@ -214,11 +220,16 @@ async def ask(
     words = Submission(
         agent=choice.agent,
         source=call.source(place.session or "-"),
-        input=TurnInput(text=conversation.text, attachments=conversation.images, guidance=guidance),
+        input=TurnInput(
+            text=conversation.text,
+            attachments=conversation.images,
+            guidance=guidance,
+            options=conversation.options,
+        ),
         place=place,
         ephemeral=hangs,
         request=request,
-        answer=_continuing(call, place, request).with_words if options.answers else None,
+        answer=_continuing(call, place, request, conversation).with_words if options.answers else None,
     )
     # What was committed must be known to somebody, also when the client leaves in this moment.
     return await finish_shielded(call.gateway.ask(words), left=lambda made: abandon_turn(call, made.turn))

@@ -36,6 +36,7 @@ from hermes.entry.http.site.streams import Streams
 PLATFORM = "api_server"
 LONGEST_NAME = 256
 _UNFIT = re.compile(r"[\x00-\x1f\x7f/\\]|\.\.")
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
 T = TypeVar("T")
 _encode = msgspec.json.Encoder().encode
 Answer = Callable[..., Awaitable[Any]]
@@ -250,6 +251,10 @@ def decode_query(kind: type[T], query: Mapping[str, str]) -> T:
 def validation_error(error: msgspec.ValidationError, where: str = "The request") -> ApiError:
     """What a decoder complains of, as a sentence that names the place."""
     complaint, _, place = str(error).partition(" - at `$")
+    unknown = _UNKNOWN.fullmatch(complaint)
+    if unknown is not None and not place:
+        why = f"{where} has “{unknown[1][:80]}”, which is not supported here: leave it out."
+        return bad_request(why, param=unknown[1], code="unsupported_parameter")
     param = place.removesuffix("`").removeprefix(".") or None
     at = f" at “{param}”" if param else ""
     return bad_request(f"{where} is not right{at}: {complaint}.", param=param)

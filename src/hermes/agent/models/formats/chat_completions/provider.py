@@ -11,6 +11,7 @@ from hermes.agent.models.formats.chat_completions.request import encode_request
 from hermes.domain.ports.agent import ModelRequest
 
 _PATH = "/chat/completions"
+_OPENAI = "https://api.openai.com/"
 
 
 class ChatCompletions:
@@ -26,8 +27,11 @@ class ChatCompletions:
 
     def encode(self, request: ModelRequest, endpoint: ModelEndpoint) -> bytes:
         options: dict[str, object] = {}
-        if endpoint.max_tokens is not None:
-            options["max_tokens"] = endpoint.max_tokens
+        limits = [most for most in (endpoint.max_tokens, request.options.max_tokens) if most is not None]
+        if limits:
+            # OpenAI's newer models refuse the old name, and many other services do not know the new one.
+            new = endpoint.base_url.startswith(_OPENAI)
+            options["max_completion_tokens" if new else "max_tokens"] = min(limits)
         if endpoint.stream:
             options |= {"stream": True, "stream_options": {"include_usage": True}}
         return encode_request(request, {**options, **endpoint.extra_body})

@@ -14,6 +14,7 @@ from hermes.agent.call_repair import read_arguments
 from hermes.agent.context import transcript_messages as transcript
 from hermes.agent.context.encoded import Images, encode_prompt
 from hermes.agent.models.formats.chat_completions.reply import NAME
+from hermes.domain.call_options import NO_OPTIONS, JsonAnswer
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.text import storable
 from hermes.domain.tool import Tool, ToolCall
@@ -25,6 +26,7 @@ _UNSEEN = "not shown, for this model takes no pictures"
 KEPT_FIELDS = ("reasoning_details", "reasoning_content", "extra_content")
 _NAME_CHARS = re.compile(r"[^A-Za-z0-9_-]")
 _UNREADABLE = 200
+_SAMPLING = ("temperature", "top_p", "seed", "presence_penalty", "frequency_penalty")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -41,13 +43,45 @@ def encode_request(request: ModelRequest, options: Mapping[str, object]) -> byte
     head: dict[str, object] = {"model": request.model, **options}
     if request.tools:
         head["tools"] = [encode_tool(tool) for tool in request.tools]
+    if request.options is not NO_OPTIONS:
+        head |= encode_options(request)
     return _dump(head)[:-1] + b',"messages":[' + encode_messages(request) + b"]}"
+
+
+def encode_options(request: ModelRequest) -> dict[str, object]:
+    """How the reply is wanted. A call that must be made leaves no place for the form of an answer."""
+    options = request.options
+    fields: dict[str, object] = {name: getattr(options, name) for name in _SAMPLING}
+    fields |= {"reasoning_effort": options.effort or None, "verbosity": options.verbosity or None}
+    if options.stop:
+        fields["stop"] = options.stop
+    if request.tools and not options.parallel:
+        fields["parallel_tool_calls"] = False
+    if len(options.must_call) == 1:
+        fields["tool_choice"] = {"type": "function", "function": {"name": options.must_call[0]}}
+    elif options.must_call:
+        fields["tool_choice"] = "required"
+    elif options.json is not None:
+        fields["response_format"] = _encode_form(options.json)
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _encode_form(form: JsonAnswer) -> dict[str, object]:
+    if not form.schema:
+        return {"type": "json_object"}
+    told: dict[str, object] = {"name": form.name, "schema": json.loads(form.schema)}
+    if form.description:
+        told["description"] = form.description
+    if form.strict is not None:
+        told["strict"] = form.strict
+    return {"type": "json_schema", "json_schema": told}
 
 
 def encode_tool(tool: Tool) -> dict[str, object]:
     parameters = tool.parameters or {"type": "object", "properties": {}}
     function = {"name": tool.name, "description": tool.description, "parameters": parameters}
-    return {"type": "function", "function": function}
+    strict = {"strict": True} if tool.strict else {}
+    return {"type": "function", "function": {**function, **strict}}
 
 
 def encode_message(message: transcript.ModelMessage, images: Images = _NO_IMAGES) -> bytes:
