@@ -136,6 +136,10 @@ class AppHttp:
             model_name=self._find("API_SERVER_MODEL_NAME"),
             max_open=_number("max_concurrent_runs", extra.get("max_concurrent_runs", ""), default.max_open),
             max_body=_number("max_body_bytes", extra.get("max_body_bytes", ""), default.max_body),
+            proxies=_networks(extra.get("trusted_proxies", "")),
+            max_connections=_number("max_connections", extra.get("max_connections", ""), 0),
+            idle_seconds=_number("idle_timeout", extra.get("idle_timeout", ""), int(default.idle_seconds)),
+            body_seconds=_number("body_timeout", extra.get("body_timeout", ""), int(default.body_seconds)),
             private_images=extra.get("allow_private_images", "").lower() == "true",
             finish_when_gone=extra.get("on_disconnect", "stop") == "finish",
         )
@@ -207,6 +211,15 @@ def _number(name: str, text: str, default: int) -> int:
     if not (text.isascii() and text.isdigit()):
         raise UserError(f"{name} must be a number, not “{text[:40]}”.")
     return int(text)
+
+
+def _networks(text: str) -> tuple[admission.Network, ...]:
+    try:
+        return tuple(ipaddress.ip_network(word, strict=False) for word in _words(text))
+    except ValueError as error:
+        raise UserError(
+            f"trusted_proxies must hold addresses or networks ({error}).", hint="For example: 10.0.0.0/8"
+        ) from error
 
 
 def _host(host: str) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from hermes.agent.tools.registry import toolsets
+from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId
 from hermes.entry.host import HostState
 from hermes.testing.api import ApiWorld
@@ -284,6 +285,80 @@ async def test_a_page_of_a_known_origin_may_ask(tmp_path: Path) -> None:
         heard = await api.post("/v1/chat/completions", HI, headers={"Origin": "https://chat.example"})
         assert heard.headers["Access-Control-Allow-Origin"] == "https://chat.example"
         assert heard.headers["X-Content-Type-Options"] == "nosniff"
+
+
+async def test_a_page_may_send_what_its_library_sends(tmp_path: Path) -> None:
+    environ = {"API_SERVER_CORS_ORIGINS": "https://chat.example"}
+    asked = "authorization, content-type, x-stainless-os, x-stainless-retry-count, bad header"
+    async with ApiWorld(home=tmp_path / "home", environ=environ) as api:
+        headers = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": asked}
+        heard = await api.ask(
+            "OPTIONS", "/v1/chat/completions", headers={"Origin": "https://chat.example", **headers}
+        )
+        allowed = heard.headers["Access-Control-Allow-Headers"].split(", ")
+        assert {"x-stainless-os", "x-stainless-retry-count", "X-Hermes-Chat-Id"} <= set(allowed)
+        assert "bad header" not in allowed
+        heard = await api.ask(
+            "OPTIONS", "/v1/chat/completions", headers={"Origin": "https://evil.example", **headers}
+        )
+        assert heard.status == 403 and "Access-Control-Allow-Headers" not in heard.headers
+
+
+async def test_a_page_of_the_server_itself_may_ask(tmp_path: Path) -> None:
+    async with ApiWorld(home=tmp_path / "home") as api:
+        assert (await api.post("/v1/chat/completions", HI, headers={"Origin": api.address})).status == 200
+        for other in ("http://127.0.0.1:1", "http://localhost", "null", f"{api.address}.evil.example"):
+            heard = await api.post("/v1/chat/completions", HI, headers={"Origin": other})
+            assert (heard.status, heard.json["error"]["code"]) == (403, "origin_not_allowed"), other
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+async def test_behind_a_trusted_proxy_each_client_has_its_own_guesses(tmp_path: Path, trusted: bool) -> None:
+    proxies = "[10.0.0.0/8, 127.0.0.1]" if trusted else "[10.0.0.0/8]"
+    config = f"platforms: {{api_server: {{trusted_proxies: {proxies}}}}}\n"
+
+    async def guess(number: int, passed: str) -> int:
+        headers = {"Authorization": f"Bearer guess {number}", "X-Forwarded-For": passed}
+        return (await api.get("/v1/models", headers=headers)).status
+
+    async with ApiWorld(home=tmp_path / "home", config=config) as api:
+        for number in range(10):
+            # What stands before the last foreign address is only said; the proxies behind it are ours.
+            assert await guess(number, f"9.9.9.{number}, 8.8.8.8, 10.0.0.7") == 401
+        assert await guess(11, "9.9.9.9, 8.8.8.8") == 429
+        assert await guess(12, "1.1.1.1") == (401 if trusted else 429)
+        assert (await api.get("/v1/models")).status == 200
+
+
+async def test_bad_proxies_stop_the_start_with_a_sentence(tmp_path: Path) -> None:
+    config = "platforms: {api_server: {trusted_proxies: my-proxy}}\n"
+    with pytest.raises(UserError, match="trusted_proxies must hold addresses or networks"):
+        async with ApiWorld(home=tmp_path / "home", config=config):
+            pass
+
+
+async def test_a_further_key_sees_what_it_began_and_nothing_else(tmp_path: Path) -> None:
+    config = f"platforms: {{api_server: {{keys: {{phone: {{key: {PHONE_KEY}}}}}}}}}\n"
+    async with ApiWorld(home=tmp_path / "home", config=config) as api:
+        mine = {"X-Hermes-Session-Id": "mine"}
+        assert (await api.post("/v1/chat/completions", HI, headers=mine)).status == 200
+        assert (await api.post("/v1/chat/completions", HI, headers={**PHONE, **mine})).status == 404
+        assert (await api.get("/api/sessions", headers=PHONE)).json["data"] == []
+        own = {**PHONE, "X-Hermes-Session-Id": "own"}
+        assert (await api.post("/v1/chat/completions", HI, headers=own)).status == 200
+        assert [one["id"] for one in (await api.get("/api/sessions", headers=PHONE)).json["data"]] == ["own"]
+
+
+async def test_a_key_with_one_agent_need_not_name_it(tmp_path: Path) -> None:
+    config = f"""
+platforms: {{api_server: {{keys: {{phone: {{key: {PHONE_KEY}, agents: [helper]}}}}}}}}
+agents: {{helper: {{}}}}
+"""
+    async with ApiWorld(home=tmp_path / "home", config=config) as api:
+        heard = await api.post("/v1/chat/completions", {"messages": HI["messages"]}, headers=PHONE)
+        assert (heard.status, heard.json["model"]) == (200, "helper")
+        found = await api.app.store.scoped(AgentId("helper")).read(lambda tx: tx.sessions.find(""))
+        assert [one.id for one in found] == [heard.headers["X-Hermes-Session-Id"]]
 
 
 async def test_a_named_session_goes_on(tmp_path: Path) -> None:

@@ -241,7 +241,12 @@ async def test_without_authentication_only_for_programs_of_this_machine(tmp_path
     async with world(tmp_path) as api:
         bare = {"Content-Type": "application/json"}
         assert (await api.ask("POST", "/webhooks/open", data=b"{}", headers=bare)).status == 202
-        for outside in ({"Host": "hooks.example.org"}, {"Origin": "https://evil.example.org"}):
+        for outside in (
+            {"Host": "hooks.example.org"},
+            {"Origin": "https://evil.example.org"},
+            {"X-Forwarded-For": "8.8.8.8"},
+            {"Forwarded": "for=8.8.8.8"},
+        ):
             heard = await api.ask("POST", "/webhooks/open", data=b"[1]", headers=bare | outside)
             assert heard.status == 401
         assert (await send(api, "short")).status == 401  # signed with another secret

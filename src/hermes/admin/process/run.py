@@ -11,6 +11,7 @@ import gc
 import json
 import logging
 import os
+import resource
 import signal
 import sys
 import time
@@ -53,6 +54,7 @@ STATE_FILE = "gateway_state.json"
 GATEWAY = "gateway"
 _LOCK_PATIENCE = 3.0
 _PROBLEMS_SHOWN = 5
+_FILES = 8192
 
 
 # --- the command -----------------------------------------------------------------------------------
@@ -84,6 +86,7 @@ class GatewayProcess(Struct, frozen=True, kw_only=True):
                 logging_to(self.home, app.loaded.secrets, level, self.shown),
                 _pid_file(self.home, facts),
             ):
+                _raise_file_limit()
                 tell_problems(app.loaded)
                 _check_half_open(app.loaded)
                 starts = StartGuard(self.home)
@@ -154,6 +157,19 @@ class GatewayProcess(Struct, frozen=True, kw_only=True):
             yield
         finally:
             lock.release()
+
+
+def _raise_file_limit() -> None:
+    """Many systems give a process 1,024 open files unless it asks; each client and each model call is one.
+    What the gateway starts has the same limit, so it is not raised beyond what old programs cope with."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    except (OSError, ValueError) as error:
+        log.warning("app.few_files limit=%d: it cannot be raised (%s)", soft, error)
 
 
 def _collect_from_now_on() -> None:

@@ -16,9 +16,7 @@ class ApiKey:
     """A further key of the HTTP API. One with a mistake in it has no rights at all."""
 
     key: Secret = setting(Secret(""), "The key itself.")
-    scopes: Names = setting(
-        ("chat", "sessions"), "What it may do.", choices=("chat", "sessions", "admin"), **_RIGHTS
-    )
+    scopes: Names = setting(("chat",), "What it may do.", choices=("chat", "sessions", "admin"), **_RIGHTS)
     agents: Names | None = setting(None, "The only agents it sees; left out = all.", **_RIGHTS)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -23,7 +24,9 @@ from hermes.entry.http.api import load_resources
 from hermes.entry.http.api.metrics import TRAFFIC, UNMATCHED, Traffic
 from hermes.entry.http.site import endpoint, errors
 from hermes.entry.http.site.admission import NOBODY, Admission, Keyring, Principal
-from hermes.entry.http.site.headers import PAGES_MAY_SEND
+from hermes.entry.http.site.body import read_body
+from hermes.entry.http.site.connections import ConnectionRunner, most_connections, new_request_id
+from hermes.entry.http.site.headers import PAGES_MAY_SEND, REQUEST_ID
 from hermes.entry.http.site.late_routes import LateRoutes
 from hermes.entry.http.site.owner_socket import bind_socket
 from hermes.entry.http.webhooks.receive import WEBHOOKS, Webhooks
@@ -32,7 +35,9 @@ log = logging.getLogger("hermes.http")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _GOODBYE_SECONDS = 2.0
 _PROFILE = "profile_of_path"
+_IDENT = web.RequestKey("ident", str)
 _CLIENT_LEFT = 499
+_TOKEN = re.compile(r"[A-Za-z0-9-]{1,64}")
 SECURITY_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -111,9 +116,11 @@ class HttpServer:
         async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
             for name, value in SECURITY_HEADERS.items():
                 response.headers.setdefault(name, value)
+            response.headers[REQUEST_ID] = request.get(_IDENT) or new_request_id()
             response.headers.update(admission.cors_headers(request))
 
-        app = web.Application(middlewares=[_answer_and_count], client_max_size=self._site.options.max_body)
+        options = self._site.options
+        app = web.Application(middlewares=[_answer_and_count], client_max_size=options.max_body)
         app[TRAFFIC] = self._traffic
         app[WEBHOOKS] = self._webhooks
         app.on_response_prepare.append(add_headers)
@@ -123,8 +130,13 @@ class HttpServer:
             "/p", lambda router: self._add_routes(router, admission, named, f"/p/{{{_PROFILE}}}")
         )
         app.router.register_resource(of_profile)
-        runner = web.AppRunner(
-            app, access_log=None, handler_cancellation=True, shutdown_timeout=_GOODBYE_SECONDS
+        runner = ConnectionRunner(
+            app,
+            most=options.max_connections or most_connections(),
+            access_log=None,
+            handler_cancellation=True,
+            shutdown_timeout=_GOODBYE_SECONDS,
+            keepalive_timeout=options.idle_seconds,
         )
         await runner.setup()
         self._runners.append(runner)
@@ -143,7 +155,10 @@ class HttpServer:
         for path, routes in by_path.items():
             resource = router.add_resource(prefix + path)
             for route in routes:
-                resource.add_route(route.method, self._handler(admission, route))
+                answer = self._handler(admission, route)
+                resource.add_route(route.method, answer)
+                if route.method == "GET" and web.StreamResponse not in route.gives:
+                    resource.add_route("HEAD", answer)  # aiohttp leaves the body out
             resource.add_route("OPTIONS", _preflight(admission, [route.method for route in routes]))
 
     def _handler(self, admission: Admission, route: endpoint.HttpRoute) -> Handler:
@@ -153,17 +168,21 @@ class HttpServer:
         async def answer(request: web.Request) -> web.StreamResponse:
             principal = NOBODY if route.signed else await admission.admit(request, route.scope)
             profile = self._profile(request, principal)
-            call = endpoint.HttpCall(site=self._site, request=request, principal=principal, profile=profile)
-            if self._draining and request.method != "GET":
+            if self._draining and request.method not in ("GET", "HEAD"):
                 raise errors.ApiError(
                     503, "gateway_draining", "The gateway is stopping.", headers={"Retry-After": "1"}
                 )
             given: dict[str, Any] = {}
+            content = b""
             if decoder is not None:
-                body = await _read_body(request, decoder, limit)
+                content = await _read_json(request, limit, self._site.options.body_seconds)
+                body = _decode(decoder, content)
                 given = msgspec.structs.asdict(body) if route.spreads else {"body": body}
             if route.query is not None:
                 given |= msgspec.structs.asdict(endpoint.decode_query(route.query, request.query))
+            call = endpoint.HttpCall(
+                site=self._site, request=request, principal=principal, profile=profile, content=content
+            )
             result = await route.answer(call, **given)
             if isinstance(result, web.StreamResponse):
                 return result
@@ -182,7 +201,7 @@ class HttpServer:
         return agent
 
 
-async def _read_body(request: web.Request, decoder: msgspec.json.Decoder[Any], limit: int) -> Any:
+async def _read_json(request: web.Request, limit: int, seconds: float) -> bytes:
     if request.content_length is not None and request.content_length > limit:
         raise errors.too_large(limit)
     # By hand: aiohttp asks the mail library, which takes a millisecond the first time.
@@ -191,10 +210,10 @@ async def _read_body(request: web.Request, decoder: msgspec.json.Decoder[Any], l
         raise errors.ApiError(
             415, "unsupported_content_type", "The body must be JSON (Content-Type: application/json)."
         )
-    try:
-        data = await request.read()
-    except web.HTTPRequestEntityTooLarge as error:
-        raise errors.too_large(limit) from error
+    return await read_body(request, limit, seconds)
+
+
+def _decode(decoder: msgspec.json.Decoder[Any], data: bytes) -> Any:
     try:
         return decoder.decode(data)
     except msgspec.ValidationError as error:
@@ -210,6 +229,7 @@ async def _answer_and_count(request: web.Request, handler: Handler) -> web.Strea
     """Errors in the API's shape, and every request counted."""
     started = time.perf_counter()
     status: int | None = None
+    request[_IDENT] = new_request_id()
     try:
         response = await _answer(request, handler)
         status = response.status
@@ -223,12 +243,16 @@ async def _answer_and_count(request: web.Request, handler: Handler) -> web.Strea
         path = UNMATCHED if resource is None else resource.canonical
         method = UNMATCHED if resource is None else request.method
         request.app[TRAFFIC].count(method, path, status, seconds)
-        log.debug("http.done path=%s status=%s seconds=%.3f", request.path, status, seconds)
+        ident = request[_IDENT]
+        log.debug("http.done id=%s path=%s status=%s seconds=%.3f", ident, request.path, status, seconds)
 
 
 async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         return await handler(request)
+    except web.HTTPMethodNotAllowed as error:
+        nothing = request.method == "POST" and await _is_name(request)
+        return errors.router_error(web.HTTPNotFound() if nothing else error).response()
     except web.HTTPException as error:
         return errors.router_error(error).response()
     except (errors.ApiError, HermesError) as error:
@@ -238,19 +262,32 @@ async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
     except Exception:
         if request.writer.output_size:
             raise  # it is too late for another status: the connection is cut
-        log.exception("http.broke method=%s route=%s", request.method, request.match_info.route.resource)
+        ident, resource = request[_IDENT], request.match_info.route.resource
+        log.exception("http.broke id=%s method=%s route=%s", ident, request.method, resource)
         return errors.ApiError(
             500, "internal_error", "Something broke here; the log of the gateway says what."
         ).response()
 
 
+async def _is_name(request: web.Request) -> bool:
+    """Whether the last part of an address stands where names of things do. Who POSTs there means an endpoint
+    that there is not: `/v1/responses/compact` is no response."""
+    for resource in request.app.router.resources():
+        is_named = resource.canonical.endswith("}") and not isinstance(resource, LateRoutes)
+        if is_named and (await resource.resolve(request))[1]:
+            return True
+    return False
+
+
 def _preflight(admission: Admission, methods: Sequence[str]) -> Handler:
     async def preflight(request: web.Request) -> web.Response:
         await admission.admit(request, None)
+        asked = request.headers.get("Access-Control-Request-Headers", "").split(",")
+        headers = dict.fromkeys((*PAGES_MAY_SEND, *filter(_TOKEN.fullmatch, map(str.strip, asked))))
         return web.Response(
             headers={
                 "Access-Control-Allow-Methods": ", ".join([*methods, "OPTIONS"]),
-                "Access-Control-Allow-Headers": ", ".join(PAGES_MAY_SEND),
+                "Access-Control-Allow-Headers": ", ".join(headers),
                 "Access-Control-Max-Age": "600",
             }
         )

@@ -72,6 +72,8 @@ async def find_addressee(
 def pick_agent(call: HttpCall, model: str | None) -> AgentChoice:
     """What a request's `model` means: an agent, or a model, which names no agent."""
     site, name = call.site, model or ""
+    if not name and not call.principal.sees(call.default) and len(call.agents) == 1:
+        return AgentChoice(agent=call.agents[0], name=call.agents[0])
     if name in {"", default_name(site), OWN_NAME, site.model(call.default)}:
         return AgentChoice(agent=call.default, name=name or default_name(site), named=False)
     if name in site.aliases:

@@ -87,18 +87,18 @@ async def idempotent_request(call: HttpCall, options: TurnOptions) -> NewRequest
         prefix=options.prefix,
         owner=call.principal.name,
         key=key,
-        fingerprint=await _fingerprint(call),
+        fingerprint=_fingerprint(call),
         conversation=options.conversation,
         facts=options.facts,
     )
 
 
-async def _fingerprint(call: HttpCall) -> str:
+def _fingerprint(call: HttpCall) -> str:
     """What is asked, where, and by whom: the same under one key, or it is another request."""
     parts = [call.principal.name, call.request.method, call.request.path]
     parts += [f"{name}={call.request.headers.get(name, '')}" for name in headers.TELLING]
     digest = sha256("\n".join(parts).encode("utf-8", "surrogateescape"))
-    digest.update(await call.request.read())
+    digest.update(call.content)
     return digest.hexdigest()
 
 

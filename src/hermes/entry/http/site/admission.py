@@ -40,6 +40,8 @@ _PEERS = 1024
 _BEARER = "bearer "
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _ROOT = 0
+_FORWARDED = ("X-Forwarded-For", "Forwarded", "X-Real-IP", "X-Forwarded-Host")
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class KeyScope(StrEnum):
@@ -148,6 +150,12 @@ class HttpOptions(Struct, frozen=True, kw_only=True):
     max_body: int = 10_000_000
     finish_when_gone: bool = False
     private_images: bool = False
+    proxies: tuple[Network, ...] = ()
+    """Where reverse proxies are whose X-Forwarded-For counts."""
+    max_connections: int = 0
+    """0: half of the files that may be open."""
+    idle_seconds: float = 75.0
+    body_seconds: float = 30.0
 
 
 class Admission(Struct, frozen=True, kw_only=True):
@@ -162,12 +170,13 @@ class Admission(Struct, frozen=True, kw_only=True):
             return await self._owner(request)
         self._check_host(request)
         origin = request.headers.get("Origin")
-        if origin is not None and not self._allows(origin):
+        if origin is not None and not self._allows(request, origin):
             why = "Pages of this origin may not ask here (API_SERVER_CORS_ORIGINS)."
             raise ApiError(403, "origin_not_allowed", why)
         if scope is None:
             return NOBODY
-        principal = self.keys.check(request.headers.get("Authorization", ""), request.remote or "")
+        peer = client_address(request, self.options.proxies)
+        principal = self.keys.check(request.headers.get("Authorization", ""), peer)
         if not principal.may(scope):
             raise ApiError(403, "not_allowed", f"The key “{principal.name}” may not do this ({scope}).")
         return principal
@@ -196,13 +205,13 @@ class Admission(Struct, frozen=True, kw_only=True):
         why = "This server does not answer to that name (Host header). allowed_hosts may name further ones."
         raise ApiError(403, "host_not_allowed", why)
 
-    def _allows(self, origin: str) -> bool:
-        return "*" in self.options.origins or origin in self.options.origins
+    def _allows(self, request: web.Request, origin: str) -> bool:
+        return "*" in self.options.origins or origin in self.options.origins or _is_own(request, origin)
 
     def cors_headers(self, request: web.Request) -> dict[str, str]:
         """What lets a page of an allowed origin read the answer."""
         origin = request.headers.get("Origin")
-        if origin is None or self.keys is None or not self._allows(origin):
+        if origin is None or self.keys is None or not self._allows(request, origin):
             return {}
         return {
             "Access-Control-Allow-Origin": origin,
@@ -223,6 +232,35 @@ def _check_right(request: web.Request, rank: Rank | None) -> None:
     else:
         why = f"{rank.label.capitalize()} may not do this: it does not speak for the owner. {rank.remedy}"
     raise ApiError(403, "not_the_owner", why)
+
+
+def _is_own(request: web.Request, origin: str) -> bool:
+    """Whether a page came from this server itself: its origin is the address that it asks. The name in it
+    was checked before, so no name of somebody else's leads here."""
+    return origin.lower() in {f"{scheme}://{request.host}".lower() for scheme in ("http", "https")}
+
+
+def is_forwarded(request: web.Request) -> bool:
+    """Whether a proxy says that it passes this on for somebody else."""
+    return any(name in request.headers for name in _FORWARDED)
+
+
+def client_address(request: web.Request, proxies: Sequence[Network]) -> str:
+    """Where a request comes from. Of the addresses in X-Forwarded-For, the last one counts that no trusted
+    proxy has: those before it are only what somebody says."""
+    peer = request.remote or ""
+    passed = ",".join(request.headers.getall("X-Forwarded-For", ())).split(",")
+    while passed and _is_in(peer, proxies):
+        peer = passed.pop().strip() or peer
+    return peer
+
+
+def _is_in(address: str, networks: Sequence[Network]) -> bool:
+    try:
+        where = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    return any(where in network for network in networks)
 
 
 def _host_name(host: str) -> str:

@@ -152,6 +152,8 @@ class HttpCall(Struct, frozen=True, kw_only=True):
     request: web.Request
     principal: Principal
     profile: AgentId | None = None
+    content: bytes = b""
+    """Its body, as it was sent."""
 
     @property
     def gateway(self) -> Gateway:

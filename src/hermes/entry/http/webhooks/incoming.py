@@ -1,5 +1,5 @@
-"""An event as it comes in: its body, read up to a limit and understood as JSON or as a form; its name; and
-the keys by which it counts once.
+"""An event as it comes in: its body, understood as JSON or as a form; its name; and the keys by which it
+counts once.
 
 A delivery id is the sender's; the keys hold the body's hash as well, so one id for two bodies loses nothing.
 A time that was signed is a key of its own: whoever repeats the request cannot change it, but could change an
@@ -12,11 +12,10 @@ import json
 from typing import Any
 from urllib.parse import parse_qs
 
-from aiohttp import web
 from msgspec import Struct
 
 from hermes.domain.text import one_line, showable
-from hermes.entry.http.site.errors import ApiError, bad_request, too_large
+from hermes.entry.http.site.errors import ApiError, bad_request
 from hermes.entry.http.webhooks.signatures import Headers, VerifiedSignature
 
 MOST_DEPTH = 64
@@ -30,17 +29,6 @@ _MOST_NAME = 120
 _MOST_ID = 128
 ABSENT = object()
 """What a path leads to that leads nowhere; `null` is something."""
-
-
-async def read_body(request: web.Request, limit: int) -> bytes:
-    if request.content_length is not None and request.content_length > limit:
-        raise too_large(limit)
-    body = bytearray()
-    async for piece in request.content.iter_any():
-        body += piece
-        if len(body) > limit:
-            raise too_large(limit)
-    return bytes(body)
 
 
 def read_payload(body: bytes, kind: str) -> Any:

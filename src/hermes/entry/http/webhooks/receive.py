@@ -35,7 +35,8 @@ from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.text import one_line
 from hermes.domain.turn import Cause, Guidance, ReplyPlace, Turn, TurnAction, TurnInput
 from hermes.domain.word import replace
-from hermes.entry.http.site.admission import is_loopback
+from hermes.entry.http.site.admission import is_forwarded, is_loopback
+from hermes.entry.http.site.body import read_body
 from hermes.entry.http.site.endpoint import HttpCall, as_json, route
 from hermes.entry.http.site.errors import ApiError
 from hermes.entry.http.webhooks import incoming, signatures
@@ -201,7 +202,7 @@ async def _receive(call: HttpCall, agent: AgentId | None) -> web.Response:
     if hooks is None:
         raise ApiError(404, "unknown_route", "Webhooks are switched off.")
     route = await hooks.find(call.part("route"))
-    body = await incoming.read_body(call.request, hooks.max_body)
+    body = await read_body(call.request, hooks.max_body, call.site.options.body_seconds)
     headers = signatures.Headers(call.request.headers.items())
     now = call.site.clock.now().timestamp()
     proof = _prove(call.request, route, headers, body, now)
@@ -246,7 +247,7 @@ def is_local(request: web.Request) -> bool:
         return True  # the owner's socket
     name = urlsplit(f"//{request.host}").hostname or ""
     peers = (here[0] if here else "", request.remote or "", name)
-    return "Origin" not in request.headers and all(map(is_loopback, peers))
+    return "Origin" not in request.headers and not is_forwarded(request) and all(map(is_loopback, peers))
 
 
 # --- from an event to a turn ---
