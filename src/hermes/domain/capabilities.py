@@ -102,6 +102,8 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     silence_seconds: float = 0.0
     """How long a healthy connection can be without any sign of life (a poll that came back, a heartbeat that
     was answered: each an `accept`, if only of nothing); longer, and it is rebuilt. 0 = for ever."""
+    send_seconds: float = 60.0
+    """How long a message without files may take to be sent, before its attempt is given up."""
     command_prefix: str = "/"
     menu: MenuLimits | None = None
     marks_work: bool = False

@@ -23,7 +23,7 @@ from hermes.entry.platforms.email.manifest import MANIFEST
 from hermes.entry.platforms.email.proof import SenderPolicy
 from hermes.entry.platforms.email.smtp import TOO_FAST_SECONDS
 from hermes.testing.platform_suite import Does, Fault, Shown, Testbed, until
-from tests.platforms.email.offices import ADDRESS, PASSWORD, Office, RealOffice, SmallOffice
+from tests.platforms.email.offices import ADDRESS, PASSWORD, Office, OutlookOffice, RealOffice, SmallOffice
 from tests.platforms.email.samples import MAILS
 from tests.platforms.email.wires import SmtpWire, Taken, Wire
 
@@ -155,6 +155,13 @@ class EmailBed(Testbed):
         return () if found.item is None else (found.item,)
 
 
+class OutlookBed(EmailBed):
+    """The same, with a server that gives mails other ids."""
+
+    def make_office(self) -> Office:
+        return OutlookOffice()
+
+
 class RealBed(EmailBed):
     """dovecot and postfix."""
 
@@ -222,7 +229,7 @@ class _Adapter(EmailAdapter):
 
 
 def _wait(adapter: EmailAdapter, seconds: float) -> None:
-    adapter.answer_seconds = seconds
+    adapter.answer_seconds = adapter.data_seconds = seconds
     for client in adapter._post._free:
         client.timeout = seconds
 

@@ -11,6 +11,7 @@ import imaplib
 import logging
 import os
 import pwd
+import re
 import shutil
 import smtplib
 import socket
@@ -19,7 +20,7 @@ import tempfile
 import time
 from abc import ABC, abstractmethod
 from argparse import Namespace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -118,8 +119,12 @@ class SmallOffice(Office):
 
     async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:
         if ADDRESS in envelope.rcpt_tos:
-            await self.deliver(bytes(envelope.content), envelope.mail_from)
+            await self.deliver(self.passed_on(bytes(envelope.content)), envelope.mail_from)
         return "250 2.0.0 OK"
+
+    def passed_on(self, data: bytes) -> bytes:
+        """A mail as it leaves the server."""
+        return data
 
     async def close(self) -> None:
         self._imap.close()
@@ -136,6 +141,10 @@ class SmallOffice(Office):
         self._kept.append((data, datetime.now(UTC)))
         await box.append(AppendMessage(*self._kept[-1], frozenset()), recent=True)
 
+    def age(self, by: timedelta) -> None:
+        """All mails came earlier than they did; seen after the next numbering."""
+        self._kept = [(data, at - by) for data, at in self._kept]
+
     async def renumber(self) -> None:
         from pymap.parsing.message import AppendMessage
 
@@ -145,6 +154,20 @@ class SmallOffice(Office):
         box._max_uid = 0
         for data, at in self._kept:
             await box.append(AppendMessage(data, at, frozenset()))
+
+
+class OutlookOffice(SmallOffice):
+    """Gives each mail that is sent a Message-ID of its own and keeps the one it had (git-send-email(1),
+    --outlook-id-fix; chatmail/core issue 2250)."""
+
+    def passed_on(self, data: bytes) -> bytes:
+        return re.sub(
+            rb"(?im)^message-id: *(<[^>]*>)",
+            rb"Message-ID: <%d.PROD.OUTLOOK.COM@example.org>\r\nX-Microsoft-Original-Message-ID: \1"
+            % len(self._kept),
+            data,
+            count=1,
+        )
 
 
 # --- dovecot and postfix ---

@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import smtplib
+from collections.abc import Sequence
+from datetime import timedelta
 from email import message_from_bytes
 from email.message import EmailMessage
 from email.policy import default
 
 import pytest
 
+from hermes.control.turn.questions import read_word
 from hermes.domain.address import Address
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
+from hermes.domain.event import Verdict
 from hermes.domain.message import Attachment, Body, Inbound, MediaKind
 from hermes.entry.platforms.email.convert import EmailIdentity, MailLocation, ParsedMail, file_in, read_mail
-from hermes.entry.platforms.email.words import split_quote
+from hermes.entry.platforms.email.words import html_to_text, split_quote
 from hermes.testing.platform_suite import (
     CHECKS,
     PATIENCE,
@@ -29,8 +33,8 @@ from hermes.testing.platform_suite import (
 )
 from hermes.testing.platform_suite.whole import check_many_replies_under_faults
 from tests.platforms.email.bed import ME, NOW, EmailBed, RealBed, written
-from tests.platforms.email.offices import PASSWORD, RealOffice
-from tests.platforms.email.samples import MACHINES, MAILS
+from tests.platforms.email.offices import PASSWORD, RealOffice, SmallOffice
+from tests.platforms.email.samples import MACHINES, MAILS, OUR_ID
 
 BAD = "mx.example.net; dmarc=fail"
 LONG = f"<{'x' * 200}@example.org>"
@@ -173,6 +177,67 @@ def test_quotes(text: str, words: str | None, quote: str) -> None:
     assert split_quote(text) == (text if words is None else words, quote)
 
 
+QUOTE = (
+    "On Mon, 16 Nov 2026 at 11:50, Hermes <hermes@example.org> wrote:\n> May I delete it?\n> Reply yes or no."
+)
+IPHONE_QUOTE = "> On 16 Nov 2026, at 11:50, Hermes <hermes@example.org> wrote:\n>\n> May I delete it?"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        # Gmail puts the signature below the quote, unless it is told otherwise.
+        (f"no\n\n{QUOTE}\n\n-- \nAnn", "no"),
+        (f"no\n\n-- \nAnn\n\n{QUOTE}", "no"),
+        (f"no\n\nSent from my iPhone\n\n{IPHONE_QUOTE}", "no"),
+        (f"Yes.\n\nBest regards,\nAnn\n\n{QUOTE}", "Yes."),
+        (f"Yes\n\nGet Outlook for iOS<https://aka.ms/o0ukef>\n{QUOTE}", "Yes"),
+        (f"ja\n\nViele Grüße\nJürgen Müller\n+49 151 123456\n\nVon meinem iPhone gesendet\n\n{QUOTE}", "ja"),
+        # What is not a closing may change what the first line says.
+        (f"Yes\n\nThanks,\nbut not before tomorrow\n\n{QUOTE}", "Yes\n\nThanks,\nbut not before tomorrow"),
+        (f"Yes\nno\n\n{QUOTE}", "Yes\nno"),
+        # A letter keeps its end.
+        (
+            f"I read it.\nIt is good.\n\nBest regards,\nAnn\n\n{QUOTE}",
+            "I read it.\nIt is good.\n\nBest regards,\nAnn",
+        ),
+    ],
+)
+@pytest.mark.parametrize("others", [False, True], ids=["alone", "with a copy"])
+def test_a_short_answer_is_what_was_written(text: str, words: str, others: bool) -> None:
+    """An approval is answered by one word; whatever a program adds to it would withdraw the question."""
+    mail = written("ann@example.org", text)
+    mail["In-Reply-To"] = mail["References"] = OUR_ID
+    if others:
+        mail["Cc"] = "bob@example.org"
+    found = read_mail(mail.as_bytes(), ME, MailLocation(arrived=NOW)).item
+    assert found is not None and found.reply_to is not None and found.reply_to.mine
+    told = found.text.removesuffix("\n\n[Also sent to bob@example.org.]")
+    assert told == words
+    if words.lower().rstrip(".") in ("yes", "no"):
+        assert read_word(found.text) is (Verdict.DENY if words == "no" else Verdict.ONCE)
+    assert (told != found.text) == (others and "\n" in words), "a note makes a word more than that word"
+
+
+@pytest.mark.parametrize(
+    ("html", "text"),
+    [
+        ('<div style="display:none;max-height:0">In the list of mails</div><p>Hello</p>', "Hello"),
+        ('Pay<span style="FONT-SIZE: 0px"> nothing</span> now', "Pay now"),
+        (
+            '<p hidden>no<p>seen<div style="x:y; display: none !important"><div>in</div>too</div>end',
+            "seen\nend",
+        ),
+        ('<table><tr><td style="visibility:hidden">h<td>v</table>', "v"),
+        ('<img style="display:none" alt="pixel"><b style="mso-hide:all">x</b>words', "words"),
+        ('<p style="display:block;opacity:0.5;font-size:10px">faint</p>', "faint"),
+        ('<div style="display:none">never ends', ""),
+    ],
+)
+def test_words_that_nobody_sees_are_not_read(html: str, text: str) -> None:
+    assert html_to_text(html) == text
+
+
 # --- what goes out ---
 
 
@@ -276,6 +341,60 @@ async def test_a_folder_that_is_numbered_anew(make: type[EmailBed]) -> None:
             await until(lambda: len(inboxes.items) == 4, lambda: f"got {inboxes.texts}")
         assert inboxes.texts == ["one", "two", "while away", "after"]
         assert (before or "").split(":")[0] != (inboxes.cursor or "").split(":")[0]
+
+
+async def test_old_mail_stays_history_when_a_folder_is_numbered_anew() -> None:
+    """Nothing came within an hour of the last look: all of the mailbox has new numbers, and none is new."""
+    async with EmailBed() as bed:
+        office, inboxes = bed.office, Inboxes()
+        assert isinstance(office, SmallOffice)
+        await office.deliver(written(bed.chat.chat, "from before the first start").as_bytes(), bed.chat.chat)
+        async with hosted(bed, inboxes):
+            await bed.do(Does.TEXT, "one")
+            await until(lambda: len(inboxes.items) == 1, "it never came")
+        before = _validity(inboxes)
+        office.age(timedelta(hours=3))
+        await office.renumber()
+        async with hosted(bed, inboxes):
+            await until(lambda: _validity(inboxes) != before, "the new numbers are not stored")
+            await bed.do(Does.TEXT, "two")
+            await until(lambda: "two" in inboxes.texts, lambda: f"got {inboxes.texts}")
+        assert inboxes.texts == ["one", "two"]
+
+
+async def test_a_crash_while_a_folder_is_read_that_was_numbered_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until all was read, the old numbers count: nothing is left out, and nothing old comes up."""
+    monkeypatch.setattr("hermes.entry.platforms.email.adapter._AT_ONCE", 1)
+    async with EmailBed() as bed:
+        office, inboxes = bed.office, Inboxes()
+        assert isinstance(office, SmallOffice)
+        await office.deliver(written(bed.chat.chat, "from before the first start").as_bytes(), bed.chat.chat)
+        async with hosted(bed, inboxes):
+            await bed.do(Does.TEXT, "one")
+            await until(lambda: len(inboxes.items) == 1, "it never came")
+        before = _validity(inboxes)
+        office.age(timedelta(hours=3))
+        for text in ("two", "three", "four"):
+            await bed.do(Does.TEXT, text)
+        # The old ones get the highest numbers.
+        office._kept = office._kept[2:] + office._kept[:2]
+        await office.renumber()
+
+        async def dying(items: Sequence[Inbound], cursor: str | None) -> None:
+            await inboxes.accept(items, cursor)
+            if items:
+                raise asyncio.CancelledError
+
+        with pytest.raises(asyncio.CancelledError):
+            await bed.connect().run(dying, inboxes.cursor)
+        assert inboxes.texts == ["one", "two"] and _validity(inboxes) == before
+        async with hosted(bed, inboxes):
+            await until(lambda: _validity(inboxes) != before, "the new numbers are not stored")
+        assert inboxes.texts == ["one", "two", "three", "four"]
+
+
+def _validity(inboxes: Inboxes) -> str:
+    return (inboxes.cursor or "").split(":")[0]
 
 
 async def test_two_machines_do_not_answer_each_other_for_ever(caplog: pytest.LogCaptureFixture) -> None:

@@ -10,9 +10,12 @@ from hermes.domain.errors import NeedsLogin, Refused, Unreachable
 from hermes.domain.message import Attachment, Body, MediaKind
 from hermes.entry.platforms.email import smtp
 from hermes.entry.platforms.email.adapter import EmailAdapter
+from hermes.entry.platforms.email.compose import message_id
 from hermes.entry.platforms.email.imap import ImapConnection
-from hermes.testing.platform_suite import Fault, Inboxes, running, until
-from tests.platforms.email.bed import EmailBed
+from hermes.entry.platforms.email.manifest import MANIFEST
+from hermes.testing.platform_suite import Does, Fault, Inboxes, running, until
+from tests.platforms.email.bed import EmailBed, OutlookBed
+from tests.platforms.email.offices import ADDRESS
 
 pytestmark = pytest.mark.filterwarnings("ignore:Requiring AUTH while not requiring TLS:UserWarning")
 
@@ -65,7 +68,7 @@ async def test_a_doubtful_mail_is_found_by_who_listens(monkeypatch: pytest.Monke
     search = ImapConnection.search
 
     async def counted(self: ImapConnection, *criteria: str) -> list[int]:
-        looked.extend(one for one in criteria if one == "HEADER")
+        looked.extend(asked for asked in criteria if "HEADER" in asked)
         return await search(self, *criteria)
 
     monkeypatch.setattr(ImapConnection, "search", counted)
@@ -85,6 +88,49 @@ async def test_a_doubtful_mail_is_found_by_who_listens(monkeypatch: pytest.Monke
             assert looked == []
             assert await platform.find_sent(bed.chat, "never sent") is None
             assert len(looked) == 4, "in two folders, before and after the wait"
+
+
+async def test_a_server_that_looks_through_a_mail_for_long_has_it() -> None:
+    """RFC 5321, 4.5.3.2.6: ten minutes for the answer to the end of DATA. The others are quicker."""
+    async with EmailBed() as bed:
+        platform = bed.connect()
+        take = bed.office.handle_DATA  # type: ignore[attr-defined]
+
+        async def slowly(server: object, session: object, envelope: object) -> str:
+            await asyncio.sleep(0.6)
+            return str(await take(server, session, envelope))
+
+        bed.office.handle_DATA = slowly  # type: ignore[attr-defined]
+        platform.answer_seconds, platform.data_seconds = 0.5, 40.0
+        async with running(platform, Inboxes().accept, None):
+            await until(lambda: bool(bed.listened), "it never began")
+            await send(bed, platform, "k")
+        assert len(bed.shown()) == 1
+    assert EmailAdapter.data_seconds == 600 < MANIFEST.capabilities.send_seconds
+
+
+async def test_a_server_that_gives_mails_other_ids() -> None:
+    """Copies are known by the id that we gave, are put away, and who answers by the other one answers us."""
+    async with OutlookBed() as bed:
+        platform, inboxes = bed.connect(), Inboxes()
+        platform.answer_seconds = 20.0
+        async with running(platform, inboxes.accept, None):
+            await until(lambda: bool(bed.listened), "it never began")
+            receipt = await platform.send(bed.chat, Body(text="<p>May I?</p>"), key="k", reply_to=None)
+            await until(lambda: "k" in _sent(bed, platform), "the copy is not known by our id")
+            await bed.do(Does.REPLY, "yes", on="<0.PROD.OUTLOOK.COM@example.org>")
+            await until(lambda: len(inboxes.items) == 1, "the answer never came")
+            answered = inboxes.items[0].reply_to
+            assert answered is not None and answered.mine and answered.ref == receipt.ref
+        again = bed.connect()
+        assert await again.find_sent(bed.chat, "k") == receipt, "another life finds it in the mailbox"
+        assert await again.find_sent(bed.chat, "never sent") is None
+
+
+def _sent(bed: EmailBed, platform: EmailAdapter) -> list[str]:
+    """The keys of mails whose copies came back."""
+    came = [name for name, event in platform._copies.items() if event.is_set()]
+    return [key for key in ("k",) if message_id(ADDRESS, key) in came]
 
 
 async def test_a_large_copy_of_our_own_is_not_read_whole() -> None:

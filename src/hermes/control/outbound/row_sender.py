@@ -18,7 +18,7 @@ from msgspec import Struct
 from hermes.control.core import GatewayCore
 from hermes.control.hooks.dispatch import Decision, Hooks
 from hermes.control.outbound.answers import PARTS_PER_SEGMENT, REPEAT_MARK
-from hermes.control.outbound.draft import SEND_SECONDS, checked_receipt, remove_message
+from hermes.control.outbound.draft import checked_receipt, remove_message
 from hermes.control.outbound.notices import is_missed
 from hermes.control.outbound.question_messages import closed_body
 from hermes.domain.capabilities import Capabilities
@@ -62,7 +62,7 @@ class RowSender(Struct, frozen=True, kw_only=True):
             return replace(self._dead(row, str(error)), body=Body(text="…"))
         begun = False
         try:
-            async with asyncio.timeout(SEND_SECONDS + transfer_seconds(body.attachments)):
+            async with asyncio.timeout(able.send_seconds + transfer_seconds(body.attachments)):
                 repeats = await self._clear_orphans(row)
                 begun = True
                 receipt = await self._put(replace(row, body=body), repeats)

@@ -59,6 +59,9 @@ class _Cursor(Struct):
     validity: int
     uid: int
     at: int
+    provisional: bool = False
+    """Whether it is not stored yet: until all has been read that came before the folder was numbered anew,
+    the old one counts, so that a crash begins with that again."""
 
     def __str__(self) -> str:
         return f"{self.validity}:{self.uid}:{self.at}"
@@ -71,6 +74,8 @@ class EmailAdapter:
     """How long it is waited for news; servers hang up after half an hour, some routers after ten minutes."""
     first_seconds = 5.0
     """The same, right after something happened: some servers do not tell of what came before they waited."""
+    data_seconds = 600.0
+    """How long a server may take over a mail that it was given (RFC 5321, 4.5.3.2.6)."""
     settle_seconds = 15.0
     """How long a copy of what was sent may take to come back."""
 
@@ -95,6 +100,8 @@ class EmailAdapter:
         self._threads: Recent[str, MailThread] = Recent(_REMEMBERED)
         """What an answer will have to carry; it is looked up in the mailbox if this is forgotten."""
         self._latest: Recent[str, tuple[MailThread, datetime]] = Recent(_REMEMBERED)
+        self._renamed: Recent[str, str] = Recent(_REMEMBERED)
+        """Our ids of mails that the server gave others: by those people answer them."""
         self._heard: Recent[str, deque[float]] = Recent(_REMEMBERED)
 
     @property
@@ -110,8 +117,7 @@ class EmailAdapter:
         try:
             sent = await imap.sent_folder() if "MOVE" in imap.abilities else None
             at, waiting = await self._begin(imap, cursor)
-            if cursor is None:
-                await accept((), str(at))
+            await accept((), str(at) if cursor is None else None)
             if not self._proof.possible:
                 log.warning("email.not_read why=%s", NO_PROOF)
             while True:
@@ -119,6 +125,9 @@ class EmailAdapter:
                 heard = waiting if self._proof.possible else []
                 for start in range(0, len(heard), _AT_ONCE):
                     await self._take(imap, heard[start : start + _AT_ONCE], at, accept, sent)
+                if at.provisional and self._proof.possible:
+                    at.provisional = False
+                    await accept((), str(at))
                 if "IDLE" in imap.abilities:
                     await imap.idle(self.first_seconds if heard else self.idle_seconds)
                 else:
@@ -151,7 +160,8 @@ class EmailAdapter:
             head = await imap.fetch(uid, "HEADER.FIELDS (MESSAGE-ID)")
             if head is not None and (head.arrived is None or head.arrived >= since):
                 waiting.append(uid)
-        return _Cursor(folder.validity, 0, at), waiting
+        # All others are history, whatever their numbers are now.
+        return _Cursor(folder.validity, folder.next_uid - 1, at, provisional=True), waiting
 
     async def _take(
         self, imap: ImapConnection, uids: Sequence[int], at: _Cursor, accept: Accept, sent: str | None
@@ -166,7 +176,7 @@ class EmailAdapter:
                 log.warning("email.unreadable uid=%d", uid)
                 continue
             if reading.item is not None and self._may_write(reading.item):
-                items.append(reading.item)
+                items.append(self._by_our_id(reading.item))
                 taken.append(uid)
                 if reading.thread.id:
                     self._threads[reading.thread.id] = reading.thread
@@ -174,7 +184,9 @@ class EmailAdapter:
                     self._latest[chat] = (reading.thread, self._context.clock.now())
             elif reading.own:
                 own.append(uid)
-                self._copies.setdefault(reading.thread.id, asyncio.Event()).set()
+                self._copies.setdefault(reading.own, asyncio.Event()).set()
+                if reading.thread.id != reading.own:
+                    self._renamed[reading.thread.id] = reading.own
             elif bounce := reading.bounce:
                 what = "email.bounced" if bounce.final else "email.delayed"
                 facts = (bounce.to, bounce.status, bounce.id, bounce.why)
@@ -184,12 +196,18 @@ class EmailAdapter:
                 await self._count(reading)
         at.uid = max(at.uid, *uids)
         at.at = int(self._context.clock.now().timestamp())
-        await accept(items, str(at))
+        await accept(items, None if at.provisional else str(at))
         # Unread is what was not taken up.
         if taken or own:
             await imap.mark_seen([*taken, *own])
         if own and sent is not None and sent != self._folder:
             await imap.move(own, sent)
+
+    def _by_our_id(self, item: Inbound) -> Inbound:
+        ours = None if item.reply_to is None else self._renamed.get(item.reply_to.ref)
+        if item.reply_to is None or ours is None:
+            return item
+        return replace(item, reply_to=replace(item.reply_to, ref=ours, mine=True))
 
     async def _count(self, reading: ParsedMail) -> None:
         """Forged or not, somebody wonders why there is no answer; of strangers nobody does."""
@@ -264,7 +282,9 @@ class EmailAdapter:
             thread=thread,
         )
         copy = self._copies_itself and person != self._address
-        await self._post.submit(person, data, copy=copy, seconds=self.answer_seconds)
+        await self._post.submit(
+            person, data, copy=copy, seconds=self.answer_seconds, data_seconds=self.data_seconds
+        )
         return Receipt(to=to, ref=message_id(self._address, key))
 
     async def _may_have(self, address: str) -> bool:
@@ -317,7 +337,10 @@ class EmailAdapter:
     async def _with_id(self, imap: ImapConnection, name: str, folder: str | None = None) -> list[int]:
         """Selected anew each time: a folder shows what came since."""
         await imap.select(folder or self._folder)
-        return await imap.search("HEADER", "Message-ID", quoted(name))
+        criteria = f"HEADER Message-ID {quoted(name)}"
+        for header in convert.ORIGINAL_IDS:
+            criteria = f"OR {criteria} HEADER {header} {quoted(name)}"
+        return await imap.search(criteria)
 
     # --- files ---
 

@@ -38,6 +38,8 @@ _MOST_FILES = 50
 _MOST_NAMED = 10
 _TWICE = re.compile(r"""\s*([^\s<>"(),;:]+@[^\s<>"(),;:]+)\s*<([^<>\s]+)>\s*""")
 _OURS = re.compile(r"<hermes\.[0-9a-f]{40}@[A-Za-z0-9.-]+>", re.ASCII)
+ORIGINAL_IDS = ("X-Microsoft-Original-Message-ID", "X-Google-Original-Message-ID")
+"""Where servers keep the id of a mail that they gave another one."""
 _ID = re.compile(r"<[^<>\s\x00-\x1f]{1,400}>")
 _MACHINES = re.compile(
     r"(?:mailer-daemon|postmaster|no-?_?\.?reply|do-?_?\.?not-?_?\.?reply|bounces?|notifications?)(?:[+=-].*)?",
@@ -99,8 +101,8 @@ class ParsedMail(Struct, frozen=True, kw_only=True):
 
     item: Inbound | None = None
     why: str = ""
-    own: bool = False
-    """A copy of what we sent ourselves."""
+    own: str = ""
+    """The id under which we sent it ourselves, if it is a copy of that."""
     thread: MailThread = field(default_factory=MailThread)
     unproved: str = ""
     """Whom it says it is from, if that is what nothing proves."""
@@ -128,7 +130,7 @@ def _read(mail: Mail, raw: bytes, me: EmailIdentity, place: MailLocation) -> Par
     if not sender:
         return ParsedMail(why="it does not say who wrote it", thread=thread)
     if sender == me.address:
-        return ParsedMail(why="we wrote it", own=_is_ours(thread.id), thread=thread)
+        return ParsedMail(why="we wrote it", own=_sent_id(mail), thread=thread)
     if why := machine_made(mail, sender):
         return ParsedMail(why=why, thread=thread)
     if why := me.proof.doubt(mail, sender):
@@ -139,7 +141,7 @@ def _read(mail: Mail, raw: bytes, me: EmailIdentity, place: MailLocation) -> Par
     text, quote = _words(text, reply=bool(answers))
     text = _with_subject(text, thread.subject, first=not answers)
     others = _quietly(lambda: _others(mail, (sender, me.address)), list[str]())
-    if others and not text.lstrip().startswith("/"):
+    if others and not text.lstrip().startswith("/") and not (answers and words.is_short(text)):
         more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
         text += f"\n\n[Also sent to {', '.join(others[:_MOST_NAMED])}{more}.]"
     if place.size > len(raw):
@@ -304,8 +306,9 @@ def _bounce(mail: Mail) -> Bounce | None:
 
 
 def _sent_id(mail: Mail) -> str:
-    ours = _OURS.search(str(mail.get("Message-ID", "")))
-    return ours[0] if ours else ""
+    """The id that we gave a mail, also if a server on its way gave it another."""
+    ids = (_OURS.search(str(mail.get(name, ""))) for name in ("Message-ID", *ORIGINAL_IDS))
+    return next((ours[0] for ours in ids if ours), "")
 
 
 def _reported(block: Mail, name: str) -> str:
@@ -467,8 +470,13 @@ def _words(text: str, *, reply: bool) -> tuple[str, str]:
     if len(text) > LONGEST_TEXT:
         text = text[:LONGEST_TEXT] + "\n\n[The mail goes on; the rest was left out.]"
     text = "\n".join(line if line == "-- " else line.rstrip() for line in text.split("\n")).strip("\n")
-    text, quote = words.split_quote(text) if reply else (text, "")
-    return words.without_signature(text), quote
+    if not reply:
+        return words.without_signature(text), ""
+    new, quote = words.split_quote(text)
+    if not quote:
+        # Many programs put the signature below what they quote.
+        new, quote = words.split_quote(words.without_signature(text))
+    return words.without_closing(words.without_signature(new)), quote
 
 
 def _with_subject(text: str, subject: str, *, first: bool) -> str:

@@ -28,6 +28,20 @@ _NUMBERS = re.compile(rb"[ (](UID|RFC822\.SIZE) (\d{1,15})\b", re.IGNORECASE)
 _ARRIVED = re.compile(rb'INTERNALDATE "([^"]{10,40})"', re.IGNORECASE)
 _QUOTED_BODY = re.compile(rb'BODY\[[^\]]*\](?:<\d+>)? "((?:[^"\\]|\\.)*)"', re.IGNORECASE)
 _LISTED = re.compile(rb'^LIST \(([^)]*)\) (?:"(?:[^"\\]|\\.)*"|NIL) (.+)$', re.IGNORECASE)
+_WRONG = re.compile(
+    r"\[(?:AUTHENTICATIONFAILED|AUTHORIZATIONFAILED|EXPIRED|PRIVACYREQUIRED)"
+    r"|fail|invalid|incorrect|wrong|denied|reject|password|credential",
+    re.IGNORECASE,
+)
+"""What a refusal says that a person has to mend (RFC 5530, and what servers without codes say)."""
+_LATER = re.compile(
+    r"\[(?:UNAVAILABLE|INUSE|LIMIT|SERVERBUG|CONTACTADMIN)|too many|simultaneous|rate limit|frequen|exceeded"
+    r"|throttl|temporar|try(?:ing)? again (?:later|in|after)|too (?:fast|often)|unavailable",
+    re.IGNORECASE,
+)
+"""What a refusal says that ends by itself (RFC 5530; Gmail and Yahoo count logins and connections)."""
+_LATER_SECONDS = 300.0
+_OUR_ID = 'ID ("name" "hermes-gateway" "version" "1")'
 
 
 class MailLogin(Struct, frozen=True, kw_only=True):
@@ -40,6 +54,8 @@ class MailLogin(Struct, frozen=True, kw_only=True):
     token: str = ""
     """What is shown in the password's place, where no passwords are taken."""
     tls: ssl.SSLContext | None
+    direct: bool = False
+    """Whether it is encrypted from the start on any port."""
     seconds: float
     """How long the server may be silent when it was asked something."""
 
@@ -84,7 +100,7 @@ class ImapConnection:
     @classmethod
     async def open(cls, box: MailLogin) -> ImapConnection:
         """Connect, encrypt and log in."""
-        at_once = box.tls if box.port == 993 else None
+        at_once = box.tls if box.port == 993 or box.direct else None
         handshake = None if at_once is None else 20.0
         try:
             async with asyncio.timeout(box.seconds):
@@ -121,6 +137,10 @@ class ImapConnection:
         if not hello.text.upper().startswith(b"* PREAUTH"):
             await self._login()
             await self._ask_abilities()
+        if "ID" in self.abilities:
+            # NetEase (163.com, 126.com, yeah.net) opens no folder for a program that does not say its name.
+            with contextlib.suppress(_CommandRefused):
+                await self._command(_OUR_ID)
 
     async def _ask_abilities(self) -> None:
         for line in await self._command("CAPABILITY"):
@@ -137,8 +157,10 @@ class ImapConnection:
             else:
                 await self._command(f"LOGIN {quoted(self._box.user)} {quoted(self._box.password)}")
         except _CommandRefused as error:
-            if error.code != b"NO" or "UNAVAILABLE" in str(error).upper():
-                raise Unreachable(f"The IMAP server does not let us log in ({error})") from None
+            if error.code != b"NO" or _LATER.search(str(error)) or not _WRONG.search(str(error)):
+                after = _LATER_SECONDS if error.code == b"NO" else None
+                why = f"The IMAP server does not let us log in now ({error})"
+                raise Unreachable(why, after=after) from None
             if self._box.token:
                 raise NeedsLogin(refused_token("IMAP", self._box.user, str(error))) from None
             raise NeedsLogin(
@@ -165,7 +187,11 @@ class ImapConnection:
         try:
             lines = await self._command(f"SELECT {quoted(_to_utf7(folder))}")
         except _CommandRefused as error:
-            raise Refused(f"There is no folder “{one_line(folder, 60)}” in the mailbox ({error})") from None
+            name = one_line(folder, 60)
+            if not await self._has_folder(folder):
+                raise Refused(f"There is no folder “{name}” in the mailbox ({error})") from None
+            why = f"The IMAP server does not open the folder “{name}” ({error})"
+            raise Unreachable(why, after=_LATER_SECONDS) from None
         numbers = {}
         for line in lines:
             if match := re.match(rb"OK \[(UIDVALIDITY|UIDNEXT) (\d{1,15})\]", line.text, re.IGNORECASE):
@@ -175,6 +201,11 @@ class ImapConnection:
         if b"UIDNEXT" not in numbers:
             numbers[b"UIDNEXT"] = max(await self.search("ALL"), default=0) + 1
         return ImapFolder(validity=numbers[b"UIDVALIDITY"], next_uid=numbers[b"UIDNEXT"])
+
+    async def _has_folder(self, name: str) -> bool:
+        lines = await self._try(f'LIST "" {quoted(_to_utf7(name))}')
+        flags = [match[1].lower() for line in lines if (match := _LISTED.match(line.text))]
+        return any(rb"\noselect" not in flag and rb"\nonexistent" not in flag for flag in flags)
 
     async def search(self, *criteria: str) -> list[int]:
         """The numbers of mails that fit, in order."""

@@ -32,6 +32,8 @@ MANIFEST = Manifest(
         fetches=True,
         history=True,
         silence_seconds=900.0,
+        # A server may look through a mail for ten minutes before it says that it has it (RFC 5321).
+        send_seconds=660.0,
         answers_strangers=False,
         hint="This is email: write whole sentences, and everything in one message, for nobody sees drafts.",
     ),
@@ -141,7 +143,9 @@ MANIFEST = Manifest(
             "For a mail server of your own.",
         ),
         option(
-            "EMAIL_TLS", "Whether connections are encrypted (true); false is for servers on this machine only"
+            "EMAIL_TLS",
+            "How connections are encrypted: true, direct or false (true)",
+            "direct: from the start, on any port; false: not at all, for servers on this machine only.",
         ),
     ),
     login="hermes.entry.platforms.email.oauth:log_in",

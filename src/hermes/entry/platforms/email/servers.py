@@ -21,8 +21,8 @@ from hermes.entry.platforms.email.smtp import open_smtp
 
 T = TypeVar("T")
 _USUAL = {
-    "IMAP": "993 is encrypted from the start, any other port is upgraded (usually 143)",
-    "SMTP": "465 is encrypted from the start, any other port is upgraded (usually 587)",
+    "IMAP": "993 is encrypted from the start, others are upgraded (usually 143) unless EMAIL_TLS is direct",
+    "SMTP": "465 is encrypted from the start, others are upgraded (usually 587) unless EMAIL_TLS is direct",
 }
 
 
@@ -98,6 +98,7 @@ class MailServers:
             password=self._password,
             token=token,
             tls=await self._tls_context(),
+            direct=self._context.setting("EMAIL_TLS").lower() == "direct",
             seconds=seconds,
         )
         try:
@@ -109,6 +110,9 @@ class MailServers:
 
     async def _tls_context(self) -> ssl.SSLContext | None:
         """How connections are encrypted; they are, unless the servers are on this machine."""
+        wanted = self._context.setting("EMAIL_TLS", "true").lower()
+        if wanted not in ("true", "yes", "on", "1", "direct", "false", "no", "off", "0"):
+            raise UserError(f"EMAIL_TLS is {one_line(wanted, 20)}: true, direct or false is wanted.")
         if self._context.is_off("EMAIL_TLS"):
             if any(host not in LOCAL for host in (self.imap_host, self.smtp_host)):
                 raise UserError(

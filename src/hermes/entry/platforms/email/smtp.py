@@ -53,8 +53,9 @@ class SmtpClient:
         while client := self._kept():
             drop(client)
 
-    async def submit(self, to: str, data: bytes, *, copy: bool, seconds: float) -> None:
-        """Only what goes wrong once the mail itself is on its way leaves a doubt whether it arrived."""
+    async def submit(self, to: str, data: bytes, *, copy: bool, seconds: float, data_seconds: float) -> None:
+        """Only what goes wrong once the mail itself is on its way leaves a doubt whether it arrived. A server
+        may look through all of it before it answers: it has `data_seconds` for that."""
         async with self._room:
             client: aiosmtplib.SMTP | None = None
             keep = on_its_way = False
@@ -64,7 +65,7 @@ class SmtpClient:
                 if copy:
                     await self._copy(client)
                 on_its_way = True
-                await client.data(data, timeout=seconds + len(data) / SLOWEST_BYTES)
+                await client.data(data, timeout=data_seconds + len(data) / SLOWEST_BYTES)
                 keep = True
             except aiosmtplib.SMTPResponseException as error:
                 if on_its_way and error.code < 200:
@@ -138,7 +139,7 @@ async def _reset(client: aiosmtplib.SMTP) -> bool:
 
 async def open_smtp(box: MailLogin, domain: str) -> aiosmtplib.SMTP:
     """Connected and logged in; we call ourselves by the domain."""
-    upgrade = box.tls is not None and box.port != 465
+    upgrade = box.tls is not None and box.port != 465 and not box.direct
     client = aiosmtplib.SMTP(
         hostname=box.host,
         port=box.port,

@@ -34,9 +34,39 @@ _BLOCKS = _SPACED | {
 _SILENT = frozenset((
     "head", "script", "style", "title", "template", "noscript", "svg", "math", "object",
 ))  # fmt: skip
+_VOID = frozenset(
+    ("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "wbr")
+)
+_ENDS_ITSELF = frozenset(("p", "li", "td", "th", "tr", "dt", "dd"))
+"""Tags that need no end: the next of the same kind ends them, a paragraph also any block."""
+_HIDDEN = re.compile(
+    r"(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*hidden|mso-hide\s*:\s*all|opacity\s*:\s*0+(?:\.0+)?\s*(?:;|!|$)"
+    r"|(?:font-size|max-height)\s*:\s*0+(?:px|pt|em|%)?\s*(?:;|!|$))",
+    re.IGNORECASE,
+)
+"""Styles by which mails carry words that nobody sees: texts for the list of mails, tracking, instructions to
+machines that read along."""
 _DEEPEST = 60
 _BLANKS = re.compile(r"[ \t\r\n\f]+")
 _MANY_LINES = re.compile(r"\n{3,}")
+_DEVICE = re.compile(
+    r"(?:sent (?:from|via|with) \S|get outlook for |von meinem \S+ gesendet|gesendet (?:von|mit) "
+    r"|envoy[ée] de|enviado (?:desde|do meu) |inviato da|verzonden vanaf|отправлено (?:с|из) |发自我的"
+    r"|.*から送信$)",
+    re.IGNORECASE,
+)
+"""What telephones write under a mail."""
+_GOODBYE = re.compile(
+    r"(?:(?:with )?(?:best|kind|warm|many)?\s?(?:regards|wishes|thanks)|best|cheers|thank you|sincerely|br"
+    r"|yours(?: sincerely| truly| faithfully)?|mit (?:freundlichen|besten|lieben|herzlichen) grü(?:ß|ss)en"
+    r"|mfg|lg|vg|(?:viele|liebe|beste|herzliche|schöne) grü(?:ß|ss)e|gru(?:ß|ss)|danke|cordialement|merci"
+    r"|bien à (?:vous|toi)|(?:un )?saludos?(?: cordiales)?|gracias|atentamente|cordiali saluti|grazie"
+    r"|(?:met )?vriendelijke groet(?:en)?|atenciosamente|obrigad[oa]|с уважением|спасибо|此致|谢谢"
+    r"|よろしくお願い.*)\s*[,.!，。]?",
+    re.IGNORECASE,
+)
+_NAME_LINE = re.compile(r"(?:[^\Wa-zß-ÿа-я_][\w.'’-]*,?(?:\s|$)){1,3}|\S+@\S+|\+?[\d ()/-]{5,}")
+_SHORT_LINE, _CLOSING_LINES = 60, 4
 _ORIGINAL = re.compile(
     r"^\s*(?:-{2,}\s*(?:original message|original-nachricht|ursprüngliche nachricht|message d'origine"
     r"|mensaje original|messaggio originale|oorspronkelijk bericht|исходное сообщение|原始邮件"
@@ -95,6 +125,8 @@ class _Reader(HTMLParser):
         super().__init__()
         self._out: list[str] = []
         self._silent = 0
+        self._hidden: tuple[str, int] | None = None
+        """The tag that hides what is in it, and how many of its kind are open."""
         self._pre = 0
         self._quotes = 0
         self._markers: list[Iterator[str]] = []
@@ -106,11 +138,13 @@ class _Reader(HTMLParser):
         """Whether what comes next begins a line."""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        attributes = dict(attrs)
+        if self._hides(tag, attributes):
+            return
         if tag in _SILENT:
             self._silent += 1
         if self._silent:
             return
-        attributes = dict(attrs)
         if tag in _BLOCKS:
             self._end_line(2 if tag in _SPACED and not self._markers else 1)
         match tag:
@@ -140,7 +174,32 @@ class _Reader(HTMLParser):
             case "a":
                 self._links.append((attributes.get("href") or "", len(self._out)))
 
+    def _hides(self, tag: str, attributes: dict[str, str | None]) -> bool:
+        """Whether a tag that begins belongs to what nobody sees."""
+        if self._hidden is not None:
+            outer, count = self._hidden
+            ended = (
+                outer in _ENDS_ITSELF and count == 1 and (tag == outer or (outer == "p" and tag in _BLOCKS))
+            )
+            if not ended:
+                self._hidden = (outer, count + (tag == outer))
+                return True
+            self._hidden = None
+        if "hidden" not in attributes and not _HIDDEN.search(attributes.get("style") or ""):
+            return False
+        if tag in _VOID:
+            return True
+        self._hidden = (tag, 1)
+        if tag in _BLOCKS:
+            self._end_line(1)
+        return True
+
     def handle_endtag(self, tag: str) -> None:
+        if self._hidden is not None:
+            outer, count = self._hidden
+            count -= tag == outer
+            self._hidden = (outer, count) if count else None
+            return
         if tag in _SILENT:
             self._silent = max(0, self._silent - 1)
             return
@@ -159,7 +218,7 @@ class _Reader(HTMLParser):
                 self._markers.pop()
 
     def handle_data(self, data: str) -> None:
-        if self._silent:
+        if self._silent or self._hidden is not None:
             return
         if self._pre:
             self._write(data)
@@ -223,6 +282,24 @@ def without_signature(text: str) -> str:
         if lines[place] == "-- ":
             return "\n".join(lines[:place]).rstrip()
     return text
+
+
+def is_short(text: str) -> bool:
+    """Whether it is one short line, as one answers a question."""
+    return 0 < len(text.strip()) <= _SHORT_LINE and "\n" not in text.strip()
+
+
+def without_closing(text: str) -> str:
+    """Without what a telephone wrote under it; and if it is one short line above “Best regards, Ann”, that
+    line. A word that follows, and is no such closing, stays: it may change what the line says."""
+    lines = text.rstrip().split("\n")
+    while len(lines) > 1 and (not lines[-1].strip() or _DEVICE.match(lines[-1].strip())):
+        lines.pop()
+    closing = [line.strip() for line in lines[1:] if line.strip()]
+    closes = 0 < len(closing) <= _CLOSING_LINES and _GOODBYE.fullmatch(closing[0])
+    if closes and is_short(lines[0]) and all(map(_NAME_LINE.fullmatch, closing[1:])):
+        return lines[0].strip()
+    return "\n".join(lines)
 
 
 def split_quote(text: str) -> tuple[str, str]:
