@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import logging
 import sys
 import threading
@@ -12,6 +14,8 @@ from typing import Any
 import pytest
 
 from hermes import plugins
+from hermes.admin.shell.command import perform
+from hermes.admin.shell.output import CliConsole
 from hermes.app.accounts import DeclaredAccount
 from hermes.app.agents.memory import make_memories
 from hermes.app.overrides import AppOverrides
@@ -209,6 +213,25 @@ def test_plugins_in_the_settings(tmp_path: Path, text: str, allows: bool) -> Non
     assert load_settings(tmp_path, {}).settings.plugins.allows("hx-more") is allows
 
 
+@pytest.mark.parametrize(
+    ("names", "problem", "note"),
+    [
+        ("hx-plugin, 'tools:one', '*'", "", ""),
+        ("hx_plugin", "names “hx_plugin”, which is not installed. Did you mean “hx-plugin”?", ""),
+        ("'tool:one'", "names “tool:one”, which is not installed. Did you mean “tools:one”?", ""),
+        ("left-long-ago", "", "names “left-long-ago”, which is not installed."),
+    ],
+)
+@pytest.mark.parametrize("key", ["enabled", "disabled"])
+def test_a_plugin_that_is_not_installed_is_told_of(
+    tmp_path: Path, key: str, names: str, problem: str, note: str
+) -> None:
+    (tmp_path / "config.yaml").write_text(f"plugins: {{{key}: [{names}]}}\n")
+    loaded = load_settings(tmp_path, {})
+    for expected, told in ((problem, loaded.problems), (note, loaded.notes)):
+        assert [f"plugins.{key} {expected}" in str(each) for each in told] == ([True] if expected else [])
+
+
 def test_what_is_ours_cannot_be_disabled() -> None:
     names = {manifest.name for manifest in plugins.platform_manifests()}
     ours = [p for p in plugins.survey(PluginSettings(disabled=("*",))) if p.package == plugins.OURS]
@@ -323,6 +346,30 @@ def test_a_memory_that_is_broken_keeps_nobody_from_talking(tmp_path: Path) -> No
     loaded = load_settings(tmp_path, {})
     profile = Profile(agent=MAIN_AGENT, home=tmp_path, settings=loaded.settings)
     assert list(make_memories(profile, loaded)) == ["files"]
+
+
+def test_hooks_list_names_those_of_plugins(tmp_path: Path) -> None:
+    install(tmp_path, "hooks", "hx_diary", "def IT(event, context): ...\nIT.events = ['agent:end']\n")
+    out = io.StringIO()
+    console = CliConsole(out=out, err=io.StringIO())
+    assert perform("hooks", ["list", "--json"], tmp_path / "home", {}, console) == 0
+    [hook] = json.loads(out.getvalue())["hooks"]
+    assert (hook["name"], hook["events"]) == ("hx_diary", ["agent:end"])
+
+
+def test_config_set_knows_the_platforms_of_plugins(tmp_path: Path) -> None:
+    """Their blocks, their own keys and what every platform has; anything else is unknown as before."""
+    home = tmp_path / "home"
+    home.mkdir()
+    for key, value in (("alpha.allowed_users", "7"), ("platforms.alpha.colour", "red")):
+        assert ask(home, "set", key, value)[0] == 0
+    assert ask(home, "set", "ALPHA_TOKEN", "t-123456")[0] == 0
+    assert ask(home, "get", "alpha.colour")[1] == "red\n"
+    assert ask(home, "unset", "alpha.colour")[0] == 0
+    block = load_settings(home, {}, platforms=["alpha"]).settings.platforms["alpha"]
+    assert block.allowed_users == ("7",) and not block.extra
+    code, _, err = ask(home, "set", "alpa.colour", "red")
+    assert code and "“alpa.colour” is not a known setting" in err
 
 
 def test_config_check_knows_the_platforms_of_plugins(tmp_path: Path) -> None:

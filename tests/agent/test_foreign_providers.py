@@ -93,6 +93,24 @@ async def test_nonsense_is_one_sentence_and_the_turn_fails_politely(make: Any, w
     assert isinstance(end, Failed) and words.split("(")[1][:20] in end.reason and "\n" not in end.reason
 
 
+@pytest.mark.parametrize(
+    "error",
+    [ValueError("no entry with k-123456"), Refused("k-123456 is wrong"),
+     ModelFault("gone", kind=FaultKind.BROKEN, hint="use k-123456")],
+)  # fmt: skip
+@pytest.mark.parametrize("late", [True, False])
+async def test_what_a_provider_raises_holds_no_secret(error: Exception, late: bool) -> None:
+    def make(settings: ModelSettings) -> Any:
+        if not late:
+            raise error
+        return Yielding(error)
+
+    models = Models({"mine": make}, probe=False, redact=lambda text: text.replace("k-123456", "***"))
+    provider = models.provider(await models.choose(MINE), MINE)
+    told = (await hear(provider, ask("go"))).error
+    assert isinstance(told, ModelFault) and "***" in str(told) and "k-123456" not in str(told)
+
+
 LIES: list[dict[str, Any]] = [
     {"kept": {"signature": "x"}},
     {"kept": "signature"},

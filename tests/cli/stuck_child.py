@@ -1,11 +1,12 @@
 """A real gateway process whose event loop is held by a call that does not return.
 
 `stuck_child.py <home> <how>`: with `loop` the call waits; with `interpreter` native code keeps everything to
-itself, in a thread, as `re` does."""
+itself, in a thread, as `re` does. With `task` and `thread` the loop is free, and only they will not end."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import sys
@@ -25,6 +26,13 @@ def hold_the_loop() -> None:
     time.sleep(120)
 
 
+async def hold_the_task() -> None:
+    """As a plugin may that catches everything."""
+    while True:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+
+
 def hold_the_interpreter() -> None:
     re.match("(a+)+$", "a" * 60 + "!")
 
@@ -36,14 +44,18 @@ def impatient(settings: Settings) -> Settings:
 def main(home: Path, how: str) -> int:
     watchdog._BEAT, watchdog._SUSPICIOUS = 0.1, 0.3  # type: ignore[misc]
     write = StateFile.write
-    stuck: list[str] = []
+    stuck: list[object] = []
 
     def then_stuck(self: StateFile, facts: Mapping[str, Any]) -> None:
         write(self, facts)
         if facts["gateway_state"] == "running" and not stuck:
             stuck.append(how)
             loop = asyncio.get_running_loop()
-            if how == "loop":
+            if how == "task":
+                stuck.append(loop.create_task(hold_the_task()))
+            elif how == "thread":
+                loop.run_in_executor(None, hold_the_loop)
+            elif how == "loop":
                 loop.call_later(0.5, hold_the_loop)
             else:
                 loop.call_later(0.5, lambda: loop.run_in_executor(None, hold_the_interpreter))

@@ -165,6 +165,16 @@ def test_a_loop_that_is_stuck_ends_the_process(home: Path) -> None:
     assert "hold_the_loop" in stacks and "ended: the loop has not turned" in stacks
 
 
+@pytest.mark.parametrize("how", ["task", "thread"])
+def test_what_will_not_end_does_not_hold_up_the_end(home: Path, how: str) -> None:
+    """A tool that swallows its cancellation, or whose thread hangs: all is stored and closed without it."""
+    script = str(Path(__file__).with_name("stuck_child.py"))
+    with gateway(home, script=(script, str(home), how)) as running:
+        assert running.stop() == 0
+        assert "gateway.left_behind" in running.err
+    assert json.loads((home / "gateway_state.json").read_text())["gateway_state"] == "stopped"
+
+
 def test_native_code_that_keeps_the_interpreter_ends_the_process(home: Path) -> None:
     """No thread of Python runs then, the watchdog's neither."""
     script = str(Path(__file__).with_name("stuck_child.py"))

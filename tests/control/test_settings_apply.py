@@ -87,6 +87,23 @@ async def test_a_plugin_that_breaks_refuses_the_settings(
         assert (await app.generations.apply()).changed == ("agents.bee",)
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("model: {provider: nowhere}", r"model\.provider: the provider “nowhere” is not known"),
+        ("model: {base_url: 'http://127.0.0.1:9/v1', api_mode: smoke}", r"model\.api_mode: the wire format"),
+        ("agents: {bee: {provider: nowhere}}", r"agents\.bee\.provider: the provider “nowhere” is not known"),
+    ],
+)
+async def test_a_provider_that_does_not_exist_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    async with running(tmp_path) as app:
+        before = app.choice
+        (tmp_path / "config.yaml").write_text(f"{text}\n")
+        with pytest.raises(UserError, match=words):
+            await app.generations.apply()
+        assert app.choice == before and app._live.generation == 1
+
+
 async def test_sources_that_are_slow_to_close_do_not_wait_for_each_other(tmp_path: Path) -> None:
     app = Running(tmp_path, {}, AppOverrides(platforms={}, tools=()))
     together = asyncio.Barrier(3)

@@ -105,6 +105,14 @@ DEEP["self"] = DEEP
         (replace(LATER, parameters={"properties": {"x": object()}}), "no JSON"),
         (replace(LATER, parameters=DEEP), "no JSON"),
         (replace(LATER, parameters={"properties": {"x": "y" * 70_000}}), "too long"),
+        (replace(LATER, parameters={"properties": {"x": {"type": "str"}}}), "parameters.x has the type str"),
+        (replace(LATER, parameters={"properties": {"x": {"type": ["string", "none"]}}}), "has the type none"),
+        (replace(LATER, parameters={"properties": {"x": {"items": {"type": "int"}}}}), "parameters.x.items"),
+        (
+            replace(LATER, parameters={"properties": {"x": {"anyOf": [{"type": 3}]}}}),
+            "x.anyOf[0] has",
+        ),
+        (replace(LATER, parameters={"properties": {"x": "a text"}}), "parameters.x is no JSON schema"),
         (replace(LATER, name="read_file"), "of this name already"),
     ],
 )
@@ -118,6 +126,14 @@ def test_what_cannot_be_used_is_left_out_with_a_sentence(wrong: Tool, why: str) 
 
 def test_tools_without_parameters_are_fine() -> None:
     assert tool_fault(LATER) == ""
+
+
+def test_schemas_of_every_kind_are_fine() -> None:
+    """Also a property that is called `type`, as many have one."""
+    kinds = {"type": {"type": "string"}, "items": {"type": ["array", "null"], "items": {"type": "integer"}}}
+    other = {"any": {"anyOf": [{"type": "number"}, {"$ref": "#/$defs/x"}, True]}, "free": {"enum": [1, "a"]}}
+    schema = {"type": "object", "properties": kinds | other, "$defs": {"x": {"type": "boolean"}}}
+    assert tool_fault(replace(LATER, parameters=schema | {"additionalProperties": False})) == ""
 
 
 # --- the tools that a session keeps ---

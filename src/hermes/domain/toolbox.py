@@ -28,6 +28,7 @@ WITHDRAWN = "Not run: {name} is not available any more. Go on without it."
 EVERY_TOOLSET = frozenset({"*", "all", "hermes-cli", "hermes-gateway"})
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _LARGEST_SCHEMA = 64 * 1024
+_TYPES = ("string", "number", "integer", "boolean", "object", "array", "null")
 _MOST_ANSWERS = 64
 _MOST_SECONDS = 365 * 24 * 3600
 
@@ -244,4 +245,25 @@ def _schema_fault(schema: Any) -> str:
         text = json.dumps(schema)
     except (TypeError, ValueError, RecursionError) as error:
         return f"its parameters are no JSON ({one_line(str(error), 80)})"
-    return "its parameters are too long" if len(text) > _LARGEST_SCHEMA else ""
+    return "its parameters are too long" if len(text) > _LARGEST_SCHEMA else _type_fault(schema, "parameters")
+
+
+def _type_fault(schema: Any, place: str) -> str:
+    """What is wrong with the types in a schema, however deep; other keywords are the model's business."""
+    if isinstance(schema, bool):
+        return ""
+    if not isinstance(schema, Mapping):
+        return f"{one_line(place, 80)} is no JSON schema"
+    kinds = schema.get("type", [])
+    for kind in kinds if isinstance(kinds, list | tuple) else [kinds]:
+        if kind not in _TYPES:
+            return f"{one_line(place, 80)} has the type {one_line(str(kind), 40)}, which JSON schema has not"
+    inner = {keyword: schema[keyword] for keyword in ("items", "additionalProperties") if keyword in schema}
+    for keyword in ("properties", "$defs", "anyOf", "oneOf", "allOf"):
+        below = schema.get(keyword, {})
+        if isinstance(below, list | tuple):
+            below = {f"{keyword}[{number}]": each for number, each in enumerate(below)}
+        if not isinstance(below, Mapping):
+            return f"{keyword} of {one_line(place, 80)} is neither a list nor a mapping"
+        inner |= below
+    return next(filter(None, (_type_fault(part, f"{place}.{name}") for name, part in inner.items())), "")

@@ -120,6 +120,19 @@ agents: {helper: {}}
     assert "terminal" in tools
 
 
+async def test_toolsets_come_in_pages_of_agents(tmp_path: Path) -> None:
+    """Listing them all would build them all."""
+    many = ", ".join(f"a{number}: {{}}" for number in range(25))
+    async with ApiWorld(home=tmp_path / "home", config=f"agents: {{{many}}}\n") as api:
+        first = (await api.get("/v1/toolsets")).json
+        built = [agent for agent in api.app.gateway.agents if api.app.gateway.agents.built(agent)]
+        seen = list(dict.fromkeys(one["agent"] for one in first["data"]))
+        assert first["has_more"] and len(seen) == len(built) == 20
+        rest = (await api.get(f"/v1/toolsets?after={seen[-1]}")).json
+        assert not rest["has_more"] and len({one["agent"] for one in rest["data"]} - set(seen)) == 6
+        assert (await api.get("/v1/toolsets?after=nobody")).status == 400
+
+
 async def test_a_fault_of_ours_is_told_in_the_same_shape(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -18,6 +18,7 @@ from hermes.plugins import platform_manifests
 from hermes.state.home.homes import prepare_home
 from hermes.state.settings.by_key import find_key, set_setting, unset_setting, value_at
 from hermes.state.settings.loader import CONFIG_FILE, SECRETS_FILE, LoadedSettings, check_text, load_settings
+from hermes.state.settings.names import PlatformNames
 
 PROBLEMS = 1
 
@@ -80,8 +81,8 @@ def plain(value: Any) -> Any:
 
 def _got(loaded: LoadedSettings, key: str) -> Any:
     if "." in key or not key.isupper():
-        return plain(value_at(loaded.settings, key))
-    find_key(key, also=_platform_variables())
+        return plain(value_at(loaded.settings, key, _platforms()))
+    find_key(key, platforms=_platforms())
     secret = loaded.secrets.get(key)
     return plain(secret) if secret else loaded.variables.get(key, "")
 
@@ -98,29 +99,29 @@ def _said(loaded: LoadedSettings, value: Any) -> str:
     return loaded.secrets.redact(text)
 
 
-def _platform_variables() -> list[str]:
-    """What platforms have for themselves."""
-    return [field.env for manifest in platform_manifests() for field in manifest.settings]
+def _platforms() -> PlatformNames:
+    return PlatformNames.of(platform_manifests())
 
 
 def _set(command: CliCommand) -> None:
     key, value, console = command.asked.key, command.asked.value, command.console
     home = prepare_home(command.home)
-    written = set_setting(home, key, value, _platform_variables())
+    platforms = _platforms()
+    written = set_setting(home, key, value, platforms)
     console.line(f"{written.name} is set in {written.file}")
     if written.secret:
         if command.environ.get(written.name, value) != value:
             console.line(f"{written.name} is also set in the environment, which takes effect.")
     elif "${" not in value:
-        file, _ = check_text((home / CONFIG_FILE).read_text(encoding="utf-8"))
-        if value_at(_loaded(command).settings, key) != value_at(file, key):
+        file, _ = check_text((home / CONFIG_FILE).read_text(encoding="utf-8"), platforms.names)
+        if value_at(_loaded(command).settings, key, platforms) != value_at(file, key, platforms):
             console.line("A variable in .env or in the environment sets another value, which takes effect.")
 
 
 def _unset(command: CliCommand) -> None:
     key, console = command.asked.key, command.console
     home = prepare_home(command.home)
-    removed = unset_setting(home, key, _platform_variables())
+    removed = unset_setting(home, key, _platforms())
     if removed is None:
         console.line(
             f"{key} is not set in {home / CONFIG_FILE} or {home / SECRETS_FILE}; nothing was changed."

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from hermes import plugins
 from hermes.admin.process.running import find_running
 from hermes.admin.shell.command import JSON, CliCommand, Subcommands, declare
 from hermes.admin.shell.output import Column
@@ -20,18 +21,23 @@ from hermes.domain.text import one_line
 from hermes.execution.hooks.processes import HookProcesses
 from hermes.state.files.hook_files import HomeHooks, read_hooks
 from hermes.state.home.findings import nearest
+from hermes.state.settings.loader import load_settings
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add = Subcommands(parser).add
-    add("list", "List the hooks of this home and their state.", _list, JSON)
+    add("list", "List the hooks of this home and of plugins, and their state.", _list, JSON)
     summary = "Call the hooks that follow an event, each in its own process. Nothing else happens."
     tested = add("test", summary, _test, {"event": "its name, like agent:end or command:new"})
     declare(tested, {"--json CONTEXT": "the context they get"}, dest="context", default="{}")
 
 
 def _list(command: CliCommand) -> None:
+    from hermes.app.hooks import PluginHookRunner  # brings all of the gateway along
+
     found, states = read_hooks(command.home), _states(command.home, command.environ)
+    used = load_settings(command.home, command.environ).settings.plugins
+    hooks = [*found.hooks, *PluginHookRunner(plugins.hooks(used)).hooks]
     columns = [
         Column("name", "Hook"),
         Column("state", "State", value=lambda hook: states.get(hook.name, ("on", ""))[0]),
@@ -42,7 +48,7 @@ def _list(command: CliCommand) -> None:
     ]
     none = f"No hooks. A hook is a folder with HOOK.yaml and handler.py in {command.home / 'hooks'}"
     problems = [str(problem) for problem in found.problems]
-    command.list(found.hooks, columns, none=none, wrap=lambda rows: {"hooks": rows, "problems": problems})
+    command.list(hooks, columns, none=none, wrap=lambda rows: {"hooks": rows, "problems": problems})
     if not command.asked.json:
         _tell_problems(command, found)
 

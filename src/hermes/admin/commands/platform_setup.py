@@ -18,6 +18,7 @@ from hermes.domain.word import replace
 from hermes.state.home.homes import prepare_home
 from hermes.state.settings.by_key import set_setting
 from hermes.state.settings.loader import load_settings
+from hermes.state.settings.names import PlatformNames
 from hermes.state.settings.secrets import looks_like_placeholder
 
 _NEEDS_CODE = "leave empty to approve people by pairing code"
@@ -100,10 +101,11 @@ class SetupWizard:
 
     def _write(self, people: str) -> None:
         prepare_home(self._home)
+        platforms = PlatformNames.of([self._manifest])
         for variable, value in self._answers.items():
-            set_setting(self._home, variable, value, [field.env for field in self._manifest.settings])
+            set_setting(self._home, variable, value, platforms)
         if people:
-            set_setting(self._home, f"platforms.{self._declared.name}.allowed_users", people)
+            set_setting(self._home, f"platforms.{self._declared.name}.allowed_users", people, platforms)
         self._console.line(f"\n{self._declared.title} is set up. Its secrets are in {self._home / '.env'}.")
         overruled = [name for name, value in self._answers.items() if self._environ.get(name, value) != value]
         for name in overruled:

@@ -27,6 +27,7 @@ from hermes.state.home.findings import nearest
 from hermes.state.home.homes import prepare_home
 from hermes.state.settings.by_key import set_setting
 from hermes.state.settings.loader import LoadedSettings, load_settings
+from hermes.state.settings.names import PlatformNames
 
 _SECONDS = 45.0
 _GOOD, _WRONG = "✓", "✗"
@@ -132,8 +133,9 @@ def _login(command: CliCommand) -> None:
         told = declared.loaded.secrets.redact(declared.worded(one_line(str(error), 300)))
         raise UserError(f"{told}.", hint="Nothing was saved.") from None
     home = prepare_home(command.home)
+    platforms = PlatformNames(names=PlatformNames.of([manifest]).names, variables=tuple(kept))
     for name, value in kept.items():
-        written = set_setting(home, declared.variable(name), value, kept)
+        written = set_setting(home, declared.variable(name), value, platforms)
         console.line(f"Saved {written.name} in {written.file}.")
     console.line(f"Next: hermes platforms test {declared.name}")
 

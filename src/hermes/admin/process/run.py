@@ -14,6 +14,7 @@ import os
 import resource
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from datetime import UTC, datetime
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("hermes.app")
 T = TypeVar("T")
 
+LEAVE_SECONDS = 5.0
+"""How long the process waits for what a plugin left running, once all else is closed."""
 EXIT_RESTART = 75
 """Kept for “start me again”: a service does so."""
 EXIT_SETTINGS = 78
@@ -133,9 +136,22 @@ class GatewayProcess(Struct, frozen=True, kw_only=True):
             finally:
                 beating.cancel()
                 await file.written()
+            leaving.start()
 
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            runner.run(live())
+        def leave() -> None:
+            log.error("gateway.left_behind: something of a plugin will not end; the process ends without it")
+            starts.forget()
+            logging.shutdown()
+            os._exit(EXIT_RESTART if app.restarting else 0)
+
+        # Everything is stored and closed by then, and a tool may hold on to its task or its thread for ever.
+        leaving = threading.Timer(LEAVE_SECONDS, leave)
+        leaving.daemon = True
+        try:
+            with asyncio.Runner(loop_factory=loop_factory()) as runner:
+                runner.run(live())
+        finally:
+            leaving.cancel()
 
     @contextlib.contextmanager
     def _listed(self) -> Iterator[None]:

@@ -89,6 +89,8 @@ class ModelChoice(Struct, frozen=True, kw_only=True):
     format: str = CHAT_COMPLETIONS
     why: str = ""
     hint: str = ""
+    wrong: str = ""
+    """The setting that names something which does not exist."""
 
     @classmethod
     def given(cls, model: str) -> ModelChoice:
@@ -212,8 +214,8 @@ def _demo(why: str) -> ModelChoice:
     return ModelChoice(way=ModelAccess.DEMO, model=DEMO, provider=DEMO, why=why)
 
 
-def _none(why: str, hint: str, *, provider: str = "", model: str = "") -> ModelChoice:
-    return ModelChoice(way=ModelAccess.NONE, model=model, provider=provider, why=why, hint=hint)
+def _none(why: str, hint: str, *, provider: str = "", model: str = "", wrong: str = "") -> ModelChoice:
+    return ModelChoice(way=ModelAccess.NONE, model=model, provider=provider, why=why, hint=hint, wrong=wrong)
 
 
 def _named(settings: ModelSettings, provider: str) -> ModelChoice:
@@ -227,7 +229,7 @@ def _named(settings: ModelSettings, provider: str) -> ModelChoice:
         hint = "hermes config set model.base_url http://…/v1"
         return _none(f"{why}, and no address is set", hint, provider=provider)
     hint = f"Known: auto, {', '.join(SERVICES)}, custom, {DEMO}; any other needs model.base_url."
-    return _none(f"the provider “{provider}” is not known", hint, provider=provider)
+    return _none(f"the provider “{provider}” is not known", hint, provider=provider, wrong="provider")
 
 
 def _serviced(settings: ModelSettings, name: str, service: ModelService, why: str) -> ModelChoice:
@@ -238,7 +240,8 @@ def _serviced(settings: ModelSettings, name: str, service: ModelService, why: st
     wire = settings.api_mode or service.format
     if wire not in FORMATS:
         hint = f"Known: {', '.join(FORMATS)}."
-        return _none(f"the wire format “{wire}” of model.api_mode is not known", hint, provider=name)
+        why = f"the wire format “{wire}” of model.api_mode is not known"
+        return _none(why, hint, provider=name, wrong="api_mode")
     model = settings.default or service.model or _UNNAMED
     if not settings.default and service.model:
         why = f"{why}; no model is named, so its usual one is asked for"

@@ -10,7 +10,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 
 from hermes.domain.border import Border, contain, describe
-from hermes.domain.errors import FaultKind, HermesError, ModelFault
+from hermes.domain.errors import FaultKind, HermesError, ModelFault, as_model_fault
 from hermes.domain.event import Notice, TextDelta, ThoughtDelta
 from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest, Provider
 from hermes.domain.settings.settings import ModelSettings
@@ -26,8 +26,15 @@ CLOSING_SECONDS = 5.0
 class ForeignProvider:
     """The provider port, kept by a plugin called `name`."""
 
-    def __init__(self, name: str, make: Callable[[ModelSettings], Provider], settings: ModelSettings) -> None:
+    def __init__(
+        self,
+        name: str,
+        make: Callable[[ModelSettings], Provider],
+        settings: ModelSettings,
+        redact: Callable[[str], str] = str,
+    ) -> None:
         self._name = name
+        self._redact = redact
         self._make = make
         self._settings = settings
         self._provider: Provider | None = None
@@ -41,8 +48,8 @@ class ForeignProvider:
             while not isinstance(piece := await self._next(pieces), ModelEnd):
                 yield piece
             yield piece
-        except HermesError:
-            raise
+        except HermesError as error:
+            raise self._quiet(error) from None
         except StopAsyncIteration:
             raise self._fault("its answer broke off") from None
         except Exception as error:  # foreign code may raise anything
@@ -58,8 +65,8 @@ class ForeignProvider:
             try:
                 async with asyncio.timeout(MAKING_SECONDS):
                     made = await contain(asyncio.to_thread(self._make, self._settings))
-            except HermesError:
-                raise
+            except HermesError as error:
+                raise self._quiet(error) from None
             except TimeoutError:
                 raise self._fault(f"it was not ready after {MAKING_SECONDS:g} seconds") from None
             except Exception as error:  # foreign code may raise anything
@@ -100,6 +107,14 @@ class ForeignProvider:
         except Exception as error:  # foreign code may raise anything
             log.warning("provider.not_closed name=%s", self._name, exc_info=error)
 
+    def _quiet(self, error: HermesError) -> HermesError:
+        """What it raised on purpose, with no secret in its words: they are shown and stored."""
+        if self._redact(str(error)) == str(error):
+            return error
+        fault = as_model_fault(error)
+        fault.message, fault.hint = self._redact(fault.message), self._redact(fault.hint)
+        return fault
+
     def _fault(self, why: str, kind: FaultKind = FaultKind.BROKEN) -> ModelFault:
-        words = f"provider {self._name} failed ({why})"
+        words = self._redact(f"provider {self._name} failed ({why})")
         return ModelFault(f"The {words}." if kind is FaultKind.NO_MODEL else f"the {words}", kind=kind)

@@ -58,9 +58,16 @@ class UnavailableProvider:
 
 class Models:
     """`makers` make providers by name, our own and those of plugins; `probe` allows looking for servers on
-    this machine, once."""
+    this machine, once; `redact` takes secrets out of what a plugin's provider says."""
 
-    def __init__(self, makers: Mapping[str, MakeProvider] | None = None, *, probe: bool = True) -> None:
+    def __init__(
+        self,
+        makers: Mapping[str, MakeProvider] | None = None,
+        *,
+        probe: bool = True,
+        redact: Callable[[str], str] = str,
+    ) -> None:
+        self._redact = redact
         self._makers: dict[str, MakeProvider] = {**BUILT_IN, **(makers or {})}
         self._plugins = self._makers.keys() - BUILT_IN.keys()
         self._probe = probe
@@ -79,6 +86,11 @@ class Models:
         name = choosing.first_usable(await choosing.ask_models(choice.base_url, choice.key))
         told = "this is its first" if name else "it told none"
         return replace(choice, model=name or choice.model, why=f"{choice.why}; no model is named, and {told}")
+
+    def problem(self, settings: ModelSettings) -> ModelChoice | None:
+        """The choice, if it names something that does not exist."""
+        choice = choosing.choose(settings, plugins=self._plugins, looked=False)
+        return choice if choice.wrong else None
 
     async def routes(self, wanted: Mapping[str, ModelSettings]) -> dict[str, ModelRoute]:
         found: dict[str, ModelRoute] = {}
@@ -110,7 +122,9 @@ class Models:
         if key not in self._made:
             make = self._makers[name]
             foreign = name in self._plugins
-            self._made[key] = ForeignProvider(name, make, settings) if foreign else make(settings)
+            self._made[key] = (
+                ForeignProvider(name, make, settings, self._redact) if foreign else make(settings)
+            )
         return self._made[key]
 
     async def refresh(self, choices: Mapping[AgentId, ModelChoice]) -> str:

@@ -132,6 +132,10 @@ class AgentFactory:
         after._store, after._hooks = self._store, self._hooks
         try:
             await after.models.open()
+            before = self.models.check(self.ids)
+            for agent, error in after.models.check(after.ids).items():
+                if agent not in before:  # a mistake with which the gateway works already is no reason
+                    raise error
             await asyncio.to_thread(after._load)
             main = await after.build(MAIN_AGENT)
         except BaseException:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from hermes import plugins
@@ -16,7 +16,7 @@ from hermes.agent.models.registry import ModelRoute, Models, RoutedProvider
 from hermes.agent.models.roles import ChosenModel
 from hermes.agent.run.dispatch import RoleModel
 from hermes.domain.clock import Clock
-from hermes.domain.errors import UserError
+from hermes.domain.errors import SettingsError, UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.message import Attachment
 from hermes.domain.model_facts import ModelFacts, ModelRole
@@ -156,8 +156,21 @@ class AgentModels:
             }
             return
         makers = await asyncio.to_thread(plugins.providers, self._loaded.settings.plugins)
-        self._models = Models(makers, probe=not self._loaded.variables.get(NO_PROBE))
+        probe, redact = not self._loaded.variables.get(NO_PROBE), self._loaded.secrets.redact
+        self._models = Models(makers, probe=probe, redact=redact)
         self._routes = await self._models.routes(routes)
+
+    def check(self, agents: Iterable[AgentId]) -> dict[AgentId, SettingsError]:
+        """What is wrong with the models that the settings give to agents: nobody would answer for them."""
+        wrong: dict[AgentId, SettingsError] = {}
+        for agent in agents if self._given is None else ():
+            settings = model_of(agent, self._loaded)
+            choice = self._models.problem(settings)
+            if choice is not None:
+                own = settings is not self._loaded.settings.model and agent in self._loaded.settings.agents
+                key = f"agents.{agent}.{choice.wrong}" if own else f"model.{choice.wrong}"
+                wrong[agent] = self._loaded.wrong(key, f"{key}: {choice.why}.", choice.hint)
+        return wrong
 
     async def refresh(self) -> str:
         """Ask the agents' servers anew what they offer."""

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Collection
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,7 @@ from hermes.state.home.textfile import TextFile, decode, read_text, replace_text
 from hermes.state.settings import names, reader
 from hermes.state.settings.dotenv import parse_dotenv, with_variable
 from hermes.state.settings.loader import CONFIG_FILE, SECRETS_FILE, check_text, key_variable, load_settings
+from hermes.state.settings.names import BUILT_IN, PlatformNames
 from hermes.state.settings.secrets import looks_like_placeholder
 from hermes.state.settings.unsupported_limits import stop_at_limits, stop_at_variable
 from hermes.state.settings.values import SettingSpec, WrongValue, convert, knobs, sections
@@ -52,29 +52,30 @@ def unknown_key(key: str, meant: str) -> UserError:
     return UserError(f"“{one_line(key)}” is not a known setting.", hint=hint)
 
 
-def known_variables() -> list[str]:
+def known_variables(platforms: PlatformNames = BUILT_IN) -> list[str]:
     """Every variable that gives a value to a field."""
     known: list[str] = []
     for section in (Settings, *sections(Settings).values()):
         known += [name for knob in knobs(section).values() for name in knob.about.env]
-    for platform in sorted(names.PLATFORMS):
+    for platform in sorted(platforms.names):
         for knob in knobs(PlatformSettings).values():
             known += names.platform_variables(platform, knob.about.env)
-    return known
+    return [*known, *platforms.variables]
 
 
-def find_key(key: str, provider: str = "auto", also: Collection[str] = ()) -> SettingKey:
-    """`provider` decides which variable holds the model's key; `also` are variables of single platforms."""
+def find_key(key: str, provider: str = "auto", platforms: PlatformNames = BUILT_IN) -> SettingKey:
+    """`provider` decides which variable holds the model's key."""
     if _VARIABLE.fullmatch(key):
-        known = [*known_variables(), *also]
-        if names.named_account(key, names.PLATFORMS, also)[0] or names.is_key_like(key) or key in known:
+        known = known_variables(platforms)
+        named, _ = names.named_account(key, platforms.names, platforms.variables)
+        if named or names.is_key_like(key) or key in known:
             return SettingKey(variable=key)
         plain, mark, account = key.partition(names.ACCOUNT_MARK)
         meant = nearest(plain if mark else key, known)
         raise unknown_key(key, meant and f"{meant}{mark}{account if mark else ''}")
-    parts = _own_place(key.split("."))
+    parts = _own_place(key.split("."), platforms)
     if parts[0] == "platforms" and len(parts) > 2:
-        return _platform_key(key, parts)
+        return _platform_key(key, parts, platforms)
     tables = sections(Settings, dict)
     kind = {1: Settings, 2: sections(Settings).get(parts[0]), 3: tables.get(parts[0])}.get(len(parts))
     if kind is HostedAgent and not is_name(parts[1]):
@@ -82,7 +83,7 @@ def find_key(key: str, provider: str = "auto", also: Collection[str] = ()) -> Se
     own = knobs(kind) if kind else {}
     knob = own.get(parts[-1])
     if knob is None:
-        raise _refused(key, parts, list(own))
+        raise _refused(key, parts, [*own, *platforms.names])
     if knob.kind is Secret:
         return SettingKey(variable=key_variable(provider), knob=knob, path=tuple(parts))
     return SettingKey(path=tuple(parts), knob=knob)
@@ -96,11 +97,11 @@ def _refused(key: str, parts: list[str], siblings: list[str]) -> UserError:
     if len(parts) == 1 and (parts[0] in reader.TABLES or parts[0] in sections(Settings)):
         return UserError(f"“{key}” holds several values.", hint="Set them one by one, or edit config.yaml.")
     if len(parts) == 1:
-        siblings = [*siblings, *sections(Settings), *knobs(GatewaySettings), *names.PLATFORMS]
+        siblings = [*siblings, *sections(Settings), *knobs(GatewaySettings)]
     return unknown_key(key, reader.suggestion(".".join(parts), siblings))
 
 
-def _own_place(parts: list[str]) -> list[str]:
+def _own_place(parts: list[str], platforms: PlatformNames) -> list[str]:
     """The path in the one form that the settings classes have."""
     if parts[0] == "gateway" and len(parts) > 1 and parts[1] in reader.ALSO_UNDER_GATEWAY:
         parts = parts[1:]
@@ -110,12 +111,12 @@ def _own_place(parts: list[str]) -> list[str]:
         return [parts[0], reader.ALIASES[parts[0], parts[1]]]
     if len(parts) == 1 and parts[0] in knobs(GatewaySettings):
         return ["gateway", *parts]
-    return ["platforms", *parts] if parts[0].partition("@")[0] in names.PLATFORMS else parts
+    return ["platforms", *parts] if parts[0].partition("@")[0] in platforms.names else parts
 
 
-def _platform_key(key: str, parts: list[str]) -> SettingKey:
+def _platform_key(key: str, parts: list[str], platforms: PlatformNames) -> SettingKey:
     account, name = parts[1], parts[2]
-    _check_block(key, account)
+    _check_block(key, account, platforms)
     own = knobs(PlatformSettings)
     if len(parts) == 3 and name in own:
         return SettingKey(path=tuple(parts), knob=own[name])
@@ -126,21 +127,21 @@ def _platform_key(key: str, parts: list[str]) -> SettingKey:
     return SettingKey(path=tuple(parts))
 
 
-def _check_block(key: str, name: str) -> None:
+def _check_block(key: str, name: str, platforms: PlatformNames) -> None:
     """A `UserError` if no block can have this name."""
     platform, at, account = name.partition("@")
-    if platform not in names.PLATFORMS:
-        raise unknown_key(key, reader.suggestion(f"platforms.{platform}", sorted(names.PLATFORMS)))
+    if platform not in platforms.names:
+        raise unknown_key(key, reader.suggestion(f"platforms.{platform}", sorted(platforms.names)))
     problem = account_problem(platform, account) if at else None
     if problem is not None:
         raise problem
 
 
-def value_at(settings: Settings, key: str) -> Any:
+def value_at(settings: Settings, key: str, platforms: PlatformNames = BUILT_IN) -> Any:
     """What a key holds now: a value, a whole section, or nothing; an unknown key is a `UserError`."""
-    parts = _own_place(key.split(".")) if key != "model" else ["model"]
+    parts = _own_place(key.split("."), platforms) if key != "model" else ["model"]
     if len(parts) == 2 and parts[0] == "platforms" and parts[1] not in settings.platforms:
-        _check_block(key, parts[1])
+        _check_block(key, parts[1], platforms)
         return PlatformSettings()
     held: Any = settings
     for number, part in enumerate(parts):
@@ -153,7 +154,7 @@ def value_at(settings: Settings, key: str) -> Any:
         else:
             held = getattr(held, part) if part in getattr(held, "__dataclass_fields__", ()) else None
     if held is None:
-        find_key(key)
+        find_key(key, platforms=platforms)
     return held
 
 
@@ -165,24 +166,25 @@ class SettingChange(Struct, frozen=True, kw_only=True):
     secret: bool
 
 
-def set_setting(home: Path, dotted_key: str, value_text: str, also: Collection[str] = ()) -> SettingChange:
-    """Write one setting; an unknown key or a wrong value is a `UserError` and changes nothing. `also` are
-    variables that platforms have for themselves."""
-    _check_limit(dotted_key, value_text)
+def set_setting(
+    home: Path, dotted_key: str, value_text: str, platforms: PlatformNames = BUILT_IN
+) -> SettingChange:
+    """Write one setting; an unknown key or a wrong value is a `UserError` and changes nothing."""
+    _check_limit(dotted_key, value_text, platforms)
     with sole_writer(home):
         provider = load_settings(home, {}).settings.model.provider
-        key = find_key(dotted_key, provider, also)
+        key = find_key(dotted_key, provider, platforms)
         if key.variable:
             return _write_variable(home / SECRETS_FILE, key.variable, value_text)
-        return _write_yaml(home / CONFIG_FILE, dotted_key, key, value_text)
+        return _write_yaml(home / CONFIG_FILE, dotted_key, key, value_text, platforms)
 
 
-def unset_setting(home: Path, dotted_key: str, also: Collection[str] = ()) -> SettingChange | None:
+def unset_setting(home: Path, dotted_key: str, platforms: PlatformNames = BUILT_IN) -> SettingChange | None:
     """Take one setting out of its file, so that its default counts again; None if it does not stand there.
     What stands there can be taken out whether it is known or not."""
     with sole_writer(home):
         try:
-            key = find_key(dotted_key, load_settings(home, {}).settings.model.provider, also)
+            key = find_key(dotted_key, load_settings(home, {}).settings.model.provider, platforms)
         except UserError:
             path = tuple(dotted_key.split("."))
             removed = _remove_variable(home / SECRETS_FILE, dotted_key)
@@ -195,14 +197,14 @@ def unset_setting(home: Path, dotted_key: str, also: Collection[str] = ()) -> Se
         return _remove_yaml(home / CONFIG_FILE, dotted_key, key.path)
 
 
-def _check_limit(dotted_key: str, value: str) -> None:
+def _check_limit(dotted_key: str, value: str, platforms: PlatformNames) -> None:
     """A `UserError` if the gateway would not start with this setting."""
     findings = SettingsFindings(CONFIG_FILE)
     name, *parents = reversed(dotted_key.split("."))
     tree = YamlMapping(pairs={name: (1, YamlScalar(text=value, line=1))}, line=1)
     for parent in parents:
         tree = YamlMapping(pairs={parent: (1, tree)}, line=1)
-    stop_at_limits(reader.arrange(tree, names.PLATFORMS, findings), findings)
+    stop_at_limits(reader.arrange(tree, platforms.names, findings), findings)
     stop_at_variable(dotted_key, value, None, findings)
     if findings.stops:
         hint = "The gateway would not start with it; nothing was changed."
@@ -246,7 +248,9 @@ def _remove_variable(path: Path, variable: str) -> SettingChange | None:
     return SettingChange(file=path, name=variable, secret=True)
 
 
-def _write_yaml(path: Path, dotted_key: str, key: SettingKey, value_text: str) -> SettingChange:
+def _write_yaml(
+    path: Path, dotted_key: str, key: SettingKey, value_text: str, platforms: PlatformNames
+) -> SettingChange:
     try:
         value = convert(key.knob, value_text) if key.knob else _guess(value_text)
     except WrongValue as error:
@@ -256,12 +260,12 @@ def _write_yaml(path: Path, dotted_key: str, key: SettingKey, value_text: str) -
         ) from error
     file = _readable(path, yaml=True)
     text = _changed(file.text, key.path, _plain(value), path)
-    _, problems_before = check_text(file.text)
-    settings, problems = check_text(text)
+    _, problems_before = check_text(file.text, platforms.names)
+    settings, problems = check_text(text, platforms.names)
     reason = ""
     if len(problems) > len(problems_before):
         reason = str(problems[-1])
-    elif value_at(settings, ".".join(key.path)) != (value if key.knob else _spelled(value)):
+    elif value_at(settings, ".".join(key.path), platforms) != (value if key.knob else _spelled(value)):
         reason = "it would not be read back the same."
     if reason:
         raise UserError(f"{dotted_key} cannot be set so: {reason}", hint="Nothing was changed.")

@@ -161,12 +161,14 @@ def _by_line(problems: list[SettingsError]) -> list[SettingsError]:
     return sorted(problems, key=lambda error: error.line or 0)
 
 
-def check_text(text: str) -> tuple[Settings, list[SettingsError]]:
+def check_text(
+    text: str, platforms: frozenset[str] = names.PLATFORMS
+) -> tuple[Settings, list[SettingsError]]:
     """What a `config.yaml` with this text would mean by itself, and its problems."""
     findings = SettingsFindings(CONFIG_FILE)
-    reader = SettingsReader(findings, names.PLATFORMS, lambda name: f"${{{name}}}")
+    reader = SettingsReader(findings, platforms, lambda name: f"${{{name}}}")
     root = read_yaml(TextFile(text=text), findings)
-    return reader.settings(arrange(root, names.PLATFORMS, findings)), findings.problems
+    return reader.settings(arrange(root, platforms, findings)), findings.problems
 
 
 def check_agent_secrets(home: Path) -> None:

@@ -10,7 +10,10 @@ import re
 from collections.abc import Collection, Iterable
 from functools import cache
 
+from msgspec import Struct
+
 from hermes.domain.address import DEFAULT_ACCOUNT, account_problem, read_platform
+from hermes.domain.capabilities import Manifest
 from hermes.domain.errors import UserError
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.state.settings.values import knobs
@@ -21,6 +24,22 @@ _PLATFORMS = """telegram discord slack whatsapp whatsapp_cloud signal matrix mat
     feishu wecom wecom_callback weixin qqbot yuanbao bluebubbles photon google_chat teams line
     irc simplex ntfy homeassistant raft relay api_server webhook msgraph_webhook github"""
 PLATFORMS = frozenset(_PLATFORMS.split())
+
+
+class PlatformNames(Struct, frozen=True, kw_only=True):
+    """The platforms that may have a block, and the variables that single ones have for themselves."""
+
+    names: frozenset[str] = PLATFORMS
+    variables: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, manifests: Iterable[Manifest]) -> PlatformNames:
+        every = tuple(manifests)
+        variables = tuple(field.env for manifest in every for field in manifest.settings)
+        return cls(names=PLATFORMS | {manifest.name for manifest in every}, variables=variables)
+
+
+BUILT_IN = PlatformNames()
 _PREFIXES = {"qqbot": "QQ", "homeassistant": "HASS", "relay": "GATEWAY_RELAY"}
 _HOMES = {
     "matrix": ("MATRIX_HOME_ROOM",),

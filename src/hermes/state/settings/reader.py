@@ -27,6 +27,7 @@ from hermes.state.settings.names import (
     is_later,
 )
 from hermes.state.settings.secrets import looks_like_placeholder, password_in
+from hermes.state.settings.unsupported_limits import plugin_names
 from hermes.state.settings.yaml_tree import YamlList, YamlMapping, YamlNode, YamlScalar
 
 if TYPE_CHECKING:
@@ -147,6 +148,8 @@ class SettingsReader:
             line = root.pairs["default_agent"][0]
             if not self.is_agent("default_agent", line, given["default_agent"]):
                 del given["default_agent"]
+        if "plugins" in given:
+            self.check_plugins(given["plugins"])
         return declared.Settings(**given)
 
     def read(self, spec: values.SettingSpec, node: YamlNode, path: str) -> Any:
@@ -269,6 +272,20 @@ class SettingsReader:
             return None
         flat: dict[str, Any] = {"extra": {}, "secrets": {}}
         return name, declared.PluginOptions(values=self.own_key(flat, name, node, path, name))
+
+    def check_plugins(self, chosen: declared.PluginSettings) -> None:
+        """A name that no plugin has. It may belong to one that is not installed here; if it looks like one
+        that is, that one was meant, and would be used though it is disabled."""
+        for key in ("enabled", "disabled"):
+            for name in (name for name in getattr(chosen, key) if name not in ("*", *NONE_LISTED)):
+                path, installed = f"plugins.{key}", plugin_names()
+                if name in installed:
+                    continue
+                meant = nearest(name, sorted(installed))
+                message = f"{path} names “{one_line(name)}”, which is not installed."
+                tell = self.findings.problem if meant else self.findings.note
+                hint = f"Did you mean “{meant}”?" if meant else "`hermes plugins list` names those that are."
+                tell(self.lines[path], message, hint)
 
     def is_wrong_account(self, line: int, platform: str, account: str) -> bool:
         """Whether no account can be called so, which is a problem."""

@@ -3,12 +3,17 @@ that a client need not find out by trying."""
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
+from hermes.domain.ids import AgentId
+from hermes.domain.text import one_line
 from hermes.domain.tool import Effect
 from hermes.entry.http.ask.addressee import default_name
 from hermes.entry.http.site.admission import KeyScope
 from hermes.entry.http.site.endpoint import ROUTES, HttpCall, route
+from hermes.entry.http.site.errors import bad_request
 
 _FEATURES = {
     "chat_completions": "/v1/chat/completions",
@@ -43,10 +48,11 @@ class Toolset(msgspec.Struct, kw_only=True):
 
 
 class ToolsetList(msgspec.Struct, kw_only=True):
-    """The toolsets of the agents that the key may see."""
+    """The toolsets of the agents that the key may see; `has_more` says that there are further agents."""
 
     object: str = "list"
     data: list[Toolset]
+    has_more: bool
 
 
 class ApiLimits(msgspec.Struct, kw_only=True):
@@ -97,11 +103,19 @@ async def read_capabilities(call: HttpCall) -> ApiCapabilities:
 
 
 @route("GET", "/v1/toolsets", "What the agents can do by themselves.")
-async def list_toolsets(call: HttpCall) -> ToolsetList:
+async def list_toolsets(
+    call: HttpCall, limit: Annotated[int, msgspec.Meta(ge=1, le=100)] = 20, after: str = ""
+) -> ToolsetList:
+    """Each agent is built for it, so they come in pages: so many agents, those after a named one."""
     sets: dict[tuple[str, str], Toolset] = {}
-    for agent in call.agents:
+    agents = call.agents
+    if after:
+        if after not in agents:
+            raise bad_request(f"There is no agent “{one_line(after, 80)}”.", param="after")
+        agents = agents[agents.index(AgentId(after)) + 1 :]
+    for agent in agents[:limit]:
         for tool in (await call.site.agents.get(agent)).toolbox.all.values():
             toolset = Toolset(name=tool.toolset, agent=agent, tools=[])
             facts = ToolFacts(name=tool.name, description=tool.description, effect=tool.effect)
             sets.setdefault((agent, tool.toolset), toolset).tools.append(facts)
-    return ToolsetList(data=list(sets.values()))
+    return ToolsetList(data=list(sets.values()), has_more=len(agents) > limit)
