@@ -216,13 +216,11 @@ def _take_profile(words: list[str]) -> tuple[str | None, list[str]]:
 
 
 def _unknown(name: str) -> int:
-    from difflib import get_close_matches
+    from hermes.domain.text import nearest, one_line
 
-    from hermes.domain.text import one_line
-
-    near = get_close_matches(name, {command.partition(" ")[0] for command in COMMANDS}, n=1)
+    near = nearest(name, {command.partition(" ")[0] for command in COMMANDS})
     kind = "option" if name.startswith("-") else "command"
-    hint = f"Did you mean: hermes {near[0]}" if near else "`hermes --help` lists the commands."
+    hint = f"Did you mean: hermes {near}" if near else "`hermes --help` lists the commands."
     return _fail(f"There is no {kind} “{one_line(name, 60)}”.", hint, code=WRONG_USE)
 
 

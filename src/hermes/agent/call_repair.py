@@ -9,10 +9,9 @@ import json
 import re
 import warnings
 from collections.abc import Collection, Iterable
-from difflib import get_close_matches
 
 from hermes.domain.ids import CallId, new_call_id
-from hermes.domain.text import storable, storable_all
+from hermes.domain.text import nearest, storable, storable_all
 from hermes.domain.tool import ToolCall
 from hermes.domain.word import replace
 
@@ -61,8 +60,7 @@ def repair_name(name: str, tools: Collection[str]) -> str:
     for spelling in (plain, plain.removesuffix("_tool"), plain.replace("__", "_")):
         if spelling in tools:
             return spelling
-    near = get_close_matches(plain.removesuffix("_tool"), list(tools), n=1, cutoff=_CLOSE)
-    return near[0] if near else storable(name)
+    return nearest(plain.removesuffix("_tool"), tools, _CLOSE) or storable(name)
 
 
 def repair_arguments(text: str) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
+from collections.abc import Iterable
 from typing import Any
 
 from hermes.domain.word import field_names, is_word, replace
@@ -16,6 +17,13 @@ _HUMPS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _BLANKS = re.compile(r"\s+")
 _BRACE = re.compile(r"\\[pPN]\{[^{}]*\}|\\.|(\{)(?![0-9]+(?:,[0-9]*)?\}|,[0-9]*\})", re.DOTALL)
 """A brace that counts nothing, outside of \\p{L} and its like."""
+
+
+def nearest(word: str, choices: Iterable[str], cutoff: float = 0.6) -> str:
+    """The choice that is most like a mistyped word, or nothing."""
+    from difflib import get_close_matches  # only mistakes pay for loading it
+
+    return next(iter(get_close_matches(word, list(choices), n=1, cutoff=cutoff)), "")
 
 
 def storable(text: str) -> str:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
+from hermes.admin.process.heap import give_back, use_one_arena
 from hermes.admin.process.logs import SHOWN_ALL, logging_to
 from hermes.admin.process.starts import HEALTHY_SECONDS, StartGuard
 from hermes.admin.process.watchdog import SystemdNotifier, Watchdog
@@ -78,6 +79,7 @@ class GatewayProcess(Struct, frozen=True, kw_only=True):
 
     def run(self) -> int:
         """Run until a signal; the exit code. What a person must mend first is raised as a `UserError`."""
+        use_one_arena()
         prepare_home(self.home)
         with hold_home(self.home, GATEWAY), self._listed():
             from hermes.app.app import App
@@ -193,6 +195,7 @@ def _collect_from_now_on() -> None:
     if not gc.isenabled():
         gc.freeze()
         gc.enable()
+        give_back()
 
 
 # --- who has the home ----------------------------------------------------------------------------

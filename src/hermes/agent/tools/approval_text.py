@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from difflib import unified_diff
 
 from hermes.domain.tool import ApprovalPrompt
 from hermes.domain.word import replace
@@ -55,6 +54,8 @@ def shown_change(before: str, after: str) -> str:
     old, new = before.splitlines(), after.splitlines()
     if len(old) + len(new) > _LINES_COMPARED:
         return f"[{len(old)} lines are replaced by {len(new)}]\n" + shown_lines(f"+{line}" for line in new)
+    from difflib import unified_diff
+
     diff = unified_diff(old, new, lineterm="", n=1)
     lines = [line for line in list(diff)[2:] if not line.startswith("@@")]
     return shown_lines(lines) or "[nothing changes]"

@@ -8,9 +8,7 @@ from __future__ import annotations
 import ast
 import json
 import os
-import tomllib
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any, Literal
 
 from hermes.agent.danger.paths import CommandScope, read_fault, write_fault
@@ -161,6 +159,8 @@ def _shown(name: str) -> str:
 
 
 async def _suggestion(invocation: ToolInvocation, path: str) -> str:
+    from difflib import get_close_matches
+
     folder, name = os.path.split(path)
     try:
         entries = await invocation.backend.files.list(invocation.session, folder or ".")
@@ -199,6 +199,8 @@ def syntax_note(path: str, text: str) -> str:
             case ".json":
                 json.loads(text)
             case ".toml":
+                import tomllib
+
                 tomllib.loads(text)
     except (SyntaxError, ValueError, RecursionError) as error:
         return f" Note: {type(error).__name__}: {error}."

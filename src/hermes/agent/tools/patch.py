@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from difflib import SequenceMatcher, unified_diff
 from typing import Any
 
 from msgspec import Struct
@@ -148,6 +147,8 @@ def _shift(text: str, given: str, actual: str) -> str:
 
 def _nearest(text: str, old: str) -> str:
     """The place that is most like what was looked for, with its line numbers."""
+    from difflib import SequenceMatcher
+
     lines = text.splitlines()[:_NEAR_LINES]
     wanted = old.strip("\n").splitlines()
     anchor = max(wanted, key=lambda line: len(line.strip()), default="").strip()
@@ -166,6 +167,8 @@ def _nearest(text: str, old: str) -> str:
 
 
 def _difference(before: str, after: str) -> str:
+    from difflib import unified_diff
+
     lines = unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=2)
     text = "\n".join(list(lines)[2:])
     return text if len(text) <= _LONGEST_DIFF else f"{text[:_LONGEST_DIFF]}\n[… diff cut]"

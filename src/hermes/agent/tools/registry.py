@@ -6,7 +6,6 @@ A function takes its `ToolInvocation` first, then the model's arguments, and ret
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, Protocol
 
 from msgspec import Struct, field
@@ -19,6 +18,7 @@ from hermes.domain.ids import SessionId
 from hermes.domain.ports.world import Backend, ProcessView, World
 from hermes.domain.rows import SearchHit
 from hermes.domain.services import ToolServices
+from hermes.domain.text import nearest
 from hermes.domain.tool import Approval, ApprovalPrompt, Effect, Tool, ToolContext, ToolResult, Waiting
 from hermes.domain.toolbox import NO_TOOLSET
 from hermes.domain.word import replace
@@ -162,8 +162,8 @@ def toolsets() -> dict[str, list[str]]:
 
 
 def unknown_toolset(name: str, toolsets: Collection[str]) -> UserError:
-    near = get_close_matches(name, list(toolsets), n=1)
-    hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(sorted(toolsets))}, {NO_TOOLSET}."
+    near = nearest(name, toolsets)
+    hint = f"Did you mean {near}?" if near else f"Known: {', '.join(sorted(toolsets))}, {NO_TOOLSET}."
     return UserError(f"There is no toolset “{name}”.", hint=hint)
 
 

@@ -10,7 +10,6 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from datetime import datetime
-from difflib import get_close_matches
 from itertools import chain
 from traceback import extract_tb
 from typing import Any, TypeVar
@@ -29,7 +28,7 @@ from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.ports.store import Tx
 from hermes.domain.session import Session, SessionKey
 from hermes.domain.settings.settings import Settings
-from hermes.domain.text import one_line
+from hermes.domain.text import nearest, one_line
 from hermes.domain.turn import ReplyPlace, Turn
 from hermes.domain.word import field_names, replace
 
@@ -253,8 +252,8 @@ def resolve(name: str, settings: Settings | None = None, runtime: Runtime | None
         names = ", ".join(f"/{slash.name}" for slash in begins)
         raise UserError(f"/{name} could be {names}.", hint="Write a little more of it.")
     words = {word: slash.name for slash in there for word in slash.names}
-    near = get_close_matches(name, list(words), n=1)
-    hint = f"Did you mean /{words[near[0]]}?" if near else "/help lists the commands."
+    near = nearest(name, words)
+    hint = f"Did you mean /{words[near]}?" if near else "/help lists the commands."
     raise UserError(
         f"There is no command /{name}.", hint=f"{hint} To send it as text, leave out the first character."
     )

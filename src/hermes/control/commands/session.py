@@ -3,7 +3,6 @@ its model, what messages do meanwhile, and approvals."""
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 
 from msgspec import Struct
 
@@ -31,7 +30,7 @@ from hermes.domain.session import (
     owner_of,
     speaks_for_another,
 )
-from hermes.domain.text import one_line
+from hermes.domain.text import nearest, one_line
 from hermes.domain.transcript import visible
 from hermes.domain.turn import BusyMode, Cause, Turn, TurnAction, TurnInput
 from hermes.domain.word import replace
@@ -349,8 +348,8 @@ def model(call: CommandCall) -> CommandReply:
         if wanted == name.casefold():
             call.tx.sessions.save(replace(call.session, model=name))
             return CommandReply(text=f"This session answers with {name} from now on.")
-    near = get_close_matches(call.args, [*known, *offered], n=1)
-    hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join([*known, _DEFAULT])}."
+    near = nearest(call.args, [*known, *offered])
+    hint = f"Did you mean {near}?" if near else f"Known: {', '.join([*known, _DEFAULT])}."
     raise UserError(f"There is no model “{one_line(call.args, 60)}” here.", hint=hint)
 
 

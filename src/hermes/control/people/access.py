@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from difflib import get_close_matches
 from enum import StrEnum
 
 from msgspec import Struct
@@ -23,7 +22,7 @@ from hermes.domain.ports.store import Tx
 from hermes.domain.rows import InboundOutcome, OutcomeKind
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import Settings
-from hermes.domain.text import one_line
+from hermes.domain.text import nearest, one_line
 from hermes.domain.word import replace
 
 log = logging.getLogger("hermes.access")
@@ -424,6 +423,6 @@ def _kind(word: str) -> SourceKind:
 
 def _unknown(word: str, name: str) -> UserError:
     known = {**{one: f"{one}=…" for one in VALUES}, **{one: one for one in FLAGS}}
-    near = get_close_matches(name, list(known), n=1)
-    hint = f"Did you mean “{known[near[0]]}”?" if near else f"Known: {', '.join(known.values())}."
+    near = nearest(name, known)
+    hint = f"Did you mean “{known[near]}”?" if near else f"Known: {', '.join(known.values())}."
     return UserError(f"“{one_line(word, 40)}” says nothing about a source.", hint=hint)

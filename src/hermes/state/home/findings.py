@@ -4,6 +4,7 @@ notes that are good to know."""
 from __future__ import annotations
 
 from hermes.domain.errors import SettingsError
+from hermes.domain.text import nearest
 
 MOST_FINDINGS = 100
 MOST_SLIPS = 2
@@ -43,11 +44,8 @@ class SettingsFindings:
 
 def nearest(word: str, names: list[str]) -> str:
     """The known word that was probably meant, or nothing."""
-    from difflib import get_close_matches
-
     lowered = {name.lower(): name for name in names}
-    close = get_close_matches(word.lower()[:100], list(lowered), n=1, cutoff=0.7)
-    return lowered[close[0]] if close else ""
+    return lowered.get(nearest(word.lower()[:100], lowered, 0.7), "")
 
 
 def is_slip(word: str, meant: str) -> bool:
