@@ -169,7 +169,7 @@ def _serve(asking: socket.socket) -> Callable[[], object]:
     import hermes
 
     names = [found.name for found in pkgutil.walk_packages(hermes.__path__, "hermes.")]
-    for name in ("importlib.metadata", "uvloop", "yaml", *names):
+    for name in ("uvloop", "yaml", *names):
         if name not in PROGRAMS:
             with contextlib.suppress(ImportError):  # an adapter whose SDK is not installed
                 import_module(name)

@@ -68,6 +68,8 @@ make_ready() {
         install_packages
     fi
     "$venv/bin/python" -I "$root/tools/link.py" "$root" || exit 1
+    # Otherwise the first start would compile, and keep the memory that this takes.
+    "$venv/bin/python" -I -m compileall -q -j 0 "$root/src/hermes" >/dev/null 2>&1 || :
     printf '%s\n' "$want" >"$venv/stamp.new" && mv -f "$venv/stamp.new" "$venv/stamp"
 }
 

@@ -216,9 +216,9 @@ def _take_profile(words: list[str]) -> tuple[str | None, list[str]]:
 
 
 def _unknown(name: str) -> int:
-    from hermes.domain.text import nearest, one_line
+    from hermes.domain.text import closest, one_line
 
-    near = nearest(name, {command.partition(" ")[0] for command in COMMANDS})
+    near = closest(name, {command.partition(" ")[0] for command in COMMANDS})
     kind = "option" if name.startswith("-") else "command"
     hint = f"Did you mean: hermes {near}" if near else "`hermes --help` lists the commands."
     return _fail(f"There is no {kind} “{one_line(name, 60)}”.", hint, code=WRONG_USE)

@@ -5,11 +5,9 @@ that breaks is told of in one sentence and never stops the rest."""
 from __future__ import annotations
 
 import logging
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from functools import lru_cache
 from importlib import import_module
 from threading import Thread
 from types import ModuleType
@@ -19,6 +17,7 @@ from msgspec import Struct, field
 
 from hermes.domain.address import LOCAL_DOOR
 from hermes.domain.capabilities import Manifest
+from hermes.domain.entry_points import EntryPoint, entry_points
 from hermes.domain.errors import UserError
 from hermes.domain.ports.world import BACKENDS
 from hermes.domain.settings.settings import PluginSettings
@@ -26,8 +25,6 @@ from hermes.domain.text import one_line
 from hermes.domain.word import replace
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
     from hermes.domain.adapter import AdapterContext, DescribeApp, LogIn
     from hermes.domain.ports.agent import Memory, Provider
     from hermes.domain.ports.platform import Platform
@@ -220,9 +217,9 @@ def _load(group: str, used: PluginSettings = EVERY_PLUGIN) -> Iterator[tuple[str
 
 def _installed(group: str, used: PluginSettings) -> Iterator[InstalledPlugin]:
     """Ours come first, so that no plugin can take a name of ours."""
-    for entry in sorted(_entry_points(tuple(sys.path)).select(group=group), key=_place):
-        package, version = _package(entry), "" if entry.dist is None else entry.dist.version
-        plugin = InstalledPlugin(group=group, name=entry.name, package=package, version=version)
+    for entry in sorted(entry_points(group), key=_place):
+        package = entry.package
+        plugin = InstalledPlugin(group=group, name=entry.name, package=package, version=entry.version)
         if package != OURS and not used.allows(package, f"{group.removeprefix('hermes.')}:{entry.name}"):
             yield replace(plugin, disabled=True)
             continue
@@ -234,17 +231,13 @@ def _installed(group: str, used: PluginSettings) -> Iterator[InstalledPlugin]:
             yield replace(plugin, value=value, why="" if package == OURS else _fault(group, value))
 
 
-def _package(entry: EntryPoint) -> str:
-    return "" if entry.dist is None else entry.dist.name
-
-
 def _place(entry: EntryPoint) -> tuple[bool, str]:
-    return _package(entry) != OURS, entry.name
+    return entry.package != OURS, entry.name
 
 
 def is_installed(group: str, name: str) -> bool:
     """Whether there is such an entry, however it stands with it."""
-    return name in _entry_points(tuple(sys.path)).select(group=group).names
+    return any(entry.name == name for entry in entry_points(group))
 
 
 def _fault(group: str, value: object) -> str:
@@ -264,14 +257,6 @@ def _fault(group: str, value: object) -> str:
     if not isinstance(events, list | tuple) or not all(isinstance(event, str) for event in events):
         return "its `events` are not a list of names"
     return ""
-
-
-@lru_cache(maxsize=1)
-def _entry_points(path: tuple[str, ...]) -> Any:
-    """Reading them opens a file of every package that is installed, so it is done once for all groups."""
-    from importlib.metadata import entry_points
-
-    return entry_points()
 
 
 def _load_foreign(entry: EntryPoint) -> Any:

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Collection, Iterable
 
 from hermes.domain.ids import CallId, new_call_id
-from hermes.domain.text import nearest, storable, storable_all
+from hermes.domain.text import closest, storable, storable_all
 from hermes.domain.tool import ToolCall
 from hermes.domain.word import replace
 
@@ -60,7 +60,7 @@ def repair_name(name: str, tools: Collection[str]) -> str:
     for spelling in (plain, plain.removesuffix("_tool"), plain.replace("__", "_")):
         if spelling in tools:
             return spelling
-    return nearest(plain.removesuffix("_tool"), tools, _CLOSE) or storable(name)
+    return closest(plain.removesuffix("_tool"), tools, _CLOSE) or storable(name)
 
 
 def repair_arguments(text: str) -> str | None:

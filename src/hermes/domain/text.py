@@ -19,7 +19,7 @@ _BRACE = re.compile(r"\\[pPN]\{[^{}]*\}|\\.|(\{)(?![0-9]+(?:,[0-9]*)?\}|,[0-9]*\
 """A brace that counts nothing, outside of \\p{L} and its like."""
 
 
-def nearest(word: str, choices: Iterable[str], cutoff: float = 0.6) -> str:
+def closest(word: str, choices: Iterable[str], cutoff: float = 0.6) -> str:
     """The choice that is most like a mistyped word, or nothing."""
     from difflib import get_close_matches  # only mistakes pay for loading it
 

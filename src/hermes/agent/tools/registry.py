@@ -18,7 +18,7 @@ from hermes.domain.ids import SessionId
 from hermes.domain.ports.world import Backend, ProcessView, World
 from hermes.domain.rows import SearchHit
 from hermes.domain.services import ToolServices
-from hermes.domain.text import nearest
+from hermes.domain.text import closest
 from hermes.domain.tool import Approval, ApprovalPrompt, Effect, Tool, ToolContext, ToolResult, Waiting
 from hermes.domain.toolbox import NO_TOOLSET
 from hermes.domain.word import replace
@@ -162,7 +162,7 @@ def toolsets() -> dict[str, list[str]]:
 
 
 def unknown_toolset(name: str, toolsets: Collection[str]) -> UserError:
-    near = nearest(name, toolsets)
+    near = closest(name, toolsets)
     hint = f"Did you mean {near}?" if near else f"Known: {', '.join(sorted(toolsets))}, {NO_TOOLSET}."
     return UserError(f"There is no toolset “{name}”.", hint=hint)
 

@@ -28,7 +28,7 @@ from hermes.domain.ids import AgentId, SessionId
 from hermes.domain.ports.store import Tx
 from hermes.domain.session import Session, SessionKey
 from hermes.domain.settings.settings import Settings
-from hermes.domain.text import nearest, one_line
+from hermes.domain.text import closest, one_line
 from hermes.domain.turn import ReplyPlace, Turn
 from hermes.domain.word import field_names, replace
 
@@ -252,7 +252,7 @@ def resolve(name: str, settings: Settings | None = None, runtime: Runtime | None
         names = ", ".join(f"/{slash.name}" for slash in begins)
         raise UserError(f"/{name} could be {names}.", hint="Write a little more of it.")
     words = {word: slash.name for slash in there for word in slash.names}
-    near = nearest(name, words)
+    near = closest(name, words)
     hint = f"Did you mean /{words[near]}?" if near else "/help lists the commands."
     raise UserError(
         f"There is no command /{name}.", hint=f"{hint} To send it as text, leave out the first character."

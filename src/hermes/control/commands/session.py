@@ -3,7 +3,6 @@ its model, what messages do meanwhile, and approvals."""
 
 from __future__ import annotations
 
-
 from msgspec import Struct
 
 from hermes.control.commands.registry import (
@@ -30,7 +29,7 @@ from hermes.domain.session import (
     owner_of,
     speaks_for_another,
 )
-from hermes.domain.text import nearest, one_line
+from hermes.domain.text import closest, one_line
 from hermes.domain.transcript import visible
 from hermes.domain.turn import BusyMode, Cause, Turn, TurnAction, TurnInput
 from hermes.domain.word import replace
@@ -348,7 +347,7 @@ def model(call: CommandCall) -> CommandReply:
         if wanted == name.casefold():
             call.tx.sessions.save(replace(call.session, model=name))
             return CommandReply(text=f"This session answers with {name} from now on.")
-    near = nearest(call.args, [*known, *offered])
+    near = closest(call.args, [*known, *offered])
     hint = f"Did you mean {near}?" if near else f"Known: {', '.join([*known, _DEFAULT])}."
     raise UserError(f"There is no model “{one_line(call.args, 60)}” here.", hint=hint)
 

@@ -22,7 +22,7 @@ from hermes.domain.ports.store import Tx
 from hermes.domain.rows import InboundOutcome, OutcomeKind
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import Settings
-from hermes.domain.text import nearest, one_line
+from hermes.domain.text import closest, one_line
 from hermes.domain.word import replace
 
 log = logging.getLogger("hermes.access")
@@ -423,6 +423,6 @@ def _kind(word: str) -> SourceKind:
 
 def _unknown(word: str, name: str) -> UserError:
     known = {**{one: f"{one}=…" for one in VALUES}, **{one: one for one in FLAGS}}
-    near = nearest(name, known)
+    near = closest(name, known)
     hint = f"Did you mean “{known[near]}”?" if near else f"Known: {', '.join(known.values())}."
     return UserError(f"“{one_line(word, 40)}” says nothing about a source.", hint=hint)

@@ -4,7 +4,7 @@ notes that are good to know."""
 from __future__ import annotations
 
 from hermes.domain.errors import SettingsError
-from hermes.domain.text import nearest
+from hermes.domain.text import closest
 
 MOST_FINDINGS = 100
 MOST_SLIPS = 2
@@ -45,7 +45,7 @@ class SettingsFindings:
 def nearest(word: str, names: list[str]) -> str:
     """The known word that was probably meant, or nothing."""
     lowered = {name.lower(): name for name in names}
-    return lowered.get(nearest(word.lower()[:100], lowered, 0.7), "")
+    return lowered.get(closest(word.lower()[:100], lowered, 0.7), "")
 
 
 def is_slip(word: str, meant: str) -> bool:

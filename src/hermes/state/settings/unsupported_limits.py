@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 
 from msgspec import Struct
 
+from hermes.domain.entry_points import entry_points
 from hermes.domain.ports.world import BACKENDS
 from hermes.domain.text import one_line
 from hermes.state.home.findings import SettingsFindings, is_slip
@@ -69,9 +70,7 @@ VARIABLES: Mapping[str, UnsupportedLimit] = {
 
 def installed(group: str) -> Collection[str]:
     """The names of plugins; nothing of them is imported."""
-    from importlib.metadata import entry_points
-
-    return entry_points(group=group).names
+    return {entry.name for entry in entry_points(group)}
 
 
 def plugin_names() -> set[str]:
