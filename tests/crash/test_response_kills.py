@@ -53,6 +53,8 @@ def events(stream: Any) -> Iterator[Any]:
     parser = SseParser()
     while line := stream.readline():
         for event in parser.feed(line):
+            if event.data == "[DONE]":
+                return
             yield json.loads(event.data)
 
 

@@ -37,7 +37,7 @@ from hermes.domain.event import (
 from hermes.domain.ids import CallId, QuestionId, TurnId
 from hermes.domain.tool import Effect, ToolCall
 from hermes.stream.faces.response_shape import ResponseObject
-from hermes.stream.faces.responses import CHECK_BITS, ResponseEvents, ResponseFold, parts_before
+from hermes.stream.faces.responses import CHECK_BITS, ResponseEvents, ResponseFold, parts_asked, parts_before
 from hermes.stream.fold.steps import SAID_AGAIN
 from tests.stream.feeds import parse
 
@@ -62,7 +62,10 @@ def numbered(records: Sequence[Record | FeedItem]) -> list[FeedItem]:
 
 def told(data: bytes) -> list[Told]:
     events = []
-    for event in parse([data]):
+    parsed = parse([data])
+    if parsed and parsed[-1].data == "[DONE]":
+        assert parsed.pop().name == "message"
+    for event in parsed:
         said = json.loads(event.data)
         assert said["type"] == event.name
         events.append(said)
@@ -147,6 +150,7 @@ def test_a_plain_answer_is_one_message_told_step_by_step() -> None:
     assert words(events) == "Hello there"
     assert events[0]["response"]["status"] == "in_progress"
     assert events[-1]["response"] == whole(PLAIN)
+    assert whole(PLAIN)["completed_at"] == int(AT.timestamp())
     assert whole(PLAIN)["output"] == [
         {
             "type": "message",
@@ -163,12 +167,12 @@ def test_own_tools_are_items_and_hidden_ones_are_not() -> None:
     kinds = [(item["type"], item["id"], item["status"]) for item in answer["output"]]
     assert kinds == [
         ("message", "msg_x_0", "completed"),
-        ("function_call", "fc_x_1", "completed"),
-        ("function_call_output", "fco_x_2", "completed"),
-        ("message", "msg_x_3", "completed"),
+        ("mcp_call", "mcp_x_1", "completed"),
+        ("message", "msg_x_2", "completed"),
     ]
-    assert answer["output"][1]["arguments"] == '{"command": "ls"}'
-    assert answer["output"][2]["output"] == "a file"
+    own = answer["output"][1]
+    assert (own["server_label"], own["name"], own["arguments"]) == ("hermes", "terminal", '{"command": "ls"}')
+    assert (own["output"], own["error"], own["approval_request_id"]) == ("a file", None, None)
     assert answer["usage"] == {
         "input_tokens": 30,
         "input_tokens_details": {"cached_tokens": 8, "cache_write_tokens": 0},
@@ -180,10 +184,34 @@ def test_own_tools_are_items_and_hidden_ones_are_not() -> None:
     assert events[-1]["response"] == answer
     done = [event["item"] for event in events if event["type"] == "response.output_item.done"]
     assert done == answer["output"]
-    arguments = [event for event in events if "function_call_arguments" in event["type"]]
+    arguments = [event for event in events if "call_arguments" in event["type"]]
     assert [event.get("delta") or event.get("arguments") for event in arguments] == ['{"command": "ls"}'] * 2
-    added = [event["output_index"] for event in events if event["type"] == "response.output_item.added"]
-    assert added == [0, 1, 2, 3]
+    added = [event for event in events if event["type"] == "response.output_item.added"]
+    assert [event["output_index"] for event in added] == [0, 1, 2]
+    assert (added[1]["item"]["status"], added[1]["item"]["output"]) == ("in_progress", None)
+    steps = [event["type"] for event in events if event["type"].startswith("response.mcp_call.")]
+    assert steps == ["response.mcp_call.in_progress", "response.mcp_call.completed"]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status", "event"),
+    [({"failed": True}, "failed", "failed"), ({"unknown": True}, "incomplete", "failed")],
+)
+def test_an_own_call_that_did_not_succeed_is_not_completed(
+    outcome: dict[str, bool], status: str, event: str
+) -> None:
+    ended = [finished("terminal", "no such file", **outcome), ModelSaid(text="Hm."), Finished()]
+    seen = numbered([UserSaid(text="hi"), calling("terminal"), started("terminal"), *ended])
+    own = whole(seen)["output"][0]
+    assert (own["status"], own["output"], own["error"]) == (status, None, "no such file")
+    assert f"response.mcp_call.{event}" in [each["type"] for each in stream(seen)]
+
+
+def test_a_call_that_the_turn_left_open_is_closed_as_incomplete() -> None:
+    seen = numbered([UserSaid(text="hi"), calling("terminal"), started("terminal"), Failed(reason="No.")])
+    events = stream(seen)
+    assert [item["status"] for item in events[-1]["response"]["output"]] == ["incomplete"]
+    assert [event["type"] for event in events[-2:]] == ["response.output_item.done", "response.failed"]
 
 
 @pytest.mark.parametrize(
@@ -218,37 +246,81 @@ def test_a_cut_reply_goes_on_in_its_message() -> None:
     assert message["content"][0]["text"] == "Once upon a time"
 
 
-def test_a_person_is_asked_and_the_stream_goes_on() -> None:
+APPROVAL = numbered(
+    [
+        UserSaid(text="hi"),
+        calling("terminal", text="I will."),
+        asked("terminal", QuestionKind.APPROVAL, "q_1"),
+        Answered(question=QuestionId("q_1"), verdict=Verdict.ONCE),
+        started("terminal"),
+        finished("terminal"),
+        ModelSaid(text="Done."),
+        Finished(),
+    ]
+)
+
+
+def test_a_call_that_needs_an_approval_ends_the_response_and_is_asked_for() -> None:
+    waiting = whole(APPROVAL[:3])
+    assert (waiting["status"], waiting["incomplete_details"]) == ("completed", None)
+    assert waiting["output"][1:] == [
+        {
+            "type": "mcp_approval_request",
+            "id": "mcpr_q_1",
+            "server_label": "hermes",
+            "name": "terminal",
+            "arguments": '{"command": "ls"}',
+        }
+    ]
+    assert waiting["hermes"] == {
+        "completed": False,
+        "pending": {
+            "id": "q_1",
+            "kind": "approval",
+            "text": "terminal?",
+            "action": "ls",
+            "options": ["once", "session", "always", "deny"],
+        },
+        "next": "resp_x_2",
+        "run_id": "run_x",
+        "session_id": "s1",
+    }
+    events = stream(APPROVAL)
+    assert events[-1]["type"] == "response.completed"
+    assert events[-1]["response"] == waiting, "a stream ends where it waits for somebody"
+    assert "hermes" not in whole(APPROVAL[:4]), "nobody is waited for any more"
+    following = whole(APPROVAL, part=2)
+    assert [item["type"] for item in following["output"]] == ["mcp_call", "message"]
+    assert following["output"][0]["approval_request_id"] == "mcpr_q_1"
+    entries = [item for item in APPROVAL if isinstance(item, Entry)]
+    assert (parts_asked(entries), parts_before(entries, QuestionId("q_1"))) == (1, 1)
+
+
+def test_a_question_to_a_person_is_said_as_a_message() -> None:
     seen = numbered(
         [
             UserSaid(text="hi"),
-            calling("terminal"),
-            asked("terminal", QuestionKind.APPROVAL, "q_1"),
-            Answered(question=QuestionId("q_1"), verdict=Verdict.ONCE),
-            started("terminal"),
-            finished("terminal"),
-            ModelSaid(text="Done."),
-            Finished(),
+            calling("clarify"),
+            Asked(
+                question=QuestionId("q_1"),
+                kind=QuestionKind.CLARIFY,
+                text="Which?",
+                call=CallId("c_clarify"),
+                options=("red", "blue"),
+            ),
         ]
     )
-    waiting = whole(seen[:3])
-    assert waiting["status"] == "incomplete"
-    assert waiting["incomplete_details"] == {"reason": None}
-    facts = {
-        "id": "q_1",
-        "kind": "approval",
-        "text": "terminal?",
-        "action": "ls",
-        "options": ["once", "session", "always", "deny"],
-    }
-    about = {"run_id": "run_x", "session_id": "s1"}
-    assert waiting["hermes"] == {"completed": False, "pending": facts, **about}
-    asking, answered = [event for event in stream(seen) if event["type"].startswith("hermes.")]
-    assert {name: asking[name] for name in (*facts, *about)} == {**facts, **about}
-    assert (answered["type"], answered["choice"]) == ("hermes.approval.responded", "once")
-    assert whole(seen[:4])["status"] == "in_progress"
-    assert whole(seen)["status"] == "completed"
-    assert "hermes" not in whole(seen)
+    answer = whole(seen)
+    (message,) = answer["output"]
+    assert (message["type"], message["status"]) == ("message", "completed")
+    assert message["content"][0]["text"] == "Which?\n\n1. red\n2. blue"
+    assert (answer["status"], answer["hermes"]["pending"]["options"]) == ("completed", ["red", "blue"])
+    assert words(stream(seen)) == "Which?\n\n1. red\n2. blue"
+
+
+def test_a_turn_that_is_stopped_while_it_waits_is_cancelled() -> None:
+    answer = whole(numbered([*[e.record for e in APPROVAL[:3]], Stopped(reason="enough")]))  # type: ignore[union-attr]
+    assert (answer["status"], answer.get("hermes"), answer["completed_at"]) == ("cancelled", None, None)
 
 
 CLIENT = numbered(
@@ -276,7 +348,7 @@ CLIENT = numbered(
 @pytest.mark.parametrize(
     ("part", "kinds"),
     [
-        (1, ["message", "function_call", "function_call_output", "function_call", "function_call"]),
+        (1, ["message", "mcp_call", "function_call", "function_call"]),
         (2, ["function_call"]),
         (3, ["message"]),
     ],
@@ -295,7 +367,7 @@ def test_a_part_that_has_not_come_is_in_progress() -> None:
     assert whole(CLIENT[:6], 2)["status"] == "in_progress"
     assert whole(CLIENT[:5], 1)["status"] == "in_progress", "one of the two calls is still to come"
     calls = [item["call_id"] for item in whole(CLIENT[:6])["output"] if item["type"] == "function_call"]
-    assert calls == ["c_terminal", "call_q_weather00000", "call_q_stocks000000"]
+    assert calls == ["call_q_weather00000", "call_q_stocks000000"]
     entries = [item for item in CLIENT if isinstance(item, Entry)]
     found = [parts_before(entries, QuestionId(q)) for q in ("q_stocks000000", "q_again0000000")]
     assert found == [1, 2]

@@ -281,7 +281,8 @@ def _as_record(earlier: EarlierMessage) -> Record:
         case Speaker.AGENT:
             return ModelSaid(text=earlier.text, calls=earlier.calls)
         case Speaker.TOOL:
-            return ToolFinished(call=earlier.call or CallId(""), text=earlier.text)
+            call = earlier.call or CallId("")
+            return ToolFinished(call=call, text=earlier.text, attachments=earlier.attachments)
 
 
 def is_image(attachment: Attachment) -> bool:

@@ -21,8 +21,9 @@ from hermes.domain.errors import UserError
 from hermes.domain.event import Asked, QuestionKind, Verdict
 from hermes.domain.ids import QuestionId, SessionId, client_call_id
 from hermes.domain.ports.store import Tx
+from hermes.domain.session import make_turn
 from hermes.domain.text import storable
-from hermes.domain.turn import Answer, Question, Request, Turn
+from hermes.domain.turn import Answer, BusyMode, Cause, Question, Request, Turn, TurnInput
 from hermes.domain.word import replace
 from hermes.stream.faces.responses import parts_before
 
@@ -79,12 +80,13 @@ def _as_answers(questions: Iterable[Question], results: ToolResults) -> list[Ans
 
 class TakeToolResults(Struct, frozen=True, kw_only=True):
     """Take all results that a response waits for, or none of them. The same results once more are the same
-    request; other ones for a call that has its result are refused."""
+    request; other ones for a call that has its result are refused. `words` were said with them."""
 
     results: ToolResults
     now: datetime
     request: NewRequest | None = None
     options: CallOptions | None = None
+    words: TurnInput | None = None
 
     def unit(self, tx: Tx) -> SubmittedTurn:
         repeated = submission.asked_before(tx, self.request)
@@ -101,8 +103,8 @@ class TakeToolResults(Struct, frozen=True, kw_only=True):
         _answer_all(tx, turn, _as_answers(fresh, self.results), self.now)
         if fresh:
             take_options(tx, turn, self.options)
-        part = 1 + parts_before(tx.journal.of_turn(turn.id), questions[0].id)
-        return SubmittedTurn(turn=turn, request=self._request(tx, turn, part), fresh=bool(fresh), part=part)
+            _add_words(tx, turn, self.words, self.now)
+        return _next_part(tx, turn, questions[0], self.request, self.now)
 
     def _questions(self, tx: Tx) -> list[Question]:
         questions: list[Question] = []
@@ -119,11 +121,58 @@ class TakeToolResults(Struct, frozen=True, kw_only=True):
             raise UserError("These results belong to calls of different responses.")
         return questions
 
-    def _request(self, tx: Tx, turn: Turn, part: int) -> Request | None:
-        if self.request is None:
-            return None
-        kept = tx.requests.get(part_name(self.request.prefix, turn, part))
-        return kept or submission.add_request(tx, self.request, turn, self.now, part=_suffix(part))
+
+class TakeAnswer(Struct, frozen=True, kw_only=True):
+    """Take a person's answer to what a response waits for. The same once more is the same request; one that
+    comes too late is told what became of the question. `words` were said with it."""
+
+    given: Answer
+    now: datetime
+    request: NewRequest | None = None
+    options: CallOptions | None = None
+    words: TurnInput | None = None
+
+    def unit(self, tx: Tx) -> SubmittedTurn:
+        repeated = submission.asked_before(tx, self.request)
+        if repeated is not None:
+            return repeated
+        question = tx.questions.get(self.given.question)
+        turn = None if question is None else tx.turns.get(question.turn)
+        if question is None or turn is None or turn.source is None:
+            raise NotFound("There is no such question (any more).")
+        if question.open:
+            outcome = answer(tx, replace(self.given, by=turn.source.person), self.now)
+            if not outcome.closed:
+                raise submission.TurnUnfinished(outcome.text)
+            take_options(tx, turn, self.options)
+            _add_words(tx, turn, self.words, self.now)
+        elif question.verdict is None or question.verdict.allows != self.given.verdict.allows:
+            raise submission.TurnUnfinished(
+                "This question was answered otherwise, or nobody answered in time."
+            )
+        return _next_part(tx, turn, question, self.request, self.now)
+
+
+def _add_words(tx: Tx, turn: Turn, words: TurnInput | None, now: datetime) -> None:
+    """What was said with an answer joins the turn that continues, before its model is called."""
+    session = None if words is None else tx.sessions.get(turn.session)
+    if words is None or session is None:
+        return
+    given = replace(words, text=storable(words.text))
+    joining = make_turn(session, Cause.MESSAGE, given, now, source=turn.source, busy=BusyMode.STEER)
+    tx.turns.add(replace(joining, ephemeral=turn.ephemeral))
+
+
+def _next_part(
+    tx: Tx, turn: Turn, answered: Question, named: NewRequest | None, now: datetime
+) -> SubmittedTurn:
+    """The part of a turn that begins with the answer to this question, under its own name."""
+    part = 1 + parts_before(tx.journal.of_turn(turn.id), answered.id)
+    request: Request | None = None
+    if named is not None:
+        kept = tx.requests.get(part_name(named.prefix, turn, part))
+        request = kept or submission.add_request(tx, named, turn, now, part=_suffix(part))
+    return SubmittedTurn(turn=turn, request=request, fresh=answered.open, part=part)
 
 
 class ContinueTurn(Struct, frozen=True, kw_only=True):

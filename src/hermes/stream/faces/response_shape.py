@@ -6,6 +6,11 @@ from typing import Any
 
 import msgspec
 
+OWN_TOOLS = "hermes"
+"""What the Responses API calls the server of the agent's own tools."""
+APPROVAL_PREFIX = "mcpr_"
+"""The id of a request for an approval is that of its question behind this."""
+
 
 class OutputText(msgspec.Struct, kw_only=True, tag_field="type", tag="output_text"):
     """Words of the agent."""
@@ -25,7 +30,7 @@ class OutputMessage(msgspec.Struct, kw_only=True, tag_field="type", tag="message
 
 
 class FunctionCallItem(msgspec.Struct, kw_only=True, tag_field="type", tag="function_call"):
-    """A call that the agent made: of its own tool, or of a function of the client's."""
+    """A call of a function of the client's: the client has to run it."""
 
     id: str
     call_id: str
@@ -43,7 +48,30 @@ class FunctionResultItem(msgspec.Struct, kw_only=True, tag_field="type", tag="fu
     status: str = "completed"
 
 
-OutputItem = OutputMessage | FunctionCallItem | FunctionResultItem
+class OwnCallItem(msgspec.Struct, kw_only=True, tag_field="type", tag="mcp_call"):
+    """A call of a tool of the agent's own. It has this type because clients take such a call as done by the
+    other side; a `function_call` they would try to run themselves."""
+
+    id: str
+    server_label: str = OWN_TOOLS
+    name: str
+    arguments: str
+    output: str | None = None
+    error: str | None = None
+    status: str = "in_progress"
+    approval_request_id: str | None = None
+
+
+class ApprovalItem(msgspec.Struct, kw_only=True, tag_field="type", tag="mcp_approval_request"):
+    """A call of the agent's own that somebody has to approve first."""
+
+    id: str
+    server_label: str = OWN_TOOLS
+    name: str
+    arguments: str
+
+
+OutputItem = OutputMessage | FunctionCallItem | OwnCallItem | ApprovalItem
 
 
 class FunctionTool(msgspec.Struct, kw_only=True):
@@ -83,17 +111,23 @@ class ResponseError(msgspec.Struct, kw_only=True):
 
 
 class IncompleteDetails(msgspec.Struct, kw_only=True):
-    """Why a response is not whole; no reason means that `hermes` tells what it waits for."""
+    """Why a response is not whole."""
 
-    reason: str | None = None
-
-
-class TextFormat(msgspec.Struct, kw_only=True):
-    type: str = "text"
+    reason: str
 
 
 class TextOptions(msgspec.Struct, kw_only=True):
-    format: TextFormat = msgspec.field(default_factory=TextFormat)
+    """The form of the answer, as it was asked for."""
+
+    format: dict[str, Any] = msgspec.field(default_factory=lambda: {"type": "text"})
+    verbosity: str | None = None
+
+
+class ReasoningOptions(msgspec.Struct, kw_only=True):
+    """How the model is to think, and whether its thoughts are wanted."""
+
+    effort: str | None = None
+    summary: str | None = None
 
 
 class ConversationName(msgspec.Struct, kw_only=True):
@@ -113,38 +147,50 @@ class ResponseQuestion(msgspec.Struct, kw_only=True):
 
 
 class PendingDetails(msgspec.Struct, kw_only=True):
-    """What is beyond the standard: the question that must be answered before the response goes on."""
+    """What is beyond the standard: the question that the turn waits for. Once it is answered, the turn goes
+    on as the response `next`."""
 
     completed: bool = False
     pending: ResponseQuestion
+    next: str
     run_id: str
     session_id: str
 
 
 class ResponseObject(msgspec.Struct, kw_only=True):
-    """A response: what was asked for, and the answer as far as it has come."""
+    """A response: what was asked for, and the answer as far as it has come. Unless they were asked for, 1 and
+    0 stand for what the model's service does by itself."""
 
     id: str
     object: str = "response"
     created_at: int
+    completed_at: int | None = None
     status: str = "in_progress"
     background: bool = False
     conversation: ConversationName | None = None
     error: ResponseError | None = None
+    frequency_penalty: float = 0.0
     incomplete_details: IncompleteDetails | None = None
     instructions: str | None = None
     max_output_tokens: int | None = None
+    max_tool_calls: int | None = None
     metadata: dict[str, str] = {}
     model: str
     output: list[OutputItem] = []
     parallel_tool_calls: bool = True
+    presence_penalty: float = 0.0
     previous_response_id: str | None = None
+    prompt_cache_key: str | None = None
+    reasoning: ReasoningOptions = msgspec.field(default_factory=ReasoningOptions)
+    safety_identifier: str | None = None
+    service_tier: str = "default"
     store: bool = True
-    temperature: float | None = None
+    temperature: float = 1.0
     text: TextOptions = msgspec.field(default_factory=TextOptions)
-    tool_choice: str = "auto"
+    tool_choice: str | dict[str, Any] = "auto"
     tools: list[FunctionTool] = []
-    top_p: float | None = None
+    top_logprobs: int = 0
+    top_p: float = 1.0
     truncation: str = "disabled"
     usage: ResponseUsage | None = None
     user: str | None = None

@@ -1,12 +1,14 @@
 """A turn's feed as a response of the Responses API: its items, its status, and the events that tell of them.
 
-A turn that calls functions of the client is several responses, one after the other: each ends where results
-are asked for, the next begins with them; `part` says which of them this is. Everything here follows from the
-records alone, and so do the numbers of the events, with which a client can come back, also after a crash."""
+A turn that asks its client (to run a function, to approve a call, to clarify) is several responses, one after
+the other: each ends where something is asked, the next begins with the answer; `part` says which of them this
+is. Everything here follows from the records alone, and so do the numbers of the events, with which a client
+can come back, also after a crash."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any
 from zlib import crc32
 
@@ -30,15 +32,18 @@ from hermes.domain.event import (
 from hermes.domain.ids import CallId, QuestionId, client_call_id
 from hermes.domain.tool import ToolCall
 from hermes.stream.faces import response_shape as shape
-from hermes.stream.fold.questions import action_text, choices
+from hermes.stream.fold.questions import action_text, choices, for_people, question_text
 from hermes.stream.fold.steps import SAID_AGAIN, RemainingText, Steps, was_cut
-from hermes.stream.fold.tool_lines import is_internal
 
 ResponseEvent = dict[str, Any]
 """One event of a stream, field by field as it is written; it gets its number then."""
 _TEXT_DELTA = "response.output_text.delta"
 _ARGUMENTS_DELTA = "response.function_call_arguments.delta"
 _ARGUMENTS_DONE = "response.function_call_arguments.done"
+_OWN_ARGUMENTS_DELTA = "response.mcp_call_arguments.delta"
+_OWN_ARGUMENTS_DONE = "response.mcp_call_arguments.done"
+_ENDINGS = ("response.completed", "response.incomplete", "response.failed")
+_LAST = b"data: [DONE]\n\n"
 _ITEM_ADDED = "response.output_item.added"
 _ITEM_DONE = "response.output_item.done"
 CHECK_BITS = 10
@@ -81,43 +86,52 @@ class ResponseFold(Steps[list[ResponseEvent]]):
         self._name = blank.id.partition("_")[2]
         self._part = part
         self._now_in = 1
+        self._ended_at: datetime | None = None
         self._clients: set[CallId] = set()
-        self._pending: dict[QuestionId, shape.ResponseQuestion] = {}
+        self._approvals: dict[CallId, str] = {}
         self._begin_part()
 
     def _begin_part(self) -> None:
         self._items: list[shape.OutputItem] = []
         self._first_reply = len(self._replies)
         self._told_calls: set[CallId] = set()
+        self._own_calls: dict[CallId, int] = {}
+        self._pending: shape.ResponseQuestion | None = None
         self._shown.reset()
         self._message: shape.OutputMessage | None = None
         self._text = ""
         self._sealed = False
         self._gap = False
-        self._asked_client = False
+        self._asked = False
 
     @property
     def _own_replies(self) -> list[ModelSaid]:
         return self._replies[self._first_reply :]
 
-    @property
-    def waits(self) -> bool:
-        """Whether somebody has to answer before it can go on."""
-        return bool(self._pending) and not self.done
-
     def see(self, item: FeedItem) -> list[ResponseEvent]:
         """What is new, as events; nothing for what belongs to another part or was seen before."""
         if self.done:
+            self._look_back(item)
             return []
         mine = self._now_in == self._part
         events = super().see(item)
-        if self._asked_client and not mine:
+        if self._asked and not mine:
             self._now_in += 1
             self._begin_part()
-        elif self._asked_client or self.end is not None:
+        elif self._asked or self.end is not None:
             self.done = True
-            events = [*events, self._ending()]
+            self._ended_at = item.at if isinstance(item, Entry) else None
+            events = [*events, *self._leave_calls(), self._ending()]
         return events if mine or self.done else []
+
+    def _look_back(self, item: FeedItem) -> None:
+        """This part has ended: what may still change is whether its question waits."""
+        if self._pending is None or not isinstance(item, Entry):
+            return
+        if isinstance(item.record, Answered) and item.record.question == self._pending.id:
+            self._pending = None
+        elif isinstance(item.record, TurnEnd):
+            self._pending, self.end = None, item.record
 
     # --- words ---
 
@@ -157,6 +171,9 @@ class ResponseFold(Steps[list[ResponseEvent]]):
         calls = {call.id for call in reply.calls}
         self._clients -= calls
         self._told_calls -= calls
+        for reused in calls:
+            self._own_calls.pop(reused, None)
+            self._approvals.pop(reused, None)
         events = self._caught_up(rest)
         self._text += text.lstrip("\n")
         self._sealed = not was_cut(reply)
@@ -185,16 +202,14 @@ class ResponseFold(Steps[list[ResponseEvent]]):
 
     # --- calls ---
 
-    def _call(self, call: ToolCall, *, name: str | None = None) -> list[ResponseEvent]:
-        """The item of a call, once; `name` is the id that a client knows it by."""
-        if is_internal(call.name) or call.id in self._told_calls:
+    def _call(self, call: ToolCall, name: str) -> list[ResponseEvent]:
+        """The item of a call that the client has to make, once; `name` is the id it knows the call by."""
+        if call.id in self._told_calls:
             return []
         self._told_calls.add(call.id)
         events = self._close_message()
         place, ident = self._index, self._new_id("fc")
-        whole = shape.FunctionCallItem(
-            id=ident, call_id=name or call.id, name=call.name, arguments=call.arguments
-        )
+        whole = shape.FunctionCallItem(id=ident, call_id=name, name=call.name, arguments=call.arguments)
         self._items.append(whole)
         begun = msgspec.structs.replace(whole, arguments="", status="in_progress")
         return [
@@ -208,48 +223,82 @@ class ResponseFold(Steps[list[ResponseEvent]]):
         ]
 
     def _tool_began(self, call: ToolCall) -> list[ResponseEvent]:
-        return self._call(call)
+        if call.id in self._own_calls:
+            return []
+        events = self._close_message()
+        place, ident = self._index, self._new_id("mcp")
+        self._own_calls[call.id] = place
+        item = shape.OwnCallItem(
+            id=ident,
+            name=call.name,
+            arguments=call.arguments,
+            approval_request_id=self._approvals.get(call.id),
+        )
+        self._items.append(item)
+        at: dict[str, object] = {"output_index": place, "item_id": ident}
+        return [
+            *events,
+            _event(_ITEM_ADDED, output_index=place, item=msgspec.structs.replace(item, arguments="")),
+            _event("response.mcp_call.in_progress", **at),
+            _event(_OWN_ARGUMENTS_DELTA, **at, delta=call.arguments),
+            _event(_OWN_ARGUMENTS_DONE, **at, arguments=call.arguments),
+        ]
 
     def _tool_ended(self, call: ToolCall, result: ToolFinished, seconds: float | None) -> list[ResponseEvent]:
         if call.id in self._clients:
             return []
-        events = self._call(call)
-        item = shape.FunctionResultItem(
-            id=self._new_id("fco"),
-            call_id=call.id,
-            output=result.text,
-            status="incomplete" if result.unknown else "completed",
-        )
-        place = self._index
-        self._items.append(item)
-        return [*events, *(_event(kind, output_index=place, item=item) for kind in (_ITEM_ADDED, _ITEM_DONE))]
+        events = self._tool_began(call)
+        if result.unknown:
+            return [*events, *self._close_call_item(call.id, "incomplete", error=result.text)]
+        if result.failed:
+            return [*events, *self._close_call_item(call.id, "failed", error=result.text)]
+        return [*events, *self._close_call_item(call.id, "completed", output=result.text)]
+
+    def _close_call_item(self, call: CallId, status: str, **outcome: str) -> list[ResponseEvent]:
+        place = self._own_calls[call]
+        item = self._items[place]
+        assert isinstance(item, shape.OwnCallItem)
+        item = self._items[place] = msgspec.structs.replace(item, status=status, **outcome)
+        ending = "completed" if status == "completed" else "failed"
+        return [
+            _event(f"response.mcp_call.{ending}", output_index=place, item_id=item.id),
+            _event(_ITEM_DONE, output_index=place, item=item),
+        ]
+
+    def _leave_calls(self) -> list[ResponseEvent]:
+        """Calls whose results do not belong to this part any more, or never came."""
+        events: list[ResponseEvent] = []
+        for call, place in self._own_calls.items():
+            item = self._items[place]
+            if isinstance(item, shape.OwnCallItem) and item.status == "in_progress":
+                events += self._close_call_item(call, "incomplete")
+        return events
 
     def _client_asked(self, asked: Asked, call: ToolCall, last: bool) -> list[ResponseEvent]:
         self._clients.add(call.id)
-        self._asked_client = last
-        return self._call(call, name=client_call_id(asked.question))
+        self._asked = last
+        return self._call(call, client_call_id(asked.question))
 
     # --- questions ---
 
     def _people_asked(self, asked: Asked, call: ToolCall | None) -> list[ResponseEvent]:
-        events = [*self._close_message(), *(self._call(call) if call else [])]
-        question = shape.ResponseQuestion(
+        self._asked = True
+        self._pending = shape.ResponseQuestion(
             id=asked.question,
             kind=asked.kind.value,
             text=asked.text,
             action=action_text(asked, call),
             options=list(choices(asked)),
         )
-        self._pending[asked.question] = question
-        return [*events, self._approval("request", **msgspec.structs.asdict(question))]
-
-    def _answered(self, answer: Answered, asked: Asked | None) -> list[ResponseEvent]:
-        if self._pending.pop(answer.question, None) is None:
-            return []
-        return [self._approval("responded", id=answer.question, choice=answer.verdict.value)]
-
-    def _approval(self, name: str, /, **fields: object) -> ResponseEvent:
-        return _event(f"hermes.approval.{name}", **fields, run_id=self._run, session_id=self._session)
+        events = self._close_message()
+        if call is None or not self._shows(call) or asked.kind is not QuestionKind.APPROVAL:
+            text = question_text(asked)
+            return [*events, *self._words(text), *self._close_message(text)]
+        self._approvals[call.id] = ident = shape.APPROVAL_PREFIX + asked.question
+        item = shape.ApprovalItem(id=ident, name=call.name, arguments=call.arguments)
+        place = self._index
+        self._items.append(item)
+        return [*events, *(_event(kind, output_index=place, item=item) for kind in (_ITEM_ADDED, _ITEM_DONE))]
 
     @property
     def _index(self) -> int:
@@ -273,23 +322,25 @@ class ResponseFold(Steps[list[ResponseEvent]]):
             self._message.content = [shape.OutputText(text=self._text + self._shown.text)]
         trouble = shape.ResponseError(message=self.end.reason) if isinstance(self.end, Failed) else None
         waiting: shape.PendingDetails | msgspec.UnsetType = msgspec.UNSET
-        if self.waits:
-            first = next(iter(self._pending.values()))
-            waiting = shape.PendingDetails(pending=first, run_id=self._run, session_id=self._session)
+        if self._pending is not None and self.done:
+            following = f"{self._blank.id.removesuffix(f'_{self._part}')}_{self._part + 1}"
+            waiting = shape.PendingDetails(
+                pending=self._pending, next=following, run_id=self._run, session_id=self._session
+            )
+        whole = status == "completed" and self._ended_at is not None
         return msgspec.structs.replace(
             self._blank,
             status=status,
+            completed_at=int(self._ended_at.timestamp()) if whole and self._ended_at else None,
             output=list(self._items),
             error=trouble,
             incomplete_details=details,
-            usage=self._usage() if self.done or self.waits else None,
+            usage=self._usage() if self.done else None,
             hermes=waiting,
         )
 
     def _status(self) -> tuple[str, shape.IncompleteDetails | None]:
         match self.end:
-            case None if self.waits:
-                return "incomplete", shape.IncompleteDetails()
             case None:
                 return ("completed" if self.done else "in_progress"), None
             case Failed():
@@ -328,13 +379,18 @@ def _message_closed(place: int, message: shape.OutputMessage) -> list[ResponseEv
     ]
 
 
-def parts_before(entries: Iterable[Entry], question: QuestionId) -> int:
+def parts_asked(entries: Iterable[Entry]) -> int:
+    """How many parts of a turn ended with something that was asked."""
+    return parts_before(entries, None)
+
+
+def parts_before(entries: Iterable[Entry], question: QuestionId | None) -> int:
     """How many parts of a turn the client has been given, up to the one that ends with this question."""
     parts, asking = 0, False
     for entry in entries:
         record = entry.record
         asks = isinstance(record, Asked) and record.kind is QuestionKind.CLIENT_TOOL
-        parts += asks and not asking
+        parts += (asks and not asking) or (isinstance(record, Asked) and for_people(record))
         asking = asks
         if isinstance(record, Asked) and record.question == question:
             break
@@ -368,7 +424,7 @@ class _EventCounter:
             told = f"{kind} "
             if kind == _ITEM_ADDED:
                 told += type(event["item"]).__name__
-            elif kind == _ARGUMENTS_DELTA:
+            elif kind in (_ARGUMENTS_DELTA, _OWN_ARGUMENTS_DELTA):
                 told += event["delta"]
         if self.place:
             self._check = crc32(told.encode("utf-8", "surrogatepass"), self._check)
@@ -420,7 +476,8 @@ class ResponseEvents:
         event["sequence_number"] = self._story.go_on(event) + (self._ahead << CHECK_BITS)
         if self._shift and "output_index" in event:
             event["output_index"] += self._shift
-        return b"event: %b\ndata: %b\n\n" % (event["type"].encode("ascii"), _encode(event))
+        written = b"event: %b\ndata: %b\n\n" % (event["type"].encode("ascii"), _encode(event))
+        return written + _LAST if event["type"] in _ENDINGS else written
 
     # --- a client that comes back ---
 

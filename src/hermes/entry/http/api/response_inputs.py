@@ -2,38 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
-from hermes.domain.ids import CallId
+from hermes.domain.ids import CallId, QuestionId
 from hermes.domain.tool import ToolCall
 from hermes.domain.turn import EarlierMessage, Speaker
 from hermes.domain.word import replace
 from hermes.entry.http.ask import messages
 from hermes.entry.http.site.errors import bad_request
-from hermes.stream.faces.response_shape import FunctionCallItem, FunctionResultItem, FunctionTool, OutputText
+from hermes.stream.faces.response_shape import (
+    APPROVAL_PREFIX,
+    FunctionCallItem,
+    FunctionResultItem,
+    FunctionTool,
+    OutputText,
+)
 
 MOST_KEPT = 100
 GO_ON = "Go on with these results."
-_UNHEARD = ("reasoning",)
+PICTURES = "(These pictures belong to the results of your calls.)"
+_AGENTS = ("reasoning", "mcp_call", "mcp_approval_request", "mcp_list_tools", "function_call")
 
 
 class InputItem(msgspec.Struct, kw_only=True):
-    """A message, a call that was made earlier, or what such a call gave."""
+    """A message, a call that was made earlier, its result, the answer to a request for an approval, or a
+    reference to an item that is stored here."""
 
-    type: str = "message"
+    id: str | None = None
+    type: str | None = None
     role: str | None = None
     content: str | list[messages.ContentPart] | None = None
     call_id: str | None = None
     name: str | None = None
     arguments: str = "{}"
     output: str | list[messages.ContentPart] | None = None
+    error: Any = None
+    approval_request_id: str | None = None
+    approve: bool | None = None
+    reason: str | None = None
+
+    @property
+    def kind(self) -> str:
+        """Some clients leave out the type of a message, and of a reference."""
+        return self.type or ("item_reference" if self.id and self.role is None else "message")
 
 
 class ClientToolSpec(msgspec.Struct, kw_only=True):
-    """A tool of the client's. Only functions are taken; other types are ignored."""
+    """A tool of the client's; only functions are taken."""
 
     type: str
     name: str | None = None
@@ -63,13 +82,29 @@ class InputMessage(msgspec.Struct, kw_only=True, tag_field="type", tag="message"
 KeptItem = InputMessage | FunctionCallItem | FunctionResultItem
 
 
+class ReadInput(Struct, frozen=True, kw_only=True):
+    """An input as a turn takes it. `results` of the client's functions and `approvals` are for a turn that
+    waits; `follows` says that the user also said something after them."""
+
+    conversation: messages.ConversationInput
+    results: tuple[EarlierMessage, ...] = ()
+    approvals: Mapping[QuestionId, InputItem] = {}
+    follows: bool = False
+
+    @property
+    def asked(self) -> dict[QuestionId, str]:
+        """The results that a turn of ours asked for."""
+        return replace(self.conversation, results=self.results).asked
+
+
 def read_input(
     given: str | Sequence[InputItem], history: Sequence[messages.ChatMessage], *, cut: bool
-) -> messages.ConversationInput:
+) -> ReadInput:
     """What is said now is what the user said last; everything before it is history. If `cut`, only the last
     of it."""
     earlier: list[EarlierMessage] = []
     instructions: list[str] = []
+    approvals: dict[QuestionId, InputItem] = {}
     if history:
         before = read_history(history)
         instructions += [before.instructions] if before.instructions else []
@@ -83,8 +118,12 @@ def read_input(
             raise bad_request(f"More than {messages.MOST_ITEMS} items.", param="input")
         for place, item in enumerate(given):
             _read_item(item, f"input[{place}]", instructions, earlier)
-    conversation = _now(earlier, "\n\n".join(instructions))
-    return replace(conversation, history=conversation.history[-MOST_KEPT:]) if cut else conversation
+            _read_approval(item, f"input[{place}]", approvals)
+    read = _now(earlier, "\n\n".join(instructions), approvals)
+    if cut:
+        kept = read.conversation.history[-MOST_KEPT:]
+        read = replace(read, conversation=replace(read.conversation, history=kept))
+    return read
 
 
 def read_history(history: Sequence[messages.ChatMessage]) -> messages.ConversationInput:
@@ -95,7 +134,7 @@ def read_history(history: Sequence[messages.ChatMessage]) -> messages.Conversati
 
 
 def _read_item(item: InputItem, at: str, instructions: list[str], history: list[EarlierMessage]) -> None:
-    match item.type:
+    match item.kind:
         case "message":
             messages.read_message(
                 messages.ChatMessage(role=item.role or "", content=item.content), at, instructions, history
@@ -103,46 +142,89 @@ def _read_item(item: InputItem, at: str, instructions: list[str], history: list[
         case "function_call":
             if not item.call_id or not item.name:
                 raise bad_request("A function_call needs its call_id and name.", param=at)
-            call = ToolCall(id=CallId(item.call_id), name=item.name, arguments=item.arguments)
-            if history and history[-1].by is Speaker.AGENT:
-                last = history.pop()
-                history.append(EarlierMessage(by=Speaker.AGENT, text=last.text, calls=(*last.calls, call)))
-            else:
-                history.append(EarlierMessage(by=Speaker.AGENT, calls=(call,)))
+            _add_call(history, ToolCall(id=CallId(item.call_id), name=item.name, arguments=item.arguments))
         case "function_call_output":
             if not item.call_id:
                 raise bad_request("A function_call_output needs its call_id.", param=f"{at}.call_id")
-            text, _ = messages.read_parts(item.output, at)
-            history.append(EarlierMessage(by=Speaker.TOOL, text=text, call=CallId(item.call_id)))
-        case other if other in _UNHEARD:
+            text, images = messages.read_parts(item.output, at)
+            call = CallId(item.call_id)
+            history.append(EarlierMessage(by=Speaker.TOOL, text=text, call=call, attachments=images))
+        case "mcp_call":
+            if not item.id or not item.name:
+                raise bad_request("An mcp_call needs its id and name.", param=at)
+            call = CallId(item.id)
+            _add_call(history, ToolCall(id=call, name=item.name, arguments=item.arguments))
+            error = item.error if isinstance(item.error, str) else None
+            text, _ = messages.read_parts(item.output or error, at)
+            history.append(EarlierMessage(by=Speaker.TOOL, text=text, call=call))
+        case "reasoning" | "mcp_approval_request" | "mcp_approval_response" | "mcp_list_tools":
             pass
         case other:
             raise bad_request(
-                f"Items of the type “{other[:40]}” are not supported; messages, function_call and"
-                " function_call_output are.",
+                f"Items of the type “{other[:40]}” are not supported; messages, function_call,"
+                " function_call_output, mcp_call, mcp_approval_response and item_reference are.",
                 param=f"{at}.type",
             )
 
 
-def _now(history: Sequence[EarlierMessage], instructions: str) -> messages.ConversationInput:
+def _add_call(history: list[EarlierMessage], call: ToolCall) -> None:
+    if history and history[-1].by is Speaker.AGENT:
+        last = history.pop()
+        history.append(EarlierMessage(by=Speaker.AGENT, text=last.text, calls=(*last.calls, call)))
+    else:
+        history.append(EarlierMessage(by=Speaker.AGENT, calls=(call,)))
+
+
+def _read_approval(item: InputItem, at: str, approvals: dict[QuestionId, InputItem]) -> None:
+    """Answers that the agent has already gone on from are history."""
+    if item.kind in _AGENTS or item.role == "assistant":
+        approvals.clear()
+    if item.kind != "mcp_approval_response":
+        return
+    if not item.approval_request_id or item.approve is None:
+        why = "An mcp_approval_response needs its approval_request_id, and approve: true or false."
+        raise bad_request(why, param=at)
+    approvals[QuestionId(item.approval_request_id.removeprefix(APPROVAL_PREFIX))] = item
+
+
+def _now(
+    history: Sequence[EarlierMessage], instructions: str, approvals: Mapping[QuestionId, InputItem]
+) -> ReadInput:
     before, now = messages.split_last(history)
+    if approvals and (not now or now[0].by is not Speaker.USER):
+        going_on = messages.ConversationInput(instructions=instructions, history=tuple(history), text=GO_ON)
+        return ReadInput(conversation=going_on, approvals=approvals)
     if not now or now[0].by is Speaker.AGENT:
         raise bad_request(
             "The input must end with a message of the user, or a function_call_output.", param="input"
         )
     if now[0].by is Speaker.TOOL:
-        return messages.ConversationInput(
+        going_on = messages.ConversationInput(
             instructions=instructions, history=tuple(history), text=GO_ON, results=now
         )
+        return ReadInput(conversation=going_on, results=now)
     images = tuple(image for message in now for image in message.attachments)
     words = "\n\n".join(message.text for message in now if message.text)
     if not words.strip() and not images:
         raise bad_request("The input says nothing.", param="input")
-    return messages.ConversationInput(instructions=instructions, history=before, text=words, images=images)
+    conversation = messages.ConversationInput(
+        instructions=instructions, history=before, text=words, images=images
+    )
+    last = messages.split_last(before)[1]
+    results = last if last and last[0].by is Speaker.TOOL else ()
+    return ReadInput(conversation=conversation, results=results, approvals=approvals, follows=True)
 
 
 def read_functions(given: Sequence[ClientToolSpec]) -> list[FunctionTool]:
-    """The functions among the client's tools."""
+    """The client's tools, which are functions all."""
+    for place, tool in enumerate(given):
+        if tool.type != "function":
+            raise bad_request(
+                f"Tools of the type “{tool.type[:40]}” are not offered here: the agent has its own tools."
+                " Leave it out, or offer a function.",
+                param=f"tools[{place}]",
+                code="unsupported_tool",
+            )
     return [
         FunctionTool(
             name=tool.name or "",
@@ -151,7 +233,6 @@ def read_functions(given: Sequence[ClientToolSpec]) -> list[FunctionTool]:
             strict=tool.strict,
         )
         for tool in given
-        if tool.type == "function"
     ]
 
 

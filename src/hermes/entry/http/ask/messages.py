@@ -8,7 +8,6 @@ import binascii
 import re
 from base64 import b64decode
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -268,15 +267,6 @@ def read_tools(offers: Sequence[ToolOffer] | None) -> tuple[ClientTool, ...]:
             raise bad_request(why, param=f"tools[{place}]", code="unsupported_tool")
         functions.append(offer.function)
     return read_offers(functions)
-
-
-def check_choice(choice: str | dict[str, Any] | None) -> None:
-    if choice not in (None, "auto", "none"):
-        raise bad_request(
-            "tool_choice may be “auto” or “none”: the agent decides itself which tools it calls.",
-            param="tool_choice",
-            code="unsupported_tool_choice",
-        )
 
 
 def read_offers(offers: Sequence[FunctionTool]) -> tuple[ClientTool, ...]:

@@ -124,20 +124,27 @@ async def open_questions(call: HttpCall, turn: Turn) -> list[TurnQuestion]:
 async def answer_question(call: HttpCall, asked: TurnQuestion, given: QuestionAnswer) -> QuestionState:
     """Close a question with this answer; a late answer is refused with what became of the question."""
     question, turn = asked.question, asked.turn
-    if not call.owns(turn.source) or turn.source is None:
-        raise ApiError(
-            403, "not_asked", "Only who was asked may answer this: the key the run was begun with."
-        )
-    if turn.agent not in call.site.agents:
-        words = f"The agent “{turn.agent}” is gone, so nothing can go on here; the run can be stopped."
-        raise ApiError(409, "agent_gone", words)
+    person = check_may_answer(call, asked)
     verdict, text = read_answer(question, given)
-    answer = Answer(question=question.id, verdict=verdict, text=text, by=turn.source.person)
+    answer = Answer(question=question.id, verdict=verdict, text=text, by=person)
     outcome = await finish_shielded(call.gateway.answer(turn.agent, answer))
     now = await find_question(call, question.id)
     if not outcome.closed:
         raise ApiError(409, "question_closed", f"{outcome.text} ({_status(now.question)})")
     return now.state
+
+
+def check_may_answer(call: HttpCall, asked: TurnQuestion) -> str | None:
+    """The person in whose name this client answers."""
+    source = asked.turn.source
+    if not call.owns(source) or source is None:
+        raise ApiError(
+            403, "not_asked", "Only who was asked may answer this: the key the run was begun with."
+        )
+    if asked.turn.agent not in call.site.agents:
+        words = f"The agent “{asked.turn.agent}” is gone, so nothing can go on here; the run can be stopped."
+        raise ApiError(409, "agent_gone", words)
+    return source.person
 
 
 def read_answer(question: Question, given: QuestionAnswer) -> tuple[Verdict, str]:
