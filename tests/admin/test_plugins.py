@@ -17,7 +17,7 @@ from hermes import plugins
 from hermes.admin.shell.command import perform
 from hermes.admin.shell.output import CliConsole
 from hermes.app.accounts import DeclaredAccount
-from hermes.app.agents.memory import make_memories
+from hermes.app.agents.prompt import make_memories
 from hermes.app.overrides import AppOverrides
 from hermes.control.commands import registry
 from hermes.domain.errors import UserError

@@ -19,7 +19,7 @@ from typing import Any
 from hermes import plugins
 from hermes.agent.models.choose import ModelChoice
 from hermes.app.accounts import AccountFactory, rename_webhook_account
-from hermes.app.agents.factory import AgentFactory
+from hermes.app.agents.factory import AgentFactory, AgentSurroundings
 from hermes.app.agents.registry import AgentRegistry
 from hermes.app.generations import SettingsGenerations
 from hermes.app.hooks import AppHooks
@@ -91,10 +91,9 @@ class App:
         self._hooks: AppHooks | None = None
         self._retiring = TaskSet()
         self._messaging = Messaging(home, lambda: self.gateway.courier)
-        self._agents = self.agent_factory(
+        around = AgentSurroundings(
             home=home,
             environ=environ,
-            loaded=self.loaded,
             overrides=self._given,
             messaging=self._messaging,
             gateway=lambda: self._gateway,
@@ -102,6 +101,7 @@ class App:
             loops=self.loops,
             live=self._live,
         )
+        self._agents = self.agent_factory(around, self.loaded)
 
     def _read_settings(self) -> LoadedSettings:
         names = [manifest.name for manifest in self._manifests]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from operator import attrgetter
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from msgspec import Struct, field
 
@@ -91,14 +90,10 @@ class GatewayCore(Struct, frozen=True, kw_only=True):
     hooks: Hooks = field(default_factory=Hooks)
     events: Events = field(default_factory=Events)
 
-    if TYPE_CHECKING:
-
-        @property
-        def settings(self) -> Settings:
-            """The settings of now; whoever needs them again later asks again."""
-    else:
-        # Read many times for each message, so it costs no call of its own.
-        settings = property(attrgetter("live.now"))
+    @property
+    def settings(self) -> Settings:
+        """The settings of now; whoever needs them again later asks again."""
+        return self.live.now
 
 
 def no_such_agent(agent: str, agents: Iterable[AgentId]) -> UserError:

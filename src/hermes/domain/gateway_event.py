@@ -18,57 +18,45 @@ from hermes.domain.turn import TurnState
 # --- turns ---
 
 
-class RecordsStored(Struct, frozen=True, kw_only=True):
-    """Records of a turn are in the journal, from number `first` to number `last` of its session."""
+class TurnHint(Struct, frozen=True, kw_only=True):
+    """Something about a turn."""
 
     agent: AgentId
     session: SessionId
     turn: TurnId
+
+
+class RecordsStored(TurnHint, frozen=True, kw_only=True):
+    """Records of a turn are in the journal, from number `first` to number `last` of its session."""
+
     first: int
     last: int
 
 
-class TurnBegan(Struct, frozen=True, kw_only=True):
+class TurnBegan(TurnHint, frozen=True, kw_only=True):
     """What was said is stored, and the agent starts to work on it."""
 
-    agent: AgentId
-    session: SessionId
-    turn: TurnId
 
-
-class TurnEnded(Struct, frozen=True, kw_only=True):
+class TurnEnded(TurnHint, frozen=True, kw_only=True):
     """A turn is `done`, `failed` or `stopped`."""
 
-    agent: AgentId
-    session: SessionId
-    turn: TurnId
     state: TurnState
 
 
-class TurnWoken(Struct, frozen=True, kw_only=True):
+class TurnWoken(TurnHint, frozen=True, kw_only=True):
     """A session was told of something that it waited for, in a turn that no door began."""
 
-    agent: AgentId
-    session: SessionId
-    turn: TurnId
 
-
-class QuestionAsked(Struct, frozen=True, kw_only=True):
+class QuestionAsked(TurnHint, frozen=True, kw_only=True):
     """A turn waits for an answer from outside."""
 
-    agent: AgentId
-    session: SessionId
-    turn: TurnId
     question: QuestionId
     kind: QuestionKind
 
 
-class QuestionAnswered(Struct, frozen=True, kw_only=True):
+class QuestionAnswered(TurnHint, frozen=True, kw_only=True):
     """A question has its verdict and the turn goes on, also if it has expired or was withdrawn."""
 
-    agent: AgentId
-    session: SessionId
-    turn: TurnId
     question: QuestionId
     verdict: Verdict
 
@@ -76,32 +64,31 @@ class QuestionAnswered(Struct, frozen=True, kw_only=True):
 # --- sessions ---
 
 
-class SessionBegan(Struct, frozen=True, kw_only=True):
-    """A chat or a caller has a new session. `account` and `user` tell who began it, where that is known."""
-
-    agent: AgentId
-    session: SessionId
-    key: str
-    account: str = ""
-    user: str | None = None
-
-
-class SessionEnded(Struct, frozen=True, kw_only=True):
-    """A session is over; if it was `replaced`, somebody asked for a new one."""
-
-    agent: AgentId
-    session: SessionId
-    key: str
-    account: str = ""
-    user: str | None = None
-    replaced: bool = False
-
-
 class SessionRemoved(Struct, frozen=True, kw_only=True):
     """A session and its records are gone."""
 
     agent: AgentId
     session: SessionId
+
+
+class SessionHint(Struct, frozen=True, kw_only=True):
+    """Something about the session of a chat or a caller."""
+
+    agent: AgentId
+    session: SessionId
+    key: str
+    account: str = ""
+    user: str | None = None
+
+
+class SessionBegan(SessionHint, frozen=True, kw_only=True):
+    """A chat or a caller has a new session. `account` and `user` tell who began it, where that is known."""
+
+
+class SessionEnded(SessionHint, frozen=True, kw_only=True):
+    """A session is over; if it was `replaced`, somebody asked for a new one."""
+
+    replaced: bool = False
 
 
 class CommandRun(Struct, frozen=True, kw_only=True):
@@ -129,20 +116,21 @@ class AccountChanged(Struct, frozen=True, kw_only=True):
     state: str
 
 
-class JobRunBegan(Struct, frozen=True, kw_only=True):
+class JobRunHint(Struct, frozen=True, kw_only=True):
+    """Something about a job's run for one due time."""
+
+    agent: AgentId
+    job: JobId
+    due: datetime
+
+
+class JobRunBegan(JobRunHint, frozen=True, kw_only=True):
     """A job's run for one due time was claimed."""
 
-    agent: AgentId
-    job: JobId
-    due: datetime
 
-
-class JobRunEnded(Struct, frozen=True, kw_only=True):
+class JobRunEnded(JobRunHint, frozen=True, kw_only=True):
     """A job's run is settled, with a `status` such as `ok` or `error`."""
 
-    agent: AgentId
-    job: JobId
-    due: datetime
     status: str
 
 

@@ -7,13 +7,14 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from msgspec import Struct
+
 from hermes import plugins
 from hermes.agent.run.loop import AgentLoop, LoopLimits
 from hermes.agent.tools.registry import CommandRules, JobActions, ProcessEnded, Recall
 from hermes.app.agents.backends import AgentBackends, BoundAgent, GatewayBackends, WorldScopes
-from hermes.app.agents.memory import make_memories
 from hermes.app.agents.models import AgentModels
-from hermes.app.agents.prompt import SystemPrompt
+from hermes.app.agents.prompt import SystemPrompt, make_memories
 from hermes.app.agents.registry import AgentRegistry
 from hermes.app.agents.tools import OpenSources, TurnLimits, check_own_toolsets, check_toolsets, redacting
 from hermes.app.homes import MEDIA, WORKSPACE, closed_homes
@@ -47,39 +48,33 @@ from hermes.state.settings.loader import LoadedSettings, check_agent_secrets, mo
 from hermes.state.store.tables.search import recall_from
 
 log = logging.getLogger("hermes.app")
-_REAL_MODEL = "model.real."
-_KEPT = ("way", "model", "provider", "title", "base_url")
+
+
+class AgentSurroundings(Struct, frozen=True, kw_only=True):
+    """What agents are built with, whatever the settings say. `live` are the settings of now: approvals and
+    what is withdrawn count at once, also for a turn that runs."""
+
+    home: Path
+    environ: Mapping[str, str]
+    overrides: AppOverrides
+    messaging: Messaging
+    gateway: Callable[[], Gateway | None]
+    stopping: Callable[[], bool]
+    loops: Supervisor
+    live: LiveSettings
 
 
 class AgentFactory:
     """Makes the runtimes of a gateway's agents, and owns what they share: models, routes, backends."""
 
-    def __init__(
-        self,
-        *,
-        home: Path,
-        environ: Mapping[str, str],
-        loaded: LoadedSettings,
-        overrides: AppOverrides,
-        messaging: Messaging,
-        gateway: Callable[[], Gateway | None],
-        stopping: Callable[[], bool],
-        loops: Supervisor,
-        live: LiveSettings,
-    ) -> None:
-        self._home = home
-        self._environ = environ
+    def __init__(self, around: AgentSurroundings, loaded: LoadedSettings) -> None:
+        self._around = around
         self._loaded = loaded
-        self._overrides = overrides
-        self._messaging = messaging
-        self._gateway = gateway
-        self._stopping = stopping
-        self._loops = loops
-        self._live = live  # approvals and what is withdrawn count as they are now, also for a turn that runs
+        self._overrides = around.overrides
         self._waking: set[asyncio.Task[Turn | None]] = set()
         self.egress = EgressClient()
-        self.models = AgentModels(loaded, overrides.provider, overrides.inject)
-        self.backends = GatewayBackends(environ, overrides.clock, lambda: live.now)
+        self.models = AgentModels(loaded, around.overrides.provider, around.overrides.inject)
+        self.backends = GatewayBackends(around.environ, around.overrides.clock, lambda: around.live.now)
         self._before: AgentFactory | None = None
         self._retired = False
         self._closed: tuple[str, ...] = ()
@@ -117,17 +112,7 @@ class AgentFactory:
         """The factory for another generation of settings, and the main agent that it built; a `UserError` if
         that cannot be. Commands and processes go on: an agent keeps its backend."""
         assert self._store is not None
-        after = type(self)(
-            home=self._home,
-            environ=self._environ,
-            loaded=loaded,
-            overrides=self._overrides,
-            messaging=self._messaging,
-            gateway=self._gateway,
-            stopping=self._stopping,
-            loops=self._loops,
-            live=self._live,
-        )
+        after = type(self)(self._around, loaded)
         after.backends = self.backends
         after._store, after._hooks = self._store, self._hooks
         try:
@@ -168,7 +153,7 @@ class AgentFactory:
         """Reads plugins, so it runs in a thread."""
         settings = self._loaded.settings
         plugins.load_commands(settings.plugins)
-        self._closed = closed_homes(self._home, self._environ, settings)
+        self._closed = closed_homes(self._around.home, self._around.environ, settings)
         if self._overrides.tools is None:
             self._added = plugins.tools(settings.plugins)
         check_toolsets(self._loaded, self._added.toolsets)
@@ -178,7 +163,7 @@ class AgentFactory:
         assert self._store is not None
         await self.models.choose(agent, self._store)
         runtime, sources = await asyncio.to_thread(self._make, agent, self._store.scoped(agent))
-        opened = OpenSources(toolbox=runtime.toolbox, sources=sources, loops=self._loops)
+        opened = OpenSources(toolbox=runtime.toolbox, sources=sources, loops=self._around.loops)
         if not self._retired:  # else somebody asked long ago, and only the next who asks gets to work
             self._sources[agent] = opened
             await opened.open()
@@ -187,7 +172,7 @@ class AgentFactory:
     def _make(self, agent: AgentId, store: Store) -> tuple[Runtime, Mapping[str, ToolSource]]:
         """Makes folders, so it runs in a thread."""
         settings = self._loaded.settings
-        home = agent_home(self._home, agent, settings)
+        home = agent_home(self._around.home, agent, settings)
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         if agent != MAIN_AGENT:
             check_agent_secrets(home)
@@ -224,7 +209,7 @@ class AgentFactory:
             ask_model=self.models.asker(profile.agent, self._overrides.clock),
             limits=LoopLimits(iterations=settings.agent.max_turns, retries=settings.agent.api_max_retries),
         )
-        jobs = None if self._overrides.in_memory else HomeJobs(profile.home, self._environ, backends)
+        jobs = None if self._overrides.in_memory else HomeJobs(profile.home, self._around.environ, backends)
         return Runtime(
             profile=profile,
             agent=BoundAgent(loop, backends),
@@ -234,13 +219,13 @@ class AgentFactory:
             toolbox=toolbox,
             media=media,
             jobs=jobs,
-            take_file=self._messaging.files(profile, backend, media, scopes),
+            take_file=self._around.messaging.files(profile, backend, media, scopes),
             bring_file=backends.bring,
             processes=backends.processes,
         )
 
     def _scopes(self, profile: Profile) -> WorldScopes:
-        return WorldScopes(profile, self._closed, lambda: self._live.now.approvals.deny)
+        return WorldScopes(profile, self._closed, lambda: self._around.live.now.approvals.deny)
 
     def workspace(self, home: Path) -> Path:
         return self._overrides.workspace or home / WORKSPACE
@@ -271,17 +256,17 @@ class AgentFactory:
                 Clock: self._overrides.clock,
                 Recall: recall_from(store, zone_named(profile.settings.timezone)),
                 CommandRules: CommandRules(
-                    scope_in=scopes.of, asks=lambda: self._live.now.approvals.mode != "off"
+                    scope_in=scopes.of, asks=lambda: self._around.live.now.approvals.mode != "off"
                 ),
                 ProcessEnded: self._tell_ended,
-                JobActions: None if self._overrides.in_memory else job_tool(self._gateway),
-                MessagingPort: self._messaging.office,
+                JobActions: None if self._overrides.in_memory else job_tool(self._around.gateway),
+                MessagingPort: self._around.messaging.office,
             }
         )
 
     def _toolbox(self, profile: Profile, tools: Sequence[Tool]) -> Toolbox:
         limits = TurnLimits(
-            settings=lambda: self._live.now, agent=profile.agent, main=self._overrides.toolsets
+            settings=lambda: self._around.live.now, agent=profile.agent, main=self._overrides.toolsets
         )
         added = {*self._added.toolsets, *(tool.toolset for tool in tools if isinstance(tool, Tool))}
         check_own_toolsets(limits.own(profile.settings), added)
@@ -297,7 +282,7 @@ class AgentFactory:
 
     def _tell_ended(self, context: ToolContext, process: ProcessView) -> None:
         """A background process is over: its session hears of it in a turn of its own."""
-        gateway = None if self._stopping() else self._gateway()
+        gateway = None if self._around.stopping() else self._around.gateway()
         if gateway is None:
             return
         command = one_line(process.command, 200)

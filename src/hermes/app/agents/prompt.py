@@ -1,5 +1,5 @@
-"""The system prompt of an agent, made from its files and settings. New sessions ask for it; it is read anew
-when it is older than a moment, so a crowd of new sessions reads it once."""
+"""The system prompt of an agent, made from its files, settings and memories. New sessions ask for it; it is
+read anew when it is older than a moment, so a crowd of new sessions reads it once."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 
+from hermes import plugins
 from hermes.agent.context.prompt import build_prompt, describe_world
 from hermes.domain.address import Source
 from hermes.domain.border import Border, describe
@@ -21,8 +22,11 @@ from hermes.domain.settings.settings import Profile
 from hermes.domain.text import one_line
 from hermes.domain.toolbox import Toolbox
 from hermes.state.memory.files import read_file
+from hermes.state.settings.loader import LoadedSettings
 
 log = logging.getLogger("hermes.app")
+BUILT_IN = "files"
+"""The memory that each agent has: its own files."""
 _GOOD_FOR = 1.0
 NOTES_SECONDS = 8.0
 """How long a new session waits for a memory."""
@@ -97,3 +101,18 @@ class SystemPrompt:
 
 def _today(clock: Clock, timezone: str) -> date:
     return clock.now().astimezone(zone_named(timezone)).date()
+
+
+def make_memories(profile: Profile, loaded: LoadedSettings) -> dict[str, Memory]:
+    """May import plugins: call it off the loop. A name that no plugin has is a `SettingsError`; a plugin that
+    breaks is left out."""
+    makers, wanted = plugins.memories(profile.settings.plugins), profile.settings.memory.provider
+    wanted = "" if wanted == "none" else wanted
+    if wanted and wanted not in makers and plugins.is_installed(plugins.MEMORY, wanted):
+        wanted = ""  # it is broken or disabled, and that was told of
+    if wanted and wanted not in makers:
+        others = ", ".join(sorted(makers.keys() - {BUILT_IN})) or "none is installed"
+        message = f"memory.provider: there is no memory “{wanted}”."
+        raise loaded.wrong("memory.provider", message, f"Plugins that bring one: {others}.")
+    made = {name: plugins.make_memory(name, makers[name], profile) for name in (BUILT_IN, wanted) if name}
+    return {name: memory for name, memory in made.items() if memory is not None}

@@ -339,7 +339,9 @@ def model_routes(loaded: LoadedSettings) -> dict[str, ModelSettings]:
     by_alias: dict[str, ModelSettings] = {}
     for alias, route in routes.items():
         if route.get("model"):
-            by_alias[alias] = _route(route, loaded)
+            texts = {key: route[key].reveal() for key in ("model", "provider", "base_url") if key in route}
+            wanted = AuxiliaryModel(**texts, api_key=route.get("api_key", Secret("")))
+            by_alias[alias] = _beside(loaded.settings.model, wanted, loaded)
         else:
             log.warning("model_route.left_out alias=%s why=no model", one_line(alias, 60))
     return by_alias
@@ -351,34 +353,23 @@ def auxiliary_model(role: str, agent: AgentId, loaded: LoadedSettings) -> ModelS
     if wanted is None or wanted == AuxiliaryModel():
         return None
     main = model_of(agent, loaded)
-    block = {"provider": Secret(wanted.provider), "base_url": Secret(wanted.base_url)}
-    block["model"] = Secret(wanted.model or main.default)
-    if wanted.api_key:
-        block["api_key"] = wanted.api_key
-    if wanted.provider == "auto":
-        block["provider"] = Secret("")
-    return _beside(main, block, loaded)
+    provider = "" if wanted.provider == "auto" else wanted.provider
+    return _beside(main, replace(wanted, provider=provider, model=wanted.model or main.default), loaded)
 
 
-def _route(block: dict[str, Secret], loaded: LoadedSettings) -> ModelSettings:
-    return _beside(loaded.settings.model, block, loaded)
-
-
-def _beside(shared: ModelSettings, block: dict[str, Secret], loaded: LoadedSettings) -> ModelSettings:
+def _beside(shared: ModelSettings, wanted: AuxiliaryModel, loaded: LoadedSettings) -> ModelSettings:
     """A model beside another one. Where it is served elsewhere it never gets the other's key."""
-    provider, base_url = (block[key].reveal() if key in block else "" for key in ("provider", "base_url"))
-    model, key = block["model"].reveal(), block.get("api_key")
-    elsewhere = provider not in ("", shared.provider) or base_url not in ("", shared.base_url)
-    if not elsewhere:
-        return replace(shared, default=model, api_key=key or shared.api_key, context_length=None)
+    provider, base_url = wanted.provider, wanted.base_url
+    if provider in ("", shared.provider) and base_url in ("", shared.base_url):
+        key = wanted.api_key or shared.api_key
+        return replace(shared, default=wanted.model, api_key=key, context_length=None)
     # The key without a name was made for the gateway's own address.
     unnamed = not provider or (base_url and key_variable(provider) == key_variable(""))
-    own = key or (Secret("") if unnamed else _key(provider, loaded))
     return ModelSettings(
-        default=model,
+        default=wanted.model,
         provider=provider or "auto",
         base_url=base_url,
-        api_key=own,
+        api_key=wanted.api_key or (Secret("") if unnamed else _key(provider, loaded)),
         max_tokens=shared.max_tokens,
     )
 
