@@ -57,7 +57,7 @@ def test_show_speaks_of_problems(tmp_path: Path) -> None:
         ("OPENAI_API_KEY", "***\n"),
         ("HERMES_MODEL", "\n"),
         ("streaming.enabled", "true\n"),
-        ("max_running", "256\n"),
+        ("max_running", "512\n"),
         ("telegram.allowed_users", "- '7'\n"),
         ("telegram.require_mention", "true\n"),
         ("platforms.telegram.token", "***\n"),

@@ -47,6 +47,7 @@ from hermes.domain.settings.live import LiveSettings
 from hermes.domain.word import replace
 from hermes.entry.host import AdapterHost, PlatformAccount
 from hermes.entry.http.site.endpoint import Site
+from hermes.entry.http.site.run_limits import RunLimits
 from hermes.entry.http.site.streams import Streams
 from hermes.state.files.aliases import ChannelAliases
 from hermes.state.files.session_log import FOLDER as LOG_FOLDER
@@ -304,9 +305,10 @@ class App:
     def _door(
         self, gateway: Gateway, http: AppHttp, status: LiveStatus, generations: SettingsGenerations
     ) -> Site:
+        options = http.options()
         return Site(
             gateway=gateway,
-            options=http.options(),
+            options=options,
             facts=status.facts,
             clock=self._given.clock,
             model=lambda agent: self._agents.models.name(agent),  # noqa: PLW0108 - it changes
@@ -314,6 +316,12 @@ class App:
             apply=generations.apply,
             version=self._version,
             aliases=gateway.aliases,
+            runs=RunLimits(
+                options.max_runs,
+                options.max_runs_per_client,
+                gateway.feeds.is_driven,
+                self._given.clock.monotonic,
+            ),
             streams=Streams(self.loops),
         )
 

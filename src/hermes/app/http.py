@@ -128,18 +128,25 @@ class AppHttp:
     def options(self) -> admission.HttpOptions:
         default = admission.HttpOptions()
         extra = self._block.extra
+
+        def number(name: str, fallback: float) -> int:
+            return _number(name, extra.get(name, ""), int(fallback))
+
+        # The rest is for chats and jobs, and for other keys.
+        most = number("max_concurrent_runs", self._loaded.settings.gateway.max_running * 3 // 4 or 1)
         return admission.HttpOptions(
             host=self._find("API_SERVER_HOST") or default.host,
             port=_number("API_SERVER_PORT", self._find("API_SERVER_PORT"), default.port),
             origins=_words(self._find("API_SERVER_CORS_ORIGINS")),
             hosts=_words(extra.get("allowed_hosts", "")),
             model_name=self._find("API_SERVER_MODEL_NAME"),
-            max_open=_number("max_concurrent_runs", extra.get("max_concurrent_runs", ""), default.max_open),
-            max_body=_number("max_body_bytes", extra.get("max_body_bytes", ""), default.max_body),
+            max_runs=most,
+            max_runs_per_client=number("max_runs_per_client", most * 5 // 6 or 1),
+            max_body=number("max_body_bytes", default.max_body),
             proxies=_networks(extra.get("trusted_proxies", "")),
-            max_connections=_number("max_connections", extra.get("max_connections", ""), 0),
-            idle_seconds=_number("idle_timeout", extra.get("idle_timeout", ""), int(default.idle_seconds)),
-            body_seconds=_number("body_timeout", extra.get("body_timeout", ""), int(default.body_seconds)),
+            max_connections=number("max_connections", default.max_connections),
+            idle_seconds=number("idle_timeout", default.idle_seconds),
+            body_seconds=number("body_timeout", default.body_seconds),
             private_images=extra.get("allow_private_images", "").lower() == "true",
             finish_when_gone=extra.get("on_disconnect", "stop") == "finish",
         )
@@ -182,6 +189,7 @@ class AppHttp:
                 admission.KeyScope(scope) for scope in settings.scopes if scope in admission.ALL_SCOPES
             ),
             agents=None if settings.agents is None else frozenset(map(AgentId, settings.agents)),
+            max_runs=settings.max_runs,
         )
         return admission.HttpKey(secret=secret, principal=principal)
 

@@ -175,6 +175,11 @@ class Feeds:
         feed = self._feeds.get(turn)
         return feed is not None and feed.watchers > 0
 
+    def is_driven(self, turn: TurnId) -> bool:
+        """Whether a turn was made here and has neither ended nor begun to wait since, or runs again."""
+        feed = self._feeds.get(turn)
+        return feed is not None and feed.driven
+
     def release(self, turn: TurnId) -> None:
         """The turn does not run now; keep its feed only if somebody watches."""
         feed = self._feeds.get(turn)

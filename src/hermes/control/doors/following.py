@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 from enum import StrEnum
+from itertools import islice
 
 from msgspec import Struct
 
 from hermes.control.feed import Feed, Feeds
 from hermes.control.sessions.submission import NotFound
+from hermes.domain.address import Source
 from hermes.domain.event import Entry, Failed, FeedItem, Stopped
 from hermes.domain.ids import TurnId
 from hermes.domain.ports.store import Store, Tx
@@ -93,6 +95,13 @@ def recent_runs(tx: Tx, owner: str, prefix: str, limit: int) -> list[tuple[Reque
         if turn is not None:
             found.append((request, turn))
     return found
+
+
+def waiting_turns(tx: Tx, mine: Callable[[Source | None], bool], limit: int) -> list[Turn]:
+    """The newest turns of somebody's that wait for an answer."""
+    newest = dict.fromkeys(question.turn for question in reversed(tx.questions.open_of(None)))
+    turns = (turn for turn in map(tx.turns.get, newest) if turn is not None and mine(turn.source))
+    return list(islice(turns, limit))
 
 
 async def watch_turn(

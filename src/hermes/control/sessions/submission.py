@@ -111,7 +111,8 @@ class NewRequest(Struct, frozen=True, kw_only=True):
 class Submission(Struct, frozen=True, kw_only=True):
     """`busy` None is what the session says, or else the settings; `ephemeral` words live only as long as the
     client that said them. `answer` is asked first where the session waits for one: it takes the words as the
-    answer and gives the turn that goes on with them, or None."""
+    answer and gives the turn that goes on with them, or None. What must be worked on `at_once` is refused
+    with `NoPlace` while as many turns run as may."""
 
     agent: AgentId
     source: Source
@@ -123,6 +124,7 @@ class Submission(Struct, frozen=True, kw_only=True):
     ephemeral: bool = False
     request: NewRequest | None = None
     answer: Callable[[Tx, SessionId, str], SubmittedTurn | None] | None = None
+    at_once: bool = False
 
 
 class SubmittedTurn(Struct, frozen=True, kw_only=True):
@@ -148,6 +150,13 @@ def id_for(prefix: str, turn: TurnId) -> str:
 def turn_named(prefix: str, name: str) -> TurnId | None:
     """The turn with this name at a door; None if no turn can have it."""
     return TurnId(TURN_PREFIX + name.removeprefix(prefix)) if name.startswith(prefix) else None
+
+
+class NoPlace(UserError):
+    """As many turns run as may."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"The gateway runs {most} turns, and no more may run at once.")
 
 
 class PromptMissing(HermesError):
@@ -388,6 +397,8 @@ class Submitter(Struct, frozen=True, kw_only=True):
         """Store the words; the feed of a new turn is open before this returns."""
         with self.actors.workers.hold_place() as free:
             core, at_once = self.actors.core, free and self._may_begin(words)
+            if words.at_once and not free:
+                raise NoPlace(core.settings.gateway.max_running)
             unit = SubmitTurn(
                 words=words,
                 settings=core.settings,

@@ -18,6 +18,9 @@ class ApiKey:
     key: Secret = setting(Secret(""), "The key itself.")
     scopes: Names = setting(("chat",), "What it may do.", choices=("chat", "sessions", "admin"), **_RIGHTS)
     agents: Names | None = setting(None, "The only agents it sees; left out = all.", **_RIGHTS)
+    max_runs: int | None = setting(
+        None, "How many of its runs may run at once; left out = `max_runs_per_client` of the server.", least=1
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,7 +93,7 @@ class AgentSettings:
     api_max_retries: int = setting(3, "How often a failed model call is tried again.", least=0)
     clarify_timeout: float = setting(3600.0, "Seconds a question to the person stays open.", least=0)
     client_tool_timeout: float = setting(
-        3600.0, "Seconds an API client has to give the result of a function of its own.", least=0
+        600.0, "Seconds an API client has to give the result of a function of its own.", least=0
     )
     gateway_timeout: float = setting(
         1800.0,
@@ -221,7 +221,7 @@ class GatewaySettings:
     gather_seconds: float = setting(
         1.0, "How long the pieces of one message are waited for.", least=0, most=60
     )
-    max_running: int = setting(256, "Turns that run at the same time.", least=1)
+    max_running: int = setting(512, "Turns that run at the same time.", least=1)
     max_message_chars: int = setting(1_000_000, "The longest message that is taken.", least=1)
     outbox_hours: float = setting(24.0, "How long an undeliverable answer is tried again.", least=0)
     dedupe_days: int = setting(30, "How long a delivery is remembered, so that it counts once.", least=1)

@@ -93,7 +93,7 @@ async def read_capabilities(call: HttpCall) -> ApiCapabilities:
         model=default_name(call.site),
         context_length=call.site.window(call.default, "") or msgspec.UNSET,
         features={name: path in paths for name, path in _FEATURES.items()},
-        limits=ApiLimits(max_body_bytes=options.max_body, max_concurrent_runs=options.max_open),
+        limits=ApiLimits(max_body_bytes=options.max_body, max_concurrent_runs=options.max_runs),
         scopes=sorted(scope for scope in KeyScope if call.principal.may(scope)),
         endpoints=[
             ApiEndpoint(method=route.method, path=route.path, summary=route.summary, scope=route.scope)

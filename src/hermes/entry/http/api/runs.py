@@ -9,7 +9,14 @@ from typing import Annotated
 import msgspec
 from aiohttp import web
 
-from hermes.control.doors.following import ApiRunStatus, RunView, answering_turn, read_run, recent_runs
+from hermes.control.doors.following import (
+    ApiRunStatus,
+    RunView,
+    answering_turn,
+    read_run,
+    recent_runs,
+    waiting_turns,
+)
 from hermes.control.sessions.submission import turn_named
 from hermes.domain.event import Entry, QuestionKind, usage_of
 from hermes.domain.ids import TurnId
@@ -91,7 +98,7 @@ class RunObject(msgspec.Struct, kw_only=True):
 
 
 class RunList(msgspec.Struct, kw_only=True):
-    """The runs that a key asked for lately, newest first."""
+    """The runs that a key asked for lately and its turns that wait for an answer, newest first."""
 
     object: str = "list"
     data: list[RunObject]
@@ -170,11 +177,12 @@ async def start(call: HttpCall, body: RunRequest) -> RunStarted:
     )
 
 
-@route("GET", "/v1/runs", "The runs that this key asked for lately.")
+@route("GET", "/v1/runs", "The runs that this key asked for lately, and its turns that wait.")
 async def list_runs(call: HttpCall, limit: Annotated[int, msgspec.Meta(ge=1, le=100)] = 20) -> RunList:
     name = call.principal.name
     recent = await call.collect(lambda tx: recent_runs(tx, name, turns.RUN_PREFIX, limit))
-    runs = [turn for _, turn in recent]
+    waiting = await call.collect(lambda tx: waiting_turns(tx, call.owns, limit))
+    runs = list({turn.id: turn for turn in (*(turn for _, turn in recent), *waiting)}.values())
     runs.sort(key=lambda run: run.created_at, reverse=True)
     return RunList(data=[await _shown(call, turn) for turn in runs[:limit]])
 

@@ -20,6 +20,7 @@ from hermes.control.doors.continuing import ContinueTurn
 from hermes.control.sessions.submission import (
     KeyConflict,
     NewRequest,
+    NoPlace,
     SessionTarget,
     Submission,
     SubmittedTurn,
@@ -120,6 +121,7 @@ async def continue_turn(
         if not place.own:
             raise ApiError(409, "tool_call_not_pending", "Nothing in this session waits for these results.")
         return None
+    call.site.runs.note(call.principal, continued.turn.id)
     return replace(continued, turn=replace(continued.turn, ephemeral=place.own and request is None))
 
 
@@ -197,14 +199,34 @@ async def ask(
     call: HttpCall, choice: AgentChoice, conversation: ConversationInput, options: TurnOptions
 ) -> SubmittedTurn:
     """Make the turn, or find the one that the same request made before."""
-    if len(call.gateway.feeds) >= call.site.options.max_open:
-        raise ApiError(
-            429, "rate_limit_exceeded", "Too much is running at once.", headers={"Retry-After": "1"}
-        )
     for name in headers.TELLING:
         call.name_header(name)  # one that is not used here must be fit as well: it counts for the fingerprint
     place = session_target(call, options)
     request = await idempotent_request(call, options)
+    if await _is_repeat(call, choice, request):
+        return await _submit(call, choice, conversation, options, place, request)
+    with call.site.runs.hold(call.principal):
+        submitted = await _submit(call, choice, conversation, options, place, request)
+        call.site.runs.note(call.principal, submitted.turn.id)
+    return submitted
+
+
+async def _is_repeat(call: HttpCall, choice: AgentChoice, request: NewRequest | None) -> bool:
+    """Whether it was let in before, and so needs no other place. Looked up only where there is none."""
+    if request is None or request.key is None or call.site.runs.refusal(call.principal) is None:
+        return False
+    owner, keys = request.owner, request.keys
+    return bool(await call.gateway.read(choice.agent, lambda tx: find_requests(tx, owner, keys)))
+
+
+async def _submit(
+    call: HttpCall,
+    choice: AgentChoice,
+    conversation: ConversationInput,
+    options: TurnOptions,
+    place: SessionTarget,
+    request: NewRequest | None,
+) -> SubmittedTurn:
     await _check_other_agents(call, choice, request)
     conversation = await keep_pictures(
         call, choice.agent, conversation if place.own else replace(conversation, history=())
@@ -230,9 +252,14 @@ async def ask(
         ephemeral=hangs,
         request=request,
         answer=_continuing(call, place, request, conversation).with_words if options.answers else None,
+        at_once=not options.lasting,
     )
     # What was committed must be known to somebody, also when the client leaves in this moment.
-    return await finish_shielded(call.gateway.ask(words), left=lambda made: abandon_turn(call, made.turn))
+    asking = finish_shielded(call.gateway.ask(words), left=lambda made: abandon_turn(call, made.turn))
+    try:
+        return await asking
+    except NoPlace as error:
+        raise call.site.runs.too_busy(str(error)) from error
 
 
 async def _check_other_agents(call: HttpCall, choice: AgentChoice, request: NewRequest | None) -> None:

@@ -61,6 +61,8 @@ class Principal(Struct, frozen=True, kw_only=True):
     name: str
     scopes: frozenset[KeyScope] = ALL_SCOPES
     agents: frozenset[AgentId] | None = None
+    max_runs: int | None = None
+    """How many of its turns may run at once; None: as many as any key's."""
 
     def may(self, scope: KeyScope) -> bool:
         return scope in self.scopes or KeyScope.ADMIN in self.scopes
@@ -146,7 +148,8 @@ class HttpOptions(Struct, frozen=True, kw_only=True):
     origins: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     model_name: str = ""
-    max_open: int = 512
+    max_runs: int = 384
+    max_runs_per_client: int = 320
     max_body: int = 10_000_000
     finish_when_gone: bool = False
     private_images: bool = False

@@ -31,6 +31,7 @@ from hermes.domain.turn import Turn
 from hermes.entry.http.site.admission import HttpOptions, KeyScope, Principal
 from hermes.entry.http.site.errors import ApiError, bad_request
 from hermes.entry.http.site.headers import CHAT_ID, THREAD_ID, USER_ID
+from hermes.entry.http.site.run_limits import RunLimits
 from hermes.entry.http.site.streams import Streams
 
 PLATFORM = "api_server"
@@ -133,6 +134,7 @@ class Site(Struct, frozen=True, kw_only=True):
     aliases: Mapping[str, str] = field(default_factory=dict)
     apply: Callable[[], Awaitable[SettingsReport]]
     """Adopts the settings that stand in the files now."""
+    runs: RunLimits
     streams: Streams = field(default_factory=Streams)
 
     @property

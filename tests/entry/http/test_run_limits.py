@@ -1,0 +1,163 @@
+"""How much may run at once: for each key, in all, and in the gateway. Who cannot be let in is told so."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from hermes.control.sessions.submission import Submission
+from hermes.domain.address import LOCAL_DOOR, Address, Source, SourceKind
+from hermes.domain.event import TextDelta
+from hermes.domain.ids import MAIN_AGENT, CallId
+from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest
+from hermes.domain.tool import ToolCall
+from hermes.domain.turn import TurnInput
+from hermes.testing.api import ApiWorld, Heard
+from hermes.testing.model import Say, ScriptedModel, say
+from tests.entry.http.talking import CHAT, PHONE, PHONE_KEY, words
+
+WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
+
+
+class Waiter:
+    """A model that answers when it is told to; `asked` counts the calls that wait for it."""
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+        self.asked = 0
+
+    async def call(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
+        self.asked += 1
+        await self.go.wait()
+        yield TextDelta(text="done")
+        yield ModelEnd()
+
+    async def has(self, number: int) -> None:
+        for _ in range(10_000):
+            if self.asked >= number:
+                return
+            await asyncio.sleep(0.005)
+        raise AssertionError(f"{self.asked} calls instead of {number}")
+
+
+def asks_first(request: ModelRequest) -> Say:
+    if request.tools and request.tools[-1].name == "weather":
+        return Say(calls=(ToolCall(id=CallId("c_1"), name="weather", arguments="{}"),))
+    return say("fine")
+
+
+def settings(*, max_running: int = 512, **server: object) -> str:
+    keys = {"phone": {"key": PHONE_KEY, "max_runs": 2}}
+    return json.dumps(
+        {"gateway": {"max_running": max_running}, "platforms": {"api_server": {"keys": keys, **server}}}
+    )
+
+
+def begin(api: ApiWorld, number: int, **options: object) -> list[asyncio.Task[Heard]]:
+    return [asyncio.create_task(api.post(CHAT, words(f"{n}"), **options)) for n in range(number)]
+
+
+def is_refused(heard: Heard) -> bool:
+    assert heard.status in (200, 429), heard.data
+    if heard.status == 429:
+        assert heard.json["error"]["code"] == "rate_limit_exceeded"
+        assert 1 <= int(heard.headers["Retry-After"]) <= 60
+    return heard.status == 429
+
+
+async def test_calls_that_nobody_answers_use_up_nothing(tmp_path: Path) -> None:
+    model = ScriptedModel(asks_first)
+    async with ApiWorld(home=tmp_path, provider=model, config=settings(max_concurrent_runs=3)) as api:
+        for _ in range(6):
+            heard = await api.post(CHAT, words("rain?", tools=[WEATHER]))
+            assert heard.json["choices"][0]["finish_reason"] == "tool_calls"
+        assert (await api.post(CHAT, words("hi"))).status == 200
+        runs = (await api.get("/v1/runs")).json["data"]
+        assert [run["status"] for run in runs] == ["waiting_for_approval"] * 6
+        assert all(run["questions"][0]["kind"] == "client_tool" for run in runs)
+        assert (await api.get("/v1/runs", headers=PHONE)).json["data"] == []
+        health = (await api.get("/health/detailed")).json
+        assert health["queues"]["turns"]["waiting"] == 6 and health["queues"]["questions"] == 6
+
+
+async def test_each_key_has_its_own_limit(tmp_path: Path) -> None:
+    model = Waiter()
+    async with ApiWorld(home=tmp_path, provider=model, config=settings()) as api:
+        phone = begin(api, 2, headers=PHONE)
+        await model.has(2)
+        assert is_refused(await api.post(CHAT, words("more"), headers=PHONE))
+        assert is_refused(await api.post("/v1/runs", {"input": "more"}, headers=PHONE))
+        assert is_refused(await api.post("/v1/responses", {"input": "more"}, headers=PHONE))
+        own = begin(api, 3)
+        await model.has(5)
+        model.go.set()
+        assert not any([is_refused(await each) for each in (*phone, *own)])
+        assert not is_refused(await api.post(CHAT, words("again"), headers=PHONE))
+
+
+async def test_the_limit_holds_for_requests_that_come_together(tmp_path: Path) -> None:
+    model = Waiter()
+    async with ApiWorld(home=tmp_path, provider=model, config=settings(max_runs_per_client=3)) as api:
+        asked = begin(api, 10)
+        _, waiting = await asyncio.wait(asked, timeout=60, return_when=asyncio.FIRST_COMPLETED)
+        while sum(task.done() for task in asked) < 7:
+            _, waiting = await asyncio.wait(waiting, timeout=60, return_when=asyncio.FIRST_COMPLETED)
+        model.go.set()
+        assert sorted([is_refused(await each) for each in asked]) == [False] * 3 + [True] * 7
+        assert model.asked == 3
+
+
+async def test_where_no_turn_has_a_place_clients_are_told_and_runs_wait(tmp_path: Path) -> None:
+    model = Waiter()
+    config = settings(max_running=2, max_concurrent_runs=10)
+    async with ApiWorld(home=tmp_path, provider=model, config=config) as api:
+        asked = begin(api, 2)
+        await model.has(2)
+        heard = await api.post(CHAT, words("more"))
+        assert is_refused(heard) and "runs 2 turns" in heard.json["error"]["message"]
+        run = await api.post("/v1/runs", {"input": "later"})
+        assert run.status == 202
+        shown = await api.get(f"/v1/runs/{run.json['run_id']}")
+        assert shown.json["status"] == "queued"
+        model.go.set()
+        assert not any([is_refused(await each) for each in asked])
+        path = f"/v1/runs/{run.json['run_id']}/events"
+        names = [json.loads(event.data)["event"] async for event in api.events(path, method="GET")]
+        assert names[-1] == "run.completed"
+
+
+async def test_a_repeat_joins_its_run_although_the_key_is_at_its_limit(tmp_path: Path) -> None:
+    model = Waiter()
+    async with ApiWorld(home=tmp_path, provider=model, config=settings(max_runs_per_client=1)) as api:
+        named = {"Idempotency-Key": "one"}
+        first = asyncio.create_task(api.post(CHAT, words("hi"), headers=named))
+        await model.has(1)
+        again = asyncio.create_task(api.post(CHAT, words("hi"), headers=named))
+        assert is_refused(await api.post(CHAT, words("hi"), headers={"Idempotency-Key": "two"}))
+        model.go.set()
+        assert [(await each).status for each in (first, again)] == [200, 200] and model.asked == 1
+
+
+async def test_turns_of_other_doors_do_not_count(tmp_path: Path) -> None:
+    model = Waiter()
+    async with ApiWorld(home=tmp_path, provider=model, config=settings(max_concurrent_runs=1)) as api:
+        source = Source(address=Address(platform=LOCAL_DOOR, chat="desk"), kind=SourceKind.PRIVATE)
+        here = Submission(agent=MAIN_AGENT, source=source, input=TurnInput(text="hi"))
+        await api.app.gateway.submit(here)
+        await model.has(1)
+        asked = begin(api, 1)
+        await model.has(2)
+        model.go.set()
+        assert not is_refused(await asked[0])
+
+
+@pytest.mark.parametrize("value", ["0", "many", "[1]"])
+async def test_a_limit_that_cannot_be_read_leaves_the_key_without_rights(tmp_path: Path, value: str) -> None:
+    config = f"platforms: {{api_server: {{keys: {{phone: {{key: {PHONE_KEY}, max_runs: {value}}}}}}}}}\n"
+    async with ApiWorld(home=tmp_path / "home", config=config) as api:
+        assert (await api.post(CHAT, words("hi"), headers=PHONE)).status == 403
+        assert (await api.post(CHAT, words("hi"))).status == 200
