@@ -221,12 +221,12 @@ TABLE: dict[str, Row] = {
     "no mention needed": Row(group(), opened(), ALLOWED, "allows everybody"),
     "platform wants its name": Row(group(able=NAMED), opened(), AWAY, "nobody spoke to us"),
     "operator wants no name": Row(group(able=NAMED), opened(require_mention=False), ALLOWED, "everybody"),
-    "other bot": Row(group(for_others=True), opened(), AWAY, "it calls another bot by name"),
+    "other bot": Row(group(for_others=True), opened(), AWAY, "it calls somebody else by name"),
     "other bot, a reply": Row(
         group(for_others=True, replied=True),
         opened(require_mention=True),
         AWAY,
-        "it calls another bot by name",
+        "it calls somebody else by name",
     ),
     "other bot, not exclusive": Row(
         group(for_others=True), opened(exclusive_bot_mentions=False), ALLOWED, "everybody"

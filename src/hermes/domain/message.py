@@ -81,7 +81,7 @@ class ReplyTo(Struct, frozen=True, kw_only=True):
 class Inbound(Struct, frozen=True, kw_only=True):
     """One happening on a platform. `delivery` is its dedupe key within the account; `ref` is what
     one replies to; `group` joins the pieces of an album; `button` carries a pressed button's value;
-    `mentions_others` says that it calls another bot by name."""
+    `mentions_others` says that it calls somebody else by name: another bot, or a person where that counts."""
 
     delivery: DeliveryId
     source: Source

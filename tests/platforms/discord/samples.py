@@ -96,6 +96,8 @@ EVENTS: dict[str, dict[str, Any]] = {
     "mention": shared(6, f"hi <@{BOT['id']}> and <@502>", mentions=[BOT, BOB]),
     "mention by role": shared(7, f"<@&{ROLE}> what now?", mention_roles=[ROLE]),
     "mention of another": shared(8, "<@502> what now?", mentions=[BOB]),
+    "mention of a bot": shared(41, "<@503> what now?", mentions=[{**BOB, "id": "503", "bot": True}]),
+    "reply to us about another": shared(42, "ask <@502>", **{**answer(BOT), "mentions": [BOB]}),
     "typed command": shared(9, f"<@{BOT['id']}> /status now", mentions=[BOT]),
     "reply to us": shared(10, "and then?", **answer(BOT)),
     "reply": shared(11, "and then?", **answer(BOB)),

@@ -79,6 +79,8 @@ class Wire:
     def __init__(self, socket: web.WebSocketResponse, *, compressed: bool) -> None:
         self.socket = socket
         self._deflate = zlib.compressobj() if compressed else None
+        self.refused = False
+        """It was told that its session is none."""
         self._turn = asyncio.Lock()
 
     async def send(
@@ -124,6 +126,14 @@ class Discord(ServedFake):
     starts_left: int = 1000
     forgets: bool = False
     """Sessions end with their connection, as after some minutes."""
+    drops_resumes: int | None = None
+    """The code with which the gateway closes the connection of who resumes, without a word before. Seen live:
+    openclaw #13061 (38,564 resumes, each closed with 1005), #20668, #103596."""
+    no_voice: Wrong | None = None
+    """How voice messages are refused: discord-api-docs, permissions (`SEND_VOICE_MESSAGES`) and JSON error
+    codes (50013, 50173)."""
+    people: set[str] = field(default_factory=lambda: {"501", "502", "503"})
+    """Whom the bot may write to; any other number is nobody's (50033, discord-api-docs, JSON error codes)."""
     beats: float = 400_000.0
     silent: bool = False
     """Heartbeats stay unanswered."""
@@ -301,6 +311,10 @@ class Discord(ServedFake):
             case 1:
                 if not self.silent:
                     await wire.send(11)
+            case 2 if wire.refused:
+                # discord-api-docs, gateway, “Resuming”: who is told op 9 disconnects, and identifies on a new
+                # connection.
+                await wire.socket.close(code=4003, message=b"Not authenticated.")
             case 2 | 6:
                 open_up = self._identify if told["op"] == 2 else self._resume
                 session = await open_up(wire, told["d"])
@@ -357,8 +371,12 @@ class Discord(ServedFake):
         if asked["token"] != self.token:
             await wire.socket.close(code=4004, message=b"Authentication failed.")
             return None
+        if self.drops_resumes is not None:
+            await wire.socket.close(code=self.drops_resumes)
+            return None
         session = self.sessions.get(asked["session_id"])
         if session is None:
+            wire.refused = True
             await wire.send(9, False)
             return None
         if not 0 <= asked["seq"] <= session.number:
@@ -377,6 +395,7 @@ class Discord(ServedFake):
         """Tell every connection something: 1 to beat, 7 to connect anew, 9 that its session is none."""
         for session in self.sessions.values():
             if session.socket is not None:
+                session.socket.refused = session.socket.refused or op == 9
                 await session.socket.send(op, data)
 
     # --- the HTTP API ---
@@ -497,6 +516,8 @@ class Discord(ServedFake):
         return {**defaults, **one, "id": self.snowflake(), "version": self.snowflake()}
 
     def _direct(self, user: str) -> dict[str, Any]:
+        if user not in self.people and user not in self.channels:
+            raise Wrong(400, 50033, "Invalid Recipient(s)")
         number = user if user in self.channels else f"9{user}"
         return self.channel(number, 1, recipients=[person(user)])
 
@@ -527,6 +548,10 @@ class Discord(ServedFake):
             raise Wrong(400, 50024, "Cannot execute action on this channel type")
         if not 0 < len(asked["name"]) <= 100 or (forum and "content" not in asked.get("message", {})):
             raise _invalid("name", "BASE_TYPE_BAD_LENGTH", "Must be between 1 and 100 in length.")
+        # discord-api-docs, channel flags (REQUIRE_TAG, 1 << 4) and JSON error codes.
+        tags = {one["id"] for one in parent.get("available_tags", ())}
+        if parent.get("flags", 0) & 1 << 4 and not tags & set(asked.get("applied_tags") or ()):
+            raise Wrong(400, 40067, "A tag is required to create a forum post in this channel")
         sort = 11 if forum else asked.get("type", 12)
         thread = self.channel(self.snowflake(), sort, parent_id=parent["id"], name=asked["name"])
         self.dispatch("THREAD_CREATE", {**thread, "newly_created": True})
@@ -586,6 +611,8 @@ class Discord(ServedFake):
         _check_content(content, asked, files, most)
         more: dict[str, Any] = {"components": _checked_rows(asked.get("components") or [])}
         spoken = bool(asked.get("flags", 0) & (1 << 13))
+        if spoken and self.no_voice is not None:
+            raise self.no_voice
         if spoken and (content or len(files) != 1):
             raise Wrong(400, 50159, "Voice messages do not support additional content")
         if reference := asked.get("message_reference"):

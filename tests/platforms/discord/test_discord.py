@@ -10,6 +10,7 @@ import logging
 import random
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.word import replace
 from hermes.entry.platforms.discord.adapter import DiscordAdapter
-from hermes.entry.platforms.discord.api import DiscordApi, DiscordResponse, error_for
+from hermes.entry.platforms.discord.api import DiscordApi, DiscordResponse, _route, agent_of, error_for
 from hermes.entry.platforms.discord.convert import (
     DiscordChannel,
     DiscordContext,
@@ -34,7 +35,6 @@ from hermes.entry.platforms.discord.convert import (
 )
 from hermes.entry.platforms.discord.cursor import DiscordCursor
 from hermes.entry.platforms.discord.socket import (
-    DiscordConnection,
     DiscordEvent,
     DiscordSessionEnded,
     close_error,
@@ -58,6 +58,7 @@ from hermes.testing.platform_suite.payloads import _mutated
 from tests.platforms.discord.bed import ME, DiscordBed, ForgetfulBed
 from tests.platforms.discord.objects import APPLICATION, BOT, FORUM, GENERAL, GUILD, THREAD, guild_of
 from tests.platforms.discord.samples import EVENTS, NUMBER, ROLE, buttons
+from tests.platforms.discord.server import TOKEN, Wrong
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 MIB = 1024 * 1024
@@ -103,6 +104,24 @@ def one(name: str, scene: DiscordContext = HERE) -> Inbound:
 )
 def test_words_and_mentions(name: str, text: str, mentioned: bool) -> None:
     assert (one(name).text, one(name).mentions_me) == (text, mentioned)
+
+
+@pytest.mark.parametrize(
+    ("name", "others", "bots"),
+    [
+        ("mention of another", True, False),
+        ("mention of a bot", True, True),
+        ("mention", True, False),
+        ("reply", False, False),
+        ("reply to us about another", False, False),
+        ("shared", False, False),
+    ],
+)
+def test_who_else_is_named(name: str, others: bool, bots: bool) -> None:
+    """Another bot always counts, people unless the operator says otherwise. Who is answered is not named."""
+    assert one(name).mentions_others is others
+    lenient = replace(HERE, me=replace(ME, leaves_others=False))
+    assert one(name, lenient).mentions_others is bots
 
 
 @pytest.mark.parametrize(
@@ -268,6 +287,72 @@ async def test_voice_with_words_goes_as_a_file() -> None:
         assert [one.files[0][0] for one in bed.shown()] == [MediaKind.AUDIO, MediaKind.VOICE]
 
 
+@pytest.mark.parametrize(("status", "code"), [(403, 50013), (403, 50173), (400, 50173)])
+async def test_voice_goes_as_a_file_where_voice_messages_are_not_allowed(status: int, code: int) -> None:
+    async with DiscordBed() as bed:
+
+        async def open_file(file: Attachment) -> bytes:
+            return bed.content
+
+        bed.open_file = open_file
+        bed.server.no_voice = Wrong(status, code, "You cannot send voice messages in this channel")
+        voice = Attachment(kind=MediaKind.VOICE, ref="x", name="a.ogg", mime="audio/ogg")
+        platform = bed.connect()
+        async with running(platform, Inboxes().accept, None):
+            await platform.send(bed.chat, Body(attachments=(voice,)), key="k", reply_to=None)
+        assert [one.files for one in bed.shown()] == [((MediaKind.AUDIO, bed.content),)]
+
+
+@pytest.mark.parametrize("chat", ["@502", "502"])
+async def test_a_person_is_reached_by_a_private_chat(chat: str) -> None:
+    """By the number that Discord's programs give, with or without the sign before it."""
+    async with DiscordBed() as bed:
+        platform, to = bed.connect(), Address(platform="discord", chat=chat)
+        async with running(platform, Inboxes().accept, None):
+            first = await platform.send(to, Body(text="one"), key="k1", reply_to=None)
+            again = await platform.send(to, Body(text="one"), key="k1", reply_to=None)
+            await platform.edit(first, Body(text="uno"))
+            second = await platform.send(to, Body(text="two"), key="k2", reply_to=None)
+        assert (first, first.to.chat, second.to.chat) == (again, "9502", "9502")
+        assert [(one.chat, one.text) for one in bed.shown()] == [("9502", "uno"), ("9502", "two")]
+        asked = [path for _, path, _ in bed.server.calls if path == "users/@me/channels"]
+        assert len(asked) == 1, "it is asked for once"
+
+
+@pytest.mark.parametrize(("chat", "words"), [("@404", "Invalid Recipient"), ("404", "Unknown Channel")])
+async def test_a_number_that_is_nobodys_is_refused(chat: str, words: str) -> None:
+    async with DiscordBed() as bed:
+        platform = bed.connect()
+        async with running(platform, Inboxes().accept, None):
+            with pytest.raises(Refused, match=words):
+                await platform.send(
+                    Address(platform="discord", chat=chat), Body(text="x"), key="k", reply_to=None
+                )
+        assert bed.shown() == []
+
+
+async def test_a_person_who_takes_no_messages_is_told_as_such() -> None:
+    async with DiscordBed() as bed:
+        bed.fail(Fault.GONE, chat=Address(platform="discord", chat="9502"))
+        platform = bed.connect()
+        async with running(platform, Inboxes().accept, None):
+            with pytest.raises(Refused, match="Cannot send messages to this user"):
+                await platform.send(
+                    Address(platform="discord", chat="502"), Body(text="x"), key="k", reply_to=None
+                )
+
+
+async def test_a_forum_that_wants_a_tag_gets_one() -> None:
+    async with DiscordBed() as bed:
+        tags = [{"id": "61", "name": "admins", "moderated": True}, {"id": "62", "name": "all"}]
+        bed.server.channels[FORUM] |= {"flags": 1 << 4, "available_tags": tags}
+        platform = bed.connect()
+        async with running(platform, Inboxes().accept, None):
+            post = await platform.open_thread(Address(platform="discord", chat=FORUM), "An idea")
+        assert post.thread in bed.server.channels
+        assert bed.server.calls[-1][2]["applied_tags"] == ["62"]
+
+
 async def test_a_forwarded_file_is_fetched() -> None:
     async with DiscordBed() as bed:
         got: list[bytes] = []
@@ -366,9 +451,7 @@ async def test_whatever_the_gateway_says_the_error_is_ours(full: bool) -> None:
             name = dice.choice(list(told))
             event = DiscordEvent(name=name, number=5, data=_mutated(copy.deepcopy(told[name]), dice))
             with contextlib.suppress(HermesError):
-                await platform._hear(
-                    inboxes.accept, DiscordConnection(None, FakeClock()), event, bed.server.gateway_url, NOW
-                )
+                await platform._hear(inboxes.accept, event, bed.server.gateway_url, NOW)
         await platform.api.close()
 
 
@@ -380,6 +463,60 @@ async def test_one_identify_a_connection() -> None:
         with pytest.raises(Unreachable, match="ended the session"):
             await task
         assert bed.server.identified == 1
+
+
+@pytest.mark.parametrize("code", [1000, 1001, 4000])
+async def test_a_session_that_discord_does_not_take_up_is_given_up(code: int) -> None:
+    """It may close without a word, for hours: then a new session begins, and what was missed is read. Each
+    connection is of a new adapter, as after a restart: the tries are counted in the cursor."""
+    async with DiscordBed() as bed:
+        inboxes = Inboxes()
+        async with running(bed.connect(), inboxes.accept, None):
+            await bed.do(Does.TEXT, "first")
+            await until(lambda: inboxes.texts == ["first"], "the first message is missing")
+        bed.server.drops_resumes = code
+        bed.server.say("501", "missed")
+        for _ in range(3):
+            with pytest.raises(Unreachable, match="closed the connection"):
+                await bed.connect().run(inboxes.accept, inboxes.cursor)
+        assert bed.server.identified == 1
+        async with running(bed.connect(), inboxes.accept, inboxes.cursor):
+            await until(lambda: inboxes.texts == ["first", "missed"], "it never came back")
+        assert bed.server.identified == 2
+        bed.server.drops_resumes = None
+        async with running(bed.connect(), inboxes.accept, inboxes.cursor):
+            await until(lambda: bed.server.resumed == 1, "the new session is not taken up")
+
+
+async def test_a_host_of_sessions_that_is_gone_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    connect = DiscordApi.connect
+
+    async def reach(api: DiscordApi, url: str, **more: Any) -> Any:
+        if "gone.discord.gg" in url:
+            raise Unreachable("Name or service not known")
+        return await connect(api, url, **more)
+
+    monkeypatch.setattr(DiscordApi, "connect", reach)
+    async with DiscordBed() as bed:
+        inboxes = Inboxes()
+        cursor = DiscordCursor(session="s", number=1, url="wss://gone.discord.gg", began=1, newest=1)
+        inboxes.cursor = cursor.cursor()
+        for _ in range(3):
+            with pytest.raises(Unreachable, match="Name or service"):
+                await bed.connect().run(inboxes.accept, inboxes.cursor)
+        async with running(bed.connect(), inboxes.accept, inboxes.cursor):
+            await until(lambda: bed.server.identified == 1, "it never came back")
+
+
+async def test_a_session_that_works_may_be_taken_up_as_often_as_it_takes() -> None:
+    async with DiscordBed() as bed:
+        inboxes = Inboxes()
+        for number in range(6):
+            async with running(bed.connect(), inboxes.accept, inboxes.cursor):
+                await until(lambda: bed.server.identified + bed.server.resumed > number, "it never came")  # noqa: B023
+                await bed.do(Does.TEXT, f"number {number}")
+                await until(lambda: len(inboxes.items) == number + 1, "it never heard")  # noqa: B023
+        assert (bed.server.identified, bed.server.resumed) == (1, 5)
 
 
 async def test_what_cannot_be_understood_ends_it() -> None:
@@ -518,6 +655,34 @@ async def test_a_used_up_limit_is_waited_for() -> None:
             assert clock.monotonic() - before >= 0.999, "Discord said that there is nothing left"
 
 
+def test_the_agent_is_as_discord_wants_it() -> None:
+    """`DiscordBot ($url, $versionNumber)`: discord-api-docs, reference, “User Agent”."""
+    assert agent_of(TOKEN) == "DiscordBot (https://discord.com/users/123456789012345678, 1)"
+    for token in ("", "x", "!.x.y", "aGVsbG8.x.y"):
+        assert agent_of(token) == "DiscordBot (https://discord.com, 1)"
+
+
+async def test_putting_and_taking_a_reaction_share_a_limit_and_interactions_are_free_of_that_of_all() -> None:
+    api = DiscordApi("x", "http://127.0.0.1:9", None, FakeClock())
+    used_up = DiscordResponse(
+        status=204,
+        answer=None,
+        headers={"X-RateLimit-Remaining": "0", "X-RateLimit-Reset-After": "30"},
+    )
+    path = "/channels/1/messages/2/reactions"
+    api._remember(_route("PUT", f"{path}/a/@me"), used_up)
+    with pytest.raises(Unreachable, match="slower"):
+        await api._wait_for(_route("DELETE", f"{path}/b/@me"))
+    await api._wait_for(_route("DELETE", "/channels/1/messages/2"))
+    everywhere = DiscordResponse(
+        status=429, answer={"retry_after": 30.0, "global": True}, headers={"X-RateLimit-Scope": "global"}
+    )
+    api._remember("GET /users/@me", everywhere)
+    with pytest.raises(Unreachable, match="slower"):
+        await api._wait_for(_route("DELETE", "/channels/1/messages/2"))
+    await api._wait_for(_route("POST", "/interactions/1/token/callback"))
+
+
 async def test_a_limit_of_all_stops_all() -> None:
     async with DiscordBed() as bed:
         platform = bed.connect()
@@ -607,6 +772,9 @@ async def test_a_forgotten_session_is_not_begun_anew_if_no_start_is_left() -> No
             await until(lambda: inboxes.texts == ["first"], "the first message is missing")
         bed.server.starts_left = 0
         bed.server.sessions.clear()
+        with pytest.raises(Unreachable, match="ended the session") as error:
+            await bed.connect().run(inboxes.accept, inboxes.cursor)
+        assert error.value.after is not None and 1 <= error.value.after <= 5
         with pytest.raises(Unreachable, match="too often") as error:
             await bed.connect().run(inboxes.accept, inboxes.cursor)
         assert error.value.after == 7200 and bed.server.identified == 1
@@ -734,7 +902,7 @@ async def test_the_check_says_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> 
         assert (await bed.connect().check())[-1].good, "an administrator may everything"
         bed.server.joined = 0
         nowhere = (await bed.connect().check())[-1]
-        assert not nowhere.good and "permissions=309237763136&" in nowhere.hint
+        assert not nowhere.good and "permissions=70677981940800&" in nowhere.hint
         bed.said["DISCORD_BOT_TOKEN"] = (
             "MTIzNDU2Nzg5MDEyMzQ1Njc4.GabcdE.another-token_of-some-letters-and-more"
         )

@@ -279,7 +279,7 @@ def _spoken_to(case: _Case) -> Iterator[AccessStep]:
     if case.at_own_door:
         return
     if request.for_others and block.exclusive_bot_mentions:
-        reason = "it calls another bot by name, and not us"
+        reason = "it calls somebody else by name, and not us"
         yield case.step("exclusive_bot_mentions", reason, AccessOutcome.NOT_FOR_US)
     needed = request.able.called_by_name if block.require_mention is None else block.require_mention
     why = _addressed(case) if needed else "no mention is needed"

@@ -28,7 +28,7 @@ from hermes.entry.kit.files import ANY_MIME, file_name, read_file
 from hermes.entry.kit.payload import as_dicts, as_text, dig
 from hermes.entry.platforms.discord import convert, socket
 from hermes.entry.platforms.discord.api import API, TOKEN, DiscordApi, DiscordResponse
-from hermes.entry.platforms.discord.channels import DiscordChannels
+from hermes.entry.platforms.discord.channels import UNKNOWN_CHANNEL, DiscordChannels
 from hermes.entry.platforms.discord.convert import DiscordIdentity, channel_id, is_snowflake
 from hermes.entry.platforms.discord.cursor import OLDEST, DiscordCursor
 from hermes.entry.platforms.discord.manifest import MANIFEST, MAX_FILE
@@ -53,11 +53,17 @@ _RIGHTS = {
     1 << 38: "Send Messages in Threads",
     1 << 6: "Add Reactions",
     1 << 14: "Embed Links",
+    1 << 46: "Send Voice Messages",
 }
 _ADMINISTRATOR = 1 << 3
 _MOST_SERVERS, _SHOWN = 200, 10
+_MOST_RESUMES = 3
 # People may be named, roles and everybody not: the model decides what it writes, not whom it wakes.
 _MENTIONS = {"parse": ["users"], "replied_user": True}
+
+
+class DiscordUnknownChannel(Refused):
+    """There is no channel with this number."""
 
 
 class DiscordAdapter:
@@ -72,7 +78,9 @@ class DiscordAdapter:
             )
         base = context.setting("DISCORD_BASE_URL", API)
         self.api = DiscordApi(self._token, base, context.setting("DISCORD_PROXY") or None, context.clock)
-        self._me = DiscordIdentity(id="", account=context.account)
+        self._me = DiscordIdentity(
+            id="", account=context.account, leaves_others=not context.is_off("DISCORD_IGNORE_NO_MENTION")
+        )
         self._mark = DiscordCursor()
         self._stored = ""
         self._pending: set[str] = set()
@@ -99,17 +107,25 @@ class DiscordAdapter:
             self._me = replace(self._me, id=await self._own_id())
             gateway, now = await self._way()
             url = socket.own_gateway(self._mark.url, gateway) if self._mark.session else None
-            async with DiscordConnection.open(self.api, url or gateway, self._context.clock) as line:
-                if url and self._mark.session:
+            if not url or self._mark.resumes >= _MOST_RESUMES:
+                # Discord does not always say that a session is none: it closes, or its host is gone.
+                self._mark.lose()
+                url = gateway
+            self._mark.resumes += 1
+            async with DiscordConnection.open(self.api, url, self._context.clock) as line:
+                if self._mark.session:
                     await line.resume(self._token, self._mark.session, self._mark.number)
                 else:
-                    self._mark.lose()
                     await self._identify(line)
                 async for event in line.events():
-                    await self._hear(accept, line, event, gateway, now)
+                    await self._hear(accept, event, gateway, now)
         except socket.DiscordSessionEnded:
             self._mark.lose()
             await self._store(accept)
+            raise
+        except Unreachable:
+            if self._mark.session and self._mark.resumes:
+                await self._store(accept)
             raise
         finally:
             await self.api.close()
@@ -132,17 +148,15 @@ class DiscordAdapter:
             self._shut_seconds = min(after / 1000, 86_400.0) if isinstance(after, int) else 3600.0
         return url, response.at or self._context.clock.now()
 
-    async def _hear(
-        self, accept: Accept, line: DiscordConnection, event: DiscordEvent, gateway: str, now: datetime
-    ) -> None:
+    async def _hear(self, accept: Accept, event: DiscordEvent, gateway: str, now: datetime) -> None:
         data, mark = event.data, self._mark
         if event.name == socket.INVALID:
-            await self._begin_anew(accept, line, resumable=data)
+            await self._begin_anew(accept, resumable=data)
             return
         if event.name == socket.BEAT:
             await (accept((), None) if mark.cursor() == self._stored else self._store(accept))
             return
-        mark.number = event.number or mark.number
+        mark.number, mark.resumes = event.number or mark.number, 0
         match event.name:
             case "READY":
                 await self._ready(accept, data, gateway, now)
@@ -160,17 +174,15 @@ class DiscordAdapter:
             case name if name in _HEARD:
                 await self._take(accept, {"t": name, "d": data})
 
-    async def _begin_anew(self, accept: Accept, line: DiscordConnection, *, resumable: bool) -> None:
+    async def _begin_anew(self, accept: Accept, *, resumable: bool) -> None:
         if resumable:
             raise Unreachable("Discord asked to connect anew")
         self._mark.lose()
         await self._store(accept)
-        if self._identified:
-            # One a connection: who identifies too often loses the token.
-            raise Unreachable("Discord ended the session")
-        # Discord wants a pause of one to five seconds before the next identify.
-        await self._context.clock.sleep(1.0 + 4.0 * random.random())
-        await self._identify(line)
+        # Discord wants another connection and a pause of one to five seconds before the next identify; who
+        # identifies too often loses the token.
+        after = None if self._identified else 1.0 + 4.0 * random.random()
+        raise Unreachable("Discord ended the session", after=after)
 
     async def _identify(self, line: DiscordConnection) -> None:
         if self._shut_seconds is not None:
@@ -293,16 +305,39 @@ class DiscordAdapter:
         chatting = set(self._mark.directs.values())
         for user in [user for user in users if user not in chatting][:_ASKED_PEOPLE]:
             try:
-                chat = await self.api.call("POST", "/users/@me/channels", {"recipient_id": user})
+                await self._direct(user)
             except Refused as error:
                 log.info("discord.no_chat user=%s why=%s", user, error)
-                continue
-            if is_snowflake(dig(chat, "id")):
-                self._mark.directs[chat["id"]] = user
+
+    async def _direct(self, user: str) -> str:
+        """The private chat with a person."""
+        for channel, person in self._mark.directs.items():
+            if person == user:
+                return channel
+        chat = await self.api.call("POST", "/users/@me/channels", {"recipient_id": user})
+        if not is_snowflake(number := dig(chat, "id")):
+            raise Unreachable("Discord does not say where that person is reached")
+        self._mark.directs[number] = user
+        return number
 
     # --- what goes out ---
 
     async def send(self, to: Address, body: Body, *, key: str, reply_to: str | None) -> Receipt:
+        person = convert.person_id(to)
+        if person or (to.thread is None and to.chat in self._mark.directs.values()):
+            to = replace(to, chat=await self._direct(person or to.chat))
+        try:
+            return await self._send(to, body, key, reply_to)
+        except DiscordUnknownChannel:
+            # The number that people copy most easily is a person's.
+            chat = None
+            with suppress(Refused):
+                chat = await self._direct(to.chat)
+            if chat is None:
+                raise
+        return await self._send(replace(to, chat=chat), body, key, reply_to)
+
+    async def _send(self, to: Address, body: Body, key: str, reply_to: str | None) -> Receipt:
         asked: dict[str, Any] = {
             "nonce": convert.nonce(to, key),
             "enforce_nonce": True,
@@ -315,6 +350,8 @@ class DiscordAdapter:
             return await self._write(channel, to, body, asked, reply_to)
 
         response, channel = await self._channels.inside(to, post)
+        if to.thread is None and response.code == UNKNOWN_CHANNEL:
+            raise DiscordUnknownChannel(str(response.error))
         message = response.result
         if not is_snowflake(dig(message, "id")):
             raise Unreachable("Discord does not say which message it sent", maybe_done=True)
@@ -367,7 +404,9 @@ class DiscordAdapter:
             }
             spoken = {**message, "flags": convert.VOICE_FLAG, "attachments": [about]}
             answer = await self.api.upload(path, spoken, files)
-            if answer.status != 400 or answer.blames("message_reference"):
+            # A channel may take no voice messages from us, and still files.
+            refused = answer.status in (400, 403) and isinstance(answer.error, Refused)
+            if not refused or answer.blames("message_reference"):
                 return answer
         return await self.api.upload(path, message, files)
 

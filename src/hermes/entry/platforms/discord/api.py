@@ -5,9 +5,11 @@ call, so that Discord rarely has to refuse (who is refused too often is shut out
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -27,7 +29,6 @@ API = "https://discord.com/api/v10"
 TOKEN = "DISCORD_BOT_TOKEN"
 UNKNOWN_TOKEN = f"Discord does not know this bot token; copy it anew from the developer portal ({TOKEN})"
 FILE_HOSTS = frozenset({"cdn.discordapp.com", "media.discordapp.net"})
-_AGENT = "DiscordBot (hermes-gateway, 1)"
 _PATIENCE = 5.0
 _BLOCKED = 40333
 _BLOCKED_SECONDS = 60.0
@@ -65,7 +66,7 @@ class DiscordApi(HttpClient[DiscordResponse]):
             "Discord",
             DiscordResponse,
             proxy=proxy,
-            open_session=lambda: aiohttp.ClientSession(headers={"User-Agent": _AGENT}),
+            open_session=lambda: aiohttp.ClientSession(headers={"User-Agent": agent_of(token)}),
         )
         self._token = token
         self._base = base.rstrip("/")
@@ -116,7 +117,9 @@ class DiscordApi(HttpClient[DiscordResponse]):
         return answer
 
     async def _wait_for(self, route: str) -> None:
-        wait = max(self._free_at.get(route, 0.0), self._all_free_at) - self._clock.monotonic()
+        # The limit of all that we ask does not bind answers to interactions, which have three seconds.
+        everywhere = 0.0 if "interactions/" in route else self._all_free_at
+        wait = max(self._free_at.get(route, 0.0), everywhere) - self._clock.monotonic()
         if wait > _PATIENCE:
             raise Unreachable("Discord wants us to be slower", after=round(wait, 3))
         if wait > 0:
@@ -149,12 +152,24 @@ class DiscordApi(HttpClient[DiscordResponse]):
         await self.download(url, sink)
 
 
+def agent_of(token: str) -> str:
+    """Discord wants an address in it, and what stands before it turns away who has none: the bot's own page.
+    The first part of a token is the bot's number."""
+    first = token.partition(".")[0]
+    with suppress(ValueError):
+        number = base64.urlsafe_b64decode(first + "=" * (-len(first) % 4)).decode("ascii")
+        if is_snowflake(number):
+            return f"DiscordBot (https://discord.com/users/{number}, 1)"
+    return "DiscordBot (https://discord.com, 1)"
+
+
 def _route(method: str, path: str) -> str:
     """What shares a limit: the method, the shape of the path, and the channel or server in front."""
     front, _, rest = path.removeprefix("/").partition("/")
     number, _, rest = rest.partition("/")
-    shape = _NUMBER.sub("/…", "/" + rest).partition("/reactions/")[0]
-    return f"{method} {front}/{number}{shape}"
+    shape, reactions, _ = _NUMBER.sub("/…", "/" + rest).partition("/reactions/")
+    # To put a reaction and to take it away share one.
+    return f"{'' if reactions else method} {front}/{number}{shape}{reactions}"
 
 
 _error = error_table(

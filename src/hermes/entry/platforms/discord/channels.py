@@ -94,6 +94,8 @@ class DiscordChannels:
             raise Refused("a private chat has no threads")
         asked: dict[str, Any] = {"name": title, "auto_archive_duration": _QUIET_MINUTES}
         asked |= {"message": {"content": title}} if place is not None and place.forum else {"type": 11}
+        if place is not None and place.tag:
+            asked["applied_tags"] = [place.tag]
         thread = await self._api.call("POST", f"/channels/{channel}/threads", asked)
         if not convert.is_snowflake(dig(thread, "id")):
             raise Unreachable("Discord does not say which thread it opened", maybe_done=True)

@@ -27,7 +27,7 @@ from hermes.domain.message import (
 )
 from hermes.domain.text import one_line, storable
 from hermes.domain.word import replace
-from hermes.entry.kit.payload import as_dict, as_text, attachment, if_malformed, name_of, shaped
+from hermes.entry.kit.payload import as_dict, as_dicts, as_text, attachment, if_malformed, name_of, shaped
 
 NAME = "discord"
 EPOCH_MS = 1_420_070_400_000
@@ -47,6 +47,7 @@ _LABELLED = "\x1f"
 _INSIDE = "\x1e"
 """In the id of a button: what follows is the thread that it belongs to, though it is shown in the channel."""
 _TITLE, _BOXED = 80, 4000
+_REQUIRES_TAG = 1 << 4
 _SNOWFLAKE = re.compile(r"[0-9]{1,19}", re.ASCII)
 _PERSON = re.compile(r"<@!?([0-9]{1,19})>", re.ASCII)
 _CALLED = re.compile(r"\A\s*<@(!?|&)([0-9]{1,19})>[ ,:\n]*", re.ASCII)
@@ -57,6 +58,8 @@ class DiscordIdentity(Struct, frozen=True, kw_only=True):
 
     id: str
     account: str = DEFAULT_ACCOUNT
+    leaves_others: bool = True
+    """What names other people and not us is for them, as what names another bot always is."""
 
 
 class DiscordChannel(Struct, frozen=True, kw_only=True):
@@ -69,6 +72,8 @@ class DiscordChannel(Struct, frozen=True, kw_only=True):
     direct: bool = False
     opens: bool = False
     """A thread can be begun from its messages."""
+    tag: str = ""
+    """The tag that a post gets in a forum where every post has to have one."""
 
 
 class DiscordContext(Struct, frozen=True, kw_only=True):
@@ -136,7 +141,17 @@ def place_of(channel: Any) -> DiscordChannel | None:
         forum=sort in FORUMS,
         direct=sort in (1, 3),
         opens=sort in OPEN_THREADS,
+        tag=_usual_tag(channel),
     )
+
+
+def _usual_tag(channel: Mapping[str, Any]) -> str:
+    """The first tag that everybody may give, if the forum wants one."""
+    flags, tags = channel.get("flags"), as_dicts(channel.get("available_tags"))
+    if not isinstance(flags, int) or not flags & _REQUIRES_TAG:
+        return ""
+    free = [tag["id"] for tag in tags if is_snowflake(tag.get("id")) and tag.get("moderated") is not True]
+    return free[0] if free else ""
 
 
 # --- messages ------------------------------------------------------------------------------------
@@ -149,6 +164,7 @@ def _message(message: Mapping[str, Any], scene: DiscordContext, what: InboundKin
         return None
     text, mentioned = _words(message, scene)
     attachments = tuple(_attachments(message, channel, number))
+    answered = _reply(message, scene.me)
     if not (text or attachments):
         return None
     stamp = as_text(message["edited_timestamp"]) if what is InboundKind.EDIT else ""
@@ -164,8 +180,9 @@ def _message(message: Mapping[str, Any], scene: DiscordContext, what: InboundKin
         ref=number,
         text=text,
         attachments=attachments,
-        reply_to=_reply(message, scene.me),
+        reply_to=answered,
         mentions_me=mentioned,
+        mentions_others=not (answered and answered.mine) and _names_others(message, scene.me),
     )
 
 
@@ -217,6 +234,13 @@ def _words(message: Mapping[str, Any], scene: DiscordContext) -> tuple[str, bool
     if start and (start[2] in scene.mine if start[1] == "&" else start[2] == scene.me.id):
         text = text[start.end() :]
     return storable(_with_names(text, people) or _described(message)), mentioned
+
+
+def _names_others(message: Mapping[str, Any], me: DiscordIdentity) -> bool:
+    """Who is answered is among those whom a message mentions; only those whom it names are meant."""
+    named = set(_PERSON.findall(as_text(message.get("content")))) - {me.id}
+    people = [person for number, person in _people(message).items() if number in named]
+    return any(me.leaves_others or person.get("bot") is True for person in people)
 
 
 def _people(message: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
@@ -377,11 +401,18 @@ def nonce(to: Address, key: str) -> str:
     return base64.b32encode(digest)[:25].decode().lower()
 
 
+def person_id(to: Address) -> str:
+    """The person whose private chat an address means (`discord:@123`); empty if it means a channel."""
+    number = to.chat.removeprefix("@")
+    return number if number != to.chat and is_snowflake(number) and to.thread is None else ""
+
+
 def channel_id(to: Address) -> str:
     """The channel that an address means; a thread is one of its own."""
     channel = to.thread or to.chat
     if not is_snowflake(channel):
-        raise Refused(f"{to} is not a channel: its number is wanted, like discord:123456789012345678")
+        wanted = "its number is wanted, like discord:123456789012345678, or a person's, like discord:@123"
+        raise Refused(f"{to} is not a channel: {wanted}")
     return channel
 
 

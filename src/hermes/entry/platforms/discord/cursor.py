@@ -31,6 +31,8 @@ class DiscordCursor(msgspec.Struct, kw_only=True):
     session: str | None = None
     number: int = 0
     url: str = ""
+    resumes: int = 0
+    """How often the session was to be taken up again since Discord last told something in it."""
     began: int = 0
     newest: int = 0
     since: int | None = None
@@ -59,6 +61,7 @@ class DiscordCursor(msgspec.Struct, kw_only=True):
             stored["newest"] = self.since
         elif self.session is not None:
             stored |= {"session": self.session, "number": self.number, "url": self.url}
+            stored |= {"resumes": self.resumes} if self.resumes else {}
         return json.dumps(stored, separators=(",", ":"))
 
     @property
@@ -91,7 +94,7 @@ class DiscordCursor(msgspec.Struct, kw_only=True):
 
     def lose(self) -> None:
         """There is no session any more: what came since has to be read."""
-        self.session, self.number = None, 0
+        self.session, self.number, self.resumes = None, 0, 0
         if not self.is_new and self.since is None:
             self.since = self.newest
 

@@ -86,6 +86,11 @@ MANIFEST = Manifest(
             "The numbers of channels where it answers without a thread",
             "Several with commas between.",
         ),
+        option(
+            "DISCORD_IGNORE_NO_MENTION",
+            "Whether it leaves messages alone that name other people and not it (true)",
+            "It counts on servers, also where no mention is needed.",
+        ),
         proxy_field("DISCORD_PROXY", "Discord"),
         option(
             "DISCORD_BASE_URL",
