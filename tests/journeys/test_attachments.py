@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hermes.control.outbound.answers import REPEAT_MARK
+from hermes.control.outbound.outbox_admin import retry_messages
 from hermes.domain.address import Address
-from hermes.domain.errors import HermesError, Refused
-from hermes.domain.rows import OutState
+from hermes.domain.errors import HermesError, Refused, Unreachable
+from hermes.domain.message import Attachment, Body, MediaKind
+from hermes.domain.ports.agent import ModelRequest
+from hermes.domain.rows import OutboxRow, OutState
+from hermes.testing.clock import FakeClock
 from hermes.testing.harness import Journey
-from hermes.testing.model import Say, say
+from hermes.testing.model import Say, last_words, say
 from hermes.testing.world import World
 from tests.journeys.cut import cut_everywhere, one_life, stops
 
@@ -168,6 +173,152 @@ async def test_where_nothing_is_taken_nothing_is_said_of_files_and_the_operator_
         assert len(chat.world.seen("home")) == 1 and chat.world.seen("1") == []
         rows = await chat.database.read(lambda tx: tx.outbox.find((OutState.DEAD, OutState.GONE)))
         assert [row.state for row in rows] == [OutState.DEAD, OutState.GONE]
+
+
+class LongLine(World):
+    """A line on which files break on their way. `arrive`: the last of them got there, and nobody heard."""
+
+    def __init__(self, *, broken: int = 1000, arrive: bool = False, hangs: bool = False) -> None:
+        super().__init__()
+        self.broken, self.arrive, self.hangs, self.uploads = broken, arrive, hangs, 0
+
+    async def send(self, *told: Any) -> str:
+        if not told[-1]:
+            return await super().send(*told)
+        self.uploads += 1
+        if self.hangs:
+            await asyncio.Event().wait()
+        if self.uploads > self.broken:
+            return await super().send(*told)
+        if self.arrive and self.uploads == self.broken:
+            await super().send(*told)
+        raise Unreachable("it stands still", in_transfer=True, maybe_done=self.arrive)
+
+
+def slow_journey(folder: Path, world: World, words: str = "Here:", kind: str = "edits") -> Journey:
+    place = workspace(folder, film_mp4=b"film")
+
+    def script(request: ModelRequest) -> Say:
+        return say(f"{words}\nMEDIA:{place}/film.mp4" if last_words(request) == "film" else "and this")
+
+    return Journey(folder=folder, world=world, script=script, kind=kind, clock=FakeClock())
+
+
+async def pass_until_seen(chat: Journey, *texts: str) -> None:
+    assert isinstance(chat.clock, FakeClock)
+    for _ in range(3000):
+        if all(any(text in seen for seen in chat.world.seen()) for text in texts):
+            return
+        await chat.clock.leap(1.0)
+    raise AssertionError(f"people see {chat.world.seen()}")
+
+
+async def test_a_file_that_breaks_again_and_again_is_given_up_and_holds_nobody_up_for_a_day(
+    tmp_path: Path,
+) -> None:
+    world = LongLine()
+    async with slow_journey(tmp_path, world) as chat:
+        world.write("film")
+        await chat.until_seen("Here:")
+        world.write("more")
+        told = "📎 film.mp4 (4 bytes) could not be sent: it stands still"
+        await pass_until_seen(chat, told, "and this")
+        await chat.until_idle()
+        assert world.seen() == ["Here:", "and this", told] and world.uploads == 8
+        [dead] = await chat.database.read(lambda tx: tx.outbox.find((OutState.DEAD,)))
+        assert [file.name for file in dead.body.attachments] == ["film.mp4"]
+        assert chat.clock.monotonic() < 3600
+        world.broken = 0
+        await chat.database.write(lambda tx: retry_messages(tx, [], chat.clock.now(), lambda _: True))
+        chat.gateway.attach("fake", chat.platform)
+        await chat.until_seen("📎 file: film.mp4")
+
+
+async def test_the_words_under_a_file_come_without_it(tmp_path: Path) -> None:
+    world = LongLine()
+    async with slow_journey(tmp_path, world) as chat:
+        await chat.disconnect()
+        file = Attachment(kind=MediaKind.VIDEO, ref="x", name="film.mp4", size=4)
+        body = Body(text="Look at this.", attachments=(file,))
+        to = Address(platform="fake", chat="1")
+        row = OutboxRow(key="k", to=to, body=body, created_at=chat.clock.now())
+        await chat.database.write(lambda tx: tx.outbox.add(row))
+        chat.connect()
+        await pass_until_seen(chat, "Look at this.")
+        await chat.until_idle()
+        assert world.seen() == ["Look at this.\n\n📎 film.mp4 (4 bytes) could not be sent: it stands still"]
+
+
+@pytest.mark.parametrize("kind", ["edits", "forgetful"])
+async def test_a_file_that_came_after_all_is_not_called_lost(tmp_path: Path, kind: str) -> None:
+    """Where the chat can be searched it is found; elsewhere it is said that nobody knows."""
+    world = LongLine(broken=8, arrive=True)
+    async with slow_journey(tmp_path, world, kind=kind) as chat:
+        world.write("film")
+        await chat.until_seen("Here:")
+        await pass_until_seen(chat, "film.mp4")
+        for _ in range(30):
+            await chat.clock.leap(10.0)  # type: ignore[attr-defined]
+        await chat.until_idle()
+        if kind == "edits":
+            assert world.seen() == ["Here:", "📎 file: film.mp4"]
+        else:
+            doubt = "could not be sent: it stands still; it may have arrived all the same"
+            came = f"{REPEAT_MARK}\n📎 file: film.mp4"
+            assert world.seen() == ["Here:", came, f"📎 film.mp4 (4 bytes) {doubt}"]
+
+
+async def test_an_outage_costs_no_file(tmp_path: Path) -> None:
+    """What cannot be reached says nothing about the file."""
+    down = True
+
+    def trouble(what: str, chat: str) -> HermesError | None:
+        return Unreachable("down") if down and what == "send" else None
+
+    world = World(trouble=trouble)
+    async with slow_journey(tmp_path, world) as chat:
+        world.write("film")
+        await chat.until_taken()
+        for _ in range(360):
+            await chat.clock.leap(10.0)  # type: ignore[attr-defined]
+        assert world.seen() == []
+        down = False
+        await pass_until_seen(chat, "Here:", "📎 file: film.mp4")
+
+
+@pytest.mark.parametrize("after", [True, False], ids=["after", "before"])
+async def test_a_file_is_given_up_once_however_it_is_stopped(tmp_path: Path, full: bool, after: bool) -> None:
+    told = "📎 film.mp4 (4 bytes) could not be sent: "
+
+    def make(folder: Path) -> Journey:
+        world = LongLine()
+        world.write("film")
+        return slow_journey(folder, world)
+
+    async def live(chat: Journey) -> None:
+        await pass_until_seen(chat, "Here:", told)
+        await chat.until_idle()
+        assert sum(told in seen for seen in chat.world.seen()) == 1, f"people see {chat.world.seen()}"
+        assert isinstance(chat.world, LongLine) and chat.world.uploads <= 9
+        [dead] = await chat.database.read(lambda tx: tx.outbox.find((OutState.DEAD,)))
+        assert dead.body.attachments
+
+    await cut_everywhere(tmp_path, make, live, after=after, full=full)
+
+
+async def test_a_file_whose_sending_ends_the_process_is_given_up(tmp_path: Path) -> None:
+    """Too large for the memory, say: no attempt ever comes to its end."""
+    world = LongLine(hangs=True)
+    world.write("film")
+    for _ in range(8):
+        chat, uploads = slow_journey(tmp_path, world), world.uploads
+        await chat.__aenter__()
+        await chat.until(lambda: world.uploads > uploads)  # noqa: B023
+        await chat.abandon()
+    async with slow_journey(tmp_path, world) as chat:
+        await chat.until_seen("📎 film.mp4 (4 bytes) could not be sent: no attempt came to its end")
+        await chat.until_idle()
+    assert world.uploads == 8
 
 
 @pytest.mark.parametrize("after", [True, False], ids=["after", "before"])

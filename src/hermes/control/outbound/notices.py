@@ -49,10 +49,10 @@ def report_undelivered(tx: Tx, row: OutboxRow, settings: Settings, now: datetime
     """Tell the operator once, in the home channel, that a row was given up; where that will be read. The chat
     itself is not shut out: the next message to it is tried as any other."""
     files = name_files(row.body.attachments)
-    if files and not row.body.text:
-        # Whoever waits in the chat for files that came without words hears of it there.
-        text = f"📎 {files} could not be sent: {one_line(row.error, _SHOWN)}"
-        notify(tx, _UNSENT_FILES + row.key, row.to, text, now)
+    if files:
+        # Whoever waits in the chat for them hears of it there, and reads the words that belonged to them.
+        text = "\n\n".join(filter(None, (row.body.text, unsent_files(row.body, row.error))))
+        notify(tx, _UNSENT_FILES + row.key, row.to, text, now, row.reply_to)
     home = home_channel(tx, settings, row.to)
     home = None if home is None else lane_of(tx, home)
     if home is None or home in (row.to, real_place(tx, row.to)) or row.key.startswith(_REPORT):
@@ -60,6 +60,10 @@ def report_undelivered(tx: Tx, row: OutboxRow, settings: Settings, now: datetime
     quoted = "(not kept)" if row.body.fleeting else one_line(row.body.text or files, _SHOWN)
     text = f"⚠️ A message to {row.to} could not be delivered ({row.error}): {quoted}"
     return home if notify(tx, _REPORT + row.key, home, text, now) else None
+
+
+def unsent_files(body: Body, why: str) -> str:
+    return f"📎 {name_files(body.attachments)} could not be sent: {one_line(why, _SHOWN)}"
 
 
 def is_missed(row: OutboxRow) -> bool:

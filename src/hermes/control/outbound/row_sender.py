@@ -11,6 +11,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 
 from msgspec import Struct
@@ -19,7 +20,7 @@ from hermes.control.core import GatewayCore
 from hermes.control.hooks.dispatch import Decision, Hooks
 from hermes.control.outbound.answers import PARTS_PER_SEGMENT, REPEAT_MARK
 from hermes.control.outbound.draft import checked_receipt, remove_message
-from hermes.control.outbound.notices import is_missed
+from hermes.control.outbound.notices import is_missed, unsent_files
 from hermes.control.outbound.question_messages import closed_body
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
@@ -35,7 +36,8 @@ log = logging.getLogger("hermes.lane")
 _FIRST_DELAY = 1.0
 _LONGEST_DELAY = 300.0
 _LOST = "⚠️ The answer could not be sent: {why}"
-_NOT_SENT = "📎 What belongs to this could not be sent: {why}"
+_MOST_TRANSFERS, _MOST_UNREACHED = 8, 5
+_DOUBT = "; it may have arrived all the same"
 
 
 class RowSender(Struct, frozen=True, kw_only=True):
@@ -52,6 +54,8 @@ class RowSender(Struct, frozen=True, kw_only=True):
     async def send(self) -> OutboxRow:
         """The row as it is to be stored after the attempt."""
         row, able = self.row, self.platform.capabilities
+        if row.body.attachments and row.attempts > _MOST_TRANSFERS:
+            return await self._give_up("no attempt came to its end")
         if self.replaced is not None:
             row = replace(row, body=closed_body(self.replaced, row.body, able))
         try:
@@ -67,9 +71,9 @@ class RowSender(Struct, frozen=True, kw_only=True):
                 begun = True
                 receipt = await self._put(replace(row, body=body), repeats)
         except TimeoutError:
-            return self._later(Unreachable("no answer", maybe_done=begun))
+            return await self._failed(Unreachable("no answer", maybe_done=begun))
         except Unreachable as error:
-            return self._later(error)
+            return await self._failed(error)
         except NeedsLogin as error:
             return self._later(Unreachable(str(error), after=60.0))
         except Refused as error:
@@ -121,8 +125,7 @@ class RowSender(Struct, frozen=True, kw_only=True):
                 raise
             # The files cannot go, the words under them can.
             log.warning("lane.words_alone to=%s key=%s why=%s", self.row.to, row.key, error)
-            words = Body(text=f"{body.text}\n\n{_NOT_SENT.format(why=one_line(str(error), 120))}")
-            return await self._post(words)
+            return await self._post(Body(text=f"{body.text}\n\n{unsent_files(body, str(error))}"))
 
     async def _post(self, body: Body) -> Receipt | None:
         row, printed = self.row, for_adapter(body, self.platform.capabilities)
@@ -184,6 +187,31 @@ class RowSender(Struct, frozen=True, kw_only=True):
             log.exception("lane.broke to=%s", self.row.to)
             return False
         return True
+
+    async def _failed(self, error: Unreachable) -> OutboxRow:
+        """Files that broke on their way again and again are given up: what follows them waits, too. That the
+        platform could not be reached says nothing about them."""
+        row = self.row
+        if not row.body.attachments or error.after is not None:
+            return self._later(error)
+        if not (error.maybe_done or error.in_transfer):
+            return replace(self._later(error), attempts=min(row.attempts, _MOST_UNREACHED))
+        return self._later(error) if row.attempts < _MOST_TRANSFERS else await self._give_up(str(error))
+
+    async def _give_up(self, why: str) -> OutboxRow:
+        """The operator and whoever waits in the chat hear of it, with the words under the files
+        (`report_undelivered`), unless an attempt brought all of it."""
+        row, searched = self.row, False
+        with suppress(HermesError, TimeoutError):
+            async with asyncio.timeout(self.platform.capabilities.send_seconds):
+                searched, receipt = await self._find(row.key)
+                if receipt is not None:
+                    return replace(row, state=OutState.SENT, receipt=receipt, error="")
+        if not (searched or self._keyed(row)):
+            why += _DOUBT
+            row = replace(row, body=_marked(row.body)) if row.body.text else row
+        await self._tidy(self.row)
+        return self._dead(row, why)
 
     def _later(self, error: Unreachable) -> OutboxRow:
         row = self.row

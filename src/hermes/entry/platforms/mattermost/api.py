@@ -73,7 +73,7 @@ class MattermostApi(HttpClient[HttpAnswer]):
         try:
             answer = await self.call("POST", "/files", files=[file], data=form)
         except Unreachable as error:
-            raise Unreachable(str(error), after=error.after) from error
+            raise Unreachable(str(error), after=error.after, in_transfer=error.maybe_done) from error
         for info in as_dicts(dig(answer, "file_infos"))[:1]:
             if ID.fullmatch(as_text(info.get("id"))):
                 return as_text(info["id"])

@@ -134,13 +134,16 @@ class SlackApi(HttpClient[SlackResponse]):
         form = aiohttp.FormData()
         file = OutgoingFile(data)
         form.add_field("file", file, filename=name, content_type=mime)
-        response = await self.exchange("POST", url, files=[file], data=form)
+        try:
+            response = await self.exchange("POST", url, files=[file], data=form)
+        except Unreachable as error:
+            raise Unreachable(str(error), in_transfer=error.maybe_done) from error
         if response.status == 413:
             raise Refused("The file is too large for Slack (HTTP 413)")
         if response.status != 200:
             # Until it is completed nobody sees anything of it, so it may simply be tried again.
             why = f"Slack did not take the file (HTTP {response.status})"
-            raise Unreachable(why, after=retry_after(response.headers))
+            raise Unreachable(why, after=retry_after(response.headers), in_transfer=True)
 
     async def respond(self, url: str, text: str) -> None:
         """Answer a slash command where Slack said; the address itself is the permission."""

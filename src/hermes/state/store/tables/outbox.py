@@ -59,6 +59,7 @@ class OutboxTable(TableFamily):
     def retry(self, key: str, at: datetime) -> bool:
         # Nobody knows any more whether one of the earlier attempts came through: what was tried is in doubt.
         changes = "state = iif(attempts > 0, 'unknown', 'due'), next_at = NULL, created_at = ?, error = ''"
+        changes += ", attempts = min(attempts, 1)"
         return self._db.run(f"UPDATE outbox SET {changes} {_SENDABLE}", stamp(at), key) > 0
 
     def drop(self, key: str, why: str) -> bool:
