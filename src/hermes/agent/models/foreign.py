@@ -7,7 +7,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+from typing import TypeVar
 
 from hermes.domain.border import Border, contain, describe
 from hermes.domain.errors import FaultKind, HermesError, ModelFault, as_model_fault
@@ -21,6 +23,8 @@ log = logging.getLogger("hermes.models")
 MAKING_SECONDS = 10.0
 SILENT_SECONDS = 600.0
 CLOSING_SECONDS = 5.0
+_SILENT = "it said nothing for {seconds:g} seconds"
+T = TypeVar("T")
 
 
 class ForeignProvider:
@@ -40,50 +44,44 @@ class ForeignProvider:
         self._provider: Provider | None = None
 
     async def call(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
-        provider = await self._made()
-        pieces: AsyncIterator[ModelPiece] | None = None
+        provider = self._provider = self._provider or await self._made()
+
+        async def begin() -> AsyncIterator[ModelPiece]:
+            return aiter(provider.call(request))
+
+        pieces = await self._guard(begin, SILENT_SECONDS, _SILENT)
         try:
-            with Border():
-                pieces = aiter(provider.call(request))
-            while not isinstance(piece := await self._next(pieces), ModelEnd):
+            ended = False
+            while not ended:
+                piece = self._checked(await self._guard(pieces.__anext__, SILENT_SECONDS, _SILENT))
+                ended = isinstance(piece, ModelEnd)
                 yield piece
-            yield piece
-        except HermesError as error:
-            raise self._quiet(error) from None
-        except StopAsyncIteration:
-            raise self._fault("its answer broke off") from None
-        except Exception as error:  # foreign code may raise anything
-            log.warning("provider.broken name=%s", self._name, exc_info=error)
-            raise self._fault(one_line(describe(error), 160)) from error
         finally:
             close = getattr(pieces, "aclose", None)
             if close is not None:
                 await contain(close())
 
     async def _made(self) -> Provider:
-        if self._provider is None:
-            try:
-                async with asyncio.timeout(MAKING_SECONDS):
-                    made = await contain(asyncio.to_thread(self._make, self._settings))
-            except HermesError as error:
-                raise self._quiet(error) from None
-            except TimeoutError:
-                raise self._fault(f"it was not ready after {MAKING_SECONDS:g} seconds") from None
-            except Exception as error:  # foreign code may raise anything
-                log.warning("provider.broken name=%s", self._name, exc_info=error)
-                raise self._fault(one_line(describe(error), 160)) from error
-            if not callable(getattr(made, "call", None)):
-                raise self._fault(f"a {type(made).__name__} is no provider", FaultKind.NO_MODEL)
-            self._provider = made
-        return self._provider
+        make = partial(asyncio.to_thread, self._make, self._settings)
+        made = await self._guard(make, MAKING_SECONDS, "it was not ready after {seconds:g} seconds")
+        if not callable(getattr(made, "call", None)):
+            raise self._fault(f"a {type(made).__name__} is no provider", FaultKind.NO_MODEL)
+        return made
 
-    async def _next(self, pieces: AsyncIterator[ModelPiece]) -> ModelPiece:
+    async def _guard(self, work: Callable[[], Awaitable[T]], seconds: float, late: str) -> T:
         try:
-            async with asyncio.timeout(SILENT_SECONDS):
-                piece = await contain(anext(pieces))
+            async with asyncio.timeout(seconds):
+                with Border():
+                    return await work()
+        except HermesError as error:
+            raise self._quiet(error) from None
         except TimeoutError:
-            raise self._fault(f"it said nothing for {SILENT_SECONDS:g} seconds") from None
-        return self._checked(piece)
+            raise self._fault(late.format(seconds=seconds)) from None
+        except StopAsyncIteration:
+            raise self._fault("its answer broke off") from None
+        except Exception as error:  # foreign code may raise anything
+            log.warning("provider.broken name=%s", self._name, exc_info=error)
+            raise self._fault(one_line(self._redact(describe(error)), 160)) from error
 
     def _checked(self, piece: ModelPiece) -> ModelPiece:
         if isinstance(piece, TextDelta | ThoughtDelta | Notice) and isinstance(piece.text, str):
@@ -116,5 +114,5 @@ class ForeignProvider:
         return fault
 
     def _fault(self, why: str, kind: FaultKind = FaultKind.BROKEN) -> ModelFault:
-        words = self._redact(f"provider {self._name} failed ({why})")
+        words = f"provider {self._name} failed ({why})"
         return ModelFault(f"The {words}." if kind is FaultKind.NO_MODEL else f"the {words}", kind=kind)
