@@ -36,8 +36,9 @@ class EntryPoint(Struct, frozen=True, kw_only=True):
         return value
 
 
-def entry_points(group: str) -> tuple[EntryPoint, ...]:
-    return tuple(entry for entry in _every(tuple(sys.path)) if entry.group == group)
+def entry_points(group: str = "") -> tuple[EntryPoint, ...]:
+    """Those of one group, or of all."""
+    return tuple(entry for entry in _every(tuple(sys.path)) if group in ("", entry.group))
 
 
 @lru_cache(maxsize=1)

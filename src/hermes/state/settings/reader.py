@@ -9,6 +9,7 @@ from dataclasses import is_dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hermes.domain.address import SourceKind, account_problem
+from hermes.domain.entry_points import entry_points
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.settings import settings as declared
 from hermes.domain.settings.declaring import NONE_LISTED, Secret
@@ -27,7 +28,6 @@ from hermes.state.settings.names import (
     is_later,
 )
 from hermes.state.settings.secrets import looks_like_placeholder, password_in
-from hermes.state.settings.unsupported_limits import plugin_names
 from hermes.state.settings.yaml_tree import YamlList, YamlMapping, YamlNode, YamlScalar
 
 if TYPE_CHECKING:
@@ -276,16 +276,16 @@ class SettingsReader:
     def check_plugins(self, chosen: declared.PluginSettings) -> None:
         """A name that no plugin has. It may belong to one that is not installed here; if it looks like one
         that is, that one was meant, and would be used though it is disabled."""
-        for key in ("enabled", "disabled"):
-            for name in (name for name in getattr(chosen, key) if name not in ("*", *NONE_LISTED)):
-                path, installed = f"plugins.{key}", plugin_names()
-                if name in installed:
-                    continue
+        entries = entry_points()
+        installed = {entry.package for entry in entries}
+        installed |= {f"{entry.group.removeprefix('hermes.')}:{entry.name}" for entry in entries}
+        for key, names in (("enabled", chosen.enabled), ("disabled", chosen.disabled)):
+            for name in sorted({*names} - {"*", *NONE_LISTED, *installed}):
                 meant = nearest(name, sorted(installed))
-                message = f"{path} names “{one_line(name)}”, which is not installed."
                 tell = self.findings.problem if meant else self.findings.note
+                message = f"plugins.{key} names “{one_line(name)}”, which is not installed."
                 hint = f"Did you mean “{meant}”?" if meant else "`hermes plugins list` names those that are."
-                tell(self.lines[path], message, hint)
+                tell(self.lines[f"plugins.{key}"], message, hint)
 
     def is_wrong_account(self, line: int, platform: str, account: str) -> bool:
         """Whether no account can be called so, which is a problem."""

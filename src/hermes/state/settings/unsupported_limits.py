@@ -73,16 +73,6 @@ def installed(group: str) -> Collection[str]:
     return {entry.name for entry in entry_points(group)}
 
 
-def plugin_names() -> set[str]:
-    """What `plugins.enabled` and `plugins.disabled` may name: packages, and entries like `tools:weather`."""
-    from importlib.metadata import entry_points
-
-    groups = [group for group in entry_points().groups if group.startswith("hermes.")]
-    entries = [entry for group in groups for entry in entry_points(group=group)]
-    packages = {entry.dist.name for entry in entries if entry.dist is not None}
-    return packages | {f"{entry.group.removeprefix('hermes.')}:{entry.name}" for entry in entries}
-
-
 def stop_at_limits(root: Tree, findings: SettingsFindings) -> None:
     """Report every one of them: at top level, under `gateway`, for an agent or for a platform."""
     for prefix, tree in _places(root):
