@@ -70,8 +70,16 @@ GROUPS = {
 }
 
 
-class PluginHangs(UserError):
-    """It was not waited for any longer."""
+PARTS = {
+    TOOLS: ("open", "tools", "changed", "close"),
+    MEMORY: ("notes",),
+    BACKENDS: ("open", "health", "idle", "close", "place", "cwd", "run", "start", "files", "processes"),
+}
+"""What something must have that a plugin's function makes."""
+
+
+class PluginFault(UserError):
+    """What is wrong with a plugin, for whoever asked for it."""
 
 
 class InstalledPlugin(Struct, frozen=True, kw_only=True):
@@ -122,13 +130,7 @@ def make_tools(name: str, make: MakeTools, services: ToolServices) -> Sequence[T
         made = make(services)
         return tuple(made) if isinstance(made, Iterable) else made  # a generator works only now
 
-    made = _make(TOOLS, name, make_all)
-    if made is None:
-        return ()
-    if isinstance(made, tuple) or all(hasattr(made, life) for life in ("open", "tools", "changed", "close")):
-        return made
-    _tell(TOOLS, name, "it made neither tools nor a source of tools")
-    return ()
+    return _make_or_tell(TOOLS, name, make_all) or ()
 
 
 def providers(used: PluginSettings = EVERY_PLUGIN) -> Mapping[str, MakeProvider]:
@@ -141,11 +143,14 @@ def backends(used: PluginSettings = EVERY_PLUGIN) -> Mapping[str, MakeBackend]:
 
 
 def make_backend(name: str, make: MakeBackend, request: BackendRequest) -> Backend:
-    """What a plugin makes for an agent's commands, or whatever it raises. Blocks: call it off the loop."""
+    """What a plugin makes for an agent's commands. A `UserError` if it does not: nothing else may stand in
+    for it. Blocks: call it off the loop."""
     try:
-        return _in_thread(name, lambda: make(request), "its function")
-    except PluginHangs as error:
-        raise UserError(f"The backend “{name}” cannot be made: {error}.") from error
+        return _make(BACKENDS, name, lambda: make(request))
+    except Exception as error:  # foreign code may raise anything
+        if isinstance(error, UserError) and not isinstance(error, PluginFault):
+            raise  # its own words for people
+        raise UserError(f"The backend “{name}” cannot be made ({_words(error)}).") from error
 
 
 def memories(used: PluginSettings = EVERY_PLUGIN) -> Mapping[str, MakeMemory]:
@@ -154,11 +159,7 @@ def memories(used: PluginSettings = EVERY_PLUGIN) -> Mapping[str, MakeMemory]:
 
 def make_memory(name: str, make: MakeMemory, profile: Profile) -> Memory | None:
     """What a plugin remembers for an agent; None if it fails. Blocks: call it off the loop."""
-    memory = _make(MEMORY, name, lambda: make(profile))
-    if memory is None or callable(getattr(memory, "notes", None)):
-        return memory
-    _tell(MEMORY, name, "what it made has no `notes`")
-    return None
+    return _make_or_tell(MEMORY, name, lambda: make(profile))
 
 
 def hooks(used: PluginSettings = EVERY_PLUGIN) -> Mapping[str, Callable[[str, dict[str, Any]], Any]]:
@@ -264,16 +265,25 @@ def _load_foreign(entry: EntryPoint) -> Any:
         module = import_module(entry.module)
         api = getattr(module, "HERMES_API", API)
         if api != API:
-            raise UserError(f"it is made for version {api} of the plugin interface, and this is {API}")
+            raise PluginFault(f"it is made for version {api} of the plugin interface, and this is {API}")
         return entry.load()
 
     return _in_thread(entry.module, load, "its import")
 
 
-def _make(group: str, name: str, make: Callable[[], T]) -> T | None:
-    """What a plugin's function makes; None, and a word in the log, if it raises or hangs."""
+def _make(group: str, name: str, make: Callable[[], T]) -> T:
+    """What a plugin's function makes, or whatever it raises."""
+    made = _in_thread(name, make, "its function")
+    lacking = [part for part in PARTS[group] if not hasattr(made, part) and not isinstance(made, tuple)]
+    if lacking:
+        raise PluginFault(f"what it made has no `{lacking[0]}`")
+    return made
+
+
+def _make_or_tell(group: str, name: str, make: Callable[[], T]) -> T | None:
+    """The same; None, and a word in the log, if it fails."""
     try:
-        return _in_thread(name, make, "its function")
+        return _make(group, name, make)
     except Exception as error:  # foreign code may raise anything
         _tell(group, name, _words(error))
         return None
@@ -288,7 +298,7 @@ def _in_thread(name: str, work: Callable[[], T], what: str) -> T:
     done: Future[T] = Future()
     key, now = f"{what} ({name})", time.monotonic()
     if key in _hung:
-        raise PluginHangs(f"{what} has not ended yet")
+        raise PluginFault(f"{what} has not ended yet")
     in_a_row = any(now - at < _AGAIN_AFTER for at in _hung.values())
     seconds = min(NEXT_SECONDS, LOAD_SECONDS) if in_a_row else LOAD_SECONDS
 
@@ -308,7 +318,7 @@ def _in_thread(name: str, work: Callable[[], T], what: str) -> T:
         _hung[key] = time.monotonic()
         if done.done():  # at the last moment, so nobody else would take it out
             _hung.pop(key, None)
-        raise PluginHangs(f"{what} did not end within {seconds:g} s") from None
+        raise PluginFault(f"{what} did not end within {seconds:g} s") from None
 
 
 def _words(error: Exception) -> str:

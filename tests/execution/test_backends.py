@@ -223,7 +223,7 @@ def _raises(request: BackendRequest) -> Backend:
 
 
 @pytest.mark.parametrize(
-    ("make", "says"), [(_raises, "RuntimeError: no engine"), (lambda request: "nothing", "it has no open")]
+    ("make", "says"), [(_raises, "RuntimeError: no engine"), (lambda request: "nothing", "what it made has no `open`")]
 )
 async def test_a_plugin_that_cannot_make_one(tmp_path: Path, make: MakeBackend, says: str) -> None:
     with pytest.raises(UserError, match=says):
@@ -239,7 +239,7 @@ async def test_a_plugin_that_hangs_while_it_makes_one(
     with pytest.raises(UserError) as error:
         Rig(tmp_path, settings, {"bad": lambda request: never.wait(30)}).agent()  # type: ignore[dict-item]
     never.set()
-    assert str(error.value) == "The backend “bad” cannot be made: its function did not end within 0.05 s."
+    assert str(error.value) == "The backend “bad” cannot be made (its function did not end within 0.05 s)."
 
 
 class Broken(Boxed):

@@ -21,7 +21,6 @@ ALLOWED = {
     "app/generations.py": "the same while settings are adopted; they are refused, and the old ones count",
     "app/agents/tools.py": "a plugin's tool may raise anything; it is raised again in words without secrets",
     "domain/border.py": "an error of a plugin may raise while it is put into words; it is told without them",
-    "app/agents/backends.py": "a backend of a plugin may raise anything when made; its agent is left out",
     "control/turn/actor.py": "the actor: a turn that breaks is recorded as failed and the session lives on",
     "control/events.py": "a listener may raise anything; it is noted, and the others hear the event",
     "control/commands/registry.py": "a plugin's command may raise anything; it is undone, and said so",

@@ -17,7 +17,6 @@ from hermes.agent.danger.paths import CommandScope, is_free_workspace
 from hermes.app.homes import MEDIA, homes_for, is_wide
 from hermes.control.chores import Chore
 from hermes.domain.address import Source
-from hermes.domain.border import describe
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
 from hermes.domain.event import AgentEvent
@@ -47,7 +46,6 @@ _INCOMING = "incoming"
 _PIECE = 1 << 20
 _STOP_SECONDS = 15.0
 _Key = tuple[AgentId, str, Path, Path]
-_METHODS = ("open", "health", "idle", "close", "place", "cwd", "run", "start", "files", "processes")
 
 
 class GatewayBackends:
@@ -90,7 +88,7 @@ class GatewayBackends:
             share=self._share,
             route=route,
         )
-        backend = _made(name, maker, request)
+        backend = plugins.make_backend(name, maker, request)
         self._kept[key] = kept = KeptBackend(name, backend, self._clock)
         return kept
 
@@ -141,20 +139,6 @@ class GatewayBackends:
             for (agent, name, *where), kept in tuple(self._kept.items())
             if kept.is_open or self._newest[agent, name] == (agent, name, *where)
         ]
-
-
-def _made(name: str, maker: MakeBackend, request: BackendRequest) -> Backend:
-    try:
-        backend = plugins.make_backend(name, maker, request)
-    except UserError:
-        raise
-    except Exception as error:  # a plugin may raise anything
-        why = one_line(describe(error), 200)
-        raise UserError(f"The backend “{name}” cannot be made ({why}).") from error
-    missing = [method for method in _METHODS if not hasattr(backend, method)]
-    if missing:
-        raise UserError(f"The backend “{name}” is none: it has no {missing[0]}.")
-    return backend
 
 
 class AgentBackends:
