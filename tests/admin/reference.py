@@ -25,8 +25,8 @@ from hermes.domain.settings.settings import (
     Settings,
 )
 from hermes.domain.word import field_names
+from hermes.state.settings.key_places import ALSO_UNDER_GATEWAY
 from hermes.state.settings.names import LATER, PLATFORMS, platform_variables
-from hermes.state.settings.reader import ALSO_UNDER_GATEWAY
 from hermes.state.settings.unsupported_limits import (
     NARROWING,
     OF_ONE,

@@ -223,7 +223,8 @@ def _raises(request: BackendRequest) -> Backend:
 
 
 @pytest.mark.parametrize(
-    ("make", "says"), [(_raises, "RuntimeError: no engine"), (lambda request: "nothing", "what it made has no `open`")]
+    ("make", "says"),
+    [(_raises, "RuntimeError: no engine"), (lambda request: "nothing", "made has no `open`")],
 )
 async def test_a_plugin_that_cannot_make_one(tmp_path: Path, make: MakeBackend, says: str) -> None:
     with pytest.raises(UserError, match=says):

@@ -20,7 +20,7 @@ from hermes.domain.settings.settings import NAME_RULE, GatewaySettings, HostedAg
 from hermes.domain.text import one_line
 from hermes.state.home.findings import SettingsFindings, nearest
 from hermes.state.home.textfile import TextFile, decode, read_text, replace_text, sole_writer
-from hermes.state.settings import names, reader
+from hermes.state.settings import key_places, names, reader
 from hermes.state.settings.dotenv import parse_dotenv, with_variable
 from hermes.state.settings.loader import CONFIG_FILE, SECRETS_FILE, check_text, key_variable, load_settings
 from hermes.state.settings.names import BUILT_IN, PlatformNames
@@ -103,12 +103,12 @@ def _refused(key: str, parts: list[str], siblings: list[str]) -> UserError:
 
 def _own_place(parts: list[str], platforms: PlatformNames) -> list[str]:
     """The path in the one form that the settings classes have."""
-    if parts[0] == "gateway" and len(parts) > 1 and parts[1] in reader.ALSO_UNDER_GATEWAY:
+    if parts[0] == "gateway" and len(parts) > 1 and parts[1] in key_places.ALSO_UNDER_GATEWAY:
         parts = parts[1:]
     if parts == ["model"]:
         return ["model", "default"]
-    if len(parts) == 2 and (parts[0], parts[1]) in reader.ALIASES:
-        return [parts[0], reader.ALIASES[parts[0], parts[1]]]
+    if len(parts) == 2 and (parts[0], parts[1]) in key_places.ALIASES:
+        return [parts[0], key_places.ALIASES[parts[0], parts[1]]]
     if len(parts) == 1 and parts[0] in knobs(GatewaySettings):
         return ["gateway", *parts]
     return ["platforms", *parts] if parts[0].partition("@")[0] in platforms.names else parts
@@ -204,7 +204,7 @@ def _check_limit(dotted_key: str, value: str, platforms: PlatformNames) -> None:
     tree = YamlMapping(pairs={name: (1, YamlScalar(text=value, line=1))}, line=1)
     for parent in parents:
         tree = YamlMapping(pairs={parent: (1, tree)}, line=1)
-    stop_at_limits(reader.arrange(tree, platforms.names, findings), findings)
+    stop_at_limits(key_places.arrange(tree, platforms.names, findings), findings)
     stop_at_variable(dotted_key, value, None, findings)
     if findings.stops:
         hint = "The gateway would not start with it; nothing was changed."
@@ -401,7 +401,7 @@ def _place(data: Any, path: tuple[str, ...]) -> tuple[str, ...]:
         places = [path[1:], path, ("gateway", *path)]
     elif path[0] == "gateway":
         places = [path[1:], path]
-    elif path[0] in reader.ALSO_UNDER_GATEWAY:
+    elif path[0] in key_places.ALSO_UNDER_GATEWAY:
         places = [path, ("gateway", *path)]
     elif path == ("model", "default"):
         scalar = "model" in data and not isinstance(data["model"], dict)

@@ -29,11 +29,8 @@ from hermes.state.home.homes import DATABASE_FILE
 from hermes.state.home.textfile import TextFile, read_text
 from hermes.state.settings import names
 from hermes.state.settings.dotenv import parse_dotenv
-from hermes.state.settings.reader import (
-    API_SERVER,
-    SettingsReader,
-    arrange,
-)
+from hermes.state.settings.key_places import arrange
+from hermes.state.settings.reader import API_SERVER, SettingsReader
 from hermes.state.settings.secrets import Secrets, looks_like_placeholder, password_in
 from hermes.state.settings.unsupported_limits import stop_at_limits, stop_at_variable
 from hermes.state.settings.values import SettingSpec, WrongValue, convert, fallback, knobs, sections

@@ -18,6 +18,7 @@ from hermes.domain.text import one_line
 from hermes.domain.word import replace
 from hermes.state.home.findings import SettingsFindings, is_slip, nearest
 from hermes.state.settings import values
+from hermes.state.settings.key_places import not_a_section
 from hermes.state.settings.names import (
     AUXILIARY,
     LATER,
@@ -48,18 +49,8 @@ _LIMITS = frozenset(
 ) | {"platform_toolsets"}
 _OLDER_KINDS = {"dm": "private", "forum": "thread"}
 _REFERENCE = re.compile(r"(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
-Pair = tuple[int, YamlNode]
 Entry = tuple[str, Any] | None
 """A section of a table under its name; None if it does not count."""
-_ALSO_UNDER_GATEWAY = """group_sessions_per_user thread_sessions_per_user allowed_users allow_all_users
-    unauthorized_dm_behavior streaming agents default_agent routes platforms session_reset reset_by_type
-    reset_by_platform quick_commands toolsets platform_toolsets"""
-ALSO_UNDER_GATEWAY = tuple(_ALSO_UNDER_GATEWAY.split())
-"""Top-level keys that may stand under `gateway:` as well."""
-ALIASES = {("model", "model"): "default", ("streaming", "mode"): "transport"}
-"""Other names of keys. Saying how answers are streamed wants them streamed, which is the default."""
-_SWITCH = "message_timestamps"
-"""A key of the gateway that may be written as `name: {enabled: …}`."""
 _DENY = "approvals.deny"
 """A list of which nothing may get lost: `5` or an empty item in it was meant to be a command."""
 
@@ -555,80 +546,3 @@ class SettingsReader:
                 node.line, f"{path} is a secret.", f"It is safer in .env: hermes config set {path} …"
             )
         return value
-
-
-# --- where keys may stand: gateway keys at top level or under `gateway:`, platform blocks in three places,
-#     `model:` as a mere name
-
-
-def arrange(root: YamlMapping, platforms: frozenset[str], findings: SettingsFindings) -> YamlMapping:
-    """The same settings, each in its own place. `root` itself stays as it was read."""
-    pairs = dict(root.pairs)
-    gateway = _copied(pairs, "gateway")
-    for name in ALSO_UNDER_GATEWAY:
-        if name in gateway:
-            pairs[name] = _merged(pairs.get(name), gateway.pop(name))
-    blocks = sorted(name for name in pairs if name.partition("@")[0] in platforms)
-    for section, names in (("gateway", [*values.knobs(declared.GatewaySettings)]), ("platforms", blocks)):
-        for name in names:
-            if name in pairs:
-                _move(pairs, name, section, findings)
-    line, model = pairs.get("model", (1, None))
-    if isinstance(model, YamlScalar) and not model.empty:
-        pairs["model"] = (line, YamlMapping(pairs={"default": (line, model)}, line=line))
-    for (section, alias), name in ALIASES.items():
-        inner = _copied(pairs, section)
-        if alias in inner:
-            inner.setdefault(name, inner.pop(alias))
-    gateway = _copied(pairs, "gateway")
-    switch = gateway.get(_SWITCH, (1, None))[1]
-    if isinstance(switch, YamlMapping) and switch.pairs.keys() == {"enabled"}:
-        gateway[_SWITCH] = switch.pairs["enabled"]
-    return YamlMapping(pairs=pairs, line=root.line)
-
-
-def _copied(pairs: dict[str, Pair], section: str) -> dict[str, Pair]:
-    """The pairs of a section as a copy that may be changed in place; without a section, none."""
-    line, node = pairs.get(section, (1, None))
-    if not isinstance(node, YamlMapping):
-        return {}
-    inner = dict(node.pairs)
-    pairs[section] = (line, YamlMapping(pairs=inner, line=node.line))
-    return inner
-
-
-def _move(pairs: dict[str, Pair], name: str, section: str, findings: SettingsFindings) -> None:
-    """Put a top-level pair into a section."""
-    pair = pairs.pop(name)
-    line, target = pairs.get(section, (pair[0], YamlMapping(pairs={}, line=pair[0])))
-    if not isinstance(target, YamlMapping):
-        not_a_section(section, target, findings)
-        target = YamlMapping(pairs={}, line=line)
-    inner = target.pairs | {name: _merged(pair, target.pairs.get(name))}
-    pairs[section] = (line, YamlMapping(pairs=inner, line=line))
-
-
-def not_a_section(path: str, node: YamlNode, findings: SettingsFindings) -> None:
-    """Report what is no mapping; empty is fine, and what is unreadable was reported already."""
-    if isinstance(node, YamlScalar) and (node.empty or node.unreadable):
-        findings.count += node.unreadable
-        return
-    kind = "a single value" if isinstance(node, YamlScalar) else "a list"
-    message = f"Below {path} must stand `name: value` lines, not {kind}."
-    findings.problem(node.line, message, "Write them indented on the lines below, or remove it.")
-
-
-def _merged(high: Pair | None, low: Pair | None) -> Pair:
-    """Both, the higher one winning key by key. One of the two may be missing."""
-    if high is None or low is None:
-        present = high or low
-        assert present is not None
-        return present
-    if isinstance(high[1], YamlScalar) and high[1].empty:
-        return low
-    if not isinstance(high[1], YamlMapping) or not isinstance(low[1], YamlMapping):
-        return high
-    pairs = dict(low[1].pairs)
-    for name, pair in high[1].pairs.items():
-        pairs[name] = _merged(pair, pairs.get(name))
-    return high[0], YamlMapping(pairs=pairs, line=high[1].line)
