@@ -31,7 +31,7 @@ from hermes.control.workers import IdleTimer, RunScope, wait_for_ring
 from hermes.domain.address import Source
 from hermes.domain.busy import interrupts, steered
 from hermes.domain.errors import Lost, UserError
-from hermes.domain.event import Asked, Entry, Failed, Finished, Record, Reset, Stopped
+from hermes.domain.event import Asked, Entry, Failed, Finished, Record, Reset, Stopped, ToolFinished
 from hermes.domain.hooks import GATE_TURN
 from hermes.domain.ids import TurnId
 from hermes.domain.message import Attachment, Body
@@ -325,6 +325,10 @@ class SessionActor:
             person_notes=self._runtime.person_notes,
             standing=lambda: self._runtime.store.read(partial(standing_of, turn)),
         )
+        view = view_turn(self._warm.records, turn.id)
+        if self._steered and not view.open_calls and isinstance(self._warm.records[-1].record, ToolFinished):
+            # A crash came between the last result and the words that wait to join.
+            await self._absorb(turn, feed)
         events = aiter(self._runtime.agent.run(run))
         while True:
             silence.waiting()
