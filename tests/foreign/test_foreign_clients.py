@@ -42,7 +42,47 @@ EXPECTED: dict[str, Any] = {
         "in order": True,
     },
     "responses_tools": {"call": CALL, "text": "It is sunny in Paris."},
+    "own_tools": ["It worked: read did x", "It failed: there is no such thing"],
+    "structured": ["Paris", "Paris"],
+    "responses_own_tools": [
+        [
+            ["message", "completed"],
+            ["mcp_call", "completed"],
+            ["message", "completed"],
+            "I try. It worked: read did x",
+        ],
+        [
+            ["message", "completed"],
+            ["mcp_call", "failed"],
+            ["message", "completed"],
+            "I try. It failed: there is no such thing",
+        ],
+    ],
+    "responses_own_tools_stream": {
+        "text": "I try. It worked: read did x",
+        "own": ["response.mcp_call.completed", "response.mcp_call.in_progress"],
+    },
+    "responses_both": {
+        "types": ["message", "mcp_call", "function_call"],
+        "text": "read did the sky; sunny",
+    },
+    "responses_approval": [
+        ["completed", "mcp_approval_request", "danger", "It worked: danger did x"],
+        ["completed", "mcp_approval_request", "danger", "It failed: Denied by the user."],
+    ],
+    "responses_clarify": ["I try. Which one?\n\n1. red\n2. blue", "It worked: blue"],
+    "responses_reference": "You said: and then?",
+    "responses_refusals": [[400, "tools[0]"], [400, "top_logprobs"], [400, "colour"]],
 }
+PLAIN = {"plain": "You said: hello", "history after an own tool": "You said: thanks"}
+FUNCTION = {
+    "function": "It is sunny in Paris.",
+    "function beside an own tool": "It is sunny in Paris.",
+}
+OWN = {"own tool": "It worked: read did x", "own tool, streamed": "It worked: read did x"}
+ALL_WORDS = dict.fromkeys(OWN, "I try. It worked: read did x")
+STREAMED_CHAT = {**OWN, "own tool, streamed": "I try. \n\nIt worked: read did x"}
+PARIS = {"city": "Paris"}
 
 
 @pytest.fixture(scope="module")
@@ -93,32 +133,32 @@ def _wait_until_stopped(gateway: str, count: int) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("version", ["openai", "openai-1"])
-@pytest.mark.parametrize("case", EXPECTED)
-def test_openai_for_python(case: str, version: str, gateway: str) -> None:
-    heard = _heard(python_of(version), CLIENTS / "openai_python.py", gateway, KEY, case)
-    assert json.loads(heard) == EXPECTED[case]
+@pytest.mark.parametrize("version", ["openai", "openai-1", "llama-index"])
+def test_openai_for_python(version: str, gateway: str) -> None:
+    """Its first, an older and the current major version; LlamaIndex brings the second."""
+    heard = _heard(python_of(version), CLIENTS / "openai_python.py", gateway, KEY, *EXPECTED)
+    assert json.loads(heard) == EXPECTED
 
 
 @pytest.mark.parametrize("version", ["openai", "openai-1"])
 def test_openai_for_python_goes_away(version: str, gateway: str) -> None:
     before = _stopped(gateway)
     heard = _heard(python_of(version), CLIENTS / "openai_python.py", gateway, KEY, "disconnect")
-    assert json.loads(heard)
+    assert json.loads(heard)["disconnect"]
     _wait_until_stopped(gateway, before + 1)
 
 
-@pytest.mark.parametrize("case", EXPECTED)
-def test_openai_for_node(case: str, gateway: str) -> None:
+def test_openai_for_node(gateway: str) -> None:
     program, place = node()
-    heard = _heard(program, CLIENTS / "openai_node.mjs", gateway, KEY, case, cwd=place)
-    assert json.loads(heard) == EXPECTED[case]
+    heard = _heard(program, CLIENTS / "openai_node.mjs", gateway, KEY, *EXPECTED, cwd=place)
+    assert json.loads(heard) == EXPECTED
 
 
 def test_openai_for_node_goes_away(gateway: str) -> None:
     program, place = node()
     before = _stopped(gateway)
-    assert _heard(program, CLIENTS / "openai_node.mjs", gateway, KEY, "disconnect", cwd=place)
+    heard = _heard(program, CLIENTS / "openai_node.mjs", gateway, KEY, "disconnect", cwd=place)
+    assert json.loads(heard)["disconnect"]
     _wait_until_stopped(gateway, before + 1)
 
 
@@ -142,6 +182,8 @@ def test_llm(options: list[str], gateway: str, tmp_path: Path) -> None:
         ("chat", "You said: hello"),
         ("stream", "You said: hello"),
         ("tools", ["get_weather", "It is sunny in Paris."]),
+        ("own_tools", ["It worked: read did x", "I try. \n\nIt worked: read did x"]),
+        ("responses", [["message", "mcp_call", "message"], *["I try. It worked: read did x"] * 2]),
         ("errors", 404),
     ],
 )
@@ -149,3 +191,92 @@ def test_litellm(case: str, expected: object, gateway: str, tmp_path: Path) -> N
     client = CLIENTS / "litellm_python.py"
     heard = _heard(python_of("litellm"), client, gateway, KEY, case, HOME=str(tmp_path))
     assert json.loads(heard.splitlines()[-1]) == expected
+
+
+# --- agent frameworks ---
+
+
+def _chat_and_responses(*, chat: dict[str, Any], responses: dict[str, Any], **both: Any) -> dict[str, Any]:
+    shared = {**PLAIN, **FUNCTION, "stream": "You said: hello", **both}
+    return {"responses": {**shared, **responses}, "chat": {**shared, **chat}}
+
+
+FRAMEWORKS: dict[str, Any] = {
+    "openai_agents": _chat_and_responses(
+        responses={**OWN, "failure": "ModelBehaviorError"},
+        chat={**STREAMED_CHAT, "failure": "InternalServerError"},
+        history="You said: again",
+        **{
+            "failing tool": "It failed: there is no such thing",
+            "function, streamed": "It is sunny in Paris.",
+            "forced": "You said: anything",
+            "output type": PARIS,
+        },
+    ),
+    "pydantic_ai": _chat_and_responses(
+        responses={**OWN, "failure": "UnexpectedModelBehavior"},
+        chat={**STREAMED_CHAT, "failure": "ModelHTTPError"},
+        **{"output tool": PARIS, "native output": PARIS},
+    ),
+    "instructor": dict.fromkeys(["TOOLS", "TOOLS_STRICT", "JSON", "JSON_SCHEMA", "RESPONSES_TOOLS"], PARIS),
+    "langchain": _chat_and_responses(
+        responses={**ALL_WORDS, "failure": "ValueError"},
+        chat={**STREAMED_CHAT, "failure": "OpenAIAPIError"},
+        steps=2,
+        function_calling=PARIS,
+        json_schema=PARIS,
+    ),
+}
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_agent_frameworks_for_python(framework: str, gateway: str, tmp_path: Path) -> None:
+    client = CLIENTS / "frameworks_python.py"
+    heard = _heard(python_of("frameworks"), client, gateway, KEY, framework, HOME=str(tmp_path))
+    assert json.loads(heard.splitlines()[-1]) == FRAMEWORKS[framework]
+
+
+def _frameworks_for_node(framework: str, gateway: str) -> Any:
+    program, place = node("frameworks-node", ROOT / "tests" / "foreign" / "frameworks")
+    client = CLIENTS / "frameworks_node.mjs"
+    heard = _heard(program, client, gateway, KEY, framework, cwd=place, AI_SDK_LOG_WARNINGS="false")
+    return json.loads(heard.splitlines()[-1])
+
+
+def test_openai_agents_for_node(gateway: str) -> None:
+    expected = _chat_and_responses(
+        responses={**OWN, "failure": "ModelBehaviorError"},
+        chat={**STREAMED_CHAT, "failure": "Error"},
+        **{"function, streamed": "It is sunny in Paris.", "output type": PARIS},
+    )
+    assert _frameworks_for_node("agents", gateway) == expected
+
+
+def test_the_ai_sdk_of_vercel(gateway: str) -> None:
+    def streamed(text: str, *, called: bool = False) -> dict[str, Any]:
+        return {"text": text, "errors": [], "called": called}
+
+    shared = {
+        **PLAIN,
+        **FUNCTION,
+        "history": "You said: again",
+        "stream": streamed("You said: hello"),
+        "function, streamed": "Let me see. It is sunny in Paris.",
+        "forced": ["get_weather"],
+        "object": PARIS,
+        "failure": "AI_APICallError",
+        "failure, streamed": True,
+    }
+    own = "I try. It worked: read did x"
+    responses = {**shared, "own tool": own, "own tool, streamed": streamed(own, called=True)}
+    heard = _frameworks_for_node("vercel", gateway)
+    assert heard["responses"] == heard["responses, not stored"] == responses
+    assert heard["approved"] == {"asked": "mcp.danger", "text": "It worked: danger did x"}
+    assert heard["denied"] == {"asked": "mcp.danger", "text": "It failed: Denied by the user."}
+
+
+def test_the_standard_of_open_responses(gateway: str) -> None:
+    """Its compliance cases, judged by its own types."""
+    heard = json.loads(_heard(python_of("frameworks"), CLIENTS / "open_responses.py", gateway, KEY))
+    assert len(heard) == 7
+    assert set(heard.values()) == {"ok"}, heard

@@ -17,7 +17,7 @@ from tests.shape.tree import ROOT, pyproject
 FOREIGN = [
     f"tests/foreign/{name}.lock"
     for name in (
-        *("openai", "openai-1", "llm", "litellm", "node"),
+        *("openai", "openai-1", "llm", "litellm", "frameworks", "llama-index", "node"),
         *("telegram", "discord", "slack", "synapse", "matrix"),
     )
 ]
@@ -124,7 +124,7 @@ def test_what_is_tested_is_what_runs() -> None:
     assert not different, f"the two locks differ in {different}: run tools/lock"
 
 
-@pytest.mark.parametrize("folder", ["node", "slack", "mattermost", "discord"])
+@pytest.mark.parametrize("folder", ["node", "frameworks", "slack", "mattermost", "discord"])
 def test_the_locks_of_node_name_no_place_and_pin_by_hash(folder: str) -> None:
     packages = json.loads((ROOT / "tests/foreign" / folder / "package-lock.json").read_text())["packages"]
     installed = [told for place, told in packages.items() if place]

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from hermes.domain.errors import HermesError
-from hermes.domain.event import Ending, TextDelta, ToolFinished, UserSaid
+from hermes.domain.event import Ending, TextDelta, ThoughtDelta, ToolFinished, UserSaid
 from hermes.domain.ids import CallId
 from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest
 from hermes.domain.tool import ToolCall
@@ -18,9 +18,10 @@ from hermes.domain.usage import Usage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Say:
-    """One reply: its words, its calls, and how it goes wrong. `halt` is waited for in the middle of its
-    words, `hold` at the end of them, and `beat` after each piece."""
+    """One reply: its thought, its words, its calls, and how it goes wrong. `halt` is waited for in the middle
+    of its words, `hold` at the end of them, and `beat` after each piece."""
 
+    thought: str = ""
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
     pieces: int = 1
@@ -62,6 +63,9 @@ class ScriptedModel:
         reply = self._reply(request)
         if reply.error is not None and reply.breaks_after is None:
             raise reply.error
+        for thought in _pieces(reply.thought, 2):
+            yield ThoughtDelta(text=thought)
+            await reply.beat()
         text = reply.text[len(request.spoken) :] if request.spoken else reply.text
         if reply.breaks_after is not None:
             yield TextDelta(text=text[: reply.breaks_after])

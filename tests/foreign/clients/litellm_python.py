@@ -33,6 +33,22 @@ def tools(ask):
     return [call.function.name, ask(messages=said, tools=[WEATHER]).choices[0].message.content]
 
 
+def own_tools(ask):
+    said = "".join(chunk.choices[0].delta.content or "" for chunk in ask(messages=user("read"), stream=True))
+    return [ask(messages=user("read")).choices[0].message.content, said]
+
+
+def responses(ask):
+    given = {"model": MODEL, "api_base": f"{address}/v1", "api_key": key, "max_retries": 0}
+    whole = litellm.responses(input="read", **given)
+    words = "".join(
+        event.delta
+        for event in litellm.responses(input="read", stream=True, **given)
+        if event.type == "response.output_text.delta"
+    )
+    return [[item.type for item in whole.output], whole.output_text, words]
+
+
 def errors(ask):
     try:
         ask(messages=user("hi"), model="openai/no-such-model")

@@ -1,12 +1,12 @@
-// One conversation of OpenAI's client for Node with the gateway: `openai_node.mjs <address> <key> <case>`.
-// Prints what it heard as JSON. Run from the folder in which the client is installed.
+// Conversations of OpenAI's client for Node with the gateway: `openai_node.mjs <address> <key> <cases>…`.
+// Prints what each case heard as JSON. Run from the folder in which the client is installed.
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
 
 const require = createRequire(pathToFileURL(process.cwd() + "/"));
 const { default: OpenAI } = await import(pathToFileURL(require.resolve("openai")).href).then((m) => m.default?.default ? m.default : m);
 
-const [address, key, name] = process.argv.slice(2);
+const [address, key, ...names] = process.argv.slice(2);
 const client = new OpenAI({ baseURL: `${address}/v1`, apiKey: key, maxRetries: 0, timeout: 100000 });
 const model = "hermes-agent";
 const parameters = { type: "object", properties: { city: { type: "string" } }, required: ["city"] };
@@ -115,6 +115,78 @@ const cases = {
     const second = await client.responses.create({ model, input, previous_response_id: first.id, tools });
     return { call: [call.name, JSON.parse(call.arguments)], text: second.output_text };
   },
+  async own_tools() {
+    const heard = [];
+    for (const words of ["read", "failing"])
+      heard.push((await client.chat.completions.create({ model, messages: user(words) })).choices[0].message.content);
+    return heard;
+  },
+  async structured() {
+    const schema = { name: "city", schema: parameters, strict: true };
+    const answer = await client.chat.completions.parse({
+      model, messages: user("a city"), response_format: { type: "json_schema", json_schema: schema },
+    });
+    const response = await client.responses.parse({
+      model, input: "a city", text: { format: { type: "json_schema", ...schema } },
+    });
+    return [JSON.parse(answer.choices[0].message.content).city, JSON.parse(response.output_text).city];
+  },
+  async responses_own_tools() {
+    const heard = [];
+    for (const input of ["read", "failing"]) {
+      const response = await client.responses.create({ model, input });
+      heard.push([...response.output.map((item) => [item.type, item.status]), response.output_text]);
+    }
+    return heard;
+  },
+  async responses_own_tools_stream() {
+    const kinds = new Set();
+    const events = client.responses.stream({ model, input: "read" });
+    for await (const event of events) kinds.add(event.type);
+    const own = [...kinds].filter((kind) => kind.includes("mcp_call.")).sort();
+    return { text: (await events.finalResponse()).output_text, own };
+  },
+  async responses_both() {
+    const tools = [{ type: "function", name: "get_weather", parameters, strict: false }];
+    const first = await client.responses.create({ model, input: "the weather, and look", tools });
+    const call = first.output.find((item) => item.type === "function_call");
+    const input = [
+      { type: "function_call_output", call_id: call.call_id, output: "sunny" },
+      { role: "user", content: "what came of it?" },
+    ];
+    const second = await client.responses.create({ model, input, previous_response_id: first.id });
+    return { types: first.output.map((item) => item.type), text: second.output_text };
+  },
+  async responses_approval() {
+    const heard = [];
+    for (const approve of [true, false]) {
+      const asked = await client.responses.create({ model, input: "danger" });
+      const request = asked.output.at(-1);
+      const input = [{ type: "mcp_approval_response", approval_request_id: request.id, approve }];
+      const done = await client.responses.create({ model, input, previous_response_id: asked.id });
+      heard.push([asked.status, request.type, request.name, done.output_text]);
+    }
+    return heard;
+  },
+  async responses_clarify() {
+    const asked = await client.responses.create({ model, input: "clarify" });
+    const done = await client.responses.create({ model, input: "blue", previous_response_id: asked.id });
+    return [asked.output_text, done.output_text];
+  },
+  async responses_reference() {
+    const first = await client.responses.create({ model, input: "read" });
+    const named = first.output.map((item) => ({ type: "item_reference", id: item.id }));
+    const input = [...user("read"), ...named, ...user("and then?")];
+    return (await client.responses.create({ model, input })).output_text;
+  },
+  async responses_refusals() {
+    const found = [];
+    for (const more of [{ tools: [{ type: "web_search" }] }, { top_logprobs: 3 }, { colour: "red" }])
+      await client.responses.create({ model, input: "hello", ...more }).catch((e) => found.push([e.status, e.param]));
+    return found;
+  },
 };
 
-console.log(JSON.stringify(await cases[name]()));
+const heard = {};
+for (const name of names) heard[name] = await cases[name]();
+console.log(JSON.stringify(heard));

@@ -1,11 +1,12 @@
-"""One conversation of the `openai` package with the gateway: `openai_python.py <address> <key> <case>`.
+"""Conversations of the `openai` package with the gateway: `openai_python.py <address> <key> <cases>…`.
 
-Runs in an environment of its own, prints what it heard as JSON."""
+Runs in an environment of its own, prints what each case heard as JSON."""
 
 import json
 import sys
 
 from openai import APIStatusError, NotFoundError, OpenAI
+from pydantic import BaseModel
 
 PIXEL = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJ"
@@ -13,7 +14,12 @@ PIXEL = (
 )
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER = {"type": "function", "function": {"name": "get_weather", "parameters": PARAMETERS}}
+FUNCTION = {"type": "function", "name": "get_weather", "parameters": PARAMETERS, "strict": False}
 MODEL = "hermes-agent"
+
+
+class City(BaseModel):
+    city: str
 
 
 def user(words):
@@ -117,17 +123,87 @@ def responses_stream(client):
 
 
 def responses_tools(client):
-    weather = {"type": "function", "name": "get_weather", "parameters": PARAMETERS, "strict": False}
-    first = client.responses.create(model=MODEL, input="the weather, please", tools=[weather])
+    first = client.responses.create(model=MODEL, input="the weather, please", tools=[FUNCTION])
     [call] = [item for item in first.output if item.type == "function_call"]
     result = {"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}
     second = client.responses.create(
-        model=MODEL, input=[result], previous_response_id=first.id, tools=[weather]
+        model=MODEL, input=[result], previous_response_id=first.id, tools=[FUNCTION]
     )
     return {"call": [call.name, json.loads(call.arguments)], "text": second.output_text}
 
 
+def own_tools(client):
+    ask = client.chat.completions.create
+    answers = [ask(model=MODEL, messages=user(words)) for words in ("read", "failing")]
+    return [answer.choices[0].message.content for answer in answers]
+
+
+def structured(client):
+    answer = client.chat.completions.parse(model=MODEL, messages=user("a city"), response_format=City)
+    response = client.responses.parse(model=MODEL, input="a city", text_format=City)
+    return [answer.choices[0].message.parsed.city, response.output_parsed.city]
+
+
+def responses_own_tools(client):
+    heard = []
+    for words in ("read", "failing"):
+        response = client.responses.create(model=MODEL, input=words)
+        heard.append([[item.type, item.status] for item in response.output] + [response.output_text])
+    return heard
+
+
+def responses_own_tools_stream(client):
+    with client.responses.stream(model=MODEL, input="read") as events:
+        kinds = {event.type for event in events}
+        final = events.get_final_response()
+    return {"text": final.output_text, "own": sorted(kind for kind in kinds if "mcp_call." in kind)}
+
+
+def responses_both(client):
+    """The agent's own tool and the client's function in one reply, with words beside the result."""
+    first = client.responses.create(model=MODEL, input="the weather, and look", tools=[FUNCTION])
+    [call] = [item for item in first.output if item.type == "function_call"]
+    result = {"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}
+    words = {"role": "user", "content": "what came of it?"}
+    second = client.responses.create(model=MODEL, input=[result, words], previous_response_id=first.id)
+    return {"types": [item.type for item in first.output], "text": second.output_text}
+
+
+def responses_approval(client):
+    heard = []
+    for approve in (True, False):
+        asked = client.responses.create(model=MODEL, input="danger")
+        request = asked.output[-1]
+        answer = {"type": "mcp_approval_response", "approval_request_id": request.id, "approve": approve}
+        done = client.responses.create(model=MODEL, input=[answer], previous_response_id=asked.id)
+        heard.append([asked.status, request.type, request.name, done.output_text])
+    return heard
+
+
+def responses_clarify(client):
+    asked = client.responses.create(model=MODEL, input="clarify")
+    done = client.responses.create(model=MODEL, input="blue", previous_response_id=asked.id)
+    return [asked.output_text, done.output_text]
+
+
+def responses_reference(client):
+    first = client.responses.create(model=MODEL, input="read")
+    named = [{"type": "item_reference", "id": item.id} for item in first.output]
+    words = [*user("read"), *named, *user("and then?")]
+    return client.responses.create(model=MODEL, input=words).output_text
+
+
+def responses_refusals(client):
+    found = []
+    for more in ({"tools": [{"type": "web_search"}]}, {"top_logprobs": 3}, {"extra_body": {"colour": "red"}}):
+        try:
+            client.responses.create(model=MODEL, input="hello", **more)
+        except APIStatusError as error:
+            found.append([error.status_code, error.param])
+    return found
+
+
 if __name__ == "__main__":
-    address, key, case = sys.argv[1:]
+    address, key, *cases = sys.argv[1:]
     with OpenAI(base_url=address + "/v1", api_key=key, max_retries=0, timeout=100) as opened:
-        print(json.dumps(globals()[case](opened)))
+        print(json.dumps({case: globals()[case](opened) for case in cases}))

@@ -75,6 +75,7 @@ class ResponseRequest(AnswerWishes, kw_only=True, forbid_unknown_fields=True):
     user: str | None = None
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
+    prompt_cache_options: Any = None
     prompt_cache_retention: str | None = None
     service_tier: Any = None
     top_logprobs: Any = None
