@@ -121,7 +121,7 @@ class TelegramBed(ServedBed):
         return [_shown(one) for one in self.server.sent if not one.deleted and _is_in(one, number)]
 
     def typed(self) -> int:
-        return self.server.typed
+        return len(self.server.typing)
 
     def reactions(self) -> list[str]:
         return self.server.reactions

@@ -64,6 +64,13 @@ MESSAGES: dict[str, dict[str, Any]] = {
         is_topic_message=True,
         reply_to_message=message(FORUM, 77, forum_topic_created={"name": "Plans", "icon_color": 7322096}),
     ),
+    # core.telegram.org/bots/api, Chat.is_direct_messages and Message.direct_messages_topic
+    "direct message to a channel": message(
+        {"id": -1004444444444, "title": "News", "type": "supergroup", "is_direct_messages": True},
+        12,
+        text="to the editors",
+        direct_messages_topic={"topic_id": 501, "user": {"id": 501, "is_bot": False, "first_name": "Ann"}},
+    ),
     "general topic": message(FORUM, 11, text="in general"),
     "reply in a group is no topic": message(GROUP, 12, text="x", message_thread_id=3),
     "private topic": message(PRIVATE, 13, text="in my topic", message_thread_id=5, is_topic_message=True),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -39,6 +40,7 @@ from hermes.testing.platform_suite import (
 )
 from tests.platforms.telegram.bed import FORUM, GROUP, ME, NOW, TelegramBed, WebhookBed
 from tests.platforms.telegram.samples import UPDATES
+from tests.platforms.telegram.server import MOST_MENU
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
@@ -122,6 +124,8 @@ def test_places_and_people() -> None:
     assert topic.reply_to is None, "the first message of a topic answers nobody"
     assert one("general topic").source.address.thread is None
     assert one("reply in a group is no topic").source.address.thread is None
+    direct = one("direct message to a channel").source
+    assert (direct.kind, direct.address.thread) == (SourceKind.THREAD, "direct501")
     private = one("private topic").source
     assert (private.kind, private.address.thread) == (SourceKind.PRIVATE, "5")
     channel = one("channel post").source
@@ -211,8 +215,21 @@ async def test_a_menu_is_within_its_limits_and_takes_the_place_of_older_ones() -
             shown = bed.server.commands
             assert len(shown) == 100 and {"status", "stop", "new"} <= {one["command"] for one in shown}
             assert set(bed.server.scoped) == {"default"}
+            assert sum(len(one["description"]) for one in shown) <= MOST_MENU, "all of it together fits"
             await platform.show_menu([])
             assert bed.server.commands == []
+
+
+async def test_a_menu_that_is_not_taken_leaves_the_old_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.platforms.telegram.server.MOST_MENU", 10)
+    async with TelegramBed() as bed:
+        old = [{"command": "old", "description": "from another program"}]
+        bed.server.scoped = {"all_private_chats": old}
+        platform = bed.connect()
+        async with running(platform, Inboxes().accept, None):
+            with pytest.raises(Refused, match="BOT_COMMANDS_TOO_MUCH"):
+                await platform.show_menu([MenuEntry(name="status", summary="what it does now")])
+        assert bed.server.scoped == {"all_private_chats": old}
 
 
 # --- drafts ---
@@ -252,6 +269,98 @@ async def test_topics() -> None:
                 await platform.open_thread(bed.chat, "no forum")
             with pytest.raises(Refused, match="not a topic"):
                 await platform.send(replace(forum, thread="Plans"), Body(text="x"), key="k", reply_to=None)
+
+
+async def test_it_is_seen_to_write_in_the_general_topic_too() -> None:
+    async with TelegramBed() as bed:
+        inboxes, platform = Inboxes(), bed.connect()
+        forum = Address(platform="telegram", chat=str(FORUM))
+        async with running(platform, inboxes.accept, None):
+            bed.server.say(FORUM, "in general", kind="supergroup")
+            await until(lambda: inboxes.texts == ["in general"], "it never came")
+            for thread in (None, "1", "77"):
+                await platform.typing(replace(forum, thread=thread))
+            await platform.typing(bed.chat)
+        assert bed.server.typing == [1, 1, 77, None]
+
+
+async def test_direct_messages_of_a_channel_are_answered_where_they_were_asked() -> None:
+    async with TelegramBed() as bed:
+        inboxes, platform = Inboxes(), bed.connect()
+        bed.server.chat(-1004444444444, "supergroup", is_direct_messages=True)
+        topic = {"topic_id": 501}
+        async with running(platform, inboxes.accept, None):
+            bed.server.say(-1004444444444, "hello", kind="supergroup", direct_messages_topic=topic)
+            await until(lambda: inboxes.texts == ["hello"], "it never came")
+            to = inboxes.items[0].source.address
+            await platform.send(to, Body(text="yes?"), key="k", reply_to=inboxes.items[0].ref)
+            with pytest.raises(Refused, match="no such sign"):
+                await platform.typing(to)
+        assert [one.message["direct_messages_topic"] for one in bed.server.sent] == [topic]
+
+
+# --- a Bot API server of one's own ---
+
+
+async def test_files_of_a_local_server_are_read_from_its_folder(tmp_path: Path) -> None:
+    async with TelegramBed() as bed:
+        bed.server.local = tmp_path / "server"
+        bed.said["TELEGRAM_LOCAL_FILES"] = str(bed.server.local)
+        data = bytes(21 * 1024 * 1024)
+        file = bed.server.keep_file(data)
+        platform, got = bed.connect(), bytearray()
+
+        async def sink(piece: bytes) -> None:
+            got.extend(piece)
+
+        async with running(platform, Inboxes().accept, None):
+            await platform.fetch(file["file_id"], sink)
+        assert bytes(got) == data
+        assert platform.capabilities.media[MediaKind.FILE].max_bytes == 2_000_000_000
+        assert [one.good for one in await bed.connect().check()] == [True, True, True, True]
+        # In a container the same folder has another name.
+        (tmp_path / "server").rename(tmp_path / "seen here")
+        bed.said["TELEGRAM_LOCAL_FILES"] = str(tmp_path / "seen here")
+        got.clear()
+        platform = bed.connect()
+        await platform.api.fetch(f"/var/lib/bot/{bed.server.token}/files/{file['file_id']}", sink)
+        assert bytes(got) == data
+
+
+@pytest.mark.parametrize("way", ["../../secret", "link", "folder", "none", "/elsewhere"])
+async def test_nothing_outside_of_the_folder_is_read(tmp_path: Path, way: str) -> None:
+    async with TelegramBed() as bed:
+        folder = tmp_path / "server" / bed.server.token
+        (folder / "folder").mkdir(parents=True)
+        (tmp_path / "secret").write_text("secret")
+        (folder / "link").symlink_to(tmp_path / "secret")
+        bed.said["TELEGRAM_LOCAL_FILES"] = str(tmp_path / "server")
+        platform = bed.connect()
+
+        async def sink(piece: bytes) -> None:
+            raise AssertionError("nothing comes")
+
+        path = str(tmp_path / "secret") if way == "/elsewhere" else f"/srv/{bed.server.token}/{way}"
+        with pytest.raises(Refused, match="TELEGRAM_LOCAL_FILES") as refused:
+            await platform.api.fetch(path, sink)
+        assert bed.server.token not in str(refused.value)
+
+
+async def test_a_local_server_whose_folder_nobody_named(tmp_path: Path) -> None:
+    async with TelegramBed() as bed:
+        bed.server.local = tmp_path
+        file = bed.server.keep_file(b"x")
+        platform = bed.connect()
+
+        async def sink(piece: bytes) -> None:
+            raise AssertionError("nothing comes")
+
+        async with running(platform, Inboxes().accept, None):
+            with pytest.raises(Refused, match="TELEGRAM_LOCAL_FILES has to name it"):
+                await platform.fetch(file["file_id"], sink)
+        bed.said["TELEGRAM_LOCAL_FILES"] = str(tmp_path / "nothing here")
+        wrong = [one for one in await bed.connect().check() if not one.good]
+        assert ["TELEGRAM_LOCAL_FILES" in one.text for one in wrong] == [True]
 
 
 async def test_a_group_that_became_a_supergroup() -> None:
@@ -472,6 +581,12 @@ async def test_two_programs_with_one_bot() -> None:
 def test_refusals(status: int, told: str, error: type[Exception], words: str) -> None:
     found = error_for(status, {"ok": False, "error_code": status, "description": told})
     assert type(found) is error and words in str(found)
+
+
+@pytest.mark.parametrize(("wait", "after"), [(3, 3.0), (90_000, 86_400.0), (-1, 5.0), ("x", 5.0)])
+def test_a_long_wait_is_kept(wait: object, after: float) -> None:
+    found = error_for(429, {"description": "Too Many Requests", "parameters": {"retry_after": wait}})
+    assert isinstance(found, Unreachable) and found.after == after
 
 
 async def test_a_file_that_is_too_large_to_get() -> None:

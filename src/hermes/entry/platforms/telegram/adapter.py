@@ -8,6 +8,7 @@ something to confirm: after a week without updates Telegram begins to count anew
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import re
@@ -28,12 +29,12 @@ from hermes.domain.text import one_line
 from hermes.domain.word import replace
 from hermes.entry.kit.files import file_name, read_file
 from hermes.entry.kit.listener import is_secret, listening
-from hermes.entry.kit.payload import as_text, dig, read_json
+from hermes.entry.kit.payload import Recent, as_text, dig, read_json
 from hermes.entry.platforms.telegram import compose, convert
 from hermes.entry.platforms.telegram.api import TelegramApi, TelegramResponse
-from hermes.entry.platforms.telegram.compose import Upload, chat_number, is_topic_name, place
+from hermes.entry.platforms.telegram.compose import GENERAL, Upload, chat_number, is_topic_name, place
 from hermes.entry.platforms.telegram.convert import TelegramIdentity, TopicGone, update_id
-from hermes.entry.platforms.telegram.manifest import CAPTION, MANIFEST
+from hermes.entry.platforms.telegram.manifest import CAPTION, MANIFEST, for_local
 
 log = logging.getLogger("hermes.telegram")
 API = "https://api.telegram.org"
@@ -44,6 +45,9 @@ _COMMAND_SHAPE = re.compile(r"[a-z0-9_]{1,32}", re.ASCII)
 _LOOK_SECONDS = 60.0
 _CURSOR_SECONDS = 2 * 86_400
 _SCOPES = ("all_private_chats", "all_group_chats", "all_chat_administrators")
+_MENUS = ((100, 256), (100, 64), (100, 32), (50, 32))
+"""How many commands with how long descriptions are tried: all together must not be too much, and Telegram
+does not say how much that is."""
 _UNFIT = ("PHOTO_INVALID", "IMAGE_PROCESS", "VOICE_MESSAGES_FORBIDDEN", "wrong type")
 _UNFIT_ALBUM = ("failed to send message", "group send failed", "must be non-empty")
 _NEAREST = {"✅": "👍", "❌": "👎"}
@@ -51,7 +55,6 @@ _NEAREST = {"✅": "👍", "❌": "👎"}
 
 
 class TelegramAdapter:
-    capabilities = MANIFEST.capabilities
     poll_seconds = 50
 
     def __init__(self, context: AdapterContext) -> None:
@@ -60,7 +63,9 @@ class TelegramAdapter:
         if not _TOKEN_SHAPE.fullmatch(token):
             raise NeedsLogin(f"{TOKEN} is no bot token; one looks like 123456:ABC-DEF1234 (from @BotFather)")
         base, proxy = context.setting("TELEGRAM_BASE_URL", API), context.setting("TELEGRAM_PROXY") or None
-        self.api = TelegramApi(base, token, proxy)
+        self.api = TelegramApi(base, token, proxy, files=context.setting("TELEGRAM_LOCAL_FILES"))
+        self.capabilities = for_local(MANIFEST.capabilities) if self.api.files else MANIFEST.capabilities
+        self._forums: Recent[str, None] = Recent()
 
     # --- what comes in ---
 
@@ -110,6 +115,8 @@ class TelegramAdapter:
     def _items(self, updates: Sequence[Any], me: TelegramIdentity) -> list[Inbound]:
         items: list[Inbound] = []
         for update in updates:
+            if forum := convert.forum_of(update):
+                self._forums[forum] = None
             converted = convert.to_inbounds(update, me, self._context.clock.now())
             items += converted
             if not converted:
@@ -339,7 +346,13 @@ class TelegramAdapter:
         await self.api.call("deleteMessage", **_message(receipt))
 
     async def typing(self, to: Address) -> None:
-        await self.api.call("sendChatAction", action="typing", **place(to))
+        asked = place(to)
+        if "direct_messages_topic_id" in asked:
+            raise Refused("Telegram shows no such sign in the direct messages of a channel")
+        if to.chat in self._forums:
+            # What is written to the general topic of a forum has no topic; the sign is shown with one only.
+            asked.setdefault("message_thread_id", int(GENERAL))
+        await self.api.call("sendChatAction", action="typing", **asked)
 
     async def react(self, receipt: Receipt, emoji: str, *, instead: str = "") -> None:
         # A bot has one reaction to a message: a new one takes the place of the old.
@@ -361,8 +374,6 @@ class TelegramAdapter:
         path = as_text(dig(file, "file_path"))
         if not path:
             raise Refused("Telegram does not say where the file is")
-        if path.startswith("/"):
-            raise Refused("This Bot API server keeps files to itself (it runs with --local)")
         await self.api.fetch(path, sink)
 
     # --- a look from outside ---
@@ -378,6 +389,8 @@ class TelegramAdapter:
             text = "In groups it hears commands, mentions and replies only (privacy mode)."
             hint = "To hear everything: /setprivacy at @BotFather, then add it to the group again."
             findings.append(good(text, hint))
+        if self.api.files:
+            findings.append(await asyncio.to_thread(self.api.look_at_files))
         url = self._context.setting("TELEGRAM_WEBHOOK_URL")
         return [
             *findings,
@@ -390,10 +403,18 @@ class TelegramAdapter:
             for entry in entries
             if _COMMAND_SHAPE.fullmatch(entry.name) and entry.summary
         ]
+        menus = [
+            [{**entry, "description": one_line(entry["description"], words)} for entry in shown[:most]]
+            for most, words in _MENUS
+        ]
+        response = await self.api.ask("setMyCommands", {"commands": menus[0]})
+        for fewer in menus[1:]:
+            if response.says("BOT_COMMANDS_TOO_MUCH"):
+                response = await self.api.ask("setMyCommands", {"commands": fewer})
+        _ = response.result
         # What somebody set for one sort of chat would be shown there instead of ours.
         for scope in _SCOPES:
             await self.api.call("deleteMyCommands", scope={"type": scope})
-        await self.api.call("setMyCommands", commands=shown)
 
 
 def _message(receipt: Receipt) -> dict[str, Any]:

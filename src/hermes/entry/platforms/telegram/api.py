@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO
 from urllib.parse import quote
 
 import aiohttp
 
+from hermes.domain.adapter import Finding, good, wrong
+from hermes.domain.errors import Refused
 from hermes.domain.ports.world import Sink
 from hermes.entry.kit.files import ANY_MIME
 from hermes.entry.kit.http import HttpAnswer, HttpClient
@@ -16,6 +21,8 @@ from hermes.entry.kit.payload import as_text, dig
 from hermes.entry.kit.transfer import OutgoingFile
 from hermes.entry.platforms.telegram.compose import Upload
 from hermes.entry.platforms.telegram.convert import error_for
+
+_PIECE = 1024 * 1024
 
 
 class TelegramResponse(HttpAnswer, frozen=True):
@@ -41,8 +48,10 @@ class TelegramResponse(HttpAnswer, frozen=True):
 class TelegramApi(HttpClient[TelegramResponse]):
     gone_statuses = range(400, 500)
 
-    def __init__(self, base: str, token: str, proxy: str | None) -> None:
+    def __init__(self, base: str, token: str, proxy: str | None, *, files: str = "") -> None:
         super().__init__("Telegram", TelegramResponse, proxy=proxy)
+        self.files = files
+        """The folder in which a Bot API server on this machine keeps its files, if it does."""
         self._base = base.rstrip("/")
         self._token = token
 
@@ -71,4 +80,39 @@ class TelegramApi(HttpClient[TelegramResponse]):
         return await self.exchange("POST", url, files=moving, allow_redirects=True, data=form)
 
     async def fetch(self, path: str, sink: Sink) -> None:
+        if path.startswith("/"):
+            await self._pour(path, sink)
+            return
         await self.download(f"{self._base}/file/bot{self._token}/{quote(path)}", sink)
+
+    async def _pour(self, path: str, sink: Sink) -> None:
+        """A file that the server names by its path (it runs with --local)."""
+        if not self.files:
+            raise Refused(
+                "this Bot API server keeps files in a folder (--local); TELEGRAM_LOCAL_FILES has to name it"
+            )
+        try:
+            file = await asyncio.to_thread(self._open, path)
+        except OSError:
+            raise Refused("the file is not in the folder that TELEGRAM_LOCAL_FILES names") from None
+        with file:
+            while piece := await asyncio.to_thread(file.read, _PIECE):
+                await sink(piece)
+
+    def _open(self, path: str) -> BinaryIO:
+        """The server's own path counts from the folder of the bot on: where it runs in a container, the rest
+        is called otherwise here. Nothing outside of the folder is opened."""
+        folder = Path(self.files).resolve()
+        _, found, rest = path.partition(f"/{self._token}/")
+        place = (folder / self._token / rest if found else Path(path)).resolve()
+        if not place.is_relative_to(folder) or not place.is_file():
+            raise FileNotFoundError
+        return place.open("rb")
+
+    def look_at_files(self) -> Finding:
+        """Whether the folder can be read. Blocks."""
+        folder = Path(self.files)
+        if folder.is_absolute() and os.access(folder / self._token, os.R_OK | os.X_OK):
+            return good("The files of the Bot API server can be read.")
+        text = "TELEGRAM_LOCAL_FILES names no folder with files of this bot that can be read."
+        return wrong(text, "It is the server's working directory (--dir), as it is seen on this machine.")

@@ -26,7 +26,9 @@ LABELLED = "\x1f"
 """Stands at the end of callback data for the button's own label, where both together would be too long."""
 _CALLBACK_BYTES = 64
 _TAG = re.compile(r"<[^<>]*>")
-_GENERAL = "1"
+GENERAL = "1"
+DIRECT = "direct"
+"""Before the number of a topic in the direct messages of a channel, where an address has its thread."""
 
 
 class Upload(Struct, frozen=True, kw_only=True):
@@ -37,9 +39,12 @@ class Upload(Struct, frozen=True, kw_only=True):
 
 
 def place(to: Address) -> dict[str, Any]:
-    """An address as parameters of a call. A forum's general topic has no number when one writes to it."""
+    """An address as parameters of a call. A forum's general topic has no number when one writes to it; who
+    writes to a channel has a topic there that is none of a forum's."""
     asked: dict[str, Any] = {"chat_id": chat_number(to)}
-    if to.thread is not None and to.thread != _GENERAL:
+    if to.thread is not None and re.fullmatch(rf"{DIRECT}[0-9]{{1,18}}", to.thread, re.ASCII):
+        return asked | {"direct_messages_topic_id": int(to.thread.removeprefix(DIRECT))}
+    if to.thread is not None and to.thread != GENERAL:
         if not (to.thread.isascii() and to.thread.isdigit()):
             raise Refused(f"{to} is not a topic: its number is wanted, like telegram:-100123:7")
         asked["message_thread_id"] = int(to.thread)

@@ -19,7 +19,7 @@ from hermes.domain.message import Attachment, Inbound, InboundKind, MediaKind, R
 from hermes.domain.text import one_line, storable
 from hermes.entry.kit.errors import error_table
 from hermes.entry.kit.payload import as_size, as_text, attachment, dig, inbounds, integer, moment, name_of
-from hermes.entry.platforms.telegram.compose import LABELLED
+from hermes.entry.platforms.telegram.compose import DIRECT, LABELLED
 
 NAME = "telegram"
 KINDS = {
@@ -132,6 +132,8 @@ def _source(message: Mapping[str, Any], me: TelegramIdentity, person: Any = None
     thread = None
     if message.get("is_topic_message") is True and message.get("message_thread_id") is not None:
         thread = str(integer(message["message_thread_id"]))
+    if chat.get("is_direct_messages") is True:
+        thread = f"{DIRECT}{integer(message['direct_messages_topic']['topic_id'])}"
     # Who speaks as a group or channel has a number of everybody's in `from`.
     who = person or message.get("sender_chat") or message.get("from") or chat
     if kind is SourceKind.GROUP and thread is not None:
@@ -417,8 +419,14 @@ def error_for(status: int, answer: Any) -> HermesError:
     why = one_line(as_text(dig(answer, "description")) or f"HTTP {status}", 160)
     code = next((words for words in _WORDS if words in why), why if status == 404 else "")
     wait = dig(answer, "parameters", "retry_after")
-    after = float(wait) if isinstance(wait, int | float) and 0 <= wait < 86_400 else 5.0
+    after = min(float(wait), 86_400.0) if isinstance(wait, int | float) and wait >= 0 else 5.0
     return _error(status, code, why, after)
+
+
+def forum_of(update: Any) -> str:
+    """The chat of a message, if it is a forum; empty if it is none."""
+    chat = dig(update, "message", "chat")
+    return str(dig(chat, "id")) if dig(chat, "is_forum") is True else ""
 
 
 def webhook_findings(url: str, secret: str, info: Any) -> list[Finding]:

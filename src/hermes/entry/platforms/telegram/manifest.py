@@ -14,6 +14,7 @@ from hermes.domain.capabilities import (
     TextUnit,
 )
 from hermes.domain.message import MediaKind
+from hermes.domain.word import replace
 from hermes.entry.kit.fields import listener_fields, option, proxy_field
 
 CAPTION = 1024
@@ -84,9 +85,23 @@ MANIFEST = Manifest(
             "Another Bot API server than https://api.telegram.org",
             "For a Bot API server of your own.",
         ),
+        option(
+            "TELEGRAM_LOCAL_FILES",
+            "The folder in which a Bot API server with --local keeps its files",
+            "Its working directory (--dir), as it is seen on this machine.",
+        ),
         proxy_field("TELEGRAM_PROXY", "Telegram"),
     ),
     people="numbers like 501234567. If you do not know yours, leave it empty and write to the bot",
     person=r"\d+",
     evidence="D: our fake of the Bot API, judged by python-telegram-bot and aiogram",
 )
+
+
+def for_local(capabilities: Capabilities) -> Capabilities:
+    """The same with a Bot API server of one's own that runs with --local: larger files, photos as ever."""
+    media = {
+        kind: limit if kind is MediaKind.IMAGE else replace(limit, max_bytes=2000 * _MB)
+        for kind, limit in capabilities.media.items()
+    }
+    return replace(capabilities, media=media)
