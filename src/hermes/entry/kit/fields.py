@@ -13,8 +13,9 @@ def option(variable: str, title: str, hint: str = "", **more: Any) -> SettingFie
 
 
 def proxy_field(variable: str, service: str) -> SettingField:
-    title = f"An HTTP proxy through which {service} is reached"
-    return option(variable, title, "For example http://127.0.0.1:3128.")
+    title = f"An HTTP or SOCKS proxy through which {service} is reached"
+    hint = "For example http://127.0.0.1:3128 or socks5://127.0.0.1:1080; without it, HTTPS_PROXY counts."
+    return option(variable, title, hint)
 
 
 def listener_fields(variables: str, port: str, hint: str) -> tuple[SettingField, SettingField]:

@@ -20,6 +20,7 @@ from hermes.domain.ports.world import Sink
 from hermes.domain.text import trouble_told
 from hermes.entry.kit.errors import retry_after
 from hermes.entry.kit.payload import read_json
+from hermes.entry.kit.proxy import is_socks, socks_connector, socks_errors
 from hermes.entry.kit.transfer import OutgoingFile, TransferLimit
 
 log = logging.getLogger("hermes.platforms")
@@ -62,10 +63,16 @@ class HttpClient(Generic[A]):
         answers: type[A],
         *,
         proxy: str | None = None,
-        open_session: Callable[[], aiohttp.ClientSession] = aiohttp.ClientSession,
+        open_session: Callable[..., aiohttp.ClientSession] = aiohttp.ClientSession,
     ) -> None:
         self.service = service
-        self.proxy = proxy
+        self.proxy = None if is_socks(proxy) else proxy
+        self._socks = proxy if is_socks(proxy) else None
+        self._not_reached: tuple[type[Exception], ...] = (aiohttp.ClientConnectorError, aiohttp.InvalidURL)
+        if self._socks is not None:
+            self._not_reached += socks_errors()
+        self._broken: tuple[type[Exception], ...] = (aiohttp.ClientError, TimeoutError, *self._not_reached)
+        self._not_opened: tuple[type[Exception], ...] = (OSError, *self._broken)
         self._answers = answers
         self._open_session = open_session
         self._session: aiohttp.ClientSession | None = None
@@ -78,7 +85,8 @@ class HttpClient(Generic[A]):
             # Who sends while the connection ends would open one that nobody closes.
             raise self._is_closed()
         if self._session is None:
-            self._session = self._open_session()
+            more = {} if self._socks is None else {"connector": socks_connector(self._socks)}
+            self._session = self._open_session(**more)
         return self._session
 
     def aside(self, work: Coroutine[Any, Any, None]) -> None:
@@ -127,7 +135,7 @@ class HttpClient(Generic[A]):
                     self.session.request(method, url, timeout=limit, **more)
                 )
                 return self._answer(response, await self.read_body(response))
-        except (aiohttp.ClientConnectorError, aiohttp.InvalidURL) as error:
+        except self._not_reached as error:
             raise self.not_reached(error) from None
         except (aiohttp.ClientError, TimeoutError) as error:
             why = f"{self.service} did not answer ({trouble_told(error)})"
@@ -162,7 +170,7 @@ class HttpClient(Generic[A]):
                 async for piece in response.content.iter_any():
                     limit.moved(len(piece))
                     await sink(piece)
-        except (aiohttp.ClientError, TimeoutError) as error:
+        except self._broken as error:
             raise Unreachable(f"The file stopped coming ({trouble_told(error)})") from None
 
     async def connect(
@@ -178,12 +186,12 @@ class HttpClient(Generic[A]):
                     timeout=aiohttp.ClientWSTimeout(ws_close=1.0),
                     max_msg_size=most_bytes,
                 )
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except self._not_opened as error:
             raise Unreachable(
                 f"{self.service}'s WebSocket cannot be reached ({trouble_told(error)})"
             ) from None
 
-    def not_reached(self, error: aiohttp.ClientError) -> HermesError:
+    def not_reached(self, error: Exception) -> HermesError:
         """What it means that no connection came about."""
         return Unreachable(f"{self.service} cannot be reached ({trouble_told(error)})")
 

@@ -77,7 +77,8 @@ class LoadedSettings:
     def find(self, account: str, variable: str) -> Secret | None:
         """What an operator said for a platform's variable, as a variable or as a key of its block; for
         `telegram@work`, what was said for that account."""
-        own = names.with_account(variable, read_platform(account)[1])
+        machine = variable.lower() in names.OF_THE_MACHINE
+        own = variable if machine else names.with_account(variable, read_platform(account)[1])
         value = self.secrets.reveal(own) or self.variables.get(own, "")
         if value:
             return Secret(value)

@@ -20,6 +20,8 @@ from hermes.state.settings.values import knobs
 
 ACCOUNT_MARK = "__"
 """Stands before an account's name in a variable."""
+OF_THE_MACHINE = frozenset({"http_proxy", "https_proxy", "all_proxy", "no_proxy"})
+"""Variables that count for every account, in small letters or capitals."""
 _PLATFORMS = """telegram discord slack whatsapp whatsapp_cloud signal matrix mattermost email sms dingtalk
     feishu wecom wecom_callback weixin qqbot yuanbao bluebubbles photon google_chat teams line
     irc simplex ntfy homeassistant raft relay api_server webhook msgraph_webhook github"""

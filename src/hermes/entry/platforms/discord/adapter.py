@@ -26,6 +26,7 @@ from hermes.domain.text import one_line, size_told
 from hermes.domain.word import replace
 from hermes.entry.kit.files import ANY_MIME, file_name, read_file
 from hermes.entry.kit.payload import as_dicts, as_text, dig
+from hermes.entry.kit.proxy import proxy_for
 from hermes.entry.platforms.discord import convert, socket
 from hermes.entry.platforms.discord.api import API, TOKEN, DiscordApi, DiscordResponse
 from hermes.entry.platforms.discord.channels import UNKNOWN_CHANNEL, DiscordChannels
@@ -77,7 +78,7 @@ class DiscordAdapter:
                 f"{TOKEN} is no bot token; one has three parts with dots between (developer portal → Bot)"
             )
         base = context.setting("DISCORD_BASE_URL", API)
-        self.api = DiscordApi(self._token, base, context.setting("DISCORD_PROXY") or None, context.clock)
+        self.api = DiscordApi(self._token, base, proxy_for(context, "DISCORD_PROXY", base), context.clock)
         self._me = DiscordIdentity(
             id="", account=context.account, leaves_others=not context.is_off("DISCORD_IGNORE_NO_MENTION")
         )

@@ -66,7 +66,9 @@ class DiscordApi(HttpClient[DiscordResponse]):
             "Discord",
             DiscordResponse,
             proxy=proxy,
-            open_session=lambda: aiohttp.ClientSession(headers={"User-Agent": agent_of(token)}),
+            open_session=lambda **more: aiohttp.ClientSession(
+                headers={"User-Agent": agent_of(token)}, **more
+            ),
         )
         self._token = token
         self._base = base.rstrip("/")

@@ -24,6 +24,7 @@ from hermes.domain.text import one_line
 from hermes.domain.word import replace
 from hermes.entry.kit.files import ANY_MIME, read_file
 from hermes.entry.kit.payload import Recent, as_dicts, as_text, dig
+from hermes.entry.kit.proxy import proxy_for
 from hermes.entry.platforms.matrix import compose, convert, sync
 from hermes.entry.platforms.matrix.api import MatrixClient, is_on, log_in, path, token_of
 from hermes.entry.platforms.matrix.convert import ENCRYPTED, MESSAGE, REACTION, REDACTION
@@ -54,9 +55,8 @@ class MatrixAdapter:
 
     def __init__(self, context: AdapterContext) -> None:
         self._context = context
-        self._client = MatrixClient(
-            context.setting("MATRIX_HOMESERVER"), context.setting("MATRIX_PROXY") or None
-        )
+        address = context.setting("MATRIX_HOMESERVER")
+        self._client = MatrixClient(address, proxy_for(context, "MATRIX_PROXY", address))
         self._client.token = token_of(context)
         self._mode = context.setting("MATRIX_ENCRYPTION", "off").lower()
         if self._mode not in ENCRYPTION:

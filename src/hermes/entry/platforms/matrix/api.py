@@ -53,7 +53,9 @@ class MatrixClient(HttpClient[HttpAnswer]):
             HttpAnswer,
             proxy=proxy,
             # Polls and sends of many rooms at once, each of them short or alone.
-            open_session=lambda: aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)),
+            open_session=lambda **more: aiohttp.ClientSession(
+                **(more or {"connector": aiohttp.TCPConnector(limit=0)})
+            ),
         )
         self.url = homeserver(address)
         self._named = "://" not in address

@@ -31,6 +31,7 @@ from hermes.domain.word import replace
 from hermes.entry.kit.files import file_name, read_file
 from hermes.entry.kit.listener import is_secret, listening
 from hermes.entry.kit.payload import as_dict, as_dicts, as_size, as_text, dig
+from hermes.entry.kit.proxy import proxy_for
 from hermes.entry.platforms.mattermost import convert
 from hermes.entry.platforms.mattermost.api import MattermostApi
 from hermes.entry.platforms.mattermost.convert import ID, KEY, MattermostChannel, MattermostIdentity
@@ -82,7 +83,7 @@ class MattermostAdapter:
             raise NeedsLogin(f"{URL} is no address; one looks like https://chat.example.com")
         if not _TOKEN_SHAPE.fullmatch(token):
             raise NeedsLogin(f"{TOKEN} is no access token; one has 26 letters and digits")
-        self.api = MattermostApi(url, token, context.setting("MATTERMOST_PROXY") or None)
+        self.api = MattermostApi(url, token, proxy_for(context, "MATTERMOST_PROXY", url))
         self._callback = context.setting("MATTERMOST_CALLBACK_URL")
         self._secret = hmac.new(token.encode(), b"hermes buttons", hashlib.sha256).digest()
         self._me: MattermostIdentity | None = None

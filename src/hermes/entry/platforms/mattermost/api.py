@@ -46,7 +46,7 @@ class MattermostApi(HttpClient[HttpAnswer]):
             HttpAnswer,
             proxy=proxy,
             # The server's cookies would be credentials of another kind.
-            open_session=lambda: aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()),
+            open_session=lambda **more: aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), **more),
         )
         self.url = url
         self.token = token

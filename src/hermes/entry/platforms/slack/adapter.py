@@ -25,6 +25,7 @@ from hermes.domain.word import replace
 from hermes.entry.kit.files import ANY_MIME, read_file
 from hermes.entry.kit.listener import listening
 from hermes.entry.kit.payload import Recent, as_dict, as_dicts, as_text, dig
+from hermes.entry.kit.proxy import proxy_for
 from hermes.entry.platforms.slack import api, compose, convert
 from hermes.entry.platforms.slack.catch_up import SlackCatchUp, SlackCursor, find_sent
 from hermes.entry.platforms.slack.convert import SlackIdentity
@@ -67,8 +68,8 @@ class SlackAdapter:
             raise NeedsLogin(
                 "Slack needs SLACK_APP_TOKEN (Socket Mode), or SLACK_SIGNING_SECRET (the Events API)"
             )
-        base, proxy = context.setting("SLACK_API_URL", API), context.setting("SLACK_PROXY") or None
-        self.api = api.SlackApi(base, token, proxy)
+        base = context.setting("SLACK_API_URL", API)
+        self.api = api.SlackApi(base, token, proxy_for(context, "SLACK_PROXY", base))
         self._status = SlackStatus(self.api, context.clock)
         self._me: SlackIdentity | None = None
         self._kinds: Recent[str, str] = Recent()

@@ -30,6 +30,7 @@ from hermes.domain.word import replace
 from hermes.entry.kit.files import file_name, read_file
 from hermes.entry.kit.listener import is_secret, listening
 from hermes.entry.kit.payload import Recent, as_text, dig, read_json
+from hermes.entry.kit.proxy import proxy_for
 from hermes.entry.platforms.telegram import compose, convert
 from hermes.entry.platforms.telegram.api import TelegramApi, TelegramResponse
 from hermes.entry.platforms.telegram.compose import GENERAL, Upload, chat_number, is_topic_name, place
@@ -62,7 +63,8 @@ class TelegramAdapter:
         token = context.setting(TOKEN)
         if not _TOKEN_SHAPE.fullmatch(token):
             raise NeedsLogin(f"{TOKEN} is no bot token; one looks like 123456:ABC-DEF1234 (from @BotFather)")
-        base, proxy = context.setting("TELEGRAM_BASE_URL", API), context.setting("TELEGRAM_PROXY") or None
+        base = context.setting("TELEGRAM_BASE_URL", API)
+        proxy = proxy_for(context, "TELEGRAM_PROXY", base)
         self.api = TelegramApi(base, token, proxy, files=context.setting("TELEGRAM_LOCAL_FILES"))
         self.capabilities = for_local(MANIFEST.capabilities) if self.api.files else MANIFEST.capabilities
         self._forums: Recent[str, None] = Recent()

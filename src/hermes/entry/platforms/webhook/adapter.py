@@ -61,7 +61,7 @@ class _WebhookClient(HttpClient[HttpAnswer]):
     async def read_body(self, response: aiohttp.ClientResponse) -> bytes:
         return b""  # its status says everything
 
-    def not_reached(self, error: aiohttp.ClientError) -> HermesError:
+    def not_reached(self, error: Exception) -> HermesError:
         if isinstance(getattr(error, "os_error", None), _NotPublic):
             return _refusal(self._target)
         return super().not_reached(error)
