@@ -97,6 +97,8 @@ EVENTS: dict[str, dict[str, Any]] = {
     "of the system": posted(post(14, TEAM, type="system_join_channel"), "O"),
     "history": {"event": "posted", "data": {"post": post(15, TEAM, message="@hermes back?")}},
     "edit": event("post_edited", {"post": json.dumps(post(1, message="hello!", edit_at=1793000000900))}),
+    # A pin is told as an edit whose edit_at stays 0 (mattermost-server, app/post.go: SaveIsPinnedPost).
+    "pinned": event("post_edited", {"post": json.dumps(post(1, is_pinned=True))}),
     "deleted": event("post_deleted", {"post": json.dumps(post(1, delete_at=1793000000900))}),
     "reaction": event("reaction_added", {"reaction": json.dumps(REACTION)}),
     "added": event("user_added", {"team_id": new_id("team"), "user_id": BOT["id"]}, TEAM),

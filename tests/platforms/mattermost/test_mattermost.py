@@ -54,7 +54,7 @@ def converted(name: str) -> Inbound | None:
 
 def test_what_events_mean() -> None:
     read = {name: item for name in EVENTS if (item := converted(name))}
-    assert set(EVENTS) - set(read) == {"hello", "of ourselves", "of the system", "typing"}
+    assert set(EVENTS) - set(read) == {"hello", "of ourselves", "of the system", "typing", "pinned"}
     assert read["command"].text == "/status now"
     assert (read["mention"].text, read["mention"].mentions_me) == ("what now?", True)
     assert (read["mention within"].text, read["mention within"].mentions_me) == ("ask @Hermes, please", True)

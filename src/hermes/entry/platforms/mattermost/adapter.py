@@ -273,7 +273,7 @@ class MattermostAdapter:
             self._callback,
             answer,
             variables="MATTERMOST_CALLBACK",
-            usual_port="8446",
+            usual_port="8447",
             most_bytes=_PRESS_BYTES,
         )
 

@@ -179,6 +179,8 @@ def _message(
     attachments = tuple(_attachments(post))
     if not (text or attachments or mentioned):
         return None
+    if edited and not post.get("edit_at"):
+        return None  # it was pinned, or got a preview: nobody changed its words
     what = InboundKind.EDIT if edited else InboundKind.MESSAGE
     at = integer(post["edit_at"] if edited else post["create_at"])
     root, props = _root(post), as_dict(post.get("props"))

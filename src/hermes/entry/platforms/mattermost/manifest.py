@@ -72,12 +72,12 @@ MANIFEST = Manifest(
         ),
         *listener_fields(
             "MATTERMOST_CALLBACK",
-            "8446",
+            "8447",
             "Your reverse proxy forwards the address that Mattermost calls to it.",
         ),
         proxy_field("MATTERMOST_PROXY", "Mattermost"),
     ),
-    people="user ids of 26 letters and digits, not names",
+    people="user ids of 26 letters and digits, not names (System Console → Users → a person shows it)",
     person=r"[a-z0-9]{26}",
     evidence="D: our fake of REST v4 and the WebSocket, judged by the vendor's @mattermost/client",
 )
