@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from importlib import import_module
 from importlib.util import find_spec
 from urllib.parse import urlsplit
 
@@ -15,6 +16,7 @@ from hermes.domain.errors import UserError
 
 _SHAPE = re.compile(r"(https?|socks4a?|socks5h?)://[^\s/?#]+/?")
 _SOCKS = re.compile(r"(socks[45])[ah]?(?=://)")
+_PACKAGE = "aiohttp_socks"
 _REMEDY = "pip install 'hermes-gateway[socks]'"
 
 
@@ -32,7 +34,7 @@ def proxy_for(context: AdapterContext, variable: str, url: str) -> str | None:
         raise UserError(
             f"{name} is no proxy: an address is wanted, like http://127.0.0.1:3128 or socks5://127.0.0.1:1080."
         )
-    if is_socks(value) and find_spec("aiohttp_socks") is None:
+    if is_socks(value) and find_spec(_PACKAGE) is None:
         raise UserError(f"{name} is a SOCKS proxy, for which a package is missing.", hint=_REMEDY)
     return value
 
@@ -69,14 +71,12 @@ def is_socks(proxy: str | None) -> bool:
 
 def socks_connector(proxy: str) -> aiohttp.BaseConnector:
     """Names are looked up behind the proxy: where a service is shut out, its name often is, too."""
-    from aiohttp_socks import ProxyConnector
-
-    connector: aiohttp.BaseConnector = ProxyConnector.from_url(_SOCKS.sub(r"\1", proxy), rdns=True)
+    made = import_module(_PACKAGE).ProxyConnector.from_url(_SOCKS.sub(r"\1", proxy), rdns=True)
+    connector: aiohttp.BaseConnector = made
     return connector
 
 
 def socks_errors() -> tuple[type[Exception], ...]:
     """What it means that no connection came about behind a SOCKS proxy."""
-    from aiohttp_socks import ProxyConnectionError, ProxyError, ProxyTimeoutError
-
-    return (ProxyConnectionError, ProxyError, ProxyTimeoutError)
+    package = import_module(_PACKAGE)
+    return (package.ProxyConnectionError, package.ProxyError, package.ProxyTimeoutError)
