@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import socket
 import stat
+import time
 from pathlib import Path
 
 import pytest
 
+from hermes.domain.settings.declaring import Secret
+from hermes.entry.host import HostState
+from hermes.entry.http.webhooks.signatures import sign
 from hermes.state.files.subscriptions import FILE
+from hermes.testing.api import ApiWorld
 from tests.cli.command import gateway, hermes
 
 CONFIG = "platforms: {webhook: {extra: {port: 0, routes: {fixed: {secret: config secret}, bad: {x: 1}}}}}\n"
@@ -111,3 +118,52 @@ def test_an_event_is_sent_to_the_gateway_that_runs(home: Path) -> None:
         assert "no route" in hermes(home, "webhook", "test", "gone").err
     log = (home / "logs" / "gateway.log").read_text()
     assert "webhook.accepted route=fixed" in log and "config secret" not in log
+
+
+async def test_the_first_route_opens_the_port_of_a_gateway_that_runs(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hermes.app.http.DEFAULT_PORT", 0)  # any that is free
+    async with ApiWorld(home=home, environ={"API_SERVER_ENABLED": "false"}) as api:
+        assert "webhook" not in api.platforms
+        made = await asyncio.to_thread(hermes, home, "webhook", "subscribe", "ci")
+        assert made.code == 0 and "once a gateway runs" not in made.err
+        address = next(line.split()[1] for line in made.out.splitlines() if line.startswith("Address"))
+        state, told = api.platforms["webhook"]
+        assert state is HostState.CONNECTED and address == f"{told}/webhooks/ci"
+        body = b'{"id": 7}'
+        headers = {"Content-Type": "application/json"}
+        headers |= sign(body, Secret(secret_in(made.out)), now=time.time())
+        async with api.http.post(address, data=body, headers=headers) as answer:
+            assert answer.status == 202
+        tried = await asyncio.to_thread(hermes, home, "webhook", "test", "ci")
+        assert tried.code == 0 and tried.out.startswith("202 ")
+
+
+async def test_a_port_that_cannot_be_opened_is_told(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        monkeypatch.setattr("hermes.app.http.DEFAULT_PORT", taken.getsockname()[1])
+        async with ApiWorld(home=home, environ={"API_SERVER_ENABLED": "false"}):
+            made = await asyncio.to_thread(hermes, home, "webhook", "subscribe", "ci")
+            assert made.code == 0 and "takes no webhooks" in made.err
+            tried = await asyncio.to_thread(hermes, home, "webhook", "test", "ci")
+            assert tried.code == 1 and "takes no webhooks" in tried.err and tried.clean
+
+
+def test_a_route_that_cannot_do_its_work_is_told_everywhere(home: Path) -> None:
+    where = ("--deliver-extra", "repo=me/it", "--deliver-extra", "pr_number={number}")
+    made = hermes(home, "webhook", "subscribe", "review", "--deliver", "github_comment", *where)
+    assert made.code == 0 and "GITHUB_TOKEN" in made.err and "once a gateway runs" in made.err
+    assert "GITHUB_TOKEN" not in hermes(home, "webhook", "list", GITHUB_TOKEN="ghp_x").out
+    made = hermes(home, "webhook", "subscribe", "ops", "--agent", "nobody")
+    assert made.code == 0 and "no agent “nobody”" in made.err
+    rows = json.loads(hermes(home, "webhook", "list", "--json").out)["routes"]
+    states = {row["name"]: row["state"] for row in rows}
+    assert "GITHUB_TOKEN" in states["review"] and "no agent" in states["ops"]
+    routes = "{r: {secret: a long secret, deliver: telegram}, o: {secret: a long secret, agent: nobody}}"
+    (home / "config.yaml").write_text(f"platforms: {{webhook: {{extra: {{routes: {routes}}}}}}}\n")
+    told = hermes(home, "config", "check")
+    assert told.code == 1 and "Webhook route “r”: telegram is not set up here" in told.out
+    assert "Webhook route “o”: there is no agent “nobody”" in told.out

@@ -314,6 +314,7 @@ class App:
             model=lambda agent: self._agents.models.name(agent),  # noqa: PLW0108 - it changes
             window=lambda agent, model: self._agents.models.window(agent, model),  # noqa: PLW0108 - it changes
             apply=generations.apply,
+            open_webhooks=http.open_webhooks,
             version=self._version,
             aliases=gateway.aliases,
             runs=RunLimits(

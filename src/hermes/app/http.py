@@ -15,19 +15,23 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from hermes.app.accounts import declared_accounts
+from hermes.domain.address import read_platform, spell_platform
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
-from hermes.domain.ids import AgentId
+from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import ApiKey, PlatformSettings
+from hermes.domain.text import one_line
 from hermes.entry.host import HostState
 from hermes.entry.http.site import admission
 from hermes.entry.http.site.endpoint import PLATFORM, Site
 from hermes.entry.http.site.key_strength import LEAST_CHARS, WIDE_BITS, bits_of, is_guessable
 from hermes.entry.http.webhooks.receive import PLATFORM as WEBHOOKS
 from hermes.entry.http.webhooks.receive import RateLimiter, Webhooks
-from hermes.entry.http.webhooks.routes import RouteTable, WebhookRoute, problems, read_routes
+from hermes.entry.http.webhooks.routes import RouteTable, WebhookRoute, read_routes
 from hermes.execution.scripts import Scripts
+from hermes.plugins import platform_manifests
 from hermes.state.files.subscriptions import WebhookSubscriptions
 from hermes.state.settings.by_key import set_setting
 from hermes.state.settings.loader import SECRETS_FILE, LoadedSettings
@@ -67,6 +71,8 @@ class AppHttp:
         self._webhooks = AppWebhooks(home, loaded, environ)
         self._server: Any = None
         self.address = ""
+        self._webhook_address = ""
+        self._opening = asyncio.Lock()
 
     @property
     def is_wanted(self) -> bool:
@@ -88,10 +94,20 @@ class AppHttp:
             log.error("http.no_socket why=%s", error)
         if self.is_wanted:
             self.address = await self._opened(PLATFORM, "closed", site.options.host, self._open_port(site))
-        if await asyncio.to_thread(self._webhooks.wants_port, bool(self.address)):
+        await self.open_webhooks()
+
+    async def open_webhooks(self) -> str:
+        """Where webhooks come in, empty if nowhere. Their own port is opened as soon as there is a reason
+        to."""
+        async with self._opening:
+            if self._webhook_address or self._webhooks.is_off:
+                return self._webhook_address
+            if not await asyncio.to_thread(self._webhooks.wants_port, bool(self.address)):
+                return self.address
             host, port = self._webhooks.host, self._webhooks.port
             opening = self._server.open_webhooks(host, port)
-            await self._opened(WEBHOOKS, "webhooks_closed", host, opening)
+            self._webhook_address = await self._opened(WEBHOOKS, "webhooks_closed", host, opening)
+            return self._webhook_address
 
     async def _open_port(self, site: Site) -> int:
         keys = await asyncio.to_thread(self._keys)
@@ -275,8 +291,8 @@ class AppWebhooks:
         """Nothing where webhooks are switched off."""
         if self.is_off:
             return None
-        for problem in problems(self.static):
-            log.warning("webhook.broken_route %s", problem)
+        for name, problem in route_problems(self._loaded, self.static).items():
+            log.warning("webhook.broken_route route=%s: %s", name, problem)
         return Webhooks(
             routes=RouteTable(self.static, self._subscriptions.read, shared_secret(self._loaded)),
             read_lines=self._lines,
@@ -306,6 +322,26 @@ class AppWebhooks:
 def shared_secret(loaded: LoadedSettings) -> Secret:
     """The secret of routes that have none of their own."""
     return loaded.find(WEBHOOKS, "WEBHOOK_SECRET") or Secret("")
+
+
+def route_problems(loaded: LoadedSettings, routes: Mapping[str, WebhookRoute]) -> dict[str, str]:
+    """What keeps a route from doing what it says, by its name: a mistake in it, an agent or a platform that
+    is not there."""
+    accounts = {
+        account.name for account in declared_accounts(platform_manifests(), loaded) if account.enabled
+    }
+    wrong: dict[str, str] = {}
+    for name, route in routes.items():
+        to = spell_platform(*read_platform(route.platform)) if route.platform else ""
+        if route.problem:
+            wrong[name] = route.problem
+        elif route.agent and route.agent != MAIN_AGENT and AgentId(route.agent) not in loaded.settings.agents:
+            wrong[name] = f"there is no agent “{one_line(route.agent, 64)}”."
+        elif to == "github" and to not in accounts:
+            wrong[name] = "github_comment needs GITHUB_TOKEN, or GITHUB_ENABLED=true and the gh command."
+        elif to and to not in accounts:
+            wrong[name] = f"{one_line(to, 64)} is not set up here, so no answer can go there."
+    return wrong
 
 
 def static_routes(loaded: LoadedSettings) -> dict[str, WebhookRoute]:

@@ -198,7 +198,7 @@ def signed(body: bytes, delivery: str) -> dict[str, str]:
         "Content-Type": "application/json",
         "X-Hub-Signature-256": f"sha256={digest}",
         "X-GitHub-Delivery": delivery,
-        "X-GitHub-Event": "push",
+        "X-GitHub-Event": "watch",
     }
 
 

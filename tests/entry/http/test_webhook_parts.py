@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,19 @@ import pytest
 
 from hermes.domain.address import Address
 from hermes.domain.settings.declaring import Secret
+from hermes.entry.http.site.errors import ApiError
 from hermes.entry.http.webhooks.filters import BadRoute, passes, read_filter
-from hermes.entry.http.webhooks.incoming import EventFacts, WebhookDelivery, event_name, identify
+from hermes.entry.http.webhooks.incoming import (
+    EventFacts,
+    WebhookDelivery,
+    check_event,
+    event_name,
+    identify,
+)
 from hermes.entry.http.webhooks.routes import (
     NamedTarget,
     RouteTable,
     WebhookRoute,
-    problems,
     read_routes,
     target,
 )
@@ -259,7 +266,7 @@ def test_a_delivery_id_counts_with_its_body() -> None:
     first = _identify(b"1", github, X_GitHub_Delivery="d-1", X_Request_ID="r")
     assert first.id == "d-1" and first == _identify(b"1", github, now=9e9, X_GitHub_Delivery="d-1")
     assert first.keys != _identify(b"2", github, X_GitHub_Delivery="d-1").keys
-    assert first.keys != _identify(b"1", github, X_GitHub_Delivery="d-2").keys
+    assert set(first.keys) & set(_identify(b"1", github, X_GitHub_Delivery="d-2").keys), "it is not signed"
     assert _identify(b"1", github, X_Request_ID="r").id == "r"
 
 
@@ -274,13 +281,51 @@ def test_a_signed_time_cannot_be_dodged_by_another_id() -> None:
     assert not set(first.keys) & set(_identify(b"2", timed, X_Request_ID="two").keys)
 
 
+@pytest.mark.parametrize("scheme", ["github", "shopify", "linear", "slack", "generic-v1"])
+def test_what_signs_nothing_but_the_body_is_known_by_it(scheme: str) -> None:
+    proof = VerifiedSignature(scheme=SignatureScheme(scheme))
+    first = _identify(b"1", proof, now=0.0, X_GitHub_Delivery="d-1")
+    for headers in ({"X_GitHub_Delivery": "d-2"}, {"X_Request_ID": "zz"}, {}):
+        assert set(first.keys) & set(_identify(b"1", proof, now=9e8, **headers).keys)
+        assert not set(first.keys) & set(_identify(b"2", proof, now=0.0, **headers).keys)
+
+
+def test_a_retry_of_stripe_is_known_by_its_event() -> None:
+    def sent(at: int, body: bytes, ident: object) -> set[str]:
+        proof = VerifiedSignature(scheme=SignatureScheme.STRIPE, timestamp=at)
+        return set(identify(Headers([]), body, proof, float(at), {"id": ident}).keys)
+
+    first = sent(1, b'{"id": "evt_1", "pending_webhooks": 2}', "evt_1")
+    assert first & sent(7200, b'{"id": "evt_1", "pending_webhooks": 1}', "evt_1")
+    assert not first & sent(1, b'{"id": "evt_2"}', "evt_2")
+    assert sent(1, b"{}", None) & sent(1, b"{}", None) and not sent(1, b"{}", None) & sent(2, b"{}", None)
+
+
+@pytest.mark.parametrize(
+    ("event", "payload", "agrees"),
+    [
+        ("push", {"commits": []}, True),
+        ("push", {"pull_request": {}}, False),
+        ("pull_request", [], False),
+        ("ping", {"zen": "x"}, True),
+        ("ping", {"commits": []}, False),
+        ("gollum", {}, True),
+    ],
+)
+def test_the_name_of_an_event_is_held_against_the_signed_body(event: str, payload: Any, agrees: bool) -> None:
+    facts = EventFacts(payload=payload, headers=Headers([("X-GitHub-Event", event)]), event=event)
+    with contextlib.nullcontext() if agrees else pytest.raises(ApiError, match="not that of the event"):
+        check_event(facts, VerifiedSignature(scheme=SignatureScheme.GITHUB))
+    check_event(facts, VerifiedSignature(scheme=SignatureScheme.GENERIC_V2))
+
+
 def test_the_signed_id_counts_before_others() -> None:
     svix = VerifiedSignature(scheme=SignatureScheme.SVIX, id="msg_1", timestamp=5)
     assert _identify(b"1", svix, X_GitHub_Delivery="mine").id == "msg_1"
 
 
 def test_without_id_and_time_a_body_counts_once_in_an_hour_or_two() -> None:
-    bare = VerifiedSignature(scheme=SignatureScheme.GENERIC_V1)
+    bare = VerifiedSignature(scheme=SignatureScheme.GITLAB)
     first = _identify(b"1", bare, now=7199.0)
 
     def known(now: float, body: bytes = b"1") -> bool:
@@ -345,13 +390,12 @@ def test_a_route_is_read() -> None:
 def test_a_bad_route_is_off_and_says_why(told: dict[str, Any], word: str) -> None:
     route = _route(**told)
     assert not route.enabled and word in route.problem
-    assert [word in line and "“gh”" in line for line in problems({"gh": route})] == [True]
 
 
 def test_a_bad_name_or_shape() -> None:
     assert read_routes({"a/b": {"secret": "x"}}, Secret(""))["a/b"].problem
     assert read_routes({"a": "x"}, Secret("y"))["a"].problem
-    assert list(problems(read_routes([1], Secret("y"))))
+    assert [route.problem for route in read_routes([1], Secret("y")).values()]
     assert read_routes(None, Secret("")) == {}
 
 

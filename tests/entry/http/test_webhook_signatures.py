@@ -6,6 +6,7 @@ import base64
 import hashlib
 import hmac
 import random
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -53,7 +54,9 @@ def _hex(secret: str, signed: bytes) -> str:
 
 
 # Published by Svix and Standard Webhooks (their libraries' tests and docs), GitHub ("Validating webhook
-# deliveries"); the generic schemes are ours, so their values are computed here another way.
+# deliveries") and Slack ("Verifying requests from Slack"). Stripe ("Verify manually"), Shopify and Linear
+# publish what is signed and no whole example, so theirs were made with `openssl dgst -sha256 -hmac`; the
+# generic schemes are ours, so their values are computed here another way.
 SVIX = Sent(
     headers=(
         ("svix-id", "msg_p5jXN8AQM9LWM0D4loKWxJek"),
@@ -77,6 +80,38 @@ GITHUB = Sent(
     secret="It's a Secret to Everybody",
 )
 GITLAB = Sent(headers=(("X-Gitlab-Token", "wörd of mouth"),), body=b"{}", secret="wörd of mouth")
+STRIPE = Sent(
+    headers=(
+        (
+            "Stripe-Signature",
+            f"t={NOW},v1=75aa5592636f59fa07860fc9cd5270fba272aa1d81553b8fdcf1557f0adc8c59",
+        ),
+    ),
+    body=b'{"id": "evt_1NG8Du2eZvKYlo2CUI79vXWy", "object": "event"}',
+    secret="whsec_test_secret",
+)
+SLACK = Sent(
+    headers=(
+        ("X-Slack-Request-Timestamp", "1531420618"),
+        ("X-Slack-Signature", "v0=a2114d57b48eac39b9ad189dd8316235a7b4a8d21a10bd27519666489c69b503"),
+    ),
+    body=b"token=xyzz0WbapA4vBCDEFasx0q6G&team_id=T1DC2JH3J&team_domain=testteamnow&channel_id=G8PSS9T3V"
+    b"&channel_name=foobar&user_id=U2CERLKJA&user_name=roadrunner&command=%2Fwebhook-collect&text="
+    b"&response_url=https%3A%2F%2Fhooks.slack.com%2Fcommands%2FT1DC2JH3J%2F397700885554"
+    b"%2F96rGlfmibIGlgcZRskXaIFfN&trigger_id=398738663015.47445629121.803a0bc887a14d10d2c447fce8b6703c",
+    secret="8f742231b10e8888abcd99yyyzzz85a5",
+    now=1531420618,
+)
+SHOPIFY = Sent(
+    headers=(("X-Shopify-Hmac-Sha256", "D0UMXmhjwBRi4y66TmhJrDlhQABD7zI2fm3p6/QLMo8="),),
+    body=b'{"id":820982911946154508,"email":"jon@example.com"}',
+    secret="hush",
+)
+LINEAR = Sent(
+    headers=(("Linear-Signature", "dc63cea7dc7a6c3527635c148de05615c433ff99df2789674d8721d44986a61d"),),
+    body=b'{"action":"create","type":"Issue","webhookTimestamp":1614265330000}',
+    secret="lin_wh_secret",
+)
 V2 = Sent(
     headers=(
         ("X-Webhook-Timestamp", str(NOW)),
@@ -91,6 +126,10 @@ GENUINE = {
     "standard webhooks": STANDARD,
     "github": GITHUB,
     "gitlab": GITLAB,
+    "stripe": STRIPE,
+    "slack": SLACK,
+    "shopify": SHOPIFY,
+    "linear": LINEAR,
     "v2": V2,
     "v1": V1,
 }
@@ -109,6 +148,10 @@ GENUINE = {
         ),
         (GITHUB, VerifiedSignature(scheme=SignatureScheme.GITHUB)),
         (GITLAB, VerifiedSignature(scheme=SignatureScheme.GITLAB)),
+        (STRIPE, VerifiedSignature(scheme=SignatureScheme.STRIPE, timestamp=NOW)),
+        (SLACK, VerifiedSignature(scheme=SignatureScheme.SLACK, timestamp=1531420618)),
+        (SHOPIFY, VerifiedSignature(scheme=SignatureScheme.SHOPIFY)),
+        (LINEAR, VerifiedSignature(scheme=SignatureScheme.LINEAR)),
         (V2, VerifiedSignature(scheme=SignatureScheme.GENERIC_V2, timestamp=NOW)),
         (V1, VerifiedSignature(scheme=SignatureScheme.GENERIC_V1)),
     ],
@@ -120,9 +163,29 @@ def test_what_vendors_sign_is_taken(sent: Sent, proof: VerifiedSignature) -> Non
     assert replace(sent, headers=shouted).verify() == proof
     if proof.timestamp is not None:
         for edge in (-TOLERANCE, TOLERANCE):
-            assert replace(sent, now=NOW + edge).verify() == proof
+            assert replace(sent, now=sent.now + edge).verify() == proof
         for beyond in (-TOLERANCE - 1, TOLERANCE + 1):
-            assert replace(sent, now=NOW + beyond).refused()
+            assert replace(sent, now=sent.now + beyond).refused()
+
+
+@pytest.mark.parametrize("name", ["github", "stripe", "slack", "linear", "v2", "v1"])
+def test_digits_may_be_capital_letters(name: str) -> None:
+    def capital(text: str) -> str:
+        return re.sub("[0-9a-f]{64}", lambda digits: digits[0].upper(), text)
+
+    sent = GENUINE[name]
+    shouted = tuple((key, capital(text)) for key, text in sent.headers)
+    assert shouted != sent.headers and not replace(sent, headers=shouted).refused()
+
+
+def test_one_of_several_stripe_signatures_is_enough() -> None:
+    """While a secret is being replaced, Stripe signs with both."""
+    (name, text), *_ = STRIPE.headers
+    several = text.replace(",v1=", f",v1={'0' * 64},v1=") + f",v0={'1' * 64}"
+    assert _with(STRIPE, name, several).verify().scheme is SignatureScheme.STRIPE
+    assert _with(STRIPE, name, text.replace("v1=", "v0=")).refused(), "v0 is for tests of theirs"
+    assert _with(STRIPE, name, f"{text},t={NOW + 1}").refused(), "one time, or none"
+    assert _with(STRIPE, name, f"t={NOW}").refused()
 
 
 def test_one_of_several_svix_signatures_is_enough() -> None:
@@ -191,9 +254,13 @@ def test_the_first_scheme_found_decides() -> None:
         "svix": tuple((name, "0") for name, _ in SVIX.headers),
         "github": (("X-Hub-Signature-256", "sha256=" + "0" * 64),),
         "gitlab": (("X-Gitlab-Token", "no"),),
+        "stripe": (("Stripe-Signature", f"t={NOW},v1={'0' * 64}"),),
+        "slack": (("X-Slack-Request-Timestamp", str(NOW)), ("X-Slack-Signature", "v0=" + "0" * 64)),
+        "shopify": (("X-Shopify-Hmac-Sha256", "0000"),),
+        "linear": (("Linear-Signature", "0" * 64),),
         "v2": (("X-Webhook-Timestamp", str(NOW)), ("X-Webhook-Signature-V2", "0" * 64)),
     }
-    order = ["svix", "github", "gitlab", "v2", "v1"]
+    order = ["svix", "github", "gitlab", "stripe", "slack", "shopify", "linear", "v2", "v1"]
     for place, later in enumerate(order):
         for earlier in order[:place]:
             genuine = GENUINE[later]
@@ -224,7 +291,7 @@ def _flipped_header(sent: Sent, dice: random.Random) -> Sent:
         changed = _flip(text.encode(), dice.randrange(len(text.encode()) * 8)).decode(
             "utf-8", "surrogateescape"
         )
-        if changed != text:
+        if changed.lower() != text.lower():
             return _with(sent, name, changed)
 
 
@@ -235,7 +302,9 @@ def _cut_header(sent: Sent, dice: random.Random) -> Sent:
 
 def _longer_header(sent: Sent, dice: random.Random) -> Sent:
     name, text = dice.choice(sent.headers)
-    more = "".join(dice.choice("0a=.\u0660 ,") for _ in range(dice.randint(1, 4))).strip() or "0"
+    # Behind a comma, Stripe may add elements of other kinds.
+    letters = "0a=.\u0660 " if name == "Stripe-Signature" else "0a=.\u0660 ,"
+    more = "".join(dice.choice(letters) for _ in range(dice.randint(1, 4))).strip() or "0"
     glued = text + more
     return _with(sent, name, glued if dice.random() < 0.5 else more + text)
 
@@ -284,7 +353,7 @@ def _swapped_values(sent: Sent, dice: random.Random) -> Sent:
 
 
 def _stale(sent: Sent, dice: random.Random) -> Sent:
-    return replace(sent, now=NOW + dice.choice([-1, 1]) * dice.randint(TOLERANCE + 1, 10_000_000))
+    return replace(sent, now=sent.now + dice.choice([-1, 1]) * dice.randint(TOLERANCE + 1, 10_000_000))
 
 
 def _strange_time(sent: Sent, dice: random.Random) -> Sent:
@@ -337,10 +406,11 @@ def _other_cut(sent: Sent, dice: random.Random) -> Sent:
 
 def _coarser(sent: Sent, dice: random.Random) -> Sent:
     """Spellings of the right signature that are not the right spelling."""
-    name, text = next(pair for pair in sent.headers if "ignature" in pair[0] or "Token" in pair[0])
+    name, text = next(
+        pair for pair in sent.headers if any(word in pair[0] for word in ("ignature", "Token", "Hmac"))
+    )
     kind, mark, rest = text.partition("," if "svix" in name or name.startswith("webhook") else "=")
     spelled = {
-        text.upper() if text.upper() != text else text + "=",
         text[:-1],
         f"{kind.upper()}{mark}{rest}x",
         f"sha1={rest or text}",

@@ -22,17 +22,21 @@ from yarl import URL
 from hermes.domain.adapter import AdapterContext
 from hermes.domain.address import Address
 from hermes.domain.errors import HermesError, Refused, Unreachable
-from hermes.domain.ids import MAIN_AGENT, AgentId
+from hermes.domain.event import ToolFinished
+from hermes.domain.ids import MAIN_AGENT, AgentId, CallId
+from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
+from hermes.domain.tool import ToolCall
 from hermes.domain.turn import Cause, TurnState
 from hermes.entry.host import HostState
 from hermes.entry.http.webhooks.signatures import sign
 from hermes.entry.platforms.github.adapter import GithubAdapter
 from hermes.state.files.subscriptions import change
 from hermes.testing.api import ApiWorld, Heard
-from hermes.testing.model import ScriptedModel, last_words
+from hermes.testing.model import Say, ScriptedModel, last_words, say
 from hermes.testing.platform import fake_platform
+from hermes.testing.tools import world_tools
 from hermes.testing.world import World
 from tests.platforms.fake_github import FakeGithub
 
@@ -62,6 +66,8 @@ platforms:
         named: {secret: the secret of the route, deliver: "fake:#ops", deliver_only: true, prompt: "{text}"}
         lost: {secret: the secret of the route, deliver: "nowhere:1"}
         short: {secret: abc}
+        bound: {secret: the secret of the route, agent: ops, prompt: "{text}"}
+        pinged: {secret: the secret of the route, events: [ping]}
 """
 EVENT: dict[str, Any] = {
     "type": "opened",
@@ -72,7 +78,7 @@ EVENT: dict[str, Any] = {
 }
 
 
-def github(body: bytes, delivery: str = "d-1", event: str = "push", secret: str = SECRET) -> dict[str, str]:
+def github(body: bytes, delivery: str = "d-1", event: str = "watch", secret: str = SECRET) -> dict[str, str]:
     signature = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
     return {
         "Content-Type": "application/json",
@@ -137,10 +143,10 @@ async def test_an_event_wakes_the_agent_in_a_session_of_its_own(tmp_path: Path) 
     async with world(tmp_path, provider=model) as api:
         heard = await send(api, "gh")
         assert heard.status == 202
-        assert heard.json == {"status": "accepted", "route": "gh", "event": "push", "delivery_id": "d-1"}
+        assert heard.json == {"status": "accepted", "route": "gh", "event": "watch", "delivery_id": "d-1"}
         (words,) = await said_to(model)
         assert unfenced(words).endswith("Look at #7 of ada: Typo") and "data" in words
-        await send(api, "gh", delivery="d-2")
+        await send(api, "gh", EVENT | {"number": 8}, delivery="d-2")
         await said_to(model, 2)
         sessions = await api.app.store.read(lambda tx: tx.sessions.find(""))
         assert {session.place for session in sessions} == {"webhook:gh:d-1", "webhook:gh:d-2"}
@@ -230,6 +236,85 @@ async def test_for_an_agent_of_its_own(tmp_path: Path) -> None:
         assert (heard.status, heard.json["error"]["code"]) == (404, "unknown_agent")
 
 
+async def test_a_route_that_is_bound_reaches_its_agent_and_no_other(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    model = ScriptedModel()
+    async with ApiWorld(
+        home=tmp_path / "home", config=CONFIG + "agents:\n  ops: {}\n  spy: {}\n", provider=model
+    ) as api:
+        body = json.dumps(EVENT).encode()
+        for other in ("spy", "main"):
+            heard = await api.ask("POST", f"/p/{other}/webhooks/bound", data=body, headers=github(body))
+            assert (heard.status, heard.json["error"]["code"]) == (403, "wrong_agent")
+        assert (await send(api, "bound")).status == 202
+        await said_to(model)
+        ours = await api.app.store.scoped(AgentId("ops")).read(lambda tx: tx.sessions.find(""))
+        assert len(ours) == 1 and not await api.app.store.read(lambda tx: tx.sessions.find(""))
+        heard = await api.ask("POST", "/p/ops/webhooks/bound", data=body, headers=github(body))
+        assert heard.json["status"] == "duplicate"
+
+
+async def test_a_route_that_is_bound_to_nobody_takes_nothing(tmp_path: Path) -> None:
+    async with world(tmp_path) as api:
+        heard = await send(api, "bound")
+        assert (heard.status, heard.json["error"]["code"]) == (502, "unknown_agent")
+        assert not await turns(api)
+
+
+async def test_a_ping_wakes_nobody(tmp_path: Path) -> None:
+    ping = {"zen": "Keep it logically awesome.", "hook_id": 1}
+    async with world(tmp_path) as api:
+        heard = await send(api, "gh", ping, X_GitHub_Event="ping")
+        assert (heard.status, heard.json["status"], heard.json["reason"]) == (200, "ignored", "ping")
+        assert not await turns(api)
+        assert (await send(api, "pinged", ping, X_GitHub_Event="ping")).status == 202, "it was asked for"
+
+
+async def test_a_changed_name_of_an_event_is_noticed(tmp_path: Path) -> None:
+    async with world(tmp_path) as api:
+        heard = await send(api, "gh", {"zen": "x"}, X_GitHub_Event="push")
+        assert (heard.status, heard.json["error"]["code"]) == (400, "event_mismatch")
+        assert not await turns(api)
+
+
+async def test_slack_hears_its_challenge(tmp_path: Path) -> None:
+    def signed(payload: object) -> tuple[bytes, dict[str, str]]:
+        body, now = json.dumps(payload).encode(), str(int(time.time()))
+        digits = hmac.new(SECRET.encode(), f"v0:{now}:".encode() + body, hashlib.sha256).hexdigest()
+        names = {"X-Slack-Request-Timestamp": now, "X-Slack-Signature": f"v0={digits}"}
+        return body, names | {"Content-Type": "application/json"}
+
+    async with world(tmp_path) as api:
+        body, headers = signed({"type": "url_verification", "challenge": "3eZbrw1a"})
+        heard = await api.ask("POST", "/webhooks/gh", data=body, headers=headers)
+        assert (heard.status, heard.json) == (200, {"challenge": "3eZbrw1a"})
+        assert not await turns(api)
+        body, headers = signed({"type": "event_callback", "event": {"type": "app_mention"}, "event_id": "E"})
+        heard = await api.ask("POST", "/webhooks/gh", data=body, headers=headers)
+        assert (heard.status, heard.json["event"]) == (202, "app_mention")
+
+
+async def test_what_would_need_an_approval_is_denied_at_once(tmp_path: Path) -> None:
+    ran: list[str] = []
+
+    async def act(name: str, key: str, token: str) -> None:
+        ran.append(name)
+
+    def answer(request: ModelRequest) -> Say:
+        results = [entry.record for entry in request.entries if isinstance(entry.record, ToolFinished)]
+        if results:
+            return say(results[-1].text)
+        return Say(calls=(ToolCall(id=CallId("c1"), name="danger", arguments="{}"),))
+
+    model = ScriptedModel(answer)
+    async with world(tmp_path, provider=model, tools=tuple(world_tools(act))) as api:
+        assert (await send(api, "gh")).status == 202
+        await said_to(model, 2)
+        result = [one.record for one in model.requests[1].entries if isinstance(one.record, ToolFinished)][-1]
+        assert result.failed and "nobody is there to be asked" in result.text
+        assert not ran and not (await api.get("/v1/questions")).json["data"]
+
+
 async def test_it_comes_to_the_gateway_by_any_name(tmp_path: Path) -> None:
     """Senders reach it through proxies and tunnels: what is signed needs no right name."""
     async with world(tmp_path) as api:
@@ -317,7 +402,7 @@ async def test_a_route_takes_so_many_events_a_minute(tmp_path: Path) -> None:
             (await send(api, "gh", X_Hub_Signature_256="sha256=0", delivery=str(n))).status for n in range(5)
         ]
         assert forged == [401] * 5, "a forgery uses up nothing"
-        heard = [await send(api, "gh", delivery=str(number)) for number in range(5)]
+        heard = [await send(api, "gh", EVENT | {"number": n}, delivery=str(n)) for n in range(5)]
         assert [one.status for one in heard] == [202, 202, 202, 429, 429]
         assert (
             heard[-1].json["error"]["code"] == "too_many_events" and int(heard[-1].headers["Retry-After"]) > 0
@@ -422,6 +507,23 @@ async def test_twenty_at_once_are_one(tmp_path: Path) -> None:
         told = sorted(one.json["status"] for one in heard)
         assert told == ["accepted"] + ["duplicate"] * 19
         await said_to(model)
+        assert len(await turns(api)) == 1
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [{"X-GitHub-Delivery": "d-2"}, {"X-Request-ID": "zz"}, {}],
+    ids=["other id", "foreign id", "no id"],
+)
+async def test_a_copied_request_of_github_is_known_by_its_body(
+    tmp_path: Path, copied: dict[str, str]
+) -> None:
+    """GitHub does not sign the id of a delivery."""
+    async with world(tmp_path) as api:
+        assert (await send(api, "gh")).json["status"] == "accepted"
+        headers = {name: text for name, text in github(BODY).items() if name != "X-GitHub-Delivery"}
+        heard = await api.ask("POST", "/webhooks/gh", data=BODY, headers=headers | copied)
+        assert (heard.status, heard.json["status"]) == (200, "duplicate")
         assert len(await turns(api)) == 1
 
 
@@ -566,6 +668,19 @@ async def test_the_answer_becomes_a_comment_on_github(tmp_path: Path) -> None:
             elsewhere = event | {"repository": {"full_name": "../../user/keys"}}
             assert (await send(api, "review", elsewhere, delivery="2")).status == 502
             assert {asked.split("?")[0] for asked in stage.asked} == {"POST /repos/me/it/issues/7/comments"}
+
+
+async def test_a_comment_without_an_account_on_github_is_refused(tmp_path: Path) -> None:
+    route = {
+        "secret": SECRET,
+        "deliver": "github_comment",
+        "deliver_extra": {"repo": "me/it", "pr_number": "{number}"},
+    }
+    async with world(tmp_path) as api:
+        change(api.home, "review", route)
+        heard = await send(api, "review")
+        assert (heard.status, heard.json["error"]["code"]) == (502, "no_target")
+        assert "github is not set up here" in heard.json["error"]["message"] and not await turns(api)
 
 
 # --- the port ---

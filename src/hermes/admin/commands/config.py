@@ -13,6 +13,7 @@ from hermes.admin.shell.command import CliCommand, Subcommands
 from hermes.admin.shell.home import open_home
 from hermes.domain.errors import SettingsError
 from hermes.domain.settings.declaring import Secret
+from hermes.domain.text import one_line
 from hermes.entry.desk import apply_settings
 from hermes.plugins import platform_manifests
 from hermes.state.home.homes import prepare_home
@@ -218,14 +219,15 @@ def _webhook_problems(loaded: LoadedSettings) -> list[str]:
     block = loaded.settings.platforms.get("webhook")
     if block is None:
         return []
-    from hermes.entry.http.webhooks.routes import problems, read_routes
+    from hermes.app.http import route_problems, static_routes
     from hermes.entry.platforms.webhook.convert import target_problems
 
     def find(variable: str) -> Secret | None:
         return loaded.find("webhook", variable)
 
-    routes = read_routes(block.trees.get("routes"), find("WEBHOOK_SECRET") or Secret(""))
-    return [*problems(routes), *target_problems(block.trees.get("targets"), find)]
+    wrong = route_problems(loaded, static_routes(loaded)).items()
+    routes = [f"Webhook route “{one_line(name, 64)}”: {why}" for name, why in wrong]
+    return [*routes, *target_problems(block.trees.get("targets"), find)]
 
 
 def _plugin_platforms() -> list[str]:

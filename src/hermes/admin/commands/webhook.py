@@ -4,18 +4,21 @@ a running gateway reads again by itself; routes of the settings are listed, and 
 from __future__ import annotations
 
 import argparse
+import http.client
 import json
 import secrets
 import time
 from datetime import UTC, datetime
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from hermes.admin.commands.status import read_state
 from hermes.admin.process.running import ask_socket
 from hermes.admin.shell.command import JSON, CliCommand, Subcommands, declare
 from hermes.admin.shell.output import Column
-from hermes.app.http import DEFAULT_HOST, DEFAULT_PORT, shared_secret, static_routes
+from hermes.app.http import DEFAULT_HOST, DEFAULT_PORT, route_problems, shared_secret, static_routes
 from hermes.domain.errors import UserError
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.text import one_line
@@ -26,6 +29,8 @@ from hermes.state.files.subscriptions import WebhookSubscriptions, change
 from hermes.state.settings.loader import LoadedSettings, load_settings
 
 _SECRET_BYTES = 32
+_ANSWER_SECONDS = 30.0
+_CLOSED = "The gateway takes no webhooks: they are off, or their port cannot be opened. See: hermes status"
 _TEST_PAYLOAD = '{"type": "test", "message": "Hello from hermes webhook test"}'
 
 
@@ -52,6 +57,7 @@ _WHAT = {
     "--events A,B": "only these events",
     "--skills A,B": "skills for it (kept, not used yet)",
     "--toolsets A,B": "only these toolsets of the agent",
+    "--agent NAME": "the only agent that its events go to",
 }
 _HOW = {
     "--secret SECRET": "what senders sign with; generated if omitted",
@@ -75,11 +81,14 @@ def _subscribe(command: CliCommand) -> None:
     if read.problem:
         raise UserError(f"The route is not valid: {read.problem}", hint="hermes webhook subscribe --help")
     change(home, name, route)
+    at = _open_port(home, loaded)
     pairs = [
         ("Route", name),
-        ("Address", f"{address(home, loaded)}/webhooks/{name}"),
+        ("Address", f"{at or address(home, loaded)}/webhooks/{name}"),
         ("Deliver", _delivery(read)),
     ]
+    if read.agent:
+        pairs.append(("Agent", read.agent))
     generated = replaced is None and not asked.secret
     console.facts([*pairs, ("Secret", made)] if generated else pairs)
     if generated:
@@ -88,6 +97,12 @@ def _subscribe(command: CliCommand) -> None:
         console.note(
             "It replaces the earlier route of this name" + ("." if asked.secret else "; its secret is kept.")
         )
+    for problem in route_problems(loaded, {name: read}).values():
+        console.note(f"It cannot do its work yet: {problem}")
+    if at is None:
+        console.note("It takes events once a gateway runs: hermes gateway start")
+    elif not at:
+        console.note(_CLOSED)
 
 
 def _loaded(command: CliCommand) -> LoadedSettings:
@@ -112,6 +127,7 @@ def _described(asked: argparse.Namespace, secret: str) -> dict[str, Any]:
         extra["chat_id"] = asked.deliver_chat_id
     route = {
         "secret": secret,
+        "agent": asked.agent,
         "prompt": asked.prompt,
         "events": _words(asked.events),
         "skills": _words(asked.skills),
@@ -173,7 +189,9 @@ def _routes(home: Path, loaded: LoadedSettings) -> dict[str, tuple[WebhookRoute,
 
 def _list(command: CliCommand) -> None:
     loaded = _loaded(command)
-    routes = [entry for _, entry in sorted(_routes(command.home, loaded).items())]
+    known = _routes(command.home, loaded)
+    wrong = route_problems(loaded, {name: route for name, (route, _) in known.items()})
+    routes = [(route, origin, wrong.get(name, "")) for name, (route, origin) in sorted(known.items())]
     at = address(command.home, loaded)
     none = "No webhook routes yet. Create one: hermes webhook subscribe NAME"
     command.list(routes, _COLUMNS, none=none, wrap=lambda rows: {"address": at, "routes": rows})
@@ -187,7 +205,8 @@ def _delivery(route: WebhookRoute) -> str:
 
 _COLUMNS = [
     Column("name", "ROUTE", value=lambda entry: entry[0].name),
-    Column("state", "STATE", value=lambda entry: entry[0].problem or ("on" if entry[0].enabled else "off")),
+    Column("state", "STATE", value=lambda entry: entry[2] or ("on" if entry[0].enabled else "off")),
+    Column("agent", value=lambda entry: entry[0].agent),
     Column(
         "events", "EVENTS", lambda events: ", ".join(events) or "all", lambda entry: list(entry[0].events)
     ),
@@ -230,18 +249,40 @@ def _test(command: CliCommand) -> int:
 
 
 def _send(home: Path, loaded: LoadedSettings, route: WebhookRoute, body: bytes) -> tuple[int, str]:
-    """Through the owner's socket, so it works wherever the port is; the signature counts all the same."""
-    path = listening(home, loaded.variables)
-    if path is None:
+    """To the address that senders on this machine use, signed as theirs are."""
+    at = _open_port(home, loaded)
+    if at is None:
         raise _nobody()
+    if not at:
+        raise UserError(_CLOSED)
     headers = {"Content-Type": "application/json", "X-Request-ID": f"test-{secrets.token_hex(8)}"}
     if route.secret.reveal() != NO_AUTH:
         headers |= sign(body, route.secret, now=time.time())
+    url = urlsplit(at)
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(url.hostname or "", url.hostname or "")
+    connection = http.client.HTTPConnection(host, url.port, timeout=_ANSWER_SECONDS)
     try:
-        status, answer = ask_socket(path, "POST", f"/webhooks/{route.name}", body, headers)
-    except OSError as error:
-        raise _nobody() from error
-    return status, answer.decode("utf-8", "replace")
+        connection.request("POST", f"/webhooks/{route.name}", body, headers)
+        response = connection.getresponse()
+        return response.status, response.read().decode("utf-8", "replace")
+    except (OSError, http.client.HTTPException) as error:
+        raise UserError(f"Nothing answers at {at} ({error}).", hint="`hermes status` says why.") from error
+    finally:
+        connection.close()
+
+
+def _open_port(home: Path, loaded: LoadedSettings) -> str | None:
+    """Where the gateway that runs takes webhooks, from now on at least; empty if nowhere, None if none runs.
+    One of an earlier version is taken at its word."""
+    path = listening(home, loaded.variables)
+    if path is None:
+        return None
+    try:
+        headers = {"Content-Type": "application/json"}
+        status, answer = ask_socket(path, "POST", "/control/webhooks", None, headers)
+    except OSError:
+        return None
+    return str(json.loads(answer)["address"]) if status == HTTPStatus.OK else address(home, loaded)
 
 
 def _nobody() -> UserError:

@@ -133,6 +133,11 @@ async def status(call: HttpCall) -> dict[str, Any]:
     }
 
 
+@local_route("POST", "/control/webhooks", "Take webhooks, if there are routes by now; where they come in.")
+async def take_webhooks(call: HttpCall) -> dict[str, str]:
+    return {"address": await call.site.open_webhooks()}
+
+
 def _desk(call: HttpCall) -> OperatorDesk:
     gateway = call.gateway
     return OperatorDesk(

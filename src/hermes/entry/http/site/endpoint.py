@@ -134,6 +134,8 @@ class Site(Struct, frozen=True, kw_only=True):
     aliases: Mapping[str, str] = field(default_factory=dict)
     apply: Callable[[], Awaitable[SettingsReport]]
     """Adopts the settings that stand in the files now."""
+    open_webhooks: Callable[[], Awaitable[str]]
+    """Sees to it that webhooks can come in if there are routes; where they do."""
     runs: RunLimits
     streams: Streams = field(default_factory=Streams)
 

@@ -2,8 +2,9 @@
 counts once.
 
 A delivery id is the sender's; the keys hold the body's hash as well, so one id for two bodies loses nothing.
-A time that was signed is a key of its own: whoever repeats the request cannot change it, but could change an
-id that nobody signed. With neither, the same body counts once in an hour or two."""
+What was signed is a key of its own: whoever repeats the request cannot change it, but could change an id that
+nobody signed. That is the time, where one is signed, or else the body. Where nothing is signed and there is
+no id, the same body counts once in an hour or two."""
 
 from __future__ import annotations
 
@@ -16,15 +17,36 @@ from msgspec import Struct
 
 from hermes.domain.text import one_line, showable
 from hermes.entry.http.site.errors import ApiError, bad_request
-from hermes.entry.http.webhooks.signatures import Headers, VerifiedSignature
+from hermes.entry.http.webhooks.signatures import Headers, SignatureScheme, VerifiedSignature
 
 MOST_DEPTH = 64
 _MOST_FIELDS = 1000
 _FORM = "application/x-www-form-urlencoded"
 _HOUR = 3600
 UNKNOWN_EVENT = "unknown"
-_ID_HEADERS = ("x-github-delivery", "svix-id", "webhook-id", "x-request-id", "idempotency-key")
-_EVENT_HEADERS = ("x-github-event", "x-gitlab-event")
+_ID_HEADERS = (
+    "x-github-delivery", "svix-id", "webhook-id", "x-shopify-webhook-id", "linear-delivery", "x-request-id",
+    "idempotency-key",
+)  # fmt: skip
+_EVENT_HEADERS = ("x-github-event", "x-gitlab-event", "x-shopify-topic", "linear-event")
+_BODY_ALONE = (
+    SignatureScheme.GITHUB, SignatureScheme.SHOPIFY, SignatureScheme.LINEAR, SignatureScheme.SLACK,
+    SignatureScheme.GENERIC_V1,
+)  # fmt: skip
+"""Schemes of senders whose bodies differ from event to event, and under which a body counts once: those that
+sign nothing else, and Slack, which signs a retry with another time."""
+PING = "ping"
+_GITHUB_PARTS = {
+    PING: "zen", "push": "commits", "pull_request": "pull_request", "pull_request_review": "review",
+    "pull_request_review_comment": "comment", "issues": "issue", "issue_comment": "comment",
+    "commit_comment": "comment", "discussion": "discussion", "discussion_comment": "comment",
+    "release": "release", "create": "ref_type", "delete": "ref_type", "fork": "forkee", "member": "member",
+    "workflow_run": "workflow_run", "workflow_job": "workflow_job", "check_run": "check_run",
+    "check_suite": "check_suite", "deployment": "deployment", "deployment_status": "deployment_status",
+    "label": "label", "milestone": "milestone", "package": "package", "status": "state",
+    "repository_dispatch": "client_payload",
+}  # fmt: skip
+"""What the body of an event of GitHub holds at least: the header that names the event is not signed."""
 _MOST_NAME = 120
 _MOST_ID = 128
 ABSENT = object()
@@ -96,17 +118,39 @@ class WebhookDelivery(Struct, frozen=True, kw_only=True):
 def event_name(headers: Headers, payload: Any) -> str:
     inside = payload if isinstance(payload, dict) else {}
     names = [headers.get(name) for name in _EVENT_HEADERS] + [inside.get("event_type"), inside.get("type")]
+    if inside.get("type") == "event_callback" and isinstance(inside.get("event"), dict):
+        names[-1] = inside["event"].get("type")  # Slack's envelope
     for name in names:
         if isinstance(name, str) and (clean := one_line(name, _MOST_NAME)):
             return clean
     return UNKNOWN_EVENT
 
 
-def identify(headers: Headers, body: bytes, proof: VerifiedSignature, now: float) -> WebhookDelivery:
+def check_event(facts: EventFacts, proof: VerifiedSignature) -> None:
+    """Refuse a name of an event that the signed body contradicts."""
+    part = _GITHUB_PARTS.get(facts.event) if proof.scheme is SignatureScheme.GITHUB else None
+    if part is not None and not (isinstance(facts.payload, dict) and part in facts.payload):
+        raise bad_request(f"The body is not that of the event “{facts.event}”.", code="event_mismatch")
+
+
+def challenge(facts: EventFacts, proof: VerifiedSignature) -> str | None:
+    """What Slack wants to hear back when an address is entered there."""
+    asked = proof.scheme is SignatureScheme.SLACK and facts.event == "url_verification"
+    text = facts.payload.get("challenge") if asked else None
+    return text if isinstance(text, str) else None
+
+
+def identify(
+    headers: Headers, body: bytes, proof: VerifiedSignature, now: float, payload: Any = None
+) -> WebhookDelivery:
     digest = hashlib.sha256(body).hexdigest()
     sent = _sender_id(headers, proof)
     keys = [] if sent is None else [f"id:{sent}:{digest}"]
-    if proof.timestamp is not None and proof.id is None:
+    if proof.scheme is SignatureScheme.STRIPE and isinstance(payload, dict) and payload.get("id"):
+        keys.append(f"event:{payload['id']}"[:_MOST_ID])  # a retry is signed anew, and its body may differ
+    elif proof.scheme in _BODY_ALONE:
+        keys.append(f"body:{digest}")
+    elif proof.timestamp is not None and proof.id is None:
         keys.append(f"at:{proof.timestamp}:{digest}")
     ident = sent or f"{int(now * 1000)}-{digest[:8]}"
     if not keys:

@@ -209,16 +209,33 @@ async def _receive(call: HttpCall, agent: AgentId | None) -> web.Response:
     if proof.scheme is signatures.SignatureScheme.GENERIC_V1:
         # It signs no time: whoever copied a request can send it again.
         hooks.warn_once(route.name, "webhook.deprecated_signature", "use X-Webhook-Signature-V2")
+    agent = _bound_agent(call, route, agent)
     hooks.rates.count(route.name)
     payload = await asyncio.to_thread(incoming.read_payload, body, call.request.content_type)
     facts = incoming.EventFacts(payload=payload, headers=headers, event=incoming.event_name(headers, payload))
-    event = WebhookEvent(
-        agent=agent, route=route, facts=facts, delivery=incoming.identify(headers, body, proof, now)
-    )
+    incoming.check_event(facts, proof)
+    said = incoming.challenge(facts, proof)
+    if said is not None:
+        return as_json({"challenge": said})
+    delivery = incoming.identify(headers, body, proof, now, payload)
+    event = WebhookEvent(agent=agent, route=route, facts=facts, delivery=delivery)
     try:
         return await _take(call, hooks, event)
     except EventIgnored as why:
         return event.answer(200, "ignored", reason=str(why))
+
+
+def _bound_agent(call: HttpCall, route: WebhookRoute, named: AgentId | None) -> AgentId | None:
+    """The agent that an event goes to: that of the route, which no address leads elsewhere."""
+    if not route.agent:
+        return named
+    bound = AgentId(route.agent)
+    if named not in (None, bound):
+        raise ApiError(403, "wrong_agent", "This webhook route is for another agent.")
+    if bound not in call.site.agents:
+        log.warning("webhook.no_agent route=%s: there is no agent %s", route.name, bound)
+        raise ApiError(502, "unknown_agent", "The agent of this webhook route is not there.")
+    return bound
 
 
 def _prove(
@@ -256,6 +273,8 @@ def is_local(request: web.Request) -> bool:
 async def _take(call: HttpCall, hooks: Webhooks, event: WebhookEvent) -> web.Response:
     if not event.route.wants(event.facts.event):
         raise EventIgnored("event")
+    if event.facts.event == incoming.PING and incoming.PING not in event.route.events:
+        raise EventIgnored("ping")
     if not await asyncio.to_thread(passes, event.route.filters, event.facts, hooks.read_lines):
         raise EventIgnored("filter")
     if await _is_known(call, event):
@@ -274,7 +293,7 @@ async def _take(call: HttpCall, hooks: Webhooks, event: WebhookEvent) -> web.Res
         input=TurnInput(
             text=text,
             action=TurnAction.RELAY if event.route.deliver_only else TurnAction.SAY,
-            guidance=Guidance(toolsets=event.route.toolsets),
+            guidance=Guidance(toolsets=event.route.toolsets, unattended="deny"),
         ),
         cause=Cause.WEBHOOK,
         reply=None if to is None else ReplyPlace(to=to),
@@ -330,9 +349,9 @@ async def _target(call: HttpCall, route: WebhookRoute, facts: incoming.EventFact
     except (BadRoute, UserError) as error:
         log.warning("webhook.no_target route=%s: %s", route.name, error)
         raise ApiError(502, "no_target", "There is no chat that this event could go to.") from error
-    if to is not None and not call.gateway.accounts.knows(to):
-        log.warning("webhook.no_target route=%s: there is no platform %s", route.name, to.platform)
-        raise ApiError(502, "no_target", "The platform that this route delivers to is not there.")
+    if to is not None and to.credential not in call.gateway.accounts.names:
+        log.warning("webhook.no_target route=%s: %s is not set up here", route.name, to.credential)
+        raise ApiError(502, "no_target", f"{to.platform} is not set up here, so nothing can go there.")
     return to
 
 

@@ -7,7 +7,7 @@ A route that cannot be read keeps its name and refuses everything; its problem i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec import Struct, field
@@ -39,6 +39,8 @@ class WebhookRoute(Struct, frozen=True, kw_only=True):
     takes nothing."""
 
     name: str
+    agent: str = ""
+    """The only agent that its events go to; empty: the address, the routes or a hook decide."""
     secret: Secret = field(default_factory=lambda: Secret(""))
     enabled: bool = True
     events: tuple[str, ...] = ()
@@ -52,6 +54,13 @@ class WebhookRoute(Struct, frozen=True, kw_only=True):
     deliver_extra: Mapping[str, str] = field(default_factory=dict)
     deliver_only: bool = False
     problem: str = ""
+
+    @property
+    def platform(self) -> str:
+        """The platform account that its answers go to; empty: none."""
+        if self.deliver in (LOG, LOCAL):
+            return ""
+        return "github" if self.deliver == GITHUB_COMMENT else self.deliver.partition(":")[0]
 
     def wants(self, event: str) -> bool:
         return not self.events or event in self.events
@@ -70,12 +79,6 @@ def read_routes(tree: Any, fallback: Secret) -> dict[str, WebhookRoute]:
             "": WebhookRoute(name="", enabled=False, problem="routes must be a mapping of names to routes.")
         }
     return {str(name): _route(str(name), facts, fallback) for name, facts in tree.items()}
-
-
-def problems(routes: Mapping[str, WebhookRoute]) -> Iterator[str]:
-    for route in routes.values():
-        if route.problem:
-            yield f"Webhook route “{one_line(route.name, 64)}”: {route.problem}"
 
 
 def _route(name: str, tree: Any, fallback: Secret) -> WebhookRoute:
@@ -156,6 +159,7 @@ def _extra(_: str, tree: Any) -> dict[str, str]:
 
 
 _READERS: Mapping[str, Callable[[str, Any], Any]] = {
+    "agent": _text,
     "enabled": _flag,
     "events": _texts,
     "filters": lambda _, tree: read_filter(tree),

@@ -1,4 +1,4 @@
-"""Who sent a webhook: the five ways in which senders sign, each checked over the raw bytes in constant time.
+"""Who sent a webhook: the ways in which senders sign, each checked over the raw bytes in constant time.
 
 The first scheme whose header is there decides, also when another would have agreed; none there, an empty
 secret, a header given twice: refused. Nothing here looks into the body.
@@ -24,7 +24,7 @@ TOLERANCE = 300
 _PREFIX = "whsec_"
 _MOST_SIGNATURES = 32
 _SECONDS = re.compile(r"[0-9]{1,12}", re.ASCII)
-_HEX = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_HEX = re.compile(r"[0-9a-f]{64}", re.ASCII | re.IGNORECASE)
 # A full stop in an id would let a signature count for another cut between id, time and body.
 _MESSAGE_ID = re.compile(r"[!-\-/-~]{1,200}", re.ASCII)
 
@@ -35,6 +35,10 @@ class SignatureScheme(StrEnum):
     SVIX = "svix"
     GITHUB = "github"
     GITLAB = "gitlab"
+    STRIPE = "stripe"
+    SLACK = "slack"
+    SHOPIFY = "shopify"
+    LINEAR = "linear"
     GENERIC_V2 = "generic-v2"
     GENERIC_V1 = "generic-v1"
     NONE = "none"
@@ -138,17 +142,46 @@ def _gitlab(headers: Headers, body: bytes, secret: str, now: float) -> VerifiedS
     return VerifiedSignature(scheme=SignatureScheme.GITLAB)
 
 
-def _hexadecimal(scheme: SignatureScheme, header: str, *, prefix: str = "", time: str = "") -> Check:
-    """A signature in hexadecimal digits, over the body or, with a header for the `time`, over both."""
+def _stripe(headers: Headers, body: bytes, secret: str, now: float) -> VerifiedSignature:
+    """`t=<seconds>,v1=<digits>`, with further signatures while a secret is being replaced. The secret is used
+    as it is, its `whsec_` included (docs.stripe.com/webhooks, “Verify manually”)."""
+    pairs = [part.strip().partition("=") for part in headers.only("stripe-signature").split(",")]
+    times = [value for name, _, value in pairs if name == "t"]
+    signatures = [value for name, _, value in pairs if name == "v1"]
+    if len(times) != 1 or len(pairs) > _MOST_SIGNATURES:
+        raise BadSignature("stripe-signature has not one time and its signatures")
+    sent = _check_time(times[0], "stripe-signature", now)
+    wanted = _signature(secret, f"{sent}.".encode() + body).encode()
+    agreed = False
+    for signature in signatures:
+        agreed |= _HEX.fullmatch(signature) is not None and _same(signature.lower(), wanted)
+    if not agreed:
+        raise BadSignature("the signature is wrong")
+    return VerifiedSignature(scheme=SignatureScheme.STRIPE, timestamp=int(sent))
+
+
+def _shopify(headers: Headers, body: bytes, secret: str, now: float) -> VerifiedSignature:
+    """Base64, over the body (shopify.dev, “Deliver webhooks through HTTPS”)."""
+    wanted = base64.b64encode(hmac.digest(_bytes(secret), body, hashlib.sha256))
+    if not _same(headers.only(_SHOPIFY), wanted):
+        raise BadSignature("the signature is wrong")
+    return VerifiedSignature(scheme=SignatureScheme.SHOPIFY)
+
+
+def _hexadecimal(
+    scheme: SignatureScheme, header: str, *, prefix: str = "", time: str = "", lead: str = "{time}."
+) -> Check:
+    """A signature in hexadecimal digits, over the body or, with a header for the `time`, over both: then
+    `lead` is what stands before the body."""
 
     def check(headers: Headers, body: bytes, secret: str, now: float) -> VerifiedSignature:
         given = headers.only(header)
         if not given.startswith(prefix):
             raise BadSignature("not a SHA-256 signature")
         sent = _fresh(headers, time, now) if time else None
-        signed = body if sent is None else f"{sent}.".encode() + body
+        signed = body if sent is None else lead.format(time=sent).encode() + body
         digits = given.removeprefix(prefix)
-        if not _HEX.fullmatch(digits) or not _same(digits, _signature(secret, signed).encode()):
+        if not _HEX.fullmatch(digits) or not _same(digits.lower(), _signature(secret, signed).encode()):
             raise BadSignature("the signature is wrong")
         return VerifiedSignature(scheme=scheme, timestamp=None if sent is None else int(sent))
 
@@ -158,10 +191,26 @@ def _hexadecimal(scheme: SignatureScheme, header: str, *, prefix: str = "", time
 _SVIX = ("svix-signature", "svix-id", "svix-timestamp")
 _STANDARD = ("webhook-signature", "webhook-id", "webhook-timestamp")
 _GITHUB, _V2, _V1 = "x-hub-signature-256", "x-webhook-signature-v2", "x-webhook-signature"
+_SLACK, _SHOPIFY, _LINEAR = "x-slack-signature", "x-shopify-hmac-sha256", "linear-signature"
 _SCHEMES: tuple[tuple[tuple[str, ...], Check], ...] = (
     ((*_SVIX, *_STANDARD), _svix),
     ((_GITHUB,), _hexadecimal(SignatureScheme.GITHUB, _GITHUB, prefix="sha256=")),
     (("x-gitlab-token",), _gitlab),
+    (("stripe-signature",), _stripe),
+    (
+        (_SLACK,),
+        # docs.slack.dev, “Verifying requests from Slack”
+        _hexadecimal(
+            SignatureScheme.SLACK,
+            _SLACK,
+            prefix="v0=",
+            time="x-slack-request-timestamp",
+            lead="v0:{time}:",
+        ),
+    ),
+    ((_SHOPIFY,), _shopify),
+    # linear.app/developers/webhooks, “Securing webhooks”; the time is in the body that is signed
+    ((_LINEAR,), _hexadecimal(SignatureScheme.LINEAR, _LINEAR)),
     ((_V2,), _hexadecimal(SignatureScheme.GENERIC_V2, _V2, time="x-webhook-timestamp")),
     ((_V1,), _hexadecimal(SignatureScheme.GENERIC_V1, _V1)),
 )
@@ -169,7 +218,10 @@ _SCHEMES: tuple[tuple[tuple[str, ...], Check], ...] = (
 
 def _fresh(headers: Headers, name: str, now: float) -> str:
     """The time of sending as it was written and signed, if it is near enough to now."""
-    sent = headers.only(name)
+    return _check_time(headers.only(name), name, now)
+
+
+def _check_time(sent: str, name: str, now: float) -> str:
     if not _SECONDS.fullmatch(sent):
         raise BadSignature(f"{name} is not a time in seconds")
     if abs(now - int(sent)) > TOLERANCE:
