@@ -149,9 +149,10 @@ def check_valid(sent: list[dict]) -> None:
             assert content.strip()
         else:
             assert not open_calls, "a call has no result"
-            assert role != before, f"two {role} messages in a row"
-            assert before != "system" or role == "user", "the model speaks first"
+            assert role != before or before == "system", f"two {role} messages in a row"
+            assert before != "system" or role in ("user", "system"), "the model speaks first"
             assert "tool_calls" in message or has_content(content)
+            role = "instructions" if role == "system" else role
         if "tool_calls" in message:
             assert role == "assistant" and message["tool_calls"]
             open_calls = [call["id"] for call in message["tool_calls"]]

@@ -298,18 +298,52 @@ def test_a_chat_stream() -> None:
         "finish_reason": None,
     }
     assert last["choices"][0] == {"index": 0, "delta": {}, "finish_reason": "stop"}
-    assert last["usage"] == {"prompt_tokens": 14, "completion_tokens": 3, "total_tokens": 17}
+    assert last["usage"] == {
+        "prompt_tokens": 14,
+        "completion_tokens": 3,
+        "total_tokens": 17,
+        "prompt_tokens_details": {"cached_tokens": 0},
+        "completion_tokens_details": {"reasoning_tokens": 0},
+    }
     assert events[-1].data == "[DONE]"
-    progress = [json.loads(one.data) for one in events if one.name == "hermes.tool.progress"]
-    same = {"tool": "terminal", "emoji": "💻", "label": "ls -l", "toolCallId": "c1"}
+    assert {one.name for one in events} == {"message"}
+    parts = [json.loads(one.data) for one in events[:-1]]
+    progress = [part["hermes"] for part in parts if "hermes" in part]
+    same = {
+        "event": "hermes.tool.progress",
+        "tool": "terminal",
+        "emoji": "💻",
+        "label": "ls -l",
+        "toolCallId": "c1",
+    }
     assert progress == [{**same, "status": "running"}, {**same, "status": "completed"}]
+    silent = [{"index": 0, "delta": {}, "finish_reason": None}]
+    assert all(part["choices"] == silent for part in parts if "hermes" in part)
+
+
+def test_thoughts_are_told_beside_the_words_once() -> None:
+    said = entry(1, ModelSaid(text="Yes.", thought="Hm, so."))
+    live = [ThoughtDelta(text="Hm, "), ThoughtDelta(text="so."), TextDelta(text="Yes.")]
+    for feed in ([*live, said], [said]):
+        events = chat_events([*feed, entry(2, Finished())])
+        deltas = [json.loads(one.data)["choices"][0]["delta"] for one in events[:-1]]
+        assert "".join(delta.get("reasoning_content", "") for delta in deltas) == "Hm, so."
+        assert content(events) == "Yes."
+        assert [key for delta in deltas for key in delta][-2:] == ["reasoning_content", "content"]
+
+
+def test_nothing_is_added_to_an_answer_that_is_data() -> None:
+    chunks = ChatChunks(id="chatcmpl-1", model="m", created=9, data=True)
+    feed: list[FeedItem] = [entry(1, ModelSaid(text="{}")), entry(2, Finished(note="interrupted"))]
+    events = list(parse([chunks.see(item) for item in feed]))
+    assert content(events) == "{}"
+    assert json.loads(events[-2].data)["hermes"] == {"completed": True, "note": "interrupted"}
 
 
 @pytest.mark.parametrize(
     ("last", "reason", "hermes"),
     [
         (Finished(), "length", None),
-        (Failed(reason="broke"), "error", {"failed": True, "error": "broke", "error_code": "agent_failed"}),
         (Stopped(reason="x"), "stop", {"failed": False, "error": "x", "error_code": "agent_stopped"}),
     ],
 )
@@ -341,7 +375,20 @@ def test_a_client_tool_and_a_question() -> None:
     assert calls == [{"index": 0, "id": "call_q", "type": "function", "function": function}]
     assert events[-1].data == "[DONE]"
     assert json.loads(events[-2].data)["choices"][0]["finish_reason"] == "tool_calls"
-    assert content(chat_events([entry(1, asked)])) == "Which?\n\n1. a\n2. b"
+    assert not chat_events([entry(1, asked)]), "its door says it, if it waits for the answer"
+    chunks = ChatChunks(id="chatcmpl-1", model="m", created=9)
+    events = list(parse([chunks.see(TextDelta(text="Hm.")), chunks.ask("Which?", {"run_id": "r"})]))
+    assert content(events) == "Hm.\n\nWhich?"
+    last = json.loads(events[-2].data)
+    assert (last["choices"][0]["finish_reason"], last["hermes"]) == ("stop", {"run_id": "r"})
+
+
+@pytest.mark.parametrize("end", [Failed(reason="broke"), Stopped(reason="x")])
+def test_a_chat_stream_without_an_answer_ends_with_an_error(end: Failed | Stopped) -> None:
+    chunks = ChatChunks(id="chatcmpl-1", model="m", created=9)
+    assert chunks.see(entry(1, end)) == b"" and chunks.ended and chunks.lost == end
+    error = {"error": {"message": "broke"}}
+    assert [one.data for one in parse([chunks.fail(error)])] == ['{"error":{"message":"broke"}}', "[DONE]"]
 
 
 def test_a_chat_stream_ends_with_the_last_call_that_is_asked_of_the_client() -> None:

@@ -115,8 +115,8 @@ _PASSING = frozenset({FaultKind.BUSY, FaultKind.LIMITED_UNTIL, FaultKind.BROKEN}
 
 
 class ModelFault(HermesError):
-    """A model gave no answer. The words are safe to show; `hint` says what a person can do about it. `after`
-    (seconds) and `until` are what the service said about trying again."""
+    """A model gave no answer. The words are safe to show; `hint` says what a person can do about it, `quote`
+    what the service said. `after` (seconds) and `until` are what it said about trying again."""
 
     def __init__(
         self,
@@ -127,9 +127,11 @@ class ModelFault(HermesError):
         after: float | None = None,
         until: datetime | None = None,
         only_this: bool = False,
+        quote: str = "",
     ) -> None:
         super().__init__(message)
         self.message = message
+        self.quote = quote
         self.kind = kind
         self.hint = hint
         self.after = after

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from msgspec import Struct, field
 
+from hermes.domain.errors import FaultKind
 from hermes.domain.ids import CallId, QuestionId, TurnId
 from hermes.domain.message import Attachment
 from hermes.domain.tool import Effect, ToolCall
@@ -183,10 +184,21 @@ class Finished(Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
-class Failed(Struct, frozen=True, kw_only=True):
+class FaultCause(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The fault of a model that ended a turn. `detail` may name addresses and is for operators; `quote` is
+    what the model's service said."""
+
+    kind: FaultKind
+    detail: str = ""
+    quote: str = ""
+    retry_at: datetime | None = None
+
+
+class Failed(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The turn ended without an answer; `reason` is a sentence for the person."""
 
     reason: str
+    cause: FaultCause | None = None
 
 
 class Stopped(Struct, frozen=True, kw_only=True):

@@ -84,6 +84,7 @@ class Speaker(StrEnum):
     USER = "user"
     AGENT = "agent"
     TOOL = "tool"
+    SYSTEM = "system"
 
 
 class EarlierMessage(Struct, frozen=True, kw_only=True):
@@ -142,7 +143,8 @@ NO_GUIDANCE = Guidance()
 
 class TurnInput(Struct, frozen=True, kw_only=True):
     """What came in, kept until the turn takes it into the transcript. With `confirm` the person is asked
-    before anything happens. `options` are those of the client's latest request to this turn."""
+    before anything happens. `options` are those of the client's latest request to this turn, and `heard` is
+    the digest of its messages, once a request has continued the turn."""
 
     text: str = ""
     author: str | None = None
@@ -157,6 +159,7 @@ class TurnInput(Struct, frozen=True, kw_only=True):
     confirm: bool = False
     notes: tuple[int, ...] = ()
     options: CallOptions | None = None
+    heard: str = ""
 
 
 class ReplyPlace(Struct, frozen=True, kw_only=True):

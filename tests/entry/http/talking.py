@@ -31,8 +31,17 @@ def words(text: str, **more: object) -> dict[str, object]:
 
 
 def chunks(events: Iterable[SseEvent]) -> list[dict[str, Any]]:
-    """The chat chunks of a stream, without named events and the end mark."""
-    return [json.loads(one.data) for one in events if one.name == "message" and one.data != "[DONE]"]
+    """The chunks of a chat stream: every `data:` of it is one, but for the end mark and an error."""
+    parts = [json.loads(one.data) for one in events if one.data != "[DONE]"]
+    for part in parts:
+        assert "error" in part or (part["object"], type(part["choices"])) == ("chat.completion.chunk", list)
+    return parts
+
+
+def beside(events: Iterable[SseEvent], name: str) -> list[dict[str, Any]]:
+    """What a chat stream tells beside its answer, under this name."""
+    told = [part["hermes"] for part in chunks(events) if part.get("hermes", {}).get("event") == name]
+    return [{key: value for key, value in each.items() if key != "event"} for each in told]
 
 
 def content(events: Iterable[SseEvent]) -> str:

@@ -25,13 +25,13 @@ from tests.entry.http.talking import (
     CHAT,
     PHONE,
     TWO_KEYS,
+    beside,
     chunks,
     content,
     ended,
     journal,
     said,
     sessions,
-    told,
     words,
 )
 
@@ -64,7 +64,13 @@ async def test_a_stream_has_the_chunks_that_clients_expect(apart: bool, tmp_path
     assert parts[0]["choices"][0]["delta"] == {"role": "assistant", "content": ""}
     assert content(events) == "one two"
     assert {part["id"] for part in parts} == {parts[0]["id"]}
-    usage = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
+    usage = {
+        "prompt_tokens": 1,
+        "completion_tokens": 2,
+        "total_tokens": 3,
+        "prompt_tokens_details": {"cached_tokens": 0},
+        "completion_tokens_details": {"reasoning_tokens": 0},
+    }
     last = parts[-1]
     if apart:
         assert (last["choices"], last["usage"]) == ([], usage)
@@ -83,9 +89,12 @@ async def test_tools_at_work_are_events_beside_the_answer(tmp_path: Path) -> Non
     )
     async with world as api:
         events = [event async for event in api.events(CHAT, words("go", stream=True))]
-    progress = told(events, "hermes.tool.progress")
+    progress = beside(events, "hermes.tool.progress")
     assert [(one["tool"], one["status"]) for one in progress] == [("read", "running"), ("read", "completed")]
     assert progress[0]["toolCallId"] == progress[1]["toolCallId"] == "call_read"
+    assert all(
+        part["choices"][0]["delta"] == {} for part in chunks(events) if "event" in part.get("hermes", ())
+    )
     assert content(events) == "done"
 
 
@@ -110,10 +119,11 @@ async def test_without_any_words_it_is_a_bad_gateway(tmp_path: Path) -> None:
         assert heard.headers["X-Hermes-Partial"] == "false"
         assert "The model said no" in heard.headers["X-Hermes-Error"]
         assert heard.headers["X-Hermes-Run-Id"].startswith("run_")
-        events = [event async for event in api.events(CHAT, words("hi", stream=True))]
-        last = chunks(events)[-1]
-        assert last["choices"][0]["finish_reason"] == "error"
-        assert last["hermes"]["error_code"] == "agent_failed"
+        assert heard.headers["x-should-retry"] == "false"
+        streamed = await api.post(CHAT, words("hi", stream=True))
+        assert (streamed.status, streamed.json["error"]) == (502, heard.json["error"])
+        assert streamed.headers["x-should-retry"] == "false"
+        assert streamed.headers["X-Hermes-Run-Id"].startswith("run_")
 
 
 async def test_a_turn_that_fails_gives_its_last_words(tmp_path: Path) -> None:
@@ -126,8 +136,29 @@ async def test_a_turn_that_fails_gives_its_last_words(tmp_path: Path) -> None:
     tools = tuple(world_tools(nothing))
     async with ApiWorld(home=tmp_path / "home", provider=ScriptedModel(script), tools=tools) as api:
         heard = await api.post(CHAT, words("go"))
-    assert heard.json["choices"][0]["message"]["content"] == "Then I look again."
-    assert heard.headers["X-Hermes-Partial"] == "true" and heard.json["hermes"]["failed"]
+    assert (heard.status, heard.headers["x-should-retry"]) == (502, "false")
+    assert heard.json["hermes"] == {
+        "completed": False,
+        "partial": True,
+        "failed": True,
+        "content": "Then I look again.",
+    }
+    assert heard.headers["X-Hermes-Partial"] == "true"
+
+
+async def test_a_stream_that_fails_after_its_first_words_ends_with_an_error(tmp_path: Path) -> None:
+    script = [
+        replace(call("read", '{"token": "m1"}', id="c1"), text="First I look."),
+        Say(error=Refused("The model said no")),
+    ]
+    tools = tuple(world_tools(nothing))
+    async with ApiWorld(home=tmp_path / "home", provider=ScriptedModel(script), tools=tools) as api:
+        events = [event async for event in api.events(CHAT, words("go", stream=True))]
+    *said_before, last = chunks(events)
+    assert last["error"]["code"] == "agent_incomplete" and "said no" in last["error"]["message"]
+    assert last["error"].keys() == {"message", "type", "param", "code"}
+    assert not any(part["choices"][0]["finish_reason"] for part in said_before)
+    assert events[-1].data == "[DONE]"
 
 
 @pytest.mark.parametrize("name", TELLING)
@@ -173,7 +204,8 @@ async def test_what_was_said_before_it_was_stopped_is_given(tmp_path: Path) -> N
         ({"tools": [{"type": "function", "function": {"name": "no blanks"}}]}, "invalid_request"),
         ({"tools": [{"function": {"name": "a"}}, {"function": {"name": "a"}}]}, "invalid_request"),
         ({"tools": [{"function": {"name": f"a{n}"}} for n in range(129)]}, "invalid_request"),
-        ({"messages": [{"role": "assistant", "content": "I said"}]}, "invalid_request"),
+        ({"messages": [{"role": "assistant", "content": ""}]}, "invalid_request"),
+        ({"messages": [{"role": "function", "name": "f", "content": "42"}]}, "invalid_request"),
         ({"messages": [{"role": "tool", "content": "42"}]}, "invalid_request"),
         ({"messages": [{"role": "wizard", "content": "hi"}]}, "invalid_request"),
     ],

@@ -29,7 +29,7 @@ async def asked_with(home: Path, **more: object) -> ModelRequest:
     model = ScriptedModel([say("{}")])
     async with ApiWorld(home=home, provider=model, tools=()) as api:
         heard = await api.post(CHAT, words("go", **more))
-        assert heard.status == 200, heard.text
+        assert heard.status == 200, heard.data
     return model.requests[0]
 
 

@@ -110,6 +110,17 @@ async def _all(api: ApiWorld, body: object) -> str:
     return content([event async for event in api.events(CHAT, body, headers=KEY)])
 
 
+async def test_streamed_or_not_it_is_the_same_request(tmp_path: Path) -> None:
+    model = ScriptedModel(Counting())
+    async with ApiWorld(home=tmp_path / "home", provider=model) as api:
+        first = await api.post(CHAT, words("hi"), headers=KEY)
+        usage = {"stream_options": {"include_usage": True}}
+        assert first.json["choices"][0]["message"]["content"] == "answer 1"
+        assert await _all(api, words("hi", stream=True, **usage)) == "answer 1"
+        assert (await api.post(CHAT, words("hi", stream=False), headers=KEY)).json == first.json
+        assert len(model.requests) == 1
+
+
 def refused(heard: Heard) -> bool:
     return (heard.status, heard.json["error"]["code"]) == (422, "idempotency_key_reused")
 
@@ -119,7 +130,6 @@ async def test_the_same_key_for_something_else_is_an_error(tmp_path: Path) -> No
     async with ApiWorld(home=tmp_path / "home", provider=model, config=TWO_KEYS) as api:
         await api.post(CHAT, words("hi"), headers=KEY)
         assert refused(await api.post(CHAT, words("something else"), headers=KEY))
-        assert refused(await api.post(CHAT, words("hi", stream=True), headers=KEY))
         assert refused(await api.post(CHAT, words("hi"), headers={**KEY, "X-Hermes-Session-Id": "s"}))
         assert refused(await api.post(CHAT, words("hi"), headers={**KEY, "X-Hermes-Chat-Id": "c"}))
         assert refused(await api.post(CHAT, words("hi", model="helper"), headers=KEY))

@@ -11,14 +11,25 @@ import pytest
 
 from hermes.control.sessions.submission import Submission
 from hermes.domain.address import Address, Source, SourceKind
-from hermes.domain.event import Answered, Finished, Stopped, Verdict
+from hermes.domain.event import Answered, Finished, Verdict
 from hermes.domain.ids import MAIN_AGENT
-from hermes.domain.sse import SseEvent
 from hermes.domain.turn import TurnInput
+from hermes.domain.word import replace
 from hermes.testing.api import ApiWorld
 from hermes.testing.model import Say, ScriptedModel, call, say
 from hermes.testing.tools import world_tools
-from tests.entry.http.talking import CHAT, PHONE, TWO_KEYS, chunks, content, ended, journal, told, words
+from tests.entry.http.talking import (
+    CHAT,
+    PHONE,
+    TWO_KEYS,
+    beside,
+    chunks,
+    content,
+    ended,
+    journal,
+    sessions,
+    words,
+)
 
 DANGER = call("danger", '{"token": "m1", "command": "rm -r old"}')
 ASK = call("clarify", '{"question": "Which colour?", "options": ["red", "blue"]}')
@@ -53,25 +64,30 @@ class Asking:
         return pending
 
 
-async def test_an_approval_is_an_event_and_the_stream_goes_on_after_it(tmp_path: Path) -> None:
-    async with Asking(tmp_path / "home", [DANGER, say("It is done.")]) as world:
-        events: list[SseEvent] = []
-        async for event in world.api.events(CHAT, words("go", stream=True)):
-            events.append(event)
-            if event.name == "hermes.approval.request":
-                (asked,) = told(events, "hermes.approval.request")
-                assert asked["action"] == "rm -r old"
-                assert (asked["kind"], asked["text"]) == ("approval", "May I do m1?")
-                assert asked["options"] == ["once", "session", "always", "deny"]
-                assert not world.done
-                run = await world.api.get(f"/v1/questions/{asked['id']}")
-                assert (run.json["run_id"], run.json["session_id"]) == (asked["run_id"], asked["session_id"])
-                assert run.json["status"] == "open"
-                heard = await world.api.post(f"/v1/questions/{asked['id']}", {"choice": "approve"})
-                assert (heard.status, heard.json["status"], heard.json["choice"]) == (200, "answered", "once")
+async def test_a_stream_ends_with_an_approval_in_words_and_tells_of_it_beside_them(tmp_path: Path) -> None:
+    key = {"Idempotency-Key": "k"}
+    async with Asking(tmp_path / "home", [replace(DANGER, text="Wait."), say("It is done.")]) as world:
+        body = words("go", stream=True)
+        events = [event async for event in world.api.events(CHAT, body, headers=key)]
+        (asked,) = beside(events, "hermes.approval.request")
+        assert asked["action"] == "rm -r old"
+        assert (asked["kind"], asked["text"]) == ("approval", "May I do m1?")
+        assert asked["options"] == ["once", "session", "always", "deny"]
+        how = f"Answer yes, session, always or no. (Question {asked['id']})"
+        assert content(events) == f"Wait.\n\nMay I do m1?\n\n{how}"
+        last = chunks(events)[-1]
+        assert last["choices"][0]["finish_reason"] == "stop"
+        assert last["hermes"]["pending"]["id"] == asked["id"]
+        assert not world.done
+        run = await world.api.get(f"/v1/questions/{asked['id']}")
+        assert (run.json["run_id"], run.json["session_id"]) == (asked["run_id"], asked["session_id"])
+        assert run.json["status"] == "open"
+        heard = await world.api.post(f"/v1/questions/{asked['id']}", {"choice": "approve"})
+        assert (heard.status, heard.json["status"], heard.json["choice"]) == (200, "answered", "once")
+        events = [event async for event in world.api.events(CHAT, body, headers=key)]
         assert world.done == ["danger m1"]
-        assert content(events) == "It is done.", "the question is no part of the answer"
-        (responded,) = told(events, "hermes.approval.responded")
+        assert content(events) == "Wait.\n\nIt is done.", "a question that is answered is no part of it"
+        (responded,) = beside(events, "hermes.approval.responded")
         assert (responded["id"], responded["choice"]) == (asked["id"], "once")
 
 
@@ -79,8 +95,9 @@ async def test_in_one_piece_the_question_is_answered_at_once_and_the_turn_waits(
     async with Asking(tmp_path / "home", [DANGER, say("It is done.")]) as world:
         heard = await world.api.post(CHAT, words("go"))
         choice, rest = heard.json["choices"][0], heard.json["hermes"]
-        assert (choice["message"]["content"], choice["finish_reason"]) == ("May I do m1?", "stop")
-        assert rest["completed"] is False
+        how = f"Answer yes, session, always or no. (Question {rest['pending']['id']})"
+        assert choice["message"]["content"] == f"May I do m1?\n\n{how}"
+        assert (choice["finish_reason"], rest["completed"]) == ("stop", False)
         assert heard.headers["X-Hermes-Completed"] == "false"
         pending = rest["pending"]
         assert (pending["action"], pending["kind"]) == ("rm -r old", "approval")
@@ -184,7 +201,8 @@ async def test_a_question_in_words_is_the_answer_and_the_next_words_are_its(
             heard = await world.api.post(CHAT, words("paint it"), headers=SESSION)
             choice = heard.json["choices"][0]
             text, reason, rest = choice["message"]["content"], choice["finish_reason"], heard.json["hermes"]
-        assert (text, reason) == ("Which colour?\n\n1. red\n2. blue", "stop")
+        how = f"Your next message is the answer. (Question {rest['pending']['id']})"
+        assert (text, reason) == (f"Which colour?\n\n1. red\n2. blue\n\n{how}", "stop")
         assert (rest["pending"]["kind"], rest["pending"]["options"]) == ("clarify", ["red", "blue"])
         heard = await world.api.post(CHAT, words("2"), headers=SESSION)
         assert heard.json["choices"][0]["message"]["content"] == "Blue it is."
@@ -214,13 +232,96 @@ async def test_yes_in_the_session_is_the_approval_and_other_words_are_not(tmp_pa
         assert world.done == ["danger m1"]
 
 
-async def test_a_stream_whose_client_goes_away_while_it_waits_is_stopped(tmp_path: Path) -> None:
-    async with Asking(tmp_path / "home", [DANGER]) as world:
-        stream = world.api.events(CHAT, words("go", stream=True))
-        async for event in stream:
-            if event.name == "hermes.approval.request":
-                break
-        await stream.aclose()
-        assert await ended(world.api) == Stopped(reason="client gone")
-        assert world.done == []
-        assert (await world.api.get("/v1/questions")).json["data"] == []
+# --- clients that name no session and send the whole conversation each time ---
+
+
+async def question(world: Asking, *said_before: dict[str, Any], stream: bool, **more: object) -> str:
+    """Say this; the words that come back, which ask something."""
+    body = {"model": "hermes-agent", "messages": list(said_before), "stream": stream, **more}
+    if stream:
+        return content([event async for event in world.api.events(CHAT, body)])
+    heard = await world.api.post(CHAT, body)
+    assert heard.status == 200, heard.data
+    return str(heard.json["choices"][0]["message"]["content"])
+
+
+def user(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def agent(text: str) -> dict[str, Any]:
+    return {"role": "assistant", "content": text}
+
+
+PAST = ({"role": "system", "content": "Be brief."}, user("hi"), agent("hello"), user("go"))
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(("word", "done"), [("yes", ["danger m1"]), ("no", [])])
+async def test_an_answer_after_the_whole_conversation_continues_the_run(
+    word: str, done: list[str], stream: bool, tmp_path: Path
+) -> None:
+    """Also after a restart, and for a second question."""
+    home = tmp_path / "home"
+    async with Asking(home, [DANGER]) as world:
+        asked = await question(world, *PAST, stream=stream)
+    async with Asking(home, [ASK, say("Blue it is.")]) as world:
+        second = await question(world, *PAST, agent(asked), user(word), stream=stream)
+        assert second.startswith("Which colour?") and world.done == done
+        third = await question(
+            world, *PAST, agent(asked), user(word), agent(second), user("sky blue"), stream=stream
+        )
+        assert third == "Blue it is."
+        assert len(await sessions(world.api)) == 1
+        (session,) = await sessions(world.api)
+        answers = [each.record for each in await journal(world.api, session.id)]
+        verdicts = [(each.verdict, each.text) for each in answers if isinstance(each, Answered)]
+        assert verdicts[1] == (Verdict.REPLY, "sky blue")
+
+
+OTHER_PASTS = {
+    "other system": ({"role": "system", "content": "Be long."}, *PAST[1:]),
+    "other words": (*PAST[:-1], user("go!")),
+    "less": PAST[-1:],
+    "more": (user("before"), *PAST),
+}
+
+
+@pytest.mark.parametrize("past", OTHER_PASTS.values(), ids=OTHER_PASTS.keys())
+async def test_another_conversation_answers_nothing(past: tuple[dict[str, Any], ...], tmp_path: Path) -> None:
+    async with Asking(tmp_path / "home", [DANGER, say("new")]) as world:
+        asked = await question(world, *PAST, stream=False)
+        assert await question(world, *past, agent(asked), user("yes"), stream=False) == "new"
+        assert not world.done and len((await world.api.get("/v1/questions")).json["data"]) == 1
+
+
+async def test_the_printed_id_the_key_and_an_answer_word_are_all_needed(tmp_path: Path) -> None:
+    script = [DANGER, say("a"), say("b"), say("c"), say("d"), say("It is done.")]
+    async with Asking(tmp_path / "home", script, config=TWO_KEYS) as world:
+        asked = await question(world, *PAST, stream=False)
+        without = asked.partition("(Question")[0]
+        assert await question(world, *PAST, agent(without), user("yes"), stream=False) == "a"
+        foreign = agent(asked.replace("q_", "q_0")[: len(asked)])
+        assert await question(world, *PAST, foreign, user("yes"), stream=False) == "b"
+        assert await question(world, *PAST, agent(asked), user("what is it?"), stream=False) == "c"
+        body = {"messages": [*PAST, agent(asked), user("yes")]}
+        heard = await world.api.post(CHAT, body, headers=PHONE)
+        assert heard.json["choices"][0]["message"]["content"] == "d" and not world.done
+        assert await question(world, *PAST, agent(asked), user("Yes."), stream=False) == "It is done."
+        assert world.done == ["danger m1"]
+
+
+async def test_a_question_after_results_is_answered_by_the_same_rule(tmp_path: Path) -> None:
+    tools = [{"type": "function", "function": {"name": "weather"}}]
+    async with Asking(tmp_path / "home", [call("weather"), DANGER, say("It is done.")]) as world:
+        body = {"model": "hermes-agent", "messages": [*PAST], "tools": tools}
+        heard = await world.api.post(CHAT, body)
+        calls = heard.json["choices"][0]["message"]["tool_calls"]
+        results = (
+            {"role": "assistant", "content": None, "tool_calls": calls},
+            {"role": "tool", "tool_call_id": calls[0]["id"], "content": "rain"},
+        )
+        asked = await question(world, *PAST, *results, stream=True, tools=tools)
+        assert "May I do m1?" in asked
+        assert await question(world, *PAST, *results, agent(asked), user("yes"), stream=True) == "It is done."
+        assert world.done == ["danger m1"]

@@ -16,7 +16,7 @@ from hermes.domain.event import Ending, ToolFinished, UserSaid
 from hermes.domain.ids import CallId
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.tool import ToolCall
-from hermes.domain.turn import TurnState
+from hermes.domain.turn import Speaker, TurnState
 from hermes.testing.api import ApiWorld
 from hermes.testing.model import Say, ScriptedModel, call, last_words, say
 from hermes.testing.tools import world_tools
@@ -236,11 +236,11 @@ async def test_what_the_input_says_of_before_is_told_to_the_model(tmp_path: Path
         ]
         answer = await ask(api, given, conversation_history=[{"role": "user", "content": "zero"}])
         history = world.requests[-1].history
-        assert [earlier.text for earlier in history] == ["zero", "one", "1", "2"]
-        assert history[2].calls[0].name == "add"
-        assert world.requests[-1].system.endswith("Count.")
+        assert [earlier.text for earlier in history] == ["zero", "Count.", "one", "1", "2"]
+        assert history[1].by is Speaker.SYSTEM and history[3].calls[0].name == "add"
         kept = await read(api, f"{answer['id']}/input_items", params={"order": "asc"})
         assert [item["type"] for item in kept["data"]] == [
+            "message",
             "message",
             "message",
             "message",
@@ -248,12 +248,13 @@ async def test_what_the_input_says_of_before_is_told_to_the_model(tmp_path: Path
             "function_call_output",
             "message",
         ]
+        assert [item["role"] for item in kept["data"][:2]] == ["user", "system"]
         page = await read(api, f"{answer['id']}/input_items", params={"limit": "2"})
         assert [item["id"] for item in page["data"]] == [item["id"] for item in kept["data"][:-3:-1]]
         assert page["has_more"] is True
         after = {"limit": "50", "after": page["last_id"]}
         rest = await read(api, f"{answer['id']}/input_items", params=after)
-        assert len(rest["data"]) == 4
+        assert len(rest["data"]) == 5
         assert rest["has_more"] is False
 
 

@@ -368,7 +368,7 @@ async def test_a_run_whose_words_joined_another_follows_it(tmp_path: Path, world
         ({}, "invalid_request"),
         ({"input": ""}, "invalid_request"),
         ({"input": []}, "invalid_request"),
-        ({"input": [{"role": "assistant", "content": "x"}]}, "invalid_request"),
+        ({"input": [{"role": "assistant", "content": " "}]}, "invalid_request"),
         ({"input": [{"role": "tool", "tool_call_id": "c", "content": "x"}]}, "invalid_request"),
         ({"input": "x", "session_id": "../x"}, "invalid_request"),
         ({"input": "x", "model": "none"}, "model_not_found"),

@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec import Struct, field
 
 from hermes.agent.context import transcript_messages as transcript
-from hermes.domain.event import Entry
+from hermes.domain.event import Entry, UserSaid
 from hermes.domain.ports.agent import ModelRequest
+from hermes.domain.turn import Speaker
 
 Images = Mapping[str, str] | None
 EncodeMessage = Callable[[transcript.ModelMessage, Images], bytes]
@@ -76,6 +77,13 @@ class _EncodedTranscript(Struct, kw_only=True):
         return whole
 
 
+def _ends_with_results(request: ModelRequest) -> bool:
+    """Whether a client brought results of tools and no words."""
+    first = request.entries[0].record if request.entries else None
+    said = not isinstance(first, UserSaid) or first.text or first.attachments
+    return request.history[-1].by is Speaker.TOOL and not said
+
+
 def encode_prompt(request: ModelRequest, encode: EncodeMessage, *, format: str) -> EncodedPrompt:
     """The messages of a request. `format` names the wire format: what it keeps is its own."""
     key = f"encoded.{format}"
@@ -87,9 +95,16 @@ def encode_prompt(request: ModelRequest, encode: EncodeMessage, *, format: str) 
         request.memory[key] = warm
     warm.take(request.entries, encode)
     images = request.images
-    tail = transcript.with_ending(warm.conversation.tail(), spoken=request.spoken, note=request.note)
+    tail = warm.conversation.tail()
     sealed, roles = warm.with_images(images, encode), warm.roles
     before = transcript.recalled(request.history) if request.history else []
+    if before and _ends_with_results(request):
+        # Nothing was said after the results, so nothing is told after them.
+        if sealed:
+            sealed, roles = sealed[1:], roles[1:]
+        else:
+            tail = [before.pop()]
+    tail = transcript.with_ending(tail, spoken=request.spoken, note=request.note)
     if before and before[-1].role is transcript.Role.USER:
         # Users and replies take turns, so the last of these words and the first of the transcript are one.
         if sealed:

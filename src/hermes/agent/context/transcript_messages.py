@@ -55,6 +55,7 @@ class Role(StrEnum):
     USER = "user"
     ASSISTANT = "assistant"
     TOOL = "tool"
+    SYSTEM = "system"
 
 
 class ModelMessage(Struct, frozen=True, kw_only=True):
@@ -120,7 +121,21 @@ class ContextFold:
     def recall(self, history: Iterable[EarlierMessage]) -> None:
         """Take what a client says came before, by the same rules."""
         for earlier in history:
-            self._take(_as_record(earlier))
+            if earlier.by is Speaker.SYSTEM:
+                self._instruct(earlier.text)
+            else:
+                self._take(_as_record(earlier))
+
+    def _instruct(self, text: str) -> None:
+        """Instructions in the middle of a conversation, in their place."""
+        self._seal()
+        if not text.strip():
+            return
+        last = self.sealed[-1] if self.sealed else None
+        if last is not None and last.role is Role.SYSTEM:
+            self.sealed[-1] = replace(last, text=f"{last.text}\n\n{text}")
+        else:
+            self.sealed.append(ModelMessage(role=Role.SYSTEM, text=text))
 
     def tail(self) -> list[ModelMessage]:
         if self._reply is not None:
@@ -174,7 +189,7 @@ class ContextFold:
             self._reply.join(text, reply, self._kept(reply))
             return
         self._seal()
-        if not self.sealed:
+        if all(message.role is Role.SYSTEM for message in self.sealed):
             self.sealed.append(ModelMessage(role=Role.USER, text=_BEGINNING))
         self._reply = _Reply(
             text=text, cut=_is_cut(reply), calls=_distinct(reply.calls), kept=self._kept(reply)
@@ -283,6 +298,8 @@ def _as_record(earlier: EarlierMessage) -> Record:
         case Speaker.TOOL:
             call = earlier.call or CallId("")
             return ToolFinished(call=call, text=earlier.text, attachments=earlier.attachments)
+        case Speaker.SYSTEM:
+            raise AssertionError("instructions are no record")
 
 
 def is_image(attachment: Attachment) -> bool:

@@ -213,7 +213,15 @@ def fault_for(details: ModelErrorDetails, *, model: str, place: str) -> ModelFau
     until = None if details.after is None else datetime.now(UTC) + timedelta(seconds=details.after)
     if kind is FaultKind.LIMITED_UNTIL and until is not None:
         message += f", and asks to wait until {until:%H:%M:%S} UTC"
-    return ModelFault(message, kind=kind, hint=hint, after=details.after, until=until, only_this=only_this)
+    return ModelFault(
+        message,
+        kind=kind,
+        hint=hint,
+        after=details.after,
+        until=until,
+        only_this=only_this,
+        quote=details.message,
+    )
 
 
 def _words(

@@ -16,11 +16,21 @@ from hermes.agent.context.transcript_messages import CONTINUE, notes_of
 from hermes.agent.run.calls import CallRunner, call_steps, close_lost_calls
 from hermes.agent.run.dispatch import Dispatcher, RoleModel
 from hermes.agent.run.progress import TurnProgress, read_progress
-from hermes.agent.run.speech import ReplyStream, RetryBackoff
+from hermes.agent.run.speech import ReplyStream, RetryBackoff, fault_sentence
 from hermes.agent.run.toolbox import TurnTools, attended_tools
 from hermes.domain.call_options import NO_OPTIONS, CallOptions
 from hermes.domain.clock import Clock
-from hermes.domain.event import AgentEvent, Ending, Entry, Failed, Finished, ModelSaid, Record, UserSaid
+from hermes.domain.event import (
+    AgentEvent,
+    Ending,
+    Entry,
+    Failed,
+    FaultCause,
+    Finished,
+    ModelSaid,
+    Record,
+    UserSaid,
+)
 from hermes.domain.ports.agent import ModelRequest, Provider, Run
 from hermes.domain.session import Session
 from hermes.domain.tool import Tool
@@ -232,7 +242,9 @@ def _options(run: Run) -> CallOptions:
 
 def _broken_off(speech: ReplyStream) -> tuple[Record, ...]:
     """The end of a turn whose model could not be heard to its end: words that were heard stay."""
-    failed = Failed(reason=speech.problem)
+    fault = speech.fault
+    cause = FaultCause(kind=fault.kind, detail=fault.message, quote=fault.quote, retry_at=fault.until)
+    failed = Failed(reason=fault_sentence(fault), cause=cause)
     if not speech.heard:
         return (failed,)
     return (ModelSaid(text=speech.heard, partial=True, ending=Ending.BROKEN), failed)

@@ -88,7 +88,7 @@ class StopFilter:
 
 
 class ReplyStream:
-    """`reply` is the reply, `cut` if it reached a limit of its length; without one `problem` tells why, and
+    """`reply` is the reply, `cut` if it reached a limit of its length; without one `fault` is why, and
     `heard` is what was said before."""
 
     def __init__(self, *, provider: Provider, clock: Clock, retries: int, patience: RetryBackoff) -> None:
@@ -100,7 +100,7 @@ class ReplyStream:
         self._text = io.StringIO()
         self._thought = io.StringIO()
         self.reply: ModelSaid | None = None
-        self.problem = ""
+        self.fault = _broken_off()
         self.cut = False
         self._stops: StopFilter | None = None
 
@@ -128,7 +128,7 @@ class ReplyStream:
                     return
             tries += 1
             if fault is None or not fault.is_passing or tries > self._retries:
-                self.problem = _sentence(fault or _broken_off())
+                self.fault = fault or self.fault
                 return
             after = self._patience.delay(tries, fault.after)
             yield Retrying(reason=str(fault), after=after)
@@ -193,7 +193,8 @@ def _broken_off() -> ModelFault:
     return ModelFault("the model's answer broke off", kind=FaultKind.BROKEN)
 
 
-def _sentence(fault: ModelFault) -> str:
+def fault_sentence(fault: ModelFault) -> str:
+    """A fault that ends a turn, for the person who began it."""
     if fault.is_passing:
         return f"The model could not be reached: {fault}. Try again, or check `hermes status`."
     if fault.kind is FaultKind.BAD_KEY:

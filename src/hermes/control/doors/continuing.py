@@ -7,9 +7,11 @@ is the same request and watches the same part."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+from hashlib import sha256
 
+import msgspec
 from msgspec import Struct
 
 from hermes.control.sessions import submission
@@ -23,12 +25,25 @@ from hermes.domain.ids import QuestionId, SessionId, client_call_id
 from hermes.domain.ports.store import Tx
 from hermes.domain.session import make_turn
 from hermes.domain.text import storable
-from hermes.domain.turn import Answer, BusyMode, Cause, Question, Request, Turn, TurnInput
+from hermes.domain.turn import (
+    Answer,
+    BusyMode,
+    Cause,
+    EarlierMessage,
+    Question,
+    Request,
+    Speaker,
+    Turn,
+    TurnInput,
+)
 from hermes.domain.word import replace
 from hermes.stream.faces.responses import parts_before
 
 ToolResults = Mapping[QuestionId, str]
 """What a client's tools returned, by the question that asked for each."""
+
+
+_NOTHING = EarlierMessage(by=Speaker.USER)
 
 
 class AnswerExpected(UserError):
@@ -63,12 +78,27 @@ def _answer_all(tx: Tx, turn: Turn, answers: Iterable[Answer], now: datetime) ->
     return all(accepted)
 
 
-def take_options(tx: Tx, turn: Turn, options: CallOptions | None) -> None:
+def take_options(tx: Tx, turn: Turn, options: CallOptions | None, heard: str = "") -> None:
     """What a request brings to a turn that it continues counts for the turn from here on."""
     now = tx.turns.get(turn.id)
-    if now is not None and now.state.open and now.input.options != options:
-        given = replace(now.input, options=options)
+    given = None if now is None else replace(now.input, options=options, heard=heard)
+    if now is not None and given is not None and now.state.open and now.input != given:
         tx.turns.save(replace(now, input=given), attempt=now.attempt)
+
+
+def messages_digest(instructions: str, messages: Sequence[EarlierMessage]) -> str:
+    """What a client said, and says was said, in one short text."""
+    return sha256(msgspec.json.encode((instructions, messages))).hexdigest()
+
+
+def _heard_digest(turn: Turn) -> str:
+    """The digest of the messages that the client sent with its latest request to this turn."""
+    given, guidance = turn.input, turn.input.guidance
+    if given.heard:
+        return given.heard
+    now = EarlierMessage(by=Speaker.USER, text=given.text, attachments=given.attachments)
+    messages = guidance.history if now == _NOTHING else (*guidance.history, now)
+    return messages_digest(guidance.instructions, messages)
 
 
 def _as_answers(questions: Iterable[Question], results: ToolResults) -> list[Answer]:
@@ -184,6 +214,9 @@ class ContinueTurn(Struct, frozen=True, kw_only=True):
     now: datetime
     request: NewRequest | None = None
     options: CallOptions | None = None
+    heard: str = ""
+    pictured: Collection[QuestionId] = ()
+    """Results that bring pictures, which a waiting call does not take."""
 
     def with_results(self, tx: Tx, results: ToolResults) -> SubmittedTurn | None:
         """Give the results of a client's own tools; None if nothing waits for any of them."""
@@ -202,7 +235,26 @@ class ContinueTurn(Struct, frozen=True, kw_only=True):
             raise UserError(
                 f"The turn waits for further results: {', '.join(missing)}.", hint="Send all of them at once."
             )
+        if any(question.id in self.pictured for question in questions):
+            raise UserError(
+                "The result of a call that a run waits for is text alone.",
+                hint="Send its pictures in a message of the user.",
+            )
         return self._continue(tx, turn, _as_answers(questions, results))
+
+    def with_reply(self, tx: Tx, asked: QuestionId, text: str, before: str) -> SubmittedTurn | None:
+        """Take words as the answer to the question that the conversation of their client ends with. That it
+        is the same conversation is known by the digest of the messages `before` the question; None if it is
+        another, or the words are no answer."""
+        repeated = submission.asked_before(tx, self.request)
+        if repeated is not None:
+            return repeated if repeated.after else None
+        question = tx.questions.get(asked)
+        turn = self._my_turn(tx, question) if question is not None and question.open else None
+        if question is None or turn is None or _heard_digest(turn) != before:
+            return None
+        given = as_answer(storable(text), [question], self.source.person, replies_to_us=True)
+        return None if given is None else self._continue(tx, turn, [given])
 
     def with_words(self, tx: Tx, session: SessionId, text: str) -> SubmittedTurn | None:
         """Take words as the answer to what their session waits for; None if it waits for nothing."""
@@ -225,7 +277,7 @@ class ContinueTurn(Struct, frozen=True, kw_only=True):
     def _continue(self, tx: Tx, turn: Turn, answers: Sequence[Answer]) -> SubmittedTurn | None:
         if not _answer_all(tx, turn, answers, self.now):
             return None
-        take_options(tx, turn, self.options)
+        take_options(tx, turn, self.options, self.heard)
         asked = [entry.seq for entry in tx.journal.of_turn(turn.id) if isinstance(entry.record, Asked)]
         after = max(asked, default=0)
         if self.request is not None:

@@ -25,6 +25,7 @@ from hermes.control.workers import TaskSet
 from hermes.domain.address import Source
 from hermes.domain.busy import choose_busy_mode
 from hermes.domain.errors import HermesError, Refused, UserError
+from hermes.domain.event import ToolStarted
 from hermes.domain.gateway_event import GatewayEvent, session_began
 from hermes.domain.hooks import GATE_TURN
 from hermes.domain.ids import AgentId, SessionId, TurnId, new_session_id
@@ -33,7 +34,7 @@ from hermes.domain.rows import SessionStanding
 from hermes.domain.session import FrozenPrompt, Session, SessionKey, begin_session, make_turn, session_key
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line, storable
-from hermes.domain.turn import BusyMode, Cause, ReplyPlace, Request, Turn, TurnAction, TurnInput
+from hermes.domain.turn import BusyMode, Cause, ReplyPlace, Request, Turn, TurnAction, TurnInput, TurnState
 from hermes.domain.word import replace
 
 TURN_PREFIX = "turn_"
@@ -93,7 +94,8 @@ BOUND = SessionTarget()
 
 class NewRequest(Struct, frozen=True, kw_only=True):
     """A request to come: its id is the turn's with this prefix; the rest is as in `Request`. One with further
-    keys (`also`) was asked before if any of them is known."""
+    keys (`also`) was asked before if any of them is known. One that repeats is the latest request of its
+    conversation, if that was made since then."""
 
     prefix: str
     owner: str
@@ -102,6 +104,7 @@ class NewRequest(Struct, frozen=True, kw_only=True):
     fingerprint: str = ""
     conversation: str | None = None
     facts: str = "{}"
+    repeats_since: datetime | None = None
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -288,6 +291,8 @@ class SubmitTurn(Struct, frozen=True, kw_only=True):
 
 def asked_before(tx: Tx, named: NewRequest | None) -> SubmittedTurn | None:
     """What the owner of a key was given for it before; another question under the same key is refused."""
+    if named is not None and named.repeats_since is not None:
+        return _retried(tx, named, named.repeats_since)
     known = None if named is None else find_request(tx, named.owner, named.keys)
     if named is None or known is None:
         return None
@@ -299,8 +304,25 @@ def asked_before(tx: Tx, named: NewRequest | None) -> SubmittedTurn | None:
         )
     if turn is None:
         raise KeyConflict("The request with this key is there, but its answer was deleted.")
+    return _as_before(turn, known)
+
+
+def _as_before(turn: Turn, known: Request) -> SubmittedTurn:
     after = json.loads(known.facts).get("after")
     return SubmittedTurn(turn=turn, request=known, fresh=False, after=after if isinstance(after, int) else 0)
+
+
+def _retried(tx: Tx, named: NewRequest, since: datetime) -> SubmittedTurn | None:
+    """What a request was given at an earlier try. A turn that was cut off before it did anything is none: it
+    can safely be made again."""
+    known = tx.requests.latest(named.owner, named.conversation or "")
+    turn = None if known is None or known.created_at < since else tx.turns.get(known.turn)
+    if known is None or turn is None:
+        return None
+    cut_off = turn.state in (TurnState.FAILED, TurnState.STOPPED)
+    if cut_off and not any(isinstance(entry.record, ToolStarted) for entry in tx.journal.of_turn(turn.id)):
+        return None
+    return _as_before(turn, known)
 
 
 def find_request(tx: Tx, owner: str, keys: Sequence[str]) -> Request | None:

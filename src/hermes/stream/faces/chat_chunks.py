@@ -1,4 +1,7 @@
-"""A feed as the chunks of a chat completion. What does not change from word to word is encoded once."""
+"""A feed as the chunks of a chat completion. What does not change from word to word is encoded once.
+
+Clients read every `data:` as a chunk, whatever its event is called: what else is to be told stands in a field
+of its own, `hermes`, of a chunk that says nothing."""
 
 from __future__ import annotations
 
@@ -12,17 +15,18 @@ from hermes.domain.event import (
     Failed,
     FeedItem,
     Finished,
+    ModelSaid,
     QuestionKind,
     Stopped,
     ToolFinished,
     TurnEnd,
 )
 from hermes.domain.ids import client_call_id
-from hermes.domain.sse import DONE, compact_json, encode_json_event
+from hermes.domain.sse import DONE, compact_json
 from hermes.domain.tool import ToolCall
-from hermes.stream.fold.answer import usage_named
-from hermes.stream.fold.questions import action_text, choices, for_people, question_text
-from hermes.stream.fold.steps import SAID_AGAIN, Steps
+from hermes.stream.fold.answer import chat_usage
+from hermes.stream.fold.questions import action_text, choices, for_people
+from hermes.stream.fold.steps import SAID_AGAIN, RemainingText, Steps
 from hermes.stream.fold.tool_lines import emoji, preview
 
 
@@ -30,10 +34,10 @@ class ChatChunks(Steps[bytes]):
     """Words that went out cannot be taken back here.
 
     The end record closes the stream, and so does the last call that the client is asked to run. A turn that
-    waits for a person is closed by its door with `end`. `seq` is the last record that was seen. A stream that
-    continues a turn is given the whole feed, and as `after` the last record that an earlier stream told.
-    Approvals are events of their own beside the answer and carry `about`; with `usage_apart` the usage is a
-    chunk of its own."""
+    waits for a person is closed by its door with `ask`, one that has no answer (`lost`) with `fail`. `seq` is
+    the last record that was seen. A stream that continues a turn is given the whole feed, and as `after` the
+    last record that an earlier stream told. Approvals carry `about`; with `usage_apart` the usage is a chunk
+    of its own. A note under the answer is no part of an answer that is `data`: it is told beside it."""
 
     def __init__(
         self,
@@ -44,11 +48,15 @@ class ChatChunks(Steps[bytes]):
         after: int = -1,
         about: Mapping[str, str] | None = None,
         usage_apart: bool = False,
+        data: bool = False,
     ) -> None:
         super().__init__(b"", after=after)
         self.ended = False
+        self.lost: Failed | Stopped | None = None
+        self._thought_aloud = False
         self._about = dict(about or {})
         self._usage_apart = usage_apart
+        self._data = data
         self._client_calls = 0
         self._begun = False
         self._spoke = False
@@ -72,7 +80,7 @@ class ChatChunks(Steps[bytes]):
         if self.ended:
             return b""
         self.ended = True
-        usage = {"usage": usage_named(self._replies, "prompt_tokens", "completion_tokens")}
+        usage = {"usage": chat_usage(entry.record for entry in self._entries)}
         choice = {"index": 0, "delta": {}, "finish_reason": reason}
         extra = {"hermes": trouble} if trouble else {}
         last = {"choices": [choice], **({} if self._usage_apart else usage), **extra}
@@ -80,6 +88,14 @@ class ChatChunks(Steps[bytes]):
         if self._usage_apart:
             written += self._chunk({"choices": [], **usage})
         return written + DONE
+
+    def ask(self, question: str, trouble: dict[str, object]) -> bytes:
+        """A question as the last words: who reads them answers in the next request."""
+        return b"" if self.ended else self._paragraph(question) + self.end("stop", trouble=trouble)
+
+    def fail(self, error: Mapping[str, object]) -> bytes:
+        """An error that clients raise, instead of the end of an answer."""
+        return f"data: {compact_json(error)}\n\n".encode("ascii") + DONE
 
     def _chunk(self, data: Mapping[str, object]) -> bytes:
         return f"{self._head},{compact_json(data)[1:]}\n\n".encode("ascii")
@@ -101,6 +117,20 @@ class ChatChunks(Steps[bytes]):
     def _again(self) -> bytes:
         return self._paragraph(SAID_AGAIN)
 
+    def _thought(self, text: str) -> bytes:
+        self._thought_aloud = True
+        return self.start() + self._delta(f'{{"reasoning_content":{quoted(text)}}}')
+
+    def _replied(self, reply: ModelSaid, text: str, rest: RemainingText) -> bytes:
+        thought = b"" if self._thought_aloud or not reply.thought else self._thought(reply.thought)
+        self._thought_aloud = False
+        return thought + super()._replied(reply, text, rest)
+
+    def _beside(self, event: str, **data: object) -> bytes:
+        """What happens beside the answer."""
+        silent = {"index": 0, "delta": {}, "finish_reason": None}
+        return self.start() + self._chunk({"choices": [silent], "hermes": {"event": event, **data}})
+
     def _tool_began(self, call: ToolCall) -> bytes:
         return self._progress(call, "running")
 
@@ -108,33 +138,34 @@ class ChatChunks(Steps[bytes]):
         return b"" if seconds is None else self._progress(call, "completed")
 
     def _progress(self, call: ToolCall, status: str) -> bytes:
-        data = {
-            "tool": call.name,
-            "emoji": emoji(call.name),
-            "label": preview(call.arguments) or call.name,
-            "toolCallId": call.id,
-            "status": status,
-        }
-        return self.start() + encode_json_event(data, name="hermes.tool.progress")
+        return self._beside(
+            "hermes.tool.progress",
+            tool=call.name,
+            emoji=emoji(call.name),
+            label=preview(call.arguments) or call.name,
+            toolCallId=call.id,
+            status=status,
+        )
 
     def _people_asked(self, asked: Asked, call: ToolCall | None) -> bytes:
         if asked.kind is QuestionKind.CLARIFY:
-            return self._paragraph(question_text(asked))
-        data = {
-            "id": asked.question,
-            "kind": asked.kind.value,
-            "text": asked.text,
-            "action": action_text(asked, call),
-            "options": list(choices(asked)),
+            return b""
+        return self._beside(
+            "hermes.approval.request",
+            id=asked.question,
+            kind=asked.kind.value,
+            text=asked.text,
+            action=action_text(asked, call),
+            options=list(choices(asked)),
             **self._about,
-        }
-        return self.start() + encode_json_event(data, name="hermes.approval.request")
+        )
 
     def _answered(self, answer: Answered, asked: Asked | None) -> bytes:
         if asked is None or not for_people(asked) or asked.kind is QuestionKind.CLARIFY:
             return b""
-        data = {"id": answer.question, "choice": answer.verdict.value, **self._about}
-        return encode_json_event(data, name="hermes.approval.responded")
+        return self._beside(
+            "hermes.approval.responded", id=answer.question, choice=answer.verdict.value, **self._about
+        )
 
     def _client_asked(self, asked: Asked, call: ToolCall, last: bool) -> bytes:
         function = {"name": call.name, "arguments": call.arguments}
@@ -148,13 +179,12 @@ class ChatChunks(Steps[bytes]):
         match end:
             case Finished(note=note):
                 cut = bool(self._replies) and self._replies[-1].ending is Ending.LENGTH
-                return (self._paragraph(note) if note else b"") + self.end("length" if cut else "stop")
-            case Failed(reason=reason):
-                return self.end("error", trouble=self._trouble(reason, failed=True))
-            case Stopped(reason=reason):
-                return self.end("stop", trouble=self._trouble(reason, failed=False))
-
-    def _trouble(self, reason: str, *, failed: bool) -> dict[str, object]:
-        partial = any(reply.text for reply in self._replies)
-        code = "agent_failed" if failed else "agent_stopped"
-        return {"completed": False, "partial": partial, "failed": failed, "error": reason, "error_code": code}
+                beside: dict[str, object] | None = {"completed": True, "note": note} if self._data else None
+                words = self._paragraph(note) if note and not self._data else b""
+                return words + self.end("length" if cut else "stop", trouble=beside if note else None)
+            case Stopped(reason=reason) if any(reply.text for reply in self._replies):
+                trouble = {"completed": False, "partial": True, "failed": False}
+                return self.end("stop", trouble={**trouble, "error": reason, "error_code": "agent_stopped"})
+            case Failed() | Stopped():
+                self.ended, self.lost = True, end
+                return b""

@@ -36,6 +36,18 @@ def answer_text(entries: Iterable[Entry], *, footer: bool = True) -> str:
     return "\n\n".join(part for part in (answer, *words) if part)
 
 
+def chat_usage(records: Iterable[Record]) -> dict[str, object]:
+    """What the model calls took, as chat completions tell it."""
+    used = usage_of(records)
+    return {
+        "prompt_tokens": used.prompt,
+        "completion_tokens": used.completion,
+        "total_tokens": used.total,
+        "prompt_tokens_details": {"cached_tokens": used.cached},
+        "completion_tokens_details": {"reasoning_tokens": used.reasoning},
+    }
+
+
 def usage_named(records: Iterable[Record], prompt: str, completion: str) -> dict[str, int]:
     """What the model calls took, under the names that a format has for it."""
     used = usage_of(records)

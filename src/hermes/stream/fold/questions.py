@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 
 from hermes.domain.event import Asked, Entry, ModelSaid, QuestionKind, ToolFinished, Verdict
-from hermes.domain.ids import CallId
+from hermes.domain.ids import CallId, QuestionId
 from hermes.domain.tool import ToolCall
 from hermes.domain.turn import Question
 
 _APPROVALS = tuple(verdict.value for verdict in (Verdict.ONCE, Verdict.SESSION, Verdict.ALWAYS, Verdict.DENY))
+
+
+_SAID = {Verdict.ONCE.value: "yes", Verdict.DENY.value: "no"}
+_PRINTED = re.compile(r"\(Question (q_[0-9a-f]{12})\)")
 
 
 def choices(asked: Asked | Question) -> tuple[str, ...]:
@@ -26,6 +31,29 @@ def for_people(asked: Asked) -> bool:
 def question_text(asked: Asked | Question) -> str:
     options = "".join(f"\n{number}. {option}" for number, option in enumerate(choices(asked), 1))
     return f"{asked.text}\n{options}" if options else asked.text
+
+
+def question_for_reply(asked: Asked | Question) -> str:
+    """A question as the last words of an answer, with its id and what to reply. The id is how a client that
+    sends its whole conversation each time is understood to answer it."""
+    if asked.kind is QuestionKind.CLARIFY:
+        how = "Your next message is the answer."
+    else:
+        # Confirmations name their words; approvals name verdicts.
+        words = [_SAID.get(choice, choice) for choice in choices(asked)]
+        how = f"Answer {', '.join(words[:-1])} or {words[-1]}."
+    text = question_text(asked) if asked.kind is QuestionKind.CLARIFY else asked.text
+    return f"{text}\n\n{how} (Question {_id_of(asked)})"
+
+
+def _id_of(asked: Asked | Question) -> QuestionId:
+    return asked.question if isinstance(asked, Asked) else asked.id
+
+
+def printed_question(text: str) -> QuestionId | None:
+    """The question that a text ends with, as `question_for_reply` prints it."""
+    printed = _PRINTED.findall(text)
+    return QuestionId(printed[-1]) if printed else None
 
 
 def action_text(asked: Asked, call: ToolCall | None) -> str:

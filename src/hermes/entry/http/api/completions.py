@@ -12,23 +12,30 @@ import msgspec
 from aiohttp import web
 
 from hermes.control.sessions.submission import SubmittedTurn, id_for
-from hermes.domain.event import Asked, Ending, Entry, Failed, ModelSaid, QuestionKind, Stopped, usage_of
+from hermes.domain.event import Asked, Ending, Entry, Failed, Finished, ModelSaid, Stopped
 from hermes.domain.ids import client_call_id
 from hermes.domain.text import one_line
 from hermes.entry.http.api.chat_request import ChatRequest, read_conversation
 from hermes.entry.http.ask import turns
 from hermes.entry.http.ask.addressee import find_addressee
+from hermes.entry.http.ask.failures import failure_error
 from hermes.entry.http.ask.messages import ChatToolCall, FunctionCall
 from hermes.entry.http.ask.questions import PEOPLE, PendingQuestion, TurnQuestion, TurnWatch, read_entries
 from hermes.entry.http.site.endpoint import HttpCall, as_json, route
-from hermes.entry.http.site.errors import ApiError
 from hermes.entry.http.site.headers import COMPLETED, ERROR, PARTIAL
 from hermes.stream.faces.chat_chunks import ChatChunks
-from hermes.stream.fold.answer import answer_text
-from hermes.stream.fold.questions import asked_of_client, question_text
+from hermes.stream.fold.answer import answer_text, chat_usage
+from hermes.stream.fold.questions import asked_of_client, question_for_reply
 
 PREFIX = "chatcmpl-"
-_CLARIFY = frozenset((QuestionKind.CLARIFY,))
+
+
+class PromptDetails(msgspec.Struct, kw_only=True):
+    cached_tokens: int
+
+
+class CompletionTokens(msgspec.Struct, kw_only=True):
+    reasoning_tokens: int
 
 
 class ChatUsage(msgspec.Struct, kw_only=True):
@@ -37,13 +44,16 @@ class ChatUsage(msgspec.Struct, kw_only=True):
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
+    prompt_tokens_details: PromptDetails
+    completion_tokens_details: CompletionTokens
 
 
 class AnswerMessage(msgspec.Struct, kw_only=True):
-    """What the agent says, and which of the client's functions it calls."""
+    """What the agent says, what it thought before it, and which of the client's functions it calls."""
 
     role: str = "assistant"
     content: str | None
+    reasoning_content: str | msgspec.UnsetType = msgspec.UNSET
     tool_calls: list[ChatToolCall] | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -56,11 +66,13 @@ class ChatChoice(msgspec.Struct, kw_only=True):
 
 
 class CompletionDetails(msgspec.Struct, kw_only=True):
-    """Why an answer is not whole: what went wrong, or the question that the run waits for."""
+    """Why an answer is not whole: what went wrong, or the question that the run waits for; or what is to be
+    noted beside an answer that is JSON."""
 
     completed: bool = False
     partial: bool | msgspec.UnsetType = msgspec.UNSET
     failed: bool | msgspec.UnsetType = msgspec.UNSET
+    note: str | msgspec.UnsetType = msgspec.UNSET
     error: str | msgspec.UnsetType = msgspec.UNSET
     error_code: str | msgspec.UnsetType = msgspec.UNSET
     pending: PendingQuestion | msgspec.UnsetType = msgspec.UNSET
@@ -91,20 +103,25 @@ class ChatCompletion(msgspec.Struct, kw_only=True, omit_defaults=False):
 )
 async def complete(call: HttpCall, body: ChatRequest) -> ChatCompletion | web.StreamResponse:
     conversation = read_conversation(body)
-    choice = await find_addressee(call, body.model, conversation.text, results=conversation.asked)
-    options = turns.TurnOptions(prefix=PREFIX, answers=True)
+    data = conversation.wants_data
+    answers = conversation.answers
+    asked = conversation.asked if answers is None else (answers,)
+    choice = await find_addressee(call, body.model, conversation.text, results=asked)
+    options = turns.TurnOptions(prefix=PREFIX, answers=True, retried=True)
     answering = await turns.continue_turn(call, choice, conversation, options)
+    if answering is None:
+        answering = await turns.answer_turn(call, choice, conversation, options)
     if answering is None:
         answering = await turns.ask(call, choice, conversation, options)
     async with turns.while_connected(call, answering.turn):
         if body.stream:
             apart = body.stream_options is not None and body.stream_options.include_usage
-            return await _stream(call, choice.name, answering, usage_apart=apart)
-        return await _whole(call, choice.name, answering)
+            return await _stream(call, choice.name, answering, usage_apart=apart, data=data)
+        return await _whole(call, choice.name, answering, data=data)
 
 
 async def _stream(
-    call: HttpCall, model: str, answering: SubmittedTurn, *, usage_apart: bool
+    call: HttpCall, model: str, answering: SubmittedTurn, *, usage_apart: bool, data: bool
 ) -> web.StreamResponse:
     turn = answering.turn
     chunks = ChatChunks(
@@ -114,19 +131,28 @@ async def _stream(
         after=answering.after,
         about={"run_id": turns.run_name(turn), "session_id": turn.session},
         usage_apart=usage_apart,
+        data=data,
     )
-    # A decision is asked for beside the answer, which then goes on; a question in words is the answer, and
-    # the reply to it is another request.
-    watch = TurnWatch(call=call, turn=turn, after=answering.after, stops_at=_CLARIFY)
+    watch = TurnWatch(call=call, turn=turn, after=answering.after, stops_at=PEOPLE)
     stream = await turns.stream_turn(
-        call, turn, watch.feed(), chunks.see, first=chunks.start(), ended=lambda: chunks.ended
+        call, turn, watch.feed(), chunks.see, ended=lambda: chunks.ended, held=True
     )
-    trouble = None if watch.pending is None else msgspec.to_builtins(_waiting(watch.pending))
-    await stream.write(chunks.end("stop", trouble=trouble))
+    if chunks.lost is not None:
+        error = failure_error(call, chunks.lost)
+        if await stream.give_way():
+            error.headers |= turns.turn_headers(call, turn)
+            raise error
+        await stream.write(chunks.fail(msgspec.to_builtins(error.body)))
+    elif watch.pending is not None:
+        asked = watch.pending
+        await stream.write(
+            chunks.ask(question_for_reply(asked.question), msgspec.to_builtins(_waiting(asked)))
+        )
+    await stream.write(chunks.end("stop"))
     return stream.response
 
 
-async def _whole(call: HttpCall, model: str, answering: SubmittedTurn) -> web.Response:
+async def _whole(call: HttpCall, model: str, answering: SubmittedTurn, *, data: bool) -> web.Response:
     turn, after = answering.turn, answering.after
 
     def asks_client(entries: list[Entry]) -> bool:
@@ -137,45 +163,65 @@ async def _whole(call: HttpCall, model: str, answering: SubmittedTurn) -> web.Re
     entries = await read_entries(watch.feed(), asks_client)
     calls = _calls(entries) if entries and asks_client(entries) else []
     new = [entry for entry in entries if entry.seq > after]
-    message, reason, details = _answer(new, calls, watch.pending)
-    headers = {**turns.turn_headers(call, turn), **_headers(details)}
-    if details is not msgspec.UNSET and message.content == "":
-        why = str(details.error) or "The turn was stopped."
-        raise ApiError(502, "agent_incomplete", why, headers=headers)
-    used = usage_of(entry.record for entry in new)
+    headers = turns.turn_headers(call, turn)
+    _check_failure(call, new, headers)
+    message, reason, details = _answer(new, calls, watch.pending, data=data)
+    thoughts = (entry.record.thought for entry in new if isinstance(entry.record, ModelSaid))
+    message.reasoning_content = "\n\n".join(filter(None, thoughts)) or msgspec.UNSET
     completion = ChatCompletion(
         id=id_for(PREFIX, turn.id),
         created=int(turn.created_at.timestamp()),
         model=model,
         choices=[ChatChoice(message=message, finish_reason=reason)],
-        usage=ChatUsage(
-            prompt_tokens=used.prompt, completion_tokens=used.completion, total_tokens=used.total
-        ),
+        usage=msgspec.convert(chat_usage(entry.record for entry in new), ChatUsage),
         hermes=details,
     )
-    return as_json(completion, headers=headers)
+    return as_json(completion, headers={**headers, **_headers(details)})
+
+
+def _check_failure(call: HttpCall, entries: Sequence[Entry], headers: Mapping[str, str]) -> None:
+    """A turn that failed is an error; what it had said before is told beside it. One that was stopped is one
+    only if it had said nothing."""
+    end = entries[-1].record if entries else None
+    if not isinstance(end, Failed | Stopped):
+        return
+    text = _last_words(entries)
+    if isinstance(end, Stopped) and text:
+        return
+    error = failure_error(call, end)
+    error.headers |= {**headers, COMPLETED: "false", PARTIAL: str(bool(text)).lower()}
+    error.more = {"completed": False, "partial": bool(text), "failed": isinstance(end, Failed)}
+    if text:
+        error.more["content"] = text
+    raise error
+
+
+def _last_words(entries: Sequence[Entry]) -> str:
+    replies = [entry.record.text for entry in entries if isinstance(entry.record, ModelSaid)]
+    return answer_text(entries, footer=False) or (replies[-1] if replies else "")
 
 
 def _answer(
-    entries: Sequence[Entry], calls: list[ChatToolCall], pending: TurnQuestion | None
+    entries: Sequence[Entry], calls: list[ChatToolCall], pending: TurnQuestion | None, *, data: bool
 ) -> tuple[AnswerMessage, str, CompletionDetails | msgspec.UnsetType]:
     """What is said, why it ends there, and what it lacks."""
     replies = [entry.record for entry in entries if isinstance(entry.record, ModelSaid)]
-    last_words = replies[-1].text if replies else ""
     if pending is not None:
-        asked = pending.question
-        text = question_text(asked) if asked.kind in _CLARIFY else asked.text
-        return AnswerMessage(content=text), "stop", _waiting(pending)
+        return AnswerMessage(content=question_for_reply(pending.question)), "stop", _waiting(pending)
     if calls:
-        return AnswerMessage(content=last_words or None, tool_calls=calls), "tool_calls", msgspec.UNSET
+        words = replies[-1].text if replies else ""
+        return AnswerMessage(content=words or None, tool_calls=calls), "tool_calls", msgspec.UNSET
     end = entries[-1].record if entries else None
-    if isinstance(end, Failed | Stopped):
-        text, failed = answer_text(entries, footer=False) or last_words, isinstance(end, Failed)
-        code = "agent_failed" if failed else "agent_stopped"
-        details = CompletionDetails(partial=bool(text), failed=failed, error=end.reason, error_code=code)
-        return AnswerMessage(content=text), "error" if failed else "stop", details
+    if isinstance(end, Stopped):
+        details = CompletionDetails(partial=True, failed=False, error=end.reason, error_code="agent_stopped")
+        return AnswerMessage(content=_last_words(entries)), "stop", details
     cut = bool(replies) and replies[-1].ending is Ending.LENGTH
-    return AnswerMessage(content=answer_text(entries)), "length" if cut else "stop", msgspec.UNSET
+    note = end.note if isinstance(end, Finished) and data else ""
+    return (
+        AnswerMessage(content=answer_text(entries, footer=not data)),
+        "length" if cut else "stop",
+        CompletionDetails(completed=True, note=note) if note else msgspec.UNSET,
+    )
 
 
 def _waiting(asked: TurnQuestion) -> CompletionDetails:
@@ -197,7 +243,7 @@ def _headers(details: CompletionDetails | msgspec.UnsetType) -> Mapping[str, str
     """That an answer is not whole, for those who read no bodies."""
     if details is msgspec.UNSET:
         return {}
-    headers = {COMPLETED: "false", PARTIAL: str(details.partial is True).lower()}
+    headers = {COMPLETED: str(details.completed).lower(), PARTIAL: str(details.partial is True).lower()}
     if details.error is not msgspec.UNSET:
         headers[ERROR] = one_line(details.error, 200).encode("ascii", "replace").decode()
     return headers

@@ -190,6 +190,7 @@ def _read_approval(item: InputItem, at: str, approvals: dict[QuestionId, InputIt
 def _now(
     history: Sequence[EarlierMessage], instructions: str, approvals: Mapping[QuestionId, InputItem]
 ) -> ReadInput:
+    history = messages.systems_before_last(history) if history else history
     before, now = messages.split_last(history)
     if approvals and (not now or now[0].by is not Speaker.USER):
         going_on = messages.ConversationInput(instructions=instructions, history=tuple(history), text=GO_ON)
@@ -247,7 +248,7 @@ def as_items(history: Sequence[EarlierMessage], name: str) -> list[KeptItem]:
             )
             continue
         if message.text or message.attachments:
-            role = "user" if message.by is Speaker.USER else "assistant"
+            role = "assistant" if message.by is Speaker.AGENT else message.by.value
             items.append(InputMessage(id=f"msg_{ident}", role=role, content=_content(message)))
         for call in message.calls:
             ident = f"fc_{name}_in{len(items)}"

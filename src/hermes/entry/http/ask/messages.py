@@ -22,9 +22,10 @@ from hermes.domain.word import replace
 from hermes.entry.http.site.endpoint import HttpCall
 from hermes.entry.http.site.errors import ApiError, bad_request
 from hermes.stream.faces.response_shape import FunctionTool
+from hermes.stream.fold.questions import printed_question
 
-LONGEST_TEXT = 65_536
 MOST_ITEMS = 1_000
+GO_ON = "[Go on exactly where your last message stops. Do not repeat anything, and do not comment on this.]"
 _TEXT_PARTS = ("text", "input_text", "output_text", "refusal")
 _IMAGE_PARTS = ("image_url", "input_image")
 MOST_TOOLS = 128
@@ -80,7 +81,7 @@ class ChatMessage(msgspec.Struct, kw_only=True):
 
 class ConversationInput(Struct, frozen=True, kw_only=True):
     """A list of messages as a turn takes it. `results` are those at its end, when nothing was said after
-    them."""
+    them. If it `continues`, the agent's own last message is to be gone on with."""
 
     instructions: str = ""
     history: tuple[EarlierMessage, ...] = ()
@@ -89,6 +90,40 @@ class ConversationInput(Struct, frozen=True, kw_only=True):
     results: tuple[EarlierMessage, ...] = ()
     tools: tuple[ClientTool, ...] = ()
     options: CallOptions | None = None
+    continues: bool = False
+
+    @property
+    def wants_data(self) -> bool:
+        """Whether the answer is to be JSON, which nothing may be added to."""
+        return self.options is not None and self.options.json is not None
+
+    @property
+    def messages(self) -> tuple[EarlierMessage, ...]:
+        """All of it, as it came."""
+        if self.results or self.continues:
+            return self.history
+        return (*self.history, EarlierMessage(by=Speaker.USER, text=self.text, attachments=self.images))
+
+    @property
+    def answers(self) -> QuestionId | None:
+        """The question that the agent's last message ends with, if these words come right after it."""
+        last = self.history[-1] if self.history else None
+        if last is None or last.by is not Speaker.AGENT or last.calls or self.continues:
+            return None
+        return printed_question(last.text)
+
+    @property
+    def pictured(self) -> frozenset[QuestionId]:
+        """The questions of `asked` whose results bring pictures."""
+        asked = (question_of_call(result.call or "") for result in self.results if result.attachments)
+        return frozenset(question for question in asked if question is not None)
+
+    @property
+    def in_session(self) -> ConversationInput:
+        """As a session takes it, which has its own history: what was said now, and all instructions."""
+        told = [message.text for message in self.history if message.by is Speaker.SYSTEM]
+        instructions = "\n\n".join(part for part in (self.instructions, *told) if part)
+        return replace(self, instructions=instructions, history=())
 
     @property
     def asked(self) -> dict[QuestionId, str]:
@@ -117,16 +152,35 @@ def read_messages(messages: Sequence[ChatMessage]) -> ConversationInput:
 
 
 def as_conversation(instructions: str, messages: Sequence[EarlierMessage]) -> ConversationInput:
-    """What was said last is said now; everything before it is history."""
+    """What was said last is said now; everything before it is history. A reply of the agent that stands last
+    is to be continued."""
+    messages = systems_before_last(messages)
     last = messages[-1]
     if last.by is Speaker.USER:
+        # No words at all would mean that nothing was said after the history.
+        text = last.text or ("" if last.attachments else " ")
         return ConversationInput(
-            instructions=instructions, history=tuple(messages[:-1]), text=last.text, images=last.attachments
+            instructions=instructions, history=tuple(messages[:-1]), text=text, images=last.attachments
+        )
+    if last.by is Speaker.AGENT and (last.calls or not last.text.strip()):
+        raise bad_request(
+            "The last message must be the user's, a tool's result, or a reply to continue.", param="messages"
         )
     if last.by is Speaker.AGENT:
-        raise bad_request("The last message must be the user's, or a tool's result.", param="messages")
+        return ConversationInput(
+            instructions=instructions, history=tuple(messages), text=GO_ON, continues=True
+        )
     results = split_last(messages)[1]
     return ConversationInput(instructions=instructions, history=tuple(messages), results=results)
+
+
+def systems_before_last(messages: Sequence[EarlierMessage]) -> Sequence[EarlierMessage]:
+    """Instructions that stand last come before what was said last: that is what the turn answers."""
+    if messages[-1].by is not Speaker.SYSTEM:
+        return messages
+    place = max((at for at, each in enumerate(messages) if each.by is not Speaker.SYSTEM), default=0)
+    earlier, last = split_last(messages[: place + 1])
+    return [*earlier, *messages[place + 1 :], *last]
 
 
 def split_last(
@@ -145,6 +199,8 @@ def read_message(
     """Add a message to where it belongs: the instructions or the history."""
     text, images = read_parts(message.content, at)
     match message.role:
+        case "system" | "developer" if history:
+            history.append(EarlierMessage(by=Speaker.SYSTEM, text=text))
         case "system" | "developer":
             instructions.append(text)
         case "user":
@@ -155,10 +211,14 @@ def read_message(
                 for made in message.tool_calls or ()
             )
             history.append(EarlierMessage(by=Speaker.AGENT, text=text, calls=calls))
-        case "tool" | "function":
+        case "function":
+            why = "The role “function” is no longer supported: send results with the role “tool”."
+            raise bad_request(why, param=f"{at}.role")
+        case "tool":
             if not message.tool_call_id:
                 raise bad_request("A tool's message needs its tool_call_id.", param=f"{at}.tool_call_id")
-            history.append(EarlierMessage(by=Speaker.TOOL, text=text, call=CallId(message.tool_call_id)))
+            call = CallId(message.tool_call_id)
+            history.append(EarlierMessage(by=Speaker.TOOL, text=text, call=call, attachments=images))
         case other:
             raise bad_request(f"“{other[:40]}” is not a role.", param=f"{at}.role")
 
@@ -175,7 +235,7 @@ def read_parts(content: str | Sequence[ContentPart] | None, at: str) -> tuple[st
     images: list[Attachment] = []
     for place, part in enumerate(content):
         if part.type in _TEXT_PARTS:
-            words.append((part.text or part.refusal or "")[:LONGEST_TEXT])
+            words.append(part.text or part.refusal or "")
         elif part.type in _IMAGE_PARTS:
             images.append(_image(part, f"{at}.content[{place}]"))
         else:

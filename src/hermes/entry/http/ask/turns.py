@@ -14,9 +14,10 @@ from datetime import timedelta
 from hashlib import sha256
 from typing import Any, TypeVar
 
+import msgspec
 from msgspec import Struct
 
-from hermes.control.doors.continuing import ContinueTurn
+from hermes.control.doors.continuing import ContinueTurn, messages_digest
 from hermes.control.sessions.submission import (
     KeyConflict,
     NewRequest,
@@ -40,6 +41,8 @@ from hermes.entry.http.site.errors import ApiError, bad_request
 from hermes.entry.http.site.streams import EventStream
 
 FORGET_AFTER = timedelta(days=1)
+_RETRIES_WITHIN = timedelta(minutes=15)
+_SHOWING = ("stream", "stream_options")
 RUN_PREFIX = "run_"
 ASKING = (headers.IDEMPOTENCY, *headers.TELLING)
 TURN_HEADERS = (headers.SESSION_ID, headers.SESSION_KEY, headers.RUN_ID)
@@ -52,7 +55,7 @@ class TurnOptions(Struct, frozen=True, kw_only=True):
     """What a resource wants of a turn. `lasting` ones go on without their client; `named` ones can be asked
     for again by their id with this prefix; `after` goes on from an earlier turn; `facts` are kept with it. A
     session of its own is forgotten after `keep`. With `answers`, words may answer what their session waits
-    for."""
+    for. With `retried`, a request that its client's library says it repeats is known by its body."""
 
     prefix: str
     lasting: bool = False
@@ -63,6 +66,7 @@ class TurnOptions(Struct, frozen=True, kw_only=True):
     facts: str = "{}"
     keep: timedelta = FORGET_AFTER
     answers: bool = False
+    retried: bool = False
 
 
 def session_target(call: HttpCall, options: TurnOptions) -> SessionTarget:
@@ -83,24 +87,43 @@ async def idempotent_request(call: HttpCall, options: TurnOptions) -> NewRequest
     """By what a request can be asked for again, if it can."""
     key = call.name_header(headers.IDEMPOTENCY)
     if key is None and not options.named:
-        return None
+        tries = call.request.headers.get(headers.RETRY_COUNT)
+        return None if tries is None or not options.retried else _retried_request(call, options, tries)
     return NewRequest(
         prefix=options.prefix,
         owner=call.principal.name,
         key=key,
-        fingerprint=_fingerprint(call),
+        fingerprint=_fingerprint(call, _unshown(call.content)),
         conversation=options.conversation,
         facts=options.facts,
     )
 
 
-def _fingerprint(call: HttpCall) -> str:
+def _retried_request(call: HttpCall, options: TurnOptions, tries: str) -> NewRequest:
+    """A request of a library that counts its tries. A later try of what was asked a little while before is
+    that request: it must not do everything once more."""
+    again = tries.isdecimal() and int(tries) > 0
+    return NewRequest(
+        prefix=options.prefix,
+        owner=call.principal.name,
+        conversation=f"retry {_fingerprint(call, call.content)}",
+        repeats_since=call.site.clock.now() - _RETRIES_WITHIN if again else None,
+    )
+
+
+def _fingerprint(call: HttpCall, body: bytes) -> str:
     """What is asked, where, and by whom: the same under one key, or it is another request."""
     parts = [call.principal.name, call.request.method, call.request.path]
     parts += [f"{name}={call.request.headers.get(name, '')}" for name in headers.TELLING]
     digest = sha256("\n".join(parts).encode("utf-8", "surrogateescape"))
-    digest.update(call.content)
+    digest.update(body)
     return digest.hexdigest()
+
+
+def _unshown(body: bytes) -> bytes:
+    """A request's body without how the answer is shown: streamed or not, it is the same request."""
+    asked = msgspec.json.decode(body)
+    return msgspec.json.encode({name: value for name, value in asked.items() if name not in _SHOWING})
 
 
 async def continue_turn(
@@ -113,6 +136,8 @@ async def continue_turn(
     if not conversation.results or (place.own and not results):
         return None
     request = await idempotent_request(call, options)
+    if place.own:
+        conversation = await keep_pictures(call, choice.agent, conversation)
     bringing = _continuing(call, place, request, conversation)
     continued = await finish_shielded(
         call.gateway.go_on(choice.agent, lambda tx: bringing.with_results(tx, results))
@@ -121,8 +146,34 @@ async def continue_turn(
         if not place.own:
             raise ApiError(409, "tool_call_not_pending", "Nothing in this session waits for these results.")
         return None
+    return _hanging(call, place, continued)
+
+
+async def answer_turn(
+    call: HttpCall, choice: AgentChoice, conversation: ConversationInput, options: TurnOptions
+) -> SubmittedTurn | None:
+    """Go on with a turn whose question these words answer, for a client that names no session and sends its
+    whole conversation each time. None if they answer none, or the conversation is not the one it was asked
+    in."""
+    place = session_target(call, options)
+    asked = conversation.answers
+    if asked is None or not place.own:
+        return None
+    request = await idempotent_request(call, options)
+    conversation = await keep_pictures(call, choice.agent, conversation)
+    before = messages_digest(conversation.instructions, conversation.history[:-1])
+    bringing = _continuing(call, place, request, conversation)
+    continued = await finish_shielded(
+        call.gateway.go_on(choice.agent, lambda tx: bringing.with_reply(tx, asked, conversation.text, before))
+    )
+    return None if continued is None else _hanging(call, place, continued)
+
+
+def _hanging(call: HttpCall, place: SessionTarget, continued: SubmittedTurn) -> SubmittedTurn:
+    """A turn that was continued hangs on its client as one that was begun would."""
+    alone = place.own and call.name_header(headers.IDEMPOTENCY) is None
     call.site.runs.note(call.principal, continued.turn.id)
-    return replace(continued, turn=replace(continued.turn, ephemeral=place.own and request is None))
+    return replace(continued, turn=replace(continued.turn, ephemeral=alone))
 
 
 def _continuing(
@@ -134,6 +185,8 @@ def _continuing(
         now=call.site.clock.now(),
         request=request,
         options=conversation.options,
+        heard=messages_digest(conversation.instructions, conversation.messages) if place.own else "",
+        pictured=conversation.pictured,
     )
 
 
@@ -155,12 +208,15 @@ async def stream_turn(
     feed: AsyncGenerator[FeedItem],
     encode: Callable[[FeedItem], bytes],
     *,
-    first: bytes,
+    first: bytes = b"",
     ended: Callable[[], bool] = lambda: False,
+    held: bool = False,
 ) -> EventStream:
     """Write what a turn shows in the words of a dialect; see `Streams.send`."""
     named = turn_headers(call, turn)
-    return await call.site.streams.send(call.request, feed, encode, headers=named, first=first, ended=ended)
+    return await call.site.streams.send(
+        call.request, feed, encode, headers=named, first=first, ended=ended, held=held
+    )
 
 
 async def finish_shielded(
@@ -228,8 +284,12 @@ async def _submit(
     request: NewRequest | None,
 ) -> SubmittedTurn:
     await _check_other_agents(call, choice, request)
+    if conversation.continues and not place.own:
+        raise bad_request("In a session, the last message must be the user's.", param="messages")
+    waits = options.answers and not place.own
+    answer = _continuing(call, place, request, conversation).with_words if waits else None
     conversation = await keep_pictures(
-        call, choice.agent, conversation if place.own else replace(conversation, history=())
+        call, choice.agent, conversation if place.own else conversation.in_session
     )
     guidance = Guidance(
         instructions=conversation.instructions,
@@ -251,7 +311,7 @@ async def _submit(
         place=place,
         ephemeral=hangs,
         request=request,
-        answer=_continuing(call, place, request, conversation).with_words if options.answers else None,
+        answer=answer,
         at_once=not options.lasting,
     )
     # What was committed must be known to somebody, also when the client leaves in this moment.

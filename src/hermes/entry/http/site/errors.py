@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 from aiohttp import web
@@ -10,6 +11,7 @@ from aiohttp import web
 from hermes.control.doors.continuing import AnswerExpected
 from hermes.control.sessions.submission import KeyConflict, NameTaken, NotFound, TurnUnfinished
 from hermes.domain.errors import HermesError, Unreachable, UserError
+from hermes.entry.http.site.headers import SHOULD_RETRY
 
 _STATUSES: Mapping[type[HermesError], tuple[int, str]] = {
     NotFound: (404, "not_found"),
@@ -20,6 +22,8 @@ _STATUSES: Mapping[type[HermesError], tuple[int, str]] = {
     UserError: (400, "invalid_request"),
 }
 """The first that an error is an instance of counts."""
+_KEPT_FROM_RETRY = (409, 500, 502)
+"""OpenAI's clients repeat these by themselves, but something may have been done, or nothing will change."""
 _TYPES = {
     401: "authentication_error",
     403: "permission_error",
@@ -41,10 +45,12 @@ class ErrorBody(msgspec.Struct, kw_only=True):
     """The answer to a request that cannot be served."""
 
     error: ErrorFacts
+    hermes: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
 
 
 class ApiError(Exception):
-    """Raised by a resource, answered by the server. It never carries a secret."""
+    """Raised by a resource, answered by the server. It never carries a secret. `more` is what there is
+    beside the error: how far the answer came."""
 
     def __init__(
         self,
@@ -54,6 +60,7 @@ class ApiError(Exception):
         *,
         param: str | None = None,
         headers: Mapping[str, str] | None = None,
+        more: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -61,14 +68,18 @@ class ApiError(Exception):
         self.message = message
         self.param = param
         self.headers = dict(headers or {})
+        self.more = more
 
-    def response(self) -> web.Response:
+    @property
+    def body(self) -> ErrorBody:
         kind = _TYPES.get(self.status) or ("server_error" if self.status >= 500 else "invalid_request_error")
         facts = ErrorFacts(message=self.message, type=kind, param=self.param, code=self.code)
-        body = msgspec.json.encode(ErrorBody(error=facts))
-        return web.Response(
-            status=self.status, body=body, content_type="application/json", headers=self.headers
-        )
+        return ErrorBody(error=facts, hermes=self.more or msgspec.UNSET)
+
+    def response(self) -> web.Response:
+        headers = {SHOULD_RETRY: "false", **self.headers} if self.status in _KEPT_FROM_RETRY else self.headers
+        body = msgspec.json.encode(self.body)
+        return web.Response(status=self.status, body=body, content_type="application/json", headers=headers)
 
 
 def bad_request(message: str, *, param: str | None = None, code: str = "invalid_request") -> ApiError:

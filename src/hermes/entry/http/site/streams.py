@@ -11,7 +11,7 @@ import socket
 import struct
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
-from typing import Self, TypeVar
+from typing import TypeVar
 
 from aiohttp import web
 
@@ -21,6 +21,7 @@ from hermes.entry.http.site.free_memory import FreeMemory
 
 T = TypeVar("T")
 QUIET_SECONDS = 15.0
+HELD_SECONDS = 5.0
 STALLED_SECONDS = 30.0
 _LOOK_SECONDS = 2.0
 _KERNEL_BYTES = 64 * 1024
@@ -36,26 +37,43 @@ _HEADERS = {
 
 
 class EventStream:
-    """One stream to one client."""
+    """One stream to one client. It opens with the first bytes that are written; until then it can give way to
+    another answer, like one with the status of an error."""
 
     def __init__(self, request: web.Request, headers: Mapping[str, str]) -> None:
+        self.opened = False
+        self._opening = asyncio.Lock()
+        self._gave_way = False
         self.response = web.StreamResponse(headers={**_HEADERS, **headers})
         self.request = request
         self.written = time.monotonic()
         self.waiting_since: float | None = None
 
-    async def open(self) -> Self:
-        await self.response.prepare(self.request)
+    async def open(self) -> None:
+        async with self._opening:
+            if self._gave_way:
+                raise ConnectionError("another answer was given")
+            if self.opened:
+                return
+            await self.response.prepare(self.request)
+            self.opened = True
         transport = self.request.transport
         if transport is not None:
             transport.set_write_buffer_limits(high=_BUFFER_BYTES)
             # What a reader leaves unread shall pile up little here and in the kernel.
             _set_option(transport, socket.SO_SNDBUF, _KERNEL_BYTES)
-        return self
+
+    async def give_way(self) -> bool:
+        """Whether nothing was sent. Then nothing will be."""
+        async with self._opening:
+            self._gave_way = not self.opened
+        return self._gave_way
 
     async def write(self, data: bytes) -> None:
         if not data:
             return
+        if not self.opened:
+            await self.open()
         self.waiting_since = self.waiting_since or time.monotonic()
         try:
             # In slices, each of which may wait for the reader: the transport is given no more ahead of it.
@@ -108,10 +126,13 @@ class Streams:
         headers: Mapping[str, str],
         first: bytes = b"",
         ended: Callable[[], bool] = lambda: False,
+        held: bool = False,
     ) -> EventStream:
-        """Write a feed to its end, or until `ended`; a client that goes away ends this with an error."""
+        """Write a feed to its end, or until `ended`; a client that goes away ends this with an error. With
+        `held` it opens with the first words, or when they are late."""
         stream = EventStream(request, headers)
-        await stream.open()
+        if not held:
+            await stream.open()
         self._open.add(stream)
         if self._looking is None:
             self._looking = self._loops.keep("event streams", self._look_after)
@@ -138,7 +159,7 @@ class Streams:
                 if stream.waiting_since is not None:
                     if now - stream.waiting_since > STALLED_SECONDS:
                         stream.cut()
-                elif now - stream.written > QUIET_SECONDS:
+                elif now - stream.written > (QUIET_SECONDS if stream.opened else HELD_SECONDS):
                     # Somebody between could think it dead.
                     task = asyncio.create_task(stream.keep_alive(), name="keep-alive")
                     self._beats.add(task)

@@ -1,0 +1,185 @@
+"""Turns that fail: the kind of the fault stays, nobody hears what is not for them, nothing is repeated."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from hermes.domain.errors import FaultKind, ModelFault
+from hermes.domain.event import ToolFinished
+from hermes.domain.ports.agent import ModelPiece, ModelRequest
+from hermes.entry.http.site import streams
+from hermes.testing.api import ApiWorld, Heard
+from hermes.testing.model import Say, ScriptedModel, call, last_words, say
+from hermes.testing.model_script import RawReply
+from hermes.testing.model_server import FakeModelServer
+from hermes.testing.tools import world_tools
+from tests.entry.http.talking import CHAT, PHONE, TWO_KEYS, chunks, sessions, words
+
+Headers = dict[str, str]
+SECRET_PLACE = "http://10.0.0.9/v1 did not accept the key."
+KINDS = {
+    FaultKind.TOO_LONG: (400, "context_length_exceeded", "invalid_request_error"),
+    FaultKind.BUSY: (503, "model_busy", "server_error"),
+    FaultKind.LIMITED_UNTIL: (429, "rate_limit_exceeded", "rate_limit_error"),
+    FaultKind.NO_CREDIT: (429, "insufficient_quota", "rate_limit_error"),
+    FaultKind.BAD_KEY: (502, "model_credentials_refused", "server_error"),
+    FaultKind.NO_MODEL: (502, "model_unavailable", "server_error"),
+    FaultKind.NO_IMAGES: (400, "images_not_supported", "invalid_request_error"),
+    FaultKind.FILTERED: (400, "content_filter", "invalid_request_error"),
+    FaultKind.BAD_REQUEST: (400, "model_refused_request", "invalid_request_error"),
+    FaultKind.BROKEN: (502, "model_unreachable", "server_error"),
+}
+
+
+def failing(home: Path, kind: FaultKind) -> ApiWorld:
+    until = datetime.now(UTC) + timedelta(seconds=90) if kind is FaultKind.LIMITED_UNTIL else None
+    error = ModelFault(
+        SECRET_PLACE, kind=kind, hint="Begin anew with /new.", after=0.0, until=until, quote="bad top_p"
+    )
+    model = ScriptedModel(lambda request: Say(error=error))
+    return ApiWorld(home=home, provider=model, tools=(), config=TWO_KEYS)
+
+
+@pytest.mark.parametrize("kind", FaultKind)
+async def test_the_kind_of_a_fault_decides_the_status(kind: FaultKind, tmp_path: Path) -> None:
+    async with failing(tmp_path / "home", kind) as api:
+        heard = await api.post(CHAT, words("hi"), headers=PHONE)
+        streamed = await api.post(CHAT, words("hi", stream=True), headers=PHONE)
+        admin = await api.post(CHAT, words("hi"))
+    status, code, sort = KINDS[kind]
+    for answer in (heard, streamed):
+        error = answer.json["error"]
+        assert (answer.status, error["code"], error["type"]) == (status, code, sort)
+        assert answer.headers["x-should-retry"] == "false"
+        assert "10.0.0.9" not in str(answer.data) and "/new" not in str(answer.data)
+        assert ("bad top_p" in error["message"]) is (kind is FaultKind.BAD_REQUEST)
+        after = answer.headers.get("Retry-After")
+        assert (80 < int(after or 0) <= 90) is (kind is FaultKind.LIMITED_UNTIL)
+    assert ("10.0.0.9" in admin.json["error"]["message"]) is (kind is not FaultKind.TOO_LONG)
+    assert "/new" not in str(admin.data)
+
+
+@pytest.mark.parametrize(
+    ("reply", "status", "code"),
+    [
+        (RawReply(status=429, headers={"Retry-After": "0"}), 429, "rate_limit_exceeded"),
+        (
+            RawReply(status=400, body=b'{"error": {"code": "context_length_exceeded", "message": "long"}}'),
+            400,
+            "context_length_exceeded",
+        ),
+        (RawReply(status=400, body=b'{"error": {"message": "no such seed"}}'), 400, "model_refused_request"),
+        (RawReply(status=401), 502, "model_credentials_refused"),
+    ],
+)
+async def test_what_a_service_answers_keeps_its_kind_through_the_gateway(
+    reply: RawReply, status: int, code: str, tmp_path: Path
+) -> None:
+    async with FakeModelServer(lambda request: reply) as server:
+        config = f"model: {{provider: custom, base_url: '{server.base_url}', default: m}}"
+        async with ApiWorld(home=tmp_path / "home", provider=None, tools=(), config=config) as api:
+            heard = await api.post(CHAT, words("hi"))
+    assert (heard.status, heard.json["error"]["code"]) == (status, code)
+    assert ("Retry-After" in heard.headers) is (status == 429)
+
+
+class LateModel(ScriptedModel):
+    """Fails once it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fail = asyncio.Event()
+
+    async def call(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
+        await self.fail.wait()
+        raise ModelFault("no", kind=FaultKind.TOO_LONG)
+        yield
+
+
+async def test_a_stream_that_was_late_tells_its_failure_in_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that hears nothing for a while is answered, and then an error can only be a part of it."""
+    monkeypatch.setattr(streams, "HELD_SECONDS", 0.0)
+    monkeypatch.setattr(streams, "_LOOK_SECONDS", 0.01)
+    model = LateModel()
+    async with ApiWorld(home=tmp_path / "home", provider=model, tools=()) as api:
+        async with api.http.post(api.address + CHAT, json=words("hi", stream=True)) as response:
+            assert response.status == 200 and "X-Hermes-Run-Id" in response.headers
+            model.fail.set()
+            text = await response.text()
+    assert '"code":"context_length_exceeded"' in text and text.endswith("data: [DONE]\n\n")
+
+
+# --- clients that try again by themselves ---
+
+
+class Acting:
+    """A model whose tool acts before it fails, and a client that counts its tries."""
+
+    def __init__(self, home: Path) -> None:
+        self.done: list[str] = []
+        self.model = ScriptedModel(self._script)
+        tools = tuple(world_tools(self._act))
+        self.api = ApiWorld(home=home, provider=self.model, tools=tools, config=TWO_KEYS)
+
+    async def _act(self, name: str, key: str, token: str) -> None:
+        self.done.append(token)
+
+    def _script(self, request: ModelRequest) -> Say:
+        asked = last_words(request)
+        acted = any(isinstance(entry.record, ToolFinished) for entry in request.entries)
+        if "act" in asked and not acted:
+            return call("once", '{"token": "m1"}')
+        if "fail" in asked:
+            return Say(error=ModelFault("no", kind=FaultKind.BAD_KEY))
+        return say(f"answer {len(self.model.requests)}")
+
+    async def ask(self, text: str, tries: int, *, stream: bool = False, by: Headers | None = None) -> Heard:
+        counted = {"X-Stainless-Retry-Count": str(tries), **(by or {})}
+        return await self.api.post(CHAT, words(text, stream=stream), headers=counted)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_later_try_of_what_did_something_is_the_same_turn(stream: bool, tmp_path: Path) -> None:
+    world = Acting(tmp_path / "home")
+    async with world.api:
+        first = await world.ask("act and fail", 0, stream=stream)
+        again = [await world.ask("act and fail", tries, stream=stream) for tries in (1, 2)]
+        assert world.done == ["m1"] and len(await sessions(world.api)) == 1
+        for each in (first, *again):
+            assert "model_credentials_refused" in str(each.data) and each.status == (200 if stream else 502)
+            assert each.headers["X-Hermes-Run-Id"] == first.headers["X-Hermes-Run-Id"]
+        # Asked anew, by somebody else, or with other words, it is another turn.
+        await world.ask("act and fail", 0, stream=stream)
+        await world.ask("act and fail", 1, stream=stream, by=PHONE)
+        await world.ask("act and fail!", 1, stream=stream)
+        assert len(await sessions(world.api)) == 4
+
+
+async def test_a_later_try_gets_the_answer_that_was_lost_on_its_way(tmp_path: Path) -> None:
+    world = Acting(tmp_path / "home")
+    async with world.api:
+        first = await world.ask("act", 0)
+        again = await world.ask("act", 1)
+        assert again.json == first.json and world.done == ["m1"]
+
+
+async def test_a_turn_that_failed_before_it_did_anything_is_tried_again(tmp_path: Path) -> None:
+    world = Acting(tmp_path / "home")
+    async with world.api:
+        await world.ask("fail", 0)
+        await world.ask("fail", 1)
+        assert len(world.model.requests) == 2 and len(await sessions(world.api)) == 2
+
+
+async def test_what_is_told_beside_a_stream_is_never_an_event_of_its_own(tmp_path: Path) -> None:
+    world = Acting(tmp_path / "home")
+    async with world.api as api:
+        events = [event async for event in api.events(CHAT, words("act", stream=True))]
+        assert {event.name for event in events} == {"message"} and len(chunks(events)) > 3
