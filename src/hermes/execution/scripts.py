@@ -59,7 +59,7 @@ class Scripts:
     def find(self, name: str) -> Path:
         """The script of this name. One that leads out of the folder is none."""
         folder = self._folder.resolve()
-        path = (folder / name).resolve()
+        path = folder if "\0" in name else (folder / name).resolve()
         if folder not in path.parents or not path.is_file():
             raise UserError(
                 f"There is no script “{one_line(name, 60)}”.", hint=f"Put it into {self._folder}."

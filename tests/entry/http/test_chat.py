@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes.agent.models.formats.chat_completions.request import encode_messages
 from hermes.domain.errors import Refused
 from hermes.domain.event import Ending, Finished, Stopped
 from hermes.domain.ids import SessionId
@@ -443,3 +444,108 @@ async def test_many_streams_on_a_slow_model_all_reach_it(tmp_path: Path) -> None
         hold.set()
         assert len(model.requests) == 64
         assert set(await asyncio.gather(*asking)) == {"slowly"}
+
+
+# --- what is said reaches the model, whole and in its place ---
+
+
+async def heard_by_model(home: Path, messages: list[dict[str, object]]) -> list[dict[str, object]]:
+    """What goes over the wire to the model for these messages, but the system prompt."""
+    model = ScriptedModel([say("ok")])
+    async with ApiWorld(home=home, provider=model, tools=()) as api:
+        heard = await api.post(CHAT, {"messages": messages})
+        assert heard.status == 200, heard.data
+    request = model.requests[0]
+    images = {image.sha256 or "": "data:…" for message in request.history for image in message.attachments}
+    sent = json.loads(b"[" + encode_messages(replace(request, images=images)) + b"]")
+    return [message for message in sent if message != {"role": "system", "content": request.system}]
+
+
+@pytest.mark.parametrize("role", ["user", "system"])
+async def test_long_texts_are_not_cut(role: str, tmp_path: Path) -> None:
+    parts = [{"type": "text", "text": "A" * 70_000 + " END"}]
+    hi, go = ({"role": "user", "content": text} for text in ("hi", "go"))
+    sent = await heard_by_model(tmp_path / "home", [hi, {"role": role, "content": parts}, go])
+    assert any("A END" in str(message["content"]) for message in sent)
+
+
+CALLED = {
+    "role": "assistant",
+    "content": None,
+    "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}],
+}
+
+
+async def test_nothing_is_said_after_results_that_nothing_waits_for(tmp_path: Path) -> None:
+    result = {"role": "tool", "tool_call_id": "c1", "content": "seen"}
+    sent = await heard_by_model(tmp_path / "home", [{"role": "user", "content": "hi"}, CALLED, result])
+    assert [message["role"] for message in sent] == ["user", "assistant", "tool"]
+    assert sent[-1]["content"] == "seen"
+
+
+async def test_a_turn_that_began_with_results_goes_on_with_them_alone(tmp_path: Path) -> None:
+    model = ScriptedModel([call("read", '{"token": "m1"}'), say("ok")])
+    tools = tuple(world_tools(nothing))
+    result = {"role": "tool", "tool_call_id": "c1", "content": "seen"}
+    messages = [{"role": "user", "content": "hi"}, CALLED, result]
+    async with ApiWorld(home=tmp_path / "home", provider=model, tools=tools) as api:
+        await api.post(CHAT, {"messages": messages})
+    sent = json.loads(b"[" + encode_messages(replace(model.requests[1], memory={})) + b"]")
+    roles = ["system", "user", "assistant", "tool", "assistant", "tool"]
+    assert [message["role"] for message in sent] == roles
+
+
+async def test_pictures_in_results_are_shown(tmp_path: Path) -> None:
+    part = {"type": "image_url", "image_url": {"url": data_url(PNG)}}
+    parts = [{"type": "text", "text": "see"}, part]
+    result = {"role": "tool", "tool_call_id": "c1", "content": parts}
+    sent = await heard_by_model(
+        tmp_path / "home",
+        [{"role": "user", "content": "hi"}, CALLED, result, {"role": "user", "content": "what is it?"}],
+    )
+    assert sent[2]["content"] == "see"
+    assert [part["type"] for part in sent[3]["content"]] == ["text", "image_url"]  # type: ignore[attr-defined]
+
+
+async def test_system_messages_keep_their_place(tmp_path: Path) -> None:
+    sent = await heard_by_model(
+        tmp_path / "home",
+        [
+            {"role": "system", "content": "first"},
+            {"role": "user", "content": "one"},
+            {"role": "developer", "content": "middle"},
+            {"role": "assistant", "content": "1"},
+            {"role": "user", "content": "two"},
+            {"role": "system", "content": "last"},
+        ],
+    )
+    told = [(message["role"], message["content"]) for message in sent]
+    assert told == [
+        ("user", "one"),
+        ("system", "middle"),
+        ("assistant", "1"),
+        ("system", "last"),
+        ("user", "two"),
+    ]
+
+
+async def test_in_a_session_all_system_messages_are_instructions(tmp_path: Path) -> None:
+    model = ScriptedModel([say("ok")])
+    messages = [
+        {"role": "user", "content": "one"},
+        {"role": "system", "content": "middle"},
+        {"role": "user", "content": "two"},
+    ]
+    async with ApiWorld(home=tmp_path / "home", provider=model, tools=()) as api:
+        await api.post(CHAT, {"messages": messages}, headers={"X-Hermes-Session-Id": "s"})
+    assert model.requests[0].system.endswith("middle") and not model.requests[0].history
+
+
+async def test_a_reply_at_the_end_is_continued(tmp_path: Path) -> None:
+    messages = [{"role": "user", "content": "count"}, {"role": "assistant", "content": "one, t"}]
+    sent = await heard_by_model(tmp_path / "home", messages)  # type: ignore[arg-type]
+    assert [message["role"] for message in sent] == ["user", "assistant", "user"]
+    assert sent[1]["content"] == "one, t" and "Go on exactly where" in str(sent[2]["content"])
+    async with ApiWorld(home=tmp_path / "home", provider=ScriptedModel([])) as api:
+        refused = await api.post(CHAT, {"messages": messages}, headers={"X-Hermes-Session-Id": "s"})
+        assert refused.status == 400 and "session" in refused.json["error"]["message"]

@@ -148,6 +148,18 @@ async def test_results_that_nothing_waits_for_are_a_conversation_of_their_own(tm
         assert (lost.status, lost.json["error"]["code"]) == (409, "tool_call_not_pending")
 
 
+async def test_a_result_that_is_waited_for_is_text(tmp_path: Path) -> None:
+    async with world(tmp_path / "home") as api:
+        calls = calls_of(await api.post(CHAT, words("go", tools=TOOLS)))
+        body = with_results(calls, "rain", "up")
+        picture = [{"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}]
+        body["messages"][-1]["content"] = picture  # type: ignore[index]
+        heard = await api.post(CHAT, body)
+        assert heard.status == 400 and "text alone" in heard.json["error"]["message"]
+        after = await api.post(CHAT, with_results(calls, "rain", "up"))
+        assert after.json["choices"][0]["message"]["content"] == ANSWER
+
+
 async def test_tool_choice_none_offers_nothing(tmp_path: Path) -> None:
     model = ScriptedModel([say("no tools")])
     async with world(tmp_path / "home", model) as api:

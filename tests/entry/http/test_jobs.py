@@ -81,6 +81,7 @@ async def test_run_now_and_the_output_file(tmp_path: Path) -> None:
         ({"repeat": -3}, "for ever"),
         ({"agent": "nobody"}, "no agent"),
         ({"script": "none.sh"}, "no script"),
+        ({"script": "a\0"}, "no script"),
     ],
 )
 async def test_what_is_refused_changes_nothing(tmp_path: Path, changes: dict[str, Any], told: str) -> None:
