@@ -307,9 +307,11 @@ def asked_before(tx: Tx, named: NewRequest | None) -> SubmittedTurn | None:
     return _as_before(turn, known)
 
 
-def _as_before(turn: Turn, known: Request) -> SubmittedTurn:
-    after = json.loads(known.facts).get("after")
-    return SubmittedTurn(turn=turn, request=known, fresh=False, after=after if isinstance(after, int) else 0)
+def _as_before(turn: Turn, earlier: Request) -> SubmittedTurn:
+    after = json.loads(earlier.facts).get("after")
+    return SubmittedTurn(
+        turn=turn, request=earlier, fresh=False, after=after if isinstance(after, int) else 0
+    )
 
 
 def _retried(tx: Tx, named: NewRequest, since: datetime) -> SubmittedTurn | None:
