@@ -31,9 +31,9 @@ def read_key(home: Path, rights: str) -> tuple[ApiKey, LoadedSettings]:
         ("scopes: chat", ("chat",), None),
         ("scopes: chat, Sessions", ("chat", "sessions"), None),
         ("scopes: [chat]", ("chat",), None),
-        ("agents: bee", ("chat", "sessions"), ("bee",)),
-        ("agents: [bee, main]", ("chat", "sessions"), ("bee", "main")),
-        ("# nothing is said", ("chat", "sessions"), None),
+        ("agents: bee", ("chat",), ("bee",)),
+        ("agents: [bee, main]", ("chat",), ("bee", "main")),
+        ("# nothing is said", ("chat",), None),
     ],
 )
 def test_a_plain_text_is_a_list_of_what_stands_between_its_commas(
