@@ -14,7 +14,14 @@ from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.message import Inbound
 from hermes.domain.ports.platform import Accept
-from hermes.entry.host import LONGEST_DELAY, AdapterHost, HostState, PlatformAccount, back_off
+from hermes.entry.host import (
+    LONGEST_DELAY,
+    LONGEST_OFFLINE,
+    AdapterHost,
+    HostState,
+    PlatformAccount,
+    back_off,
+)
 from hermes.testing.clock import FakeClock, settle
 from hermes.testing.platform import to_inbound
 from hermes.testing.world import Update
@@ -231,6 +238,28 @@ async def test_the_platform_may_say_how_long() -> None:
         assert stage.state is HostState.RETRYING and len(stage.adapter.cursors) == 1
         await stage.clock.advance(2)
         assert len(stage.adapter.cursors) == 2
+
+
+async def test_it_returns_soon_once_somebody_can_be_reached_again() -> None:
+    """However long nobody answered: a try costs nothing, and people wait."""
+    stage = Stage(Adapter([Unreachable("connection refused", offline=True) for _ in range(12)]))
+    async with stage.running():
+        for _ in range(200):
+            await stage.clock.advance(1)
+        assert len(stage.adapter.cursors) > 12 and stage.state is HostState.CONNECTED
+    assert all(back_off(failures, LONGEST_OFFLINE) <= LONGEST_OFFLINE for failures in range(1, 100))
+
+
+async def test_connected_is_who_was_let_in() -> None:
+    """An adapter that gives signs of life gives the first when it has logged in, however long that takes."""
+    clock = FakeClock()
+    able = Capabilities(silence_seconds=60.0)
+    stage = Stage(Adapter([Signs(clock, 1, 10.0)], capabilities=able), clock=clock)
+    async with stage.running():
+        await clock.advance(9)
+        assert stage.state is HostState.CONNECTING
+        await clock.advance(2)
+        assert stage.state is HostState.CONNECTED
 
 
 async def test_an_adapter_that_returns_is_started_again() -> None:

@@ -70,16 +70,24 @@ class Unreachable(HermesError):
     """It did not work now and may work later.
 
     `maybe_done` says that the request may have taken effect (it left, the answer did not come); `in_transfer`
-    that a file was on its way, though nobody sees anything of it yet.
+    that a file was on its way, though nobody sees anything of it yet; `offline` that no connection came
+    about, so that trying again soon disturbs nobody.
     """
 
     def __init__(
-        self, message: str, *, after: float | None = None, maybe_done: bool = False, in_transfer: bool = False
+        self,
+        message: str,
+        *,
+        after: float | None = None,
+        maybe_done: bool = False,
+        in_transfer: bool = False,
+        offline: bool = False,
     ) -> None:
         super().__init__(message)
         self.after = after
         self.maybe_done = maybe_done
         self.in_transfer = in_transfer
+        self.offline = offline
 
 
 class NeedsLogin(HermesError):

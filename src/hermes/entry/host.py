@@ -30,6 +30,8 @@ log = logging.getLogger("hermes.host")
 LEASE_SECONDS = 60.0
 FIRST_DELAY = 1.0
 LONGEST_DELAY = 300.0
+LONGEST_OFFLINE = 20.0
+"""The longest wait while nobody is reached: trying again costs nothing then, and people wait."""
 HEALTHY_SECONDS = 60.0
 _RENEW_SECONDS = 20.0
 _SETTLED_SECONDS = 3.0
@@ -143,7 +145,7 @@ class AdapterHost:
         self._heard = self._clock.monotonic()
         bound = platform.capabilities.silence_seconds
         running = asyncio.create_task(self._run(platform, cursor), name=f"adapter {name}")
-        keeping = asyncio.create_task(self._keep(), name=f"lease {name}")
+        keeping = asyncio.create_task(self._keep(silent=bound <= 0), name=f"lease {name}")
         resting = asyncio.create_task(self._mind_rest(), name=f"rest {name}")
         tasks = [running, keeping, resting]
         if bound > 0:
@@ -167,10 +169,12 @@ class AdapterHost:
             log.warning("host.gave_up account=%s why=%s", self._account.name, error)
             raise Unreachable("the adapter gave up by itself") from error
 
-    async def _keep(self) -> None:
-        """Call an adapter connected that has lived for a moment, and hold its lease."""
-        await self._clock.sleep(_SETTLED_SECONDS)
-        self._tell_connected()
+    async def _keep(self, *, silent: bool) -> None:
+        """Hold the lease. An adapter is connected at its first sign of life, which comes when its platform
+        has let it in; one that promises none (`silent`) when it has lived for a moment."""
+        if silent:
+            await self._clock.sleep(_SETTLED_SECONDS)
+            self._tell_connected()
         while True:
             await self._clock.sleep(_RENEW_SECONDS)
             if not await self._account.lease.take(LEASE_SECONDS):
@@ -195,8 +199,9 @@ class AdapterHost:
         if self._clock.monotonic() - self._began >= HEALTHY_SECONDS:
             self._failures = 0
         self._failures += 1
-        after = error.after if isinstance(error, Unreachable) else None
-        seconds = after if after is not None else back_off(self._failures)
+        after, offline = (error.after, error.offline) if isinstance(error, Unreachable) else (None, False)
+        longest = LONGEST_OFFLINE if offline else LONGEST_DELAY
+        seconds = after if after is not None else back_off(self._failures, longest)
         why = self._account.worded(str(error))
         log.info("host.retry account=%s after=%.1f why=%s", self._account.name, seconds, why)
         self._tell(HostState.RETRYING, f"{why}; trying again in {seconds:.0f} s")
@@ -224,7 +229,8 @@ class AdapterHost:
             self._report(self._account.name, state, why)
 
 
-def back_off(failures: int) -> float:
-    """Seconds to wait after so many failures in a row: 1 s, doubling up to 5 min, a quarter more or less."""
-    full: float = min(FIRST_DELAY * 2 ** min(failures - 1, 16), LONGEST_DELAY)
-    return min(full * (0.75 + random.random() / 2), LONGEST_DELAY)
+def back_off(failures: int, longest: float = LONGEST_DELAY) -> float:
+    """Seconds to wait after so many failures in a row: 1 s, doubling up to the longest, a quarter more or
+    less."""
+    full: float = min(FIRST_DELAY * 2 ** min(failures - 1, 16), longest)
+    return min(full * (0.75 + random.random() / 2), longest)

@@ -172,7 +172,8 @@ async def check_a_failed_accept_is_delivered_again(make: MakeTestbed) -> None:
 
         async def refuse(items: Sequence[Inbound], cursor: str | None) -> None:
             refused.extend(items)
-            raise Unreachable("nothing can be stored")
+            if items or cursor is not None:
+                raise Unreachable("nothing can be stored")
 
         inboxes = Inboxes()
         async with running(bed.connect(), inboxes.accept, None):

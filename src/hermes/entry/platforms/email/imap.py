@@ -401,11 +401,11 @@ def cannot_reach(what: str, host: str, port: int, error: Exception) -> Unreachab
     if isinstance(error, ssl.SSLError):
         return Unreachable(f"{where} does not speak TLS as it should ({one_line(error.reason or '', 60)})")
     if isinstance(error, TimeoutError):
-        return Unreachable(f"{where} does not answer")
+        return Unreachable(f"{where} does not answer", offline=True)
     why = getattr(error, "strerror", None) or type(error).__name__
     if isinstance(error, ConnectionError) and error.errno:
         why = os.strerror(error.errno)
-    return Unreachable(f"{where} cannot be reached ({one_line(str(why), 80)})")
+    return Unreachable(f"{where} cannot be reached ({one_line(str(why), 80)})", offline=True)
 
 
 def refused_token(what: str, user: str, why: str) -> str:

@@ -94,6 +94,7 @@ class TelegramAdapter:
     async def _poll(self, accept: Accept, me: TelegramIdentity, offset: int | None) -> None:
         # A webhook that somebody set keeps updates away from polls; those that wait are kept.
         await self.api.call("deleteWebhook", drop_pending_updates=False)
+        await accept((), None)
         while True:
             asked: dict[str, Any] = {"timeout": self.poll_seconds, "allowed_updates": list(convert.UPDATES)}
             if offset is not None:
