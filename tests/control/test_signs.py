@@ -12,7 +12,7 @@ import pytest
 from hermes.control.feed import Feed
 from hermes.control.outbound.delivery import ActivityIndicator
 from hermes.domain.address import Address
-from hermes.domain.errors import Refused
+from hermes.domain.errors import Refused, Unreachable
 from hermes.domain.event import Asked, Entry, Failed, Finished, QuestionKind, Record, Stopped
 from hermes.domain.ids import MAIN_AGENT, QuestionId, SessionId, TurnId
 from hermes.domain.message import Receipt
@@ -105,11 +105,15 @@ class Reactor(PlainFake):
         self.there: dict[str, set[str]] = defaultdict(set)
         self.history: list[str] = []
         self.refuses = False
+        self.too_fast = 0
 
     async def react(self, receipt: Receipt, emoji: str, *, instead: str = "") -> None:
         self.history.append(emoji or f"-{instead}")
         if self.refuses:
             raise Refused("no")
+        if self.too_fast:
+            self.too_fast -= 1
+            raise Unreachable("slower", after=7.0)
         self.there[receipt.ref] = (self.there[receipt.ref] | {emoji}) - {"", instead}
 
 
@@ -182,6 +186,34 @@ async def test_a_question_that_comes_while_the_mark_is_made_is_seen() -> None:
     feed.publish(replace(entry(asked), seq=41))
     await settle()
     assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("mark")]
+    await signs.close()
+
+
+async def test_a_quick_answer_is_sign_enough_where_few_events_are_taken() -> None:
+    for seconds, shown in ((2.0, []), (4.0, ["👀", "✅"])):
+        platform = Reactor()
+        platform._capabilities = replace(platform.capabilities, marks_after=3.0)
+        clock, feed, signs = await begun(platform)
+        await clock.advance(seconds)
+        feed.publish(entry(Finished()))
+        feed.end()
+        await clock.advance(5)
+        assert platform.history == shown
+        await signs.close()
+
+
+async def test_a_mark_that_could_not_be_taken_back_is_taken_back_later() -> None:
+    platform = Reactor()
+    clock, feed, signs = await begun(platform)
+    platform.too_fast = 2
+    feed.publish(entry(Stopped(reason="somebody said so")))
+    feed.end()
+    await settle()
+    assert platform.there == {"m7": {"👀"}}
+    await clock.advance(7)
+    assert platform.there == {"m7": {"👀"}}
+    await clock.advance(7)
+    assert platform.there == {"m7": set()} and platform.history == ["👀", "-👀", "-👀", "-👀"]
     await signs.close()
 
 

@@ -108,6 +108,9 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     menu: MenuLimits | None = None
     marks_work: bool = False
     """The message that is worked on bears a reaction of ours, unless the operator says otherwise."""
+    marks_after: float = 0.0
+    """Only if the work takes longer than so many seconds: where few events are taken, a quick answer is the
+    better sign."""
     called_by_name: bool = False
     """In groups it is called by its name (`require_mention`), unless the operator says otherwise."""
     knows_people: bool = False

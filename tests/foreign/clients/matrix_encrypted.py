@@ -210,7 +210,7 @@ async def main(url: str, person: str, gateway: Gateway, folder: Path) -> dict[st
         async with session.get(where) as response:
             events = (await response.json())["chunk"]
     device = next(iter(ann.device_store[bot_id].values()))
-    fingerprint = [one.text for one in await gateway.made().check()][-1]
+    fingerprint = [one.text for one in await gateway.made().check()][-2]
     found["known by"] = fingerprint == f"Its device is {device.id}, with the key {device.ed25519}."
     try:
         await gateway.made(folder / "elsewhere").run(gateway.accept, gateway.cursor)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from hermes.domain.address import Address, Source
@@ -33,6 +34,8 @@ class MatrixBed(Testbed):
     def __init__(self, *, full: bool = False) -> None:
         super().__init__(full=full)
         self.welcome: set[str] = set()
+        self.folder: Path | None = None
+        """Where the adapter keeps its login."""
         self._last = self._last_room = ""
         self._mark = 0
 
@@ -57,10 +60,14 @@ class MatrixBed(Testbed):
         await self.front.down()
 
     def variables(self) -> dict[str, str]:
-        return {"MATRIX_HOMESERVER": self.front.url, "MATRIX_ACCESS_TOKEN": self.bot.token}
+        return {
+            "MATRIX_HOMESERVER": self.front.url,
+            "MATRIX_ACCESS_TOKEN": self.bot.token,
+            "MATRIX_ENCRYPTION": "off",
+        }
 
     def connect(self) -> MatrixAdapter:
-        adapter = MatrixAdapter(replace(self.context(), welcomes=self._welcomes))
+        adapter = MatrixAdapter(replace(self.context(), welcomes=self._welcomes, folder=self.folder))
         self.patient(lambda seconds: _wait(adapter, seconds))
         self._mark = self.front.listening
         return adapter

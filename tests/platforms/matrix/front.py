@@ -38,6 +38,8 @@ class Answer:
     status: int = 200
     body: bytes = b"{}"
     mime: str = "application/json"
+    location: str = ""
+    """Where else to ask, for a redirect."""
 
     @property
     def json(self) -> Any:
@@ -155,4 +157,5 @@ def _is_message(asked: Asked) -> bool:
 
 
 def _response(answer: Answer) -> web.Response:
-    return web.Response(status=answer.status, body=answer.body, headers={"Content-Type": answer.mime})
+    headers = {"Content-Type": answer.mime, **({"Location": answer.location} if answer.location else {})}
+    return web.Response(status=answer.status, body=answer.body, headers=headers)

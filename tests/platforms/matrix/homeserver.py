@@ -29,9 +29,9 @@ class Place:
 
 
 class No(Exception):
-    def __init__(self, status: int, code: str, error: str) -> None:
+    def __init__(self, status: int, code: str, error: str, **more: Any) -> None:
         super().__init__(error)
-        self.answer = wrong(status, code, error)
+        self.answer = wrong(status, code, error, **more)
 
 
 class Fake:
@@ -46,6 +46,11 @@ class Fake:
         self.transactions: dict[tuple[str, str], str] = {}
         self.old_media = False
         """Whether it only knows the way to files that needs no token."""
+        self.media_elsewhere, self.media_status = "", 307
+        """Where files are, if it sends who asks for them somewhere else."""
+        self.left: dict[str, int] = {}
+        """How many events of a user, or logins, are taken before it wants us to be slower."""
+        self.pause_ms = 5000
         self._at = 0
         self._numbers = itertools.count(1)
         self._news = asyncio.Event()
@@ -58,6 +63,8 @@ class Fake:
     async def __call__(self, asked: Asked) -> Answer:
         parts = asked.parts
         try:
+            if parts[1] == "cdn":
+                return self._file(parts[2], redirects=False)
             if parts[1:] == ["_matrix", "client", "versions"]:
                 return said({"versions": ["v1.1", "v1.11"], "unstable_features": {}})
             if parts[2] == "media":
@@ -77,6 +84,7 @@ class Fake:
     # --- calls ---
 
     def _login(self, asked: Asked) -> Answer:
+        self._limit("login")
         told = asked.json
         name = told["identifier"]["user"]
         user = name if name.startswith("@") else f"@{name}:{self.name}"
@@ -123,6 +131,10 @@ class Fake:
         room = self.rooms.get(number)
         if room is None or room.membership(user) != "join":
             raise No(403, "M_FORBIDDEN", f"User {user} not in room {number}")
+        if rest[0] in ("send", "redact") and (asked.token, asked.path) not in self.transactions:
+            # Both count (Synapse, handlers/message.py); what is told again under its transaction id does not
+            # (rest/client/transactions.py).
+            self._limit(user)
         match asked.method, rest:
             case "PUT", ["send", sort, txn]:
                 return self._send(asked, user, number, (sort, txn))
@@ -211,6 +223,16 @@ class Fake:
             and event["content"]["m.relates_to"].get("rel_type") == kind
         ]
 
+    def _limit(self, who: str) -> None:
+        """Synapse's `rc_message` and `rc_login` (config/ratelimiting.py): so many at once, then one after
+        each pause. Here it never passes by itself."""
+        left = self.left.get(who)
+        if left is None:
+            return
+        if left < 1:
+            raise No(429, "M_LIMIT_EXCEEDED", "Too Many Requests", retry_after_ms=self.pause_ms)
+        self.left[who] = left - 1
+
     # --- what happens ---
 
     def create(self, user: str, *, invite: list[str] = [], name: str = "", **more: Any) -> str:  # noqa: B006
@@ -219,6 +241,8 @@ class Fake:
         made = {"room_version": "11", **more.get("creation_content", {})}
         self.add(number, user, "m.room.create", made, state_key="")
         self.member(number, user, user, "join")
+        for state in more.get("initial_state", ()):
+            self.add(number, user, state["type"], state["content"], state_key=state["state_key"])
         if more.get("preset") == "public_chat":
             self.add(number, user, "m.room.join_rules", {"join_rule": "public"}, state_key="")
         if name:
@@ -349,7 +373,10 @@ class Fake:
             raise No(404, "M_UNRECOGNIZED", "Unrecognized request")
         return self._file(parts[7])
 
-    def _file(self, number: str) -> Answer:
+    def _file(self, number: str, *, redirects: bool = True) -> Answer:
+        if self.media_elsewhere and redirects:
+            # “Clients MAY be redirected using the 307/308 responses” (authed-content-repo.yaml of the spec).
+            return Answer(status=self.media_status, location=f"{self.media_elsewhere}/{number}")
         if number not in self.media:
             raise No(404, "M_NOT_FOUND", "Not found")
         data, mime = self.media[number]

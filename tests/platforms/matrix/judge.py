@@ -11,14 +11,14 @@ from tests.foreign.environments import ROOT, python_of
 from tests.platforms.matrix.bed import MatrixBed
 
 
-async def heard(client: str, *arguments: str) -> dict[str, Any]:
+async def heard(client: str, *arguments: str, environment: str = "matrix") -> dict[str, Any]:
     """What a client printed; it gets our sources and nothing else of our surroundings but the path."""
-    python = await asyncio.to_thread(python_of, "matrix")
+    python = await asyncio.to_thread(python_of, environment)
     process = await asyncio.create_subprocess_exec(
         str(python),
         str(ROOT / "tests" / "foreign" / "clients" / client),
         *arguments,
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT / "src")},
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )

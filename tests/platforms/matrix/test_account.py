@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hermes.domain.errors import Refused, UserError
+from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.message import Attachment, Body, MediaKind
-from hermes.entry.platforms.matrix import api
 from hermes.entry.platforms.matrix.api import MatrixClient
 from hermes.testing.platform_suite import Does, Inboxes, hosted, running, until
 from tests.platforms.matrix.bed import MatrixBed
@@ -66,15 +67,99 @@ async def test_a_name_that_leads_nowhere() -> None:
         await client.close()
 
 
-async def test_a_login_that_expires_is_made_anew() -> None:
-    """A token of a password that the homeserver takes back while the adapter runs parks nothing."""
-    api._LOGINS.clear()
+def with_password(bed: MatrixBed, folder: Path) -> None:
+    bed.folder = folder
+    bed.said |= {
+        "MATRIX_ACCESS_TOKEN": "",
+        "MATRIX_USER_ID": bed.bot.id,
+        "MATRIX_PASSWORD": "secret of hermes",
+    }
+
+
+def logins(bed: MatrixBed) -> int:
+    return len([one for one in bed.front.asked if one.path.endswith("/login")])
+
+
+async def test_a_login_outlives_the_gateway(tmp_path: Path) -> None:
+    """Synapse takes five logins and then one in 333 s (`rc_login` in its config/ratelimiting.py)."""
     async with MatrixBed() as bed:
-        bed.said |= {
-            "MATRIX_ACCESS_TOKEN": "",
-            "MATRIX_USER_ID": bed.bot.id,
-            "MATRIX_PASSWORD": "secret of hermes",
-        }
+        with_password(bed, tmp_path)
+        bed.server.left["login"] = 1
+        for number in range(4):
+            inboxes = Inboxes()
+            async with running(bed.connect(), inboxes.accept, None):
+                await until(lambda: inboxes.cursor is not None, "it does not begin")  # noqa: B023
+                await bed.ann.say(bed.chat.chat, f"life {number}")
+                await until(lambda: inboxes.texts == [f"life {number}"], "it hears nothing")  # noqa: B023
+        assert logins(bed) == 1
+        kept = tmp_path / "login.json"
+        assert kept.stat().st_mode & 0o777 == 0o600 and "secret of hermes" not in kept.read_text()
+        bed.said["MATRIX_PASSWORD"] = "another"
+        with pytest.raises(Unreachable, match="slower"):
+            await bed.connect().check()
+        assert logins(bed) == 2, "another password is another login"
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"of": 1}'])
+async def test_a_kept_login_that_cannot_be_read_is_none(tmp_path: Path, text: str) -> None:
+    async with MatrixBed() as bed:
+        with_password(bed, tmp_path)
+        (tmp_path / "login.json").write_text(text)
+        assert (await bed.connect().check())[0].good and logins(bed) == 1
+
+
+async def test_a_login_that_was_ended_needs_no_wait_and_one_that_is_useless_does(tmp_path: Path) -> None:
+    async with MatrixBed() as bed:
+        with_password(bed, tmp_path)
+        inboxes = Inboxes()
+        platform = bed.connect()
+        serve = asyncio.create_task(platform.run(inboxes.accept, None))
+        await until(lambda: inboxes.cursor is not None, "it does not begin")
+        bed.server.tokens = {one: user for one, user in bed.server.tokens.items() if user != bed.bot.id}
+        await bed.ann.say(bed.chat.chat, "wake up")
+        with pytest.raises(Unreachable, match="ended the login") as ended:
+            await serve
+        assert ended.value.after == 0.0
+        fake = bed.front.homeserver
+
+        async def homeserver(asked: Any) -> Any:
+            useless = asked.path.endswith("/sync")
+            return wrong(401, "M_UNKNOWN_TOKEN", "no") if useless else await fake(asked)
+
+        bed.front.homeserver = homeserver
+        with pytest.raises(Unreachable, match="ended the login") as ended:
+            await bed.connect().run(inboxes.accept, inboxes.cursor)
+        assert ended.value.after is None, "the host waits longer each time"
+
+
+@pytest.mark.parametrize("status", [307, 308])
+async def test_a_file_may_be_elsewhere(status: int) -> None:
+    async with MatrixBed() as bed:
+        url = await bed.ann.upload(b"far away", "text/plain")
+        bed.server.media_elsewhere, bed.server.media_status = f"{bed.front.url}/cdn", status
+        pieces: list[bytes] = []
+
+        async def sink(piece: bytes) -> None:
+            pieces.append(piece)
+
+        platform = bed.connect()
+        async with running(platform, Inboxes().accept, None):
+            await platform.fetch(url, sink)
+            assert b"".join(pieces) == b"far away"
+            assert [one.token for one in bed.front.asked if one.path.startswith("/cdn/")] == [""]
+            bed.server.media_elsewhere = "ftp://elsewhere.invalid"
+            with pytest.raises(Refused, match="not safe"):
+                await platform.fetch(url, sink)
+            bed.server.media_elsewhere = f"{bed.front.url}/_matrix/client/v1/media/download/localhost"
+            with pytest.raises((Refused, NeedsLogin)):
+                await platform.fetch(url, sink)
+            assert len(bed.front.asked) < 40, "it goes round in a circle"
+
+
+async def test_a_login_that_expires_is_made_anew(tmp_path: Path) -> None:
+    """A token of a password that the homeserver takes back while the adapter runs parks nothing."""
+    async with MatrixBed() as bed:
+        with_password(bed, tmp_path)
         inboxes = Inboxes()
         async with hosted(bed, inboxes):
             await until(lambda: inboxes.cursor is not None, "it does not begin")

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,8 +18,8 @@ from hermes.domain.message import Attachment, Body, Button, Inbound, InboundKind
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.word import replace
-from hermes.entry.platforms.matrix import adapter, api, compose
-from hermes.entry.platforms.matrix.adapter import UNREADABLE, MatrixAdapter
+from hermes.entry.platforms.matrix import adapter, compose
+from hermes.entry.platforms.matrix.adapter import UNREADABLE, UNVERIFIED, MatrixAdapter
 from hermes.entry.platforms.matrix.convert import KEYS, Room, error_for, to_inbounds
 from hermes.testing.platform_suite import (
     CHECKS,
@@ -462,6 +463,12 @@ class Keys:
 
     async def close(self) -> None: ...
 
+    doubt = ""
+    withheld = False
+
+    def is_withheld(self, event: dict[str, Any]) -> bool:
+        return self.withheld
+
     def decrypt(self, room: str, event: dict[str, Any]) -> dict[str, Any] | None:
         if not self.there:
             return None
@@ -476,7 +483,11 @@ async def say_locked(bed: MatrixBed, text: str) -> None:
 
 def with_keys(bed: MatrixBed, keys: Keys) -> MatrixAdapter:
     platform = bed.connect()
-    platform._crypto = keys  # type: ignore[assignment]
+
+    async def opened(me: Any) -> Any:
+        return keys
+
+    platform._open_encryption = opened  # type: ignore[method-assign]
     return platform
 
 
@@ -514,6 +525,24 @@ async def test_a_key_that_never_comes_is_told() -> None:
         assert sorted(inboxes.texts) == sorted([UNREADABLE, "did you read it?"])
 
 
+async def test_a_key_that_is_withheld_is_not_waited_for() -> None:
+    """Matrix 1.18 (MSC4153): programs give no keys to devices that their account does not vouch for, and may
+    say so with `m.room_key.withheld`."""
+    async with MatrixBed() as bed:
+        inboxes, keys = Inboxes(), Keys()
+        keys.doubt = "nobody has verified its device"
+        platform = with_keys(bed, keys)
+        platform.sync_seconds = 0.05
+        async with running(platform, inboxes.accept, None):
+            await bed._listening()
+            assert platform.notice() == keys.doubt
+            await say_locked(bed, "secret")
+            await until(lambda: bool(platform._locked), "it does not wait")
+            keys.withheld = True
+            await until(lambda: inboxes.texts == [UNVERIFIED], lambda: f"got {inboxes.texts}")
+            assert platform.notice() == f"1 message without a key: {keys.doubt}"
+
+
 async def test_a_key_that_comes_when_we_are_sent_out_of_the_room() -> None:
     async with MatrixBed() as bed:
         inboxes, keys = Inboxes(), Keys()
@@ -529,6 +558,61 @@ async def test_a_key_that_comes_when_we_are_sent_out_of_the_room() -> None:
             await bed.do(Does.TEXT, "elsewhere")
             await until(lambda: inboxes.texts == ["elsewhere"], "one room stops everything")
             await until(lambda: not platform._locked and not platform._held, "it is waited for for ever")
+
+
+async def test_an_encrypted_chat_does_not_end_in_silence() -> None:
+    """Element makes direct chats encrypted (`privateShouldBeEncrypted` in its src/utils/rooms.ts)."""
+    async with MatrixBed() as bed:
+        bed.welcome = {bed.ann.id}
+        algorithm = {"algorithm": "m.megolm.v1.aes-sha2"}
+        bed.server.add(bed.chat.chat, bed.ann.id, "m.room.encryption", algorithm, state_key="")
+        for life in range(2):
+            inboxes = Inboxes()
+            async with running(bed.connect(), inboxes.accept, None):
+                await bed._listening()
+                await say_locked(bed, f"secret {life}")
+                await bed.bob.say(bed.group, "hello")
+                await until(lambda: inboxes.texts == ["hello"], lambda: f"got {inboxes.texts}")  # noqa: B023
+        (message,) = bed.shown()
+        assert "cannot read encrypted rooms" in message.text, "once, in a room that is not encrypted"
+        place = bed.server.rooms[message.chat]
+        assert place.membership(bed.ann.id) == "invite" and ("m.room.encryption", "") not in place.state
+        bed.welcome = set()
+        platform = bed.connect()
+        async with running(platform, Inboxes().accept, None):
+            await bed._listening()
+            await bed.bob.send(
+                await bed.bob.room(bed.bot, direct=True), {"ciphertext": "x"}, "m.room.encrypted"
+            )
+            await until(lambda: bool(platform._unread), "it notices nothing")
+            assert platform.notice() == "1 encrypted room not read: MATRIX_ENCRYPTION is off"
+        assert len(bed.shown()) == 1, "strangers are told nothing"
+
+
+async def test_the_default_reads_encrypted_rooms_only_if_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "nio", None)
+    async with MatrixBed() as bed:
+        bed.said["MATRIX_ENCRYPTION"] = ""
+        inboxes, platform = Inboxes(), bed.connect()
+        assert (platform._mode, platform._chosen) == ("optional", False)
+        async with running(platform, inboxes.accept, None):
+            await bed.do(Does.TEXT, "in the open")
+            await until(lambda: inboxes.texts == ["in the open"], "what needs no keys is not read")
+            await say_locked(bed, "secret")
+            await until(lambda: bool(platform._unread), "it notices nothing")
+            assert "needs matrix-nio" in platform.notice() and "pip install" in platform.notice()
+
+
+@pytest.mark.parametrize(
+    ("word", "mode"), [("true", "optional"), ("false", "off"), ("Required", "required"), ("off", "off")]
+)
+def test_words_for_encryption(word: str, mode: str) -> None:
+    """hermes-agent says true and false."""
+    said = {"MATRIX_HOMESERVER": "x", "MATRIX_ACCESS_TOKEN": "t", "MATRIX_ENCRYPTION": word}
+    context = AdapterContext(
+        settings=PlatformSettings(), find=lambda name: Secret(said[name]) if name in said else None
+    )
+    assert MatrixAdapter(context)._mode == mode
 
 
 async def test_encrypted_rooms_while_encryption_is_off() -> None:
@@ -592,9 +676,9 @@ async def test_a_wrong_token_parks_and_is_never_told(caplog: pytest.LogCaptureFi
         assert "syt_wrong" not in f"{error.value} {gone.value} {gone.value.__cause__} {caplog.text}"
 
 
-async def test_a_password_logs_in_once() -> None:
-    api._LOGINS.clear()
+async def test_a_password_logs_in_once(tmp_path: Path) -> None:
     async with MatrixBed() as bed:
+        bed.folder = tmp_path
         bed.said |= {
             "MATRIX_ACCESS_TOKEN": "",
             "MATRIX_USER_ID": bed.bot.id,
@@ -665,12 +749,20 @@ async def test_the_check_says_what_is_there(monkeypatch: pytest.MonkeyPatch) -> 
     async with MatrixBed() as bed:
         found, encryption = await bed.connect().check()
         assert encryption.good and "off" in encryption.text
+        algorithm = {"algorithm": "m.megolm.v1.aes-sha2"}
+        bed.server.add(bed.chat.chat, bed.ann.id, "m.room.encryption", algorithm, state_key="")
+        count = (await bed.connect().check())[-1]
+        assert count.good and count.text == "1 of its 2 rooms are encrypted and not read."
+        bed.said["MATRIX_ENCRYPTION"] = ""
+        monkeypatch.setattr("hermes.entry.platforms.matrix.encryption.find_spec", lambda name: None)
+        count = (await bed.connect().check())[-1]
+        assert not count.good and "MATRIX_ENCRYPTION optional" in count.hint and "pip install" in count.hint
+        bed.said["MATRIX_ENCRYPTION"] = "off"
         assert found.good and "@hermes:localhost, in 2 rooms" in found.text
         for room in bed.server.rooms:
             bed.server.member(room, bed.ann.id, bed.bot.id, "leave")
         assert [one.good for one in await bed.connect().check()] == [True, True, True]
         bed.said["MATRIX_ENCRYPTION"] = "required"
-        monkeypatch.setattr("hermes.entry.platforms.matrix.encryption.find_spec", lambda name: None)
         assert (await bed.connect().check())[-1].hint == "pip install 'hermes-gateway[matrix]'"
 
 

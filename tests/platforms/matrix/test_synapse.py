@@ -78,3 +78,22 @@ async def test_encrypted_rooms(homeserver: str, tmp_path: Path) -> None:
         "killed": [True, True],
         "not lost": ["before you die", True],
     }
+
+
+async def test_an_account_vouches_for_the_bots_device(homeserver: str, tmp_path: Path) -> None:
+    """The account is set up, and the signature judged, by libraries that we did not write; and Synapse takes
+    none that does not fit."""
+    remote = Remote(homeserver)
+    tail = secrets.token_hex(4)
+    ann, bot = [await remote.register(f"{name}-{tail}") for name in ("ann", "hermes")]
+    await remote.close()
+    made = await heard("matrix_recovery.py", "make", homeserver, bot.token, environment="synapse")
+    judge = ("matrix_recovery.py", "judge", homeserver, ann.token, bot.id)
+    adapter = ("matrix_cross_signing.py", homeserver, bot.token, str(tmp_path))
+    assert await heard(*adapter, made["recovery"], made["other"]) == {
+        "wrong": ["UserError", True],
+        "without": [True, False, True],
+        "right": [False, True, "Its account vouches for the device."],
+        "later": [False, True, "Its account vouches for the device."],
+    }
+    assert list((await heard(*judge, environment="synapse")).values()) == [True]

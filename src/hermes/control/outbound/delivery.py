@@ -17,7 +17,7 @@ from hermes.control.outbound.lane import Lane
 from hermes.control.workers import TaskSet, Workers
 from hermes.domain.address import Address, SourceKind
 from hermes.domain.clock import Clock
-from hermes.domain.errors import HermesError
+from hermes.domain.errors import HermesError, Unreachable
 from hermes.domain.event import Asked, Entry, Failed, Finished
 from hermes.domain.hooks import GATE_SEND
 from hermes.domain.message import Receipt
@@ -31,6 +31,8 @@ log = logging.getLogger("hermes.signs")
 WORKS, DONE, FAILED = "👀", "✅", "❌"
 _EVERY = 4.0
 """Platforms show it for five seconds or more."""
+_AGAIN, _TRIES = 5.0, 20
+"""How often, and how many times, a reaction is taken back that could not be."""
 _SWITCH = "typing_indicator"
 _NO = frozenset({"false", "no", "off", "0"})
 _LANES = 512
@@ -127,7 +129,8 @@ class ActivityIndicator:
         wanted = wanted if block.reactions is None else block.reactions
         if wanted and ref is not None and isinstance(platform, Reactions):
             before = feed.entries[-1].seq if feed.entries else 0
-            self._shown.begin(self._mark(Receipt(to=to, ref=ref), feed, before), f"mark {to}")
+            after = platform.capabilities.marks_after
+            self._shown.begin(self._mark(Receipt(to=to, ref=ref), feed, before, after), f"mark {to}")
 
     async def close(self) -> None:
         await self._shown.close()
@@ -144,9 +147,13 @@ class ActivityIndicator:
                 return
             await self._clock.sleep(_EVERY)
 
-    async def _mark(self, message: Receipt, feed: Feed, before: int) -> None:
+    async def _mark(self, message: Receipt, feed: Feed, before: int, after: float) -> None:
         """`before` is the last record of what the turn did already: it may have asked, and been answered."""
-        if not await self._react(message, WORKS):
+        if after:
+            await self._clock.sleep(after)
+            if feed.ended or (feed.entries and isinstance(feed.entries[-1].record, Asked)):
+                return
+        if await self._react(message, WORKS) is not None:
             return
         async for seen in feed.watch(before, live=False):
             if isinstance(seen, Entry) and isinstance(seen.record, Asked):
@@ -155,15 +162,23 @@ class ActivityIndicator:
         if isinstance(last, Asked):
             return
         became = DONE if isinstance(last, Finished) else FAILED if isinstance(last, Failed) else ""
-        await self._react(message, became, instead=WORKS)
+        for _ in range(_TRIES):
+            # What says that we work may not stay for ever.
+            wait = await self._react(message, became, instead=WORKS)
+            if not wait:
+                return
+            await self._clock.sleep(wait)
 
-    async def _react(self, message: Receipt, emoji: str, instead: str = "") -> bool:
+    async def _react(self, message: Receipt, emoji: str, instead: str = "") -> float | None:
+        """None if it is shown; else the seconds after which it may be, or 0 if it never will."""
         platform = self._platform(message.to.credential)
-        if platform is None or not isinstance(platform, Reactions):
-            return False
+        if platform is None:
+            return _AGAIN
+        if not isinstance(platform, Reactions):
+            return 0.0
         try:
             await platform.react(message, emoji, instead=instead)
         except HermesError as error:
             log.debug("reaction.not_shown to=%s why=%s", message.to, error)
-            return False
-        return True
+            return max(error.after or 0.0, _AGAIN) if isinstance(error, Unreachable) else 0.0
+        return None

@@ -119,6 +119,8 @@ class Draft:
         if self._segment <= self._settled:
             return None
         text = self._fold.draft(self._progress)
+        # What one chat has learned about the platform's patience counts for all.
+        self._pace.interval = max(self._pace.interval, platform.capabilities.edit_interval or 0.0)
         wait = self._pace.wait(self._clock.monotonic(), text)
         if wait is None or wait > 0:
             return wait

@@ -1,6 +1,10 @@
-"""Files that go out: their bytes and their names."""
+"""Files that go out: their bytes and their names. And files that an adapter keeps for itself."""
 
 from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
 
 from hermes.domain.adapter import AdapterContext
 from hermes.domain.errors import Refused, UserError
@@ -20,3 +24,23 @@ async def read_file(context: AdapterContext, file: Attachment) -> bytes:
         return await context.open_file(file)
     except UserError as error:
         raise Refused(str(error)) from error
+
+
+def write_private(path: Path, text: str) -> None:
+    """The old file or the new one, never half of it; for nobody else's eyes."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    except BaseException:
+        Path(draft).unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

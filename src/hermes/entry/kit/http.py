@@ -11,6 +11,7 @@ from collections.abc import Callable, Container, Coroutine, Mapping, Sequence
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Generic, TypeVar
+from urllib.parse import urljoin, urlsplit
 
 import aiohttp
 from msgspec import Struct, field
@@ -153,9 +154,11 @@ class HttpClient(Generic[A]):
         *,
         headers: Mapping[str, str] | None = None,
         refusal: Callable[[A], HermesError | None] | None = None,
+        redirects: int = 0,
     ) -> None:
-        """Put a file into the sink. `refusal` says what is wrong with an answer, None if it is the file."""
-        never = aiohttp.ClientTimeout(total=None)
+        """Put a file into the sink. `refusal` says what is wrong with an answer, None if it is the file. So
+        many redirects are followed, without the headers, and never away from https."""
+        never, elsewhere = aiohttp.ClientTimeout(total=None), ""
         try:
             async with (
                 TransferLimit(self.answer_seconds) as limit,
@@ -163,15 +166,22 @@ class HttpClient(Generic[A]):
                     url, headers=headers, timeout=never, proxy=self.proxy, allow_redirects=False
                 ) as response,
             ):
-                start = b"" if response.status == 200 else await response.content.read(_PIECE)
-                error = (refusal or self._no_file)(self._answer(response, start))
-                if error is not None:
-                    raise error
-                async for piece in response.content.iter_any():
-                    limit.moved(len(piece))
-                    await sink(piece)
+                if redirects and response.status in (307, 308):
+                    elsewhere = urljoin(url, response.headers.get("Location", ""))
+                    if urlsplit(elsewhere).scheme not in ("https", urlsplit(url).scheme):
+                        raise Refused(f"{self.service} sends us to an address for the file that is not safe")
+                else:
+                    start = b"" if response.status == 200 else await response.content.read(_PIECE)
+                    error = (refusal or self._no_file)(self._answer(response, start))
+                    if error is not None:
+                        raise error
+                    async for piece in response.content.iter_any():
+                        limit.moved(len(piece))
+                        await sink(piece)
         except self._broken as error:
             raise Unreachable(f"The file stopped coming ({trouble_told(error)})") from None
+        if elsewhere:
+            await self.download(elsewhere, sink, refusal=refusal, redirects=redirects - 1)
 
     async def connect(
         self, url: str, *, heartbeat: float | None = None, most_bytes: int = 16 * 1024 * 1024
@@ -193,7 +203,7 @@ class HttpClient(Generic[A]):
 
     def not_reached(self, error: Exception) -> HermesError:
         """What it means that no connection came about."""
-        return Unreachable(f"{self.service} cannot be reached ({trouble_told(error)})")
+        return Unreachable(f"{self.service} cannot be reached ({trouble_told(error)})", offline=True)
 
     def _is_closed(self, *, maybe_done: bool = False) -> Unreachable:
         return Unreachable(f"{self.service}: the connection has ended", maybe_done=maybe_done)

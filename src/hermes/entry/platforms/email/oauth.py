@@ -11,13 +11,10 @@ import asyncio
 import base64
 import json
 import logging
-import os
 import secrets
-import tempfile
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -27,6 +24,7 @@ from hermes.domain.adapter import AdapterContext
 from hermes.domain.address import spell_platform
 from hermes.domain.errors import HermesError, NeedsLogin, Unreachable, UserError
 from hermes.domain.text import one_line, showable
+from hermes.entry.kit.files import write_private
 from hermes.entry.kit.payload import dig, read_json
 
 log = logging.getLogger("hermes.email")
@@ -160,7 +158,7 @@ class OAuthTokens:
             return
         try:
             kept = json.dumps({"of": self._key, "refresh_token": refresh})
-            _write_private(self._context.folder / _FILE, kept)
+            write_private(self._context.folder / _FILE, kept)
         except OSError as error:
             log.warning("email.token_not_kept why=%s", error.strerror)
 
@@ -221,26 +219,6 @@ def _error(context: AdapterContext, title: str, status: int, reply: Any) -> Herm
             f" `{login_command(context)}` gets another ({why})"
         )
     return NeedsLogin(f"{title} refuses to give an access token: {why}")
-
-
-def _write_private(path: Path, text: str) -> None:
-    """The old file or the new one, never half of it; for nobody else's eyes."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=".oauth-")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, path)
-    except BaseException:
-        Path(draft).unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 # --- how a person lets us in ---

@@ -15,8 +15,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from hermes.domain.adapter import AdapterContext, Finding, good
-from hermes.domain.address import Address
-from hermes.domain.errors import Refused, Unreachable, UserError
+from hermes.domain.address import Address, Source, SourceKind
+from hermes.domain.capabilities import Capabilities
+from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.message import Attachment, Body, Inbound, Receipt
 from hermes.domain.ports.platform import Accept
 from hermes.domain.ports.world import Sink
@@ -28,13 +29,17 @@ from hermes.entry.kit.proxy import proxy_for
 from hermes.entry.platforms.matrix import compose, convert, sync
 from hermes.entry.platforms.matrix.api import MatrixClient, is_on, log_in, path, token_of
 from hermes.entry.platforms.matrix.convert import ENCRYPTED, MESSAGE, REACTION, REDACTION
-from hermes.entry.platforms.matrix.encryption import Encryption, encryption_findings
+from hermes.entry.platforms.matrix.encryption import (
+    Encryption,
+    encrypted_rooms_finding,
+    encryption_findings,
+    read_mode,
+)
 from hermes.entry.platforms.matrix.manifest import MANIFEST
 from hermes.entry.platforms.matrix.rooms import Invitations, Rooms
 from hermes.entry.platforms.matrix.sync import MatrixIdentity
 
 log = logging.getLogger("hermes.matrix")
-ENCRYPTION = ("off", "optional", "required")
 _OPEN = (REACTION, REDACTION)
 """What is never encrypted."""
 _HEARD = (MESSAGE, convert.STICKER, *_OPEN)
@@ -42,11 +47,22 @@ _MOST_ALIVE = 2000
 _TYPING_MS = 12_000
 _SYNC_PATIENCE = 30.0
 _FILE_BYTES = 100 * 1024 * 1024
+_LIMITED_SECONDS = 300.0
+_LIMITED_INTERVAL = 5.0
+"""Synapse takes ten events of an account and then one in 5 s, edits and reactions too, over all its rooms
+(`rc_message` in its config/ratelimiting.py)."""
 UNREADABLE = "[A message that could not be decrypted: its key never came.]"
+UNVERIFIED = (
+    "[A message that could not be decrypted: its sender's program gives keys to verified devices only, and"
+    " the device of this bot is not verified.]"
+)
+IN_THE_OPEN = (
+    "<p>I cannot read encrypted rooms, so I do not know what you wrote to me there. Write to me here, where"
+    " it is not encrypted, or have my operator switch encryption on.</p>"
+)
 
 
 class MatrixAdapter:
-    capabilities = MANIFEST.capabilities
     answer_seconds = 30.0
     """How long an answer is waited for; a sync may take `sync_seconds` more."""
     sync_seconds = 30.0
@@ -58,15 +74,22 @@ class MatrixAdapter:
         address = context.setting("MATRIX_HOMESERVER")
         self._client = MatrixClient(address, proxy_for(context, "MATRIX_PROXY", address))
         self._client.token = token_of(context)
-        self._mode = context.setting("MATRIX_ENCRYPTION", "off").lower()
-        if self._mode not in ENCRYPTION:
-            raise UserError("MATRIX_ENCRYPTION is neither off, optional nor required.")
+        self._client.limited = self._note_limit
+        self._limited_until = float("-inf")
+        self._mode, self._chosen = read_mode(context)
+        self._lacking = "MATRIX_ENCRYPTION is off"
+        """Why encrypted rooms are not read."""
+        self._unread: set[str] = set()
+        """The encrypted rooms in which somebody wrote what we cannot read."""
+        self._withheld = 0
         is_on(context, "MATRIX_AUTO_THREAD")
         self._me: MatrixIdentity | None = None
         self._crypto: Encryption | None = None
         self._opening = asyncio.Lock()
         self._rooms = Rooms(self._client, self._decrypted)
-        self._alive: Recent[str, None] = Recent(_MOST_ALIVE)
+        self._rooms.needs_encryption = self._mode == "required"
+        self._alive: Recent[str, str] = Recent(_MOST_ALIVE)
+        """Messages of ours that are there, and a digest of what they say, if that is certain."""
         self._reacted: Recent[str, str] = Recent(_MOST_ALIVE)
         """Of one that is forgotten the server is asked, should it be taken back after all."""
         self._locked: dict[str, tuple[str, dict[str, Any], float]] = {}
@@ -75,11 +98,34 @@ class MatrixAdapter:
         """The points at which rooms asked us in and locked events came, oldest first."""
         self._invitations = Invitations(context, self._client, self._rooms, self._held)
 
+    @property
+    def capabilities(self) -> Capabilities:
+        if not self._is_limited:
+            return MANIFEST.capabilities
+        return replace(MANIFEST.capabilities, edit_interval=_LIMITED_INTERVAL)
+
+    @property
+    def _is_limited(self) -> bool:
+        return self._context.clock.monotonic() < self._limited_until
+
+    def _note_limit(self) -> None:
+        self._limited_until = self._context.clock.monotonic() + _LIMITED_SECONDS
+
+    def notice(self) -> str:
+        if self._unread:
+            count = "1 encrypted room" if len(self._unread) == 1 else f"{len(self._unread)} encrypted rooms"
+            return f"{count} not read: {self._lacking}"
+        if self._withheld and self._crypto is not None:
+            count = "1 message" if self._withheld == 1 else f"{self._withheld} messages"
+            return f"{count} without a key: {self._crypto.doubt or 'their senders withheld it'}"
+        return "" if self._crypto is None else self._crypto.doubt
+
     # --- what comes in ---
 
     async def run(self, accept: Accept, cursor: str | None) -> None:
         try:
             me = await self._who()
+            await accept((), None)
             since, _, user = (cursor or "").partition(" ")
             if not since or user != me.id:
                 since = await self._begin(accept, me)
@@ -129,6 +175,7 @@ class MatrixAdapter:
             query |= {"since": since, "timeout": str(int(wait * 1000))}
         seconds = wait + max(self.answer_seconds, _SYNC_PATIENCE)
         answer = await self._client.call("GET", "v3/sync", query=query, seconds=seconds)
+        self._client.fresh = False
         after = sync.next_batch(answer)
         if after is None:
             raise Unreachable("The homeserver does not say where we are")
@@ -160,6 +207,8 @@ class MatrixAdapter:
         items: list[Inbound] = []
         for event in events:
             clear = await self._decrypted(room, event)
+            if clear is None and self._crypto is None and event["sender"] != me.id:
+                await self._answer_openly(room, event["sender"], me)
             if clear is None:
                 if since is not None and self._crypto is not None and event["sender"] != me.id:
                     until = self._context.clock.monotonic() + self.key_seconds
@@ -187,8 +236,23 @@ class MatrixAdapter:
             return event
         if self._crypto is not None:
             return self._crypto.decrypt(room, event)
-        log.warning("matrix.encrypted room=%s: MATRIX_ENCRYPTION is off, nothing is read", one_line(room))
+        log.warning("matrix.encrypted room=%s: nothing is read there; %s", one_line(room), self._lacking)
+        self._unread.add(room)
         return None
+
+    async def _answer_openly(self, room: str, person: str, me: MatrixIdentity) -> None:
+        """Say once, in a direct chat that is not encrypted, that we cannot read what is."""
+        key = f"{IN_THE_OPEN} {person}"
+        place = Address(platform=convert.NAME, account=me.account, chat=room)
+        source = Source(address=place, kind=SourceKind.PRIVATE, user=person)
+        try:
+            if not (await self._rooms.get(room)).private or not await self._context.welcomes(source):
+                return
+            to = Address(platform=convert.NAME, account=me.account, chat=person)
+            if await self.find_sent(to, key) is None:
+                await self.send(to, Body(text=IN_THE_OPEN), key=key, reply_to=None)
+        except (Refused, Unreachable) as error:
+            log.info("matrix.not_told room=%s why=%s", one_line(room), error)
 
     async def _unlocked(self, me: MatrixIdentity) -> list[Inbound]:
         """Those of the locked events whose keys have come; and of those whose keys never came, that they are
@@ -197,14 +261,17 @@ class MatrixAdapter:
         for ref, (room, event, until) in list(self._locked.items()):
             assert self._crypto is not None
             clear = self._crypto.decrypt(room, event)
-            if clear is None and self._context.clock.monotonic() < until:
+            withheld = clear is None and self._crypto.is_withheld(event)
+            if clear is None and not withheld and self._context.clock.monotonic() < until:
                 continue
+            self._withheld += withheld
             try:
                 if clear is not None:
                     items += await self._converted(room, [event], me)
                 else:
                     log.warning("matrix.never_decrypted event=%s", one_line(ref))
-                    unread = {"type": MESSAGE, "content": {"msgtype": "m.text", "body": UNREADABLE}}
+                    why = UNVERIFIED if withheld else UNREADABLE
+                    unread = {"type": MESSAGE, "content": {"msgtype": "m.text", "body": why}}
                     items += convert.to_inbounds({**event, **unread}, await self._rooms.get(room), me, {})
             except Refused as error:
                 log.info("matrix.room_closed why=%s", error)
@@ -219,7 +286,7 @@ class MatrixAdapter:
                 raise Refused("the room is not encrypted, and MATRIX_ENCRYPTION is required")
             return sort, compose.fitted(content, compose.EVENT_BYTES)
         if self._crypto is None:
-            raise Refused("the room is encrypted, and MATRIX_ENCRYPTION is off")
+            raise Refused(f"the room is encrypted, and {self._lacking}")
         fitting = compose.fitted(content, compose.ENCRYPTED_BYTES)
         return await self._crypto.encrypt(about, sort, fitting)
 
@@ -234,10 +301,11 @@ class MatrixAdapter:
         parts |= {f"file {number}": file for number, file in enumerate(body.attachments, 1)}
         for name, file in parts.items():
             content = compose.message(body) if file is None else await self._uploaded(room, file)
-            content = compose.related(content, place, reply_to, author)
+            content = compose.related(content, place, reply_to, author, self._rooms.last_in(place.thread))
             mark = key if name == list(parts)[-1] else ""
             ref = await self._put(room, MESSAGE, content, compose.transaction(key, name), mark)
             reply_to = None
+        self._alive[ref] = "" if body.attachments else compose.digest(body)
         await self._number(room, ref, len(body.buttons), key)
         return Receipt(to=replace(place, chat=room), ref=ref)
 
@@ -291,22 +359,23 @@ class MatrixAdapter:
         ref = as_text(dig(answer, "event_id"))
         if not ref:
             raise Unreachable("The homeserver does not say which event it made", maybe_done=True)
-        self._alive[ref] = None
         return ref
 
     async def edit(self, receipt: Receipt, body: Body) -> None:
         room = receipt.to.chat
         if await self._rooms.after(room):
             raise Refused("that message is in a room that was replaced")
-        if receipt.ref not in self._alive:
+        if receipt.ref not in self._alive and await self._rooms.event(room, receipt.ref) is None:
             # The homeserver would take a replacement of what is gone, and show it to nobody.
-            if await self._rooms.event(room, receipt.ref) is None:
-                raise Refused("that message is gone")
-            self._alive[receipt.ref] = None
+            raise Refused("that message is gone")
+        if self._alive.get(receipt.ref) == (says := compose.digest(body)):
+            return
+        self._alive[receipt.ref] = ""
         content = compose.edit(receipt.ref, body)
         # The same words may come back later: an edit is not known by them, and may be repeated.
         txn = compose.transaction(receipt.ref, secrets.token_hex(8))
         await self._put(room, MESSAGE, content, txn)
+        self._alive[receipt.ref] = says
 
     async def delete(self, receipt: Receipt) -> None:
         self._alive.pop(receipt.ref, None)
@@ -324,14 +393,18 @@ class MatrixAdapter:
         )
 
     async def react(self, receipt: Receipt, emoji: str, *, instead: str = "") -> None:
-        """One reaction of ours at a time."""
+        """One reaction of ours at a time. While the homeserver wants us to be slower, they are only removed:
+        messages need what it takes."""
+        if self._is_limited and not instead:
+            raise Unreachable("The homeserver takes little now, and messages come first")
         room, ref = await self._rooms.newest(receipt.to.chat), receipt.ref
-        before = self._reacted.pop(ref, None)
+        before = self._reacted.get(ref)
         if before is None and instead:
             before = await self._own_reaction(room, ref)
         if before is not None:
             await self._redact(room, before)
-        if emoji:
+            self._reacted.pop(ref, None)
+        if emoji and not self._is_limited:
             txn = compose.transaction("react", ref, secrets.token_hex(8))
             self._reacted[ref] = await self._put(room, REACTION, _annotation(ref, emoji), txn)
 
@@ -356,7 +429,7 @@ class MatrixAdapter:
             await self._client.fetch(server, media, sink)
             return
         if self._crypto is None:
-            raise Refused("the file is encrypted, and MATRIX_ENCRYPTION is off")
+            raise Refused(f"the file is encrypted, and {self._lacking}")
         data = bytearray()
 
         async def gather(piece: bytes) -> None:
@@ -374,21 +447,41 @@ class MatrixAdapter:
             if self._me is None:
                 self._client.answer_seconds = self.answer_seconds
                 me = await log_in(self._client, self._context)
-                if self._mode != "off":
-                    self._crypto = await Encryption.open(self._client, me, self._context.folder)
+                self._crypto = await self._open_encryption(me)
+                self._rooms.encrypts = self._crypto is not None
                 self._me = me
             return self._me
+
+    async def _open_encryption(self, me: MatrixIdentity) -> Encryption | None:
+        """None where it is off, or is not to be had and nobody asked for it."""
+        if self._mode == "off":
+            return None
+        recovery = self._context.setting("MATRIX_RECOVERY_KEY")
+        try:
+            return await Encryption.open(self._client, me, self._context.folder, recovery)
+        except (NeedsLogin, Refused, UserError) as error:
+            if self._chosen:
+                raise
+            self._lacking = one_line(str(error), 300)
+            log.warning("matrix.no_encryption why=%s", self._lacking)
+            return None
 
     async def check(self) -> Sequence[Finding]:
         self._client.answer_seconds = self.answer_seconds
         try:
             me = await log_in(self._client, self._context)
             answer = await self._client.call("GET", "v3/joined_rooms")
-            encryption = await encryption_findings(self._mode, self._client, me, self._context.folder)
+            encryption = await encryption_findings(
+                self._mode, self._client, me, self._context.folder, chosen=self._chosen
+            )
+            joined = dig(answer, "joined_rooms")
+            rooms = [room for room in joined if sync.is_id(room, "!")] if isinstance(joined, list) else []
+            if self._mode == "off" or len(encryption) == 1:
+                chosen = self._chosen and self._mode == "off"
+                encryption += await encrypted_rooms_finding(self._rooms, rooms, chosen=chosen)
         finally:
             await self._client.close()
-        rooms = dig(answer, "joined_rooms")
-        count = len(rooms) if isinstance(rooms, list) else 0
+        count = len(rooms)
         findings = [good(f"The homeserver knows the account as {me.id}, in {count} rooms.")]
         if not count:
             hint = "Invite it to a room, or begin a direct chat with it, while the gateway runs."

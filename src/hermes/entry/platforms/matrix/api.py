@@ -4,11 +4,13 @@ errors."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
+import logging
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from hashlib import sha256
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -19,17 +21,19 @@ from hermes.domain.adapter import AdapterContext
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.ports.world import Sink
 from hermes.entry.kit.errors import TOO_FAST
+from hermes.entry.kit.files import write_private
 from hermes.entry.kit.http import HttpAnswer, HttpClient
-from hermes.entry.kit.payload import as_size, as_text, dig
+from hermes.entry.kit.payload import as_size, as_text, dig, read_json
 from hermes.entry.kit.transfer import OutgoingFile
 from hermes.entry.platforms.matrix.convert import error_for
 from hermes.entry.platforms.matrix.sync import MatrixIdentity
 
+log = logging.getLogger("hermes.matrix")
 _SMALL = 1_000_000
 _TOKEN = "MATRIX_ACCESS_TOKEN"
 _ON, _OFF = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
-_LOGINS: dict[str, str] = {}
-"""Access tokens that passwords gave, in this process: each login more is one that the homeserver counts."""
+_FILE = "login.json"
+_REDIRECTS = 3
 
 
 def homeserver(address: str) -> str:
@@ -61,8 +65,12 @@ class MatrixClient(HttpClient[HttpAnswer]):
         self._named = "://" not in address
         """Whether only a server's name was given: then its `.well-known` file may say where it answers."""
         self.token = ""
-        self.renew: Callable[[], object] | None = None
+        self.renew: Callable[[], Awaitable[None]] | None = None
         """Called when a token is not good any more that a new login would replace."""
+        self.fresh = False
+        """Whether the token is new, and nothing has come of it yet."""
+        self.limited: Callable[[], None] = lambda: None
+        """Called when the homeserver wants us to be slower."""
         self._most_bytes: float | None = None
 
     async def call(
@@ -134,10 +142,12 @@ class MatrixClient(HttpClient[HttpAnswer]):
     async def fetch(self, server: str, media: str, sink: Sink) -> None:
         """A file; older homeservers know only the second place."""
         file = path(server, media)
-        for where in (f"client/v1/media/download/{file}", f"media/v3/download/{file}?allow_redirect=false"):
+        for where in (f"client/v1/media/download/{file}", f"media/v3/download/{file}?allow_redirect=true"):
             url = f"{self.url}/_matrix/{where}"
             with contextlib.suppress(_Unrecognized):
-                return await self.download(url, sink, headers=self._headers(), refusal=_no_file)
+                return await self.download(
+                    url, sink, headers=self._headers(), refusal=_no_file, redirects=_REDIRECTS
+                )
         raise Refused("The homeserver does not have the file")
 
     async def _ask(self, method: str, where: str, **more: Any) -> Any:
@@ -145,9 +155,13 @@ class MatrixClient(HttpClient[HttpAnswer]):
         reply = await self.exchange(method, self.url + where, **more)
         if reply.status >= 300:
             error = error_for(reply.status, reply.answer, reply.headers.get("Retry-After"))
+            if reply.status == TOO_FAST:
+                self.limited()
             if isinstance(error, NeedsLogin) and self.renew is not None:
-                self.renew()
-                raise Unreachable("The homeserver ended the login") from None
+                await self.renew()
+                # The next login need not wait for anything, unless this one never was any good.
+                after = None if self.fresh else 0.0
+                raise Unreachable("The homeserver ended the login", after=after) from None
             raise error
         if reply.answer is None:
             raise Unreachable("The homeserver's answer cannot be read", maybe_done=True)
@@ -187,9 +201,9 @@ def token_of(context: AdapterContext) -> str:
 async def log_in(client: MatrixClient, context: AdapterContext) -> MatrixIdentity:
     await client.discover()
     if not client.token:
-        client.token = await _token(client, context)
+        login = PasswordLogin(client, context)
         # The token of a password may expire or be taken back; the next connection logs in again.
-        client.renew = lambda: _LOGINS.pop(_key(client, context), None)
+        client.token, client.renew = await login.token(), login.forget
     account = await client.call("GET", "v3/account/whoami")
     user, device = as_text(dig(account, "user_id")), str(dig(account, "device_id") or "")
     if not user.startswith("@"):
@@ -209,32 +223,64 @@ def is_on(context: AdapterContext, variable: str) -> bool:
     return text in _ON
 
 
-def _key(client: MatrixClient, context: AdapterContext) -> str:
-    login = (client.url, context.setting("MATRIX_USER_ID"), context.setting("MATRIX_PASSWORD"))
-    return sha256("\0".join(login).encode()).hexdigest()
+class PasswordLogin:
+    """The access token that a user and a password give: kept in the account's folder, for homeservers count
+    logins (Synapse: `rc_login` in config/ratelimiting.py, five and then one in 333 s), and the device of a
+    login is known to others. It counts as long as nothing of what it was got with changes."""
 
+    def __init__(self, client: MatrixClient, context: AdapterContext) -> None:
+        self._client = client
+        self._context = context
+        self._user, self._password = (context.setting(name) for name in ("MATRIX_USER_ID", "MATRIX_PASSWORD"))
+        # The same device every time: its transaction ids and its keys go on to count.
+        device = "HERMES" + sha256(self._user.encode()).hexdigest()[:8].upper()
+        self._device = context.setting("MATRIX_DEVICE_ID", device)
+        login = (client.url, self._user, self._password, self._device)
+        self._key = sha256("\0".join(login).encode()).hexdigest()
 
-async def _token(client: MatrixClient, context: AdapterContext) -> str:
-    key, user = _key(client, context), context.setting("MATRIX_USER_ID")
-    if key in _LOGINS:
-        return _LOGINS[key]
-    # The same device every time: its transaction ids and its keys go on to count.
-    device = "HERMES" + sha256(user.encode()).hexdigest()[:8].upper()
-    asked = {
-        "type": "m.login.password",
-        "identifier": {"type": "m.id.user", "user": user},
-        "password": context.setting("MATRIX_PASSWORD"),
-        "device_id": context.setting("MATRIX_DEVICE_ID", device),
-        "initial_device_display_name": "Hermes Gateway",
-    }
-    try:
-        answer = await client.call("POST", "v3/login", asked)
-    except Refused as error:
-        raise NeedsLogin(
-            f"The homeserver does not take MATRIX_USER_ID and MATRIX_PASSWORD: {error}"
-        ) from None
-    token = as_text(dig(answer, "access_token"))
-    if not token:
-        raise Unreachable("The homeserver gives no access token")
-    _LOGINS[key] = token
-    return token
+    async def token(self) -> str:
+        return await asyncio.to_thread(self._kept) or await self._new()
+
+    async def forget(self) -> None:
+        """Another one may have been got meanwhile, by a command beside the gateway: that is kept."""
+        if await asyncio.to_thread(self._kept) == self._client.token:
+            await asyncio.to_thread(self._keep, "")
+
+    async def _new(self) -> str:
+        asked = {
+            "type": "m.login.password",
+            "identifier": {"type": "m.id.user", "user": self._user},
+            "password": self._password,
+            "device_id": self._device,
+            "initial_device_display_name": "Hermes Gateway",
+        }
+        try:
+            answer = await self._client.call("POST", "v3/login", asked)
+        except Refused as error:
+            raise NeedsLogin(
+                f"The homeserver does not take MATRIX_USER_ID and MATRIX_PASSWORD: {error}"
+            ) from None
+        token = as_text(dig(answer, "access_token"))
+        if not token:
+            raise Unreachable("The homeserver gives no access token")
+        await asyncio.to_thread(self._keep, token)
+        self._client.fresh = True
+        return token
+
+    def _kept(self) -> str:
+        if self._context.folder is None:
+            return ""
+        try:
+            kept = read_json((self._context.folder / _FILE).read_text("utf-8"))
+        except (OSError, ValueError):
+            return ""
+        return as_text(dig(kept, "access_token")) if dig(kept, "of") == self._key else ""
+
+    def _keep(self, token: str) -> None:
+        if self._context.folder is None:
+            return
+        try:
+            kept = json.dumps({"of": self._key, "access_token": token})
+            write_private(self._context.folder / _FILE, kept)
+        except OSError as error:
+            log.warning("matrix.login_not_kept why=%s", error.strerror)

@@ -39,6 +39,11 @@ def transaction(*parts: str) -> str:
     return sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:48]
 
 
+def digest(body: Body) -> str:
+    """Tells one text of a message from another."""
+    return transaction(json.dumps(message(body), sort_keys=True))
+
+
 def message(body: Body) -> dict[str, Any]:
     """Words in Matrix's HTML, as an event's content."""
     html = _unwrapped(body.text)
@@ -83,9 +88,14 @@ def file(attachment: Attachment, size: int, place: Mapping[str, Any]) -> dict[st
 
 
 def related(
-    content: dict[str, Any], to: Address, reply_to: str | None, author: str | None = None
+    content: dict[str, Any],
+    to: Address,
+    reply_to: str | None,
+    author: str | None = None,
+    last: str | None = None,
 ) -> dict[str, Any]:
-    """The content in its thread, and as an answer, of which who is answered is told."""
+    """The content in its thread, and as an answer, of which who is answered is told. For programs that know
+    no threads it answers the `last` event there."""
     answered = reply_to if reply_to is not None and reply_to.startswith("$") else None
     if answered is not None and author is not None:
         content = {**content, "m.mentions": {"user_ids": [author]}}
@@ -96,7 +106,7 @@ def related(
             "rel_type": "m.thread",
             "event_id": to.thread,
             "is_falling_back": answered is None,
-            "m.in_reply_to": {"event_id": answered or to.thread},
+            "m.in_reply_to": {"event_id": answered or last or to.thread},
         }
         return {**content, "m.relates_to": relation}
     if answered is not None:

@@ -67,6 +67,13 @@ def mentioned_events(event: Event) -> tuple[str, ...]:
     return tuple(str(ref) for ref in refs if is_id(ref, "$"))
 
 
+def thread_of(event: Event) -> str:
+    """The thread that an event is in."""
+    relation = _relation(event)
+    root = relation.get("event_id") if relation.get("rel_type") == "m.thread" else ""
+    return str(root) if is_id(root, "$") else ""
+
+
 def to_inbounds(event: Event, room: Room, me: MatrixIdentity, events: Events) -> tuple[Inbound, ...]:
     """What an event of a room means; nothing for one of our own, or of a kind that does not concern us.
     `events` are those it mentions, as far as they are to be had."""

@@ -3,13 +3,14 @@ adapter stays the one who syncs and sends. nio is imported only where encryption
 
 The keys of messages come with a sync and are stored here before the sync's point is; so nothing that was
 stored is waited for again, and a sync that is told twice does no harm. Keys of ours are stored before they
-are told to anybody. Devices are trusted as they appear; ours is verified by who compares its key."""
+are told to anybody. Devices are trusted as they appear; ours is verified by its account, see
+`cross_signing`."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,35 +18,70 @@ from typing import Any
 
 import aiohttp
 
-from hermes.domain.adapter import Finding, good, wrong
+from hermes.domain.adapter import AdapterContext, Finding, good, wrong
 from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
-from hermes.entry.kit.payload import as_text, dig
+from hermes.entry.kit.payload import Recent, as_dict, as_dicts, as_text, dig
 from hermes.entry.platforms.matrix.api import MatrixClient
 from hermes.entry.platforms.matrix.convert import ENCRYPTED, Room
+from hermes.entry.platforms.matrix.cross_signing import DeviceTrust, ask_trust, sign_device
+from hermes.entry.platforms.matrix.rooms import Rooms
 from hermes.entry.platforms.matrix.sync import MatrixIdentity
 
 log = logging.getLogger("hermes.matrix")
 
 LACKING = "MATRIX_ENCRYPTION needs matrix-nio."
 REMEDY = "pip install 'hermes-gateway[matrix]'"
+UNVERIFIED = "Nobody has verified its device, so that many programs give it no keys and hide what it writes"
 OTHER_KEYS = "The homeserver has keys of another program for this login"
 OTHER_LOGIN = "Set MATRIX_USER_ID, MATRIX_PASSWORD and a new MATRIX_DEVICE_ID in place of the token."
+_MODES = {
+    **dict.fromkeys(("off", "false", "no", "0"), "off"),
+    # hermes-agent's word for it: encrypted rooms, and others too.
+    **dict.fromkeys(("optional", "true", "yes", "on", "1"), "optional"),
+    "required": "required",
+}
+_NEVER = frozenset({"m.unverified", "m.blacklisted", "m.unauthorised"})
+"""Reasons for which a key will not come (Matrix 1.18, `m.room_key.withheld`); with others it still may."""
+_MOST_WITHHELD, _MOST_ROOMS = 1000, 200
+
+
+def read_mode(context: AdapterContext) -> tuple[str, bool]:
+    """Whether encrypted rooms are wanted, and whether the operator said so."""
+    word = context.setting("MATRIX_ENCRYPTION").lower()
+    if word and word not in _MODES:
+        raise UserError("MATRIX_ENCRYPTION is neither off, optional nor required.")
+    return _MODES.get(word, "optional"), bool(word)
+
+
+async def encrypted_rooms_finding(rooms: Rooms, joined: Sequence[str], *, chosen: bool) -> list[Finding]:
+    """How many rooms are silent because they are encrypted."""
+    if joined[:_MOST_ROOMS] and (
+        count := sum([(await rooms.get(room)).encrypted for room in joined[:_MOST_ROOMS]])
+    ):
+        text = f"{count} of its {len(joined)} rooms are encrypted and not read."
+        hint = f"hermes config set MATRIX_ENCRYPTION optional; it needs matrix-nio: {REMEDY}"
+        return [good(text, hint) if chosen else wrong(text, hint)]
+    return []
 
 
 async def encryption_findings(
-    mode: str, client: MatrixClient, me: MatrixIdentity, folder: Path | None
+    mode: str, client: MatrixClient, me: MatrixIdentity, folder: Path | None, *, chosen: bool
 ) -> list[Finding]:
     """What a look from outside says of encryption, and of the key by which the bot's device is known."""
     if mode == "off":
         return [good("Encrypted rooms are not read (MATRIX_ENCRYPTION is off).")]
     if find_spec("nio") is None or find_spec("vodozemac") is None:
+        if not chosen:
+            return [good("Encrypted rooms are not read (matrix-nio is not installed).", REMEDY)]
         return [wrong(LACKING, REMEDY)]
     findings = [good(f"Encrypted rooms are read and written in (it is {mode}).")]
     ours = None if folder is None else await asyncio.to_thread(_stored_key, folder, me)
-    theirs = await _told_key(client, me)
+    trust = await ask_trust(client, me)
+    theirs = trust.key
     if ours is not None and theirs in (ours, None):
-        hint = f"People trust it by that: in Element as the bot, write /verify {me.device} {ours}"
-        findings.append(good(f"Its device is {me.device}, with the key {ours}.", hint))
+        findings.append(good(f"Its device is {me.device}, with the key {ours}."))
+        verified = good("Its account vouches for the device.")
+        findings.append(verified if trust.signed else wrong(f"{UNVERIFIED}.", _way_to_verify(me, ours)))
     elif theirs is not None:
         findings.append(wrong(f"{OTHER_KEYS} ({me.device}).", OTHER_LOGIN))
     else:
@@ -67,10 +103,11 @@ def _stored_key(folder: Path, me: MatrixIdentity) -> str | None:
         store.database.close()
 
 
-async def _told_key(client: MatrixClient, me: MatrixIdentity) -> str | None:
-    """The public key of our device as the homeserver has it, and tells others."""
-    answer = await client.call("POST", "v3/keys/query", {"device_keys": {me.id: [me.device]}})
-    return as_text(dig(answer, "device_keys", me.id, me.device, "keys", f"ed25519:{me.device}")) or None
+def _way_to_verify(me: MatrixIdentity, key: str) -> str:
+    return (
+        "Log in to Element as the bot, set up recovery (Settings → Encryption) and set MATRIX_RECOVERY_KEY to"
+        f" the key it shows; or write there /verify {me.device} {key}"
+    )
 
 
 class Encryption:
@@ -79,10 +116,16 @@ class Encryption:
         self._client = client
         self._me = me
         self._members: dict[str, frozenset[str]] = {}
+        self._withheld: Recent[str, None] = Recent(_MOST_WITHHELD)
+        """Sessions whose keys their senders do not give us."""
+        self.doubt = ""
+        """Why others may give us no keys, and what to do about it."""
         self._alone = asyncio.Lock()
 
     @classmethod
-    async def open(cls, client: MatrixClient, me: MatrixIdentity, folder: Path | None) -> Encryption:
+    async def open(
+        cls, client: MatrixClient, me: MatrixIdentity, folder: Path | None, recovery: str = ""
+    ) -> Encryption:
         try:
             nio: Any = await asyncio.to_thread(import_module, "nio")
             await asyncio.to_thread(import_module, "vodozemac")
@@ -105,17 +148,29 @@ class Encryption:
         theirs.restore_login(me.id, me.device, client.token)
         encryption = cls(nio, theirs, me)
         try:
-            await encryption._agree(client)
+            trust = await encryption._agree(client)
             await encryption._upkeep()
+            await encryption._vouch(client, trust, recovery)
         except BaseException:
             await encryption.close()
             raise
         return encryption
 
-    async def _agree(self, client: MatrixClient) -> None:
+    async def _vouch(self, client: MatrixClient, trust: DeviceTrust, recovery: str) -> None:
+        """Have the account vouch for the device; others may give keys to no other (Matrix 1.18, MSC4153)."""
+        ours = self._client.olm.account.identity_keys["ed25519"]
+        if not trust.signed and recovery:
+            await sign_device(client, self._me, ours, recovery)
+            log.info("matrix.device_signed id=%s", self._me.device)
+        elif not trust.signed:
+            self.doubt = f"{UNVERIFIED}. {_way_to_verify(self._me, ours)}"
+            log.warning("matrix.device_not_verified: %s", self.doubt)
+
+    async def _agree(self, client: MatrixClient) -> DeviceTrust:
         """Others know us by the key that the homeserver has: it must be ours, and another one is let be."""
         olm, share = self._client.olm, self._client.olm.share_keys
-        ours, theirs = olm.account.identity_keys["ed25519"], await _told_key(client, self._me)
+        trust = await ask_trust(client, self._me)
+        ours, theirs = olm.account.identity_keys["ed25519"], trust.key
         if theirs not in (ours, None):
             raise NeedsLogin(f"{OTHER_KEYS} ({self._me.device}). {OTHER_LOGIN}")
         # A login that was ended and made again begins without keys.
@@ -129,6 +184,7 @@ class Encryption:
             return keys
 
         olm.share_keys = share_stored
+        return trust
 
     async def close(self) -> None:
         await self._client.close()
@@ -144,6 +200,10 @@ class Encryption:
             for name in ("next_batch", "to_device", "device_lists", "device_one_time_keys_count")
             if name in sync
         }
+        for event in as_dicts(dig(sync, "to_device", "events")):
+            content = as_dict(event.get("content"))
+            if event.get("type") == "m.room_key.withheld" and content.get("code") in _NEVER:
+                self._withheld[as_text(content.get("session_id"))] = None
         async with self._alone:
             response = self._nio.SyncResponse.from_dict({**ours, "rooms": {}})
             if not isinstance(response, self._nio.SyncResponse):
@@ -181,6 +241,10 @@ class Encryption:
         if not isinstance(source, dict) or source.get("room_id", room) != room:
             return None
         return {**event, "type": source.get("type"), "content": source.get("content")}
+
+    def is_withheld(self, event: Mapping[str, Any]) -> bool:
+        """Whether its sender said that its key will not come."""
+        return as_text(dig(event, "content", "session_id")) in self._withheld
 
     # --- what goes out ---
 

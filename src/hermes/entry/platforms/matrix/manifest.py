@@ -26,7 +26,7 @@ MANIFEST = Manifest(
         max_text=16_000,
         unit=TextUnit.BYTES,
         flavour=Flavour.HTML,
-        edit_interval=1.5,
+        edit_interval=2.0,
         draft_cursor=False,
         deletes=True,
         history=True,
@@ -43,6 +43,7 @@ MANIFEST = Manifest(
         command_prefix="!",
         called_by_name=True,
         marks_work=True,
+        marks_after=3.0,
     ),
     requires=("aiohttp",),
     settings=(
@@ -78,8 +79,17 @@ MANIFEST = Manifest(
         ),
         option(
             "MATRIX_ENCRYPTION",
-            "Encrypted rooms: off, optional or required (off)",
-            "Needs matrix-nio: pip install 'hermes-gateway[matrix]'.",
+            "Encrypted rooms: off, optional or required (optional, if matrix-nio is installed)",
+            "Element makes direct chats encrypted: without it they cannot be read.",
+            asked=True,
+        ),
+        option(
+            "MATRIX_RECOVERY_KEY",
+            "The account's recovery key, by which it vouches for the bot's device",
+            "From Element, logged in as the bot: Settings → Encryption. Without it many programs give the"
+            " bot no keys to encrypted messages.",
+            secret=True,
+            asked=True,
         ),
         option(
             "MATRIX_AUTO_THREAD",

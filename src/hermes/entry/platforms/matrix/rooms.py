@@ -20,7 +20,8 @@ from hermes.entry.platforms.matrix.convert import Event, Events, Room
 from hermes.entry.platforms.matrix.sync import MatrixIdentity
 
 log = logging.getLogger("hermes.matrix")
-_STATE = frozenset({sync.MEMBER, "m.room.name", "m.room.encryption"})
+ENCRYPTION = "m.room.encryption"
+_STATE = frozenset({sync.MEMBER, "m.room.name", ENCRYPTION})
 _MOST_EVENTS = 1000
 _MOST_ROOMS = 2000
 _PAGE = "100"
@@ -42,10 +43,14 @@ class Rooms:
     def __init__(self, client: MatrixClient, decrypt: Decrypt) -> None:
         self._client = client
         self._decrypt = decrypt
+        self.encrypts, self.needs_encryption = False, False
+        """Whether we can write in encrypted rooms, and whether we do in no others."""
         self._rooms: Recent[str, Room] = Recent(_MOST_ROOMS)
         self._after: dict[str, str] = {}
         self._claims: dict[str, str] = {}
         self._events: Recent[str, dict[str, Any]] = Recent(_MOST_EVENTS)
+        self._last_in: Recent[str, str] = Recent(_MOST_EVENTS)
+        """The latest event of threads."""
         self._named: dict[str, str] = {}
 
     # --- rooms ---
@@ -59,7 +64,7 @@ class Rooms:
         answer, named, encryption, before = await asyncio.gather(
             self._client.call("GET", f"v3/{path('rooms', room, 'joined_members')}"),
             self._state(room, "m.room.name"),
-            self._state(room, "m.room.encryption"),
+            self._state(room, ENCRYPTION),
             self._before(room),
         )
         joined = as_dict(dig(answer, "joined"))
@@ -72,9 +77,10 @@ class Rooms:
             first=await self._first(room, before),
         )
 
-    async def _state(self, room: str, sort: str) -> dict[str, Any]:
+    async def _state(self, room: str, sort: str, key: str = "") -> dict[str, Any]:
         try:
-            return as_dict(await self._client.call("GET", f"v3/{path('rooms', room, 'state', sort)}/"))
+            where = f"v3/{path('rooms', room, 'state', sort)}/{path(key)}"
+            return as_dict(await self._client.call("GET", where))
         except Refused:
             return {}
 
@@ -132,11 +138,22 @@ class Rooms:
 
     def heed(self, room: str, events: Sequence[Mapping[str, Any]]) -> None:
         """Take note of what these events change."""
-        if any(event.get("type") in _STATE and "state_key" in event for event in events):
+        if any(event.get("type") in _STATE and self._changes(room, event) for event in events):
             self.forget(room)
         for event in events:
             if event.get("type") == convert.REDACTION:
                 self._events.pop(convert.redacted(event), None)
+
+    def _changes(self, room: str, event: Mapping[str, Any]) -> bool:
+        """Whether a state is another than we know. Members are told again with what they say first."""
+        if "state_key" not in event:
+            return False
+        members = self._rooms[room].members if room in self._rooms else {}
+        content, who = as_dict(event.get("content")), event["state_key"]
+        same = content.get("membership") == "join" and str(content.get("displayname") or "") == members.get(
+            who
+        )
+        return not (event.get("type") == sync.MEMBER and same)
 
     async def find(self, to: str, me: MatrixIdentity) -> str:
         """The room that an address means: itself, one with this alias, or the direct chat with a person; and
@@ -154,17 +171,27 @@ class Rooms:
         return await self.newest(self._named[to])
 
     async def _direct(self, person: str, me: MatrixIdentity) -> str:
+        """The direct chat with a person, also one that they have not entered yet; or a new one, encrypted if
+        we can."""
         for listed in reversed((await self._directs(me)).get(person, [])):
             try:
                 room = await self.newest(listed)
-                if person in (await self.get(room)).members:
+                about = await self.get(room)
+                usable = self.encrypts if about.encrypted else not self.needs_encryption
+                if usable and (person in about.members or await self._is_invited(room, person)):
                     return room
             except (Refused, RoomNotJoined):
                 continue
-        asked = {"preset": "trusted_private_chat", "is_direct": True, "invite": [person]}
+        asked: dict[str, Any] = {"preset": "trusted_private_chat", "is_direct": True, "invite": [person]}
+        if self.encrypts:
+            algorithm = {"algorithm": "m.megolm.v1.aes-sha2"}
+            asked["initial_state"] = [{"type": ENCRYPTION, "state_key": "", "content": algorithm}]
         room = _room_id(await self._client.call("POST", "v3/createRoom", asked))
         await self.mark_direct(room, person, me)
         return room
+
+    async def _is_invited(self, room: str, person: str) -> bool:
+        return (await self._state(room, sync.MEMBER, person)).get("membership") == "invite"
 
     async def mark_direct(self, room: str, person: str, me: MatrixIdentity) -> None:
         """Put a room on our list of direct chats, where other programs of this account look, too."""
@@ -217,6 +244,12 @@ class Rooms:
 
     def keep(self, event: dict[str, Any]) -> None:
         self._events[event["event_id"]] = event
+        if thread := convert.thread_of(event):
+            self._last_in[thread] = event["event_id"]
+
+    def last_in(self, thread: str | None) -> str | None:
+        """The latest event of a thread, as far as we have seen it."""
+        return self._last_in.get(thread or "")
 
     def author(self, ref: str | None, me: MatrixIdentity) -> str | None:
         """Who sent an event, if it is among the latest and not our own."""
