@@ -25,12 +25,14 @@ from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import CronSettings, PlatformToolsets
 from hermes.domain.tool import Tool, ToolContext, ToolResult
 from hermes.domain.turn import Cause
+from hermes.domain.word import replace
 from hermes.state.store.tables import jobs
 from hermes.state.store.writer import SqliteStore
 from hermes.testing.clock import FakeClock, settle
 from hermes.testing.harness import PATIENCE, Journey, open_settings
 from hermes.testing.jobs import FakeJobWorld
 from hermes.testing.model import Say, call, last_words, say
+from hermes.testing.platform import PLAIN, PlainFake
 from hermes.testing.store_suite.samples import job as sample_job
 from hermes.testing.world import World
 
@@ -320,9 +322,20 @@ async def test_wrapped_delivery_and_the_output_file(tmp_path: Path) -> None:
         await pass_time(chat, clock, HOUR)
         (seen,) = chat.world.seen("1")
         assert seen.startswith("⏰") and "Kettle" in seen and job.id in seen and "done: look" in seen
-        assert f"/cron pause {job.id}" in seen
+        assert "/cron" not in seen, "it ran once: there is nothing to stop"
         text = jobs.outputs[job.id, "2026-01-05_13-30-00.md"]
         assert "done: look" in text and "Status: ok" in text
+
+
+@pytest.mark.parametrize("prefix", ["/", "!"])
+async def test_how_to_stop_a_job_is_said_as_its_chat_writes_commands(tmp_path: Path, prefix: str) -> None:
+    clock, world, able = FakeClock(), World(), replace(PLAIN, command_prefix=prefix)
+    more = {"world": world, "settings": open_settings(), "connect_platform": lambda: PlainFake(world, able)}
+    async with journey(tmp_path, clock, **more) as chat:
+        job = await make(chat, "every 40m", name="Kettle")
+        await pass_time(chat, clock, HOUR)
+        (seen,) = chat.world.seen("1")
+        assert seen.endswith(f"Stop it with {prefix}cron pause {job.id}, or {prefix}cron remove {job.id}.")
 
 
 async def test_a_failure_is_told_in_short(tmp_path: Path) -> None:

@@ -37,8 +37,9 @@ RATES = (
 
 
 @contextlib.contextmanager
-def synapse() -> Iterator[str]:
-    """Its address, for as long as it runs."""
+def synapse(*, limits: bool = False) -> Iterator[str]:
+    """Its address, for as long as it runs. It takes whatever comes, or with `limits` what it takes by default
+    (config/ratelimiting.py)."""
     python = python_of("synapse")
     with tempfile.TemporaryDirectory(prefix="hermes-synapse-") as name:
         folder = Path(name)
@@ -50,7 +51,7 @@ def synapse() -> Iterator[str]:
             cwd=folder, env=environ, check=True, capture_output=True,
         )  # fmt: skip
         # JSON is YAML, too.
-        (folder / "overlay.yaml").write_text(json.dumps(_overlay(folder, port)))
+        (folder / "overlay.yaml").write_text(json.dumps(_overlay(folder, port, limits)))
         with (folder / "out.log").open("wb") as out:
             process = subprocess.Popen(
                 [*start, "--config-path", "overlay.yaml"], cwd=folder, env=environ, stdout=out, stderr=out
@@ -68,7 +69,7 @@ def synapse() -> Iterator[str]:
                 process.wait()
 
 
-def _overlay(folder: Path, port: int) -> dict[str, object]:
+def _overlay(folder: Path, port: int, limits: bool) -> dict[str, object]:
     logs = folder / "log.json"
     logs.write_text(
         json.dumps({"version": 1, "root": {"level": "WARNING"}, "disable_existing_loggers": False})
@@ -95,7 +96,7 @@ def _overlay(folder: Path, port: int) -> dict[str, object]:
         "presence": {"enabled": False},
         # Two beginnings in two minutes get the same answer otherwise.
         "caches": {"sync_response_cache_duration": "0s"},
-        **rates,
+        **({} if limits else rates),
     }
 
 
@@ -134,12 +135,12 @@ class Remote:
         if self._session is not None:
             await self._session.close()
 
-    async def register(self, name: str, password: str = "a password") -> Person:
+    async def register(self, name: str, password: str = "a password", *, admin: bool = False) -> Person:
         where = "/_synapse/admin/v1/register"
         nonce = (await self(Asked(method="GET", path=where))).json["nonce"]
-        parts = (nonce, name, password, "notadmin")
+        parts = (nonce, name, password, "admin" if admin else "notadmin")
         mac = hmac.new(SECRET.encode(), "\0".join(parts).encode(), hashlib.sha1).hexdigest()
-        told = {"nonce": nonce, "username": name, "password": password, "admin": False, "mac": mac}
+        told = {"nonce": nonce, "username": name, "password": password, "admin": admin, "mac": mac}
         answer = await self(Asked(method="POST", path=where, body=json.dumps(told).encode()))
         assert answer.status == 200, answer.body
         return Person(self, answer.json["user_id"], answer.json["access_token"])
@@ -176,10 +177,25 @@ class SynapseBed(MatrixBed):
         return [Address(platform="matrix", chat=room) for room in self._chats[1 : count + 1]]
 
 
+class LimitedBed(SynapseBed):
+    """A homeserver with its default limits, which count for the bot; an admin has exempted the people, as the
+    page says how."""
+
+    async def register(self) -> tuple[Person, Person, Person]:
+        bot, ann, bob = await super().register()
+        admin = await self.remote.register(f"admin-{secrets.token_hex(4)}", admin=True)
+        for person in (ann, bob):
+            where = f"/_synapse/admin/v1/users/{quote(person.id)}/override_ratelimit"
+            body = json.dumps({"messages_per_second": 0, "burst_count": 0}).encode()
+            answer = await self.remote(Asked(method="POST", path=where, token=admin.token, body=body))
+            assert answer.status == 200, answer.body
+        return bot, ann, bob
+
+
 class ManyRooms(SynapseBed):
     """Rooms cost a homeserver more than anything else; so they are made where they are needed."""
 
     most_chats = 5
 
 
-__all__ = ["ManyRooms", "Remote", "SynapseBed", "synapse"]
+__all__ = ["LimitedBed", "ManyRooms", "Remote", "SynapseBed", "synapse"]

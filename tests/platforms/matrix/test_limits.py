@@ -3,6 +3,7 @@ rooms (`rc_message` in its config/ratelimiting.py). Edits, reactions and their r
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,8 +11,11 @@ import pytest
 from hermes.domain.address import Address
 from hermes.domain.errors import Unreachable
 from hermes.domain.message import Body
+from hermes.domain.settings.platforms import PlatformSettings
 from hermes.entry.platforms.matrix.manifest import MANIFEST
-from hermes.testing.platform_suite import Inboxes, running
+from hermes.testing.harness import Journey, open_settings
+from hermes.testing.model import echo
+from hermes.testing.platform_suite import Does, Inboxes, running, until
 from tests.platforms.matrix.bed import MatrixBed
 from tests.platforms.matrix.front import wrong
 from tests.platforms.matrix.test_matrix import Keys, with_keys
@@ -78,6 +82,20 @@ async def test_what_the_first_refusal_teaches_counts_for_the_whole_account() -> 
             bed.server.left[bed.bot.id] = 1
             await platform.react(first, "✅", instead="👀")
             assert bed.server.left[bed.bot.id] == 0 and bed.front.reactions == {}, "only what is wrong goes"
+
+
+async def test_a_short_answer_takes_one_event(tmp_path: Path) -> None:
+    """The final of a draft that says it all is no event, and a quick answer needs no signs."""
+    async with MatrixBed() as bed:
+        settings = open_settings(platforms={"matrix": PlatformSettings(allow_all_users=True)})
+        chat = Journey(
+            folder=tmp_path, account="matrix", connect_platform=bed.connect, settings=settings, script=echo
+        )
+        async with chat:
+            await bed.do(Does.TEXT, "hello")
+            await until(lambda: bool(bed.shown()), "no answer")
+            await chat.until_idle()
+            assert events(bed) == 1 and "You said: hello" in bed.shown()[0].text
 
 
 # --- direct chats that the bot begins ---

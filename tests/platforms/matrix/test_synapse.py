@@ -15,7 +15,7 @@ from hermes.testing.platform_suite.whole import (
 )
 from tests.platforms.matrix import upgrades
 from tests.platforms.matrix.judge import EXPECTED, heard, judged
-from tests.platforms.matrix.synapse import ManyRooms, Remote, SynapseBed, synapse
+from tests.platforms.matrix.synapse import LimitedBed, ManyRooms, Remote, SynapseBed, synapse
 
 pytestmark = [pytest.mark.server, pytest.mark.xdist_group("synapse")]
 ELSEWHERE = {
@@ -32,6 +32,23 @@ def homeserver() -> Iterator[str]:
     with synapse() as url:
         SynapseBed.url = url
         yield url
+
+
+@pytest.fixture(scope="module")
+def strict() -> Iterator[str]:
+    with synapse(limits=True) as url:
+        LimitedBed.url = url
+        yield url
+
+
+@pytest.mark.parametrize(
+    "check",
+    # Many answers at once take as long as the limits say: that is no promise of ours.
+    [one for one in CHECKS if one not in MANY and one.__name__ != "check_malformed_payloads_are_left_out"],
+    ids=lambda check: check.__name__,
+)
+async def test_matrix_conforms_on_a_synapse_with_its_default_limits(check: Check, strict: str) -> None:
+    await conform(check, LimitedBed)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta, tzinfo
 from msgspec import Struct
 
 from hermes.control.jobs.schedule import Schedule, grace, read_schedule
-from hermes.control.jobs.wording import prompt_words, run_result, title, wakes
+from hermes.control.jobs.wording import how_to_stop, prompt_words, run_result, title, wakes
 from hermes.control.outbound.answers import AnswerWriter
 from hermes.control.outbound.sending import mirror
 from hermes.control.outbound.targets import ResolveTargets, default_targets, lane_of, real_place
@@ -270,15 +270,18 @@ def settle(
     turn = tx.turns.get(run.turn)
     if turn is not None and turn.state.open:
         return None
-    end = run_result(run, tx.journal.of_turn(run.turn), context.settings.cron.wrap_response)
+    wraps, job = context.settings.cron.wrap_response, tx.jobs.get(run.job)
+    end = run_result(run, tx.journal.of_turn(run.turn), wraps)
+    goes_on = wraps and end.status is RunStatus.OK and job is not None and job.next_due is not None
     lanes = tuple(dict.fromkeys(lane_of(tx, to) for to in run.to))
     for place, to in enumerate(lanes if end.delivered else ()):
-        for row in outcomes.parts(ReplyPlace(to=to), Body(text=end.delivered), turn=run.turn, segment=place):
+        footer = how_to_stop(run, outcomes.capabilities(to).command_prefix) if goes_on else ""
+        body = Body(text=end.delivered + footer)
+        for row in outcomes.parts(ReplyPlace(to=to), body, turn=run.turn, segment=place):
             tx.outbox.add(row)
     over = replace(run, state=RunState.SETTLED, status=end.status, error=end.error, ended_at=context.now)
     run = replace(over, to=lanes)
     tx.job_runs.save(run)
-    job = tx.jobs.get(run.job)
     if job is None:
         return run, None
     _remember(tx, job, run, end.answer)

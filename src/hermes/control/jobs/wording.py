@@ -113,10 +113,12 @@ def is_silent(text: str) -> bool:
 
 
 def wrapped(run: JobRun, answer: str) -> str:
-    return (
-        f"⏰ **{run.name}** ({run.job})\n\n---\n\n{answer.strip()}\n\n---\n\n"
-        f"Stop it with /cron pause {run.job}, or /cron remove {run.job}."
-    )
+    return f"⏰ **{run.name}** ({run.job})\n\n---\n\n{answer.strip()}"
+
+
+def how_to_stop(run: JobRun, prefix: str) -> str:
+    """What stands under the answer of a job that goes on; `prefix` is how commands begin in that chat."""
+    return f"\n\n---\n\nStop it with {prefix}cron pause {run.job}, or {prefix}cron remove {run.job}."
 
 
 def output_name(run: JobRun, zone: tzinfo) -> str:
