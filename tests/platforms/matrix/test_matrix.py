@@ -81,6 +81,20 @@ def test_kinds_of_events() -> None:
         assert to_inbounds(EVENTS[name], ROOM, ME, {}) == ()
 
 
+@pytest.mark.parametrize(
+    ("sort", "content"),
+    [
+        ("m.poll.start", {"m.text": [{"body": "Tea?\n1. Yes\n2. No"}], "m.poll": {}}),
+        ("org.matrix.msc3381.poll.start", {"org.matrix.msc1767.text": "Tea?\n1. Yes\n2. No"}),
+    ],
+)
+def test_a_poll_is_told_in_words(sort: str, content: dict[str, Any]) -> None:
+    """As Matrix 1.7 and MSC3381, which Element sends, have them."""
+    (item,) = to_inbounds({**EVENTS["text"], "type": sort, "content": content}, ROOM, ME, {})
+    assert item.text == "[Poll: Tea?\n1. Yes\n2. No]"
+    assert not to_inbounds({**EVENTS["text"], "type": sort, "content": {"m.text": []}}, ROOM, ME, {})
+
+
 def test_only_the_author_edits() -> None:
     forged = {**EVENTS["edit"], "sender": "@bob:localhost"}
     assert to_inbounds(forged, ROOM, ME, {EVENTS["text"]["event_id"]: EVENTS["text"]}) == ()

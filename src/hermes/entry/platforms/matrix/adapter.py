@@ -42,7 +42,7 @@ from hermes.entry.platforms.matrix.sync import MatrixIdentity
 log = logging.getLogger("hermes.matrix")
 _OPEN = (REACTION, REDACTION)
 """What is never encrypted."""
-_HEARD = (MESSAGE, convert.STICKER, *_OPEN)
+_HEARD = (MESSAGE, convert.STICKER, *convert.POLLS, *_OPEN)
 _MOST_ALIVE = 2000
 _TYPING_MS = 12_000
 _SYNC_PATIENCE = 30.0

@@ -21,6 +21,7 @@ from hermes.entry.platforms.matrix.sync import MatrixIdentity, is_id
 NAME = "matrix"
 MESSAGE, STICKER, REACTION, ENCRYPTED = "m.room.message", "m.sticker", "m.reaction", "m.room.encrypted"
 REDACTION = "m.room.redaction"
+POLLS = ("m.poll.start", "org.matrix.msc3381.poll.start")
 VERIFICATION = "m.key.verification.request"
 BUTTONS = "org.hermes-gateway.buttons"
 """Where an event of ours says what a reaction to it means."""
@@ -84,7 +85,7 @@ def to_inbounds(event: Event, room: Room, me: MatrixIdentity, events: Events) ->
             item = _reacted(event, room, me, events)
         elif event["type"] == REDACTION:
             item = _deleted(event, room, me)
-        elif event["type"] not in (MESSAGE, STICKER):
+        elif event["type"] not in (MESSAGE, STICKER, *POLLS):
             item = None
         elif _relation(event).get("rel_type") == "m.replace":
             item = _edited(event, room, me, events)
@@ -195,9 +196,18 @@ def _source(event: Event, room: Room, me: MatrixIdentity, thread: str | None) ->
     )
 
 
+def _poll_words(content: Event) -> str:
+    """A poll as its sender's program puts it in words: the question, and what there is to choose."""
+    shown = content.get("m.text")
+    text = (
+        dig(shown[0], "body") if isinstance(shown, list) and shown else content.get("org.matrix.msc1767.text")
+    )
+    return f"[Poll: {as_text(text)}]" if as_text(text) else ""
+
+
 def _words(content: Event, room: Room, me: MatrixIdentity) -> tuple[str, bool]:
     """What was said, without our own name at its start, and whether it speaks to us."""
-    text, sort = as_text(content.get("body")), content.get("msgtype")
+    text, sort = as_text(content.get("body")) or _poll_words(content), content.get("msgtype")
     if _answered(as_dict(content.get("m.relates_to"))) is not None:
         text = _FALLBACK.sub("", text)
     if sort in _FILES or (sort is None and "url" in content):

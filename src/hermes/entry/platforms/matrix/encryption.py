@@ -56,7 +56,7 @@ def read_mode(context: AdapterContext) -> tuple[str, bool]:
 async def encrypted_rooms_finding(rooms: Rooms, joined: Sequence[str], *, chosen: bool) -> list[Finding]:
     """How many rooms are silent because they are encrypted."""
     if joined[:_MOST_ROOMS] and (
-        count := sum([(await rooms.get(room)).encrypted for room in joined[:_MOST_ROOMS]])
+        count := sum([await rooms.is_encrypted(room) for room in joined[:_MOST_ROOMS]])
     ):
         text = f"{count} of its {len(joined)} rooms are encrypted and not read."
         hint = f"hermes config set MATRIX_ENCRYPTION optional; it needs matrix-nio: {REMEDY}"

@@ -61,10 +61,10 @@ class Rooms:
         return self._rooms[room]
 
     async def _asked(self, room: str) -> Room:
-        answer, named, encryption, before = await asyncio.gather(
+        answer, named, encrypted, before = await asyncio.gather(
             self._client.call("GET", f"v3/{path('rooms', room, 'joined_members')}"),
             self._state(room, "m.room.name"),
-            self._state(room, ENCRYPTION),
+            self.is_encrypted(room),
             self._before(room),
         )
         joined = as_dict(dig(answer, "joined"))
@@ -72,7 +72,7 @@ class Rooms:
             id=room,
             members={user: str(dig(about, "display_name") or "") for user, about in joined.items()},
             name=as_text(named.get("name")),
-            encrypted="algorithm" in encryption,
+            encrypted=encrypted,
             before=before,
             first=await self._first(room, before),
         )
@@ -83,6 +83,9 @@ class Rooms:
             return as_dict(await self._client.call("GET", where))
         except Refused:
             return {}
+
+    async def is_encrypted(self, room: str) -> bool:
+        return "algorithm" in await self._state(room, ENCRYPTION)
 
     def forget(self, room: str) -> None:
         self._rooms.pop(room, None)
