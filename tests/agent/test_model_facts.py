@@ -95,5 +95,6 @@ platforms: {api_server: {model_routes: {small: {model: small-model}, other: {mod
     async with ApiWorld(home=tmp_path, config=config, provider=ScriptedModel()) as api:
         told = (await api.get("/v1/models")).json["data"]
         windows = {model["id"]: model.get("context_length") for model in told}
-        assert windows == {"hermes-agent": 64000, "small": 4096, "other": None, "main": 64000}
+        agents = {"hermes-agent": 64000, "main": 64000, "hermes-agent:task": 64000}
+        assert windows == {**agents, "small": 4096, "other": None}
         assert (await api.get("/v1/capabilities")).json["context_length"] == 64000

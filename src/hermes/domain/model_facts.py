@@ -17,6 +17,11 @@ class ModelRole(StrEnum):
     APPROVAL = "approval"
 
 
+TASK_MODEL = ":task"
+"""What an agent answers with instead of its own model where it is asked for a small task beside a
+conversation, like a title: the model of the role `title`. API clients write it behind the agent's name."""
+
+
 class ModelFacts(Struct, frozen=True, kw_only=True):
     """`window` is how many tokens it reads and writes together, `max_output` how many it writes at most.
     Prices are dollars for a million tokens; a prompt of fewer tokens than `cache_floor` is not cached."""

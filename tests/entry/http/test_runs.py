@@ -151,6 +151,8 @@ async def test_a_finished_run_is_replayed_whole_to_anybody(tmp_path: Path, world
         assert first[-1][1]["output"] == "All done."
         ids = [int(ident) for ident, _ in first if ident]
         assert ids == sorted(ids)
+        times = [data["timestamp"] for _, data in first]
+        assert "message.delta" in names(first) and times == sorted(times)
 
 
 async def test_whoever_comes_back_gets_only_the_rest(tmp_path: Path, world: World) -> None:

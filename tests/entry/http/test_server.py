@@ -209,7 +209,7 @@ agents:
     async with ApiWorld(home=tmp_path / "home", config=config) as api:
         phone = {"Authorization": "Bearer another long secret 1"}
         shown = await api.get("/v1/models", headers=phone)
-        assert [model["id"] for model in shown.json["data"]] == ["helper"]
+        assert [model["id"] for model in shown.json["data"]] == ["helper", "helper:task"]
         assert (await api.post("/v1/chat/completions", HI, headers=phone)).status == 404
         heard = await api.post("/v1/chat/completions", {**HI, "model": "helper"}, headers=phone)
         assert heard.status == 200

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
+from typing import cast
 
 from hermes import plugins
 from hermes.agent.models.choose import NO_PROBE, ModelAccess, ModelChoice, is_local, stand_in
@@ -19,7 +21,7 @@ from hermes.domain.clock import Clock
 from hermes.domain.errors import SettingsError, UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.message import Attachment
-from hermes.domain.model_facts import ModelFacts, ModelRole
+from hermes.domain.model_facts import TASK_MODEL, ModelFacts, ModelRole
 from hermes.domain.ports.agent import ModelPiece, ModelRequest, Provider
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.ports.world import Media
@@ -45,6 +47,24 @@ class InjectingProvider:
 
     def call(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
         return self._provider.call(self._inject(request))
+
+
+class TaskProvider:
+    """The provider of an agent. Under the name `TASK_MODEL` the model answers that `find` gives."""
+
+    def __init__(self, provider: Provider, find: Callable[[], Awaitable[ChosenModel]]) -> None:
+        self._provider = provider
+        self._find = find
+
+    def call(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
+        return self._task(request) if request.model == TASK_MODEL else self._provider.call(request)
+
+    async def _task(self, request: ModelRequest) -> AsyncGenerator[ModelPiece]:
+        chosen = await self._find()
+        pieces = chosen.provider.call(replace(request, model=chosen.model))
+        async with contextlib.aclosing(cast(AsyncGenerator[ModelPiece], pieces)):
+            async for piece in pieces:
+                yield piece
 
 
 class AgentModels:
@@ -77,6 +97,11 @@ class AgentModels:
         """The model by its provider's name for it; as the settings call it before it is chosen."""
         choice = self._choices.get(agent)
         return model_of(agent, self._loaded).default if choice is None else choice.model
+
+    def task_name(self, agent: AgentId) -> str:
+        """The model for small tasks, likewise."""
+        given = None if self._given is not None else auxiliary_model(ModelRole.TITLE, agent, self._loaded)
+        return self.name(agent) if given is None else given.default
 
     def title(self, profile: Profile) -> str:
         """The model as people call it."""
@@ -197,6 +222,7 @@ class AgentModels:
         self._media[agent] = media
         self._chosen = {key: chosen for key, chosen in self._chosen.items() if key[0] != agent}
         self._chosen[(agent, ModelRole.MAIN)] = main
+        provider = TaskProvider(provider, partial(self.of, agent, ModelRole.TITLE))
         return provider if self._inject is None else InjectingProvider(provider, self._inject)
 
     async def close(self) -> None:

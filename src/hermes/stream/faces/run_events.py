@@ -64,11 +64,11 @@ class RunEvents(Steps[bytes]):
     # --- words ---
 
     def _words(self, words: str) -> bytes:
-        return (self._voided(True) if self._rejoined else b"") + self._more(words)
+        return (self._voided(True) if self._rejoined else b"") + self._more(words, self._now())
 
-    def _more(self, words: str) -> bytes:
+    def _more(self, words: str, at: float) -> bytes:
         words = quoted(self._spaced(words))
-        return f'{self._delta}{self._now():.3f},"delta":{words}}}\n\n'.encode("ascii")
+        return f'{self._delta}{at:.3f},"delta":{words}}}\n\n'.encode("ascii")
 
     def _voided(self, shown: bool) -> bytes:
         self._rejoined = False
@@ -86,7 +86,8 @@ class RunEvents(Steps[bytes]):
         if rest.void or (self._rejoined and self.seq > self._after):
             written += self._replace(rest.text, self._at)
         elif rest.text:
-            written += self._more(rest.text)
+            # Told again later, these words are still from the time of their record.
+            written += self._more(rest.text, self._at)
         self._close_paragraph(reply, text)
         return written
 

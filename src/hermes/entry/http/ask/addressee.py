@@ -12,6 +12,7 @@ from msgspec import Struct
 from hermes.control.sessions.submission import find_requests
 from hermes.domain.address import Source
 from hermes.domain.ids import AgentId, QuestionId, TurnId
+from hermes.domain.model_facts import TASK_MODEL
 from hermes.domain.ports.store import Tx
 from hermes.domain.word import replace
 from hermes.entry.http.site.endpoint import HttpCall, Site, session_name
@@ -23,12 +24,14 @@ OWN_NAME = "hermes-agent"
 
 class AgentChoice(Struct, frozen=True, kw_only=True):
     """Who answers: the agent, the name the client used for it, and another model if it asked for one. Unless
-    the agent was `named`, it is the default one as long as nothing else decides."""
+    the agent was `named`, it is the default one as long as nothing else decides. A `task` is something small
+    beside a conversation: it has no tools, and a session of its own."""
 
     agent: AgentId
     name: str
     model: str = ""
     named: bool = True
+    task: bool = False
 
 
 async def find_addressee(
@@ -72,6 +75,12 @@ async def find_addressee(
 def pick_agent(call: HttpCall, model: str | None) -> AgentChoice:
     """What a request's `model` means: an agent, or a model, which names no agent."""
     site, name = call.site, model or ""
+    if name.endswith(TASK_MODEL) and name not in site.aliases:
+        bare = name.removesuffix(TASK_MODEL)
+        whole = None if not bare or bare.endswith(TASK_MODEL) else pick_agent(call, bare)
+        if whole is None or not call.principal.sees(whole.agent):
+            raise no_such_model(call, name)
+        return replace(whole, name=name, model=whole.model or TASK_MODEL, named=True, task=True)
     if not name and not call.principal.sees(call.default) and len(call.agents) == 1:
         return AgentChoice(agent=call.agents[0], name=call.agents[0])
     if name in {"", default_name(site), OWN_NAME, site.model(call.default)}:
@@ -94,10 +103,12 @@ def agent_name(call: HttpCall, agent: AgentId) -> str:
 
 
 class Model(msgspec.Struct, kw_only=True):
-    """Something that answers: an agent, or another name for the default agent's model. `context_length` is
-    how many tokens the model reads and writes together, where that is known."""
+    """Something that answers: an agent, another name for the default agent's model, or an agent for small
+    tasks, without tools (`:task`). `context_length` is how many tokens the model reads and writes together,
+    where that is known; `name` is for people."""
 
     id: str
+    name: str
     object: str = "model"
     created: int
     owned_by: str = "hermes"
@@ -115,7 +126,8 @@ def offered_models(call: HttpCall) -> list[Model]:
 
     def model_of(agent: AgentId, id: str, root: str, parent: str | None = None) -> Model:
         window = site.window(agent, root) or msgspec.UNSET
-        return Model(id=id, created=created, root=root or id, parent=parent, context_length=window)
+        name = f"{id} ({root})" if root and root != id else id
+        return Model(id=id, name=name, created=created, root=root or id, parent=parent, context_length=window)
 
     for agent in call.agents:
         model = site.model(agent)
@@ -127,11 +139,14 @@ def offered_models(call: HttpCall) -> list[Model]:
             ]
         if agent != default:
             offered.append(model_of(agent, agent, model))
+    for agent in call.agents:
+        name = default if agent == call.default else agent
+        offered.append(model_of(agent, name + TASK_MODEL, site.task_model(agent), name))
     return offered
 
 
 def no_such_model(call: HttpCall, name: str) -> ApiError:
-    names = ", ".join(model.id for model in offered_models(call))
+    names = ", ".join(model.id for model in offered_models(call) if not model.id.endswith(TASK_MODEL))
     why = f"There is no model “{name[:80]}” here. There are: {names}."
     return ApiError(404, "model_not_found", why, param="model")
 

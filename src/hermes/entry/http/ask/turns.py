@@ -31,6 +31,7 @@ from hermes.control.sessions.submission import (
 from hermes.domain.errors import Unreachable
 from hermes.domain.event import FeedItem
 from hermes.domain.ids import EVERY_AGENT, TurnId
+from hermes.domain.toolbox import NO_TOOLSET
 from hermes.domain.turn import CLIENT_GONE, Guidance, Turn, TurnInput
 from hermes.domain.word import replace
 from hermes.entry.http.ask.addressee import AgentChoice
@@ -258,6 +259,8 @@ async def ask(
     for name in headers.TELLING:
         call.name_header(name)  # one that is not used here must be fit as well: it counts for the fingerprint
     place = session_target(call, options)
+    if choice.task:
+        place = SessionTarget(until=call.site.clock.now() + options.keep)
     request = await idempotent_request(call, options)
     if await _is_repeat(call, choice, request):
         return await _submit(call, choice, conversation, options, place, request)
@@ -296,6 +299,7 @@ async def _submit(
         history=conversation.history,
         tools=conversation.tools,
         model=choice.model,
+        toolsets=(NO_TOOLSET,) if choice.task else (),
     )
     alone = place.own or options.after is not None
     hangs = alone and call.name_header(headers.IDEMPOTENCY) is None and not options.lasting

@@ -121,13 +121,14 @@ def _parameters(answer: Answer) -> type[msgspec.Struct] | None:
 
 class Site(Struct, frozen=True, kw_only=True):
     """What all requests share. `facts` reports the state of the process, `model` names that of an agent as
-    its provider does, `window` is how many tokens that one, or another model of the agent, reads and writes
-    together, if known; `aliases` are further names of models."""
+    its provider does, `task_model` that for small tasks, `window` is how many tokens one of them, or another
+    model of the agent, reads and writes together, if known; `aliases` are further names of models."""
 
     gateway: Gateway
     clock: Clock
     options: HttpOptions
     model: Callable[[AgentId], str]
+    task_model: Callable[[AgentId], str]
     window: Callable[[AgentId, str], int | None]
     version: str
     facts: Callable[[], Mapping[str, Any]]
