@@ -200,6 +200,34 @@ async def test_killed_while_an_approval_is_open(place: Place) -> None:
     assert effects.read_text() == "did\n"
 
 
+async def chat(place: Place, *messages: dict[str, str], tries: int = 0) -> str:
+    """What a client hears that names no session and counts its tries."""
+    body = {"messages": messages, "tools": []}
+    headers = {"X-Stainless-Retry-Count": str(tries)}
+    async with asyncio.timeout(PATIENCE), asking() as http:
+        async with http.post(f"{place.address}/v1/chat/completions", json=body, headers=headers) as heard:
+            told = await heard.json()
+            assert heard.status == 200, told
+            return str(told["choices"][0]["message"]["content"])
+
+
+async def test_an_answer_in_a_conversation_continues_the_run_of_another_life(place: Place) -> None:
+    """The client sends the whole conversation each time; a try that is repeated does nothing again."""
+    effects = place.home.parent / "effects"
+    asked = {"role": "user", "content": "clean up"}
+    with place.life() as life:
+        question = await chat(place, asked)
+        kill(life)
+    assert "(Question q_" in question and not effects.exists()
+    answer = ({"role": "assistant", "content": question}, {"role": "user", "content": "yes"})
+    with place.life() as life:
+        assert await chat(place, asked, *answer) == DONE
+        kill(life)
+    with place.life():
+        assert await chat(place, asked, *answer, tries=1) == DONE
+    assert effects.read_text() == "did\n"
+
+
 async def test_an_ended_run_is_told_by_the_next_life(place: Place) -> None:
     with place.life() as life:
         client = await place.begin("tell the tale")

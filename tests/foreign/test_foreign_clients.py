@@ -43,6 +43,17 @@ EXPECTED: dict[str, Any] = {
     },
     "responses_tools": {"call": CALL, "text": "It is sunny in Paris."},
     "own_tools": ["It worked: read did x", "It failed: there is no such thing"],
+    "own_tools_stream": "I try. \n\nIt worked: read did x",
+    "thoughts": [["Forty-two.", "It is a riddle."]] * 2,
+    "question": [True, "It worked: danger did x"],
+    "failures": [
+        *[["InternalServerError", "model_credentials_refused"]] * 2,
+        *[["BadRequestError", "context_length_exceeded"]] * 2,
+        *[["BadRequestError", "content_filter"]] * 2,
+        ["InternalServerError", "model_credentials_refused"],
+        ["APIError", "model_credentials_refused"],
+    ],
+    "retries": [502, 1],
     "structured": ["Paris", "Paris"],
     "responses_own_tools": [
         [

@@ -51,7 +51,10 @@ async def test_the_kind_of_a_fault_decides_the_status(kind: FaultKind, tmp_path:
         heard = await api.post(CHAT, words("hi"), headers=PHONE)
         streamed = await api.post(CHAT, words("hi", stream=True), headers=PHONE)
         admin = await api.post(CHAT, words("hi"))
+        response = (await api.post("/v1/responses", {"input": "hi"}, headers=PHONE)).json
     status, code, sort = KINDS[kind]
+    assert response["status"] == "failed"
+    assert response["error"] == {"code": code, "message": heard.json["error"]["message"]}
     for answer in (heard, streamed):
         error = answer.json["error"]
         assert (answer.status, error["code"], error["type"]) == (status, code, sort)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ import pytest
 from hermes.control.sessions.submission import Submission
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.event import Answered, Finished, Verdict
-from hermes.domain.ids import MAIN_AGENT
+from hermes.domain.ids import MAIN_AGENT, CallId
+from hermes.domain.tool import ToolCall
 from hermes.domain.turn import TurnInput
 from hermes.domain.word import replace
 from hermes.testing.api import ApiWorld
@@ -308,6 +310,23 @@ async def test_the_printed_id_the_key_and_an_answer_word_are_all_needed(tmp_path
         heard = await world.api.post(CHAT, body, headers=PHONE)
         assert heard.json["choices"][0]["message"]["content"] == "d" and not world.done
         assert await question(world, *PAST, agent(asked), user("Yes."), stream=False) == "It is done."
+        assert world.done == ["danger m1"]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_questions_that_are_open_together_are_asked_one_after_the_other(
+    stream: bool, tmp_path: Path
+) -> None:
+    calls = tuple(
+        ToolCall(id=CallId(f"c{n}"), name="danger", arguments=json.dumps({"token": f"m{n}"})) for n in (1, 2)
+    )
+    async with Asking(tmp_path / "home", [Say(calls=calls), say("It is done.")]) as world:
+        first = await question(world, *PAST, stream=stream)
+        assert "May I do m1?" in first and "m2" not in first
+        talk = [*PAST, agent(first), user("yes")]
+        second = await question(world, *talk, stream=stream)
+        assert "May I do m2?" in second and "m1" not in second
+        assert await question(world, *talk, agent(second), user("no"), stream=stream) == "It is done."
         assert world.done == ["danger m1"]
 
 

@@ -15,6 +15,16 @@ const user = (content) => [{ role: "user", content }];
 const pixel =
   "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
+// The loop of the manual: every chunk has its choices.
+async function streamed(messages) {
+  let text = "", thoughts = "";
+  for await (const chunk of await client.chat.completions.create({ model, messages, stream: true })) {
+    text += chunk.choices[0]?.delta?.content ?? "";
+    thoughts += chunk.choices[0]?.delta?.reasoning_content ?? "";
+  }
+  return [text, thoughts];
+}
+
 const cases = {
   async models() {
     const found = [];
@@ -120,6 +130,36 @@ const cases = {
     for (const words of ["read", "failing"])
       heard.push((await client.chat.completions.create({ model, messages: user(words) })).choices[0].message.content);
     return heard;
+  },
+  own_tools_stream: async () => (await streamed(user("read")))[0],
+  async thoughts() {
+    const whole = (await client.chat.completions.create({ model, messages: user("think") })).choices[0].message;
+    return [[whole.content, whole.reasoning_content], await streamed(user("think"))];
+  },
+  async question() {
+    const messages = user("danger");
+    const [asked] = await streamed(messages);
+    messages.push({ role: "assistant", content: asked }, ...user("yes"));
+    return [asked.includes("(Question q_"), (await streamed(messages))[0]];
+  },
+  async failures() {
+    const found = [];
+    for (const words of ["no key", "too long", "withheld", "no key midway"])
+      for (const stream of [false, true])
+        try {
+          const answer = await client.chat.completions.create({ model, messages: user(words), stream });
+          if (stream) for await (const chunk of answer) void chunk;
+        } catch (error) {
+          found.push([error.constructor.name, error.code]);
+        }
+    return found;
+  },
+  async retries() {
+    const words = `after work, no key ${process.pid} ${Date.now()}`;
+    const eager = client.withOptions({ maxRetries: 2 });
+    const failed = await eager.chat.completions.create({ model, messages: user(words) }).catch((e) => e.status);
+    const did = await client.chat.completions.create({ model, messages: user("did what") });
+    return [failed, JSON.parse(did.choices[0].message.content).filter((each) => each.includes(words)).length];
   },
   async structured() {
     const schema = { name: "city", schema: parameters, strict: true };

@@ -4,8 +4,9 @@ Runs in an environment of its own, prints what each case heard as JSON."""
 
 import json
 import sys
+import time
 
-from openai import APIStatusError, NotFoundError, OpenAI
+from openai import APIError, APIStatusError, NotFoundError, OpenAI
 from pydantic import BaseModel
 
 PIXEL = (
@@ -136,6 +137,55 @@ def own_tools(client):
     ask = client.chat.completions.create
     answers = [ask(model=MODEL, messages=user(words)) for words in ("read", "failing")]
     return [answer.choices[0].message.content for answer in answers]
+
+
+def streamed(client, said):
+    """The loop of the manual: every chunk has a choice."""
+    words, thoughts = "", ""
+    for chunk in client.chat.completions.create(model=MODEL, messages=said, stream=True):
+        words += chunk.choices[0].delta.content or ""
+        thoughts += getattr(chunk.choices[0].delta, "reasoning_content", None) or ""
+    return [words, thoughts]
+
+
+def own_tools_stream(client):
+    return streamed(client, user("read"))[0]
+
+
+def thoughts(client):
+    whole = client.chat.completions.create(model=MODEL, messages=user("think")).choices[0].message
+    return [[whole.content, whole.reasoning_content], streamed(client, user("think"))]
+
+
+def question(client):
+    """A client without a session answers after the whole conversation."""
+    said = user("danger")
+    asked, _ = streamed(client, said)
+    said += [{"role": "assistant", "content": asked}, *user("yes")]
+    return ["(Question q_" in asked, streamed(client, said)[0]]
+
+
+def failures(client):
+    found = []
+    for words in ("no key", "too long", "withheld", "no key midway"):
+        for stream in (False, True):
+            try:
+                answer = client.chat.completions.create(model=MODEL, messages=user(words), stream=stream)
+                list(answer if stream else ())
+            except APIError as error:
+                found.append([type(error).__name__, error.code])
+    return found
+
+
+def retries(client):
+    """A failed turn is not made again, however often the client would try."""
+    words = f"after work, no key {client.api_key[:3]}{id(client)}{time.time_ns()}"
+    try:
+        client.with_options(max_retries=2).chat.completions.create(model=MODEL, messages=user(words))
+    except APIStatusError as error:
+        failed = error.status_code
+    did = client.chat.completions.create(model=MODEL, messages=user("did what")).choices[0].message.content
+    return [failed, sum(words in each for each in json.loads(did))]
 
 
 def structured(client):

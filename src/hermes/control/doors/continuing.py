@@ -278,8 +278,12 @@ class ContinueTurn(Struct, frozen=True, kw_only=True):
         if not _answer_all(tx, turn, answers, self.now):
             return None
         take_options(tx, turn, self.options, self.heard)
-        asked = [entry.seq for entry in tx.journal.of_turn(turn.id) if isinstance(entry.record, Asked)]
-        after = max(asked, default=0)
+        waiting = {question.id for question in tx.questions.of_turn(turn.id) if question.open}
+        entries = tx.journal.of_turn(turn.id)
+        asked = {entry.record.question: entry.seq for entry in entries if isinstance(entry.record, Asked)}
+        # What is still open is asked for next.
+        left = [asked[question] - 1 for question in waiting if question in asked]
+        after = min(left, default=max(asked.values(), default=0))
         if self.request is not None:
             named = replace(self.request, facts=json.dumps({"after": after}))
             submission.add_request(tx, named, turn, self.now, part=f"-{after}")

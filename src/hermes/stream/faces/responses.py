@@ -32,6 +32,7 @@ from hermes.domain.event import (
 from hermes.domain.ids import CallId, QuestionId, client_call_id
 from hermes.domain.tool import ToolCall
 from hermes.stream.faces import response_shape as shape
+from hermes.stream.fold.failures import NO_ANSWER, failure_facts
 from hermes.stream.fold.questions import action_text, choices, for_people, question_text
 from hermes.stream.fold.steps import SAID_AGAIN, RemainingText, Steps, was_cut
 
@@ -70,6 +71,12 @@ def _text_delta(place: int, message: str, delta: str) -> ResponseEvent:
         "delta": delta,
         "logprobs": [],
     }
+
+
+def _trouble(end: Failed) -> shape.ResponseError:
+    facts = failure_facts(end)
+    code = "server_error" if end.cause is None or facts is NO_ANSWER else facts.code
+    return shape.ResponseError(code=code, message=facts.message)
 
 
 class ResponseFold(Steps[list[ResponseEvent]]):
@@ -320,7 +327,7 @@ class ResponseFold(Steps[list[ResponseEvent]]):
         status, details = self._status()
         if self._message is not None:
             self._message.content = [shape.OutputText(text=self._text + self._shown.text)]
-        trouble = shape.ResponseError(message=self.end.reason) if isinstance(self.end, Failed) else None
+        trouble = _trouble(self.end) if isinstance(self.end, Failed) else None
         waiting: shape.PendingDetails | msgspec.UnsetType = msgspec.UNSET
         if self._pending is not None and self.done:
             following = f"{self._blank.id.removesuffix(f'_{self._part}')}_{self._part + 1}"

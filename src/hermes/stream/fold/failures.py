@@ -1,0 +1,66 @@
+"""Why a turn has no answer, for programs: a status, a code and a sentence that is fit for whoever asked. One
+table for every door that speaks OpenAI's words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from hermes.domain.errors import FaultKind
+from hermes.domain.event import Failed, Stopped
+
+
+class FailureFacts(Struct, frozen=True, kw_only=True):
+    status: int
+    code: str
+    message: str
+
+
+def _facts(status: int, code: str, message: str) -> FailureFacts:
+    return FailureFacts(status=status, code=code, message=message)
+
+
+_MEND = "Only the gateway's operator can mend this."
+_FAULTS: Mapping[FaultKind, FailureFacts] = {
+    FaultKind.TOO_LONG: _facts(
+        400,
+        "context_length_exceeded",
+        "The conversation is longer than the model can read. Send fewer or shorter messages.",
+    ),
+    FaultKind.BUSY: _facts(503, "model_busy", "The model's service has no room right now. Try again later."),
+    FaultKind.LIMITED_UNTIL: _facts(
+        429,
+        "rate_limit_exceeded",
+        "The model's service limits how often it may be asked. Try again later.",
+    ),
+    FaultKind.NO_CREDIT: _facts(429, "insufficient_quota", "The account of the model has no credit left."),
+    FaultKind.BAD_KEY: _facts(
+        502,
+        "model_credentials_refused",
+        f"The model's service does not accept the gateway's credentials. {_MEND}",
+    ),
+    FaultKind.NO_MODEL: _facts(502, "model_unavailable", f"The agent's model is not available. {_MEND}"),
+    FaultKind.NO_IMAGES: _facts(
+        400, "images_not_supported", "The agent's model does not take these pictures."
+    ),
+    FaultKind.FILTERED: _facts(400, "content_filter", "The model's content filter withheld the answer."),
+    FaultKind.BAD_REQUEST: _facts(400, "model_refused_request", "The model's service refused the request."),
+    FaultKind.BROKEN: _facts(
+        502, "model_unreachable", "The model's service could not be reached, or broke off."
+    ),
+}
+NO_ANSWER = _facts(502, "agent_incomplete", "The model gave no answer.")
+
+
+def failure_facts(end: Failed | Stopped) -> FailureFacts:
+    if isinstance(end, Stopped) or end.cause is None:
+        return _facts(NO_ANSWER.status, NO_ANSWER.code, end.reason or "The run was stopped.")
+    cause = end.cause
+    facts = _FAULTS[cause.kind]
+    if cause.kind is not FaultKind.BAD_REQUEST:
+        return facts
+    if not cause.quote:
+        # It was not the request: the answer had no end, or a provider broke.
+        return NO_ANSWER
+    return _facts(facts.status, facts.code, f"{facts.message} It says: {cause.quote}.")
