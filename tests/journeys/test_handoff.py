@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from hermes.agent.context.transcript_messages import Role, messages
-from hermes.control.commands.run import CallerReply
 from hermes.control.handoff.requests import MOST_ATTEMPTS, cancel_handoff, retry_handoff
 from hermes.domain.address import Address
+from hermes.domain.command_line import CallerReply
 from hermes.domain.errors import HermesError, Refused, Unreachable, UserError
 from hermes.domain.event import UserSaid
 from hermes.domain.handoff import Handoff, HandoffState
@@ -21,7 +21,8 @@ from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import Route, RouteMatch
 from hermes.domain.turn import Turn
 from hermes.domain.word import replace
-from hermes.entry.terminal.door import EmbeddedDoor, local_caller
+from hermes.entry.terminal.door import TerminalState
+from hermes.entry.terminal.served_door import ServedDoor, local_caller
 from hermes.testing.clock import FakeClock, settle
 from hermes.testing.harness import PATIENCE, Journey, open_settings
 from hermes.testing.model import call
@@ -45,7 +46,7 @@ class Terminal:
 
     def __init__(self, journey: Journey, session: SessionId | None = None) -> None:
         self._journey = journey
-        self.door = EmbeddedDoor(journey.gateway, local_caller(), session)
+        self.door = ServedDoor(journey.gateway, local_caller(), TerminalState(session=session))
         self._said = 0
 
     async def say(self, text: str) -> Turn:
@@ -87,7 +88,8 @@ async def test_a_conversation_goes_to_a_thread_and_comes_back(tmp_path: Path) ->
         terminal = Terminal(chat)
         turn = await terminal.say("plan the garden")
         replied = await terminal.command("/handoff fake")
-        assert "goes on in fake:9:t1" in replied.text and f"/resume {turn.session}" in replied.text
+        assert "goes on in fake:9:t1" in replied.text and f"hermes --resume {turn.session}" in replied.text
+        assert replied.over
         assert [(one.chat, one.text) for one in world.did(Deed.OPENED)] == [("9", "plan the garden")]
         await chat.until(lambda: any("handed over" in one for one in world.seen("9", "t1")))
 
@@ -100,7 +102,7 @@ async def test_a_conversation_goes_to_a_thread_and_comes_back(tmp_path: Path) ->
         elsewhere = await terminal.say("something else")
         assert elsewhere.session == replied.session != turn.session
         back = await terminal.command(f"/resume {turn.session}")
-        assert "Back in “plan the garden”" in back.text
+        assert "Back in “plan the garden”" in back.text and not back.over
         assert (await terminal.say("here again")).session == turn.session
         assert (await spoken(chat, turn.session))[-1] == "here again"
 
@@ -125,15 +127,19 @@ async def test_people_have_names_where_the_conversation_went(tmp_path: Path) -> 
         assert "plan the garden" in told[0] and not told[0].startswith("[")
 
 
-async def test_no_thread_is_opened_where_nobody_would_share_it(tmp_path: Path) -> None:
+async def test_a_thread_is_shared_even_where_people_have_their_own(tmp_path: Path) -> None:
     settings = open_settings(platforms={"fake": owned()}, thread_sessions_per_user=True)
     async with journey(tmp_path, settings=settings) as chat:
         await set_home(chat, kind="channel")
         terminal = Terminal(chat)
-        await terminal.say("plan the garden")
-        replied = await terminal.command("/handoff fake")
-        assert "everybody has a conversation of their own (thread_sessions_per_user)" in replied.text
-        assert not chat.world.did(Deed.OPENED)
+        turn = await terminal.say("plan the garden")
+        assert (await terminal.command("/handoff fake")).over
+        await chat.until(lambda: any("handed over" in one for one in chat.world.seen("9", "t1")))
+        for user in ("ann", "ben"):
+            chat.world.write(f"{user} is here", chat="9", thread="t1", kind="thread", user=user)
+            await chat.until_seen(f"{user} is here", chat="9")
+        await chat.until_idle()
+        assert (await spoken(chat, turn.session))[-2:] == ["ann is here", "ben is here"]
 
 
 @pytest.mark.parametrize("account", ["fake", "fake@work"])
@@ -198,15 +204,59 @@ async def test_not_while_a_turn_runs(tmp_path: Path) -> None:
         assert await rows(chat) == []
 
 
-async def test_where_everybody_has_a_conversation_of_their_own_it_is_refused(tmp_path: Path) -> None:
+async def test_in_a_group_everybody_goes_on_with_it_and_can_go_back(tmp_path: Path) -> None:
+    """People have sessions of their own there: who had one can go back to it, and who begins one leaves."""
     async with journey(tmp_path, kind="plain") as chat:
         await set_home(chat, kind="group", mentions_us=True)
+
+        async def say(user: str, text: str) -> None:
+            chat.world.write(text, chat="9", kind="group", user=user, name=user, mentions_us=True)
+            await chat.until_idle()
+
+        await say("ann", "my own business")
         terminal = Terminal(chat)
         turn = await terminal.say("plan the garden")
         replied = await terminal.command("/handoff fake")
-        assert "everybody has a conversation of their own (group_sessions_per_user)" in replied.text
-        assert replied.session == turn.session
-        assert [one.state for one in await rows(chat)] == [HandoffState.FAILED]
+        assert replied.over and "goes on in fake:9." in replied.text
+        await chat.until_seen("A conversation comes over from the terminal. /resume", "handed over", chat="9")
+        await say("ann", "and the roses?")
+        await say("cid", "and the tulips?")
+        assert (await spoken(chat, turn.session))[-2:] == ["and the roses?", "and the tulips?"]
+        request = chat.model.requests[-1]
+        told = [one.text for one in messages(request.entries, shared=request.shared) if one.role is Role.USER]
+        assert "[cid] and the tulips?" in told[-1]
+        await say("cid", "/new")
+        await say("cid", "something of mine")
+        await say("ann", "still the roses")
+        assert (await spoken(chat, turn.session))[-1] == "still the roses"
+
+
+async def test_a_group_whose_people_had_one_session_does_not_share_it_again(tmp_path: Path) -> None:
+    """Only what was handed over is for everybody: the setting is not undone by what was bound before it."""
+    shared = open_settings(platforms={"fake": owned()}, group_sessions_per_user=False)
+    world = World()
+    async with journey(tmp_path, settings=shared, world=world) as chat:
+        chat.world.write("for all", chat="9", kind="group", user="ann", mentions_us=True)
+        await chat.until_idle()
+    async with journey(tmp_path, world=world) as chat:
+        chat.world.write("for me", chat="9", kind="group", user="ben", mentions_us=True)
+        await chat.until_idle()
+        sessions = await chat.database.read(lambda tx: tx.sessions.find("", 9))
+        assert sorted([len(await spoken(chat, one.id)) for one in sessions]) == [1, 1]
+
+
+@pytest.mark.parametrize("kind", ["private", "group", "channel"])
+async def test_a_channel_from_the_settings_that_nobody_wrote_in_yet(tmp_path: Path, kind: str) -> None:
+    settings = open_settings(platforms={"fake": owned(home_channel="9")})
+    async with journey(tmp_path, kind="plain", settings=settings) as chat:
+        terminal = Terminal(chat)
+        turn = await terminal.say("plan the garden")
+        replied = await terminal.command("/handoff fake")
+        assert replied.over and "goes on in fake:9." in replied.text
+        await chat.until_seen("handed over", chat="9")
+        chat.world.write("go on", chat="9", kind=kind, user="ann", mentions_us=True)
+        await chat.until_idle()
+        assert (await spoken(chat, turn.session))[-1] == "go on"
 
 
 async def test_a_chat_of_another_agent_is_refused(tmp_path: Path) -> None:
@@ -216,10 +266,11 @@ async def test_a_chat_of_another_agent_is_refused(tmp_path: Path) -> None:
         terminal = Terminal(chat)
         await terminal.say("plan the garden")
         replied = await terminal.command("/handoff fake")
-        assert "belongs to the agent “other”" in replied.text
+        assert "belongs to the agent “other”" in replied.text and not replied.over
+        assert not chat.world.did(Deed.OPENED)
 
 
-async def test_it_waits_for_its_platform_and_is_asked_for_once(
+async def test_a_platform_that_does_not_come_back_keeps_nobody_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hermes.control.gateway.HANDOFF_SECONDS", 0.05)
@@ -228,11 +279,31 @@ async def test_it_waits_for_its_platform_and_is_asked_for_once(
         terminal = Terminal(chat)
         turn = await terminal.say("plan the garden")
         await chat.disconnect()
-        assert "It is on its way to fake" in (await terminal.command("/handoff fake")).text
-        assert "being handed over already" in (await terminal.command("/handoff fake")).text
-        assert "fake is not connected" in (await terminal.command("/handoff")).text
+        replied = await terminal.command("/handoff fake")
+        assert "not handed over to fake: fake is not connected. It stays here." in replied.text
+        assert not replied.over and replied.session == turn.session
         chat.connect()
-        await chat.until_seen("handed over", chat="9")
+        await settle()
+        [row] = await rows(chat)
+        assert row.state is HandoffState.FAILED and not chat.world.did(Deed.OPENED)
+        assert (await terminal.say("still here")).session == turn.session
+        monkeypatch.undo()
+        assert (await terminal.command("/handoff fake")).over
+
+
+async def test_it_is_asked_for_once(tmp_path: Path) -> None:
+    async with journey(tmp_path) as chat:
+        await set_home(chat)
+        terminal = Terminal(chat)
+        turn = await terminal.say("plan the garden")
+        await chat.disconnect()
+        asking = asyncio.create_task(terminal.command("/handoff fake"))
+        while not await rows(chat):
+            await settle()
+        assert "being handed over already" in (await terminal.command("/handoff fake")).text
+        assert "It is on its way to fake" in (await terminal.command("/handoff")).text
+        chat.connect()
+        assert (await asking).over
         [row] = await rows(chat)
         assert (row.state, row.session) == (HandoffState.COMPLETED, turn.session)
 

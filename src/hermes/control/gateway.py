@@ -17,10 +17,10 @@ from typing import TypeVar
 
 from hermes.control.commands.menu import show_menu
 from hermes.control.commands.registry import usable
-from hermes.control.commands.run import CallerReply, give_command
+from hermes.control.commands.run import give_command
 from hermes.control.core import Agents, no_such_agent
 from hermes.control.doors.following import watch_turn
-from hermes.control.handoff.requests import handoff_words
+from hermes.control.handoff.requests import give_up_handoff, handoff_words
 from hermes.control.jobs.editing import JobDesk, is_own
 from hermes.control.outbound.notices import begin_life, tell_unfinished
 from hermes.control.people.routing import route
@@ -28,14 +28,16 @@ from hermes.control.sessions import callers
 from hermes.control.sessions.administration import remove_session
 from hermes.control.sessions.callers import Caller
 from hermes.control.sessions.submission import Submission, SubmittedTurn, check_size
-from hermes.control.turn.questions import AnswerResult, answer
+from hermes.control.turn.questions import answer
 from hermes.control.turn.stopping import stop_session, stop_turn
 from hermes.control.wiring import GatewayParts, WiredGateway
 from hermes.control.workers import TaskSet, end_tasks
 from hermes.domain.address import Address, Source
+from hermes.domain.command_line import CallerReply
 from hermes.domain.errors import UserError
 from hermes.domain.event import FeedItem
 from hermes.domain.gateway_event import SessionRemoved, TurnWoken
+from hermes.domain.handoff import HandoffState
 from hermes.domain.ids import EVERY_AGENT, AgentId, DeliveryId, SessionId, TurnId
 from hermes.domain.message import Attachment, Inbound
 from hermes.domain.ports.platform import Platform
@@ -43,14 +45,14 @@ from hermes.domain.ports.store import Store, Tx
 from hermes.domain.rows import OpenWork
 from hermes.domain.session import Session
 from hermes.domain.text import storable
-from hermes.domain.turn import Answer, Turn
+from hermes.domain.turn import Answer, AnswerResult, Turn
 from hermes.domain.word import replace
 
 log = logging.getLogger("hermes.gateway")
 T = TypeVar("T")
 Continuation = TypeVar("Continuation", SubmittedTurn, SubmittedTurn | None)
 STOP_SECONDS = 10.0
-HANDOFF_SECONDS = 20.0
+HANDOFF_SECONDS = 60.0
 
 
 class Gateway(WiredGateway):
@@ -213,12 +215,20 @@ class Gateway(WiredGateway):
         return tuple(slash.name for slash in usable(caller.source, self._parts.settings, runtime))
 
     async def _handed_over(self, agent: AgentId, replied: CallerReply) -> CallerReply:
-        """Wait a moment for the hand-off, so that its door can say where the conversation went."""
+        """Wait for the hand-off, so that its door can say where the conversation went, and leave. One that
+        takes too long is given up: nobody shall find their conversation gone an hour later."""
         self.handoffs.ring()
         handoff = await self.handoffs.settled(agent, replied.handoff, HANDOFF_SECONDS)
+        if handoff is not None and handoff.state.open:
+            handoff = await self._store(agent).write(lambda tx: give_up_handoff(tx, replied.handoff))
         if handoff is None:
             return replied
-        return replace(replied, text=handoff_words(handoff), session=handoff.left or replied.session)
+        return replace(
+            replied,
+            text=handoff_words(handoff),
+            session=handoff.left or replied.session,
+            over=handoff.state is HandoffState.COMPLETED,
+        )
 
     async def wake(
         self, agent: AgentId, session: SessionId, text: str, cause: TurnId | None = None

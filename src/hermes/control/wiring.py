@@ -136,6 +136,7 @@ class WiredGateway:
             self._parts.around,
             models=self._parts.aliases,
             accounts=self.accounts.names,
+            receiving=self.accounts.receiving,
             is_up=lambda account: account in self.accounts.up,
             targets=self._targets,
         )

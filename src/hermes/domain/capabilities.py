@@ -118,6 +118,9 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     answers_strangers: bool = True
     """Whether strangers may be sent a pairing code; not where an address is easily forged (email)."""
 
+    receives: bool = True
+    """Whether people write from there; where not, messages are only sent."""
+
     hint: str = ""
     """A sentence for the model about writing there, where there is more to say than the facts above."""
 

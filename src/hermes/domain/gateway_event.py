@@ -91,6 +91,14 @@ class SessionEnded(SessionHint, frozen=True, kw_only=True):
     replaced: bool = False
 
 
+class HandoffCompleted(Struct, frozen=True, kw_only=True):
+    """A conversation of the terminal goes on in a chat."""
+
+    agent: AgentId
+    session: SessionId
+    to: Address
+
+
 class CommandRun(Struct, frozen=True, kw_only=True):
     """A slash command was run; it may have changed jobs, accounts or sessions."""
 
@@ -156,6 +164,7 @@ GatewayEvent = (
     | SessionBegan
     | SessionEnded
     | SessionRemoved
+    | HandoffCompleted
     | CommandRun
     | DeliveryEnded
     | AccountChanged

@@ -121,6 +121,8 @@ class Discord(ServedFake):
     joined: int = 1
     """On how many servers it is."""
     no_threads: set[str] = field(default_factory=set)
+    threads_from_messages: set[str] = field(default_factory=set)
+    """Channels in which a thread has to hang on a message."""
     """Channels in which the bot may not begin one."""
     allowed_intents: int = (1 << 30) - 1
     starts_left: int = 1000
@@ -553,6 +555,10 @@ class Discord(ServedFake):
         if parent.get("flags", 0) & 1 << 4 and not tags & set(asked.get("applied_tags") or ()):
             raise Wrong(400, 40067, "A tag is required to create a forum post in this channel")
         sort = 11 if forum else asked.get("type", 12)
+        if parent["id"] in self.no_threads | self.threads_from_messages:
+            raise Wrong(403, 50013, "Missing Permissions")
+        if parent["type"] == 5 and sort != 10:
+            raise Wrong(400, 50024, "Cannot execute action on this channel type")
         thread = self.channel(self.snowflake(), sort, parent_id=parent["id"], name=asked["name"])
         self.dispatch("THREAD_CREATE", {**thread, "newly_created": True})
         return thread

@@ -272,6 +272,23 @@ async def test_threads_and_forums() -> None:
         assert [(one.chat, one.text) for one in bed.shown()] == [(thread.thread, "still in it")]
 
 
+async def test_a_thread_hangs_on_a_message_where_it_may_not_stand_alone() -> None:
+    async with DiscordBed() as bed:
+        platform = bed.connect()
+        async with running(platform, Inboxes().accept, None):
+            general = Address(platform="discord", chat=GENERAL)
+            bed.server.threads_from_messages.add(GENERAL)
+            thread = await platform.open_thread(general, "Plans @everyone")
+            await platform.send(thread, Body(text="in it"), key="k", reply_to=None)
+            assert [(one.chat, one.text) for one in bed.shown()] == [
+                (GENERAL, "Plans @everyone"), (thread.thread, "in it")
+            ]  # fmt: skip
+            bed.server.no_threads.add(GENERAL)
+            with pytest.raises(Refused):
+                await platform.open_thread(general, "No more")
+            assert "No more" not in [one.text for one in bed.shown()]
+
+
 async def test_voice_with_words_goes_as_a_file() -> None:
     async with DiscordBed() as bed:
 

@@ -152,9 +152,9 @@ async def _look_for_opening(request: CommandRequest) -> str | None:
 def handoff(call: CommandCall) -> CommandReply:
     if not call.args:
         latest = call.tx.handoffs.latest(call.session.id, 1)
-        there = ", ".join(chat_accounts(call.gateway.accounts)) or "none; set up a platform first"
+        there = ", ".join(chat_accounts(call.gateway.receiving)) or "none; set up a platform first"
         return CommandReply(text=handoff_words(latest[0]) if latest else f"Say where to. There is: {there}.")
-    account = account_named(call.args.strip(), call.gateway.accounts)
+    account = account_named(call.args.strip(), call.gateway.receiving)
     made = request_handoff(
         call.tx, call.session, account, call.source, call.now, call.settings, call.prepared
     )

@@ -57,6 +57,8 @@ class GatewayInfo(Struct, frozen=True, kw_only=True):
     version: str = ""
     home: str = ""
     accounts: Collection[str] = ()
+    receiving: Collection[str] = ()
+    """Those of the accounts that people write from."""
     is_up: Callable[[str], bool] = lambda account: False
     targets: ResolveTargets = default_targets
     can_restart: bool = False

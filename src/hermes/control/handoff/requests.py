@@ -98,6 +98,14 @@ def cancel_handoff(tx: Tx, wanted: str) -> Handoff:
     return failed
 
 
+def give_up_handoff(tx: Tx, wanted: str) -> Handoff:
+    """Let one fail that took too long, unless it is settled by now."""
+    known = _find(tx, wanted)
+    why = known.error or f"{known.account} took longer than a minute"
+    failed = replace(known, state=HandoffState.FAILED, error=why)
+    return failed if known.state.open and tx.handoffs.change(known, failed) else _find(tx, wanted)
+
+
 def _find(tx: Tx, wanted: str) -> Handoff:
     known = tx.handoffs.get(wanted)
     if known is None:
@@ -112,8 +120,8 @@ def handoff_words(handoff: Handoff) -> str:
     match handoff.state:
         case HandoffState.COMPLETED:
             return (
-                f"This conversation goes on in {handoff.to}. /resume {handoff.session} brings it back here;"
-                " what you write now begins a new one."
+                f"This conversation goes on in {handoff.to}. To bring it back: hermes --resume"
+                f" {handoff.session}, or /resume {handoff.session} in a chat of the terminal."
             )
         case HandoffState.FAILED:
             return f"It was not handed over to {handoff.account}: {handoff.error}. It stays here."

@@ -1,9 +1,9 @@
 """The worker of hand-offs: it opens a place in a chat and binds it to the conversation of the terminal.
 
 The life of a hand-off is a row. The worker claims it with a lease, opens a thread (or uses the home channel
-as it is), and one transaction binds that place to the session, adds the turn that says hello there, and
-completes the row. Nothing is copied. If the gateway dies on the way, the lease runs out and the row is taken
-up again."""
+as it is, where threads are impossible or not permitted), and one transaction binds that place to the session,
+adds the turn that says hello there, and completes the row. Nothing is copied. If the gateway dies on the way,
+the lease runs out and the row is taken up again."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.capabilities import Grade
 from hermes.domain.channels import Channel
 from hermes.domain.errors import HermesError, Lost, Refused, Unreachable, UserError
+from hermes.domain.gateway_event import HandoffCompleted
 from hermes.domain.handoff import Handoff, HandoffState
 from hermes.domain.ids import EVERY_AGENT, AgentId, DeliveryId, SessionId
 from hermes.domain.message import Inbound
@@ -167,8 +168,9 @@ class HandoffWorker:
         else:
             log.info("handoff.completed id=%s to=%s", ident, done.to)
             self.wake_session(done.agent, done.session)
-            if done.to is not None:
-                self.wake_lane(done.to)
+            self.wake_lane(place.source.address)
+            news = HandoffCompleted(agent=done.agent, session=done.session, to=place.source.address)
+            self.core.events.emit(news)
 
     async def _failed(self, claimed: Handoff, error: HermesError) -> None:
         """Try again later if the platform could not be reached, three times a round; else it has failed."""
@@ -180,8 +182,9 @@ class HandoffWorker:
         log.warning("handoff.failed id=%s why=%s", claimed.id, why)
         await self._change(claimed, HandoffState.FAILED, why)
 
-    async def _place(self, handoff: Handoff) -> Source:
-        """The chat in which the conversation goes on, as messages from there will come."""
+    async def _place(self, handoff: Handoff) -> HandoffPlace:
+        """The chat in which the conversation goes on, as messages from there will come. A thread is opened
+        last, so that none is left empty."""
         settings, store = self.core.settings, self._store(handoff.agent)
         home, channel = await store.read(partial(_home_and_channel, handoff.account, settings))
         session = await store.read(lambda tx: tx.sessions.get(handoff.session))
@@ -189,34 +192,29 @@ class HandoffWorker:
             raise Refused("the conversation was deleted")
         kind = None if channel is None else channel.kind
         source = Source(
-            address=home, kind=kind or SourceKind.PRIVATE, guild=(channel and channel.guild) or None
-        )
-        inside = replace(
-            source,
-            kind=SourceKind.PRIVATE if kind is SourceKind.PRIVATE else SourceKind.THREAD,
-            parent_chat=home.chat,
+            address=home, kind=kind or SourceKind.GROUP, guild=(channel and channel.guild) or None
         )
         threads = self._threads(handoff.account)
         if threads is not None:
-            # Before anything is opened that would be left empty.
-            _check_shared(inside, settings)
-        opened = None if threads is None else await _open_thread(threads, home, session)
-        if opened is not None:
-            source = replace(inside, address=opened)
-        elif kind is None:
-            raise UserError(
-                f"Nobody has written from {home} yet, so it is not known what kind of chat it is.",
-                hint="Write /sethome there, then try again",
+            private = kind is SourceKind.PRIVATE
+            inside = replace(
+                source, kind=SourceKind.PRIVATE if private else SourceKind.THREAD, parent_chat=home.chat
             )
-        _check_shared(source, settings)
+            await self._check_agent(handoff, inside)
+            opened = await _open_thread(threads, home, session)
+            if opened is not None:
+                return HandoffPlace(source=replace(inside, address=opened))
+        await self._check_agent(handoff, source)
+        return HandoffPlace(source=source, is_guessed=kind is None)
+
+    async def _check_agent(self, handoff: Handoff, source: Source) -> None:
         inbound = Inbound(delivery=DeliveryId(handoff.id), source=source, at=handoff.created_at)
-        agent = await route(inbound, settings, self.core.agents, self.select)
+        agent = await route(inbound, self.core.settings, self.core.agents, self.select)
         if agent != handoff.agent:
             raise UserError(
                 f"{source.address} belongs to the agent “{agent}”, and this conversation to"
                 f" “{handoff.agent}”."
             )
-        return source
 
     def _threads(self, account: str) -> Threads | None:
         """Who opens threads there; None where there are none."""
@@ -249,18 +247,6 @@ def _home_and_channel(account: str, settings: Settings, tx: Tx) -> tuple[Address
     return home, known.get(home, private)
 
 
-def _check_shared(source: Source, settings: Settings) -> None:
-    """A conversation can only go where people share it: else nobody's next words would find it."""
-    alone = source.kind is SourceKind.GROUP and settings.group_sessions_per_user
-    if not alone and not (source.kind is SourceKind.THREAD and settings.thread_sessions_per_user):
-        return
-    setting = "group_sessions_per_user" if alone else "thread_sessions_per_user"
-    raise UserError(
-        f"In {source.address} everybody has a conversation of their own ({setting}).",
-        hint="Write /sethome in a private chat or a channel, or turn that off",
-    )
-
-
 def _claim(ident: str, now: datetime, tx: Tx) -> Handoff | None:
     """Claim the hand-off; None if somebody has it, or it is over."""
     known = tx.handoffs.get(ident)
@@ -275,16 +261,33 @@ def _claim(ident: str, now: datetime, tx: Tx) -> Handoff | None:
     return claimed if tx.handoffs.change(known, claimed) else None
 
 
+class HandoffPlace(Struct, frozen=True, kw_only=True):
+    """Where a conversation goes. If it `is_guessed`, nobody has written from there yet, so what kind of chat
+    it is will be known from the first message."""
+
+    source: Source
+    is_guessed: bool = False
+
+    @property
+    def kinds(self) -> tuple[SourceKind, ...]:
+        """What messages from there may come as."""
+        if not self.is_guessed:
+            return (self.source.kind,)
+        threaded = (SourceKind.THREAD,) if self.source.address.thread is not None else ()
+        return (SourceKind.PRIVATE, SourceKind.GROUP, SourceKind.CHANNEL, *threaded)
+
+
 class CompleteHandoff(Struct, frozen=True, kw_only=True):
-    """The transaction that completes a hand-off."""
+    """The transaction that completes a hand-off. The place is bound to the conversation for everybody, also
+    where people have sessions of their own otherwise: who had one there can go back to it."""
 
     handoff: Handoff
-    place: Source
+    place: HandoffPlace
     settings: Settings
     now: datetime
 
     def unit(self, tx: Tx) -> Handoff:
-        handoff, source = self.handoff, self.place
+        handoff, source = self.handoff, self.place.source
         session = tx.sessions.get(handoff.session)
         if session is None:
             raise Lost("the conversation was deleted")
@@ -293,13 +296,23 @@ class CompleteHandoff(Struct, frozen=True, kw_only=True):
         )
         if not tx.handoffs.change(handoff, done):
             raise Lost(f"hand-off {handoff.id} is somebody else's by now")
-        key = chat_session_key(source, handoff.agent, self.settings)
-        before = tx.bindings.get(key)
-        tx.bindings.bind(key, session.id, source, self.now)
+        before = self._bind(tx, session)
         # What the owner of the machine may do without asking is not for everybody in a chat.
         tx.sessions.save(replace(session, ended=None, expires_at=None, yolo=False, updated_at=self.now))
         self._say(tx, session, before)
         return done
+
+    def _bind(self, tx: Tx, session: Session) -> list[SessionId]:
+        """Bind the place to the session; those that it was bound to before."""
+        source, agent = self.place.source, self.handoff.agent
+        kinds = [replace(source, kind=kind) for kind in self.place.kinds]
+        bound = {chat_session_key(one, agent, self.settings): one for one in kinds}
+        for known in tx.directory.bound(source.address):
+            bound |= {key: where for key, where in tx.bindings.of(known) if where.address == source.address}
+        before = [tx.bindings.get(key) for key in bound]
+        for key, where in bound.items():
+            tx.bindings.bind(key, session.id, where, self.now)
+        return [known for known in dict.fromkeys(before) if known not in (None, session.id)]
 
     def _leave(self, tx: Tx) -> SessionId:
         """A new session for who handed this one over."""
@@ -312,11 +325,13 @@ class CompleteHandoff(Struct, frozen=True, kw_only=True):
         tx.sessions.save(replace(fresh, expires_at=self.now + UNUSED))
         return fresh.id
 
-    def _say(self, tx: Tx, session: Session, before: SessionId | None) -> None:
-        handoff, to = self.handoff, self.place.address
-        if before not in (None, handoff.session):
-            text = f"A conversation comes over from the terminal. /resume {before} goes back to this chat's."
+    def _say(self, tx: Tx, session: Session, before: list[SessionId]) -> None:
+        handoff, place = self.handoff, self.place.source
+        to = place.address
+        if before:
+            back = f"/resume {before[0]}" if len(before) == 1 else "/resume"
+            text = f"A conversation comes over from the terminal. {back} goes back to yours."
             notify(tx, f"{handoff.id}:0", to, text, self.now)
         hello = TurnInput(text=_NOTICE.format(place=to), guidance=Guidance(unattended="deny"))
-        place, reply = self.place, ReplyPlace(to=to)
+        reply = ReplyPlace(to=to)
         tx.turns.add(make_turn(session, Cause.HANDOFF, hello, self.now, source=place, reply=reply))

@@ -49,7 +49,7 @@ from hermes.control.outbound.notices import notify
 from hermes.control.people import access
 from hermes.control.people.operator_patterns import is_named
 from hermes.control.people.pairing import answer_stranger
-from hermes.control.people.routing import SelectAgent, chat_session_key, route
+from hermes.control.people.routing import SelectAgent, bound_session, chat_session_key, route
 from hermes.control.sessions.resets import has_processes, policy_of, renew_session
 from hermes.control.turn.actors import Actors
 from hermes.control.turn.claim import next_session
@@ -257,7 +257,7 @@ class Intake:
         policy = policy_of(taking.inbound.source, self.core.settings)
         if runtime.processes is None or policy.mode is ResetMode.NONE:
             return False
-        session = await runtime.store.read(lambda tx: tx.bindings.get(taking.key))
+        session = await runtime.store.read(lambda tx: bound_session(tx, taking.key))
         return session is not None and await has_processes(runtime, session, policy)
 
 
@@ -433,7 +433,7 @@ class TakeInbound(Struct, frozen=True, kw_only=True):
             named=self.named,
             for_others=inbound.mentions_others and not inbound.mentions_me,
             replied=inbound.reply_to is not None and inbound.reply_to.mine,
-            joined=source.kind is SourceKind.THREAD and tx.bindings.get(self.key) is not None,
+            joined=source.kind is SourceKind.THREAD and bound_session(tx, self.key) is not None,
             called=inbound.what is InboundKind.BUTTON or (line is not None and is_command(line[0])),
             continued=source.kind is not SourceKind.PRIVATE and self._goes_on(tx),
             able=able,
@@ -496,7 +496,7 @@ class TakeInbound(Struct, frozen=True, kw_only=True):
         return self._say(tx, replace(taken, news=news), renewed.notice)
 
     def _bound(self, tx: Tx, key: SessionKey) -> Session | None:
-        bound = tx.bindings.get(key)
+        bound = bound_session(tx, key)
         return None if bound is None else tx.sessions.get(bound)
 
     # --- the ends a row can have ---

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping
 
-from hermes.domain.address import DEFAULT_ACCOUNT, Address
+from hermes.domain.address import DEFAULT_ACCOUNT, Address, read_platform
 from hermes.domain.capabilities import NO_ABILITIES, Capabilities
 from hermes.domain.gateway_event import CommandRun
 from hermes.domain.ports.platform import Platform
@@ -33,6 +33,12 @@ class PlatformAccounts:
         """Whether there is such a platform at all, and such an account of it."""
         named = to.account != DEFAULT_ACCOUNT
         return to.platform in self._declared and (not named or to.credential in self.names)
+
+    @property
+    def receiving(self) -> list[str]:
+        """Those that people write from."""
+        platforms = {name: read_platform(name)[0] for name in self.names}
+        return [name for name, one in platforms.items() if self._declared.get(one, NO_ABILITIES).receives]
 
     def capabilities(self, to: Address) -> Capabilities:
         """What can be done there. An account that is up says so itself, because servers differ."""

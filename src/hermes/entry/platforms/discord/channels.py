@@ -93,14 +93,32 @@ class DiscordChannels:
         if place is not None and place.direct:
             raise Refused("a private chat has no threads")
         asked: dict[str, Any] = {"name": title, "auto_archive_duration": _QUIET_MINUTES}
-        asked |= {"message": {"content": title}} if place is not None and place.forum else {"type": 11}
+        forum = place is not None and place.forum
+        asked |= {"message": {"content": title}} if forum else {"type": 11}
         if place is not None and place.tag:
             asked["applied_tags"] = [place.tag]
-        thread = await self._api.call("POST", f"/channels/{channel}/threads", asked)
+        try:
+            thread = await self._api.call("POST", f"/channels/{channel}/threads", asked)
+        except Refused:
+            if forum:
+                raise
+            thread = await self._open_at_message(channel, title)
         if not convert.is_snowflake(dig(thread, "id")):
             raise Unreachable("Discord does not say which thread it opened", maybe_done=True)
         self.see([thread])
         return replace(parent, thread=thread["id"])
+
+    async def _open_at_message(self, channel: str, title: str) -> Any:
+        """Where a thread by itself is not permitted, one that hangs on a message may be."""
+        said = {"content": title, "allowed_mentions": {"parse": []}}
+        seed = await self._api.call("POST", f"/channels/{channel}/messages", said)
+        path = f"/channels/{channel}/messages/{dig(seed, 'id')}"
+        try:
+            asked = {"name": title, "auto_archive_duration": _QUIET_MINUTES}
+            return await self._api.call("POST", f"{path}/threads", asked)
+        except Refused:
+            await self._api.ask("DELETE", path)
+            raise
 
     async def inside(
         self, to: Address, ask: Callable[[str], Awaitable[DiscordResponse]]

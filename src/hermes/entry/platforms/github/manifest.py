@@ -15,6 +15,7 @@ MANIFEST = Manifest(
         flavour=Flavour.COMMONMARK,
         threads=Grade.FULL,
         history=True,
+        receives=False,
     ),
     requires=("aiohttp",),
     settings=(

@@ -14,6 +14,7 @@ MANIFEST = Manifest(
         flavour=Flavour.COMMONMARK,
         # A request that is sent again carries the same `webhook-id`, by which who gets it counts it once.
         dedupe_seconds=86_400.0,
+        receives=False,
     ),
     requires=("aiohttp",),
     settings=(option("WEBHOOK_TARGETS", "Named addresses with their secrets: `platforms.webhook.targets`"),),
