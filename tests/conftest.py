@@ -92,6 +92,16 @@ def pytest_runtest_call() -> Iterator[None]:
         signal.alarm(0)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Iterator[None]:
+    """A gateway that a terminal of a test has started would linger."""
+    try:
+        return (yield)
+    finally:
+        if (command := sys.modules.get("tests.cli.command")) is not None:
+            command.end_gateways()
+
+
 # --- what a test costs: `--costs=20` shows the twenty that take most ---
 
 BEGAN = pytest.StashKey[float]()

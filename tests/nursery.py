@@ -7,6 +7,7 @@ only the loading is shared. Each is watched by a keeper, which tells how it ende
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import contextlib
 import gc
@@ -36,6 +37,7 @@ PROGRAMS = ("hermes.__main__", "hermes.testing.model_server", "hermes.testing.vi
 _EARLY = ("LANG", "LC_", "PYTHON", "MALLOC")
 _HARMLESS = ("PYTHONPATH", "PYTHONHASHSEED", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
 
+_CHILD = inspect.signature(subprocess.Popen._execute_child)  # type: ignore[attr-defined]
 spent = 0.0
 """Seconds of CPU that the children of this test process have taken; they are nobody's in `getrusage`."""
 
@@ -49,7 +51,7 @@ class Popen(subprocess.Popen):  # type: ignore[type-arg]
     _keeper = -1
 
     def _execute_child(self, *arguments: Any) -> None:
-        told = inspect.signature(subprocess.Popen._execute_child).bind(self, *arguments).arguments  # type: ignore[attr-defined]
+        told = _CHILD.bind(self, *arguments).arguments
         words = [os.fsdecode(word) for word in told["args"]]
         environ = {os.fsdecode(n): os.fsdecode(v) for n, v in (told["env"] or os.environ).items()}
         pipes = ("p2cread", "c2pwrite", "errwrite")
@@ -224,11 +226,59 @@ def _become(wish: dict[str, Any], streams: list[int]) -> Callable[[], object]:
     time.tzset()
     _streams()
     words: list[str] = wish["words"]
+    sys.orig_argv = [sys.executable, *words]
     safe = words[0] == "-P"
     words = words[safe:]
+    subprocess.Popen = Forked  # type: ignore[misc]
     path = [one for one in os.environ.get("PYTHONPATH", "").split(":") if one]
     sys.path[:] = path + [one for one in sys.path if one != SOURCES]
     return _work(words, safe)
+
+
+class Forked(subprocess.Popen):  # type: ignore[type-arg]
+    """`subprocess.Popen` in a child of the nursery: what it starts of this program is forked, unless
+    threads or a loop run, which a fork would not survive."""
+
+    def _execute_child(self, *arguments: Any) -> None:
+        told = _CHILD.bind(self, *arguments).arguments
+        words = [os.fsdecode(word) for word in told["args"]]
+        environ = {os.fsdecode(n): os.fsdecode(v) for n, v in (told["env"] or os.environ).items()}
+        alone = threading.active_count() == 1 and asyncio._get_running_loop() is None
+        if told["pass_fds"] or not alone or not _can_bear(words, environ):
+            return super()._execute_child(*arguments)  # type: ignore[misc,no-any-return]
+        ends = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
+        wish = {
+            "words": words[1:],
+            "environ": environ,
+            "cwd": os.fsdecode(told["cwd"] or os.getcwd()),
+            "session": bool(told["start_new_session"]),
+        }
+        pipes = ("p2cread", "c2pwrite", "errwrite")
+        streams = [os.dup(told[name] if told[name] >= 0 else at) for at, name in enumerate(pipes)]
+        self.pid = os.fork()
+        if self.pid == 0:
+            _run_forked(wish, streams)
+        for stream in streams:
+            os.close(stream)
+        self._child_created = True
+        self._close_pipe_fds(*(told[name] for name in ends))  # type: ignore[attr-defined]
+
+
+def _run_forked(wish: dict[str, Any], streams: list[int]) -> None:
+    """Never returns."""
+    code = 1
+    try:
+        _become(wish, streams)()
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code)
 
 
 def _streams() -> None:

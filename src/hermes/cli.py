@@ -164,7 +164,10 @@ def _run(words: list[str]) -> int:
             rest = ["chat", *rest]
         name = rest[0]
         if name not in {command.partition(" ")[0] for command in COMMANDS}:
-            return _unknown(name)
+            if len(name.split()) < 2 or name.startswith("-"):
+                return _unknown(name)
+            # Several words in one are no command: they are said.
+            name, rest = "chat", ["chat", *rest]
         return _dispatch(name, rest[1:], profile)
     except SettingsError as error:
         return _fail(f"{error.place}: {error.message}", error.hint, code=WRONG_SETTINGS)
@@ -221,6 +224,8 @@ def _unknown(name: str) -> int:
     near = closest(name, {command.partition(" ")[0] for command in COMMANDS})
     kind = "option" if name.startswith("-") else "command"
     hint = f"Did you mean: hermes {near}" if near else "`hermes --help` lists the commands."
+    if kind == "command" and not near:
+        hint += f" To say it to the agent: hermes -q “{one_line(name, 60)}”"
     return _fail(f"There is no {kind} “{one_line(name, 60)}”.", hint, code=WRONG_USE)
 
 

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from hermes.admin.process import run as gateway
-from hermes.admin.process.run import GATEWAY, GatewayProcess, StateFile, hold_home, home_holder
+from hermes.admin.process import home_files as gateway
+from hermes.admin.process.home_files import GATEWAY, hold_home, home_holder
+from hermes.admin.process.run import GatewayProcess, StateFile
 from hermes.app.vitals import LiveStatus
 from hermes.control.events import Events
 from hermes.control.workers import Supervisor
@@ -47,7 +48,7 @@ def test_one_at_a_time(tmp_path: Path) -> None:
 def test_a_command_in_the_way_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gateway, "_LOCK_PATIENCE", 60.0)
     code = (
-        "import sys, time, pathlib; from hermes.admin.process.run import hold_home\n"
+        "import sys, time, pathlib; from hermes.admin.process.home_files import hold_home\n"
         "with hold_home(pathlib.Path(sys.argv[1]), 'hermes sessions list'):\n"
         "    print('held', flush=True); time.sleep(0.5)"
     )
@@ -60,7 +61,7 @@ def test_a_command_in_the_way_is_waited_for(tmp_path: Path, monkeypatch: pytest.
 
 def test_the_lock_ends_with_its_process(tmp_path: Path) -> None:
     code = (
-        "import os, sys, pathlib; from hermes.admin.process.run import hold_home\n"
+        "import os, sys, pathlib; from hermes.admin.process.home_files import hold_home\n"
         "with hold_home(pathlib.Path(sys.argv[1]), 'gateway'): os.kill(os.getpid(), 9)"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], env=_env(), check=False)

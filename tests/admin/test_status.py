@@ -14,7 +14,8 @@ import pytest
 
 from hermes.admin.commands import status
 from hermes.admin.commands.status import live_pairs
-from hermes.admin.process.run import GATEWAY, STATE_FILE, hold_home, tell_problems
+from hermes.admin.process.home_files import GATEWAY, STATE_FILE, hold_home
+from hermes.admin.process.run import tell_problems
 from hermes.admin.shell.command import perform
 from hermes.admin.shell.output import CliConsole
 from hermes.state.settings.loader import load_settings

@@ -1,4 +1,4 @@
-"""`hermes chat` in a process of its own, with a model that follows simple words and tools that write a file.
+"""`hermes chat` as a process. The model of its gateway follows simple words, its tools write a file.
 
 `chat_child.py <home> <arguments of chat …>`. The model: `count` counts to 30 slowly; `read`, `once`, `danger`
 use that tool with the next word; `choose` asks a question; `ponder` thinks first; `refuse` and `vanish` fail;
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import subprocess
 import sys
 import termios
 from collections.abc import AsyncIterator
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from hermes import cli
 from hermes.admin.commands import chat
+from hermes.admin.process.spawning import WHILE_USED
 from hermes.app.overrides import AppOverrides
 from hermes.domain.errors import Refused, UserError
 from hermes.domain.event import TextDelta, ThoughtDelta, ToolFinished, UserSaid
@@ -71,9 +73,14 @@ class WordModel:
 def main(home: Path, words: list[str]) -> int:
     if sys.stdin is not None and sys.stdin.isatty():
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    given = world(home)
+    start = [sys.executable, str(Path(__file__).with_name("words_gateway.py")), str(home), WHILE_USED]
 
-    chat._chat = lambda command: chat.ChatProcess(command=command, given=given).run()
+    def spawn() -> subprocess.Popen[bytes]:
+        with (home / "logs" / "gateway.out").open("wb") as output:
+            null = subprocess.DEVNULL
+            return subprocess.Popen(start, stdin=null, stdout=output, stderr=output, start_new_session=True)
+
+    chat._chat = lambda command: chat.ChatProcess(command=command, spawn=spawn).run()
     return cli.main(["chat", *words])
 
 
@@ -90,7 +97,6 @@ def world(home: Path) -> AppOverrides:
         provider=WordModel(float(os.environ.get("PAUSE", "0.03")), home / "hold"),
         tools=world_tools(act),
         platforms={},
-        workspace=home,
     )
 
 

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from hermes.admin.process.home_files import GATEWAY, home_holder
+from hermes.domain.errors import UserError
 from tests import nursery
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,7 +31,38 @@ class Said:
         return "Traceback" not in self.out + self.err
 
 
+homes: set[Path] = set()
+"""Those that were worked on; a terminal may have started a gateway there."""
+
+
+def end_gateway(home: Path) -> None:
+    """Kill the gateway of a home, and wait until it is gone."""
+    end = time.monotonic() + PATIENCE
+    while (holder := home_holder(home)) is not None:
+        assert time.monotonic() < end, holder
+        if holder.pid and holder.what == GATEWAY:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(holder.pid, signal.SIGKILL)
+        time.sleep(0.01)
+
+
+def until_gone(home: Path) -> None:
+    """Wait until the gateway of a home has left by itself."""
+    end = time.monotonic() + PATIENCE
+    while home_holder(home) is not None:
+        assert time.monotonic() < end, home
+        time.sleep(0.02)
+
+
+def end_gateways() -> None:
+    """Of all homes of a test."""
+    while homes:
+        with contextlib.suppress(UserError):  # it was made to be a bad home
+            end_gateway(homes.pop())
+
+
 def environment(home: Path, **more: str) -> dict[str, str]:
+    homes.add(home)
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", "TZ") if name in os.environ}
     return {
         **kept,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.admin.process.run import home_holder
+from hermes.admin.process.home_files import home_holder
 from hermes.control.outbound.notices import STOPPED
 from hermes.testing.wire import WorldServer
 from hermes.testing.world import World

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from hermes.agent.danger.paths import is_wide
 from hermes.app.agents.backends import WorldScopes
-from hermes.app.homes import closed_homes, is_wide
+from hermes.app.homes import closed_homes
 from hermes.app.messaging import Messaging
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId, SessionId
@@ -170,5 +171,5 @@ def test_a_home_folder_is_too_wide_by_any_name(tmp_path: Path) -> None:
     (real / "project").mkdir(parents=True)
     link.symlink_to(real)
     for workspace, home in ((real, link), (link, real), (tmp_path, link)):
-        assert is_wide(workspace, {"HOME": str(home)})
-    assert not is_wide(real / "project", {"HOME": str(link)})
+        assert is_wide(str(workspace), str(home))
+    assert not is_wide(str(real / "project"), str(link))

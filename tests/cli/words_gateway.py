@@ -6,7 +6,9 @@ import os
 import sys
 from pathlib import Path
 
+from hermes import __version__
 from hermes.admin.process.run import GatewayProcess
+from hermes.admin.process.spawning import WHILE_USED
 from tests.cli.chat_child import world
 
 if __name__ == "__main__":
@@ -17,5 +19,7 @@ if __name__ == "__main__":
         environ=os.environ,
         given=world(home),
         say=lambda line: print(line, file=sys.stderr, flush=True),
+        temporary=WHILE_USED in sys.argv,
+        version=os.environ.get("WORDS_VERSION", __version__),
     )
     sys.exit(process.run())

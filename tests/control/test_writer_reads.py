@@ -17,7 +17,7 @@ from hermes.domain.ids import MAIN_AGENT, SessionId, TurnId
 from hermes.domain.ports.store import Tx
 from hermes.domain.settings.settings import ApprovalSettings, ResetMode, ResetSettings
 from hermes.domain.word import replace
-from hermes.entry.terminal.door import local_caller
+from hermes.entry.terminal.served_door import local_caller
 from hermes.plugins import load_commands
 from hermes.state.store.tables import journal
 from hermes.testing.harness import Journey, open_settings

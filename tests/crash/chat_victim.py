@@ -1,14 +1,19 @@
 """The `hermes` command, to be killed: everything is real, and the borders of store, model and tools are kill
-points. `HERMES_KILL_AT=point:n` ends it there with a real SIGKILL; `HERMES_KILL_LOG` names a file in which
-each passing of a point becomes a line."""
+points of the gateway. `HERMES_KILL_AT=point:n` ends it there with a real SIGKILL, and its terminal with it,
+as if the plug was pulled; `HERMES_KILL_LOG` names a file in which each passing of a point becomes a line."""
 
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import hermes.app.app
 from hermes import cli
+from hermes.admin.commands import chat
+from hermes.admin.process.spawning import WHILE_USED
 from hermes.app.agents.factory import AgentFactory
 from hermes.app.app import App
 from hermes.app.vitals import LiveStatus
@@ -54,5 +59,22 @@ class MortalApp(App):
 
 
 def main() -> int:
-    hermes.app.app.App = MortalApp  # type: ignore[misc]
+    if "gateway" in sys.argv:
+        hermes.app.app.App = MortalApp  # type: ignore[misc]
+        return cli.main()
+    begun: list[subprocess.Popen[bytes]] = []
+
+    def spawn() -> subprocess.Popen[bytes]:
+        if begun:  # the gateway is dead, and nobody is to go on in this life
+            os.kill(os.getpid(), signal.SIGKILL)
+        program = f"import sys; from {__name__} import main; sys.exit(main())"
+        null = subprocess.DEVNULL
+        with open(Path(os.environ["HERMES_HOME"]) / "logs" / "gateway.out", "wb") as output:
+            words = [sys.executable, "-P", "-c", program, "gateway", "run", "--background", WHILE_USED]
+            begun.append(
+                subprocess.Popen(words, stdin=null, stdout=output, stderr=output, start_new_session=True)
+            )
+        return begun[0]
+
+    chat._chat = lambda command: chat.ChatProcess(command=command, spawn=spawn).run()
     return cli.main()

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hermes.admin.process.home_files import read_state
 from hermes.control.outbound.answers import REPEAT_MARK
 from hermes.domain.event import Entry, Failed, Finished, ModelSaid, Stopped, ToolFinished, UserSaid
 from hermes.domain.ids import TurnId
@@ -21,7 +22,7 @@ from hermes.testing.history import check_history
 from hermes.testing.model_script import Call, ModelRequest, Pace, Reply, message_text
 from hermes.testing.model_server import FakeModelServer
 from hermes.testing.world import World
-from tests.cli.command import PATIENCE
+from tests.cli.command import PATIENCE, end_gateway, until_gone
 from tests.crash import chat_victim
 from tests.crash.terminal import ANSWER, IDLE, Left, left, new_home
 from tests.crash.wire import refused
@@ -169,6 +170,10 @@ class Telling:
                 self._live(person, kill)
             code = person.ends()
             self.screens.append(person.seen)
+        if code == 0:  # the gateway leaves after the terminal, or is killed on its way out
+            until_gone(self.home)
+            code = 0 if read_state(self.home)["gateway_state"] == "stopped" else KILLED
+        end_gateway(self.home)
         return code
 
     def _live(self, person: Person, kill: str) -> None:

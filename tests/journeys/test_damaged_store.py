@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from hermes.domain.errors import Unreachable
-from hermes.entry.terminal.door import EmbeddedDoor, local_caller
+from hermes.entry.terminal.served_door import ServedDoor, local_caller
 from hermes.testing.harness import Journey
 
 
 async def test_stopping_and_answering_commands_are_taken(tmp_path: Path) -> None:
     async with Journey(folder=tmp_path) as chat:
-        door = EmbeddedDoor(chat.gateway, local_caller())
+        door = ServedDoor(chat.gateway, local_caller())
         await door.command("/new")
         chat.database._note_damage("a page is spoilt")
         with pytest.raises(Unreachable, match="damaged"):

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from hermes.domain.settings.platforms import PlatformSettings
-from hermes.entry.terminal.door import EmbeddedDoor, local_caller
+from hermes.entry.terminal.served_door import ServedDoor, local_caller
 from hermes.testing.harness import Journey, open_settings
 
 OWNED = open_settings(platforms={"fake": PlatformSettings(allow_all_users=True, allowed_users=("ann",))})
 
 
 async def said(chat: Journey, line: str) -> str:
-    return (await EmbeddedDoor(chat.gateway, local_caller()).command(line)).text
+    return (await ServedDoor(chat.gateway, local_caller()).command(line)).text
 
 
 async def test_an_account_rests_over_a_restart(tmp_path: Path) -> None:

@@ -32,7 +32,8 @@ from hermes.domain.ids import AgentId
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import QuickCommand, Route, RouteMatch, Settings
 from hermes.domain.word import replace
-from hermes.entry.terminal.door import SessionChoice, enter_embedded, local_caller
+from hermes.entry.terminal.door import SessionChoice
+from hermes.entry.terminal.served_door import find_session_to_resume, local_caller
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import obedient
 from hermes.testing.world import Deed
@@ -486,7 +487,8 @@ async def test_an_agent_has_commands_of_its_own(tmp_path: Path, monkeypatch: pyt
         for agent, has in (("main", False), ("helper", True)):
             runtime = await chat.gateway.agents.get(AgentId(agent))
             menu = {entry.name for entry in menu_entries("fake", settings, MenuLimits(), runtime)}
-            visit = await enter_embedded(chat.gateway, local_caller(AgentId(agent)), SessionChoice())
+            caller = local_caller(AgentId(agent))
+            visit = await find_session_to_resume(chat.gateway, caller, SessionChoice())
             assert ("brew" in menu, "brew" in visit.commands) == (has, has)
             assert {"help", "tea"} <= menu & set(visit.commands)
     # A command of the settings stays what it is, too: the first that brings a name has it.

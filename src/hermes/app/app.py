@@ -40,7 +40,7 @@ from hermes.control.workers import Supervisor, TaskSet
 from hermes.domain.address import read_platform
 from hermes.domain.capabilities import Capabilities
 from hermes.domain.errors import PRINTED, UserError
-from hermes.domain.gateway_event import RecordsStored, SessionRemoved
+from hermes.domain.gateway_event import HandoffCompleted, RecordsStored, SessionRemoved
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.ports.store import Store
 from hermes.domain.settings.live import LiveSettings
@@ -49,10 +49,12 @@ from hermes.entry.host import AdapterHost, PlatformAccount
 from hermes.entry.http.site.endpoint import Site
 from hermes.entry.http.site.run_limits import RunLimits
 from hermes.entry.http.site.streams import Streams
+from hermes.entry.terminal.usage import ASKED_TO_STOP, UNUSED, GatewayUse
 from hermes.state.files.aliases import ChannelAliases
 from hermes.state.files.session_log import FOLDER as LOG_FOLDER
 from hermes.state.files.session_log import SessionLogs
 from hermes.state.home.homes import DATABASE_FILE
+from hermes.state.settings.fingerprint import settings_fingerprint
 from hermes.state.settings.loader import LoadedSettings, load_settings
 from hermes.state.store.sqlite import StoreOptions
 from hermes.state.store.writer import SqliteStore
@@ -84,6 +86,8 @@ class App:
         self._secrets = self.loaded.secrets
         self._live = LiveSettings(self.loaded.settings)
         self._gateway: Gateway | None = None
+        self._use = GatewayUse(stays=self._given.stay)
+        self._end_reason = ASKED_TO_STOP
         self._store: SqliteStore | None = None
         self._chores: list[Chore] = []
         self.loops = Supervisor(self._given.clock)
@@ -174,7 +178,7 @@ class App:
             log.error("app.failed why=%s", error, extra=PRINTED)
             status.tell("startup_failed", exit_reason=str(error))
             raise
-        why = "asked to restart" if self.restarting else "asked to stop"
+        why = "asked to restart" if self.restarting else self._end_reason
         status.tell("stopped", exit_reason=why, restart_requested=self.restarting)
 
     async def _with_store(self, status: LiveStatus) -> None:
@@ -272,13 +276,13 @@ class App:
         if settings.gateway.watch_config:
             hosts.append(self.loops.keep("settings", generations.watch))
         self.account_names = names = [account.name for account in accounts]
-        hooks = self._hooks
-        status.tell("running", **self._facts(agents), accounts=names, api=http.address)
+        status.tell(
+            "running", **self._facts(agents), accounts=names, api=http.address, temporary=not self._use.stays
+        )
         self._ready.set()
         if not self._given.in_memory:
             hosts.append(self.loops.keep("warm-up", partial(_warm_up, agents)))
-        if hooks is not None and self._given.boots:
-            hooks.begin(gateway, names, status.tell_hooks)
+        self._begin_to_stay(status, hosts)
         asked = False
         try:
             asked = await self._stop.wait()
@@ -288,6 +292,34 @@ class App:
             await self._drain(gateway, hosts, broken=not asked)
             await http.close()
 
+    def _begin_to_stay(self, status: LiveStatus, hosts: list[asyncio.Task[None]]) -> None:
+        """Hooks hear of the start of a gateway that stays, at once or once it is told to. Another one leaves
+        with its last terminal, unless a conversation goes on in a chat of its."""
+        hooks, use = self._hooks, self._use
+
+        def handed_over(event: HandoffCompleted) -> None:
+            use.stay()
+
+        def stays() -> None:
+            status.tell_more({"temporary": False})
+            if hooks is not None and self._given.boots:
+                hooks.begin(self.gateway, self.account_names, status.tell_hooks)
+
+        if use.stays:
+            stays()
+            return
+        use.told_to_stay, use.left_alone = stays, partial(self._end, UNUSED)
+        self._events.listen(handed_over, HandoffCompleted)
+        hosts.append(self.loops.keep("leaving", self._leave_unused))
+
+    async def _leave_unused(self) -> None:
+        if await self._use.over(self.gateway.open_work, self._given.clock):
+            self._end(UNUSED)
+
+    def _end(self, reason: str) -> None:
+        self._end_reason = reason
+        self.stop()
+
     def _facts(self, agents: AgentRegistry) -> dict[str, Any]:
         """What a gateway tells of itself once it runs."""
         return {
@@ -295,6 +327,7 @@ class App:
             **self._agents.models.facts(),
             "workspace": str(self._agents.workspace(self._home)),
             "display": self.display,
+            "fingerprint": settings_fingerprint(self._home, self._environ),
             "hooks": [] if self._hooks is None else self._hooks.facts(),
         }
 
@@ -325,6 +358,7 @@ class App:
                 self._given.clock.monotonic,
             ),
             streams=Streams(self.loops),
+            use=self._use,
         )
 
     async def _drain(self, gateway: Gateway, hosts: list[asyncio.Task[None]], *, broken: bool) -> None:

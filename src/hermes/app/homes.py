@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from hermes.agent.danger.paths import is_free_workspace
 from hermes.domain.ids import AgentId
 from hermes.domain.ports.world import FolderRules
 from hermes.domain.settings.settings import Profile, Settings
@@ -42,17 +41,6 @@ def homes_for(profile: Profile, workspace: Path, closed: tuple[str, ...]) -> Fol
     places = [Path(folder) / WORKSPACE for folder in (*closed, *spellings([own]))]
     inside = any(Path(spelled).is_relative_to(place) for spelled in written for place in places)
     return FolderRules(closed=closed, readable=spellings(read), writable=written if inside else ())
-
-
-def user_home(environ: Mapping[str, str]) -> str:
-    return environ.get("HOME") or str(Path.home())
-
-
-def is_wide(workspace: Path, environ: Mapping[str, str]) -> bool:
-    """Whether a folder is too much to be an agent's own: the user's home, one above it, or the system's."""
-    home = user_home(environ)
-    pairs = ((str(workspace), home), (os.path.realpath(workspace), os.path.realpath(home)))
-    return not all(is_free_workspace(folder, own) for folder, own in pairs)
 
 
 def spellings(paths: Iterable[Path]) -> tuple[str, ...]:

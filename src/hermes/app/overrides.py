@@ -21,7 +21,8 @@ class AppOverrides(Struct, frozen=True, kw_only=True):
 
     `workspace` is where the agents' commands start, `toolsets` are the main agent's, `change` has the last
     word on the settings, `inject` on what a model is told, `in_memory` keeps nothing, and only where it
-    `boots` do hooks hear of the start and BOOT.md runs."""
+    `boots` do hooks hear of the start and BOOT.md runs. One that does not `stay` ends once no terminal uses
+    it."""
 
     provider: Provider | None = None
     tools: Sequence[Tool] | None = None
@@ -33,3 +34,4 @@ class AppOverrides(Struct, frozen=True, kw_only=True):
     inject: Inject | None = None
     in_memory: bool = False
     boots: bool = True
+    stay: bool = True

@@ -93,7 +93,8 @@ class Address(Struct, frozen=True, kw_only=True):
 
 
 class Source(Struct, frozen=True, kw_only=True):
-    """Who wrote, and from where. Ids are the platform's stable ones, never display names."""
+    """Who wrote, and from where. Ids are the platform's stable ones, never display names. `folder` is the one
+    that a terminal was started in: sessions that begin there work in it."""
 
     address: Address
     kind: SourceKind
@@ -105,6 +106,7 @@ class Source(Struct, frozen=True, kw_only=True):
     parent_chat: str | None = None
     roles: tuple[str, ...] = ()
     is_bot: bool = False
+    folder: str | None = None
 
     @property
     def person(self) -> str | None:

@@ -1,8 +1,13 @@
-"""How a slash command is written: a prefix, its name, and the arguments behind it."""
+"""How a slash command is written (a prefix, its name, and the arguments behind it), and what it answers."""
 
 from __future__ import annotations
 
 import re
+
+from msgspec import Struct
+
+from hermes.domain.ids import SessionId
+from hermes.domain.turn import Turn
 
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _DASHES = str.maketrans({"\u2014": "--", "\u2013": "-"})
@@ -19,3 +24,16 @@ def read_command(text: str, prefix: str = "/") -> tuple[str, str] | None:
     if not _WORD.fullmatch(name):
         return None
     return name.lower().replace("_", "-"), rest.strip().translate(_DASHES)
+
+
+class CallerReply(Struct, frozen=True, kw_only=True):
+    """What a command answered: words, perhaps a turn to watch, and the sessions that the caller was in before
+    and is in now. With `over` the conversation goes on elsewhere, so whoever called can leave."""
+
+    text: str
+    session: SessionId
+    before: SessionId
+    turn: Turn | None = None
+    wakes: tuple[SessionId, ...] = ()
+    handoff: str = ""
+    over: bool = False

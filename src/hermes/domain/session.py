@@ -109,7 +109,8 @@ def session_key(source: Source, agent: AgentId, isolation: Isolation = DEFAULT_I
 class Session(Struct, frozen=True, kw_only=True):
     """The identity that owns a transcript; chats are bound to it by their keys. `owner` is the person it was
     begun by, `place` the chat: who may come back to it is decided by them. One that `expires_at` some time is
-    forgotten then, unless somebody comes back to it before. In one with `yolo` nothing is asked first.
+    forgotten then, unless somebody comes back to it before. In one with `yolo` nothing is asked first. Its
+    commands and files start in `workspace`; None = in the agent's own.
 
     What stays the same for the model from the first turn on: `system_prompt`, the agent's own words;
     `place_prompt`, those about the chat it began in; `tool_list`, its tools as they are sent, if they are
@@ -131,6 +132,7 @@ class Session(Struct, frozen=True, kw_only=True):
     ended: str | None = None
     expires_at: datetime | None = None
     yolo: bool = False
+    workspace: str | None = None
 
 
 class FrozenPrompt(Struct, frozen=True, kw_only=True):
@@ -184,6 +186,7 @@ def begin_session(key: SessionKey, source: Source, now: datetime) -> Session:
         updated_at=now,
         owner=None if key.shared else owner_of(source),
         place=str(source.address),
+        workspace=source.folder,
     )
 
 

@@ -236,6 +236,14 @@ class Answer(Struct, frozen=True, kw_only=True):
     by: str | None = None
 
 
+class AnswerResult(Struct, frozen=True, kw_only=True):
+    """What came of an answer: whether it closed the question, and a sentence for who gave it."""
+
+    closed: bool
+    text: str
+    session: SessionId | None = None
+
+
 class Request(Struct, frozen=True, kw_only=True):
     """What a client asked for by name, so that it can ask again or come back to it: the turn that answers.
 

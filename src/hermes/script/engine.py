@@ -19,7 +19,7 @@ from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from hermes.admin.process.run import hold_home
+from hermes.admin.process.home_files import hold_home
 from hermes.app.app import App
 from hermes.app.overrides import AppOverrides
 from hermes.domain.errors import UserError

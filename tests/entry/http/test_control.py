@@ -15,7 +15,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from hermes.admin.process.run import GATEWAY, hold_home
+from hermes.admin.process.home_files import GATEWAY, hold_home
 from hermes.admin.process.running import RunningGateway, find_running
 from hermes.domain.errors import UserError
 from hermes.domain.event import Entry, FeedItem, Finished
@@ -24,14 +24,9 @@ from hermes.domain.turn import Turn
 from hermes.entry.http.api import load_resources
 from hermes.entry.http.site.endpoint import LOCAL_ROUTES, ROUTES
 from hermes.entry.http.site.owner_socket import bind_socket, listening, socket_places
-from hermes.entry.terminal.door import (
-    GatewayGone,
-    Presence,
-    SessionChoice,
-    find_session_to_resume,
-    local_caller,
-)
+from hermes.entry.terminal.door import GatewayGone, Presence, SessionChoice
 from hermes.entry.terminal.remote import GatewayConnection, enter_remote
+from hermes.entry.terminal.served_door import find_session_to_resume, local_caller
 from hermes.testing.api import ApiWorld
 from hermes.testing.model import Say, ScriptedModel
 
@@ -109,7 +104,7 @@ async def test_a_deep_home_has_its_socket_in_the_runtime_folder(tmp_path: Path, 
         made = listening(home, environ)
         assert made is not None and made.parent == short and stat.S_IMODE(made.stat().st_mode) == 0o600
         assert not (home / "gateway.sock").exists()
-        async with GatewayConnection(made) as line:
+        async with GatewayConnection(lambda: made) as line:
             turn = await (await enter_remote(line, SessionChoice())).door.say("hello", "k")
             assert isinstance((await watched(line, turn))[-1], Entry)
     assert listening(home, environ) is None and not made.exists()
@@ -201,7 +196,7 @@ def test_one_that_says_nothing_is_told_of(tmp_path: Path) -> None:
 
 async def test_words_with_the_same_key_are_said_once(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    async with ApiWorld(home=home) as api, GatewayConnection(home / "gateway.sock") as line:
+    async with ApiWorld(home=home) as api, GatewayConnection(lambda: home / "gateway.sock") as line:
         door = (await enter_remote(line, SessionChoice())).door
         again = (await enter_remote(line, SessionChoice())).door
         turn = await door.say("hello", "key 1")
@@ -214,7 +209,7 @@ async def test_words_with_the_same_key_are_said_once(tmp_path: Path) -> None:
 
 async def test_a_turn_is_watched_from_any_record_on(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    async with ApiWorld(home=home), GatewayConnection(home / "gateway.sock") as line:
+    async with ApiWorld(home=home), GatewayConnection(lambda: home / "gateway.sock") as line:
         door = (await enter_remote(line, SessionChoice())).door
         turn = await door.say("hello", "k")
         seen = [one for one in await watched(line, turn) if isinstance(one, Entry)]
@@ -226,7 +221,7 @@ async def test_a_turn_is_watched_from_any_record_on(tmp_path: Path) -> None:
 
 async def test_turns_that_nobody_said_are_heard_of(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    async with ApiWorld(home=home) as api, GatewayConnection(home / "gateway.sock") as line:
+    async with ApiWorld(home=home) as api, GatewayConnection(lambda: home / "gateway.sock") as line:
         heard: asyncio.Queue[Turn] = asyncio.Queue()
         line.follow = heard.put_nowait
         session = (await (await enter_remote(line, SessionChoice())).door.say("hello", "k")).session
@@ -240,8 +235,8 @@ async def test_a_gateway_that_does_not_come_back_is_given_up(tmp_path: Path) -> 
     heard: list[Presence] = []
     model = ScriptedModel(lambda request: Say(text="never", hold=hold))
     async with ApiWorld(home=home, provider=model) as api:
-        async with GatewayConnection(home / "gateway.sock", patience=0.3) as line:
-            line.hear = heard.append
+        async with GatewayConnection(lambda: home / "gateway.sock", patience=0.3) as line:
+            line.hear = lambda presence, words: heard.append(presence)
             door = (await enter_remote(line, SessionChoice())).door
             turn = await door.say("hello", "k")
             await api.__aexit__()
@@ -256,7 +251,10 @@ async def test_what_another_terminal_watches_is_not_joined(tmp_path: Path) -> No
     home = tmp_path / "home"
     hold = asyncio.Event()
     model = ScriptedModel(lambda request: Say(text="later", hold=hold))
-    async with ApiWorld(home=home, provider=model) as api, GatewayConnection(home / "gateway.sock") as line:
+    async with (
+        ApiWorld(home=home, provider=model) as api,
+        GatewayConnection(lambda: home / "gateway.sock") as line,
+    ):
         turn = await (await enter_remote(line, SessionChoice())).door.say("hello", "k")
         found = await find_session_to_resume(api.app.gateway, local_caller(), SessionChoice())
         assert [one.id for one in found.turns] == [turn.id]
@@ -271,7 +269,7 @@ async def test_what_another_terminal_watches_is_not_joined(tmp_path: Path) -> No
 async def test_a_session_at_work_is_stopped_and_deleted(tmp_path: Path) -> None:
     home = tmp_path / "home"
     model = ScriptedModel(lambda request: Say(text="later", hold=asyncio.Event()))
-    async with ApiWorld(home=home, provider=model), GatewayConnection(home / "gateway.sock") as line:
+    async with ApiWorld(home=home, provider=model), GatewayConnection(lambda: home / "gateway.sock") as line:
         door = (await enter_remote(line, SessionChoice())).door
         turn = await door.say("hello", "k")
         path, query = "http://gateway/control/session", {"agent": "main", "name": turn.session}
@@ -295,7 +293,7 @@ async def test_status_counts_what_is_unfinished(tmp_path: Path) -> None:
     with hold_home(home, GATEWAY):
         async with (
             ApiWorld(home=home, provider=model) as api,
-            GatewayConnection(home / "gateway.sock") as line,
+            GatewayConnection(lambda: home / "gateway.sock") as line,
         ):
             turn = await (await enter_remote(line, SessionChoice())).door.say("hello", "k")
             await until(lambda: bool(model.requests))

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from tests.cli.command import ROOT, environment
+from tests.cli.command import ROOT, end_gateway, environment
 from tests.nursery import Popen
 
 CHILD = ROOT / "tests" / "cli" / "chat_child.py"
@@ -35,7 +35,8 @@ class Ended(AssertionError):
 class Person:
     """`seen` is all that was ever written, without colours and cursor movements; `raw` is with them."""
 
-    def __init__(self, command: Sequence[str], env: dict[str, str], cwd: Path) -> None:
+    def __init__(self, command: Sequence[str], env: dict[str, str], cwd: Path, home: Path) -> None:
+        self._home = home
         self._leader, follower = pty.openpty()
         fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         self.before = termios.tcgetattr(follower)
@@ -131,7 +132,11 @@ class Person:
             return self.ends()
 
     def kill(self) -> None:
-        """Pull the plug."""
+        """Pull the plug: the terminal and its gateway are gone."""
+        self.kill_terminal()
+        end_gateway(self._home)
+
+    def kill_terminal(self) -> None:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
@@ -152,7 +157,7 @@ class Person:
 
     def close(self) -> None:
         if self.process.poll() is None:
-            self.kill()
+            self.kill_terminal()
         for descriptor in (self._leader, self._follower):
             if descriptor >= 0:
                 os.close(descriptor)
@@ -169,7 +174,9 @@ class Person:
 
 
 @contextlib.contextmanager
-def at_terminal(home: Path, *words: str, real: str = "", **more: str) -> Iterator[Person]:
+def at_terminal(
+    home: Path, *words: str, real: str = "", cwd: Path | None = None, **more: str
+) -> Iterator[Person]:
     """A person who has just started `hermes chat`, with the model of `chat_child.py` or, `real`, by the
     `main` of this module."""
     child = [sys.executable, str(CHILD), str(home)]
@@ -177,9 +184,9 @@ def at_terminal(home: Path, *words: str, real: str = "", **more: str) -> Iterato
     # A script finds its modules next to itself; ours are found from the root of the checkout.
     path = f"{ROOT / 'src'}:{ROOT}"
     more = {"TERM": "xterm-256color", "PYTHONPATH": path, "HERMES_NO_PROBE": "1", **more}
-    place = home.parent / "place"
+    place = cwd or home.parent / "place"
     place.mkdir(exist_ok=True)
-    person = Person([*command, *words], environment(home, **more), place)
+    person = Person([*command, *words], environment(home, **more), place, home)
     try:
         yield person
     finally:

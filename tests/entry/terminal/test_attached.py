@@ -89,7 +89,7 @@ def test_two_terminals_on_one_home_are_two_conversations(home: Path) -> None:
     with at_terminal(home) as first:
         first.prompt()
         with at_terminal(home) as second:
-            second.until(f"Attached to the gateway of another chat (process {first.process.pid}).", "❯ ")
+            second.prompt()
             first.type("/help")
             first.until("/whoami", "❯ ")
             second.type("/help")
@@ -104,10 +104,13 @@ def test_two_terminals_on_one_home_are_two_conversations(home: Path) -> None:
             second.until("is now called", "❯ ")
             first.type("/title first")
             first.until("is now called", "❯ ")
+            first.type("/quit")
+            assert first.ends() == 0
+            second.type("and again")
+            second.until("You said: and again", "❯ ")
             second.type("/quit")
             assert second.ends() == 0
-        first.type("/quit")
-        assert first.ends() == 0
+            assert "is gone" not in second.seen
     one, other = (hermes(home, "sessions", "show", title).out for title in ("first", "second"))
     assert "from the first" in one and "second" not in one
     assert "from the second" in other and "the second again" in other and "from the first" not in other
@@ -125,7 +128,7 @@ def test_what_another_terminal_watches_is_left_to_it(home: Path) -> None:
                 assert "Unfinished" not in second.seen
                 second.type("hello")
                 second.until("You said: hello", "❯ ")
-            first.kill()
+            first.kill_terminal()
         with at_terminal(home) as again:
             again.until("Unfinished: “count”.")
             (home / "hold").unlink()

@@ -1,7 +1,8 @@
 """`hermes` and `hermes chat`: what the words are (an option, a pipe, a person), and which gateway hears them.
 
-A gateway that works on the home already is attached to, whoever runs it; otherwise this process holds the
-home and embeds one. The conversation itself is in `conversation.py`."""
+This process is always a client of the home's gateway. Where none runs it starts one as a process of its own,
+which outlives it, so a terminal that is closed or killed takes nothing along. The conversation itself is in
+`conversation.py`; what this process loads is kept small, since every `hermes -q` waits for it."""
 
 from __future__ import annotations
 
@@ -11,24 +12,14 @@ import os
 import select
 import stat
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
-from hermes.admin.process.run import embed, loop_factory, tell_problems
-from hermes.admin.process.running import RunningGateway, find_running
+from hermes.admin.process.spawning import GatewayFinder, GatewayNotStarted, Spawn
 from hermes.admin.shell.command import CliCommand, UsageError, declare
-from hermes.domain.errors import UserError
-from hermes.domain.word import replace
+from hermes.entry.terminal.door import SessionChoice, TerminalState
 
-if TYPE_CHECKING:
-    from hermes.app.app import App
-    from hermes.app.overrides import AppOverrides
-    from hermes.domain.settings.settings import Settings
-    from hermes.entry.terminal.door import SessionChoice
-
-CHAT = "hermes chat"
 _PATIENCE = 3.0
 _MOST_BYTES = 64 * 1024 * 1024
 _NO_WORDS = "Nothing was said: standard input is empty."
@@ -41,6 +32,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "Talk with the agent. Without -q and with a terminal: a conversation. With -q, -z or a pipe: one"
         " message and its answer."
     )
+    declare(parser, {"[prompt]": "begin the conversation with this"})
     declare(parser, {"-q, --query TEXT": "send this, print the answer, and exit"})
     declare(parser, {"-z, --oneshot TEXT": "print only the final answer to TEXT or -q"}, nargs="?", const="")
     declare(parser, {"-r, --resume SESSION": "continue this session, by id or title"})
@@ -57,10 +49,10 @@ def _chat(command: CliCommand) -> int:
 
 
 class ChatProcess(Struct, frozen=True, kw_only=True):
-    """A conversation as a process. `given` is for tests."""
+    """A conversation as a process. `spawn` starts another gateway than the usual one, for tests."""
 
     command: CliCommand
-    given: AppOverrides | None = None
+    spawn: Spawn | None = None
 
     @property
     def asked(self) -> argparse.Namespace:
@@ -69,29 +61,22 @@ class ChatProcess(Struct, frozen=True, kw_only=True):
     def run(self) -> int:
         if self.asked.resume is not None and self.asked.latest is not None:
             raise UsageError("--resume and --continue cannot be used together.")
+        if self.asked.prompt is not None and (self.asked.query is not None or self.final_only):
+            raise UsageError("Give the message once: as an argument, or with -q or -z.")
         words = self._words()
-        running = find_running(self.command.home, self.command.environ)
-        return self._embed(words) if running is None else self._attach(words, running)
+        command = self.command
+        finder = GatewayFinder(command.home, command.environ, command.console.note, self.spawn)
+        try:
+            finder.begin()
+            # The gateway loads while this process does.
+            from hermes.admin.commands.conversation import converse
 
-    def _attach(self, words: str | None, running: RunningGateway) -> int:
-        if self.asked.toolsets:
-            raise UserError(
-                f"--toolsets cannot be chosen here: a gateway runs already ({running.holder}), with its own.",
-                hint="Leave the option out, or stop that gateway first: hermes gateway stop",
-            )
-        from hermes.admin.commands.conversation import talk_attached
-
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            return runner.run(talk_attached(self, running, words))
-
-    def _embed(self, words: str | None) -> int:
-        async def talk(app: App) -> int:
-            from hermes.admin.commands.conversation import talk_embedded
-
-            tell_problems(app.loaded)
-            return await talk_embedded(self, app, words)
-
-        return embed(self.command, CHAT, self._given, talk)
+            return asyncio.run(converse(self, finder, words))
+        except GatewayNotStarted as error:
+            if not error.output.startswith("hermes: "):
+                raise
+            command.console.err.write(error.output)
+            return error.code
 
     # --- what is said ---
 
@@ -109,14 +94,15 @@ class ChatProcess(Struct, frozen=True, kw_only=True):
         return self.asked.oneshot is not None
 
     def _words(self) -> str | None:
-        """The one message of a one-shot; None for a conversation."""
-        parts = [part for part in (self.asked.query, self.asked.oneshot) if part and part.strip()]
+        """The message that was given; None if a conversation begins without one."""
+        given = (self.asked.prompt, self.asked.query, self.asked.oneshot)
+        parts = [part for part in given if part and part.strip()]
         if not self.interactive:
             parts.append(self._read_pipe(bool(parts)))
         told = "\n\n".join(part for part in parts if part.strip())
         if told.strip():
             return told
-        if self.asked.query is not None or self.final_only or not self.interactive:
+        if not self.is_conversation:
             raise UsageError(_NO_WORDS if self.asked.query is None and not self.interactive else _NO_QUERY)
         return None
 
@@ -132,28 +118,18 @@ class ChatProcess(Struct, frozen=True, kw_only=True):
         data = sys.stdin.buffer.read(_MOST_BYTES)
         return data.decode("utf-8", "replace")
 
-    def _given(self) -> AppOverrides:
-        from hermes.app.overrides import AppOverrides
-        from hermes.domain.toolbox import ToolsetLimit
+    @property
+    def is_conversation(self) -> bool:
+        """Whether somebody stays: then a prompt is only its beginning."""
+        return self.interactive and self.asked.query is None and not self.final_only
 
-        given = self.given or AppOverrides(workspace=current_folder(), boots=False)
+    def wish(self) -> SessionChoice:
         wanted = tuple(name.strip() for name in (self.asked.toolsets or "").split(",") if name.strip())
-        if wanted:
-            given = replace(given, toolsets=ToolsetLimit(enabled=wanted))
-        model = self.asked.model
-        if model:
-            given = replace(given, change=lambda settings: _with_model(settings, model))
-        return given
-
-    def wish(self, words: str | None) -> SessionChoice:
-        from hermes.entry.terminal.door import SessionChoice
-
-        named = self.asked.resume or self.asked.latest or None
         return SessionChoice(
-            named=named,
+            named=self.asked.resume or self.asked.latest or None,
             latest=self.asked.latest is not None,
-            attach=words is None,
-            model=self.asked.model,
+            attach=self.is_conversation and self.asked.prompt is None,
+            terminal=TerminalState(model=self.asked.model, folder=current_folder(), toolsets=wanted),
         )
 
 
@@ -167,12 +143,9 @@ def _may_carry(descriptor: int) -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
 
 
-def current_folder() -> Path | None:
+def current_folder() -> str | None:
+    """None if it was removed under us."""
     try:
-        return Path.cwd()
+        return os.getcwd()
     except OSError:
         return None
-
-
-def _with_model(settings: Settings, model: str) -> Settings:
-    return replace(settings, model=replace(settings.model, default=settings.model.default or model))

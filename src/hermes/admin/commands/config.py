@@ -184,7 +184,8 @@ def _toolset_problems(loaded: LoadedSettings) -> list[str]:
 
 def _model_problems(command: CliCommand, loaded: LoadedSettings) -> list[str]:
     """A model that is set no more, though one answered here. Servers of this machine are not looked for."""
-    from hermes.admin.commands.status import last_model, read_state
+    from hermes.admin.commands.status import last_model
+    from hermes.admin.process.home_files import read_state
     from hermes.agent.models.choose import ModelAccess, choose, stand_in
     from hermes.plugins import providers
 

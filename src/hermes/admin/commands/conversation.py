@@ -1,28 +1,28 @@
-"""One conversation at the terminal, with the gateway embedded here or with one that runs already: hands the
-terminal its door and passes on signals. `entry/terminal` draws the conversation."""
+"""One conversation at the terminal with the gateway of its home: hands the terminal its door and passes on
+signals. `entry/terminal` draws the conversation."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from hermes.admin.commands.chat import ChatProcess, current_folder, is_terminal
-from hermes.admin.process.run import GATEWAY
-from hermes.admin.process.running import RunningGateway
-from hermes.agent.models.choose import LOCAL_SERVERS
+from hermes.admin.process.spawning import GatewayFinder
 from hermes.domain.errors import UserError
 from hermes.domain.text import showable
 from hermes.domain.word import replace
-from hermes.entry.terminal.door import GatewayGone, Visit, enter_embedded, local_caller
+from hermes.entry.terminal.door import GatewayGone, Visit
+from hermes.entry.terminal.remote import GatewayConnection, enter_remote
+from hermes.entry.terminal.talk import folder_notes
+from hermes.state.settings.fingerprint import settings_fingerprint
 
 if TYPE_CHECKING:
-    from hermes.app.app import App
     from hermes.entry.terminal.oneshot import OneShot
     from hermes.entry.terminal.screen import ScreenStyle
     from hermes.entry.terminal.view_plain import PlainView
@@ -32,99 +32,107 @@ _SIGNALLED = 128
 _HELP = "/help lists the commands, Ctrl-C stops the agent, Ctrl-D leaves."
 
 
-async def talk_embedded(process: ChatProcess, app: App, words: str | None) -> int:
-    """One life of the gateway in this process, with somebody at the terminal."""
-    async with app.running():
-        try:
-            visit = await enter_embedded(app.gateway, local_caller(), process.wish(words))
-            lines = [_about(process, app.choice.line), _HELP]
-            lines += _warnings(current_folder(), process.command.environ)
-            problems = len(app.loaded.problems)
-            if problems:
-                lines.append(
-                    f"The settings have {problems} problem{'s' * (problems > 1)}: hermes config check"
-                )
-            choice = app.choice
-            # It was found here and nobody asked for it by name, so that is said.
-            note = choice.line if choice.provider in LOCAL_SERVERS else ""
-            talk = TerminalTalk(
-                process=process, words=words, visit=visit, greeting=lines, note=note, display=app.display
-            )
-            return await talk.live(lambda door: _show_woken(app, door))
-        finally:
-            # Who leaves does not want to wait: only messages to platforms are worth it, and Ctrl-C ends that.
-            hurry = app.gateway.hurry
-            _on_signals({signal.SIGINT: hurry, signal.SIGTERM: hurry})
-            if not app.account_names:
-                hurry()
-
-
-def _show_woken(app: App, door: PlainView | OneShot) -> None:
-    """Turns that nobody began are shown, too, where the door can; until the gateway stops."""
-    if show := getattr(door, "follow", None):
-        app.gateway.show_woken(show)
-
-
-async def talk_attached(process: ChatProcess, running: RunningGateway, words: str | None) -> int:
-    """A conversation with the gateway of another process."""
-    from hermes.entry.terminal.remote import GatewayConnection, enter_remote
+async def converse(process: ChatProcess, finder: GatewayFinder, words: str | None) -> int:
+    """Talk with the gateway of the home."""
 
     def join(door: PlainView | OneShot) -> None:
         tell = process.command.console.note
-        line.hear = getattr(door, "hear", lambda presence: tell(f"hermes: {presence}"))
+        line.hear = getattr(door, "hear", lambda presence, words: tell(f"hermes: {words}"))
         line.follow = getattr(door, "follow", line.follow)
 
     try:
-        async with GatewayConnection(running.socket) as line:
+        async with GatewayConnection(finder.locate) as line:
+            stale = await _renew(process, line)
             steady = words is not None and not process.watched
-            visit = await enter_remote(line, process.wish(words), steady=steady)
-            facts = line.facts
-            what = "the gateway" if running.holder.what == GATEWAY else "the gateway of another chat"
-            attached = f"Attached to {what} (process {facts.get('pid', running.holder.pid)})."
-            workspace = str(facts.get("workspace", ""))
-            is_elsewhere = workspace not in ("", str(current_folder()))
-            attached += f" Its agent works in {workspace}." if is_elsewhere else ""
-            warnings = _warnings(Path(workspace) if workspace else None, process.command.environ)
+            visit = await enter_remote(line, process.wish(), steady=steady)
+            greeting, notes = _greeting(process, line.facts, visit, stale)
             talk = TerminalTalk(
                 process=process,
                 words=words,
                 visit=visit,
-                greeting=[_about(process, str(facts.get("model", ""))), attached, _HELP, *warnings],
-                note=attached if is_elsewhere else "",
-                display=facts.get("display") or {},
+                greeting=greeting,
+                notes=notes,
+                display=line.facts.get("display") or {},
             )
             return await talk.live(join)
     except GatewayGone as gone:
         raise UserError(str(gone)) from gone
 
 
-def _about(process: ChatProcess, model: str) -> str:
-    return f"Hermes {process.command.version}. Model: {model}"
+async def _renew(process: ChatProcess, line: GatewayConnection) -> bool:
+    """A gateway that an earlier terminal left behind makes way if settings or keys are others here; whether
+    one stays all the same, because it is used."""
+    home, environ = process.command.home, process.command.environ
+    same = line.facts.get("fingerprint") == settings_fingerprint(home, environ)
+    if same or not line.facts.get("temporary"):
+        return False
+    if not await line.ask("/control/make-way", {}, bool):
+        return True
+    await line.gone()
+    await line.back()
+    return False
 
 
-def _warnings(workspace: Path | None, environ: Mapping[str, str]) -> list[str]:
-    """What to know of the folder the agent works in, if anything."""
-    from hermes.app.homes import is_wide
+def _greeting(
+    process: ChatProcess, facts: Mapping[str, Any], visit: Visit, stale: bool
+) -> tuple[list[str], list[str]]:
+    """What somebody is told who comes in, and what of it a single message is worth."""
+    version, pid = str(facts.get("version", "")), facts.get("pid", 0)
+    lines = [f"Hermes {process.command.version}. Model: {facts.get('model', '')}", _HELP]
+    notes = []
+    if facts.get("model_note"):
+        notes.append(str(facts["model_note"]))
+    if version != process.command.version:
+        notes.append(
+            f"The gateway (process {pid}) is version {version}, this command is version"
+            f" {process.command.version}. To run one version: hermes gateway restart"
+        )
+    if stale:
+        notes.append(
+            "The gateway was started with other settings or variables than there are here, and is in use."
+            " Adopt what the files say: hermes config apply"
+        )
+    if not facts.get("temporary"):
+        lines.append(f"Attached to the gateway (process {pid}).")
+    about = _about_folder(process, visit)
+    notes += about
+    if problems := int(facts.get("config_problems") or 0):
+        lines.append(f"The settings have {problems} problem{'s' * (problems > 1)}: hermes config check")
+    return [*lines, *(note for note in notes if note not in lines[0])], notes
 
-    if workspace is None or not is_wide(workspace, environ):
+
+def _about_folder(process: ChatProcess, visit: Visit) -> list[str]:
+    """What to know of the folder that the agent works in, if anything."""
+    session = visit.session
+    folder = current_folder() if session is None else session.workspace
+    if folder is None:
         return []
-    return [f"{workspace} is not a project folder. The agent asks before it deletes anything in it."]
+    lines = [] if session is None else [*folder_notes(session)]
+    if process.is_conversation and not lines:
+        from hermes.agent.danger.paths import is_wide
+
+        home = process.command.environ.get("HOME") or os.path.expanduser("~")
+        if is_wide(folder, home):
+            lines.append(
+                f"{folder} is not a project folder. The agent asks before it deletes anything in it."
+            )
+    return lines
 
 
 class TerminalTalk(Struct, frozen=True, kw_only=True):
-    """Somebody at the terminal, or a single message of theirs; `greeting`, `note` and `display` come from the
-    gateway behind it."""
+    """Somebody at the terminal, or a single message of theirs; `greeting` is for the one and `notes` for the
+    other."""
 
     process: ChatProcess
     words: str | None
     visit: Visit
     greeting: Sequence[str]
-    note: str
+    notes: Sequence[str]
     display: Mapping[str, Any]
     """What its settings say of what is shown."""
 
     async def live(self, join: Callable[[PlainView | OneShot], None]) -> int:
-        watched = self.words is None or self.process.watched
+        watched = self.words is None or self.process.watched or self.process.is_conversation
         door = self._chat() if watched else self._one_shot(self.words or "")
         _on_signals(_signals(door))
         join(door)
@@ -136,21 +144,21 @@ class TerminalTalk(Struct, frozen=True, kw_only=True):
         from hermes.entry.terminal.talk import ChatPlan
         from hermes.entry.terminal.view_plain import PlainView
 
-        greeting = [] if self.words is not None else self.greeting
+        once = not self.process.is_conversation
         return PlainView(
             visit=self.visit,
             screen=Screen(sys.stdout.fileno(), self._look()),
             keys=sys.stdin.fileno(),
             history=LineHistory(self.process.command.home / HISTORY_FILE),
-            plan=ChatPlan(first=self.words, once=self.words is not None, greeting=greeting),
+            plan=ChatPlan(first=self.words, once=once, greeting=[] if once else self.greeting),
         )
 
     def _one_shot(self, words: str) -> OneShot:
         from hermes.entry.terminal.oneshot import OneShot
         from hermes.entry.terminal.screen import Screen
 
-        if self.note and not self.process.final_only:
-            self.process.command.console.note(f"hermes: {self.note}")
+        for note in () if self.process.final_only else self.notes:
+            self.process.command.console.note(f"hermes: {note}")
         return OneShot(
             text=words,
             visit=self.visit,

@@ -8,7 +8,8 @@ import contextlib
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from hermes.admin.process.run import embed, home_holder
+from hermes.admin.process.home_files import home_holder
+from hermes.admin.process.run import embed
 from hermes.admin.shell.command import JSON, CliCommand, Subcommands, declare
 from hermes.admin.shell.home import HomeAccess, agents_of, open_home
 from hermes.admin.shell.output import Column, dash

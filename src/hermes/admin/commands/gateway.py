@@ -7,8 +7,10 @@ import os
 import sys
 from importlib import import_module
 
+from hermes.admin.process.home_files import read_state
 from hermes.admin.process.logs import SHOWN_ALL, SHOWN_LITTLE, SHOWN_NOT
 from hermes.admin.process.run import EXIT_RESTART, GatewayProcess
+from hermes.admin.process.spawning import WHILE_USED
 from hermes.admin.process.watchdog import NOTIFY_VARIABLE
 from hermes.admin.shell.command import Act, CliCommand, Subcommands, declare, number_to
 
@@ -40,6 +42,7 @@ _RUN = {
     "--replace": "stop the gateway that runs on this home first",
     "--external-supervisor": "exit with 75 on restart, so that the supervisor starts it again",
     "--background": argparse.SUPPRESS,
+    WHILE_USED: argparse.SUPPRESS,
 }
 
 
@@ -61,10 +64,12 @@ def _later(module: str, name: str) -> Act:
 
 def _run(command: CliCommand) -> int:
     asked, home, environ, console = command.asked, command.home, command.environ, command.console
-    if asked.replace:
-        from hermes.admin.process.background import stop_gateway
+    if not asked.while_used:
+        from hermes.admin.process.background import is_temporary, stop_gateway
 
-        stop_gateway(home, environ, console)
+        # One that a terminal started makes way; terminals attach to this one then.
+        if asked.replace or is_temporary(home):
+            stop_gateway(home, environ, console)
     process = GatewayProcess(
         home=home,
         environ=environ,
@@ -73,6 +78,7 @@ def _run(command: CliCommand) -> int:
         shown=SHOWN_NOT if asked.background else SHOWN_LITTLE if asked.quiet else SHOWN_ALL,
         version=command.version,
         slowed=True,
+        temporary=asked.while_used,
     )
     code = process.run()
     if code == EXIT_RESTART and not asked.external_supervisor and not environ.get(NOTIFY_VARIABLE):
@@ -81,5 +87,7 @@ def _run(command: CliCommand) -> int:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 stream.flush()
-        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], dict(environ))
+        stays = not read_state(home).get("temporary")
+        words = [word for word in sys.orig_argv[1:] if not (stays and word == WHILE_USED)]
+        os.execve(sys.executable, [sys.executable, *words], dict(environ))
     return code

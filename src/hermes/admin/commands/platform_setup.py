@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 
 from hermes.admin.commands.platforms import findings_of, tell_findings
-from hermes.admin.process.run import GATEWAY, home_holder
+from hermes.admin.process.home_files import GATEWAY, home_holder
 from hermes.admin.shell.command import CliCommand
 from hermes.app.accounts import DeclaredAccount
 from hermes.domain.capabilities import SettingField

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes.admin.commands.gateway import setup_arguments
-from hermes.admin.commands.status import read_state
+from hermes.admin.process.home_files import read_state
 from hermes.admin.shell.command import JSON, CliCommand, Subcommands
 from hermes.admin.shell.output import CliConsole, Column, facts
 from hermes.app.accounts import DeclaredAccount, declared_accounts, make_adapter

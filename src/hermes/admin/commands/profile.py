@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from hermes.admin.process.run import GATEWAY, hold_home, home_holder, home_in_use
+from hermes.admin.process.home_files import GATEWAY, hold_home, home_holder, home_in_use
 from hermes.admin.shell.command import JSON, CliCommand, Subcommands
 from hermes.admin.shell.output import Column
 from hermes.domain.errors import UserError

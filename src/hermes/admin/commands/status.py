@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import shutil
 from collections.abc import Mapping
@@ -13,8 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from hermes.admin.process.logs import LOG_FILE
-from hermes.admin.process.run import GATEWAY, STATE_FILE, LockHolder, home_holder
+from hermes.admin.process.home_files import GATEWAY, LOG_FILE, LockHolder, home_holder, read_state
 from hermes.admin.process.running import find_running
 from hermes.admin.shell.command import JSON, CliCommand, declare
 from hermes.admin.shell.output import CliConsole, ago
@@ -121,15 +119,6 @@ def _sandboxes(live: Mapping[str, Any] | None, named: str) -> list[tuple[str, st
     return [
         ("Sandbox", line if MAIN_AGENT in who else f"{', '.join(who)}: {line}") for line, who in lines.items()
     ]
-
-
-def read_state(home: Path) -> dict[str, Any]:
-    """What the last gateway said of itself; empty if there was none, or it cannot be read."""
-    try:
-        told = json.loads((home / STATE_FILE).read_bytes()[:1_000_000])
-    except (OSError, ValueError):
-        return {}
-    return told if isinstance(told, dict) else {}
 
 
 def _ask(home: Path, environ: Mapping[str, str]) -> dict[str, Any] | None:

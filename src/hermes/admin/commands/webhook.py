@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from hermes.admin.commands.status import read_state
+from hermes.admin.process.home_files import read_state
 from hermes.admin.process.running import ask_socket
 from hermes.admin.shell.command import JSON, CliCommand, Subcommands, declare
 from hermes.admin.shell.output import Column

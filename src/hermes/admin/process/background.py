@@ -7,25 +7,28 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from hermes.admin.commands.status import read_state
-from hermes.admin.process.logs import LOG_FILE
-from hermes.admin.process.run import EXIT_SETTINGS, GATEWAY, LockHolder, home_holder, home_in_use
+from hermes.admin.process.home_files import (
+    GATEWAY,
+    LOG_FILE,
+    LockHolder,
+    home_holder,
+    home_in_use,
+    read_state,
+)
+from hermes.admin.process.run import EXIT_SETTINGS
 from hermes.admin.process.running import find_running
+from hermes.admin.process.spawning import GatewayNotStarted, last_output, spawn_gateway
 from hermes.admin.shell.command import CliCommand
 from hermes.admin.shell.output import CliConsole
 from hermes.domain.errors import UserError
-from hermes.domain.text import one_line
-from hermes.state.home.homes import DEFAULT_PROFILE, INSIDE, PROFILES_FOLDER, prepare_home
+from hermes.state.home.homes import INSIDE, prepare_home
 from hermes.state.home.locks import HOMES, held_locks, lock_folder
 from hermes.state.settings.loader import load_settings
 
-OUTPUT_FILE = "logs/gateway.out"
 _READY_SECONDS = 60.0
 _HURRY_SECONDS = 20.0
 _KILL_SECONDS = 10.0
@@ -48,16 +51,20 @@ def start(command: CliCommand) -> int:
     home, environ, console = command.home, command.environ, command.console
     holder = home_holder(home)
     if holder is not None and holder.what == GATEWAY:
-        console.line(f"A gateway already runs on {home} ({holder}).")
+        running = find_running(home, environ) if is_temporary(home) else None
+        if running is not None and running.ask("POST", "/control/stay", bool):
+            console.line(f"The gateway that a terminal started on {home} ({holder}) stays from now on.")
+        else:
+            console.line(f"A gateway already runs on {home} ({holder}).")
         return 0
     if holder is not None:
         raise home_in_use(home, holder)
     prepare_home(home)
-    child = _spawn(home, environ)
+    child = spawn_gateway(home, environ)
     told: list[str] = []
 
     def is_settled() -> bool:
-        said = _output(home)
+        said = last_output(home)
         if " is waiting " in said and not told:
             told.append(said)
             console.note(said)
@@ -65,14 +72,13 @@ def start(command: CliCommand) -> int:
 
     _wait(is_settled, _READY_SECONDS)
     if child.poll() is not None:
-        said = _output(home)
-        why = f": {said}" if said else f" (exit code {child.returncode})"
+        error = GatewayNotStarted(home, child.returncode)
         if child.returncode == EXIT_SETTINGS:
-            console.note(f"hermes: The gateway did not start{why}")
+            console.note(f"hermes: {error.message}")
             return EXIT_SETTINGS
-        raise UserError(f"The gateway did not start{why}", hint=f"Its log is {home / LOG_FILE}")
+        raise error
     if not _is_ready(home, child.pid):
-        said = _output(home) or "it is not ready yet"
+        said = last_output(home) or "it is not ready yet"
         console.line(f"The gateway is starting (process {child.pid}): {said}")
         console.note("`hermes gateway status` shows when it is ready; its log: hermes gateway logs -f")
         return 0
@@ -80,21 +86,10 @@ def start(command: CliCommand) -> int:
     return 0
 
 
-def _spawn(home: Path, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """A process of its own session, so that neither this terminal nor its Ctrl-C is its business."""
-    profile = home.name if home.parent.name == PROFILES_FOLDER else DEFAULT_PROFILE
-    command = [sys.executable, "-P", "-m", "hermes", "-p", profile, "gateway", "run", "--background"]
-    told = {name: value for name, value in environ.items() if name != "HERMES_PROFILE"}
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
-    with os.fdopen(os.open(home / OUTPUT_FILE, flags, 0o600), "wb") as output:
-        return subprocess.Popen(
-            command,
-            env=told | {"HERMES_HOME": str(home)},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
+def is_temporary(home: Path) -> bool:
+    """Whether the gateway that runs was started by a terminal and leaves with its last one."""
+    state, holder = read_state(home), home_holder(home)
+    return holder is not None and state.get("pid") == holder.pid and bool(state.get("temporary"))
 
 
 def _is_ready(home: Path, pid: int, before: object = None) -> bool:
@@ -112,16 +107,6 @@ def _tell_ready(home: Path, pid: int, console: CliConsole) -> None:
     console.line(f"The gateway runs on {home} (process {pid}): platforms {accounts}, model {model}.")
     console.line(f"Log: {home / LOG_FILE}")
     console.note("Stop it with: hermes gateway stop")
-
-
-def _output(home: Path) -> str:
-    """The last thing it said before it had a log."""
-    try:
-        text = (home / OUTPUT_FILE).read_text(encoding="utf-8", errors="replace")[-4000:]
-    except OSError:
-        return ""
-    said = [line.strip().removeprefix("hermes: ") for line in text.splitlines() if line.strip()]
-    return one_line(" ".join(said[-2:]), 500)
 
 
 # --- stop ------------------------------------------------------------------------------------------

@@ -13,12 +13,12 @@ from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
+from hermes.admin.process.home_files import LOG_FILE
 from hermes.admin.shell.command import CliCommand
 from hermes.domain.errors import UserError
 from hermes.state.settings.secrets import RedactingFilter, Secrets
 
 log = logging.getLogger("hermes.app")
-LOG_FILE = "logs/gateway.log"
 SHOWN_ALL, SHOWN_LITTLE, SHOWN_NOT = logging.NOTSET, logging.WARNING, logging.CRITICAL + 1
 _LOG_BYTES = 5_000_000
 _LOG_FILES = 3

@@ -1,12 +1,10 @@
-"""`hermes gateway`: the gateway as a process. It owns the lock on a home, the files by which others know of
-it (`gateway.lock`, `gateway.pid`, `gateway_state.json`) and the signals; what runs is `app`'s."""
+"""`hermes gateway`: the gateway as a process. It holds the home, writes the files by which others know of it
+(`home_files.py`) and hears the signals; what runs is `app`'s."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
-import fcntl
 import gc
 import json
 import logging
@@ -15,7 +13,6 @@ import resource
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,15 +21,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import Struct
 
 from hermes.admin.process.heap import give_back, use_one_arena
+from hermes.admin.process.home_files import GATEWAY, PID_FILE, STATE_FILE, hold_home
 from hermes.admin.process.logs import SHOWN_ALL, logging_to
 from hermes.admin.process.starts import HEALTHY_SECONDS, StartGuard
 from hermes.admin.process.watchdog import SystemdNotifier, Watchdog
 from hermes.control.workers import report_death
 from hermes.domain.errors import PRINTED, SettingsError, UserError
+from hermes.domain.word import replace
 from hermes.state.home.homes import prepare_home
 from hermes.state.home.locks import HOMES, MachineLock, lock_folder
 from hermes.state.home.textfile import replace_text
-from hermes.state.store.care.reserve import give_up_reserve
 
 if TYPE_CHECKING:
     from hermes.admin.shell.command import CliCommand
@@ -52,11 +50,6 @@ EXIT_RESTART = 75
 EXIT_SETTINGS = 78
 """Kept for “an operator must change something first”: a service leaves us down."""
 
-LOCK_FILE = "gateway.lock"
-PID_FILE = "gateway.pid"
-STATE_FILE = "gateway_state.json"
-GATEWAY = "gateway"
-_LOCK_PATIENCE = 3.0
 _PROBLEMS_SHOWN = 5
 _FILES = 8192
 
@@ -76,6 +69,8 @@ class GatewayProcess(Struct, frozen=True, kw_only=True):
     version: str = ""
     slowed: bool = False
     """Whether starts are slowed down after several that died young."""
+    temporary: bool = False
+    """Whether it leaves when no terminal uses it any more."""
 
     def run(self) -> int:
         """Run until a signal; the exit code. What a person must mend first is raised as a `UserError`."""
@@ -84,7 +79,7 @@ class GatewayProcess(Struct, frozen=True, kw_only=True):
         with hold_home(self.home, GATEWAY), self._listed():
             from hermes.app.app import App
 
-            app = App(self.home, self.environ, self.given, self.version)
+            app = App(self.home, self.environ, self._overrides(), self.version)
             facts = process_facts()
             level = self.level or app.loaded.settings.logging.level
             with (
@@ -106,6 +101,15 @@ class GatewayProcess(Struct, frozen=True, kw_only=True):
                     raise
                 starts.forget()
         return EXIT_RESTART if app.restarting else 0
+
+    def _overrides(self) -> AppOverrides | None:
+        if not self.temporary:
+            return self.given
+        from hermes.app.overrides import AppOverrides
+
+        # It outlives the terminal that started it, whose folder may go.
+        os.chdir(self.home)
+        return replace(self.given or AppOverrides(), stay=False)
 
     def _live(self, app: App, file: StateFile, starts: StartGuard, watchdog: Watchdog) -> None:
         heard = ""
@@ -196,121 +200,6 @@ def _collect_from_now_on() -> None:
         gc.freeze()
         gc.enable()
         give_back()
-
-
-# --- who has the home ----------------------------------------------------------------------------
-
-
-class LockHolder(Struct, frozen=True, kw_only=True):
-    """The process that has a home locked; `what` is the gateway or a command that is done in a moment."""
-
-    what: str
-    pid: int = 0
-    since: datetime | None = None
-
-    def __str__(self) -> str:
-        process = f"process {self.pid}, " if self.pid else ""
-        since = f"since {self.since.astimezone():%Y-%m-%d %H:%M:%S}" if self.since else "just started"
-        return f"{process}{since}"
-
-
-@contextlib.contextmanager
-def hold_home(home: Path, what: str) -> Iterator[None]:
-    """Be the one process that works on a home, or say who does. The kernel ends this with the process."""
-    with _lock_file(home, os.O_RDWR | os.O_CREAT) as descriptor:
-        patience = time.monotonic() + _LOCK_PATIENCE
-        while not _flock(descriptor, fcntl.LOCK_EX, home):
-            holder = _read_holder(descriptor)
-            # A command is done in a moment, and a gateway that has just begun tells its name in a moment.
-            if (holder.what == GATEWAY and _alive(holder.pid)) or time.monotonic() > patience:
-                raise home_in_use(home, holder)
-            time.sleep(0.05)
-        _sign(descriptor, home, what)
-        try:
-            yield
-        finally:
-            os.ftruncate(descriptor, 0)
-
-
-def _sign(descriptor: int, home: Path, what: str) -> None:
-    """Say in the lock who has it. On a full disk the reserve is given up for that, or it stays unsaid: the
-    lock holds all the same."""
-    said = {"what": what, "pid": os.getpid(), "since": datetime.now(UTC).isoformat()}
-    for _ in range(2):
-        try:
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, json.dumps(said).encode(), 0)
-            return
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                raise
-            if not give_up_reserve(home):
-                log.warning("gateway.unsigned why=%s", error.strerror)
-                return
-
-
-def home_holder(home: Path) -> LockHolder | None:
-    """Who has the home locked at this moment."""
-    if not (home / LOCK_FILE).exists():
-        return None
-    with _lock_file(home, os.O_RDONLY) as descriptor:
-        return None if _flock(descriptor, fcntl.LOCK_SH, home) else _read_holder(descriptor)
-
-
-@contextlib.contextmanager
-def _lock_file(home: Path, flags: int) -> Iterator[int]:
-    path = home / LOCK_FILE
-    try:
-        descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise UserError(
-            f"{path} cannot be opened ({error.strerror}).",
-            hint="Check the owner and the permissions of the home.",
-        ) from error
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def _flock(descriptor: int, kind: int, home: Path) -> bool:
-    try:
-        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError as error:
-        raise UserError(
-            f"{home} cannot be locked ({error.strerror}).", hint="Put the home on a local disk."
-        ) from error
-    return True
-
-
-def _read_holder(descriptor: int) -> LockHolder:
-    try:
-        said = json.loads(os.pread(descriptor, 4096, 0))
-        since = datetime.fromisoformat(said["since"])
-        return LockHolder(what=str(said["what"]), pid=int(said["pid"]), since=since)
-    except (ValueError, TypeError, LookupError):
-        return LockHolder(what="another Hermes process")
-
-
-def home_in_use(home: Path, holder: LockHolder) -> UserError:
-    if holder.what == GATEWAY:
-        return UserError(
-            f"A gateway already runs on {home} ({holder}).",
-            hint="`hermes status` shows it; stop it first with: hermes gateway stop",
-        )
-    return UserError(f"{holder.what} works on {home} ({holder}).", hint="Try again when it is done.")
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return pid > 0
 
 
 # --- what the gateway says of itself -------------------------------------------------------------

@@ -15,8 +15,8 @@ from urllib.parse import urlencode
 
 from msgspec import Struct
 
-from hermes.admin.process.logs import LOG_FILE
-from hermes.admin.process.run import GATEWAY, LockHolder, home_holder, home_in_use
+from hermes.admin.process.home_files import LockHolder, home_holder
+from hermes.admin.process.spawning import silent_gateway
 from hermes.domain.errors import Refused, UserError
 from hermes.entry.http.site.owner_socket import listening
 from hermes.stream.wire.socket import decode, encode
@@ -68,17 +68,8 @@ def find_running(
         if found is not None:
             return RunningGateway(socket=found, holder=holder)
         if time.monotonic() >= end:
-            raise _silent(home, holder)
+            raise silent_gateway(home, holder)
         time.sleep(_LOOK_SECONDS)
-
-
-def _silent(home: Path, holder: LockHolder) -> UserError:
-    if holder.what != GATEWAY:
-        return home_in_use(home, holder)
-    return UserError(
-        f"The gateway of {home} ({holder}) does not answer yet.",
-        hint=f"If it is starting, try again in a moment; its log is {home / LOG_FILE}",
-    )
 
 
 def _told(data: bytes) -> str:

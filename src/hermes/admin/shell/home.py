@@ -12,7 +12,7 @@ from typing import Concatenate, ParamSpec, TypeVar, get_type_hints
 from msgspec import Struct
 
 from hermes import plugins
-from hermes.admin.process.run import hold_home
+from hermes.admin.process.home_files import hold_home
 from hermes.admin.process.running import RunningGateway, find_running
 from hermes.admin.shell.command import CliCommand
 from hermes.control.jobs.editing import JobDesk

@@ -111,6 +111,13 @@ def is_free_workspace(workspace: str, home: str) -> bool:
     return not (_ROOTS.fullmatch(workspace) or _within(home, workspace))
 
 
+def is_wide(workspace: str, home: str) -> bool:
+    """Whether a folder of this machine is too much to be an agent's own: the user's home, one above it, or
+    the system's; as it is written, or where it really leads."""
+    pairs = ((workspace, home), (os.path.realpath(workspace), os.path.realpath(home)))
+    return not all(is_free_workspace(folder, own) for folder, own in pairs)
+
+
 def resolve(path: str, cwd: str | None) -> str | None:
     """An absolute path without `.` and `..`; None if it cannot be known."""
     if UNKNOWN in path:

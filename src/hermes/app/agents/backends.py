@@ -7,14 +7,14 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Collection, Hashable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from hermes import plugins
-from hermes.agent.danger.paths import CommandScope, is_free_workspace
-from hermes.app.homes import MEDIA, homes_for, is_wide
+from hermes.agent.danger.paths import CommandScope, is_free_workspace, is_wide
+from hermes.app.homes import MEDIA, homes_for
 from hermes.control.chores import Chore
 from hermes.domain.address import Source
 from hermes.domain.clock import Clock
@@ -45,6 +45,7 @@ _TEND_SECONDS = 30.0
 _INCOMING = "incoming"
 _PIECE = 1 << 20
 _STOP_SECONDS = 15.0
+_MOST_SCOPES = 256
 _Key = tuple[AgentId, str, Path, Path]
 
 
@@ -66,13 +67,12 @@ class GatewayBackends:
         """Reads plugins, so it runs in a thread."""
         self._makers = plugins.backends(self.settings().plugins)
 
+    def find(self, name: str, profile: Profile, workspace: Path) -> KeptBackend | None:
+        """The one that is there: commands and processes outlive the settings that an agent was built with."""
+        return self._kept.get((profile.agent, name, profile.home, workspace))
+
     def make(self, name: str, profile: Profile, workspace: Path, route: Route | None) -> KeptBackend:
         """A `UserError` if it is not there or cannot be made: nothing else may stand in for it."""
-        key = (profile.agent, name, profile.home, workspace)
-        self._newest[profile.agent, name] = key
-        known = self._kept.get(key)
-        if known is not None:  # commands and processes outlive the settings that an agent was built with
-            return known
         maker = self._makers.get(name.strip().lower())
         if maker is None:
             there = ", ".join(sorted(self._makers)) or "none"
@@ -88,9 +88,16 @@ class GatewayBackends:
             share=self._share,
             route=route,
         )
-        backend = plugins.make_backend(name, maker, request)
-        self._kept[key] = kept = KeptBackend(name, backend, self._clock)
+        kept = KeptBackend(name, plugins.make_backend(name, maker, request), self._clock)
+        self._kept[profile.agent, name, profile.home, workspace] = kept
         return kept
+
+    def name_own(self, name: str, profile: Profile, workspace: Path) -> None:
+        """Note which one an agent has for itself, whatever the folders of its sessions are."""
+        self._newest[profile.agent, name] = (profile.agent, name, profile.home, workspace)
+
+    def of_agent(self, agent: AgentId, home: Path) -> list[KeptBackend]:
+        return [kept for (whose, _, where, _), kept in self._kept.items() if (whose, where) == (agent, home)]
 
     def is_idle(self, agent: AgentId) -> bool:
         """Whether nothing runs for an agent, in any of its backends."""
@@ -109,6 +116,11 @@ class GatewayBackends:
         """Look how they are, and let go of those that nothing has used for a while."""
         seconds = self.settings().terminal.lifetime_seconds
         await asyncio.gather(*(kept.tend(seconds) for kept in tuple(self._kept.values())))
+        own = set(self._newest.values())
+        for key, kept in tuple(self._kept.items()):
+            # Folders of sessions come and go; the next command there makes it again.
+            if key not in own and not kept.is_open and kept.idle():
+                del self._kept[key]
         return f"{sum(kept.is_open for kept in self._kept.values())} of {len(self._kept)} open"
 
     async def close(self) -> None:
@@ -125,53 +137,62 @@ class GatewayBackends:
                 log.warning("backend.not_closed backend=%s why=%s", each.name, error)
 
     def facts(self) -> list[dict[str, Any]]:
-        """Of each, but those of an agent's former home only while they are open."""
-        return [
-            {
-                "agent": agent,
-                "backend": name,
-                "sandbox": "" if kept.world is None else kept.world.sandbox,
-                "network": kept.world is None or kept.world.network,
-                "here": kept.world is not None and kept.world.host_files,
-                "open": kept.is_open,
-                "trouble": kept.trouble,
-            }
-            for (agent, name, *where), kept in tuple(self._kept.items())
-            if kept.is_open or self._newest[agent, name] == (agent, name, *where)
-        ]
+        """Of each, whatever the folders of its sessions are; but those of an agent's former home only while
+        they are open."""
+        homes: dict[tuple[AgentId, str, Path], list[KeptBackend]] = {}
+        for key, kept in tuple(self._kept.items()):
+            if kept.is_open or self._newest.get(key[:2]) == key:
+                homes.setdefault(key[:3], []).append(kept)
+        return [_backend_facts(agent, name, alike) for (agent, name, _), alike in homes.items()]
+
+
+def _backend_facts(agent: AgentId, name: str, alike: Sequence[KeptBackend]) -> dict[str, Any]:
+    world = next((kept.world for kept in alike if kept.world is not None), None)
+    return {
+        "agent": agent,
+        "backend": name,
+        "sandbox": "" if world is None else world.sandbox,
+        "network": world is None or world.network,
+        "here": world is not None and world.host_files,
+        "open": any(kept.is_open for kept in alike),
+        "trouble": next((kept.trouble for kept in alike if kept.trouble), ""),
+    }
 
 
 class AgentBackends:
-    """Those of one agent. The route of a turn names the one its commands run in, else the settings do."""
+    """Those of one agent. The route of a turn names the one its commands run in, else the settings do; the
+    session, the folder in which they start, else it is the agent's own."""
 
     def __init__(self, profile: Profile, workspace: Path, gateway: GatewayBackends) -> None:
         self._profile = profile
         self._workspace = workspace
         self._gateway = gateway
-        self._kept: dict[str, KeptBackend] = {}
-        self.backend = RoutedBackend(self._of_session, self._kept.values)
+        self.backend = RoutedBackend(self._of_session, self._all)
         for name in self._declared():
             self._get(name)
 
     def of(self, turn: Turn) -> Backend:
         return self._alone(self._name(turn.source, turn.input.guidance.backend))
 
-    def of_source(self, source: Source | None) -> Backend:
+    def of_source(self, source: Source | None, folder: str | None = None) -> Backend:
         """That of what comes from there; of the agent itself, if it comes from nowhere."""
-        return self._alone(self._name(source))
+        return self._alone(self._name(source), folder)
 
-    async def place(self, source: Source | None) -> World:
-        return await self.of_source(source).place()
+    async def place(self, source: Source | None, folder: str | None = None) -> World:
+        return await self.of_source(source, folder).place()
 
-    def _alone(self, name: str) -> Backend:
-        kept = self._get(name)
+    def _all(self) -> list[KeptBackend]:
+        return self._gateway.of_agent(self._profile.agent, self._profile.home)
+
+    def _alone(self, name: str, folder: str | None = None) -> Backend:
+        kept = self._get(name, folder)
         return RoutedBackend(lambda session: kept, lambda: (kept,))
 
     @contextlib.contextmanager
-    def bind(self, turn: Turn) -> Iterator[None]:
+    def bind(self, turn: Turn, folder: str | None = None) -> Iterator[None]:
         """What the session does meanwhile is done in one backend, whatever the settings become."""
         bound, key = self._gateway.bound, (self._profile.agent, turn.session)
-        get = bound[key] = partial(self._get, self._name(turn.source, turn.input.guidance.backend))
+        get = bound[key] = partial(self._get, self._name(turn.source, turn.input.guidance.backend), folder)
         try:
             yield
         finally:
@@ -180,9 +201,7 @@ class AgentBackends:
 
     async def processes(self, session: str) -> list[ProcessView]:
         """What runs in the background for a session, in any of them."""
-        views = [
-            await kept.ask(lambda backend: backend.processes.list(session)) for kept in self._kept.values()
-        ]
+        views = [await kept.ask(lambda backend: backend.processes.list(session)) for kept in self._all()]
         return [view for listed in views for view in listed]
 
     def _declared(self) -> Collection[str]:
@@ -204,13 +223,16 @@ class AgentBackends:
             raise UserError(f"No turn runs in the session {session}, so nothing can be done there now.")
         return self._get(self._gateway.settings().terminal.backend)
 
-    def _get(self, name: str) -> KeptBackend:
-        if name not in self._kept:
+    def _get(self, name: str, folder: str | None = None) -> KeptBackend:
+        workspace = self._workspace if folder is None else Path(folder)
+        if workspace == self._workspace:
+            self._gateway.name_own(name, self._profile, workspace)
+        kept = self._gateway.find(name, self._profile, workspace)
+        if kept is None:
             settings = (self._profile.settings, self._gateway.settings())
             routes = (route for each in settings for route in each.routes if route.backend == name)
-            route = next(routes, None)
-            self._kept[name] = self._gateway.make(name, self._profile, self._workspace, route)
-        return self._kept[name]
+            kept = self._gateway.make(name, self._profile, workspace, next(routes, None))
+        return kept
 
     async def bring(self, turn: Turn, item: MediaItem, path: str) -> str:
         """Where the turn's commands find a file that came with a message and is kept at a path of ours: there
@@ -238,14 +260,14 @@ async def _pieces(path: str) -> AsyncIterator[bytes]:
 
 
 class BoundAgent:
-    """An agent whose commands run where the route of the turn says."""
+    """An agent whose commands run where the route of the turn and the folder of the session say."""
 
     def __init__(self, agent: Agent, backends: AgentBackends) -> None:
         self._agent = agent
         self._backends = backends
 
     async def run(self, run: Run) -> AsyncIterator[AgentEvent]:
-        with self._backends.bind(run.turn):
+        with self._backends.bind(run.turn, run.session.workspace):
             async for event in self._agent.run(run):
                 yield event
 
@@ -265,13 +287,15 @@ class WorldScopes:
 
     async def of(self, world: World) -> CommandScope:
         if world not in self._scopes:
+            if len(self._scopes) >= _MOST_SCOPES:
+                self._scopes.clear()
             self._scopes[world] = await asyncio.to_thread(self._make, world)
         return replace(self._scopes[world], deny=self._denied())
 
     def _make(self, world: World) -> CommandScope:
         workspace = Path(world.workspace)
         if world.host_files:
-            wide = is_wide(workspace, {"HOME": world.home})
+            wide = is_wide(world.workspace, world.home)
             homes = homes_for(self._profile, workspace, self._closed)
         else:
             wide = not is_free_workspace(world.workspace, world.home)

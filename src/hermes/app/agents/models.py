@@ -11,7 +11,7 @@ from functools import partial
 from typing import cast
 
 from hermes import plugins
-from hermes.agent.models.choose import NO_PROBE, ModelAccess, ModelChoice, is_local, stand_in
+from hermes.agent.models.choose import LOCAL_SERVERS, NO_PROBE, ModelAccess, ModelChoice, is_local, stand_in
 from hermes.agent.models.facts import model_facts
 from hermes.agent.models.images import ImageAttachingProvider
 from hermes.agent.models.registry import ModelRoute, Models, RoutedProvider
@@ -115,6 +115,8 @@ class AgentModels:
             "model_name": choice.model,
             "model_provider": choice.provider,
             "model_why": choice.why,
+            # It was found here and nobody asked for it by name, so that is said.
+            "model_note": choice.line if choice.provider in LOCAL_SERVERS else "",
             "context_length": str(self.window(MAIN_AGENT) or ""),
         }
 

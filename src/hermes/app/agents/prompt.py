@@ -36,8 +36,8 @@ NOTES_SECONDS = 8.0
 class SystemPrompt:
     profile: Profile
     toolbox: Toolbox
-    place: Callable[[Source | None], Awaitable[World]]
-    """Where the commands of what comes from there run."""
+    place: Callable[[Source | None, str | None], Awaitable[World]]
+    """Where the commands of what comes from there run, in a session with this folder."""
     model: str
     clock: Clock
     memories: Mapping[str, Memory]
@@ -48,13 +48,15 @@ class SystemPrompt:
     async def freeze(self, session: Session | None, source: Source | None) -> FrozenPrompt:
         """The prompt as it is now, give or take a second; its text is the same for every session of the agent
         whose commands run in the same world, and its tools for all that come from the same place."""
-        world = await self._world(source)
+        began_in = None if source is None else source.folder
+        world = await self._world(source, began_in if session is None else session.workspace)
         until, text = self._texts.get(world, (float("-inf"), ""))
         if self.clock.monotonic() >= until:
             # Side by side: a new session waits for all of it.
             reading = asyncio.to_thread(self._identity)
             identity, _ = await asyncio.gather(reading, asyncio.gather(*map(self._recall, self.memories)))
             text = self._build(identity, world)
+            self._forget_old()
             self._texts[world] = (self.clock.monotonic() + _GOOD_FOR, text)
         return FrozenPrompt(text=text, tool_list=self.toolbox.freeze(session, source))
 
@@ -69,10 +71,15 @@ class SystemPrompt:
             why = one_line(describe(error), 200)
             log.warning("memory.failed memory=%s why=%s", name, why)
 
-    async def _world(self, source: Source | None) -> World | None:
+    def _forget_old(self) -> None:
+        """Folders of sessions come and go."""
+        now = self.clock.monotonic()
+        self._texts = {world: kept for world, kept in self._texts.items() if now < kept[0]}
+
+    async def _world(self, source: Source | None, folder: str | None) -> World | None:
         """None where the backend does not say; its commands will, when they are tried."""
         try:
-            return await self.place(source)
+            return await self.place(source, folder)
         except HermesError as error:
             log.warning("prompt.no_world agent=%s why=%s", self.profile.agent, error)
             return None

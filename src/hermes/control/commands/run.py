@@ -30,7 +30,7 @@ from hermes.control.hooks.dispatch import ALLOWED, Decision, Hooks, Ruling, no_a
 from hermes.control.sessions.callers import Caller, find_session, session_of
 from hermes.control.turn.claim import next_session
 from hermes.domain.border import Border
-from hermes.domain.command_line import read_command
+from hermes.domain.command_line import CallerReply, read_command
 from hermes.domain.errors import HermesError, UserError
 from hermes.domain.gateway_event import CommandRun, GatewayEvent, session_began, session_replaced
 from hermes.domain.hooks import COMMAND
@@ -39,7 +39,6 @@ from hermes.domain.ports.store import Tx
 from hermes.domain.session import Session, begin_session
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line, storable
-from hermes.domain.turn import Turn
 from hermes.domain.word import replace
 
 log = logging.getLogger("hermes.commands")
@@ -206,18 +205,6 @@ def _rewritten(ruling: Ruling, line: Line) -> PreparedCommand:
 
 
 # --- callers that say who they are -----------------------------------------------------------------
-
-
-class CallerReply(Struct, frozen=True, kw_only=True):
-    """What a command answered: words, perhaps a turn to watch, and the sessions that the caller was in before
-    and is in now."""
-
-    text: str
-    session: SessionId
-    before: SessionId
-    turn: Turn | None = None
-    wakes: tuple[SessionId, ...] = ()
-    handoff: str = ""
 
 
 async def give_command(

@@ -49,10 +49,10 @@ from hermes.control.outbound.notices import notify
 from hermes.control.people import access
 from hermes.control.people.operator_patterns import is_named
 from hermes.control.people.pairing import answer_stranger
-from hermes.control.people.routing import SelectAgent, bound_session, chat_session_key, route
+from hermes.control.people.routing import SelectAgent, chat_session_key, route
 from hermes.control.sessions.resets import has_processes, policy_of, renew_session
 from hermes.control.turn.actors import Actors
-from hermes.control.turn.claim import next_session
+from hermes.control.turn.claim import bound_session, next_session
 from hermes.control.turn.questions import answer, as_answer, pressed, questions_here, was_asked_at
 from hermes.control.workers import MOST_FAILURES, end_tasks, pause_after
 from hermes.domain.address import Address, SourceKind

@@ -9,12 +9,10 @@ from hermes.control.hooks.context import about_inbound
 from hermes.control.hooks.dispatch import Hooks
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.hooks import SELECT_AGENT
-from hermes.domain.ids import AgentId, SessionId
+from hermes.domain.ids import AgentId
 from hermes.domain.message import Inbound
-from hermes.domain.ports.store import Tx
-from hermes.domain.session import SHARED_KINDS, Isolation, SessionKey, session_key
+from hermes.domain.session import Isolation, SessionKey, session_key
 from hermes.domain.settings.settings import Settings
-from hermes.domain.word import replace
 
 JOBS = "cron"
 """The platform that jobs come from, as routes and addresses name it."""
@@ -28,18 +26,6 @@ def chat_session_key(source: Source, agent: AgentId, settings: Settings) -> Sess
         groups_per_user=settings.group_sessions_per_user, threads_per_user=settings.thread_sessions_per_user
     )
     return session_key(source, agent, isolation)
-
-
-def bound_session(tx: Tx, key: SessionKey) -> SessionId | None:
-    """The session of a chat. Where people have sessions of their own, who has none yet joins the one that the
-    whole place is bound to, if a conversation was handed over to it."""
-    own = tx.bindings.get(key)
-    if own is not None or key.user is None or key.kind not in SHARED_KINDS:
-        return own
-    shared = tx.bindings.get(replace(key, user=None))
-    session = None if shared is None else tx.sessions.get(shared)
-    # One that belongs to the place itself is from before people had their own.
-    return None if session is None or session.owner is None else session.id
 
 
 def job_source(name: str | None, maker: Source | None = None) -> Source:

@@ -41,7 +41,7 @@ from hermes.domain.gateway_event import GatewayEvent, session_replaced
 from hermes.domain.ids import CallId, SessionId, TurnId, new_question_id
 from hermes.domain.message import Attachment
 from hermes.domain.ports.store import Tx
-from hermes.domain.session import FrozenPrompt, Session, SessionKey, begin_session
+from hermes.domain.session import SHARED_KINDS, FrozenPrompt, Session, SessionKey, begin_session
 from hermes.domain.tool import ToolCall
 from hermes.domain.transcript import (
     TurnView,
@@ -335,6 +335,18 @@ def said_in(turn: Turn, *, steering: bool = False) -> UserSaid:
 def _settled(file: Attachment) -> Attachment:
     """A file as the transcript may speak of it: one that was not got by now is not got any more."""
     return replace(file, pending=False, problem="the turn was stopped first") if file.pending else file
+
+
+def bound_session(tx: Tx, key: SessionKey) -> SessionId | None:
+    """The session of a chat. Where people have sessions of their own, who has none yet joins the one that the
+    whole place is bound to, if a conversation was handed over to it."""
+    own = tx.bindings.get(key)
+    if own is not None or key.user is None or key.kind not in SHARED_KINDS:
+        return own
+    shared = tx.bindings.get(replace(key, user=None))
+    session = None if shared is None else tx.sessions.get(shared)
+    # One that belongs to the place itself is from before people had their own.
+    return None if session is None or session.owner is None else session.id
 
 
 def next_session(

@@ -23,8 +23,9 @@ from hermes.domain.ids import AgentId, QuestionId, SessionId
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.session import BACKGROUND, SHARED_KINDS, Session, owner_of, speaker_of
 from hermes.domain.tool import NO_STANDING, Grant, StandingGrants
-from hermes.domain.turn import Answer, Question, Turn, TurnState
+from hermes.domain.turn import Answer, AnswerResult, Question, Turn, TurnState
 from hermes.domain.word import replace
+from hermes.stream.fold.questions import read_word
 
 log = logging.getLogger("hermes.questions")
 FOR_PEOPLE = (QuestionKind.APPROVAL, QuestionKind.CLARIFY, QuestionKind.CONFIRM)
@@ -32,14 +33,6 @@ _EVERY = 1.0
 _PAGE = 100
 _TOO_LATE = "Too late: nobody answered in time, so it was denied."
 
-_YES = ("yes", "y", "ok", "okay", "approve", "confirm", "once", "👍")
-_NO = ("no", "n", "deny", "reject", "cancel", "👎")
-WORDS: dict[str, Verdict] = {
-    **dict.fromkeys(_YES, Verdict.ONCE),
-    **dict.fromkeys(_NO, Verdict.DENY),
-    "always": Verdict.ALWAYS,
-    "session": Verdict.SESSION,
-}
 _THANKS = {
     Verdict.ONCE: "Approved.",
     Verdict.SESSION: "Approved for this session.",
@@ -51,14 +44,6 @@ _OVER: dict[Verdict | None, str] = {
     Verdict.WITHDRAWN: "This question was withdrawn; nothing waits for it any more.",
     Verdict.DENY: "This was already denied.",
 }
-
-
-class AnswerResult(Struct, frozen=True, kw_only=True):
-    """What came of an answer: whether it closed the question, and a sentence for who gave it."""
-
-    closed: bool
-    text: str
-    session: SessionId | None = None
 
 
 def answer(tx: Tx, given: Answer, now: datetime, name: str | None = None) -> AnswerResult:
@@ -146,12 +131,6 @@ def as_answer(
     if verdict is None or not mine or not (len(open_questions) == 1 or (replies_to_us and len(mine) == 1)):
         return None
     return Answer(question=mine[0].id, verdict=verdict, by=by)
-
-
-def read_word(text: str) -> Verdict | None:
-    """An answer word, spelled as it is: letters of other scripts that look or fold alike are none."""
-    word = text.strip().rstrip(".!")
-    return WORDS.get(word.lower()) if word.isascii() or word in WORDS else None
 
 
 def pressed(value: str, by: str | None) -> Answer | None:

@@ -11,24 +11,24 @@ from typing import Any, get_args
 
 from aiohttp import web
 
-from hermes.control.commands.run import CallerReply
 from hermes.control.sessions.submission import NotFound
-from hermes.control.turn.questions import AnswerResult
+from hermes.domain.command_line import CallerReply
 from hermes.domain.errors import HermesError
 from hermes.domain.event import Verdict
 from hermes.domain.gateway_event import GatewayEvent
 from hermes.domain.ids import QuestionId, SessionId, TurnId
 from hermes.domain.rows import OpenWork
 from hermes.domain.sse import encode_event
-from hermes.domain.turn import Turn
+from hermes.domain.turn import AnswerResult, Turn
 from hermes.entry.desk import OPERATIONS, OperatorDesk, Perform
 from hermes.entry.http.site.endpoint import HttpCall, local_route
-from hermes.entry.terminal.door import (
-    EmbeddedDoor,
-    ResumedSession,
-    SessionChoice,
+from hermes.entry.terminal.door import ResumedSession, SessionChoice, TerminalState
+from hermes.entry.terminal.served_door import (
+    ServedDoor,
     find_session_to_resume,
     local_caller,
+    look_back,
+    note_seen,
 )
 from hermes.stream.wire.socket import END, HELLO, SEEN, TURN, encode, encode_seen
 
@@ -37,31 +37,32 @@ from hermes.stream.wire.socket import END, HELLO, SEEN, TURN, encode, encode_see
 
 @local_route("POST", "/control/enter", "Come in to a conversation.")
 async def enter(call: HttpCall, wish: SessionChoice) -> ResumedSession:
-    return await find_session_to_resume(call.gateway, local_caller(), wish)
+    return await find_session_to_resume(call.gateway, local_caller(folder=wish.terminal.folder), wish)
+
+
+@local_route("POST", "/control/recent", "Show a session with what was said in it last.")
+async def recent(call: HttpCall, session: str) -> ResumedSession:
+    return await look_back(call.gateway, local_caller(), SessionId(session))
 
 
 @local_route("POST", "/control/say", "Say something; with the same key it is said once.")
-async def say(
-    call: HttpCall, text: str, key: str, session: str | None = None, model: str | None = None
-) -> Turn:
-    return await _terminal(call, session, model).say(text, key)
+async def say(call: HttpCall, text: str, key: str, terminal: TerminalState) -> Turn:
+    return await _door(call, terminal).say(text, key)
 
 
 @local_route("POST", "/control/command", "Run a slash command.")
-async def command(
-    call: HttpCall, text: str, session: str | None = None, model: str | None = None
-) -> CallerReply:
-    return await _terminal(call, session, model).command(text)
+async def command(call: HttpCall, text: str, terminal: TerminalState) -> CallerReply:
+    return await _door(call, terminal).command(text)
 
 
 @local_route("POST", "/control/answer", "Answer a question of a turn.")
 async def answer(call: HttpCall, question: str, verdict: Verdict, text: str = "") -> AnswerResult:
-    return await _terminal(call).answer(QuestionId(question), verdict, text)
+    return await _door(call).answer(QuestionId(question), verdict, text)
 
 
 @local_route("POST", "/control/stop", "Stop a turn; whether there was something to stop.")
 async def stop(call: HttpCall, turn: str) -> bool:
-    return await _terminal(call).stop(TurnId(turn))
+    return await _door(call).stop(TurnId(turn))
 
 
 @local_route("GET", "/control/turns/{turn}/events", "Watch a turn from a record on.")
@@ -71,6 +72,7 @@ async def watch(call: HttpCall, after: int = 0) -> web.StreamResponse:
     stream = await call.site.streams.send(
         call.request, feed, lambda item: encode_event(encode_seen(item).decode(), name=SEEN), headers={}
     )
+    await note_seen(call.gateway, turn.agent, turn.id)
     # A stream that was cut off has no end: its watcher comes back for the rest.
     await stream.write(encode_event("{}", name=END))
     return stream.response
@@ -80,14 +82,25 @@ async def watch(call: HttpCall, after: int = 0) -> web.StreamResponse:
 async def listen(call: HttpCall) -> web.StreamResponse:
     facts = {"pid": os.getpid(), "version": call.site.version, **call.site.facts()}
     hello = encode_event(encode(facts).decode(), name=HELLO)
-    stream = await call.site.streams.send(
-        call.request,
-        call.gateway.woken_turns(),
-        lambda turn: encode_event(encode(turn).decode(), name=TURN),
-        headers={},
-        first=hello,
-    )
+    with call.site.use.terminal():
+        stream = await call.site.streams.send(
+            call.request,
+            call.gateway.woken_turns(),
+            lambda turn: encode_event(encode(turn).decode(), name=TURN),
+            headers={},
+            first=hello,
+        )
     return stream.response
+
+
+@local_route("POST", "/control/make-way", "Leave at once if only who asks uses the gateway.")
+async def make_way(call: HttpCall) -> bool:
+    return await call.site.use.make_way(call.gateway.open_work, call.site.clock)
+
+
+@local_route("POST", "/control/stay", "Stay when the last terminal has left; whether that is new.")
+async def stay(call: HttpCall) -> bool:
+    return call.site.use.stay()
 
 
 @local_route(
@@ -105,10 +118,9 @@ async def happenings(call: HttpCall) -> web.StreamResponse:
     return stream.response
 
 
-def _terminal(call: HttpCall, session: str | None = None, model: str | None = None) -> EmbeddedDoor:
-    """Where a terminal is: in a session, or about to begin one for a model."""
-    inside = None if session is None else SessionId(session)
-    return EmbeddedDoor(call.gateway, local_caller(), inside, model)
+def _door(call: HttpCall, terminal: TerminalState | None = None) -> ServedDoor:
+    folder = None if terminal is None else terminal.folder
+    return ServedDoor(call.gateway, local_caller(folder=folder), terminal)
 
 
 # --- the operator's commands -------------------------------------------------------------------------

@@ -33,6 +33,8 @@ from hermes.entry.http.webhooks.receive import WEBHOOKS, Webhooks
 
 log = logging.getLogger("hermes.http")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+OWNER_BODY = 64 * 1024 * 1024
+"""What a request on the owner's socket may hold: the settings say how long a message may be."""
 _GOODBYE_SECONDS = 2.0
 _PROFILE = "profile_of_path"
 _IDENT = web.RequestKey("ident", str)
@@ -120,7 +122,8 @@ class HttpServer:
             response.headers.update(admission.cors_headers(request))
 
         options = self._site.options
-        app = web.Application(middlewares=[_answer_and_count], client_max_size=options.max_body)
+        most = OWNER_BODY if any(route.spreads for route in wanted) else options.max_body
+        app = web.Application(middlewares=[_answer_and_count], client_max_size=most)
         app[TRAFFIC] = self._traffic
         app[WEBHOOKS] = self._webhooks
         app.on_response_prepare.append(add_headers)
@@ -162,7 +165,7 @@ class HttpServer:
             resource.add_route("OPTIONS", _preflight(admission, [route.method for route in routes]))
 
     def _handler(self, admission: Admission, route: endpoint.HttpRoute) -> Handler:
-        limit = self._site.options.max_body
+        limit = OWNER_BODY if route.spreads else self._site.options.max_body
         decoder = None if route.body is None else msgspec.json.Decoder(route.body)
 
         async def answer(request: web.Request) -> web.StreamResponse:

@@ -1,9 +1,10 @@
-"""The gateway of another process, reached through the owner's socket.
+"""The gateway of the home, reached through the owner's socket.
 
 The connection: one stream stays open and tells that the gateway is there, and of turns that no terminal
-started. When it breaks the gateway is away; it is looked for again and again, and after a while no longer.
-Requests fail at once while it is away, only watching waits: it goes on from the last record that was seen.
-Words that were being said meanwhile are safe to say again with their key."""
+started. When it breaks the gateway is away; it is looked for (and, where nobody runs one, started) again and
+again, and after a while no longer. Requests fail at once while it is away, only watching waits: it goes on
+from the last record that was seen. Words that were being said meanwhile are safe to say again with their
+key."""
 
 from __future__ import annotations
 
@@ -14,55 +15,59 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-import aiohttp
-
-from hermes.control.commands.run import CallerReply
-from hermes.control.turn.questions import AnswerResult
+from hermes.domain.command_line import CallerReply
 from hermes.domain.errors import HermesError, Refused, UserError
 from hermes.domain.event import Entry, FeedItem, ModelSaid, Reset, Snapshot, TextDelta, Verdict
 from hermes.domain.ids import QuestionId, SessionId, TurnId
 from hermes.domain.sse import SseEvent, SseParser
-from hermes.domain.turn import Turn
-from hermes.entry.terminal.door import GatewayGone, Presence, ResumedSession, SessionChoice, Visit
+from hermes.domain.turn import AnswerResult, Turn
+from hermes.domain.word import replace
+from hermes.entry.terminal.door import (
+    GatewayGone,
+    Presence,
+    ResumedSession,
+    SessionChoice,
+    TerminalState,
+    Visit,
+)
+from hermes.entry.terminal.socket_client import BROKEN, NotListening, SocketResponse, request
 from hermes.stream.wire.socket import END, HELLO, SEEN, TURN, decode, decode_seen, encode
 
 T = TypeVar("T")
+Locate = Callable[[], Path | None]
+"""Where the gateway listens; None if it does not yet. A `UserError` says why it never will."""
 PATIENCE_SECONDS = 60.0
 _ANSWER_SECONDS = 30.0
+_COMMAND_SECONDS = 90.0
+"""Longer than any command takes; a hand-off has a minute."""
 _SILENT_SECONDS = 45.0
 """Longer than the gateway leaves a stream without a sign of life."""
-_FIRST_DELAY, _LONGEST_DELAY = 0.05, 1.0
+_FIRST_DELAY, _LONGEST_DELAY = 0.02, 1.0
 _NOT_DONE = "The gateway is not there, so this was not done. Try again when it is back."
 _UNSURE = "The gateway went away before it answered; this may or may not have been done."
-_BROKEN = (aiohttp.ClientError, OSError, TimeoutError)
 _DRAINING = 503
 
 
 class GatewayConnection:
-    """The connection with a gateway: `async with Line(path) as line`. `hear` is told when it goes and comes,
-    `follow` of turns that were not begun by a request of ours."""
+    """The connection with a gateway: `async with GatewayConnection(locate) as line`. `hear` is told when it
+    goes and comes, in words for people, `follow` of turns that were not begun by a request of ours."""
 
-    def __init__(self, path: Path, patience: float = PATIENCE_SECONDS) -> None:
-        self._path = path
+    def __init__(self, locate: Locate, patience: float = PATIENCE_SECONDS) -> None:
+        self._locate = locate
         self._patience = patience
-        self._open: aiohttp.ClientSession | None = None
+        self._path: Path | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._news = asyncio.Event()
+        self._fault: HermesError | None = None
         self.presence = Presence.AWAY
         self.facts: Mapping[str, Any] = {}
-        self.hear: Callable[[Presence], None] = lambda presence: None
+        self.hear: Callable[[Presence, str], None] = lambda presence, words: None
         self.follow: Callable[[Turn], None] = lambda turn: None
 
     async def __aenter__(self) -> Self:
-        timeout = aiohttp.ClientTimeout(total=None, sock_read=_SILENT_SECONDS)
-        connector = aiohttp.UnixConnector(str(self._path), limit=0, force_close=True)
-        self._open = aiohttp.ClientSession("http://gateway", connector=connector, timeout=timeout)
         self._keeping = asyncio.create_task(self._keep(), name="gateway line")
         try:
-            await asyncio.wait_for(self._wait_here(), _ANSWER_SECONDS)
-        except TimeoutError:
-            await self.__aexit__()
-            raise GatewayGone("The gateway does not answer.") from None
+            await self._wait_here()
         except BaseException:
             await self.__aexit__()
             raise
@@ -72,39 +77,46 @@ class GatewayConnection:
         if self._keeping is not None:
             self._keeping.cancel()
             await asyncio.wait((self._keeping,))
-        if self._open is not None:
-            await self._open.close()
 
     # --- what others ask for ---
 
-    async def ask(self, path: str, body: Mapping[str, Any], kind: type[T]) -> T:
+    async def ask(
+        self, path: str, body: Mapping[str, Any], kind: type[T], seconds: float = _ANSWER_SECONDS
+    ) -> T:
         """One request and its answer; `GatewayGone` if nobody is there to answer it."""
-        if self.presence is not Presence.HERE:
+        if self.presence is not Presence.HERE or self._path is None:
             raise GatewayGone(_NOT_DONE)
-        headers, timeout = {"Content-Type": "application/json"}, aiohttp.ClientTimeout(total=_ANSWER_SECONDS)
         try:
-            async with self._http.post(path, data=encode(body), headers=headers, timeout=timeout) as response:
-                data = await response.read()
-        except aiohttp.ClientConnectorError as error:
+            async with asyncio.timeout(seconds), request(self._path, "POST", path, encode(body)) as response:
+                status, data = response.status, await response.read()
+        except NotListening as error:
             raise GatewayGone(_NOT_DONE) from error
-        except _BROKEN as error:
+        except BROKEN as error:
             raise GatewayGone(_UNSURE, maybe_done=True) from error
-        if response.status != 200:
-            raise as_error(response.status, data)
+        if status != 200:
+            raise as_error(status, data)
         return decode(kind, data)
 
     async def events(self, path: str, after: int) -> AsyncGenerator[SseEvent]:
         """The events of a stream to its end; `GatewayGone` if it is cut off before."""
+        if self._path is None:
+            raise GatewayGone(_NOT_DONE)
         try:
-            async with self._http.get(path, params={"after": after}) as response:
+            async with request(self._path, "GET", f"{path}?after={after}") as response:
                 if response.status != 200:
                     raise as_error(response.status, await response.read())
                 parser = SseParser()
-                async for data in response.content.iter_any():
+                while data := await _piece(response):
                     for event in parser.feed(data):
                         yield event
-        except _BROKEN as error:
+        except BROKEN as error:
             raise GatewayGone(_NOT_DONE) from error
+
+    async def gone(self) -> None:
+        """Wait until a gateway that leaves has left."""
+        while self.presence is Presence.HERE:
+            self._news.clear()
+            await self._news.wait()
 
     async def back(self) -> None:
         """Wait until the gateway is back; `GatewayGone` once we stop waiting. Never returns at once, so
@@ -114,34 +126,36 @@ class GatewayConnection:
 
     # --- its life ---
 
-    @property
-    def _http(self) -> aiohttp.ClientSession:
-        assert self._open is not None, "the line is not open"
-        return self._open
-
     async def _wait_here(self) -> None:
         while self.presence is Presence.AWAY:
             self._news.clear()
             await self._news.wait()
         if self.presence is Presence.LOST:
-            raise GatewayGone(Presence.LOST)
+            raise self._fault or GatewayGone(Presence.LOST)
 
     async def _keep(self) -> None:
         delay, since = _FIRST_DELAY, time.monotonic()
         while True:
             try:
-                async for event in self.events("/control/events", 0):
-                    self._take(event)
+                self._path = self._locate()
+                if self._path is not None:
+                    async for event in self.events("/control/events", 0):
+                        self._take(event)
+            except UserError as error:
+                self._fault = error
+                self._tell(Presence.LOST)
+                return
             except HermesError:
                 pass
             if self.presence is Presence.HERE:
                 delay, since = _FIRST_DELAY, time.monotonic()
                 self._tell(Presence.AWAY)
             elif time.monotonic() - since > self._patience:
+                self._fault = None if self.facts else GatewayGone("The gateway does not answer.")
                 self._tell(Presence.LOST)
                 return
             await asyncio.sleep(delay)
-            delay = min(2 * delay, _LONGEST_DELAY)
+            delay = min(2 * delay, _LONGEST_DELAY) if self._path is not None else _FIRST_DELAY
 
     def _take(self, event: SseEvent) -> None:
         if event.name == HELLO:
@@ -153,7 +167,12 @@ class GatewayConnection:
     def _tell(self, presence: Presence) -> None:
         self.presence = presence
         self._news.set()
-        self.hear(presence)
+        self.hear(presence, str(self._fault or presence))
+
+
+async def _piece(response: SocketResponse) -> bytes:
+    async with asyncio.timeout(_SILENT_SECONDS):
+        return await response.piece()
 
 
 class RemoteDoor:
@@ -161,17 +180,15 @@ class RemoteDoor:
     anew can go on with it. A `steady` one never takes words back: what a gateway that came back says again is
     only shown from where it was cut off, unless it is something else."""
 
-    def __init__(
-        self, line: GatewayConnection, session: SessionId | None, model: str | None, *, steady: bool = False
-    ) -> None:
+    def __init__(self, line: GatewayConnection, terminal: TerminalState, *, steady: bool = False) -> None:
         self._line = line
-        self._session = session
-        self._model = model
+        self._terminal = terminal
         self._steady = steady
 
     async def say(self, text: str, key: str) -> Turn:
-        turn = await self._line.ask("/control/say", {**self._inside, "text": text, "key": key}, Turn)
-        self._session = turn.session
+        said = {"terminal": self._terminal, "text": text, "key": key}
+        turn = await self._line.ask("/control/say", said, Turn)
+        self._be_in(turn.session)
         return turn
 
     async def watch(self, turn: TurnId, after: int) -> AsyncIterator[FeedItem]:
@@ -199,13 +216,16 @@ class RemoteDoor:
         return await self._line.ask("/control/stop", {"turn": turn}, bool)
 
     async def command(self, text: str) -> CallerReply:
-        replied = await self._line.ask("/control/command", {**self._inside, "text": text}, CallerReply)
-        self._session = replied.session
+        said = {"terminal": self._terminal, "text": text}
+        replied = await self._line.ask("/control/command", said, CallerReply, _COMMAND_SECONDS)
+        self._be_in(replied.session)
         return replied
 
-    @property
-    def _inside(self) -> dict[str, str | None]:
-        return {"session": self._session, "model": None if self._session else self._model}
+    async def look_back(self, session: SessionId) -> ResumedSession:
+        return await self._line.ask("/control/recent", {"session": session}, ResumedSession)
+
+    def _be_in(self, session: SessionId) -> None:
+        self._terminal = replace(self._terminal, session=session)
 
 
 class ReplayFilter:
@@ -261,16 +281,18 @@ class ReplayFilter:
 
 async def enter_remote(line: GatewayConnection, wish: SessionChoice, *, steady: bool = False) -> Visit:
     """Come in to the gateway at the other end of a line."""
-    found = await line.ask("/control/enter", {"wish": wish}, ResumedSession)
-    session = None if found.session is None else found.session.id
-    door = RemoteDoor(line, session, wish.model, steady=steady)
+    resumed = await line.ask("/control/enter", {"wish": wish}, ResumedSession)
+    session = None if resumed.session is None else resumed.session.id
+    door = RemoteDoor(line, replace(wish.terminal, session=session), steady=steady)
     return Visit(
         door=door,
-        session=found.session,
-        turns=found.turns,
-        settled=found.settled,
-        commands=found.commands,
+        session=resumed.session,
+        recent=resumed.recent,
+        turns=resumed.turns,
+        settled=resumed.settled,
+        commands=resumed.commands,
         back=line.back,
+        look_back=door.look_back,
     )
 
 

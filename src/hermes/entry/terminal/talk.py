@@ -8,13 +8,13 @@ everything else is refused."""
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from hermes.control.turn.questions import read_word
 from hermes.domain.command_line import read_command
 from hermes.domain.errors import HermesError
 from hermes.domain.event import (
@@ -29,10 +29,11 @@ from hermes.domain.event import (
     Verdict,
 )
 from hermes.domain.ids import QuestionId, SessionId
+from hermes.domain.session import Session
 from hermes.domain.text import one_line
 from hermes.domain.turn import Turn
-from hermes.entry.terminal.door import Door, GatewayGone, Presence, Visit, new_words_key
-from hermes.stream.fold.questions import choices
+from hermes.entry.terminal.door import Door, Exchange, GatewayGone, Presence, Visit, new_words_key
+from hermes.stream.fold.questions import choices, read_word
 
 if TYPE_CHECKING:
     from hermes.entry.terminal.view_plain import PlainView
@@ -44,6 +45,7 @@ OWN_COMMANDS = {
 }
 NOBODY = "Nobody can be asked here: this run is not interactive."
 _LEAVING = ("quit", "exit")
+_SHOWN_LINES, _SHOWN_CHARS = 30, 2000
 
 
 class ChatEnded(Exception):
@@ -98,10 +100,10 @@ class TerminalConversation:
     def is_idle(self) -> bool:
         return not self._turns
 
-    def hear(self, presence: Presence) -> None:
+    def hear(self, presence: Presence, words: str) -> None:
         """The gateway went away, came back, or is waited for no longer."""
         self.presence = presence
-        self._view.line(f"{presence} (Ctrl-C leaves)" if presence is Presence.AWAY else presence, aside=True)
+        self._view.line(f"{words} (Ctrl-C leaves)" if presence is Presence.AWAY else words, aside=True)
         if presence is Presence.LOST:
             self._view.leave(FAILED)
 
@@ -113,13 +115,15 @@ class TerminalConversation:
             self._session = session.id
             name = f"“{session.title}”" if session.title else session.id
             self._view.line(f"Back in {name}.", aside=True)
+            self._show_exchanges(self._visit.recent)
         for turn in self._visit.turns:
             if turn.input.text:
-                self._view.line(
-                    f"Unfinished: “{one_line(turn.input.text, 70)}”. It continues now.", aside=True
-                )
+                outcome = "It continues now." if turn.state.open else "It was finished meanwhile."
+                self._view.line(f"Unfinished: “{one_line(turn.input.text, 70)}”. {outcome}", aside=True)
             self.follow(turn)
         if self._plan.first is not None:
+            if not self._plan.once:
+                self._view.line(f"❯ {self._plan.first}")
             await self._say(self._plan.first)
         if self.is_idle:
             self._rest()
@@ -130,7 +134,7 @@ class TerminalConversation:
             outcome = "It is not known whether this was heard" if words.unsure else "Not sent"
             yield f"{outcome}: “{one_line(words.text, 200)}”"
         if self._turns:
-            yield "The answer is not finished; it continues when you start hermes again."
+            yield "The answer is not finished; the gateway goes on with it."
         if self._session is not None and not self._plan.once:
             yield f"To come back: hermes --resume {self._session}"
 
@@ -187,9 +191,24 @@ class TerminalConversation:
             text += "".join(f"\n- /{own}: {summary}" for own, summary in OWN_COMMANDS.items())
         if text:
             self._view.line(text)
-        self._session = reply.session
+        before, self._session = self._session, reply.session
         if reply.turn is not None:
             self.follow(reply.turn)
+        if reply.over:
+            self._session = None  # it has said itself how to come back
+            raise ChatEnded(OK)
+        if name == "resume" and reply.session != before:
+            resumed = await self._visit.look_back(reply.session)
+            for note in () if resumed.session is None else folder_notes(resumed.session):
+                self._view.line(note, aside=True)
+            self._show_exchanges(resumed.recent)
+
+    def _show_exchanges(self, recent: Sequence[Exchange]) -> None:
+        """What was said last, so that somebody who comes back knows where they are."""
+        for exchange in recent:
+            self._view.line(f"❯ {one_line(exchange.question, 200)}", aside=True)
+            if exchange.answer:
+                self._view.line(shorten_text(exchange.answer))
 
     async def _answer(self, asked: Asked, line: str) -> None:
         answer = read_answer(asked, line)
@@ -277,6 +296,33 @@ class TerminalConversation:
                 return INTERRUPTED
             case _:
                 return FAILED
+
+
+# --- sessions that somebody comes back to ---
+
+
+def folder_notes(session: Session) -> Iterator[str]:
+    """What to know of the folder that a session works in, if it is not the one somebody stands in."""
+    folder = session.workspace
+    if folder is None:
+        return
+    if not os.path.isdir(folder):
+        yield f"Its folder {folder} is gone; commands start in the nearest folder above it."
+        return
+    try:
+        here = os.getcwd()
+    except OSError:
+        here = ""
+    if folder != here:
+        yield f"It works in {folder}."
+
+
+def shorten_text(text: str) -> str:
+    """The beginning of an answer that was given before."""
+    lines = text.strip().splitlines()
+    left = len(lines) - _SHOWN_LINES
+    shown = "\n".join(line[:_SHOWN_CHARS] for line in lines[:_SHOWN_LINES])
+    return f"{shown}\n[… {left} more lines]" if left > 0 else shown
 
 
 # --- answers ---

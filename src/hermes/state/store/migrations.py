@@ -246,6 +246,8 @@ EVERY_AGENT = (
     "CREATE INDEX requests_by_key ON requests (owner, key) WHERE key IS NOT NULL",
 )
 
+WORKSPACES = ("ALTER TABLE sessions ADD COLUMN workspace TEXT",)
+
 MIGRATIONS = (
     Migration(number=1, oldest=1, statements=FIRST),
     Migration(number=2, oldest=2, statements=SECOND),
@@ -259,6 +261,7 @@ MIGRATIONS = (
     Migration(number=11, oldest=11, statements=LEAN, work=_move_sessions),
     Migration(number=12, oldest=12, statements=HISTORY),
     Migration(number=13, oldest=12, statements=EVERY_AGENT),
+    Migration(number=14, oldest=12, statements=WORKSPACES),
 )
 NEWEST = MIGRATIONS[-1].number
 

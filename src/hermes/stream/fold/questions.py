@@ -12,6 +12,14 @@ from hermes.domain.tool import ToolCall
 from hermes.domain.turn import Question
 
 _APPROVALS = tuple(verdict.value for verdict in (Verdict.ONCE, Verdict.SESSION, Verdict.ALWAYS, Verdict.DENY))
+_YES = ("yes", "y", "ok", "okay", "approve", "confirm", "once", "👍")
+_NO = ("no", "n", "deny", "reject", "cancel", "👎")
+_WORDS: dict[str, Verdict] = {
+    **dict.fromkeys(_YES, Verdict.ONCE),
+    **dict.fromkeys(_NO, Verdict.DENY),
+    "always": Verdict.ALWAYS,
+    "session": Verdict.SESSION,
+}
 
 
 _SAID = {Verdict.ONCE.value: "yes", Verdict.DENY.value: "no"}
@@ -21,6 +29,12 @@ _PRINTED = re.compile(r"\(Question (q_[0-9a-f]{12})\)")
 def choices(asked: Asked | Question) -> tuple[str, ...]:
     """What one may answer; an approval that names nothing takes the usual four words."""
     return asked.options or (_APPROVALS if asked.kind is QuestionKind.APPROVAL else ())
+
+
+def read_word(text: str) -> Verdict | None:
+    """An answer word, spelled as it is: letters of other scripts that look or fold alike are none."""
+    word = text.strip().rstrip(".!")
+    return _WORDS.get(word.lower()) if word.isascii() or word in _WORDS else None
 
 
 def for_people(asked: Asked) -> bool:

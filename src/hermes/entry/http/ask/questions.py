@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from hermes.control.sessions.submission import NotFound
-from hermes.control.turn.questions import read_reply, read_word
+from hermes.control.turn.questions import read_reply
 from hermes.domain.event import Asked, Entry, FeedItem, ModelSaid, QuestionKind, Verdict
 from hermes.domain.ids import QuestionId, client_call_id
 from hermes.domain.ports.store import Tx
@@ -22,7 +22,7 @@ from hermes.domain.turn import Answer, Question, Turn
 from hermes.entry.http.ask.turns import finish_shielded, run_name
 from hermes.entry.http.site.endpoint import HttpCall
 from hermes.entry.http.site.errors import ApiError, bad_request
-from hermes.stream.fold.questions import choices, command_text
+from hermes.stream.fold.questions import choices, command_text, read_word
 
 DECISIONS = (QuestionKind.APPROVAL, QuestionKind.CONFIRM)
 """Questions that are answered by one of a few words."""

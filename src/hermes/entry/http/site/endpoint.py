@@ -33,6 +33,7 @@ from hermes.entry.http.site.errors import ApiError, bad_request
 from hermes.entry.http.site.headers import CHAT_ID, THREAD_ID, USER_ID
 from hermes.entry.http.site.run_limits import RunLimits
 from hermes.entry.http.site.streams import Streams
+from hermes.entry.terminal.usage import GatewayUse
 
 PLATFORM = "api_server"
 LONGEST_NAME = 256
@@ -139,6 +140,7 @@ class Site(Struct, frozen=True, kw_only=True):
     """Sees to it that webhooks can come in if there are routes; where they do."""
     runs: RunLimits
     streams: Streams = field(default_factory=Streams)
+    use: GatewayUse = field(default_factory=GatewayUse)
 
     @property
     def agents(self) -> Agents:

@@ -1,0 +1,180 @@
+"""The gateway's side of a conversation at a terminal.
+
+A new conversation begins with its first words, so that looking in leaves nothing behind. Several terminals
+may talk with one gateway; each is in a session of its own, which works in the folder of the terminal that
+began it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
+from hashlib import sha256
+
+from hermes.control.gateway import Gateway
+from hermes.control.sessions.callers import Caller, open_turns
+from hermes.control.sessions.submission import NewRequest, SessionTarget, Submission, id_for
+from hermes.control.turn.questions import settled_of
+from hermes.domain.address import Address, Source, SourceKind
+from hermes.domain.command_line import CallerReply
+from hermes.domain.errors import UserError
+from hermes.domain.event import FeedItem, ModelSaid, UserSaid, Verdict
+from hermes.domain.ids import MAIN_AGENT, AgentId, QuestionId, SessionId, TurnId
+from hermes.domain.ports.store import Tx
+from hermes.domain.text import one_line
+from hermes.domain.transcript import visible
+from hermes.domain.turn import NO_GUIDANCE, Answer, AnswerResult, Guidance, Turn, TurnInput
+from hermes.domain.word import replace
+from hermes.entry.terminal.door import (
+    LOCAL,
+    PLATFORM,
+    Exchange,
+    ResumedSession,
+    SessionChoice,
+    TerminalState,
+)
+
+_PREFIX = "said_"
+_UNSEEN = "unseen"
+"""The chain of requests whose turns no terminal has watched to the end."""
+_UNSEEN_KEPT = timedelta(days=1)
+_LOOKED_BACK = 200
+_EXCHANGES = 2
+
+
+def local_caller(agent: AgentId = MAIN_AGENT, folder: str | None = None) -> Caller:
+    """The person at this machine's terminal, in a folder."""
+    if folder is not None and not folder.startswith("/"):
+        raise UserError(f"“{one_line(folder, 80)}” is no absolute path of a folder.")
+    address = Address(platform=PLATFORM, chat=LOCAL)
+    source = Source(address=address, kind=SourceKind.PRIVATE, user=LOCAL, folder=folder)
+    return Caller(agent=agent, source=source)
+
+
+async def find_session_to_resume(gateway: Gateway, caller: Caller, wish: SessionChoice) -> ResumedSession:
+    """Find what somebody wants to go on with. What another terminal is just watching is left to it."""
+    agent, wanted = caller.agent, wish.named
+    await _check_toolsets(gateway, agent, wish.terminal.toolsets)
+    if wanted is None and wish.latest:
+        wanted = await gateway.read(agent, lambda tx: tx.bindings.get(caller.key))
+        if wanted is None:
+            raise UserError("There is no conversation to continue yet.", hint="Start one with: hermes")
+    attaches = wanted is None and wish.attach
+    since = gateway.actors.core.clock.now() - _UNSEEN_KEPT
+    joined = await gateway.read(agent, lambda tx: _missed_turns(tx, caller, since)) if attaches else []
+    if any(gateway.feeds.is_watched(turn.id) for turn in joined):
+        joined = []
+    if joined:
+        wanted = joined[0].session
+    commands = await gateway.command_names(caller)
+    if wanted is None:
+        return ResumedSession(commands=commands)
+    session = await gateway.enter(caller, wanted, wish.terminal.model)
+    turns = await gateway.read(agent, lambda tx: open_turns(tx, caller, session.id))
+    # What has ended since it was found is shown all the same.
+    turns = [*(turn for turn in joined if turn.id not in {one.id for one in turns}), *turns]
+    settled = await gateway.read(agent, lambda tx: settled_of(tx, turns))
+    shown = {turn.id for turn in turns}
+    recent = await gateway.read(agent, lambda tx: last_exchanges(tx, session.id, shown))
+    return ResumedSession(
+        session=session, recent=recent, turns=tuple(turns), settled=settled, commands=commands
+    )
+
+
+def _missed_turns(tx: Tx, caller: Caller, since: datetime) -> list[Turn]:
+    """What is unfinished; else the last thing that was finished while nobody watched."""
+    turns = open_turns(tx, caller, None)
+    request = None if turns else tx.requests.latest(str(caller.source.address), _UNSEEN)
+    turn = None if request is None else tx.turns.get(request.turn)
+    if turn is None or request is None or tx.sessions.get(turn.session) is None:
+        return turns
+    return [turn] if request.created_at >= since else []
+
+
+async def note_seen(gateway: Gateway, agent: AgentId, turn: TurnId) -> None:
+    """A terminal has watched a turn to its end, so nobody will ask for it again."""
+    await gateway.write(agent, lambda tx: tx.requests.remove(id_for(_PREFIX, turn)))
+
+
+async def look_back(gateway: Gateway, caller: Caller, session: SessionId) -> ResumedSession:
+    """A session as somebody finds it who has just come into it."""
+
+    def read(tx: Tx) -> ResumedSession:
+        return ResumedSession(session=tx.sessions.get(session), recent=last_exchanges(tx, session, set()))
+
+    return await gateway.read(caller.agent, read)
+
+
+def last_exchanges(tx: Tx, session: SessionId, without: set[TurnId]) -> tuple[Exchange, ...]:
+    """The last things that were said in a session and answered, but those of some turns."""
+    exchanges: list[Exchange] = []
+    for entry in visible(tx.journal.read(session, most=_LOOKED_BACK, newest=True)):
+        record = entry.record
+        if entry.turn in without:
+            continue
+        if isinstance(record, UserSaid) and record.text:
+            exchanges.append(Exchange(question=record.text))
+        elif isinstance(record, ModelSaid) and record.text and not record.calls and exchanges:
+            exchanges[-1] = replace(exchanges[-1], answer=record.text)
+    return tuple(exchanges[-_EXCHANGES:])
+
+
+async def _check_toolsets(gateway: Gateway, agent: AgentId, wanted: tuple[str, ...]) -> None:
+    """What is asked for and not there is refused, never left out."""
+    tools = (await gateway.agents.get(agent)).toolbox.all.values() if wanted else ()
+    toolsets = {tool.toolset for tool in tools}
+    unknown = [name for name in wanted if name not in toolsets | {tool.name for tool in tools}]
+    if unknown:
+        there = ", ".join(sorted(toolsets))
+        raise UserError(f"There is no toolset “{one_line(unknown[0], 40)}”.", hint=f"There are: {there}.")
+
+
+class ServedDoor:
+    """A conversation of a terminal that is in this state. Without a session, the next words begin one."""
+
+    def __init__(self, gateway: Gateway, caller: Caller, terminal: TerminalState | None = None) -> None:
+        self._gateway = gateway
+        self._caller = caller
+        self._terminal = terminal or TerminalState()
+
+    async def say(self, text: str, key: str) -> Turn:
+        caller, terminal = self._caller, self._terminal
+        model = terminal.model if terminal.session is None else None
+        limits = Guidance(toolsets=terminal.toolsets) if terminal.toolsets else NO_GUIDANCE
+        words = Submission(
+            agent=caller.agent,
+            source=caller.source,
+            input=TurnInput(text=text, guidance=limits),
+            place=SessionTarget(session=terminal.session, bind=True, model=model),
+            busy=None,
+            request=NewRequest(
+                prefix=_PREFIX,
+                owner=str(caller.source.address),
+                key=key,
+                conversation=_UNSEEN,
+                fingerprint=sha256(text.encode("utf-8", "surrogatepass")).hexdigest(),
+            ),
+        )
+        turn = await self._gateway.submit(words)
+        self._be_in(turn.session)
+        return turn
+
+    def watch(self, turn: TurnId, after: int) -> AsyncIterator[FeedItem]:
+        return self._gateway.watch(self._caller.agent, turn, after)
+
+    async def answer(self, question: QuestionId, verdict: Verdict, text: str) -> AnswerResult:
+        given = Answer(question=question, verdict=verdict, text=text, by=self._caller.source.person)
+        return await self._gateway.answer(self._caller.agent, given)
+
+    async def stop(self, turn: TurnId) -> bool:
+        return await self._gateway.stop_turn(self._caller.agent, turn, "interrupted")
+
+    async def command(self, text: str) -> CallerReply:
+        if self._terminal.session is None:
+            self._be_in((await self._gateway.enter(self._caller, None, self._terminal.model)).id)
+        caller = replace(self._caller, session=self._terminal.session)
+        replied = await self._gateway.command(caller, text)
+        self._be_in(replied.session)
+        return replied
+
+    def _be_in(self, session: SessionId) -> None:
+        self._terminal = replace(self._terminal, session=session)
