@@ -142,6 +142,32 @@ async def test_a_repeat_joins_its_run_although_the_key_is_at_its_limit(tmp_path:
         assert [(await each).status for each in (first, again)] == [200, 200] and model.asked == 1
 
 
+async def test_many_streams_leave_room_for_others_and_end_with_their_clients(
+    tmp_path: Path, full: bool
+) -> None:
+    """With the limits that nobody set: a model that hangs in every stream of one key stops nobody else."""
+    many = 300 if full else 40
+    model = Waiter()
+    config = f"platforms: {{api_server: {{keys: {{phone: {{key: {PHONE_KEY}}}}}}}}}\n"
+    async with ApiWorld(home=tmp_path, provider=model, config=config) as api:
+        api.http.connector._limit = 0  # type: ignore[union-attr]
+        streams = [api.http.post(api.address + CHAT, json=words(f"{n}", stream=True)) for n in range(many)]
+        opened = await asyncio.gather(*streams)
+        await model.has(many)
+        other = asyncio.create_task(api.post(CHAT, words("hi"), headers=PHONE))
+        await model.has(many + 1)
+        for response in opened:
+            response.close()
+        for _ in range(10_000):
+            states = (await api.get("/health/detailed")).json["queues"]["turns"]
+            if states == {"running": 1}:
+                break
+            await asyncio.sleep(0.01)
+        assert states == {"running": 1}, "who left is not worked for any more"
+        model.go.set()
+        assert (await other).status == 200
+
+
 async def test_turns_of_other_doors_do_not_count(tmp_path: Path) -> None:
     model = Waiter()
     async with ApiWorld(home=tmp_path, provider=model, config=settings(max_concurrent_runs=1)) as api:

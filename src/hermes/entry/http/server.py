@@ -139,7 +139,8 @@ class HttpServer:
             access_log=None,
             handler_cancellation=True,
             shutdown_timeout=_GOODBYE_SECONDS,
-            keepalive_timeout=options.idle_seconds,
+            # On the owner's socket are only the owner's own programs.
+            **({} if admission.keys is None else {"keepalive_timeout": options.idle_seconds}),
         )
         await runner.setup()
         self._runners.append(runner)
