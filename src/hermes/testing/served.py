@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self
 from aiohttp import web
 
 from hermes.domain.address import Address
+from hermes.entry.kit.listener import stop_listening
 from hermes.testing.platform_suite import Fault, Testbed
 from hermes.testing.ports import free_port
 
@@ -62,7 +63,8 @@ class ServedFake:
         app = web.Application(client_max_size=_MOST_BYTES)
         for method, path, handler in self.routes():
             app.router.add_route(method, path, self._tracked(handler))
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.0, handler_cancellation=True)
+        # A timeout of 0 would be none: whoever connects at the last moment would be waited for.
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.05, handler_cancellation=True)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", self.port).start()
         self.url = f"http://127.0.0.1:{self.port}{self.base_path}"
@@ -83,7 +85,7 @@ class ServedFake:
             await asyncio.wait(tasks)
         self.cut()
         if runner is not None:
-            await runner.cleanup()
+            await stop_listening(runner)
 
     def cut(self) -> None:
         """Every connection dies."""

@@ -55,7 +55,22 @@ async def listening(
         await _bind(context, runner, variables, usual_port)
         yield
     finally:
-        await runner.cleanup()
+        await stop_listening(runner)
+
+
+async def stop_listening(runner: web.AppRunner) -> None:
+    """Asyncio's own loop leaks a connection that it accepted and has not set up when its server is closed
+    (CPython, `Server._attach`). So nobody is let in any more, and who is in the door comes in and is closed
+    with the others."""
+    loop = asyncio.get_running_loop()
+    if isinstance(loop, asyncio.SelectorEventLoop):
+        for site in runner.sites:
+            server: asyncio.Server | None = getattr(site, "_server", None)
+            for door in () if server is None else server.sockets:
+                loop.remove_reader(door)
+        for _ in range(2):
+            await asyncio.sleep(0)
+    await runner.cleanup()
 
 
 async def _bind(context: AdapterContext, runner: web.AppRunner, variables: str, usual_port: str) -> None:
