@@ -19,6 +19,7 @@ from hermes.testing.platform_suite.receiving import (
     check_receives_mentions_commands_buttons,
     check_receives_replies_threads_edits,
     check_receives_text,
+    check_says_that_it_is_connected,
     check_stores_before_it_acknowledges,
 )
 from hermes.testing.platform_suite.sending import (
@@ -60,6 +61,7 @@ Check = Callable[[MakeTestbed], Awaitable[None]]
 
 RECEIVING: tuple[Check, ...] = (
     check_receives_text,
+    check_says_that_it_is_connected,
     check_receives_replies_threads_edits,
     check_receives_deletions,
     check_receives_files,

@@ -30,6 +30,22 @@ async def check_receives_text(make: MakeTestbed) -> None:
         assert item.at.tzinfo is not None
 
 
+async def check_says_that_it_is_connected(make: MakeTestbed) -> None:
+    """With its first sign of life, as soon as it is let in, also if nothing ever happens there. By that the
+    host tells who is connected from who still tries."""
+    async with make() as bed:
+        inboxes = Inboxes()
+        async with hosted(bed, inboxes):
+            await bed.do(Does.TEXT, "something")
+            await until(lambda: bool(inboxes.items), "it never came")
+        inboxes.batches = 0
+        async with hosted(bed, inboxes):
+            if bed.manifest.capabilities.silence_seconds:
+                await until(lambda: inboxes.batches > 0, "it never says that it is connected")
+            await bed.do(Does.TEXT, "something else")
+            await until(lambda: "something else" in inboxes.texts, "it never came")
+
+
 async def check_receives_replies_threads_edits(make: MakeTestbed) -> None:
     async with make() as bed:
         if Does.REPLY in bed.receives:
