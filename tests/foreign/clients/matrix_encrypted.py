@@ -23,7 +23,7 @@ from hermes.domain.errors import HermesError
 from hermes.domain.message import Attachment, Body, Button, MediaKind
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
-from hermes.entry.platforms.matrix.adapter import MatrixAdapter
+from hermes.entry.platforms.matrix.adapter import UNVERIFIED, MatrixAdapter
 
 CONTENT = b"\x89PNG of an encrypted file"
 
@@ -205,6 +205,7 @@ async def main(url: str, person: str, gateway: Gateway, folder: Path) -> dict[st
         found["after a restart"] = len(gateway.items) - before
         await adapter.send(to, Body(text="<p>back</p>"), key="k5", reply_to=None)
         found["again"] = (await read(ann, seen, "back")).decrypted
+        found["withheld"] = await withheld(url, person, gateway, adapter, room, bot_id)
     async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {person}"}) as session:
         where = f"{url}/_matrix/client/v3/rooms/{room}/messages?dir=b&limit=100"
         async with session.get(where) as response:
@@ -229,6 +230,26 @@ def told(url: str, person: str, bot: str, folder: Path) -> dict[str, object]:
     found["killed"] = [first, killed(lambda: die_with_a_key(gateway, "before you die"))]
     found["not lost"] = asyncio.run(after_it_was_killed(gateway, "before you die"))
     return found
+
+
+async def withheld(
+    url: str, person: str, gateway: Gateway, adapter: MatrixAdapter, room: str, bot: str
+) -> bool:
+    """Somebody's program gives its key to verified devices only, and says so (Matrix 1.18, MSC4153)."""
+    session = {"algorithm": "m.megolm.v1.aes-sha2", "session_id": "of+another", "sender_key": "x" * 43}
+    why = {**session, "room_id": room, "code": "m.unverified", "reason": "The device is not verified"}
+    locked = {**session, "ciphertext": "AwgA", "device_id": "ANNSOTHER"}
+    calls = (
+        ("sendToDevice/m.room_key.withheld/w1", {"messages": {bot: {"*": why}}}),
+        (f"rooms/{room}/send/m.room.encrypted/w2", locked),
+    )
+    adapter.sync_seconds = 0.05
+    async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {person}"}) as http:
+        for where, body in calls:
+            async with http.put(f"{url}/_matrix/client/v3/{where}", json=body) as response:
+                assert response.status == 200, await response.text()
+    await gateway.heard(UNVERIFIED)
+    return adapter.notice().startswith("1 message without a key")
 
 
 async def joined(ann: nio.AsyncClient, room: str, user: str) -> None:

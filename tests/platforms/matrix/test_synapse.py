@@ -89,6 +89,7 @@ async def test_encrypted_rooms(homeserver: str, tmp_path: Path) -> None:
         "plain room": "the room is not encrypted, and MATRIX_ENCRYPTION is required",
         "after a restart": 1,
         "again": True,
+        "withheld": True,
         "known by": True,
         "keys of another program": "NeedsLogin",
         "on the server": ["m.reaction", "m.room.encrypted"],
