@@ -341,6 +341,34 @@ def test_nothing_is_added_to_an_answer_that_is_data() -> None:
 
 
 @pytest.mark.parametrize(
+    ("replies", "written"),
+    [
+        ((("Let me look.", True), ('{"a": 1}', False)), '{"a": 1}'),
+        ((("Let me look.", True), ("Sorry, no.", False)), "Sorry, no."),
+        (((" \n[1]", False),), " \n[1]"),
+    ],
+)
+def test_words_before_a_call_are_no_part_of_an_answer_that_is_data(
+    replies: tuple[tuple[str, bool], ...], written: str
+) -> None:
+    for live in (True, False):
+        chunks = ChatChunks(id="chatcmpl-1", model="m", created=9, data=True)
+        feed: list[FeedItem] = []
+        for number, (text, calls) in enumerate(replies, 1):
+            feed += [TextDelta(text=letter) for letter in text if live]
+            feed.append(entry(number, ModelSaid(text=text, calls=(call(),) if calls else ())))
+        events = list(parse([chunks.see(item) for item in [*feed, entry(9, Finished())]]))
+        assert content(events).strip() == written.strip()
+        assert sum("content" in str(each.data) for each in events) > 2 or not live or "{" not in written
+
+
+def test_json_is_told_as_it_comes() -> None:
+    chunks = ChatChunks(id="chatcmpl-1", model="m", created=9, data=True)
+    pieces = [chunks.see(TextDelta(text=text)) for text in (" ", '{"a"', ": 1")]
+    assert [bool(piece) for piece in pieces] == [False, True, True]
+
+
+@pytest.mark.parametrize(
     ("last", "reason", "hermes"),
     [
         (Finished(), "length", None),

@@ -37,7 +37,8 @@ class ChatChunks(Steps[bytes]):
     waits for a person is closed by its door with `ask`, one that has no answer (`lost`) with `fail`. `seq` is
     the last record that was seen. A stream that continues a turn is given the whole feed, and as `after` the
     last record that an earlier stream told. Approvals carry `about`; with `usage_apart` the usage is a chunk
-    of its own. A note under the answer is no part of an answer that is `data`: it is told beside it."""
+    of its own. Of an answer that is `data`, words that are no JSON are held back until it is clear that they
+    are the answer, and a note under it is told beside it."""
 
     def __init__(
         self,
@@ -57,6 +58,7 @@ class ChatChunks(Steps[bytes]):
         self._about = dict(about or {})
         self._usage_apart = usage_apart
         self._data = data
+        self._held: str | None = "" if data else None
         self._client_calls = 0
         self._begun = False
         self._spoke = False
@@ -101,13 +103,21 @@ class ChatChunks(Steps[bytes]):
         return f"{self._head},{compact_json(data)[1:]}\n\n".encode("ascii")
 
     def _words(self, words: str) -> bytes:
+        if self._held is not None:
+            self._held += words
+            if not self._held.lstrip().startswith(("{", "[")):
+                return b""
+            words, self._held = self._held, None
+        return self._say(words)
+
+    def _say(self, words: str) -> bytes:
         before = b"" if self._begun else self.start()
         self._spoke = True
         return before + f"{self._prefix}{quoted(self._spaced(words))}{self._suffix}".encode("ascii")
 
     def _paragraph(self, words: str) -> bytes:
         self._gap = self._gap or self._spoke
-        written = self._words(words)
+        written = self._say(words)
         self._gap = True
         return written
 
@@ -124,7 +134,12 @@ class ChatChunks(Steps[bytes]):
     def _replied(self, reply: ModelSaid, text: str, rest: RemainingText) -> bytes:
         thought = b"" if self._thought_aloud or not reply.thought else self._thought(reply.thought)
         self._thought_aloud = False
-        return thought + super()._replied(reply, text, rest)
+        written = thought + super()._replied(reply, text, rest)
+        if self._data:
+            held, self._held = self._held, ""
+            # What is said before a call is no answer.
+            written += self._say(held) if held and not reply.calls else b""
+        return written
 
     def _beside(self, event: str, **data: object) -> bytes:
         """What happens beside the answer."""
