@@ -50,7 +50,7 @@ def system(request: ModelRequest) -> str:
 
 async def test_a_chat_with_a_server() -> None:
     async with FakeModelServer(key=KEY) as server:
-        with AIAgent(model="fake-model", api_key=KEY, base_url=server.base_url, quiet_mode=True) as agent:
+        with AIAgent("fake-model", api_key=KEY, base_url=server.base_url, quiet_mode=True) as agent:
             first = await asyncio.to_thread(agent.chat, "hello")
             assert "hello" in first
             second = await agent.achat("again")
@@ -249,6 +249,8 @@ def test_callbacks_that_break_and_misuse() -> None:
     agent.close()
     with pytest.raises(TypeError, match="no option modle"):
         AIAgent(modle="x")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="two models"):
+        AIAgent("x", model="y")
 
 
 def test_an_agent_that_is_forgotten_ends() -> None:

@@ -4,6 +4,7 @@
 # Life of an environment: it is ready when its `stamp` says what `prepare` wants to hear (checksums
 # and paths of the files it was made from). Otherwise it is made again, in place, under a lock that
 # dies with its holder; the stamp is written last, so what was interrupted is simply made again.
+# Extras (`hermes platforms install`) are named in a file beside it, so that a new one has them too.
 # shellcheck shell=sh
 # shellcheck disable=SC2154  # `root` comes from the caller
 
@@ -17,17 +18,17 @@ stop() {
 # prepare <lock file> <folder in the checkout> <folder to use instead, or ''>
 prepare() {
     lock=$1
-    want=$(cksum "$lock" "$root/pyproject.toml" "$root/src/hermes/__init__.py" \
-        "$root/tools/prepare.sh" "$root/tools/link.py") || exit 1
     venv=$root/$2
     case $3 in
         '') ;;
         /*) venv=$3 ;;
         *) venv=$PWD/$3 ;;
     esac
+    want_files
     is_ready && return 0
     if [ -z "$3" ] && ! { [ -w "$root" ] && { [ ! -e "$venv" ] || [ -w "$venv" ]; }; }; then
         in_cache "$2"
+        want_files
         is_ready && return 0
     fi
     # A subshell: what is exported, opened and trapped here ends here.
@@ -42,6 +43,20 @@ in_cache() {
     id=$(printf '%s' "$root" | cksum)
     venv=$caches/hermes-gateway/venv-${id%% *}${1#.venv}
 }
+
+# What the stamp must say: the checksums of all that the environment is made from.
+want_files() {
+    set -- "$lock" "$root/pyproject.toml" "$root/src/hermes/__init__.py" "$root/tools/prepare.sh" \
+        "$root/tools/link.py"
+    if [ -r "$venv.extras" ]; then
+        while IFS= read -r extra; do
+            [ ! -f "$(extra_lock)" ] || set -- "$@" "$(extra_lock)"
+        done <"$venv.extras"
+    fi
+    want=$(cksum "$@") || exit 1
+}
+
+extra_lock() { printf '%s' "$root/src/hermes/admin/extras/$extra.lock"; }
 
 is_ready() {
     [ -x "$venv/bin/python" ] && [ -r "$venv/stamp" ] || return 1
@@ -67,6 +82,8 @@ make_ready() {
     if [ ! -x "$venv/bin/python" ] || [ "$installed" != "$(cksum "$lock")" ]; then
         install_packages
     fi
+    [ ! -r "$venv.extras" ] || install_extras
+    rm -rf "$venv/bootstrap"
     "$venv/bin/python" -I "$root/tools/link.py" "$root" || exit 1
     # Otherwise the first start would compile, and keep the memory that this takes.
     "$venv/bin/python" -I -m compileall -q -j 0 "$root/src/hermes" >/dev/null 2>&1 || :
@@ -111,20 +128,41 @@ install_packages() {
     fi
     began=$(date +%s)
     make_folder
+    set_tools
+    say "  Python: $python"
+    "$python" -I -m venv --without-pip "$venv" >>"$log" 2>&1 || { add_venv_module && "$python" -I -m venv \
+        --without-pip "$venv" >>"$log" 2>&1; } || give_up "Python could not create an environment."
+    say "  Installing $(grep -c '==' "$lock") packages …"
+    install_locked "$lock" || give_up "The packages could not be installed."
+    cksum "$lock" >"$venv/installed"
+    say "  Ready after $(($(date +%s) - began)) s."
+}
+
+# An extra that cannot be had keeps nobody from the rest; the command that needs it says so.
+install_extras() {
+    set_tools
+    while IFS= read -r extra; do
+        [ -f "$(extra_lock)" ] || continue
+        [ -f "$venv/extra-$extra" ] && read -r installed <"$venv/extra-$extra" || installed=
+        [ "$installed" != "$(cksum "$(extra_lock)")" ] || continue
+        say "  Installing the packages for $extra …"
+        if install_locked "$(extra_lock)" </dev/null; then
+            cksum "$(extra_lock)" >"$venv/extra-$extra"
+        else
+            tail -n 4 "$log" >&2
+            say "  The packages for $extra could not be installed. Check the network, then:" \
+                "hermes platforms install $extra"
+        fi
+    done <"$venv.extras"
+}
+
+set_tools() {
     log=$venv/setup.log
     export PIP_USER=0 PIP_REQUIRE_VIRTUALENV=0 PIP_NO_INPUT=1 PIP_DISABLE_PIP_VERSION_CHECK=1 \
         PIP_ROOT_USER_ACTION=ignore UV_SYSTEM_CERTS="${UV_SYSTEM_CERTS:-1}" \
         UV_NATIVE_TLS="${UV_NATIVE_TLS:-1}" UV_NO_PROGRESS=1
     unset PIP_TARGET PIP_PREFIX PIP_REQUIREMENT UV_REQUIRE_HASHES
     [ -n "${HOME:-}" ] && [ -w "$HOME" ] || export UV_NO_CACHE=1 PIP_NO_CACHE_DIR=1
-    say "  Python: $python"
-    "$python" -I -m venv --without-pip "$venv" >>"$log" 2>&1 || { add_venv_module && "$python" -I -m venv \
-        --without-pip "$venv" >>"$log" 2>&1; } || give_up "Python could not create an environment."
-    say "  Installing $(grep -c '==' "$lock") packages …"
-    install_with_uv || install_with_pip || give_up "The packages could not be installed."
-    rm -rf "$venv/bootstrap"
-    cksum "$lock" >"$venv/installed"
-    say "  Ready after $(($(date +%s) - began)) s."
 }
 
 # Nothing is ever removed that Hermes did not make. The mark outlives a removal that is interrupted,
@@ -142,25 +180,27 @@ make_folder() {
     mkdir "$venv" && : >"$venv/made-by-hermes"
 }
 
+install_locked() { install_with_uv "$1" || install_with_pip "$1"; }
+
+# Locks name every package: nothing is looked for beyond them. (Asked to, older pips take the newest release of
+# a package that is wanted with an extra, and refuse it because it is not pinned.)
 install_with_uv() {
     if uv --version >/dev/null 2>&1; then
         uv=uv
     else
         find_pip || return 1
         uv=$venv/bootstrap/bin/uv
-        run_pip install --quiet --no-deps --require-hashes --target "$venv/bootstrap" \
+        [ -x "$uv" ] || run_pip install --quiet --no-deps --require-hashes --target "$venv/bootstrap" \
             --requirement "$root/tools/bootstrap-uv.lock" >>"$log" 2>&1 || return 1
     fi
-    "$uv" pip install --quiet --python "$venv/bin/python" --compile-bytecode --require-hashes \
-        --requirement "$lock" >>"$log" 2>&1
+    "$uv" pip install --quiet --python "$venv/bin/python" --compile-bytecode --no-deps --require-hashes \
+        --requirement "$1" >>"$log" 2>&1
 }
 
-# Slower, but it knows pip's own configuration (mirrors, certificates), which uv does not read. The lock
-# names every package; asked to look for more, older pips take the newest release of one that is wanted
-# with an extra, and refuse it because it is not pinned.
+# Slower, but it knows pip's own configuration (mirrors, certificates), which uv does not read.
 install_with_pip() {
     find_pip || return 1
-    run_pip install --quiet --no-deps --require-hashes --requirement "$lock" >>"$log" 2>&1
+    run_pip install --quiet --no-deps --require-hashes --requirement "$1" >>"$log" 2>&1
 }
 
 # Debian splits pip and ensurepip off; whichever way is there first serves.

@@ -42,6 +42,7 @@ COMMANDS: dict[str, str] = {
     "platforms list": "list the chat platforms, and which are used",
     "platforms show": "show what a platform can do and needs",
     "platforms setup": "set up a platform, step by step",
+    "platforms install": "install the packages of a platform",
     "platforms login": "log in to a platform by hand",
     "platforms test": "test a platform's credentials",
     "platforms manifest": "print the app description that Slack asks for",

@@ -195,10 +195,10 @@ def _named(manifest: Manifest, place: str) -> Any:
     try:
         return getattr(import_module(module), name)
     except (ImportError, AttributeError) as error:
-        needs = ", ".join(manifest.requires) or "its packages"
-        needs = f"hermes-gateway[{manifest.extra}]" if manifest.extra else needs
+        needs = f"Install {', '.join(manifest.requires) or 'its packages'}"
+        needs = f"Run: hermes platforms install {manifest.name}" if manifest.extra is not None else needs
         raise UserError(
-            f"{manifest.title} cannot be used: {error}.", hint=f"Install {needs}, then start again."
+            f"{manifest.title} cannot be used: {error}.", hint=f"{needs}, then start the gateway again."
         ) from error
 
 

@@ -54,7 +54,12 @@ def test_a_platform_is_a_folder_a_line_and_a_page(name: str) -> None:
     assert f"Grade {manifest.evidence[:1]}" in evidence_of(manifest.title), "the evidence page has its grade"
     assert not re.search(r"\bgrade\b", page.lower()), "grades are for contributors"
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert not manifest.extra or manifest.extra in extras
+    if manifest.extra is not None:
+        assert manifest.extra.name in extras
+        assert (ROOT / f"src/hermes/admin/extras/{manifest.extra.name}.lock").is_file(), (
+            "add it to tools/lock"
+        )
+        assert f"hermes platforms install {name}" in page
 
 
 def test_paper_imports_no_sdk() -> None:

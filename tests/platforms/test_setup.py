@@ -14,8 +14,9 @@ from hermes.admin.commands import platforms
 from hermes.admin.shell.command import perform
 from hermes.admin.shell.output import CliConsole
 from hermes.domain.adapter import AdapterContext, Finding
-from hermes.domain.capabilities import Capabilities, Manifest, SettingField
+from hermes.domain.capabilities import Capabilities, Manifest, PackageExtra, SettingField
 from hermes.domain.errors import NeedsLogin, UserError
+from hermes.domain.word import replace
 from hermes.state.settings.loader import load_settings
 
 ALPHA = Manifest(
@@ -123,6 +124,25 @@ def test_a_wrong_answer_is_asked_again(answer: Answer) -> None:
     assert "✗ Alpha does not know this token" in told
     found = load_settings(home, {}).find("telegram", "TELEGRAM_BOT_TOKEN")
     assert found is not None and found.reveal() == TOKEN
+
+
+def test_a_token_that_is_pasted_at_another_question_is_not_shown(answer: Answer) -> None:
+    told, _ = answer("123456789:wrong", "", "", TOKEN, TOKEN, "", "", TOKEN, "501")
+    assert "Alpha calls nobody “***”." in told and TOKEN not in told
+
+
+def test_missing_packages_are_offered_before_anything_is_asked(
+    answer: Answer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    extra = PackageExtra(name="email", modules=("no_such_module",))
+    monkeypatch.setattr(f"{__name__}.ALPHA", replace(ALPHA, extra=extra))
+    with pytest.raises(UserError, match="cannot be used without them"):
+        answer("n")
+    assert not (tmp_path / "home").exists()
+    optional = replace(extra, purpose="secret rooms")
+    monkeypatch.setattr(f"{__name__}.ALPHA", replace(ALPHA, extra=optional))
+    told, _ = answer("n", TOKEN, "", "", "501")
+    assert told.index("for secret rooms: aiosmtplib") < told.index("The token")
 
 
 def test_what_was_refused_can_be_kept(answer: Answer) -> None:

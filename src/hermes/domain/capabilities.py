@@ -149,6 +149,16 @@ class SettingField(Struct, frozen=True, kw_only=True):
     """Asked for unless this other variable is set: another way to the same end."""
 
 
+class PackageExtra(Struct, frozen=True, kw_only=True):
+    """Packages that only one platform needs: an extra of this package, installed on request."""
+
+    name: str
+    modules: tuple[str, ...]
+    """What can be imported once they are installed."""
+    purpose: str = ""
+    """What they are needed for; empty if the platform cannot do without them."""
+
+
 class Manifest(Struct, frozen=True, kw_only=True):
     """A platform on paper: its adapter is an import string and is imported only when it is used."""
 
@@ -158,8 +168,8 @@ class Manifest(Struct, frozen=True, kw_only=True):
     capabilities: Capabilities
     requires: tuple[str, ...] = ()
     """The packages that its adapter imports."""
-    extra: str = ""
-    """The extra of this package that installs them; empty if they always come along."""
+    extra: PackageExtra | None = None
+    """What has to be installed for it; None if everything always comes along."""
     settings: tuple[SettingField, ...] = ()
     """What may be said; at setup it is asked in this order."""
     login: str = ""

@@ -118,7 +118,11 @@ class _ConversationRun(Struct, kw_only=True):
 class AIAgent:
     """One agent, one session. Use it as a context manager, or call `close()`."""
 
-    def __init__(self, **options: Unpack[AgentOptions]) -> None:
+    def __init__(self, model: str | None = None, /, **options: Unpack[AgentOptions]) -> None:
+        if model is not None and "model" in options:
+            raise TypeError("AIAgent was given two models")
+        if model is not None:
+            options["model"] = model
         unknown = options.keys() - AgentOptions.__annotations__.keys()
         if unknown:
             raise TypeError(f"AIAgent has no option {', '.join(sorted(unknown))}")

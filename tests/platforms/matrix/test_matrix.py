@@ -777,7 +777,7 @@ async def test_the_check_says_what_is_there(monkeypatch: pytest.MonkeyPatch) -> 
             bed.server.member(room, bed.ann.id, bed.bot.id, "leave")
         assert [one.good for one in await bed.connect().check()] == [True, True, True]
         bed.said["MATRIX_ENCRYPTION"] = "required"
-        assert (await bed.connect().check())[-1].hint == "pip install 'hermes-gateway[matrix]'"
+        assert (await bed.connect().check())[-1].hint == "Run: hermes platforms install matrix"
 
 
 async def test_faults_of_one_room_are_not_anothers() -> None:

@@ -7,6 +7,7 @@ import asyncio
 import re
 from collections.abc import Iterator
 
+from hermes.admin.commands.platform_packages import install_extra, missing_extra, packages_of
 from hermes.admin.commands.platforms import findings_of, tell_findings
 from hermes.admin.process.home_files import GATEWAY, home_holder
 from hermes.admin.shell.command import CliCommand
@@ -43,6 +44,7 @@ class SetupWizard:
         title = self._declared.title
         self._console.strong(title)
         self._console.line(f"Step by step: {self._manifest.docs}. Ctrl-C leaves everything as it was.")
+        self._install_packages()
         while True:
             for field in self._fields(everything):
                 self._ask(field)
@@ -50,12 +52,30 @@ class SetupWizard:
             findings = asyncio.run(findings_of(self._now(), self._home))
             if tell_findings(findings, self._console):
                 break
-            again = self._console.ask("\nPress Enter to enter it again, or type “keep” to save it unchecked:")
+            # Hidden: whoever pastes the right token here at once must not see it on the screen.
+            again = self._console.ask(
+                "\nPress Enter to enter it again, or type “keep” (it is not shown) to save it unchecked:",
+                secret=True,
+            )
             if again.lower() == "keep":
                 break
         people = self._people()
         self._write(people)
         return 0
+
+    def _install_packages(self) -> None:
+        """Before anything is asked, so that nobody answers for nothing."""
+        extra = missing_extra(self._manifest)
+        if extra is None:
+            return
+        packages = ", ".join(packages_of(extra))
+        what = f" for {extra.purpose}" if extra.purpose else ""
+        self._console.line()
+        self._console.words(f"{self._declared.title} needs further packages{what}: {packages}.")
+        if self._console.ask("Install them now? [Y/n]").lower() in ("", "y", "yes"):
+            install_extra(extra, self._manifest.name, self._console)
+        elif not extra.purpose:
+            raise UserError(f"{self._declared.title} cannot be used without them. Nothing was changed.")
 
     def _fields(self, everything: bool) -> Iterator[SettingField]:
         """What is to be asked; one answer may make a later question needless."""
@@ -97,7 +117,8 @@ class SetupWizard:
             strange = [one for one in named if one not in ("", _EVERYBODY) and not fits.fullmatch(one)]
             if not strange:
                 return people
-            self._console.words(f"{self._declared.title} calls nobody “{one_line(strange[0], 40)}”.")
+            shown = one_line(self._now().loaded.secrets.redact(strange[0]), 40)
+            self._console.words(f"{self._declared.title} calls nobody “{shown}”.")
 
     def _write(self, people: str) -> None:
         prepare_home(self._home)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from hermes.admin.commands.gateway import setup_arguments
+from hermes.admin.commands.platform_packages import install_extra, is_importable, missing_extra
 from hermes.admin.process.home_files import read_state
 from hermes.admin.shell.command import JSON, CliCommand, Subcommands
 from hermes.admin.shell.output import CliConsole, Column, facts
@@ -41,6 +41,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("list", "List the platforms, and which of them are used.", _list, JSON)
     add("show", "Show what a platform can do, what it needs, and what is set.", _show, JSON | name)
     setup_arguments(add("setup", "Ask for a platform's settings, test them, and save them.", setup))
+    add("install", "Install the packages that only this platform needs.", _install, name)
     email = {"name": "the platform, like email, or an account of it, like email@work"}
     add("login", "Log in to a platform by hand, and save the token.", _login, email)
     summary = "Ask the platform whether the credentials work. No message is sent to anyone."
@@ -68,7 +69,7 @@ def _list(command: CliCommand) -> None:
 def _show(command: CliCommand) -> None:
     declared, console = _find(command), command.console
     manifest = declared.manifest
-    packages = {name: _is_there(name) for name in manifest.requires}
+    packages = {name: is_importable(name) for name in manifest.requires}
     settings = [
         {
             "variable": declared.variable(field.env),
@@ -114,6 +115,17 @@ def setup(command: CliCommand) -> int:
     from hermes.admin.commands.platform_setup import SetupWizard
 
     return SetupWizard(command, _find(command)).run(everything=command.asked.all)
+
+
+def _install(command: CliCommand) -> None:
+    manifest, console = _find(command).manifest, command.console
+    extra = missing_extra(manifest)
+    if extra is not None:
+        install_extra(extra, manifest.name, console)
+    elif manifest.extra is not None:
+        console.line(f"The packages for {manifest.title} are installed.")
+    else:
+        console.line(f"{manifest.title} needs no further packages.")
 
 
 def _login(command: CliCommand) -> None:
@@ -254,10 +266,3 @@ def _last_state(state: Mapping[str, Any], name: str) -> str:
         return ""
     why = facts.get("error_message") or ""
     return f"{facts.get('state', '?')}{f' ({why})' if why else ''}"
-
-
-def _is_there(package: str) -> bool:
-    try:
-        return find_spec(package.replace("-", "_")) is not None
-    except (ImportError, ValueError):
-        return False

@@ -9,6 +9,7 @@ from hermes.domain.capabilities import (
     Grade,
     Manifest,
     MediaLimit,
+    PackageExtra,
     SettingField,
 )
 from hermes.domain.message import MediaKind
@@ -38,7 +39,7 @@ MANIFEST = Manifest(
         hint="This is email: write whole sentences, and everything in one message, for nobody sees drafts.",
     ),
     requires=("aiosmtplib",),
-    extra="email",
+    extra=PackageExtra(name="email", modules=("aiosmtplib",)),
     settings=(
         SettingField(
             env="EMAIL_ADDRESS",

@@ -8,6 +8,7 @@ from hermes.domain.capabilities import (
     Grade,
     Manifest,
     MediaLimit,
+    PackageExtra,
     SettingField,
     TextUnit,
 )
@@ -46,6 +47,7 @@ MANIFEST = Manifest(
         marks_after=3.0,
     ),
     requires=("aiohttp",),
+    extra=PackageExtra(name="matrix", modules=("nio", "vodozemac"), purpose="encrypted rooms"),
     settings=(
         SettingField(
             env="MATRIX_HOMESERVER",

@@ -1,0 +1,127 @@
+"""The packages that only one platform needs, installed into the environment in use from a lock that pins them
+by hash. An environment that `./hermes` made is extended by the script that made it, which remembers what it
+has; any other one by pip or uv."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from shutil import which
+
+from hermes.admin.shell.output import CliConsole
+from hermes.domain.capabilities import Manifest, PackageExtra
+from hermes.domain.errors import UserError
+from hermes.domain.text import one_line
+
+_LOCKS = Path(__file__).parents[1] / "extras"
+_MADE_BY_US = "made-by-hermes"
+_PACKAGE = re.compile(r"^([\w.-]+)==", re.MULTILINE)
+_PASSED_ON = ("PATH", "HOME", "USER", "LANG", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE")
+_PASSED_ON_PREFIXES = ("PIP_", "UV_", "XDG_", "LC_", "HERMES_PYTHON")
+
+
+def is_importable(module: str) -> bool:
+    try:
+        return find_spec(module.replace("-", "_")) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def missing_extra(manifest: Manifest) -> PackageExtra | None:
+    """What is not installed of what the platform has for itself."""
+    extra = manifest.extra
+    return None if extra is None or all(map(is_importable, extra.modules)) else extra
+
+
+def packages_of(extra: PackageExtra) -> list[str]:
+    return _PACKAGE.findall(_lock_of(extra).read_text(encoding="utf-8"))
+
+
+def install_extra(extra: PackageExtra, name: str, console: CliConsole) -> None:
+    """Install it, and tell how that goes; `name` is the platform's."""
+    count = len(packages_of(extra))
+    console.note(f"Installing {count} package{'' if count == 1 else 's'} into {sys.prefix} …")
+    checkout = _checkout()
+    why = _install_here(_lock_of(extra)) if checkout is None else _prepare_again(checkout, extra.name)
+    importlib.invalidate_caches()
+    if why or not all(map(is_importable, extra.modules)):
+        raise UserError(
+            f"The packages could not be installed{f': {one_line(why, 300)}' if why else '.'}",
+            hint=f"Check the network, then run: hermes platforms install {name}",
+        )
+    console.line(f"Installed: {', '.join(packages_of(extra))}")
+
+
+def _lock_of(extra: PackageExtra) -> Path:
+    return _LOCKS / f"{extra.name}.lock"
+
+
+def _checkout() -> Path | None:
+    """The checkout whose `./hermes` made this environment."""
+    root, prefix = Path(__file__).parents[4], Path(sys.prefix)
+    try:
+        lock = (prefix / "installed").read_text(encoding="utf-8").strip().partition("/")[2]
+    except OSError:
+        return None
+    ours = (prefix / _MADE_BY_US).exists() and (root / "hermes").is_file()
+    return root if ours and Path(f"/{lock}") == root / "requirements.lock" else None
+
+
+def _prepare_again(root: Path, extra: str) -> str:
+    """Let the checkout prepare its environment once more, with one extra more in its list."""
+    listed, prefix = Path(f"{sys.prefix}.extras"), Path(sys.prefix)
+    try:
+        before = listed.read_text(encoding="utf-8") if listed.exists() else ""
+        if extra not in before.split():
+            listed.write_text(f"{before}{extra}\n", encoding="utf-8")
+        (prefix / "stamp").unlink(missing_ok=True)
+    except OSError as error:
+        return f"{error.filename or listed} cannot be written ({error.strerror})"
+    environ = _passed_on(os.environ) | {"HERMES_VENV": str(prefix)}
+    done = subprocess.run([root / "hermes", "--version"], env=environ, stdout=subprocess.DEVNULL, check=False)
+    if done.returncode or not (prefix / f"extra-{extra}").exists():
+        listed.write_text(before, encoding="utf-8")  # else every later set-up would try it again
+        return "the lines above say why"
+    return ""
+
+
+def _install_here(lock: Path) -> str:
+    """With pip, or with uv where there is no pip; why that failed, or nothing."""
+    options = ["install", "--quiet", "--no-deps", "--require-hashes", "--requirement", str(lock)]
+    if is_importable("pip"):
+        command = [sys.executable, "-m", "pip", *options, "--no-input", "--disable-pip-version-check"]
+    elif uv := which("uv"):
+        command = [uv, "pip", *options, "--python", sys.executable]
+    else:
+        return f"this environment has no pip, and there is no uv. What is needed stands in {lock}"
+    done = subprocess.run(
+        command,
+        env=_passed_on(os.environ),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        check=False,
+    )
+    return _reason(done.stderr.splitlines()) if done.returncode else ""
+
+
+def _reason(lines: Sequence[str]) -> str:
+    texts = [line.strip() for line in lines if line.strip()]
+    errors = [text for text in texts if text.lower().startswith("error")]
+    return (errors or texts or ["the installer does not say why"])[-1].partition("ERROR: ")[2] or texts[-1]
+
+
+def _passed_on(environ: Mapping[str, str]) -> dict[str, str]:
+    """What an installer needs; it runs code of others, so no keys."""
+    return {
+        name: value
+        for name, value in environ.items()
+        if name in _PASSED_ON or name.startswith(_PASSED_ON_PREFIXES) or name.lower().endswith("_proxy")
+    }
