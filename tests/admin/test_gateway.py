@@ -86,7 +86,11 @@ def test_a_lock_without_a_readable_name(tmp_path: Path, text: str) -> None:
 
 def test_a_home_that_was_removed_under_its_gateway_gets_no_second_one(tmp_path: Path) -> None:
     """Its lock file is gone, but it is still listed on the machine."""
-    environ = {"HOME": str(tmp_path), "HERMES_GATEWAY_LOCK_DIR": str(tmp_path / "locks")}
+    environ = {
+        "HOME": str(tmp_path),
+        "HERMES_GATEWAY_LOCK_DIR": str(tmp_path / "locks"),
+        "HERMES_RUNTIME_DIR": str(tmp_path / "run"),
+    }
     home = tmp_path / "home"
     first = MachineLock(folder=tmp_path / "locks", scope=HOMES, identity=str(home), owner={"home": str(home)})
     assert first.take()

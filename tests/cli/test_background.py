@@ -10,11 +10,13 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from hermes.admin.process.listing import began_at
 from hermes.admin.process.run import EXIT_RESTART, EXIT_SETTINGS
 from hermes.control.outbound.notices import BACK, RESTARTED
 from hermes.testing.wire import WorldServer
@@ -75,14 +77,62 @@ def test_a_start_that_fails_says_why(home: Path) -> None:
     assert half_open.code == EXIT_SETTINGS and "telegram" in half_open.err
 
 
-def test_a_restart_that_fails_says_why_at_once(home: Path) -> None:
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ("terminal: {backend: nowhere}\n", "config.yaml:1: “terminal.backend”"),
+        ("model: [\n", "config.yaml"),
+        ("platforms: {telegram: {dm_policy: open}}\n", "telegram"),
+        ("toolsets: [nosuch]\n", "nosuch"),
+    ],
+)
+def test_a_restart_that_would_fail_is_refused_and_the_gateway_goes_on(
+    home: Path, settings: str, told: str
+) -> None:
     assert hermes(home, "gateway", "start").code == 0
-    (home / "config.yaml").write_text("terminal: {backend: nowhere}\n")
-    restarted = hermes(home, "gateway", "restart")  # it would be waited for longer than for any command
-    assert restarted.code == 1 and "The gateway did not start again: " in restarted.err, restarted.err
-    assert (
-        "config.yaml:1: “terminal.backend”" in restarted.err and "has not come back" not in restarted.err
-    ), restarted.err
+    before, log = pid_of(home), home / "logs" / "gateway.log"
+    (home / "config.yaml").write_text(settings)
+    restarted = hermes(home, "gateway", "restart")
+    assert restarted.code == 1 and told in restarted.err and restarted.clean, restarted.err
+    assert log.read_text().count("gateway.restart_refused") == 1
+    os.kill(before, signal.SIGUSR1)
+    end = time.monotonic() + PATIENCE
+    while log.read_text().count("gateway.restart_refused") == 1:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    assert log.read_text().count("gateway.start epoch=") == 1 and pid_of(home) == before
+    (home / "config.yaml").write_text("agent: {max_turns: 5}\n")
+    again = hermes(home, "gateway", "restart")
+    assert again.code == 0 and "The gateway runs on" in again.out, again.err
+
+
+def test_all_gateways_are_found_whatever_their_home_was(home: Path, tmp_path: Path) -> None:
+    """Each has a HOME of its own; one has lost its files."""
+    lost = tmp_path / "lost" / "home"
+    lost.parent.mkdir()
+    with (
+        gateway(home, HOME=str(tmp_path / "ann")) as first,
+        gateway(lost, HOME=str(tmp_path / "bob"), HERMES_RUNTIME_DIR=str(tmp_path / "run")) as second,
+    ):
+        (lost / "gateway.lock").unlink()
+        stale = tmp_path / "run" / "gateway-1.json"
+        stale.write_text(json.dumps({"home": "/nowhere", "pid": os.getpid(), "began": "1"}))
+        stopped = hermes(
+            tmp_path / "third" / "home", "gateway", "stop", "--all", HERMES_RUNTIME_DIR=str(tmp_path / "run")
+        )
+        # Zombies are ours to bury; they do not run any more.
+        assert stopped.code == 0 and stopped.out.count("is stopped.") == 2, stopped.err
+        assert first.process.wait(PATIENCE) == 0 and second.process.wait(PATIENCE) == 0
+        assert not stale.exists() and list((tmp_path / "run").glob("*.json")) == []
+    none = hermes(home, "gateway", "stop", "--all")
+    assert none.out == "None of your gateways is running on this machine.\n"
+
+
+def test_a_stop_returns_once_the_process_is_gone(home: Path) -> None:
+    assert hermes(home, "gateway", "start").code == 0
+    pid = pid_of(home)
+    assert hermes(home, "gateway", "stop").code == 0
+    assert began_at(pid) is None
 
 
 def test_the_log_is_followed_over_its_turning(home: Path) -> None:

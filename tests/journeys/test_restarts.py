@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from hermes.control.outbound.notices import BACK, ONLINE, RESTARTED, STOPPED
+from hermes.domain.errors import UserError
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import DisplaySettings, Settings
@@ -111,6 +112,24 @@ async def test_a_platform_can_be_left_in_peace(tmp_path: Path) -> None:
         await chat.until_seen("answer to 'long'")
         await chat.until_idle()
     assert world.seen() == ["answer to 'long'"]
+
+
+async def test_a_restart_that_would_fail_is_refused_in_the_chat(tmp_path: Path) -> None:
+    world, asked, problems = World(), asyncio.Event(), ["config.yaml:1: “terminal.backend” is wrong."]
+
+    async def check() -> None:
+        if problems:
+            raise UserError(problems.pop())
+
+    own = settings("fake")
+    async with Journey(
+        folder=tmp_path, world=world, settings=own, restart=asked.set, check_start=check
+    ) as chat:
+        world.write("/restart")
+        await chat.until_seen("“terminal.backend” is wrong.")
+        assert not asked.is_set()
+        world.write("/restart")
+        await asked.wait()
 
 
 async def test_who_may_not_restart_changes_nothing(tmp_path: Path) -> None:

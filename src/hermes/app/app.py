@@ -21,7 +21,7 @@ from hermes.agent.models.choose import ModelChoice
 from hermes.app.accounts import AccountFactory, rename_webhook_account
 from hermes.app.agents.factory import AgentFactory, AgentSurroundings
 from hermes.app.agents.registry import AgentRegistry
-from hermes.app.generations import SettingsGenerations
+from hermes.app.generations import SettingsGenerations, check_half_open, refusal
 from hermes.app.hooks import AppHooks
 from hermes.app.http import AppHttp
 from hermes.app.imports import import_people, take_over_jobs
@@ -39,7 +39,7 @@ from hermes.control.wiring import GatewayParts
 from hermes.control.workers import Supervisor, TaskSet
 from hermes.domain.address import read_platform
 from hermes.domain.capabilities import Capabilities
-from hermes.domain.errors import PRINTED, UserError
+from hermes.domain.errors import PRINTED, HermesError, UserError, as_user_error
 from hermes.domain.gateway_event import HandoffCompleted, RecordsStored, SessionRemoved
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.ports.store import Store
@@ -150,6 +150,36 @@ class App:
             self.restarting = True
             self._stop.set()
 
+    async def restart_checked(self) -> None:
+        """Restart, unless the next start would fail on the settings: then a `UserError` says why, and this
+        gateway goes on."""
+        try:
+            await self.check_start()
+        except (HermesError, OSError) as error:
+            why = refusal(as_user_error(error))
+            log.error("gateway.restart_refused why=%s", why)
+            raise why from error
+        self.restart()
+
+    async def check_start(self) -> None:
+        """Raise what would keep a gateway from starting with the files as they are now."""
+        loaded = await asyncio.to_thread(self._read_settings)
+        for stop in loaded.stops:
+            raise stop
+        check_half_open(loaded)
+        loaded.secrets.join(self._secrets)  # before anything can be said of the new ones
+        factory, _ = await self._agents.succeed(loaded)
+        await factory.retire()
+
+    def restart_soon(self) -> None:
+        """For a signal, which nobody waits for."""
+
+        async def restart() -> None:
+            with contextlib.suppress(UserError):  # it is in the log
+                await self.restart_checked()
+
+        self._retiring.begin(restart(), "restart")
+
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[asyncio.Task[None]]:
         """The gateway, ready, as a task, for a program that needs it for a while. How it fails is raised."""
@@ -228,6 +258,7 @@ class App:
             version=self._version,
             home=str(self._home),
             can_restart=self._given.boots,
+            check_start=self.check_start,
             offered=lambda agent: self._agents.models.offered(agent),  # noqa: PLW0108 - it changes
         )
 
@@ -349,6 +380,7 @@ class App:
             window=lambda agent, model: self._agents.models.window(agent, model),  # noqa: PLW0108 - it changes
             apply=generations.apply,
             open_webhooks=http.open_webhooks,
+            restart=self.restart_checked,
             version=self._version,
             aliases=gateway.aliases,
             runs=RunLimits(

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from hermes.control.core import GatewayCore
-from hermes.domain.errors import HermesError, SettingsError, UserError, as_user_error
+from hermes.control.people.access import half_open
+from hermes.domain.errors import PRINTED, HermesError, SettingsError, UserError, as_user_error
 from hermes.domain.gateway_event import SettingsAdopted
 from hermes.domain.settings.live import SettingsReport
 from hermes.domain.settings.platforms import PlatformSettings
@@ -71,7 +72,7 @@ class SettingsGenerations:
                 if changed:
                     await self._adopt(loaded)
             except Exception as error:  # plugins have a part in the agents, and may raise anything
-                why, foreign = _refusal(as_user_error(error)), not isinstance(error, HermesError | OSError)
+                why, foreign = refusal(as_user_error(error)), not isinstance(error, HermesError | OSError)
                 generation = self._core.live.generation
                 log.warning("settings.refused generation=%d why=%s", generation, why, exc_info=foreign)
                 self._tell({"settings_problem": str(why)})
@@ -127,7 +128,15 @@ class SettingsGenerations:
         return stamps
 
 
-def _refusal(error: UserError) -> UserError:
+def check_half_open(loaded: LoadedSettings) -> None:
+    """A platform that is said to be open and is not opened: only the operator knows which one is meant."""
+    for problem in half_open(loaded.settings):
+        error = SettingsError(problem, file=loaded.file, hint="Set both or neither.")
+        log.error("settings.half_open %s", error, extra=PRINTED)
+        raise error
+
+
+def refusal(error: UserError) -> UserError:
     """What is wrong, told where nothing of the new settings counts."""
     remedy = "" if error.hint.startswith(MEANWHILE) else error.hint
     hint = f"{remedy} The settings from before count.".lstrip()

@@ -52,7 +52,7 @@ Performed = TypeVar("Performed", bound=Perform)
 class OperatorDesk(Struct, frozen=True, kw_only=True):
     """A home in the hands of its operator. `route` says whose something is that names no agent, `sends`
     whether somebody sends to a chat now; `carry` wakes who hands conversations over, `apply` adopts the
-    settings that stand in the files."""
+    settings that stand in the files, `restart` begins anew with them."""
 
     agents: Sequence[AgentId]
     default: AgentId
@@ -63,6 +63,7 @@ class OperatorDesk(Struct, frozen=True, kw_only=True):
     sends: Callable[[Address], bool]
     carry: Callable[[], None]
     apply: Callable[[], Awaitable[SettingsReport]]
+    restart: Callable[[], Awaitable[None]]
 
     def of(self, agent: AgentId) -> Store:
         return self.courier.store.scoped(agent)
@@ -94,6 +95,12 @@ def operation(method: str, path: str, summary: str) -> Callable[[Performed], Per
 @operation("POST", "settings", "Adopt what stands in config.yaml and .env.")
 async def apply_settings(desk: OperatorDesk) -> SettingsReport:
     return await desk.apply()
+
+
+@operation("POST", "restart", "Begin anew, unless the settings would keep the gateway from starting.")
+async def restart_gateway(desk: OperatorDesk) -> bool:
+    await desk.restart()
+    return True
 
 
 # --- sessions ----------------------------------------------------------------------------------------

@@ -90,6 +90,7 @@ class Journey:
     wrap_agent: Callable[[Agent], Agent] = lambda agent: agent
     is_admin: Callable[[Source], bool] = lambda source: False
     restart: Callable[[], None] | None = None
+    check_start: Callable[[], Awaitable[None]] | None = None
     offered: Sequence[str] = ()
     processes: Callable[[str], Awaitable[list[ProcessView]]] | None = None
     transcribe: Callable[[Attachment], Awaitable[str]] | None = None
@@ -126,6 +127,7 @@ class Journey:
                 around=GatewayInfo(
                     is_admin=self.is_admin,
                     can_restart=self.restart is not None,
+                    check_start=self.check_start or _settings_are_fine,
                     offered=lambda agent: self.offered,
                 ),
                 restart=self.restart or _nobody,
@@ -296,6 +298,10 @@ class _Minded:
 
     def scoped(self, agent: AgentId) -> Store:
         return _Minded(self._store.scoped(agent))
+
+
+async def _settings_are_fine() -> None:
+    """Stands where nothing would keep the gateway from starting again."""
 
 
 def _nobody() -> None:

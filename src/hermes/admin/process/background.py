@@ -19,14 +19,16 @@ from hermes.admin.process.home_files import (
     home_in_use,
     read_state,
 )
+from hermes.admin.process.listing import ListedGateway, began_at, living_gateways
 from hermes.admin.process.run import EXIT_SETTINGS
 from hermes.admin.process.running import find_running
 from hermes.admin.process.spawning import GatewayNotStarted, last_output, spawn_gateway
 from hermes.admin.shell.command import CliCommand
+from hermes.admin.shell.home import open_home
 from hermes.admin.shell.output import CliConsole
 from hermes.domain.errors import UserError
+from hermes.entry.desk import restart_gateway
 from hermes.state.home.homes import INSIDE, prepare_home
-from hermes.state.home.locks import HOMES, held_locks, lock_folder
 from hermes.state.settings.loader import load_settings
 
 _READY_SECONDS = 60.0
@@ -112,38 +114,49 @@ def _tell_ready(home: Path, pid: int, console: CliConsole) -> None:
 # --- stop ------------------------------------------------------------------------------------------
 
 
-def stop_gateway(home: Path, environ: Mapping[str, str], console: CliConsole) -> bool:
-    """Stop the gateway of a home, in order if it comes to rest in time; False if none runs."""
+def stop_gateway(
+    home: Path, environ: Mapping[str, str], console: CliConsole, listed: ListedGateway | None = None
+) -> bool:
+    """Stop the gateway of a home, in order if it comes to rest in time; False if none runs. One whose files
+    were removed under it is known only by its place in the list."""
     _check_own(environ)
     holder = home_holder(home)
+    if holder is None and listed is not None:
+        holder = LockHolder(what=GATEWAY, pid=listed.pid)
     if holder is None:
         return False
     if holder.what != GATEWAY:
         raise home_in_use(home, holder)
     console.note(f"Stopping the gateway of {home} (process {holder.pid}){_still_running(home, environ)} …")
     grace = _grace(home, environ)
+    began = began_at(holder.pid)
+
+    def is_gone() -> bool:
+        now = home_holder(home)
+        is_held = now is not None and (now.pid, now.since) == (holder.pid, holder.since)
+        return not is_held and (began is None or began_at(holder.pid) != began)
+
     _send(holder, signal.SIGTERM)
-    if not _wait(lambda: _is_gone(home, holder), 2 * grace + _KILL_SECONDS):
+    if not _wait(is_gone, 2 * grace + _KILL_SECONDS):
         console.note(f"It has not stopped yet{_still_running(home, environ)}; stopping it without waiting.")
         _send(holder, signal.SIGTERM)
-        if not _wait(lambda: _is_gone(home, holder), _HURRY_SECONDS):
+        if not _wait(is_gone, _HURRY_SECONDS):
             console.note("It does not stop, so it is killed. Accepted messages continue at the next start.")
             _send(holder, signal.SIGKILL)
-            if not _wait(lambda: _is_gone(home, holder), _KILL_SECONDS):
+            if not _wait(is_gone, _KILL_SECONDS):
                 raise UserError(f"Process {holder.pid} cannot be ended.", hint="Look at it with: ps")
     console.line(f"The gateway of {home} is stopped.")
     return True
 
 
 def _stop_all(home: Path, environ: Mapping[str, str], console: CliConsole) -> int:
-    """All gateways of this user that say where they are."""
-    said = held_locks(lock_folder(environ), HOMES)
-    homes = {Path(str(one["home"])) for one in said if one.get("home")} | {home}
+    """All gateways of this user, wherever they were started."""
     failed = 0
     stopped = 0
-    for place in sorted(homes):
+    gateways = {Path(gateway.home): gateway for gateway in living_gateways(environ)}
+    for place in sorted({*gateways, home}):
         try:
-            stopped += stop_gateway(place, environ, console)
+            stopped += stop_gateway(place, environ, console, gateways.get(place))
         except UserError as error:
             failed += 1
             console.note(f"{error}")
@@ -186,11 +199,6 @@ def _send(holder: LockHolder, number: int) -> None:
         ) from error
 
 
-def _is_gone(home: Path, before: LockHolder) -> bool:
-    now = home_holder(home)
-    return now is None or (now.pid, now.since) != (before.pid, before.since)
-
-
 def _wait(what: Callable[[], bool], seconds: float) -> bool:
     end = time.monotonic() + seconds
     while not what():
@@ -212,11 +220,11 @@ def restart(command: CliCommand) -> int:
         return start(command)
     if holder.what != GATEWAY:
         raise home_in_use(home, holder)
-    find_running(home, environ)  # one that is just starting does not know the signal yet
+    access = open_home(command)  # one that is just starting is waited for
     before = read_state(home).get("start_time")
     told = _still_running(home, environ)
     console.note(f"Restarting the gateway of {home} (process {holder.pid}){told} …")
-    _send(holder, signal.SIGUSR1)
+    access.ask(restart_gateway)  # refused, if the settings would keep it from starting again
     patience = 2 * _grace(home, environ) + _READY_SECONDS
 
     def is_back() -> bool:

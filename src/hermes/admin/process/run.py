@@ -22,11 +22,12 @@ from msgspec import Struct
 
 from hermes.admin.process.heap import give_back, use_one_arena
 from hermes.admin.process.home_files import GATEWAY, PID_FILE, STATE_FILE, hold_home
+from hermes.admin.process.listing import listed
 from hermes.admin.process.logs import SHOWN_ALL, logging_to
 from hermes.admin.process.starts import HEALTHY_SECONDS, StartGuard
 from hermes.admin.process.watchdog import SystemdNotifier, Watchdog
 from hermes.control.workers import report_death
-from hermes.domain.errors import PRINTED, SettingsError, UserError
+from hermes.domain.errors import SettingsError, UserError
 from hermes.domain.word import replace
 from hermes.state.home.homes import prepare_home
 from hermes.state.home.locks import HOMES, MachineLock, lock_folder
@@ -76,8 +77,9 @@ class GatewayProcess(Struct, frozen=True, kw_only=True):
         """Run until a signal; the exit code. What a person must mend first is raised as a `UserError`."""
         use_one_arena()
         prepare_home(self.home)
-        with hold_home(self.home, GATEWAY), self._listed():
+        with hold_home(self.home, GATEWAY), self._alone(), listed(self.home, self.environ):
             from hermes.app.app import App
+            from hermes.app.generations import check_half_open
 
             app = App(self.home, self.environ, self._overrides(), self.version)
             facts = process_facts()
@@ -88,7 +90,7 @@ class GatewayProcess(Struct, frozen=True, kw_only=True):
             ):
                 _raise_file_limit()
                 tell_problems(app.loaded)
-                _check_half_open(app.loaded)
+                check_half_open(app.loaded)
                 starts = StartGuard(self.home)
                 if self.slowed and not app.loaded.stops:
                     starts.wait(self.say)
@@ -133,7 +135,7 @@ class GatewayProcess(Struct, frozen=True, kw_only=True):
                 # A process that was started with nohup keeps ignoring SIGHUP.
                 if signal.getsignal(number) is not signal.SIG_IGN:
                     loop.add_signal_handler(number, app.stop)
-            loop.add_signal_handler(signal.SIGUSR1, app.restart)
+            loop.add_signal_handler(signal.SIGUSR1, app.restart_soon)
             loop.call_later(HEALTHY_SECONDS, starts.forget)
             loop.call_later(HEALTHY_SECONDS, _collect_from_now_on)
             beating = app.loops.keep("watchdog", watchdog.beat)
@@ -160,14 +162,15 @@ class GatewayProcess(Struct, frozen=True, kw_only=True):
             leaving.cancel()
 
     @contextlib.contextmanager
-    def _listed(self) -> Iterator[None]:
-        """Be known to `hermes gateway stop --all`. A gateway that cannot be is one all the same."""
+    def _alone(self) -> Iterator[None]:
+        """Be the only one on this home, also if the lock file in it is removed. Where that cannot be locked,
+        a gateway is one all the same."""
         home = str(self.home)
         lock = MachineLock(folder=lock_folder(self.environ), scope=HOMES, identity=home, owner={"home": home})
         try:
             is_ours = lock.take()
         except UserError as error:
-            log.warning("gateway.not_listed why=%s", error)
+            log.warning("gateway.not_locked why=%s", error)
             is_ours = True
         if not is_ours:
             pid = lock.holder().get("pid", "unknown")
@@ -260,16 +263,6 @@ def process_facts() -> dict[str, Any]:
 
 
 # --- what is wrong with the settings ------------------------------------------------------------
-
-
-def _check_half_open(loaded: LoadedSettings) -> None:
-    """A platform that is said to be open and is not opened: only the operator knows which one is meant."""
-    from hermes.control.people.access import half_open
-
-    for problem in half_open(loaded.settings):
-        error = SettingsError(problem, file=loaded.file, hint="Set both or neither.")
-        log.error("settings.half_open %s", error, extra=PRINTED)
-        raise error
 
 
 def tell_problems(loaded: LoadedSettings) -> None:

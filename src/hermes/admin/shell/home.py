@@ -24,6 +24,7 @@ from hermes.control.sessions.administration import remove_session
 from hermes.domain.address import Source
 from hermes.domain.capabilities import Capabilities, Manifest
 from hermes.domain.clock import SystemClock, zone_named
+from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId, DeliveryId, SessionId
 from hermes.domain.message import Inbound
 from hermes.domain.ports.world import JobWorld
@@ -132,6 +133,7 @@ class HomeAccess(Struct, frozen=True, kw_only=True):
             sends=lambda to: False,
             carry=lambda: None,
             apply=partial(_check_settings, loaded),
+            restart=_no_gateway,
         )
 
     def _jobs(self, courier: MessageSender, agent: AgentId) -> JobDesk:
@@ -168,6 +170,10 @@ async def _check_settings(loaded: LoadedSettings) -> SettingsReport:
     for error in (*loaded.stops, *loaded.problems):
         raise error
     return SettingsReport(generation=0)
+
+
+async def _no_gateway() -> None:
+    raise UserError("No gateway runs here.", hint="Start one with: hermes gateway start")
 
 
 async def _route(settings: Settings, source: Source, text: str) -> AgentId:

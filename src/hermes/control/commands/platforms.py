@@ -121,7 +121,12 @@ def sethome(call: CommandCall) -> CommandReply:
     )
 
 
-@command("restart", "restart the gateway", admin=True)
+async def _check_start(request: CommandRequest) -> None:
+    if request.gateway.can_restart and request.source.address.platform != LOCAL_DOOR:
+        await request.gateway.check_start()
+
+
+@command("restart", "restart the gateway", admin=True, prepare=_check_start)
 def restart(call: CommandCall) -> CommandReply:
     if call.is_local:
         raise UserError("A terminal restarts the gateway from outside.", hint="Run: hermes gateway restart")

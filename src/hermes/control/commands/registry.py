@@ -47,6 +47,10 @@ def read_number(word: str, most: int) -> int | None:
     return number if 1 <= number <= most else None
 
 
+async def _nothing_to_check() -> None:
+    """Stands where nothing starts again."""
+
+
 class GatewayInfo(Struct, frozen=True, kw_only=True):
     """What commands may know of the gateway around them: who may see everybody's sessions, the names that a
     session may give as its model, the version, the home, the platform accounts there are and which are up,
@@ -62,6 +66,8 @@ class GatewayInfo(Struct, frozen=True, kw_only=True):
     is_up: Callable[[str], bool] = lambda account: False
     targets: ResolveTargets = default_targets
     can_restart: bool = False
+    check_start: Callable[[], Awaitable[None]] = _nothing_to_check
+    """Raises what would keep the gateway from starting again."""
     offered: Callable[[AgentId], Collection[str]] = lambda agent: ()
     """Models that the provider of an agent says it has."""
 

@@ -162,6 +162,7 @@ def _desk(call: HttpCall) -> OperatorDesk:
         sends=gateway.delivery.sends,
         carry=gateway.handoffs.ring,
         apply=call.site.apply,
+        restart=call.site.restart,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -20,7 +20,7 @@ from hermes.domain.errors import UserError
 
 FOLDER_VARIABLE = "HERMES_GATEWAY_LOCK_DIR"
 HOMES = "home"
-"""The scope of the lock that every running gateway has on its home, so that all can be found."""
+"""The scope of the lock that every running gateway has on its home, also if files in it are removed."""
 
 
 def lock_folder(environ: Mapping[str, str]) -> Path:
@@ -81,23 +81,6 @@ class MachineLock:
     def holder(self) -> dict[str, Any]:
         """What whoever has it says; empty if it says nothing."""
         return _read(self.path)
-
-
-def held_locks(folder: Path, scope: str) -> Iterator[dict[str, Any]]:
-    """What the holders of all locks of a scope say that are held at this moment."""
-    for path in sorted(folder.glob(f"{scope}-*.lock")):
-        try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        except OSError:
-            continue
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield _read(path)
-        except OSError:
-            continue
-        finally:
-            os.close(descriptor)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -139,6 +139,8 @@ class Site(Struct, frozen=True, kw_only=True):
     open_webhooks: Callable[[], Awaitable[str]]
     """Sees to it that webhooks can come in if there are routes; where they do."""
     runs: RunLimits
+    restart: Callable[[], Awaitable[None]]
+    """Begins anew with them; a `UserError` if that would fail."""
     streams: Streams = field(default_factory=Streams)
     use: GatewayUse = field(default_factory=GatewayUse)
 
