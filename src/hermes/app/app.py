@@ -245,6 +245,9 @@ class App:
         finally:
             if self._hooks is not None:
                 await self._hooks.close()
+                if self._gateway is not None:
+                    ends = self._gateway.observers.strike_out_heard
+                    await self.loops.attempt("hook events", ends, "ends of sessions")
             await self._retiring.close()
             await self._agents.close()
             if writing is not None and logs is not None:

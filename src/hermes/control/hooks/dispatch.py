@@ -9,6 +9,7 @@ where hooks run; nothing here is ever awaited inside a transaction."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -59,7 +60,7 @@ class _HookState(Struct, kw_only=True):
     failures: int = 0
     open_until: float | None = None
     why: str = ""
-    waiting: deque[tuple[str, HookContext]] = field(default_factory=deque)
+    waiting: deque[tuple[str, HookContext, Callable[[], None]]] = field(default_factory=deque)
     lost: int = 0
     telling: asyncio.Task[None] | None = None
 
@@ -99,21 +100,32 @@ class Hooks:
         """Whether anybody follows this, such as one command; if not, no context needs to be made."""
         return any(kept.hook.follows(event) for kept in self._kept)
 
-    def tell(self, event: str, context: HookContext) -> None:
-        """Something has happened. Returns at once; whoever follows it hears of it in time."""
+    def tell(self, event: str, context: HookContext, after: Callable[[], None] = lambda: None) -> None:
+        """Something has happened. Returns at once; whoever follows it hears of it in time. `after` is called
+        once all of them were."""
         if self._closing:
             return
-        for kept in self._kept:
-            if not kept.hook.follows(event):
-                continue
+        followers = [kept for kept in self._kept if kept.hook.follows(event)]
+        left = len(followers)
+
+        def heard() -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                after()
+
+        if not followers:
+            after()
+        for kept in followers:
             if len(kept.waiting) >= MOST_WAITING:
                 kept.lost += 1
                 if kept.lost == 1:
                     log.warning(
                         "hook.behind hook=%s: events are left out until it catches up", kept.hook.name
                     )
+                heard()
                 continue
-            kept.waiting.append((event, context))
+            kept.waiting.append((event, context, heard))
             if kept.telling is None or kept.telling.done():
                 kept.telling = self._loops.keep("hooks", partial(self._tell_all, kept), kept.hook.name)
 
@@ -170,13 +182,11 @@ class Hooks:
 
     async def _tell_all(self, kept: _HookState) -> None:
         while kept.waiting:
-            event, context = kept.waiting.popleft()
-            if self._is_open(kept):
-                continue
-            try:
-                await self._call(kept, event, context)
-            except Unreachable:
-                continue
+            event, context, heard = kept.waiting.popleft()
+            if not self._is_open(kept):
+                with contextlib.suppress(Unreachable):
+                    await self._call(kept, event, context)
+            heard()
         if kept.lost:
             log.warning("hook.caught_up hook=%s left_out=%d", kept.hook.name, kept.lost)
             kept.lost = 0

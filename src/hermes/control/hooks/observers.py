@@ -1,17 +1,28 @@
 """What hooks observe: they are told of events of the gateway in order, each with the context that its rows
-give. What has waited too long here is left out, as it would be in the queue of a slow hook."""
+give. What has waited too long here is left out, as it would be in the queue of a slow hook. Ends of sessions
+that were over by themselves are noted in the store until hooks were called for them (`endings`)."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
 from collections.abc import Iterable
+from functools import partial
 
 from hermes.control.events import Events
 from hermes.control.hooks.context import HookNotice, about_session, about_turn
-from hermes.control.hooks.dispatch import MOST_WAITING, Hooks
+from hermes.control.hooks.dispatch import MOST_WAITING, HookContext, Hooks
+from hermes.control.hooks.endings import noted_ends, strike_out
 from hermes.domain.gateway_event import RecordsStored, SessionBegan, SessionEnded
-from hermes.domain.hooks import AGENT_END, AGENT_START, AGENT_STEP, SESSION_END, SESSION_RESET, SESSION_START
+from hermes.domain.hooks import (
+    AGENT_END,
+    AGENT_START,
+    AGENT_STEP,
+    SESSION_END,
+    SESSION_RESET,
+    SESSION_START,
+)
+from hermes.domain.ids import SessionId
 from hermes.domain.ports.store import Store, Tx
 
 Observed = RecordsStored | SessionBegan | SessionEnded
@@ -23,6 +34,8 @@ class HookObservers:
         self._store = store
         self._waiting: deque[Observed] = deque(maxlen=MOST_WAITING)
         self._bell = asyncio.Event()
+        self._ends_told: set[SessionId] = set()
+        self._ends_heard: set[SessionId] = set()
         if hooks.followed & {AGENT_START, AGENT_STEP, AGENT_END}:
             events.listen(self._hear, RecordsStored)
         if hooks.followed & {SESSION_START, SESSION_END, SESSION_RESET}:
@@ -34,10 +47,36 @@ class HookObservers:
         self._bell.set()
 
     async def live(self) -> None:
+        await self._tell_noted()
         while True:
             await self._bell.wait()
             self._bell.clear()
             await self.tell_waiting()
+            await self.strike_out_heard()
+
+    async def _tell_noted(self) -> None:
+        """What an earlier life noted and may not have told."""
+        for end in await self._store.read(noted_ends):
+            for name, context in about_session(end):
+                self._tell(end, name, {**context, "repeated": True})
+
+    async def strike_out_heard(self) -> None:
+        """Forget the ends that all hooks were called for."""
+        heard, self._ends_heard = self._ends_heard, set()
+        if heard:
+            await self._store.write(partial(_strike_out, heard))
+            self._ends_told -= heard
+
+    def _tell(self, event: Observed, name: str, context: HookContext) -> None:
+        if not isinstance(event, SessionEnded) or event.replaced:
+            self._hooks.tell(name, context)
+        elif event.session not in self._ends_told:
+            self._ends_told.add(event.session)
+            self._hooks.tell(name, context, partial(self._end_heard, event.session))
+
+    def _end_heard(self, session: SessionId) -> None:
+        self._ends_heard.add(session)
+        self._bell.set()
 
     async def tell_waiting(self) -> None:
         """Tell what has happened so far. Whoever is cut off in the middle has told none of the event that it
@@ -51,7 +90,7 @@ class HookObservers:
                 raise
             self._drop(event)
             for name, context in notices:
-                self._hooks.tell(name, context)
+                self._tell(event, name, context)
 
     def _drop(self, event: Observed) -> None:
         if self._waiting and self._waiting[0] is event:  # a full queue may have dropped it meanwhile
@@ -67,3 +106,7 @@ class HookObservers:
             return [] if turn is None else list(about_turn(turn, entries, event.first))
 
         return await self._store.scoped(event.agent).read(read)
+
+
+def _strike_out(sessions: set[SessionId], tx: Tx) -> None:
+    strike_out(tx, sessions)

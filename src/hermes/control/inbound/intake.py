@@ -35,6 +35,7 @@ from hermes.control.commands.run import (
     settle,
 )
 from hermes.control.core import GatewayCore, Runtime
+from hermes.control.hooks.endings import note_ends
 from hermes.control.inbound.edits import (
     amended,
     edits_of,
@@ -63,6 +64,7 @@ from hermes.domain.command_line import read_command
 from hermes.domain.errors import Lost, Unreachable, UserError
 from hermes.domain.event import QuestionKind
 from hermes.domain.gateway_event import CommandRun, GatewayEvent, session_began, session_renewed
+from hermes.domain.hooks import SESSION_END
 from hermes.domain.ids import MAIN_AGENT, SessionId, TurnId
 from hermes.domain.message import Inbound, InboundKind, deletes, deletion_of
 from hermes.domain.ports.store import Tx
@@ -493,6 +495,8 @@ class TakeInbound(Struct, frozen=True, kw_only=True):
             return self._turn(tx, session, fresh)
         taken = self._turn(tx, renewed.session, True, note=renewed.note)
         news = session_renewed(self.inbound.source, session, renewed.session, key)
+        if SESSION_END in self.intake.core.hooks.followed:
+            note_ends(tx, news)
         return self._say(tx, replace(taken, news=news), renewed.notice)
 
     def _bound(self, tx: Tx, key: SessionKey) -> Session | None:

@@ -19,10 +19,12 @@ from msgspec import Struct
 
 from hermes.control.chores import Chore
 from hermes.control.core import GatewayCore, Runtime
+from hermes.control.hooks.endings import note_ends
 from hermes.control.turn.claim import next_session
 from hermes.domain.address import Source
 from hermes.domain.errors import HermesError
-from hermes.domain.gateway_event import session_lapsed
+from hermes.domain.gateway_event import GatewayEvent, session_lapsed
+from hermes.domain.hooks import SESSION_END
 from hermes.domain.ids import EVERY_AGENT, AgentId, SessionId
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.session import Session, SessionKey
@@ -171,9 +173,10 @@ class SessionExpiry:
             return 0
         ended = 0
         async for session, key, source in _unused(self.core.store.scoped(EVERY_AGENT), since):
-            if session.agent in self.core.agents and await self._end(session, source):
+            news = session_lapsed(source, session, key)
+            if session.agent in self.core.agents and await self._end(session, source, news):
                 ended += 1
-                self.core.events.emit_all(session_lapsed(source, session, key))
+                self.core.events.emit_all(news)
         return ended
 
     def _latest(self) -> datetime | None:
@@ -189,7 +192,7 @@ class SessionExpiry:
         ]
         return max(moments, default=None)
 
-    async def _end(self, session: Session, source: Source) -> bool:
+    async def _end(self, session: Session, source: Source, news: tuple[GatewayEvent, ...]) -> bool:
         store = self.core.store.scoped(session.agent)
         policy = policy_of(source, self.core.settings)
         now, zone = self.core.clock.now(), zone_of(self.core.settings)
@@ -205,7 +208,8 @@ class SessionExpiry:
         reason = await store.read(why)
         if reason is None or not await self._flushed(session.agent, session.id):
             return False
-        ended = await store.write(partial(_mark_ended, session, reason))
+        told = news if SESSION_END in self.core.hooks.followed else ()
+        ended = await store.write(partial(_mark_ended, session, reason, told))
         if ended:
             log.info("session.ended session=%s why=%s", session.id, reason)
         return ended
@@ -237,10 +241,11 @@ def _page(since: datetime, last: Session | None, tx: Tx) -> list[tuple[Session, 
     return tx.bindings.unused(since, _PAGE, last)
 
 
-def _mark_ended(session: Session, reason: str, tx: Tx) -> bool:
+def _mark_ended(session: Session, reason: str, news: tuple[GatewayEvent, ...], tx: Tx) -> bool:
     """Unless somebody has spoken in it meanwhile."""
     known = tx.sessions.get(session.id)
     if known != session or tx.turns.any_open(session.id):
         return False
     tx.sessions.save(replace(session, ended=reason))
+    note_ends(tx, news)
     return True
