@@ -184,7 +184,7 @@ _HOOK_CONTEXT = {
     "session:start": ("A session begins.", "platform, account, user_id, agent_id, session_id, session_key"),
     "session:end": (
         "A session ends: somebody asked for a new one, or it is over by a rule for idle sessions. Ends by"
-        " such a rule are reported again after a crash, with `repeated`, if a hook may not have heard of them.",
+        " such a rule are reported again after a crash, with `repeated`, if hooks may have missed them.",
         "platform, account, user_id, agent_id, session_id, session_key, repeated",
     ),
     "session:reset": ("Somebody asked for a new session.", "those of `session:end`"),

@@ -108,6 +108,38 @@ async def test_an_admin_makes_a_code_and_the_new_person_sends_it(tmp_path: Path)
         await chat.until_seen(f"You may not use /pair here. {named} You may use /help, /whoami.", chat="2")
 
 
+async def test_everybody_who_may_write_may_let_people_in_if_the_settings_say_so(tmp_path: Path) -> None:
+    fake = PlatformSettings(allowed_users=("boss",), allow_admin_from=("boss",), who_may_pair="users")
+    own = open_settings(platforms={"fake": fake, "telegram": PlatformSettings()})
+    async with Journey(folder=tmp_path, settings=own) as chat:
+        chat.world.write("/pair", chat="1", user="boss")
+        await chat.until_seen("Pairing code for fake: ")
+        chat.world.write(code_in(chat.world.seen("1")), chat="2", user="ann")
+        await chat.until_seen("Paired!", chat="2")
+        chat.world.write("/help", chat="2", user="ann")
+        await chat.until_seen("/pair", chat="2")
+        chat.world.write("/pair telegram", chat="2", user="ann")
+        await chat.until_seen("You may let people in on this account only.", chat="2")
+        chat.world.write("/pair", chat="2", user="ann")
+        await chat.until_seen("Pairing code for fake: ", chat="2")
+        chat.world.write(code_in(chat.world.seen("2")), chat="3", user="bob")
+        await chat.until_seen("Paired!", chat="3")
+        chat.world.write("/pair", chat="9", user="stranger")
+        await chat.until_idle()
+        assert "Pairing code for" not in str(chat.world.seen("9"))
+        chat.world.write("/sethome", chat="2", user="ann")
+        await chat.until_seen("You may not use /sethome here.", chat="2")
+
+
+async def test_what_cannot_be_a_code_is_not_counted_as_a_wrong_one(tmp_path: Path) -> None:
+    async with Journey(folder=tmp_path, settings=CLOSED) as chat:
+        for word in ("AB", "", "ABCD 2345", "ABCDEFG1", "ABCDEFGHI") * 2:
+            assert "cannot be a code" in (await owner_approves(chat, word)).text
+        chat.world.write("hello?", user="ann")
+        code = code_in(await chat.until_seen("pairing code"))
+        assert (await owner_approves(chat, code)).paired is not None
+
+
 async def test_a_code_outlives_the_process_and_is_stored_nowhere(tmp_path: Path) -> None:
     async with Journey(folder=tmp_path, settings=CLOSED) as chat:
         chat.world.write("hello?", user="ann")

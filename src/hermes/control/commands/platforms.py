@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from hermes.control.commands.registry import CommandCall, CommandReply, CommandRequest, command
+from hermes.control.commands.registry import CommandCall, CommandReply, CommandRequest, command, tier_of
 from hermes.control.commands.session import name_of
 from hermes.control.handoff.requests import handoff_words, opening_words, request_handoff
 from hermes.control.outbound.accounts import pause_account, paused_by
@@ -75,10 +75,13 @@ def pair(call: CommandCall) -> CommandReply:
     if call.source.kind is not SourceKind.PRIVATE and not call.is_local:
         raise UserError("Everybody here would read the code.", hint="Write /pair to me in a private chat.")
     account = _account(call)
+    if account != account_of(call.source) and not tier_of(call.source, call.settings).owner:
+        raise UserError("You may let people in on this account only.", hint="Write /pair alone.")
     by = "the terminal" if call.is_local else f"{call.source.address.credential}:{call.source.person}"
     code = invite(call.tx, account, f"invited by {by}", call.now)
+    shown = code if call.is_local else f"**{code}**"
     text = (
-        f"Pairing code for {account}: **{code}**\n\n"
+        f"Pairing code for {account}: {shown}\n\n"
         "Whoever sends it to me there first, in a private chat and within one hour, may write to me."
     )
     return CommandReply(text=text, fleeting=True)

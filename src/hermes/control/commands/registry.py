@@ -345,6 +345,8 @@ def spell_commands(text: str, prefix: str) -> str:
 
 
 def _may(tier: Tier, slash: SlashCommand) -> bool:
+    if slash.name in tier.opened:
+        return True
     if slash.admin and not tier.owner:
         return False
     return tier.commands is None or any(name in tier.commands for name in slash.names)
@@ -368,15 +370,22 @@ ALWAYS = ("help", "whoami")
 
 class Tier(Struct, frozen=True, kw_only=True):
     """`commands` are those that one may use, as the operator wrote them; None is all. An `owner` may also do
-    what lets other people in."""
+    what lets other people in. `opened` are admin commands that the settings open to everybody."""
 
     name: str
     reason: str
     commands: tuple[str, ...] | None = None
     owner: bool = False
+    opened: tuple[str, ...] = ()
 
 
 def tier_of(source: Source, settings: Settings) -> Tier:
+    if settings.block(source.address).who_may_pair == "users":
+        return replace(_tier_of(source, settings), opened=("pair",))
+    return _tier_of(source, settings)
+
+
+def _tier_of(source: Source, settings: Settings) -> Tier:
     if source.address.platform == LOCAL_DOOR:
         return Tier(name="admin", reason="it is this machine's terminal", owner=True)
     account, block = source.address.credential, settings.block(source.address)

@@ -149,11 +149,15 @@ def invite(tx: Tx, account: Account, by: str, now: datetime) -> str:
 
 def approve(tx: Tx, account: Account, text: str, by: str, now: datetime) -> PairingApproval:
     """The owner says yes to the person who was given this code, and to nobody else. A wrong code is counted,
-    so this returns what went wrong instead of raising it."""
+    so this returns what went wrong instead of raising it; what cannot be a code guesses nothing."""
     if is_locked(tx, account, now):
         return PairingApproval(text=f"Pairing on {account} is locked after {MOST_WRONG} wrong codes. {_WAIT}")
     word = read_code(text)
-    found = None if word is None else _fitting(_open(tx, account, now, invitations=False), word)
+    if word is None:
+        return PairingApproval(
+            text=f"“{one_line(text, 40)}” cannot be a code: codes have {LENGTH} letters and digits."
+        )
+    found = _fitting(_open(tx, account, now, invitations=False), word)
     if found is None or not tx.pairing_codes.remove(found.id):
         left = MOST_WRONG - _count_wrong(tx, f"wrong:{account}", now)
         tries = (

@@ -57,6 +57,11 @@ class PlatformSettings:
         choices=("", "pair", "ignore"),
         instead="ignore",
     )
+    who_may_pair: str = own_setting(
+        "admins",
+        "Who may let new people in with `/pair`: admins, or everybody who may write (`users`).",
+        choices=("admins", "users"),
+    )
     group_policy: str = own_setting(
         "",
         "Groups: `allowlist` answers only the chats and people of the group lists, `disabled` "
