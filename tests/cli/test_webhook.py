@@ -106,6 +106,9 @@ def test_an_event_is_sent_to_the_gateway_that_runs(home: Path) -> None:
     with gateway(home):
         told = hermes(home, "webhook", "test", "fixed")
         assert told.code == 0 and told.out.startswith("202 ") and '"accepted"' in told.out
+        delivery = json.loads(told.out.partition(" ")[2])["delivery_id"]
+        traced = hermes(home, "trace", delivery)
+        assert traced.code == 0 and f"webhook:fixed {delivery}: turn" in traced.out and "turn_" in traced.out
         assert hermes(home, "webhook", "subscribe", "new").code == 0
         told = hermes(home, "webhook", "test", "new", "--payload", '{"type": "mine"}')
         assert told.code == 0 and '"event":"mine"' in told.out

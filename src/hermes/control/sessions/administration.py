@@ -113,8 +113,8 @@ Sees = Callable[[Source | None, SessionId | None], bool]
 
 
 def trace_message(tx: Tx, wanted: str, sees: Sees = lambda source, session: True) -> list[str]:
-    """By the platform's message id, the delivery id, or a turn's id. Empty if nothing is known of it, or if
-    it is nothing for who asks."""
+    """By the platform's message id, the delivery id (a webhook's too), or a turn's id. Empty if nothing is
+    known of it, or if it is nothing for who asks."""
     lines: list[str] = []
     turns: list[TurnId] = []
     rows = [row for row in tx.inbox.find(wanted, _LOOKED_AT) if sees(row.inbound.source, None)]
@@ -126,6 +126,10 @@ def trace_message(tx: Tx, wanted: str, sees: Sees = lambda source, session: True
     named = None if turns else tx.turns.get(TurnId(wanted))
     if named is not None and sees(named.source, named.session):
         turns = [named.id]
+    for request in [] if turns else tx.requests.named(wanted, _SHOWN):
+        if (asked := tx.turns.get(request.turn)) is not None and sees(asked.source, asked.session):
+            lines.append(f"request {request.created_at:%H:%M:%S}  {request.owner} {wanted}: turn")
+            turns.append(asked.id)
     for turn in turns:
         lines += _trace_turn(tx, turn)
     return lines

@@ -208,6 +208,9 @@ class Requests(Protocol):
 
     def latest(self, owner: str, conversation: str) -> Request | None: ...
 
+    def named(self, conversation: str, limit: int) -> list[Request]:
+        """The requests of all chains of this name, whoever owns them, newest first."""
+
     def remove(self, request: str) -> None: ...
 
 

@@ -302,6 +302,7 @@ async def _take(call: HttpCall, hooks: Webhooks, event: WebhookEvent) -> web.Res
             owner=event.owner,
             key=event.delivery.keys[0],
             also=event.delivery.keys[1:],
+            conversation=event.delivery.id,
             facts=ROUTED if event.agent is None else "{}",
         ),
     )

@@ -232,6 +232,10 @@ class RequestsTable(ScopedTable):
         newest = "ORDER BY created_at DESC, rowid DESC"
         return self._one("owner = ? AND conversation = ?", owner, conversation, order=newest)
 
+    def named(self, conversation: str, limit: int) -> list[Request]:
+        rest = "WHERE conversation = ? AND agent = ? ORDER BY created_at DESC, rowid DESC LIMIT ?"
+        return _REQUEST.all(self._db, rest, conversation, self._agent, limit)
+
     def remove(self, request: str) -> None:
         self._db.run("DELETE FROM requests WHERE id = ? AND agent = ?", request, self._agent)
 
