@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import getpass
 import io
+import re
 from pathlib import Path
 
 import pytest
 import yaml
 
+import hermes
 from hermes.admin.shell.command import UsageError, perform
 from hermes.admin.shell.output import CliConsole
 from hermes.domain.errors import UserError
+from hermes.state.settings.names import own_keys
 
 
 def ask(home: Path, *args: str, **environ: str) -> tuple[int, str, str]:
@@ -129,6 +133,60 @@ def test_unset(tmp_path: Path) -> None:
     assert ask(tmp_path, "get", "agent.max_turns")[1] == ask(tmp_path / "new", "get", "agent.max_turns")[1]
 
 
+def test_a_value_in_braces_is_taken_out_and_its_neighbours_stay(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(
+        "# mine\nstreaming: {cursor: '|', enabled: true} # both\n# below\nagent:\n  max_turns: 7\n"
+    )
+    assert ask(tmp_path, "unset", "streaming.cursor")[0] == 0
+    left = file.read_text()
+    assert "streaming: {enabled: true}" in left and "# both" in left and "# below\nagent:" in left
+    assert ask(tmp_path, "unset", "streaming.enabled")[0] == 0
+    assert file.read_text() == "# mine\n# below\nagent:\n  max_turns: 7\n"
+
+
+def test_a_secret_that_is_left_out_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = ask(tmp_path, "set", "OPENAI_API_KEY")
+    assert refused[0] == 1 and "There is no value for OPENAI_API_KEY." in refused[2]
+    monkeypatch.setattr(getpass, "getpass", lambda prompt, stream: "sk-typed-1234567")
+    out = io.StringIO()
+    console = CliConsole(out=out, err=out, interactive=True)
+    assert perform("config", ["set", "OPENAI_API_KEY"], tmp_path, {}, console) == 0
+    assert "OPENAI_API_KEY=sk-typed-1234567" in (tmp_path / ".env").read_text()
+    assert "sk-typed" not in out.getvalue()
+    with pytest.raises(UserError, match=r"There is no value for agent\.max_turns"):
+        perform("config", ["set", "agent.max_turns"], tmp_path, {}, console)
+
+
+@pytest.mark.parametrize(
+    ("key", "says"),
+    [
+        ("telegram.nosuch", "is not a known setting"),
+        ("telegram@work.webhook_prt", "webhook_port"),
+        ("api_server.prot", "Did you mean “platforms.api_server.port”?"),
+        ("webhook.nosuch", "is not a known setting"),
+    ],
+)
+def test_a_key_that_a_platform_does_not_have_is_refused(tmp_path: Path, key: str, says: str) -> None:
+    code, _, err = ask(tmp_path, "set", key, "1")
+    assert code == 1 and says in err and not (tmp_path / "config.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["telegram.webhook_port", "telegram@work.webhook_port", "webhook.port", "api_server.max_connections",
+     "telegram.channel_prompts.5", "slack.typing_indicator", "github.api_url"],
+)  # fmt: skip
+def test_a_key_of_a_platform_is_taken(tmp_path: Path, key: str) -> None:
+    assert ask(tmp_path, "set", key, "1")[0] == 0
+
+
+def test_every_key_that_the_server_reads_can_be_set() -> None:
+    source = (Path(hermes.__file__).parent / "app/http.py").read_text()
+    read = set(re.findall(r'(?:extra\.get|\bnumber)\("([a-z_]+)"', source))
+    assert len(read) > 5 and read <= {*own_keys("api_server", ()), *own_keys("webhook", ())}
+
+
 def test_check(tmp_path: Path) -> None:
     assert ask(tmp_path, "check") == (0, "config ok\n", "")
     file = tmp_path / "config.yaml"
@@ -155,7 +213,7 @@ def test_help_and_wrong_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert told.err == "" and all(name in told.out for name in ("show", "get", "set", "path", "check"))
     for name in ("show", "get", "set", "path", "check"):
         assert ask(tmp_path, name, "--help")[0] == 0 and "." in capsys.readouterr().out
-    for args in ([], ["nonsense"], ["get"], ["set", "a"]):
+    for args in ([], ["nonsense"], ["get"], ["set"]):
         code, out, err = ask(tmp_path, *args)
         assert code == 2 and out == "" and "usage" in err
 

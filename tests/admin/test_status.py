@@ -14,7 +14,7 @@ import pytest
 
 from hermes.admin.commands import status
 from hermes.admin.commands.status import live_pairs
-from hermes.admin.process.home_files import GATEWAY, STATE_FILE, hold_home
+from hermes.admin.process.home_files import GATEWAY, STATE_FILE, hold_home, home_holder
 from hermes.admin.process.run import tell_problems
 from hermes.admin.shell.command import perform
 from hermes.admin.shell.output import CliConsole
@@ -27,7 +27,10 @@ def told(home: Path, *, as_json: bool = False, **environ: str) -> str:
     out = io.StringIO()
     console = CliConsole(out=out, err=io.StringIO())
     words = ["--json"] if as_json else []
-    assert perform("status", words, home, {"HERMES_NO_PROBE": "1", **environ}, console) == 0
+    holder = home_holder(home)
+    running = holder is not None and holder.what == GATEWAY
+    code = perform("status", words, home, {"HERMES_NO_PROBE": "1", **environ}, console)
+    assert code == (0 if running else status.NOT_RUNNING)
     return out.getvalue()
 
 

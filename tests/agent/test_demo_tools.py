@@ -80,6 +80,8 @@ async def test_the_first_minute(home: Path) -> None:
         assert "Wrote notes.txt" in await answer(app, "write notes.txt: buy milk")
         assert (work / "notes.txt").read_text() == "buy milk\n"
         assert "notes.txt" in await answer(app, "list files")
+        assert "notes.txt" in await answer(app, "What is in this folder?")
+        assert "notes.txt" in await answer(app, "what files are in this directory?")
         assert "1|buy milk" in await answer(app, "read notes.txt")
         assert "notes.txt" in await answer(app, "find milk")
         assert str(work) in await answer(app, "run: pwd")

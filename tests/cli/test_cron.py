@@ -16,6 +16,7 @@ def test_a_home_without_a_gateway(tmp_path: Path) -> None:
         home, "cron", "create", "every 2h", "look at the mail", "--name", "Mail", HERMES_TIMEZONE="UTC"
     )
     assert made.code == 0 and "every 2h" in made.out and made.clean, made
+    assert "No gateway is running" in made.err
     (job,) = json.loads(hermes(home, "cron", "list", "--json").out)
     assert (job["name"], job["deliver"], job["prompt"]) == ("Mail", "local", "look at the mail")
     assert "Paused: “Mail”." in hermes(home, "cron", "pause", "mail").out

@@ -57,6 +57,15 @@ def test_test(home: Path) -> None:
     broken = hermes(home, "hooks", "test", "gate:tool")
     assert broken.code == 1 and "failed: it answered a str" in broken.out and "is denied" in broken.out
     assert "No hook follows agent:end." in hermes(home, "hooks", "test", "agent:end").out
+    folder = home / "hooks" / "raises"
+    folder.mkdir()
+    (folder / "HOOK.yaml").write_text("name: raises\nevents: [agent:end]\n")
+    (folder / "handler.py").write_text(
+        "def handle(event, context):\n    print('first')\n    raise ValueError('kaputt')\n"
+    )
+    raised = hermes(home, "hooks", "test", "agent:end")
+    assert raised.code == 1 and "raises: failed: ValueError in handler.py, line 3" in raised.out
+    assert "  first\n" in raised.out and "  ValueError: kaputt\n" in raised.out
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,8 @@ def test_targets_are_listed(home: Path) -> None:
     [
         (["hello"], 1, "Nobody was named to send to."),
         (["-t", "github"], 1, "There is nothing to send."),
+        (["github:acme/web:3", "hello"], 1, "the chat stands behind -t"),
+        (["-t", "github", "hello", "there"], 1, "in quotes"),
         (["-t", "telegram", "hello"], 1, "There is no platform “telegram” in use."),
         (["-t", "github:#nowhere", "hello"], 1, "github has no chat called “#nowhere”."),
         (["-t", "local", "hello"], 1, "“local” is no chat"),

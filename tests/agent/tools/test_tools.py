@@ -197,8 +197,10 @@ async def test_reading_far_into_a_large_file(bench: Bench) -> None:
 
 async def test_writing_again_changes_nothing(bench: Bench) -> None:
     assert (await bench.text("write_file", path="new/x.py", content="a = 1\n")).startswith(
-        "Wrote new/x.py: 6 bytes"
+        "Wrote new/x.py: 6 bytes, 1 line."
     )
+    assert "3 bytes, 2 lines." in await bench.text("write_file", path="y", content="a\nb")
+    assert "0 bytes, 0 lines." in await bench.text("write_file", path="z", content="")
     assert (await bench.text("write_file", path="new/x.py", content="a = 1\n")).startswith("Replaced")
     assert (bench.folder / "new/x.py").read_text() == "a = 1\n"
     assert "SyntaxError" in await bench.text("write_file", path="bad.py", content="def (")

@@ -11,7 +11,7 @@ from typing import Any
 from hermes import plugins
 from hermes.admin.shell.command import CliCommand, Subcommands
 from hermes.admin.shell.home import open_home
-from hermes.domain.errors import SettingsError
+from hermes.domain.errors import SettingsError, UserError
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.text import one_line
 from hermes.entry.desk import apply_settings
@@ -32,7 +32,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     shown = {"key": "a dotted key like agent.max_turns, or a variable like HERMES_MODEL"}
     add("get", "Print one setting, or one section.", _get, shown)
     key = {"key": "a dotted key like agent.max_turns, or a variable like OPENAI_API_KEY"}
-    value = {"value": "the new value; a list is written with commas"}
+    value = {
+        "[value]": "the new value; a list is written with commas. A secret may be left out: you are asked"
+    }
     summary = "Change one setting. Variables in capitals and secrets go to .env, all others to config.yaml."
     add("set", summary, _set, key | value)
     add("unset", "Take one setting out of its file, so that its default counts again.", _unset, key)
@@ -105,9 +107,11 @@ def _platforms() -> PlatformNames:
 
 
 def _set(command: CliCommand) -> None:
-    key, value, console = command.asked.key, command.asked.value, command.console
+    key, console, platforms = command.asked.key, command.console, _platforms()
+    value = command.asked.value
+    if value is None:
+        value = _asked_value(command, platforms)
     home = prepare_home(command.home)
-    platforms = _platforms()
     written = set_setting(home, key, value, platforms)
     console.line(f"{written.name} is set in {written.file}")
     if written.secret:
@@ -117,6 +121,17 @@ def _set(command: CliCommand) -> None:
         file, _ = check_text((home / CONFIG_FILE).read_text(encoding="utf-8"), platforms.names)
         if value_at(_loaded(command).settings, key, platforms) != value_at(file, key, platforms):
             console.line("A variable in .env or in the environment sets another value, which takes effect.")
+
+
+def _asked_value(command: CliCommand, platforms: PlatformNames) -> str:
+    """A secret that is not typed into the command, where the shell would keep it."""
+    key, console = command.asked.key, command.console
+    if not console.interactive or not find_key(key, platforms=platforms).variable:
+        raise UserError(f"There is no value for {key}.", hint=f"hermes config set {key} VALUE")
+    value = console.ask(f"{key} (it is not shown):", secret=True)
+    if not value:
+        raise UserError("Nothing was changed.")
+    return value
 
 
 def _unset(command: CliCommand) -> None:

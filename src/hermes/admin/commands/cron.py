@@ -49,7 +49,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 _NEW = {
-    "schedule": "30m, 'every 2h', '0 9 * * MON-FRI' or 2026-05-01T09:00",
+    "schedule": "30m, 'every 2h', '0 9 * * MON-FRI' or 2030-05-01T09:00",
     "[prompt]": "what the agent should do",
     "--agent NAME": "the agent that runs it (default: by the routes)",
 }
@@ -90,8 +90,11 @@ def _open(command: CliCommand) -> HomeAccess:
 
 
 def _create(command: CliCommand) -> None:
-    job = _open(command).ask(save_job, agent=command.asked.agent or "", wish=_spec(command))
+    home = _open(command)
+    job = home.ask(save_job, agent=command.asked.agent or "", wish=_spec(command))
     command.console.line(f"{job['id']} “{job['name']}”: {job['schedule_display']}, next {_when(job)}.")
+    if not home.running:
+        command.console.note("No gateway is running, and jobs run only while one is: hermes gateway start")
 
 
 def _edit(command: CliCommand) -> None:

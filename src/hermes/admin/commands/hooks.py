@@ -23,6 +23,8 @@ from hermes.state.files.hook_files import HomeHooks, read_hooks
 from hermes.state.home.findings import nearest
 from hermes.state.settings.loader import load_settings
 
+_LINES_SHOWN = 20
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add = Subcommands(parser).add
@@ -114,7 +116,9 @@ async def _call(processes: HookProcesses, hook: Hook, event: str, context: dict[
             read_ruling(hook.name, heard.answer)
     except Unreachable as error:
         meaning = "; what it gates is denied" if is_asked(event) and event != SELECT_AGENT else ""
-        return f"failed: {one_line(str(error), 200)}{meaning}"
+        printed = "".join(getattr(error, "__notes__", ())).strip()
+        shown = "".join(f"\n  {line}" for line in printed.splitlines()[-_LINES_SHOWN:])
+        return f"failed: {one_line(str(error), 200)}{meaning}{shown}"
     seconds = time.monotonic() - began
     printed = f", printed: {one_line(heard.output, 200)}" if heard.output.strip() else ""
     return f"answered {one_line(json.dumps(heard.answer), 300)} in {seconds:.2f} s{printed}"

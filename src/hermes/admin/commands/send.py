@@ -22,6 +22,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(act=_send)
     parser.description = "Send a message to a chat; it is on its way when this returns."
     declare(parser, _WHAT, default="")
+    parser.add_argument("more", nargs="*", help=argparse.SUPPRESS)
     declare(parser, {"-l, --list PLATFORM": "list the targets"}, nargs="?", const="")
     declare(parser, {"-q, --quiet": "print nothing on success"} | JSON)
 
@@ -37,6 +38,11 @@ _WHAT = {
 
 def _send(command: CliCommand) -> None:
     asked, console = command.asked, command.console
+    if asked.more:
+        raise UserError(
+            "The message must be one argument, in quotes, and the chat stands behind -t.",
+            hint="hermes send -t TARGET 'MESSAGE'; -l lists targets",
+        )
     if asked.list is not None:
         _list(command)
         return

@@ -34,6 +34,9 @@ _APPROVALS = {
 _LEAST_FREE = 256 * 1024
 _ALIVE = ("starting", "running", "draining")
 
+NOT_RUNNING = 3
+"""The exit code of service managers for what is not running."""
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(act=run)
@@ -42,7 +45,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(command: CliCommand) -> int:
-    """How it is; the exit code is 1 while nothing can be stored."""
+    """How it is; the exit code is 1 while nothing can be stored and 3 if no gateway runs."""
     asked, home, environ, console = command.asked, command.home, command.environ, command.console
     loaded = load_settings(home, environ, platforms=[one.name for one in platform_manifests()])
     holder = home_holder(home)
@@ -54,7 +57,7 @@ def run(command: CliCommand) -> int:
     live = _ask(home, environ)
     approvals = str((running and told.get("approvals")) or loaded.settings.approvals.mode)
     trouble = _store_trouble(live, told, home) if running else ""
-    code = 1 if trouble else 0
+    code = NOT_RUNNING if not running else 1 if trouble else 0
     if asked.json:
         console.json(
             _facts(home, loaded, holder, told)

@@ -31,7 +31,7 @@ HELP = """I follow a few fixed rules and use the real tools. Try:
 - `run: date`, or `run: rm -rf ~/no-such-folder`, which asks you first
 - `ask me` (a question back to you)
 - `todo: first, second, third`
-- `count to 30` (slowly: interrupt it, or pull the plug and come back)
+- `count to 200` (slowly: interrupt it, or pull the plug and come back)
 - `search history for milk` or `what did I say about milk` (in earlier conversations)"""
 _MOST_SHOWN = 4000
 _MOST_COUNTED = 1000
@@ -159,6 +159,11 @@ _PHRASES: tuple[tuple[str, Callable[[re.Match[str]], Wish]], ...] = (
     (r"count(?:\s+(?:up\s+)?to)?\s+(\d{1,9})\b", _count),
     (rf"(?:write|create|save)\s+{_FILE}\s*(?::|\bwith\b)\s*(?P<text>.+)\Z", _write),
     (rf"(?:write|save)\s+(?P<text>.+?)\s+(?:in)?to\s+{_FILE}\Z", _write),
+    (
+        r"(?:what(?:\s+files)?(?:\s+is|'s|\s+are)(?:\s+there)?\s+in\s+(?:this|the|my)\s+(?:folder|directory)"
+        r"|what\s+files\s+are\s+(?:here|there))\W*\Z",
+        lambda match: _ask_tool("read_file", path="."),
+    ),
     (
         r"(?:ls|list(?:\s+(?:the\s+|all\s+)?files)?|what\s+is\s+here|what's\s+here)(?:\s+(?:in\s+)?(\S+?))?\W*\Z",
         lambda match: _ask_tool("read_file", path=match[1] or "."),

@@ -185,9 +185,12 @@ async def write_file(invocation: ToolInvocation, path: str, content: str) -> str
     before = await check_target(invocation, path, writing=True)
     await invocation.backend.files.write(invocation.session, path, data)
     verb = "Replaced" if before else "Wrote"
-    return (
-        f"{verb} {path}: {len(data)} bytes, {content.count(chr(10)) + 1} lines.{syntax_note(path, content)}"
-    )
+    return f"{verb} {path}: {len(data)} bytes, {_lines_in(content)}.{syntax_note(path, content)}"
+
+
+def _lines_in(text: str) -> str:
+    count = text.count("\n") + (not text.endswith("\n") and bool(text))
+    return f"{count} line{'' if count == 1 else 's'}"
 
 
 def syntax_note(path: str, text: str) -> str:

@@ -52,7 +52,7 @@ async def cronjob(
     a run knows nothing of this conversation.
 
     job: id or name
-    schedule: 30m (once), every 2h, 0 9 * * MON-FRI, or 2026-05-01T09:00
+    schedule: 30m (once), every 2h, 0 9 * * MON-FRI, or 2030-05-01T09:00
     deliver: origin (this chat), local, or platform:chat[:thread]
     repeat: how often in all
     catch_up: for missed times: once, skip or all

@@ -17,7 +17,7 @@ from msgspec import Struct
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
 
-EXAMPLES = "30m (once), every 2h, 0 9 * * MON-FRI, @daily, 2026-05-01T09:00"
+EXAMPLES = "30m (once), every 2h, 0 9 * * MON-FRI, @daily, 2030-05-01T09:00"
 _MINUTE, _DAY = timedelta(minutes=1), timedelta(days=1)
 _LOOKED_AHEAD = 366 * 12
 _LOOKED_BACK = (timedelta(hours=1), _DAY, 32 * _DAY, 400 * _DAY, _LOOKED_AHEAD * _DAY)

@@ -126,10 +126,11 @@ def trace_message(tx: Tx, wanted: str, sees: Sees = lambda source, session: True
     named = None if turns else tx.turns.get(TurnId(wanted))
     if named is not None and sees(named.source, named.session):
         turns = [named.id]
-    for request in [] if turns else tx.requests.named(wanted, _SHOWN):
-        if (asked := tx.turns.get(request.turn)) is not None and sees(asked.source, asked.session):
-            lines.append(f"request {request.created_at:%H:%M:%S}  {request.owner} {wanted}: turn")
-            turns.append(asked.id)
+    request = None if turns else tx.requests.latest(None, wanted)
+    asked = None if request is None else tx.turns.get(request.turn)
+    if request is not None and asked is not None and sees(asked.source, asked.session):
+        lines.append(f"request {request.created_at:%H:%M:%S}  {request.owner} {wanted}: turn")
+        turns.append(asked.id)
     for turn in turns:
         lines += _trace_turn(tx, turn)
     return lines

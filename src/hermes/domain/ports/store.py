@@ -206,10 +206,8 @@ class Requests(Protocol):
     def find(self, owner: str, *, key: str | None = None, prefix: str = "", limit: int = 1) -> list[Request]:
         """An owner's requests, newest first: all, with this key, or with ids that begin so."""
 
-    def latest(self, owner: str, conversation: str) -> Request | None: ...
-
-    def named(self, conversation: str, limit: int) -> list[Request]:
-        """The requests of all chains of this name, whoever owns them, newest first."""
+    def latest(self, owner: str | None, conversation: str) -> Request | None:
+        """The latest of a chain; without an owner, of all chains of this name."""
 
     def remove(self, request: str) -> None: ...
 

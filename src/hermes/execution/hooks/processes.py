@@ -122,9 +122,14 @@ class _HookProcess(asyncio.SubprocessProtocol):
         try:
             question = json.dumps({"id": number, "event": event, "context": context})
             feed(self._transport, question.encode() + b"\n")
-            answer = await waiting
-            await asyncio.sleep(0)  # what it printed before may stand right behind in the other pipe
+            try:
+                answer = await waiting
+            finally:
+                await asyncio.sleep(0)  # what it printed before may stand right behind in the other pipe
             return HookAnswer(answer=answer, output=self._printed.decode("utf-8", "replace"))
+        except Unreachable as error:
+            error.add_note(self._printed.decode("utf-8", "replace"))  # shown only to who tests a hook
+            raise
         finally:
             self._waiting.pop(number, None)
 

@@ -100,12 +100,15 @@ def prepare_home(home: Path) -> Path:
     """Make the home usable: a folder of ours, closed to others when we make it, with what it needs in it."""
     try:
         if home.exists() and not home.is_dir():
-            raise UserError(f"{home} is a file, not a folder.", hint=f"Move it away: mv {home} {home}.old")
+            raise UserError(f"{home} is a file, not a folder.", hint="Set HERMES_HOME to a folder of yours.")
         if not home.exists():
             home.mkdir(mode=0o700, parents=True)
             home.chmod(0o700)
         _check_owner(home)
         if not os.access(home, os.R_OK | os.W_OK | os.X_OK):
+            if _is_read_only(home):
+                hint = "Set HERMES_HOME to a folder on another one."
+                raise UserError(f"{home} is on a read-only file system.", hint=hint)
             raise UserError(f"{home} is not writable.", hint=f"Make it so: chmod u+rwx {home}")
         for name in HOME_FOLDERS:
             (home / name).mkdir(mode=0o700, exist_ok=True)
@@ -117,6 +120,10 @@ def prepare_home(home: Path) -> Path:
             hint="Create it yourself, or set HERMES_HOME to a folder of yours.",
         ) from error
     return home
+
+
+def _is_read_only(folder: Path) -> bool:
+    return bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
 
 
 def _check_owner(home: Path) -> None:

@@ -122,8 +122,11 @@ def _platform_key(key: str, parts: list[str], platforms: PlatformNames) -> Setti
         return SettingKey(path=tuple(parts), knob=own[name])
     if names.is_key_like(parts[-1]):
         return SettingKey(variable=names.platform_variable(account, "_".join(parts[2:])), path=tuple(parts))
-    if nearest(name, list(own)) or not all(parts):
-        raise unknown_key(key, reader.suggestion(".".join(parts), list(own)))
+    further = names.own_keys(account.partition("@")[0], platforms.variables)
+    if name in further:
+        return SettingKey(path=tuple(parts))
+    if further or nearest(name, list(own)) or not all(parts):
+        raise unknown_key(key, reader.suggestion(".".join(parts), [*own, *further]))
     return SettingKey(path=tuple(parts))
 
 
@@ -278,10 +281,11 @@ def _remove_yaml(path: Path, dotted_key: str, key: tuple[str, ...]) -> SettingCh
     place = () if data is None else _place(data, key)
     if not place or not _has(data, place):
         return None
+    wanted = _pruned(data, place)
     text = _without(file.text, data, place)
     text = text if text.strip() else _NOTHING_SET  # a file without a word counts as lost
     left = _loaded(_round_trip(text), text, path)
-    if left != _pruned(data, place):
+    if left != wanted:
         raise UserError(f"{dotted_key} cannot be taken out of {path}.", hint="Edit the file.")
     return _replaced(path, file, text, key)
 
@@ -308,6 +312,11 @@ def _without(text: str, data: Any, place: tuple[str, ...]) -> str:
     while len(holders) > 1 and len(holders[-1]) == 1:
         holders.pop()
     holder, name = holders[-1], place[len(holders) - 1]
+    if holder.fa.flow_style():  # {several: values, in: one line}; no remark can stand between them
+        del holder[name]
+        out = io.StringIO()
+        _round_trip(text).dump(data, out)
+        return out.getvalue()
     start, column = holder.lc.key(name)
     lines = text.split("\n")
     listed = isinstance(holder[name], list)

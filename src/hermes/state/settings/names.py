@@ -162,6 +162,25 @@ def with_account(variable: str, account: str) -> str:
     return f"{variable}{ACCOUNT_MARK}{account.upper().replace('-', '_')}"
 
 
+_OWN_KEYS = {
+    "api_server": """host port cors_origins model_name allowed_hosts trusted_proxies max_concurrent_runs
+        max_runs_per_client max_body_bytes max_connections body_timeout idle_timeout allow_private_images
+        on_disconnect keys""",
+    "webhook": "host port rate_limit max_body_bytes script_timeout_seconds routes targets",
+    "github": "api_url",
+}
+_OF_EVERY_PLATFORM = ("typing_indicator", "channel_prompts", "channel_overrides")
+
+
+def own_keys(platform: str, variables: Iterable[str]) -> list[str]:
+    """The keys that the block of a platform may hold beside those of every platform's; none if nothing is
+    known of it, because its adapter is not installed. `variables` are those of all manifests."""
+    prefix = f"{platform_prefix(platform)}_"
+    declared = [name.removeprefix(prefix).lower() for name in variables if name.startswith(prefix)]
+    known = [*declared, *_OWN_KEYS.get(platform, "").split()]
+    return [*known, *_OF_EVERY_PLATFORM] if known else []
+
+
 def platform_variable(name: str, key: str) -> str:
     """The variable that says what `key` says in the block of a platform or of an account."""
     platform, account = read_platform(name)

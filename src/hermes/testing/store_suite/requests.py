@@ -50,9 +50,8 @@ async def check_a_request_is_found_again(open_store: OpenStore) -> None:
         assert await store.read(lambda tx: tx.requests.latest("laptop", "talk")) == second
         assert await store.read(lambda tx: tx.requests.find("phone", key="k2")) == []
         assert await store.read(lambda tx: tx.requests.latest("phone", "talk")) is None
-        assert await store.read(lambda tx: tx.requests.named("talk", 9)) == [second, first]
-        assert await store.read(lambda tx: tx.requests.named("talk", 1)) == [second]
-        assert await store.read(lambda tx: tx.requests.named("tal", 9)) == []
+        assert await store.read(lambda tx: tx.requests.latest(None, "talk")) == second
+        assert await store.read(lambda tx: tx.requests.latest(None, "tal")) is None
         await store.write(lambda tx: tx.requests.remove("r2"))
         assert await store.read(lambda tx: tx.requests.get("r2")) is None
         assert await store.read(lambda tx: tx.requests.latest("laptop", "talk")) == first

@@ -228,13 +228,11 @@ class RequestsTable(ScopedTable):
             limit,
         )
 
-    def latest(self, owner: str, conversation: str) -> Request | None:
+    def latest(self, owner: str | None, conversation: str) -> Request | None:
         newest = "ORDER BY created_at DESC, rowid DESC"
+        if owner is None:
+            return self._one("conversation = ?", conversation, order=newest)
         return self._one("owner = ? AND conversation = ?", owner, conversation, order=newest)
-
-    def named(self, conversation: str, limit: int) -> list[Request]:
-        rest = "WHERE conversation = ? AND agent = ? ORDER BY created_at DESC, rowid DESC LIMIT ?"
-        return _REQUEST.all(self._db, rest, conversation, self._agent, limit)
 
     def remove(self, request: str) -> None:
         self._db.run("DELETE FROM requests WHERE id = ? AND agent = ?", request, self._agent)
