@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from hermes.admin.commands import platforms
+from hermes.admin.commands.platform_packages import FURTHER_EXTRAS
 from hermes.admin.shell.command import perform
 from hermes.admin.shell.output import CliConsole
 from hermes.domain.adapter import AdapterContext, Finding
@@ -60,6 +61,18 @@ def test_a_platform_is_a_folder_a_line_and_a_page(name: str) -> None:
             "add it to tools/lock"
         )
         assert f"hermes platforms install {name}" in page
+
+
+def test_every_extra_can_be_installed() -> None:
+    """Each has a lock that `tools/lock` writes, with packages that the others do not bring."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    offered = {one.extra.name for one in map(manifest_of, NAMES) if one.extra} | FURTHER_EXTRAS.keys()
+    assert offered == extras.keys() - {"dev"}
+    always = set(re.findall(r"^([\w.-]+)==", (ROOT / "requirements.lock").read_text(), re.MULTILINE))
+    for name in offered:
+        lock = (ROOT / f"src/hermes/admin/extras/{name}.lock").read_text()
+        packages = re.findall(r"^([\w.-]+)==", lock, re.MULTILINE)
+        assert packages and always.isdisjoint(packages) and lock.count("--hash=sha256:") >= len(packages)
 
 
 def test_paper_imports_no_sdk() -> None:

@@ -122,7 +122,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proxy, "find_spec", lambda name: None)
     with pytest.raises(UserError, match="HTTPS_PROXY is a SOCKS proxy") as error:
         chosen(HTTPS_PROXY="socks5://h:1")
-    assert "hermes-gateway[socks]" in error.value.hint
+    assert "hermes platforms install socks" in error.value.hint
     assert chosen(HTTPS_PROXY="http://h:1") == "http://h:1", "others need none"
 
 

@@ -102,12 +102,12 @@ class AppHttp:
         async with self._opening:
             if self._webhook_address or self._webhooks.is_off:
                 return self._webhook_address
-            if not await asyncio.to_thread(self._webhooks.wants_port, bool(self.address)):
+            if not await asyncio.to_thread(self._webhooks.wants_port):
                 return self.address
             host, port = self._webhooks.host, self._webhooks.port
             opening = self._server.open_webhooks(host, port)
             self._webhook_address = await self._opened(WEBHOOKS, "webhooks_closed", host, opening)
-            return self._webhook_address
+            return self._webhook_address or self.address
 
     async def _open_port(self, site: Site) -> int:
         keys = await asyncio.to_thread(self._keys)
@@ -269,15 +269,15 @@ class AppWebhooks:
     def is_off(self) -> bool:
         return self._block.enabled is False
 
-    def wants_port(self, served: bool) -> bool:
-        """Whether webhooks get a port of their own: asked for, or there are routes and no server beside.
-        Looks at the file of subscriptions: call it off the loop."""
+    def wants_port(self) -> bool:
+        """Whether webhooks get a port of their own: asked for, or there are routes. The API's port takes them
+        too, but their address must not change when that is opened. Looks at the file of subscriptions: call
+        it off the loop."""
         if self.is_off:
             return False
         if self._find("WEBHOOK_PORT") or self._block.extra.get("port"):
             return True
-        asked = bool(self._block.enabled or self.static or self._subscriptions.read())
-        return asked and not served
+        return bool(self._block.enabled or self.static or self._subscriptions.read())
 
     @property
     def host(self) -> str:

@@ -697,6 +697,19 @@ async def test_a_port_of_their_own(tmp_path: Path) -> None:
         assert (await api.http.get(f"{address}/health")).status == 200
 
 
+async def test_their_port_is_open_beside_that_of_the_api(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Senders know its address, so the API must not move it. (The usual number may be taken in a test.)"""
+    monkeypatch.setattr("hermes.app.http.DEFAULT_PORT", 0)
+    async with world(tmp_path) as api:
+        state, address = api.platforms["webhook"]
+        assert api.address and state is HostState.CONNECTED and address != api.address
+        for place, status in ((address, 202), (api.address, 200)):  # the second is known already
+            heard = await api.http.post(f"{place}/webhooks/gh", data=BODY, headers=github(BODY))
+            assert heard.status == status
+
+
 async def test_the_port_opens_where_there_is_no_other_server(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     config = CONFIG.replace("    extra:\n", "    extra:\n      port: 0\n", 1)

@@ -614,7 +614,7 @@ async def test_the_default_reads_encrypted_rooms_only_if_it_can(monkeypatch: pyt
             await until(lambda: inboxes.texts == ["in the open"], "what needs no keys is not read")
             await say_locked(bed, "secret")
             await until(lambda: bool(platform._unread), "it notices nothing")
-            assert "needs matrix-nio" in platform.notice() and "pip install" in platform.notice()
+            assert "needs matrix-nio" in platform.notice() and "platforms install matrix" in platform.notice()
 
 
 @pytest.mark.parametrize(
@@ -770,14 +770,18 @@ async def test_the_check_says_what_is_there(monkeypatch: pytest.MonkeyPatch) -> 
         bed.said["MATRIX_ENCRYPTION"] = ""
         monkeypatch.setattr("hermes.entry.platforms.matrix.encryption.find_spec", lambda name: None)
         count = (await bed.connect().check())[-1]
-        assert not count.good and "MATRIX_ENCRYPTION optional" in count.hint and "pip install" in count.hint
+        assert (
+            not count.good
+            and "MATRIX_ENCRYPTION optional" in count.hint
+            and "platforms install matrix" in count.hint
+        )
         bed.said["MATRIX_ENCRYPTION"] = "off"
         assert found.good and "@hermes:localhost, in 2 rooms" in found.text
         for room in bed.server.rooms:
             bed.server.member(room, bed.ann.id, bed.bot.id, "leave")
         assert [one.good for one in await bed.connect().check()] == [True, True, True]
         bed.said["MATRIX_ENCRYPTION"] = "required"
-        assert (await bed.connect().check())[-1].hint == "Run: hermes platforms install matrix"
+        assert (await bed.connect().check())[-1].hint == "hermes platforms install matrix"
 
 
 async def test_faults_of_one_room_are_not_anothers() -> None:

@@ -1,6 +1,6 @@
-"""The packages that only one platform needs, installed into the environment in use from a lock that pins them
-by hash. An environment that `./hermes` made is extended by the script that made it, which remembers what it
-has; any other one by pip or uv."""
+"""The packages that only some need, for a platform or a proxy, installed into the environment in use from a
+lock that pins them by hash. An environment that `./hermes` made is extended by the script that made it, which
+remembers what it has; any other one by pip or uv."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from pathlib import Path
 from shutil import which
 
 from hermes.admin.shell.output import CliConsole
-from hermes.domain.capabilities import Manifest, PackageExtra
+from hermes.domain.capabilities import PackageExtra
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
 
+FURTHER_EXTRAS = {"socks": PackageExtra(name="socks", modules=("aiohttp_socks",))}
+"""What is needed for no single platform: proxies."""
 _LOCKS = Path(__file__).parents[1] / "extras"
 _MADE_BY_US = "made-by-hermes"
 _PACKAGE = re.compile(r"^([\w.-]+)==", re.MULTILINE)
@@ -33,10 +35,8 @@ def is_importable(module: str) -> bool:
         return False
 
 
-def missing_extra(manifest: Manifest) -> PackageExtra | None:
-    """What is not installed of what the platform has for itself."""
-    extra = manifest.extra
-    return None if extra is None or all(map(is_importable, extra.modules)) else extra
+def is_installed(extra: PackageExtra) -> bool:
+    return all(map(is_importable, extra.modules))
 
 
 def packages_of(extra: PackageExtra) -> list[str]:
@@ -50,7 +50,7 @@ def install_extra(extra: PackageExtra, name: str, console: CliConsole) -> None:
     checkout = _checkout()
     why = _install_here(_lock_of(extra)) if checkout is None else _prepare_again(checkout, extra.name)
     importlib.invalidate_caches()
-    if why or not all(map(is_importable, extra.modules)):
+    if why or not is_installed(extra):
         raise UserError(
             f"The packages could not be installed{f': {one_line(why, 300)}' if why else '.'}",
             hint=f"Check the network, then run: hermes platforms install {name}",

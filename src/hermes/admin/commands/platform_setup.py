@@ -7,7 +7,7 @@ import asyncio
 import re
 from collections.abc import Iterator
 
-from hermes.admin.commands.platform_packages import install_extra, missing_extra, packages_of
+from hermes.admin.commands.platform_packages import install_extra, is_installed, packages_of
 from hermes.admin.commands.platforms import findings_of, tell_findings
 from hermes.admin.process.home_files import GATEWAY, home_holder
 from hermes.admin.shell.command import CliCommand
@@ -65,8 +65,8 @@ class SetupWizard:
 
     def _install_packages(self) -> None:
         """Before anything is asked, so that nobody answers for nothing."""
-        extra = missing_extra(self._manifest)
-        if extra is None:
+        extra = self._manifest.extra
+        if extra is None or is_installed(extra):
             return
         packages = ", ".join(packages_of(extra))
         what = f" for {extra.purpose}" if extra.purpose else ""

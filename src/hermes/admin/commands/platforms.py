@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes.admin.commands.gateway import setup_arguments
-from hermes.admin.commands.platform_packages import install_extra, is_importable, missing_extra
+from hermes.admin.commands.platform_packages import FURTHER_EXTRAS, install_extra, is_importable, is_installed
 from hermes.admin.process.home_files import read_state
 from hermes.admin.shell.command import JSON, CliCommand, Subcommands
 from hermes.admin.shell.output import CliConsole, Column, facts
@@ -41,7 +41,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("list", "List the platforms, and which of them are used.", _list, JSON)
     add("show", "Show what a platform can do, what it needs, and what is set.", _show, JSON | name)
     setup_arguments(add("setup", "Ask for a platform's settings, test them, and save them.", setup))
-    add("install", "Install the packages that only this platform needs.", _install, name)
+    packages = {"name": "the platform, like email, or socks for proxies of that kind"}
+    add("install", "Install the packages that only this platform needs.", _install, packages)
     email = {"name": "the platform, like email, or an account of it, like email@work"}
     add("login", "Log in to a platform by hand, and save the token.", _login, email)
     summary = "Ask the platform whether the credentials work. No message is sent to anyone."
@@ -118,14 +119,17 @@ def setup(command: CliCommand) -> int:
 
 
 def _install(command: CliCommand) -> None:
-    manifest, console = _find(command).manifest, command.console
-    extra = missing_extra(manifest)
-    if extra is not None:
-        install_extra(extra, manifest.name, console)
-    elif manifest.extra is not None:
-        console.line(f"The packages for {manifest.title} are installed.")
+    name, console = command.asked.name, command.console
+    extra, title = FURTHER_EXTRAS.get(name), name
+    if extra is None:
+        manifest = _find(command).manifest
+        extra, title = manifest.extra, manifest.title
+    if extra is None:
+        console.line(f"{title} needs no further packages.")
+    elif is_installed(extra):
+        console.line(f"The packages for {title} are installed.")
     else:
-        console.line(f"{manifest.title} needs no further packages.")
+        install_extra(extra, name, console)
 
 
 def _login(command: CliCommand) -> None:

@@ -17,7 +17,7 @@ from hermes.domain.errors import UserError
 _SHAPE = re.compile(r"(https?|socks4a?|socks5h?)://[^\s/?#]+/?")
 _SOCKS = re.compile(r"(socks[45])[ah]?(?=://)")
 _PACKAGE = "aiohttp_socks"
-_REMEDY = "pip install 'hermes-gateway[socks]'"
+_REMEDY = "Run: hermes platforms install socks"
 
 
 def proxy_for(context: AdapterContext, variable: str, url: str) -> str | None:

@@ -30,7 +30,7 @@ from hermes.entry.platforms.matrix.sync import MatrixIdentity
 log = logging.getLogger("hermes.matrix")
 
 LACKING = "MATRIX_ENCRYPTION needs matrix-nio."
-REMEDY = "Run: hermes platforms install matrix"
+REMEDY = "hermes platforms install matrix"
 UNVERIFIED = "Nobody has verified its device, so that many programs give it no keys and hide what it writes"
 OTHER_KEYS = "The homeserver has keys of another program for this login"
 OTHER_LOGIN = "Set MATRIX_USER_ID, MATRIX_PASSWORD and a new MATRIX_DEVICE_ID in place of the token."
