@@ -15,6 +15,9 @@ from tests.foreign.clients.matrix_encrypted import Gateway
 
 async def main(url: str, token: str, folder: Path, right: str, other: str) -> dict[str, object]:
     gateway, found = Gateway(url, token, folder), {}
+    for name, key in (("checked", right), ("checked wrong", other), ("checked none", "EsTc")):
+        gateway.said["MATRIX_RECOVERY_KEY"] = key
+        found[name] = [(await gateway.made().check())[-1].good, (await gateway.made().check())[-1].text]
     gateway.said["MATRIX_RECOVERY_KEY"] = other
     try:
         await gateway.made().run(gateway.accept, None)

@@ -591,6 +591,13 @@ async def test_an_encrypted_chat_does_not_end_in_silence() -> None:
         assert "cannot read encrypted rooms" in message.text, "once, in a room that is not encrypted"
         place = bed.server.rooms[message.chat]
         assert place.membership(bed.ann.id) == "invite" and ("m.room.encryption", "") not in place.state
+        bed.server.member(message.chat, bed.ann.id, bed.ann.id, "leave")
+        platform = bed.connect()
+        async with running(platform, Inboxes().accept, None):
+            await bed._listening()
+            await say_locked(bed, "still secret")
+            await until(lambda: bed.ann.id in platform._answered, "it notices nothing")
+        assert len(bed.shown()) == 1 and len(bed.server.rooms) == 3, "who does not want it is left alone"
         bed.welcome = set()
         platform = bed.connect()
         async with running(platform, Inboxes().accept, None):

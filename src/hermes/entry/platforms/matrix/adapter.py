@@ -82,6 +82,8 @@ class MatrixAdapter:
         self._unread: set[str] = set()
         """The encrypted rooms in which somebody wrote what we cannot read."""
         self._withheld = 0
+        self._answered: Recent[str, None] = Recent(_MOST_ALIVE)
+        """People whom we told that we cannot read them."""
         is_on(context, "MATRIX_AUTO_THREAD")
         self._me: MatrixIdentity | None = None
         self._crypto: Encryption | None = None
@@ -242,17 +244,24 @@ class MatrixAdapter:
 
     async def _answer_openly(self, room: str, person: str, me: MatrixIdentity) -> None:
         """Say once, in a direct chat that is not encrypted, that we cannot read what is."""
+        if person in self._answered:
+            return
+        self._answered[person] = None
         key = f"{IN_THE_OPEN} {person}"
         place = Address(platform=convert.NAME, account=me.account, chat=room)
         source = Source(address=place, kind=SourceKind.PRIVATE, user=person)
         try:
             if not (await self._rooms.get(room)).private or not await self._context.welcomes(source):
                 return
-            to = Address(platform=convert.NAME, account=me.account, chat=person)
+            # Who has left such a chat is not asked into another.
+            chat = await self._rooms.plain_direct(person, me) or person
+            to = Address(platform=convert.NAME, account=me.account, chat=chat)
             if await self.find_sent(to, key) is None:
                 await self.send(to, Body(text=IN_THE_OPEN), key=key, reply_to=None)
         except (Refused, Unreachable) as error:
             log.info("matrix.not_told room=%s why=%s", one_line(room), error)
+            if isinstance(error, Unreachable):
+                self._answered.pop(person, None)
 
     async def _unlocked(self, me: MatrixIdentity) -> list[Inbound]:
         """Those of the locked events whose keys have come; and of those whose keys never came, that they are
@@ -472,7 +481,7 @@ class MatrixAdapter:
             me = await log_in(self._client, self._context)
             answer = await self._client.call("GET", "v3/joined_rooms")
             encryption = await encryption_findings(
-                self._mode, self._client, me, self._context.folder, chosen=self._chosen
+                self._mode, self._client, me, self._context, chosen=self._chosen
             )
             joined = dig(answer, "joined_rooms")
             rooms = [room for room in joined if sync.is_id(room, "!")] if isinstance(joined, list) else []

@@ -59,17 +59,23 @@ async def sign_device(client: MatrixClient, me: MatrixIdentity, ours: str, recov
     trust = await ask_trust(client, me)
     if trust.key != ours:
         raise Unreachable("The homeserver does not know the keys of our device yet")
-    key = read_recovery_key(recovery)
-    seed = await _stored_secret(client, me, key)
-    sign = await asyncio.to_thread(_Signer, seed)
-    public = sign.public
-    if public != trust.signer:
-        raise UserError("The account's secret storage holds an old key for signing devices.", hint=_HINT)
+    sign = await open_signer(client, me, trust, recovery)
     plain = {name: trust.device[name] for name in trust.device if name not in ("signatures", "unsigned")}
-    signed = {**plain, "signatures": {me.id: {f"ed25519:{public}": sign(canonical(plain))}}}
+    signed = {**plain, "signatures": {me.id: {f"ed25519:{sign.public}": sign(canonical(plain))}}}
     answer = await client.call("POST", "v3/keys/signatures/upload", {me.id: {me.device: signed}})
     if dig(answer, "failures"):
         raise Refused("The homeserver does not take the signature of our device")
+
+
+async def open_signer(
+    client: MatrixClient, me: MatrixIdentity, trust: DeviceTrust, recovery: str
+) -> DeviceSigner:
+    """The key that signs the account's devices, as it lies in the account's secret storage."""
+    seed = await _stored_secret(client, me, read_recovery_key(recovery))
+    sign = await asyncio.to_thread(DeviceSigner, seed)
+    if sign.public != trust.signer:
+        raise UserError("The account's secret storage holds an old key for signing devices.", hint=_HINT)
+    return sign
 
 
 async def _stored_secret(client: MatrixClient, me: MatrixIdentity, key: bytes) -> bytes:
@@ -160,7 +166,7 @@ def _crypted(key: bytes, iv: bytes, data: bytes) -> bytes:
     return result
 
 
-class _Signer:
+class DeviceSigner:
     def __init__(self, seed: bytes) -> None:
         ecc: Any = import_module("Crypto.PublicKey.ECC")
         self._eddsa: Any = import_module("Crypto.Signature.eddsa")

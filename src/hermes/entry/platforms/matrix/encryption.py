@@ -23,7 +23,7 @@ from hermes.domain.errors import NeedsLogin, Refused, Unreachable, UserError
 from hermes.entry.kit.payload import Recent, as_dict, as_dicts, as_text, dig
 from hermes.entry.platforms.matrix.api import MatrixClient
 from hermes.entry.platforms.matrix.convert import ENCRYPTED, Room
-from hermes.entry.platforms.matrix.cross_signing import DeviceTrust, ask_trust, sign_device
+from hermes.entry.platforms.matrix.cross_signing import DeviceTrust, ask_trust, open_signer, sign_device
 from hermes.entry.platforms.matrix.rooms import Rooms
 from hermes.entry.platforms.matrix.sync import MatrixIdentity
 
@@ -65,7 +65,7 @@ async def encrypted_rooms_finding(rooms: Rooms, joined: Sequence[str], *, chosen
 
 
 async def encryption_findings(
-    mode: str, client: MatrixClient, me: MatrixIdentity, folder: Path | None, *, chosen: bool
+    mode: str, client: MatrixClient, me: MatrixIdentity, context: AdapterContext, *, chosen: bool
 ) -> list[Finding]:
     """What a look from outside says of encryption, and of the key by which the bot's device is known."""
     if mode == "off":
@@ -75,17 +75,26 @@ async def encryption_findings(
             return [good("Encrypted rooms are not read (matrix-nio is not installed).", REMEDY)]
         return [wrong(LACKING, REMEDY)]
     findings = [good(f"Encrypted rooms are read and written in (it is {mode}).")]
+    folder, recovery = context.folder, context.setting("MATRIX_RECOVERY_KEY")
     ours = None if folder is None else await asyncio.to_thread(_stored_key, folder, me)
     trust = await ask_trust(client, me)
     theirs = trust.key
     if ours is not None and theirs in (ours, None):
         findings.append(good(f"Its device is {me.device}, with the key {ours}."))
-        verified = good("Its account vouches for the device.")
-        findings.append(verified if trust.signed else wrong(f"{UNVERIFIED}.", _way_to_verify(me, ours)))
+        if trust.signed:
+            findings.append(good("Its account vouches for the device."))
+        elif not recovery:
+            findings.append(wrong(f"{UNVERIFIED}.", _way_to_verify(me, ours)))
     elif theirs is not None:
         findings.append(wrong(f"{OTHER_KEYS} ({me.device}).", OTHER_LOGIN))
     else:
         findings.append(good(f"Its device is {me.device}; its key is made at the first start."))
+    if recovery and not trust.signed:
+        try:
+            await open_signer(client, me, trust, recovery)
+            findings.append(good("Its account will vouch for the device from the next start on."))
+        except UserError as error:
+            findings.append(wrong(error.message, error.hint))
     return findings
 
 

@@ -4,6 +4,7 @@ needed, and again when the homeserver says that it changed. And which rooms it j
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -192,6 +193,14 @@ class Rooms:
         room = _room_id(await self._client.call("POST", "v3/createRoom", asked))
         await self.mark_direct(room, person, me)
         return room
+
+    async def plain_direct(self, person: str, me: MatrixIdentity) -> str | None:
+        """A direct chat with a person that is not encrypted, also if they have left it."""
+        for room in reversed((await self._directs(me)).get(person, [])):
+            with contextlib.suppress(Refused):
+                if not (await self.get(room)).encrypted:
+                    return room
+        return None
 
     async def _is_invited(self, room: str, person: str) -> bool:
         return (await self._state(room, sync.MEMBER, person)).get("membership") == "invite"
