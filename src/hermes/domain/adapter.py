@@ -71,6 +71,10 @@ class AdapterContext(Struct, frozen=True, kw_only=True):
         secret = self.find(variable)
         return default if secret is None else secret.reveal().strip() or default
 
+    def is_on(self, variable: str) -> bool:
+        """Whether a variable that is off by default was turned on."""
+        return self.setting(variable).lower() in ("true", "yes", "on", "1")
+
     def is_off(self, variable: str) -> bool:
         """Whether a variable that is on by default was turned off."""
         return self.setting(variable).lower() in ("false", "no", "off", "0")

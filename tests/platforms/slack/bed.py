@@ -161,7 +161,10 @@ class SlackBed(ServedBed):
         return Shown(
             ref=message["ts"],
             chat=room,
-            text=message["text"],
+            text=next(
+                (one["text"] for one in message.get("blocks", ()) if one["type"] == "markdown"),
+                message["text"],
+            ),
             thread=message.get("thread_ts"),
             files=tuple((media_kind(file.told["mimetype"]), file.data or b"") for file in files),
             buttons=tuple(

@@ -507,13 +507,21 @@ def _told(message: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
     return told
 
 
+WITHOUT: set[str] = set()
+"""Kinds of blocks that this Slack does not take."""
+
+
 def check_blocks(blocks: list[dict[str, Any]]) -> None:
     """Block Kit's limits."""
     names: list[str] = []
     good = len(blocks) <= 50
+    # docs.slack.dev, markdown block: “the cumulative limit for all markdown blocks in a single payload”.
+    good &= sum(len(block["text"]) for block in blocks if block["type"] == "markdown") <= 12_000
     for block in blocks:
         if block["type"] == "section":
             good &= 0 < len(block["text"]["text"]) <= 3000
+        elif block["type"] == "markdown":
+            good &= bool(block["text"].strip()) and "markdown" not in WITHOUT
         elif block["type"] == "actions":
             good &= 0 < len(block["elements"]) <= 25
             for element in block["elements"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import logging
 from datetime import UTC, datetime
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from hermes.domain.adapter import AdapterContext
 from hermes.domain.address import Address
+from hermes.domain.capabilities import Flavour
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.message import Attachment, Body, Button, MediaKind
 from hermes.domain.settings.declaring import Secret
@@ -38,6 +40,46 @@ async def picture(file: Attachment) -> bytes:
 
 
 FILE = Attachment(kind=MediaKind.IMAGE, ref="x", name="plan.v2.png", mime="image/png")
+
+
+# --- Markdown blocks ---
+
+
+TABLE = "# Results\n\n| a | b |\n|---|---|\n| <1> | 2 & 3 |"
+
+
+async def test_markdown_goes_in_blocks_where_the_operator_wants_it() -> None:
+    async with SlackBed() as bed:
+        bed.said["SLACK_MARKDOWN_BLOCKS"] = "true"
+        platform = bed.connect()
+        assert platform.capabilities.flavour is Flavour.COMMONMARK
+        async with running(platform, Inboxes().accept, None):
+            body = Body(text=TABLE, buttons=(Button(label="Yes", value="q_1:yes"),))
+            sent = await platform.send(bed.chat, body, key="k", reply_to=None)
+            long = ("слово " * 1800).strip()
+            await platform.edit(sent, Body(text=long))
+            assert [(one.text, one.buttons) for one in bed.shown()] == [(long, ())], "an edit takes as much"
+            again = await platform.find_sent(bed.chat, "k")
+            await platform.send(bed.chat, body, key="l", reply_to=None)
+        assert again == sent
+        last = bed.server.find(DM, bed.shown()[-1].ref)
+        assert last is not None and last["blocks"][0] == {"type": "markdown", "text": TABLE}
+        assert "&lt;1&gt; | 2 &amp; 3" in last["text"], "what notifications show"
+        assert bed.shown()[-1].buttons == ("Yes",)
+
+
+async def test_where_slack_takes_no_markdown_blocks_the_words_go_as_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tests.platforms.slack.methods.WITHOUT", {"markdown"})
+    async with SlackBed() as bed:
+        bed.said["SLACK_MARKDOWN_BLOCKS"] = "true"
+        platform = bed.connect()
+        async with running(platform, Inboxes().accept, None):
+            sent = await platform.send(bed.chat, Body(text=TABLE), key="k", reply_to=None)
+            assert [one.text for one in bed.shown()] == [html.escape(TABLE, quote=False)]
+            await platform.edit(sent, Body(text="a < b", buttons=(Button(label="Yes", value="v"),)))
+        assert [(one.text, one.buttons) for one in bed.shown()] == [("a &lt; b", ("Yes",))]
 
 
 # --- signatures and addresses ---

@@ -299,6 +299,19 @@ async def test_direct_messages_of_a_channel_are_answered_where_they_were_asked()
         assert [one.message["direct_messages_topic"] for one in bed.server.sent] == [topic]
 
 
+@pytest.mark.parametrize("off", [True, False])
+async def test_links_are_shown_without_a_preview_if_the_operator_says_so(off: bool) -> None:
+    async with TelegramBed() as bed:
+        bed.said["TELEGRAM_DISABLE_LINK_PREVIEWS"] = str(off).lower()
+        platform = bed.connect()
+        async with running(platform, Inboxes().accept, None):
+            sent = await platform.send(bed.chat, Body(text="https://e.invalid"), key="k", reply_to=None)
+            await platform.edit(sent, Body(text="https://f.invalid"))
+        asked = [asked for method, asked in bed.server.calls if method in ("sendmessage", "editmessagetext")]
+        wanted = {"is_disabled": True} if off else None
+        assert [one.get("link_preview_options") for one in asked] == [wanted, wanted]
+
+
 # --- a Bot API server of one's own ---
 
 

@@ -29,7 +29,7 @@ from hermes.entry.kit.proxy import proxy_for
 from hermes.entry.platforms.slack import api, compose, convert
 from hermes.entry.platforms.slack.catch_up import SlackCatchUp, SlackCursor, find_sent
 from hermes.entry.platforms.slack.convert import SlackIdentity
-from hermes.entry.platforms.slack.manifest import MANIFEST
+from hermes.entry.platforms.slack.manifest import MANIFEST, in_blocks
 from hermes.entry.platforms.slack.socket import SlackSocket, socket_url
 from hermes.entry.platforms.slack.status import SlackStatus
 
@@ -42,6 +42,7 @@ _NAME_SECONDS = 0.5
 _ASIDE_SECONDS, _REST_SECONDS = 29 * 60.0, 20.0
 _SHARED_SECONDS = (0.0, 0.2, 0.4, 0.8, 1.6, 3.2)
 _FIND_SECONDS = 26 * 3600.0
+_NO_BLOCKS = ("invalid_blocks", "invalid_blocks_format", "msg_blocks_too_long")
 _CALLED_HINT = (
     "Event Subscriptions, Interactivity and each slash command need that address, and Socket Mode has to be"
     " off: with it on, Slack calls nobody. `hermes platforms manifest slack --url …` describes such an app."
@@ -49,7 +50,6 @@ _CALLED_HINT = (
 
 
 class SlackAdapter:
-    capabilities = MANIFEST.capabilities
     quiet_seconds = 30.0
     """How long the socket may be silent before we tell that it lives."""
 
@@ -70,6 +70,8 @@ class SlackAdapter:
             )
         base = context.setting("SLACK_API_URL", API)
         self.api = api.SlackApi(base, token, proxy_for(context, "SLACK_PROXY", base))
+        self._in_blocks = context.is_on("SLACK_MARKDOWN_BLOCKS")
+        self.capabilities = in_blocks(MANIFEST.capabilities) if self._in_blocks else MANIFEST.capabilities
         self._status = SlackStatus(self.api, context.clock)
         self._me: SlackIdentity | None = None
         self._kinds: Recent[str, str] = Recent()
@@ -251,23 +253,40 @@ class SlackAdapter:
         asked: dict[str, Any] = {"channel": to.chat}
         if to.thread is not None:
             asked["thread_ts"] = to.thread
-        asked["text"] = body.text
-        if body.buttons:
-            asked["blocks"] = compose.blocks(body.text, body.buttons)
+        asked |= {name: value for name, value in self._shown(body).items() if value}
         asked["metadata"] = {"event_type": compose.KEY_EVENT, "event_payload": {"key": key}}
         asked |= {"unfurl_links": False, "unfurl_media": False}
-        response = await self.api.ask("chat.postMessage", asked)
+        response = await self._ask("chat.postMessage", asked, body)
         if response.says("thread_not_found", "cannot_reply_to_message") and "thread_ts" in asked:
             # The message on which the thread hung is gone.
             del asked["thread_ts"]
-            response = await self.api.ask("chat.postMessage", asked)
+            response = await self._ask("chat.postMessage", asked, body)
         if response.says("channel_not_found", "not_in_channel") and (url := self._aside(to, reply_to)):
-            await self.api.respond(url, body.text)
+            shown = self._shown(replace(body, buttons=()))
+            await self.api.respond(url, {name: value for name, value in shown.items() if value})
             return Receipt(to=to, ref="aside")
         ts, channel = response.result.get("ts"), response.result.get("channel")
         if not isinstance(ts, str):
             raise Unreachable("Slack does not say which message it sent", maybe_done=True)
         return Receipt(to=replace(to, chat=channel) if isinstance(channel, str) else to, ref=ts)
+
+    def _shown(self, body: Body) -> dict[str, Any]:
+        """A text with its buttons, as parameters of a call."""
+        if self._in_blocks and body.text:
+            shown = compose.markdown_blocks(body.text, body.buttons)
+            return {"text": compose.summary(body.text), "blocks": shown}
+        blocks = compose.blocks(body.text, body.buttons) if body.buttons else []
+        return {"text": body.text, "blocks": blocks}
+
+    async def _ask(self, method: str, asked: dict[str, Any], body: Body) -> api.SlackResponse:
+        """Where Slack does not take Markdown in blocks, the words go as they are."""
+        response = await self.api.ask(method, asked)
+        if self._in_blocks and response.says(*_NO_BLOCKS):
+            log.info("slack.no_blocks why=%s", dig(response.answer, "error"))
+            text = escape(body.text, quote=False)
+            blocks = compose.blocks(text, body.buttons) if body.buttons else []
+            response = await self.api.ask(method, {**asked, "text": text, "blocks": blocks})
+        return response
 
     def _aside(self, to: Address, reply_to: str | None) -> str:
         """Where who gave a slash command is answered, if we are not in that chat: seen by nobody else. Only
@@ -342,9 +361,8 @@ class SlackAdapter:
         raise Unreachable("Slack does not say in which message it showed the file", maybe_done=True)
 
     async def edit(self, receipt: Receipt, body: Body) -> None:
-        blocks = compose.blocks(body.text, body.buttons) if body.buttons else []
-        shown = {"text": body.text, "blocks": blocks, "parse": "none"}
-        await self.api.call("chat.update", **_message(receipt), **shown)
+        shown = {**_message(receipt), **self._shown(body), "parse": "none"}
+        _ = (await self._ask("chat.update", shown, body)).result
         await self._status.edited(receipt.to)
 
     async def delete(self, receipt: Receipt) -> None:

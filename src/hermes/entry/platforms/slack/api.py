@@ -145,10 +145,10 @@ class SlackApi(HttpClient[SlackResponse]):
             why = f"Slack did not take the file (HTTP {response.status})"
             raise Unreachable(why, after=retry_after(response.headers), in_transfer=True)
 
-    async def respond(self, url: str, text: str) -> None:
+    async def respond(self, url: str, shown: Mapping[str, Any]) -> None:
         """Answer a slash command where Slack said; the address itself is the permission."""
         self._check_ours(url)
-        data = json.dumps({"text": text, "response_type": "ephemeral"}).encode()
+        data = json.dumps({**shown, "response_type": "ephemeral"}).encode()
         response = await self.exchange("POST", url, headers=_JSON, data=data)
         if response.status in self.gone_statuses:
             raise Refused("The slash command was too long ago to be answered where the bot is not")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
+from html import escape
 from typing import Any
 
 from hermes.domain.errors import Refused
@@ -17,6 +18,7 @@ SECTION = 3000
 KEY_EVENT = "hermes_message"
 """The name of the metadata in which a message of ours carries its key."""
 _LABEL, _VALUE, _IN_A_ROW = 75, 2000, 25
+_SUMMARY = 3000
 _EMOJI = {
     "👀": "eyes", "👍": "+1", "👎": "-1", "✅": "white_check_mark", "❌": "x", "🎉": "tada", "❤": "heart",
     "🔥": "fire", "🤔": "thinking_face", "⏳": "hourglass_flowing_sand", "⚠": "warning", "🙏": "pray",
@@ -28,10 +30,23 @@ _NAMES = {name: emoji for emoji, name in _EMOJI.items()} | {"thumbsup": "👍", 
 
 
 def blocks(text: str, buttons: Sequence[Button]) -> list[dict[str, Any]]:
-    """A text with buttons under it. A value that is too long for a button leaves the button out."""
-    shown: list[dict[str, Any]] = [
-        {"type": "section", "text": {"type": "mrkdwn", "text": piece}} for piece in _sections(text)
-    ]
+    """A text with buttons under it."""
+    sections = ({"type": "section", "text": {"type": "mrkdwn", "text": piece}} for piece in _sections(text))
+    return [*sections, *_rows(buttons)]
+
+
+def markdown_blocks(text: str, buttons: Sequence[Button]) -> list[dict[str, Any]]:
+    """The same of a text in Markdown, which Slack prints itself."""
+    return [{"type": "markdown", "text": text}, *_rows(buttons)]
+
+
+def summary(markdown: str) -> str:
+    """What notifications show of a text that is in blocks: so much as an edit takes."""
+    return escape(markdown, quote=False).encode()[:_SUMMARY].decode(errors="ignore")
+
+
+def _rows(buttons: Sequence[Button]) -> list[dict[str, Any]]:
+    """A value that is too long for a button leaves the button out."""
     elements = [
         {
             "type": "button",
@@ -42,9 +57,10 @@ def blocks(text: str, buttons: Sequence[Button]) -> list[dict[str, Any]]:
         for place, button in enumerate(buttons)
         if button.label.strip() and 0 < len(button.value) <= _VALUE
     ]
-    for start in range(0, len(elements), _IN_A_ROW):
-        shown.append({"type": "actions", "elements": elements[start : start + _IN_A_ROW]})
-    return shown
+    return [
+        {"type": "actions", "elements": elements[start : start + _IN_A_ROW]}
+        for start in range(0, len(elements), _IN_A_ROW)
+    ]
 
 
 def _sections(text: str) -> list[str]:

@@ -13,6 +13,7 @@ from hermes.domain.capabilities import (
     TextUnit,
 )
 from hermes.domain.message import MediaKind
+from hermes.domain.word import replace
 from hermes.entry.kit.fields import listener_fields, option, proxy_field
 
 # Slack takes a gigabyte; what goes out is held in memory while it is sent.
@@ -77,6 +78,10 @@ MANIFEST = Manifest(
             "Whether who mentions it in a channel is answered in a thread (true)",
             "With false it answers in the channel itself.",
         ),
+        option(
+            "SLACK_MARKDOWN_BLOCKS",
+            "Whether answers go in Markdown blocks, which show tables and take 12,000 characters (false)",
+        ),
         option("SLACK_COMMAND", "The slash command that brings all others (/hermes)"),
         option(
             "SLACK_API_URL",
@@ -91,3 +96,12 @@ MANIFEST = Manifest(
     evidence="D: our fake of the Web API, Socket Mode and the Events API, judged by slack-bolt; the Web API"
     " also B: npm emulate",
 )
+
+
+def in_blocks(capabilities: Capabilities) -> Capabilities:
+    """The same where answers go in Markdown blocks. All of them in a message take 12,000 characters, and the
+    whole message has a limit that is not told; words under files cannot be in blocks."""
+    media = {kind: replace(limit, caption=0) for kind, limit in capabilities.media.items()}
+    return replace(
+        capabilities, max_text=11_000, unit=TextUnit.UTF16, flavour=Flavour.COMMONMARK, media=media
+    )

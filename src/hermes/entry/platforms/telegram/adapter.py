@@ -67,6 +67,7 @@ class TelegramAdapter:
         proxy = proxy_for(context, "TELEGRAM_PROXY", base)
         self.api = TelegramApi(base, token, proxy, files=context.setting("TELEGRAM_LOCAL_FILES"))
         self.capabilities = for_local(MANIFEST.capabilities) if self.api.files else MANIFEST.capabilities
+        self._no_previews = context.is_on("TELEGRAM_DISABLE_LINK_PREVIEWS")
         self._forums: Recent[str, None] = Recent()
 
     # --- what comes in ---
@@ -293,8 +294,12 @@ class TelegramAdapter:
             where, response = await self._put(to, method, {**asked, **caption}, {field: file})
         return where, response
 
+    def _words(self, text: str) -> dict[str, Any]:
+        words = compose.marked_up("text", text)
+        return words | {"link_preview_options": {"is_disabled": True}} if self._no_previews else words
+
     async def _say(self, to: Address, asked: Mapping[str, Any], text: str) -> Receipt:
-        where, response = await self._put(to, "sendMessage", {**asked, **compose.marked_up("text", text)})
+        where, response = await self._put(to, "sendMessage", {**asked, **self._words(text)})
         return self._receipt(where, response.result)
 
     async def _put(
@@ -321,7 +326,7 @@ class TelegramAdapter:
         return Receipt(to=to, ref=str(number))
 
     async def edit(self, receipt: Receipt, body: Body) -> None:
-        asked = {**_message(receipt), **compose.marked_up("text", body.text)}
+        asked = {**_message(receipt), **self._words(body.text)}
         asked |= compose.keyboard(body.buttons)
         response = await self.api.ask("editMessageText", asked)
         if response.says("can't parse entities"):

@@ -86,6 +86,10 @@ MANIFEST = Manifest(
             "For a Bot API server of your own.",
         ),
         option(
+            "TELEGRAM_DISABLE_LINK_PREVIEWS",
+            "Whether links in its messages are shown without a preview (false)",
+        ),
+        option(
             "TELEGRAM_LOCAL_FILES",
             "The folder in which a Bot API server with --local keeps its files",
             "Its working directory (--dir), as it is seen on this machine.",
