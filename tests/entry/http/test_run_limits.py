@@ -12,10 +12,12 @@ import pytest
 from hermes.control.sessions.submission import Submission
 from hermes.domain.address import LOCAL_DOOR, Address, Source, SourceKind
 from hermes.domain.event import TextDelta
-from hermes.domain.ids import MAIN_AGENT, CallId
+from hermes.domain.ids import MAIN_AGENT, CallId, TurnId
 from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest
 from hermes.domain.tool import ToolCall
 from hermes.domain.turn import TurnInput
+from hermes.entry.http.site.admission import OWNER, Principal
+from hermes.entry.http.site.run_limits import RunLimits
 from hermes.testing.api import ApiWorld, Heard
 from hermes.testing.model import Say, ScriptedModel, say
 from tests.entry.http.talking import CHAT, PHONE, PHONE_KEY, words
@@ -179,6 +181,31 @@ async def test_turns_of_other_doors_do_not_count(tmp_path: Path) -> None:
         await model.has(2)
         model.go.set()
         assert not is_refused(await asked[0])
+
+
+def test_when_to_come_back_follows_from_how_long_runs_take() -> None:
+    now, ended = [0.0], set[TurnId]()
+    phone = Principal(name="phone", max_runs=2)
+    limits = RunLimits(4, 3, lambda turn: turn not in ended, lambda: now[0])
+
+    def after(principal: Principal) -> str:
+        refused = limits.refusal(principal)
+        return "" if refused is None else refused.headers["Retry-After"]
+
+    with limits.hold(phone), limits.hold(phone):
+        assert after(phone) == "6", "nothing is known yet"
+    for number in (1, 2):
+        limits.note(phone, TurnId(f"turn_{number}"))
+    assert after(phone) == "1" and after(OWNER) == ""
+    now[0] = 40.0
+    assert after(phone) == "21", "two that take 40 s end every 20 s"
+    for number in (3, 4):
+        limits.note(OWNER, TurnId(f"turn_{number}"))
+    assert after(OWNER) == "6", "80 s of four"
+    now[0] = 4000.0
+    assert after(phone) == "60"
+    ended.add(TurnId("turn_1"))
+    assert after(phone) == after(OWNER) == ""
 
 
 @pytest.mark.parametrize("value", ["0", "many", "[1]"])
