@@ -1,4 +1,4 @@
-"""The demo model's rules: the same transcript gives the same reply, and every answer says what it is."""
+"""The demo model's rules: the same transcript gives the same reply, and it says once what it is."""
 
 from __future__ import annotations
 
@@ -150,3 +150,10 @@ async def test_a_broken_stream_goes_on_where_it_stopped(length: int) -> None:
 @pytest.mark.parametrize("check", PORT_CHECKS, ids=lambda check: check.__name__)
 async def test_it_is_a_provider(check) -> None:
     await check(DemoProvider(delay=0.0))
+
+
+def test_it_says_once_in_a_conversation_what_it_is() -> None:
+    first = demo_reply(entries(UserSaid(text="hello")), TOOLS)
+    assert first.text.endswith(f"\n\n{FOOTER}")
+    told = entries(UserSaid(text="hello"), ModelSaid(text=first.text), UserSaid(text="count to 3"))
+    assert demo_reply(told, TOOLS).text == "1 2 3"

@@ -57,6 +57,10 @@ class Person:
     def seen(self) -> str:
         return _CONTROL.sub("", self.raw).replace("\r\n", "\n")
 
+    def resize(self, columns: int) -> None:
+        fcntl.ioctl(self._follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        self.process.send_signal(signal.SIGWINCH)
+
     def keys(self, text: str) -> None:
         self.bytes(text.encode())
 

@@ -434,6 +434,35 @@ def test_leaving_in_the_middle_lets_it_go_on(home: Path) -> None:
         person.until("done counting", "❯ ")
 
 
+def test_escape_swallows_no_key_and_stops_the_turn(home: Path) -> None:
+    held(home)
+    with at_terminal(home) as person:
+        person.prompt()
+        person.keys("\x1b")
+        time.sleep(0.5)  # longer than a key takes
+        person.type("hello")
+        person.until("You said: hello", "❯ ")
+        person.type("count")
+        person.until("1 2")
+        person.keys("\x1b")
+        person.until("stopped: interrupted", "❯ ")
+
+
+def test_a_window_of_another_width(home: Path) -> None:
+    words = " ".join(f"word{number}" for number in range(20))
+    with at_terminal(home) as person:
+        person.prompt()
+        person.keys(words)
+        person.until("word19")
+        person.resize(200)
+        person.until("❯ word0 word1 ", "word19")
+        person.resize(40)
+        person.until("word19")
+        assert "\x1b[J" in person.raw
+        person.keys("\r")
+        person.until(f"You said: {words}", "❯ ")
+
+
 def test_a_closed_window_ends_it(home: Path) -> None:
     with at_terminal(home) as person:
         person.prompt()

@@ -69,6 +69,16 @@ def test_an_escape_alone_is_nothing() -> None:
     assert reader.feed(b"\x1b") == []
     assert together(reader.feed(b"[A")) == [NamedKey.UP]
     assert reader.feed(b"\x1b\r") == [NamedKey.NEWLINE]
+    assert reader.give_up() == [] and not reader.is_unsure
+
+
+def test_an_escape_that_nothing_follows_swallows_nothing() -> None:
+    reader = KeyReader()
+    assert reader.feed(b"\x1b") == [] and reader.is_unsure
+    assert reader.give_up() == [NamedKey.ESCAPE] and not reader.is_unsure
+    assert reader.feed(b"hello") == [TypedText(text="hello")]
+    assert reader.feed(b"\x1b[") == [] and reader.give_up() == []
+    assert reader.feed(b"\x1b[200~half\x1b") == [] and not reader.is_unsure
 
 
 @pytest.mark.parametrize(

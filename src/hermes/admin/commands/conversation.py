@@ -204,7 +204,8 @@ def _signals(door: PlainView | OneShot) -> dict[signal.Signals, Callable[[], Non
         signal.SIGTERM: lambda: door.leave(_SIGNALLED + signal.SIGTERM),
         signal.SIGHUP: lambda: door.leave(_SIGNALLED + signal.SIGHUP),
     }
-    redraw = getattr(door, "redraw", None)
-    if redraw is not None:
-        actions[signal.SIGCONT] = redraw
+    for number, name in ((signal.SIGCONT, "redraw"), (signal.SIGWINCH, "resize")):
+        act = getattr(door, name, None)
+        if act is not None:
+            actions[number] = act
     return actions

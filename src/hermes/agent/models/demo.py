@@ -17,6 +17,7 @@ from hermes.domain.ids import CallId
 from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest
 from hermes.domain.tool import ToolCall
 from hermes.domain.usage import Usage
+from hermes.domain.word import replace
 
 FOOTER = (
     "— Offline demo model, not an AI. For a real one set OPENAI_API_KEY or OPENROUTER_API_KEY, or start "
@@ -61,7 +62,16 @@ def _ask_tool(tool: str, **arguments: object) -> _DemoCalls:
 
 
 def demo_reply(entries: Sequence[Entry], tools: Collection[str]) -> DemoReply:
-    """The next reply to a visible transcript, with these tools at hand."""
+    """The next reply to a visible transcript, with these tools at hand. It says once in a conversation that
+    it is not an AI."""
+    reply = _reply(entries, tools)
+    records = (entry.record for entry in entries)
+    if any(isinstance(record, ModelSaid) and FOOTER in record.text for record in records):
+        return replace(reply, text=reply.text.removesuffix(f"\n\n{FOOTER}"))
+    return reply
+
+
+def _reply(entries: Sequence[Entry], tools: Collection[str]) -> DemoReply:
     spoken = [(place, entry) for place, entry in enumerate(entries) if isinstance(entry.record, UserSaid)]
     if not spoken:
         return _final(f"Hello.\n\n{HELP}")

@@ -15,6 +15,8 @@ from enum import StrEnum
 from msgspec import Struct
 
 _PIECE = 65_536
+_ESCAPE_SECONDS = 0.1
+"""A terminal sends the bytes of one key faster than that, and nobody types so fast after Esc."""
 _INPUT_FLAGS, _LOCAL_FLAGS, _CONTROL_CHARACTERS = 0, 3, 6
 
 
@@ -36,6 +38,7 @@ class NamedKey(StrEnum):
     KILL_WORD = "kill word"
     COMPLETE = "complete"
     REDRAW = "redraw"
+    ESCAPE = "escape"
     EOF = "end of input"
 
 
@@ -90,6 +93,16 @@ class KeyReader:
         while text:
             text = self._paste(text, presses) if self._pasted is not None else self._press(text, presses)
         return presses
+
+    @property
+    def is_unsure(self) -> bool:
+        """Whether what came last may be Esc alone, or the beginning of another key."""
+        return self._pasted is None and bool(self._ahead)
+
+    def give_up(self) -> list[Press]:
+        """Nothing more came of it: Esc alone was pressed, or the rest was lost."""
+        ahead, self._ahead = self._ahead, ""
+        return [NamedKey.ESCAPE] if ahead == "\x1b" else []
 
     def _press(self, text: str, presses: list[Press]) -> str:
         """Take one thing from the front of the text; what is left of it is returned."""
@@ -158,6 +171,7 @@ class Keyboard:
         self._press = press
         self._gone = gone
         self._reader = KeyReader()
+        self._waiting: asyncio.TimerHandle | None = None
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
@@ -171,6 +185,8 @@ class Keyboard:
                 yield
             finally:
                 loop.remove_reader(own)
+                if self._waiting is not None:
+                    self._waiting.cancel()
                 with contextlib.suppress(termios.error):  # the terminal may be gone
                     termios.tcsetattr(self._descriptor, termios.TCSADRAIN, before)
 
@@ -198,6 +214,15 @@ class Keyboard:
             self._gone()
             return
         for press in self._reader.feed(data):
+            self._press(press)
+        if self._waiting is not None:
+            self._waiting.cancel()
+        if self._reader.is_unsure:
+            self._waiting = asyncio.get_running_loop().call_later(_ESCAPE_SECONDS, self._stop_waiting)
+
+    def _stop_waiting(self) -> None:
+        self._waiting = None
+        for press in self._reader.give_up():
             self._press(press)
 
 

@@ -109,6 +109,17 @@ class Screen:
         self._write(f"{_CLEAR_ROW}{shown}{text}{move}")
         self._at_start = False
 
+    def forget_row(self) -> None:
+        """The window has another width, so the row may stand on several lines by now: take them all away."""
+        if self._row is None or not self.look.rich:
+            return
+        prompt, _, cursor = self._row
+        above = (width(prompt) + cursor) // max(self.width, 1)
+        self._row = None
+        up = f"\x1b[{above}A" if above else ""
+        self._write(f"{up}\r\x1b[J")
+        self._at_start = True
+
     def close_row(self, line: str | None) -> None:
         """The row is done: it stays as what was said, or goes without a trace; then what was held follows."""
         row, self._row = self._row, None

@@ -200,7 +200,16 @@ class PlainView:
         text, cursor = self._editor.row(max(self._screen.width - len(prompt) - 1, 1))
         self._screen.show_row(prompt, text, cursor)
 
+    def resize(self) -> None:
+        """The window has another width: the row is drawn anew for it."""
+        self._screen.forget_row()
+        self._put(NamedKey.REDRAW)
+
     async def _press(self, press: Press, asked: Asked | None) -> None:
+        if press is NamedKey.ESCAPE:
+            if self._talk.question is None and not self._talk.is_idle:
+                await self._talk.stop_turns()
+            return
         if press is NamedKey.REDRAW:
             if self._is_row_wanted():
                 self._draw_row()
