@@ -37,6 +37,9 @@ NEEDED_LATER = {
 }
 
 
+TERMINAL = "import hermes.cli, hermes.admin.commands.conversation, hermes.entry.terminal.{}"
+
+
 def _loaded(action: str) -> set[str]:
     """The packages, by their first names."""
     return {name.split(".")[0] for name in _modules(action)}
@@ -79,6 +82,15 @@ def test_listing_platforms_loads_no_sdk() -> None:
 def test_a_gateway_loads_nothing_before_it_is_needed() -> None:
     modules = _modules(GATEWAY)
     assert not NEEDED_LATER & {*modules, *(name.split(".")[0] for name in modules)}
+
+
+@pytest.mark.parametrize("view", ["oneshot", "view_plain"])
+def test_a_terminal_loads_no_gateway(view: str) -> None:
+    """Every `hermes -q` waits for what its client loads."""
+    modules = _modules(TERMINAL.format(view))
+    assert not [name for name in modules if name.startswith(("hermes.control", "hermes.app", "hermes.agent"))]
+    assert not [name for name in modules if name.startswith(("hermes.state.store", "hermes.execution"))]
+    assert set(_foreign({name.split(".")[0] for name in modules})) <= {"msgspec", "typing_extensions"}
 
 
 def test_the_probe_sees() -> None:

@@ -272,7 +272,8 @@ def _gateway(holder: LockHolder | None, reported: Mapping[str, Any]) -> str:
     if holder is not None and holder.what != GATEWAY:
         return f"{holder.what} works on the home ({holder})"
     if holder is not None:
-        return f"{reported.get('gateway_state', 'starting')} ({holder})"
+        leaves = "; it leaves after the last terminal" if reported.get("temporary") else ""
+        return f"{reported.get('gateway_state', 'starting')} ({holder}){leaves}"
     state = reported.get("gateway_state")
     if state is None:
         return "not running"

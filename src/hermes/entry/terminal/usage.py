@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING
 
-from hermes.domain.clock import Clock
-from hermes.domain.rows import OpenWork
+if TYPE_CHECKING:
+    # A terminal loads this for its words alone.
+    from hermes.domain.clock import Clock
+    from hermes.domain.rows import OpenWork
 
 ASKED_TO_STOP = "asked to stop"
 UNUSED = "no terminal uses it any more"
