@@ -42,7 +42,7 @@ def test_a_change_is_adopted_as_a_whole_or_not_at_all(home: Path) -> None:
         told = hermes(home, "config", "apply")
         assert told.code == 0, told
         assert "agents.bee" in told.out and "agents.ant" in told.out and "display.tool_progress" in told.out
-        assert "Counts after a restart (hermes gateway restart): gateway.cache_mb." in told.out
+        assert "Takes effect after a restart (hermes gateway restart): gateway.cache_mb." in told.out
         assert agents_of(home) == ["ant", "main"]
         (home / "config.yaml").write_text("agents:\n  fly: {}\nagent:\n  max_turns: lots\n")
         refused = hermes(home, "config", "apply")
@@ -88,7 +88,8 @@ def test_status_tells_what_counts_after_a_refusal(home: Path) -> None:
 
 
 def test_what_waits_for_a_restart_is_what_differs_from_the_start(home: Path) -> None:
-    config, waits = home / "config.yaml", "Counts after a restart (hermes gateway restart): gateway.cache_mb."
+    config = home / "config.yaml"
+    waits = "Takes effect after a restart (hermes gateway restart): gateway.cache_mb."
     with gateway(home) as running:
         config.write_text(BEFORE + "gateway:\n  cache_mb: 8\n")
         assert waits in hermes(home, "config", "apply").out
@@ -137,7 +138,7 @@ def test_plugins_are_those_of_the_start_until_a_restart(home: Path) -> None:
         config.write_text(there + "plugins: {disabled: [hx-more]}\n")
         applied = hermes(home, "config", "apply")
         assert applied.code == 0, "its toolset is gone: " + applied.err
-        assert "Counts after a restart (hermes gateway restart): plugins.disabled." in applied.out
+        assert "Takes effect after a restart (hermes gateway restart): plugins.disabled." in applied.out
         assert running.stop() == 0
 
 
@@ -147,6 +148,6 @@ def _state(home: Path) -> str:
 
 def test_without_a_gateway_the_settings_are_only_checked(home: Path) -> None:
     told = hermes(home, "config", "apply")
-    assert told.code == 0 and told.out.startswith("No gateway runs here; the settings are in order")
+    assert told.code == 0 and told.out.startswith("No gateway runs here; the settings are correct")
     (home / "config.yaml").write_text("modle: x\n")
     assert "config.yaml:1: “modle” is not a known setting" in hermes(home, "config", "apply").err

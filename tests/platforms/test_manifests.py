@@ -16,6 +16,7 @@ import pytest
 
 from hermes.admin.commands import platforms
 from hermes.admin.commands.platform_packages import FURTHER_EXTRAS
+from hermes.admin.process.home_files import STATE_FILE
 from hermes.admin.shell.command import perform
 from hermes.admin.shell.output import CliConsole
 from hermes.domain.adapter import AdapterContext, Finding
@@ -122,6 +123,18 @@ def ask(monkeypatch: pytest.MonkeyPatch, home: Path, words: list[str], **environ
     out = io.StringIO()
     code = perform("platforms", words, home, environ, CliConsole(out=out, err=out))
     return code, out.getvalue()
+
+
+def test_the_port_for_incoming_webhooks_is_no_state_of_the_outgoing_ones(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    state = {"webhook": {"state": "connected", "error_message": "http://127.0.0.1:8644"}}
+    monkeypatch.setattr(platforms, "platform_manifests", lambda: (manifest_of("webhook"),))
+    for name, shown in (("webhook", ""), ("webhook targets", "connected (http://127.0.0.1:8644)")):
+        (tmp_path / STATE_FILE).write_text(json.dumps({"platforms": {name: state["webhook"]}}))
+        out = io.StringIO()
+        assert perform("platforms", ["list", "--json"], tmp_path, {}, CliConsole(out=out, err=out)) == 0
+        assert json.loads(out.getvalue())[0]["state"] == shown
 
 
 def test_list_and_show(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from hermes.domain.ports.platform import Platform
 from hermes.domain.ports.store import Store
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
-from hermes.entry.host import HostState, PlatformAccount, Report
+from hermes.entry.host import PlatformAccount, Report
 from hermes.state.home.locks import MachineLock, lock_folder
 from hermes.state.settings.loader import LoadedSettings
 from hermes.state.settings.names import with_account
@@ -245,10 +245,11 @@ async def _refuse(why: str) -> Platform:
     raise UserError(why, hint=ONE_EACH)
 
 
+def state_name(account: str) -> str:
+    """How the state of an account is named: incoming webhooks are a door of the same name as the account that
+    sends some."""
+    return "webhook targets" if account == "webhook" else account
+
+
 def rename_webhook_account(tell: Report) -> Report:
-    """Incoming webhooks are a door of the same name as the account that sends some."""
-
-    def told(account: str, state: HostState, why: str) -> None:
-        tell("webhook targets" if account == "webhook" else account, state, why)
-
-    return told
+    return lambda account, state, why: tell(state_name(account), state, why)

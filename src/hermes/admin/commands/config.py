@@ -28,7 +28,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = "Read, change and check the settings in config.yaml and .env."
     parser.epilog = "The environment beats .env, .env beats config.yaml. All keys: docs/reference/settings.md"
     add = Subcommands(parser).add
-    add("show", "Print the settings that count now, as YAML; secrets are shown as ***.", _show)
+    add("show", "Print the settings in effect, as YAML; secrets are shown as ***.", _show)
     shown = {"key": "a dotted key like agent.max_turns, or a variable like HERMES_MODEL"}
     add("get", "Print one setting, or one section.", _get, shown)
     key = {"key": "a dotted key like agent.max_turns, or a variable like OPENAI_API_KEY"}
@@ -37,7 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     }
     summary = "Change one setting. Variables in capitals and secrets go to .env, all others to config.yaml."
     add("set", summary, _set, key | value)
-    add("unset", "Take one setting out of its file, so that its default counts again.", _unset, key)
+    add("unset", "Remove one setting from its file, so that its default takes effect again.", _unset, key)
     add("path", "Print where config.yaml and .env are.", _path)
     add("apply", "Let the running gateway adopt config.yaml and .env as they are now.", _apply)
     add("check", "Print every problem with its file, its line and its remedy.", _check)
@@ -152,14 +152,14 @@ def _apply(command: CliCommand) -> None:
     """What cannot be adopted is refused as a whole: `SettingsError`s are printed by whoever calls this."""
     report, console = open_home(command).ask(apply_settings), command.console
     if not report.generation:
-        console.line("No gateway runs here; the settings are in order and count from its start on.")
+        console.line("No gateway runs here; the settings are correct and take effect when it starts.")
     elif not report.changed:
         console.line("Nothing has changed.")
     adopted = [key for key in report.changed if key not in report.waits]
     if adopted:
         console.line(f"Adopted: {', '.join(adopted)}.")
     if report.waits:
-        console.line(f"Counts after a restart (hermes gateway restart): {', '.join(report.waits)}.")
+        console.line(f"Takes effect after a restart (hermes gateway restart): {', '.join(report.waits)}.")
 
 
 def _check(command: CliCommand) -> int:

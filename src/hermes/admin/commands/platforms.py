@@ -13,7 +13,7 @@ from hermes.admin.commands.platform_packages import FURTHER_EXTRAS, install_extr
 from hermes.admin.process.home_files import read_state
 from hermes.admin.shell.command import JSON, CliCommand, Subcommands
 from hermes.admin.shell.output import CliConsole, Column, facts
-from hermes.app.accounts import DeclaredAccount, declared_accounts, make_adapter
+from hermes.app.accounts import DeclaredAccount, declared_accounts, make_adapter, state_name
 from hermes.control.commands.menu import menu_entries
 from hermes.domain.adapter import AdapterContext, Finding
 from hermes.domain.address import DEFAULT_ACCOUNT, account_problem, read_platform
@@ -265,7 +265,7 @@ def _able_in_words(able: Capabilities) -> dict[str, str]:
 
 def _last_state(state: Mapping[str, Any], name: str) -> str:
     platforms = state.get("platforms")
-    facts = platforms.get(name) if isinstance(platforms, dict) else None
+    facts = platforms.get(state_name(name)) if isinstance(platforms, dict) else None
     if not isinstance(facts, dict):
         return ""
     why = facts.get("error_message") or ""
