@@ -9,7 +9,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 from hermes.domain.errors import FaultKind, ModelFault, Refused
@@ -30,8 +30,8 @@ FAULTS = {
     "too many": ModelFault(
         "The account has used its share.",
         kind=FaultKind.LIMITED_UNTIL,
-        after=3600,
-        until=datetime(2100, 1, 1, tzinfo=UTC) + timedelta(hours=1),
+        after=0,
+        until=datetime(2100, 1, 1, tzinfo=UTC),
     ),
     "withheld": ModelFault("A filter withheld the answer.", kind=FaultKind.FILTERED),
 }

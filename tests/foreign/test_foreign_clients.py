@@ -24,7 +24,7 @@ CLIENTS = ROOT / "tests" / "foreign" / "clients"
 SECONDS = 600
 CALL = ["get_weather", {"city": "Paris"}]
 EXPECTED: dict[str, Any] = {
-    "models": ["hermes-agent", "main"],
+    "models": ["hermes-agent", "main", "hermes-agent:task"],
     "chat": {"text": "You said: hello", "usage": True},
     "stream": {"text": "You said: hello", "usage": True},
     "tools": {"reason": "tool_calls", "call": CALL, "text": "It is sunny in Paris."},
@@ -54,6 +54,7 @@ EXPECTED: dict[str, Any] = {
         ["APIError", "model_credentials_refused"],
     ],
     "retries": [502, 1],
+    "limits": [429, "rate_limit_exceeded", True],
     "structured": ["Paris", "Paris"],
     "responses_own_tools": [
         [
@@ -83,6 +84,12 @@ EXPECTED: dict[str, Any] = {
     ],
     "responses_clarify": ["I try. Which one?\n\n1. red\n2. blue", "It worked: blue"],
     "responses_reference": "You said: and then?",
+    "responses_failures": [
+        ["failed", "context_length_exceeded", "response.failed"],
+        ["failed", "rate_limit_exceeded", "response.failed"],
+        ["failed", "model_credentials_refused", "response.failed"],
+        ["failed", "content_filter", "response.failed"],
+    ],
     "responses_refusals": [[400, "tools[0]"], [400, "top_logprobs"], [400, "colour"]],
 }
 PLAIN = {"plain": "You said: hello", "history after an own tool": "You said: thanks"}
@@ -173,18 +180,23 @@ def test_openai_for_node_goes_away(gateway: str) -> None:
     _wait_until_stopped(gateway, before + 1)
 
 
-@pytest.mark.parametrize("options", [[], ["--no-stream"]])
-def test_llm(options: list[str], gateway: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("options", "words", "expected"),
+    [
+        ([], "hello", "You said: hello"),
+        (["--no-stream"], "hello", "You said: hello"),
+        ([], "read", "I try. \n\nIt worked: read did x"),
+    ],
+)
+def test_llm(options: list[str], words: str, expected: str, gateway: str, tmp_path: Path) -> None:
     told = (
         f"- model_id: hermes\n  model_name: hermes-agent\n  api_base: {gateway}/v1\n  api_key_name: hermes\n"
     )
     (tmp_path / "extra-openai-models.yaml").write_text(told)
     (tmp_path / "keys.json").write_text(json.dumps({"hermes": KEY}))
     program = python_of("llm").with_name("llm")
-    heard = _heard(
-        program, "-m", "hermes", *options, "hello", LLM_USER_PATH=str(tmp_path), HOME=str(tmp_path)
-    )
-    assert heard == "You said: hello"
+    heard = _heard(program, "-m", "hermes", *options, words, LLM_USER_PATH=str(tmp_path), HOME=str(tmp_path))
+    assert heard == expected
 
 
 @pytest.mark.parametrize(
@@ -280,10 +292,24 @@ def test_the_ai_sdk_of_vercel(gateway: str) -> None:
     }
     own = "I try. It worked: read did x"
     responses = {**shared, "own tool": own, "own tool, streamed": streamed(own, called=True)}
+    chat = {**shared, **STREAMED_CHAT}
+    chat["own tool, streamed"] = streamed(STREAMED_CHAT["own tool, streamed"])
     heard = _frameworks_for_node("vercel", gateway)
     assert heard["responses"] == heard["responses, not stored"] == responses
     assert heard["approved"] == {"asked": "mcp.danger", "text": "It worked: danger did x"}
+    assert heard["chat"] == heard["compatible"] == chat
     assert heard["denied"] == {"asked": "mcp.danger", "text": "It failed: Denied by the user."}
+
+
+def test_llama_index(gateway: str, tmp_path: Path) -> None:
+    client = CLIENTS / "frameworks_python.py"
+    heard = _heard(python_of("llama-index"), client, gateway, KEY, "llama_index", HOME=str(tmp_path))
+    assert json.loads(heard.splitlines()[-1]) == {
+        "plain": "You said: hello",
+        "stream": "You said: hello",
+        **STREAMED_CHAT,
+        "agent": "It is sunny in Paris.",
+    }
 
 
 def test_the_standard_of_open_responses(gateway: str) -> None:

@@ -6,12 +6,14 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hermes.domain.call_options import NO_OPTIONS, CallOptions, JsonAnswer
+from hermes.domain.errors import FaultKind, ModelFault
 from hermes.domain.event import Ending, ToolFinished, UserSaid
 from hermes.domain.ids import CallId
 from hermes.domain.ports.agent import ModelRequest
@@ -429,6 +431,8 @@ async def test_an_approval_that_is_given_elsewhere_goes_on_as_the_next_response(
         assert events[-1]["type"] == "response.completed"
         assert [item["type"] for item in events[-1]["response"]["output"]] == ["mcp_call", "message"]
         assert await read(api, following) == events[-1]["response"]
+        refused = await api.ask("DELETE", f"{PATH}/{following}")
+        assert (refused.status, asked["id"] in refused.json["error"]["message"]) == (400, True)
         assert text(await ask(api, "b", previous_response_id=following)).startswith("danger zone + b [")
 
 
@@ -595,6 +599,33 @@ async def test_a_stream_ends_as_the_standard_says(tmp_path: Path, world: World) 
         assert heard.data.count(b"[DONE]") == 1
 
 
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        (FaultKind.TOO_LONG, "context_length_exceeded"),
+        (FaultKind.LIMITED_UNTIL, "rate_limit_exceeded"),
+        (FaultKind.BAD_KEY, "model_credentials_refused"),
+        (None, "server_error"),
+    ],
+)
+async def test_a_failure_says_of_what_kind_it_is(tmp_path: Path, kind: FaultKind | None, code: str) -> None:
+    until = datetime(2100, 1, 1, tzinfo=UTC)
+    secret = "http://10.0.0.7:9999 did not want it"
+
+    def script(request: ModelRequest) -> Say:
+        if kind is None:
+            raise RuntimeError("the script is wrong")
+        return Say(error=ModelFault(secret, kind=kind, until=until))
+
+    async with ApiWorld(home=tmp_path / "home", provider=ScriptedModel(script), config=KEYS) as api:
+        answer = await ask(api, "hello", headers=PHONE)
+        assert (answer["status"], answer["error"]["code"]) == ("failed", code)
+        assert secret not in json.dumps(answer), "only who may administer the gateway is told addresses"
+        events = await stream(api, PATH, {"input": "hello", "stream": True})
+        assert events[-1]["type"] == "response.failed"
+        assert events[-1]["response"]["error"]["code"] == code
+
+
 async def test_an_answer_that_was_cut_says_why(tmp_path: Path, world: World) -> None:
     async with world.api(tmp_path / "home") as api:
         answer = await ask(api, "long")
@@ -663,6 +694,7 @@ async def test_nobody_else_can_give_results(tmp_path: Path, world: World) -> Non
         results = [result(made, "hail") for made in calls(asked)]
         await ask(api, results, 404, previous_response_id=asked["id"], headers=PHONE)
         other = await ask(api, results, headers=PHONE)
+        assert last_words(world.requests[-1]) == "", "nobody said anything after these results"
         assert "hail" not in text(await ask(api, "x", headers=PHONE))
         assert not other["id"].startswith(asked["id"])
         assert (await read(api, asked["id"]))["status"] == "completed"

@@ -161,6 +161,10 @@ const cases = {
     const did = await client.chat.completions.create({ model, messages: user("did what") });
     return [failed, JSON.parse(did.choices[0].message.content).filter((each) => each.includes(words)).length];
   },
+  async limits() {
+    const error = await client.chat.completions.create({ model, messages: user("too many") }).catch((e) => e);
+    return [error.status, error.code, Number(error.headers.get("retry-after")) > 0];
+  },
   async structured() {
     const schema = { name: "city", schema: parameters, strict: true };
     const answer = await client.chat.completions.parse({
@@ -218,6 +222,16 @@ const cases = {
     const named = first.output.map((item) => ({ type: "item_reference", id: item.id }));
     const input = [...user("read"), ...named, ...user("and then?")];
     return (await client.responses.create({ model, input })).output_text;
+  },
+  async responses_failures() {
+    const found = [];
+    for (const input of ["too long", "too many", "no key", "withheld"]) {
+      const response = await client.responses.create({ model, input });
+      let last = null;
+      for await (const event of await client.responses.create({ model, input, stream: true })) last = event.type;
+      found.push([response.status, response.error.code, last]);
+    }
+    return found;
   },
   async responses_refusals() {
     const found = [];

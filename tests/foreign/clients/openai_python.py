@@ -188,6 +188,14 @@ def retries(client):
     return [failed, sum(words in each for each in json.loads(did))]
 
 
+def limits(client):
+    try:
+        client.chat.completions.create(model=MODEL, messages=user("too many"))
+    except APIStatusError as error:
+        return [error.status_code, error.code, int(error.response.headers["retry-after"]) > 0]
+    return None
+
+
 def structured(client):
     answer = client.chat.completions.parse(model=MODEL, messages=user("a city"), response_format=City)
     response = client.responses.parse(model=MODEL, input="a city", text_format=City)
@@ -241,6 +249,15 @@ def responses_reference(client):
     named = [{"type": "item_reference", "id": item.id} for item in first.output]
     words = [*user("read"), *named, *user("and then?")]
     return client.responses.create(model=MODEL, input=words).output_text
+
+
+def responses_failures(client):
+    found = []
+    for fault in ("too long", "too many", "no key", "withheld"):
+        response = client.responses.create(model=MODEL, input=fault)
+        events = [event.type for event in client.responses.create(model=MODEL, input=fault, stream=True)]
+        found.append([response.status, response.error.code, events[-1]])
+    return found
 
 
 def responses_refusals(client):

@@ -23,7 +23,6 @@ from hermes.stream.faces.response_shape import (
 )
 
 MOST_KEPT = 100
-GO_ON = "Go on with these results."
 PICTURES = "(These pictures belong to the results of your calls.)"
 _AGENTS = ("reasoning", "mcp_call", "mcp_approval_request", "mcp_list_tools", "function_call")
 
@@ -193,16 +192,14 @@ def _now(
     history = messages.systems_before_last(history) if history else history
     before, now = messages.split_last(history)
     if approvals and (not now or now[0].by is not Speaker.USER):
-        going_on = messages.ConversationInput(instructions=instructions, history=tuple(history), text=GO_ON)
+        going_on = messages.ConversationInput(instructions=instructions, history=tuple(history))
         return ReadInput(conversation=going_on, approvals=approvals)
     if not now or now[0].by is Speaker.AGENT:
         raise bad_request(
             "The input must end with a message of the user, or a function_call_output.", param="input"
         )
     if now[0].by is Speaker.TOOL:
-        going_on = messages.ConversationInput(
-            instructions=instructions, history=tuple(history), text=GO_ON, results=now
-        )
+        going_on = messages.ConversationInput(instructions=instructions, history=tuple(history), results=now)
         return ReadInput(conversation=going_on, results=now)
     images = tuple(image for message in now for image in message.attachments)
     words = "\n\n".join(message.text for message in now if message.text)

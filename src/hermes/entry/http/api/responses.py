@@ -34,6 +34,7 @@ from hermes.entry.http.api.stored_responses import (
     StoredResponse,
     as_stored,
     find_response,
+    forget_response,
     input_items,
     read_now,
     read_terms,
@@ -259,7 +260,7 @@ async def read_response(
 async def delete_response(call: HttpCall) -> ResponseDeleted:
     stored = await find_response(call, call.part("response_id"))
     await _stop(call, stored)
-    await call.gateway.write(stored.turn.agent, lambda tx: tx.requests.remove(stored.name))
+    await call.gateway.write(stored.turn.agent, lambda tx: forget_response(tx, stored))
     return ResponseDeleted(id=stored.name)
 
 

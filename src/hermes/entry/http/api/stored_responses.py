@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from hermes.control.doors.continuing import part_name
 from hermes.control.sessions.submission import NotFound, SubmittedTurn, id_for
+from hermes.domain.errors import UserError
 from hermes.domain.event import Entry, QuestionKind, Verdict
 from hermes.domain.ids import CallId, client_call_id
 from hermes.domain.ports.store import Tx
@@ -111,6 +112,13 @@ def _find_request(tx: Tx, name: str) -> Request | None:
     if asked is None or parts_asked(tx.journal.of_turn(asked.turn)) < int(part) - 1:
         return None
     return replace(asked, id=name) if int(part) > 1 else None
+
+
+def forget_response(tx: Tx, stored: StoredResponse) -> None:
+    if tx.requests.get(stored.name) is None:
+        before = part_name(PREFIX, stored.turn, stored.part - 1)
+        raise UserError(f"{stored.name} only goes on from {before}.", hint="Delete that one.")
+    tx.requests.remove(stored.name)
 
 
 def as_stored(submitted: SubmittedTurn, terms: ResponseTerms) -> StoredResponse:
