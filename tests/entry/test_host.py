@@ -234,6 +234,8 @@ async def test_after_a_minute_of_health_the_first_wait_is_short_again() -> None:
 async def test_the_platform_may_say_how_long() -> None:
     stage = Stage(Adapter([Unreachable("slow down", after=42.0)]))
     async with stage.running():
+        at = stage.clock.now() + timedelta(seconds=42)
+        assert stage.states[-1][1] == f"slow down; trying again in 42 s (at {at:%H:%M:%S} UTC)"
         await stage.clock.advance(41)
         assert stage.state is HostState.RETRYING and len(stage.adapter.cursors) == 1
         await stage.clock.advance(2)
@@ -342,7 +344,8 @@ async def test_an_adapter_that_stays_deaf_is_rebuilt_ever_more_rarely() -> None:
     stage = Stage(Adapter([], capabilities=Capabilities(silence_seconds=10.0)), clock=clock)
     async with stage.running():
         await clock.advance(600)
-        waits = [float(why.rsplit(" ", 2)[1]) for state, why in stage.states if state is HostState.RETRYING]
+        told = [why for state, why in stage.states if state is HostState.RETRYING]
+        waits = [float(why.partition("again in ")[2].split()[0]) for why in told]
         assert len(waits) >= 4 and waits == sorted(waits) and waits[-1] > 50
 
 

@@ -13,7 +13,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
 
@@ -36,7 +36,7 @@ HEALTHY_SECONDS = 60.0
 _RENEW_SECONDS = 20.0
 _SETTLED_SECONDS = 3.0
 _LEASE_DELAY = 1.0
-_SHORT = 0.01
+_SHORT, _LONG_WAIT = 0.01, 30.0
 _GOODBYE_SECONDS = 5.0
 
 
@@ -204,7 +204,10 @@ class AdapterHost:
         seconds = after if after is not None else back_off(self._failures, longest)
         why = self._account.worded(str(error))
         log.info("host.retry account=%s after=%.1f why=%s", self._account.name, seconds, why)
-        self._tell(HostState.RETRYING, f"{why}; trying again in {seconds:.0f} s")
+        # Whoever reads a long wait may read it late.
+        at = self._clock.now() + timedelta(seconds=seconds)
+        when = f" (at {at:%H:%M:%S} UTC)" if seconds >= _LONG_WAIT else ""
+        self._tell(HostState.RETRYING, f"{why}; trying again in {seconds:.0f} s{when}")
         await self._clock.sleep(seconds)
 
     async def _let_go(self) -> None:
