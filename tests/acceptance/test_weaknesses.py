@@ -104,7 +104,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "tests.crash.test_http_kills.test_killed_again_and_again",
     ),
     "W17": (
-        "tests.entry.http.test_questions.test_an_approval_is_an_event_and_the_stream_goes_on_after_it",
+        "tests.entry.http.test_questions.test_an_answer_after_the_whole_conversation_continues_the_run",
         "tests.entry.http.test_responses.test_a_response_that_needs_an_approval_says_so_and_goes_on",
         "tests.entry.http.test_sessions.test_a_chat_that_needs_an_approval_says_so",
     ),

@@ -22,8 +22,7 @@ def failure_error(call: HttpCall, end: Failed | Stopped) -> ApiError:
     if cause is not None and cause.retry_at is not None:
         seconds = (cause.retry_at - call.site.clock.now()).total_seconds()
         headers[RETRY_AFTER] = str(max(1, math.ceil(seconds)))
-    detailed = cause is not None and cause.kind is not FaultKind.TOO_LONG and bool(cause.detail)
-    if cause is not None and detailed and call.principal.may(KeyScope.ADMIN):
+    if cause is not None and cause.kind is not FaultKind.TOO_LONG and call.principal.may(KeyScope.ADMIN):
         message = f"{message} Details: {cause.detail}"
     headers[ERROR] = one_line(message, 200).encode("ascii", "replace").decode()
     return ApiError(facts.status, facts.code, message, headers=headers)
