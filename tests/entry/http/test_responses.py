@@ -338,6 +338,17 @@ async def test_bad_requests_are_told_what_is_wrong(
         assert not await api.app.store.read(lambda tx: tx.sessions.find(""))
 
 
+async def test_a_task_goes_on_from_nothing(tmp_path: Path, world: World) -> None:
+    async with world.api(tmp_path / "home") as api:
+        first = await ask(api, "hello", model="hermes-agent:task")
+        assert (first["model"], world.requests[-1].tools) == ("hermes-agent:task", ())
+        for chained in ({"previous_response_id": first["id"]}, {"conversation": "c"}):
+            refused = await ask(api, "and?", 400, model="hermes-agent:task", **chained)
+            assert [refused["error"]["param"]] == list(chained)
+        going_on = await ask(api, "and?", model="hermes-agent", previous_response_id=first["id"])
+        assert text(going_on).startswith("hello + and? [")
+
+
 # --- own tools, and people
 
 

@@ -96,6 +96,10 @@ async def respond(call: HttpCall, body: ResponseRequest) -> ResponseObject | web
     given = response_inputs.read_input(items, body.conversation_history or (), cut=body.truncation == "auto")
     chain = conversation_name(body)
     choice = await _pick(call, body, before, given)
+    if choice.task and (chain is not None or before is not None):
+        named = "conversation" if before is None else "previous_response_id"
+        why = f"{choice.name} goes on from nothing: leave out {named}, or name the agent itself."
+        raise bad_request(why, param=named)
     terms = await _terms(call, body, choice, chain, before)
     chosen = read_choice(body.tool_choice, read_offers(terms.tools))
     conversation = replace(
