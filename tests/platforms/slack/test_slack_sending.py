@@ -61,11 +61,14 @@ async def test_markdown_goes_in_blocks_where_the_operator_wants_it() -> None:
             assert [(one.text, one.buttons) for one in bed.shown()] == [(long, ())], "an edit takes as much"
             again = await platform.find_sent(bed.chat, "k")
             await platform.send(bed.chat, body, key="l", reply_to=None)
+            thread = await platform.open_thread(Address(platform="slack", chat=CHANNEL), "a < b")
         assert again == sent
-        last = bed.server.find(DM, bed.shown()[-1].ref)
+        begun = bed.server.find(CHANNEL, thread.thread)
+        assert begun is not None and begun["blocks"][0]["text"] == "a < b"
+        last = bed.server.find(DM, bed.shown(bed.chat)[-1].ref)
         assert last is not None and last["blocks"][0] == {"type": "markdown", "text": TABLE}
         assert "&lt;1&gt; | 2 &amp; 3" in last["text"], "what notifications show"
-        assert bed.shown()[-1].buttons == ("Yes",)
+        assert bed.shown(bed.chat)[-1].buttons == ("Yes",)
 
 
 async def test_where_slack_takes_no_markdown_blocks_the_words_go_as_they_are(

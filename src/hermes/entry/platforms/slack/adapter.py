@@ -384,7 +384,8 @@ class SlackAdapter:
 
     async def open_thread(self, parent: Address, name: str) -> Address:
         """A thread hangs on a message, so one is written that bears its name."""
-        title, chat = escape(one_line(name, 150), quote=False) or "…", replace(parent, thread=None)
+        title, chat = one_line(name, 150) or "…", replace(parent, thread=None)
+        title = title if self._in_blocks else escape(title, quote=False)
         seed = await self.send(chat, Body(text=title), key=f"thread:{parent}:{title}", reply_to=None)
         return replace(seed.to, thread=seed.ref)
 
