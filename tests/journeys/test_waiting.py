@@ -225,11 +225,15 @@ async def test_a_child_runs_where_its_parent_does_and_within_its_limits(tmp_path
     origin = Source(address=Address(platform="fake", chat="1"), kind=SourceKind.GROUP, user="ann")
     bounds = Guidance(backend="box", unattended="deny", withheld=("terminal",), origin=origin)
     async with journey(tmp_path, "delegate") as chat:
-        turn = await chat.gateway.submit(replace(GO, input=TurnInput(text="go", guidance=bounds)))
+        here = replace(CLIENT, folder="/srv/project")
+        words = replace(GO, source=here, input=TurnInput(text="go", guidance=bounds))
+        turn = await chat.gateway.submit(words)
         await ended(chat, turn)
         [question] = await chat.database.read(lambda tx: tx.questions.of_turn(turn.id))
         child = await chat.database.read(lambda tx: tx.turns.get(child_turn(question.id)))
         assert child is not None
+        session = await chat.database.read(lambda tx: tx.sessions.get(child.session))
+        assert session is not None and session.workspace == "/srv/project"
         assert child.input.guidance == replace(bounds, withheld=("terminal", "delegate"))
 
 

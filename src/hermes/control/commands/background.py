@@ -32,6 +32,7 @@ def background(call: CommandCall) -> CommandReply:
         place=call.session.place,
         parent=call.session.id,
         model=call.session.model,
+        workspace=call.session.workspace,
         yolo=call.session.yolo and yolo_counts(call.tx, call.session, call.source),
     )
     call.tx.sessions.add(session)

@@ -79,6 +79,7 @@ def _begin(tx: Tx, parent: Turn, asked: Asked, entries: Sequence[Entry], now: da
         place=None if above is None else above.place,
         parent=parent.session,
         model=None if above is None else above.model,
+        workspace=None if above is None else above.workspace,
     )
     tx.sessions.add(session)
     state = None if asked.call is None else view_turn(entries, parent.id).calls.get(asked.call)

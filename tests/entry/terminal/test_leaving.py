@@ -1,0 +1,61 @@
+"""What a terminal does with a conversation that goes on elsewhere, and with one beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from hermes.domain.command_line import CallerReply
+from hermes.domain.ids import SessionId
+from hermes.entry.terminal.door import ResumedSession, TerminalState, Visit
+from hermes.entry.terminal.served_door import ServedDoor, local_caller
+from hermes.entry.terminal.talk import OK, ChatEnded, ChatPlan, TerminalConversation
+from hermes.testing.harness import Journey
+
+
+class Screen:
+    """The view port, as far as a conversation needs it here."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def line(self, text: str, *, aside: bool = False) -> None:
+        self.lines.append(text)
+
+    def refresh(self) -> None:
+        return
+
+
+class HandedOver:
+    """A door whose every command hands the conversation over."""
+
+    async def command(self, text: str) -> CallerReply:
+        left, before = SessionId("fresh"), SessionId("moved")
+        return CallerReply(text="It goes on in fake:9.", session=left, before=before, over=True)
+
+
+async def test_it_leaves_with_a_conversation_that_was_handed_over() -> None:
+    async def nothing(*_: object) -> Any:
+        return ResumedSession()
+
+    visit = Visit(door=cast(Any, HandedOver()), back=nothing, look_back=nothing)
+    screen = Screen()
+    talk = TerminalConversation(visit, cast(Any, screen), ChatPlan())
+    with pytest.raises(ChatEnded) as leaving:
+        await talk.obey("/handoff fake", None)
+    assert leaving.value.code == OK and screen.lines == ["It goes on in fake:9."]
+    assert list(talk.last_notes()) == [], "the new, empty session is no place to come back to"
+
+
+async def test_what_begins_in_a_folder_stays_in_it(tmp_path: Path) -> None:
+    async with Journey(folder=tmp_path) as chat:
+        caller = local_caller(folder="/srv/project")
+        door = ServedDoor(chat.gateway, caller, TerminalState(folder="/srv/project"))
+        await door.say("hello", "k")
+        for line in ("/bg look", "/new", "/branch"):
+            await door.command(line)
+        await chat.until_idle()
+        sessions = await chat.database.read(lambda tx: tx.sessions.find("", 9))
+        assert len(sessions) >= 3 and {session.workspace for session in sessions} == {"/srv/project"}
