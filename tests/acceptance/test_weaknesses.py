@@ -105,7 +105,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
     ),
     "W17": (
         "tests.entry.http.test_questions.test_an_answer_after_the_whole_conversation_continues_the_run",
-        "tests.entry.http.test_responses.test_a_response_that_needs_an_approval_says_so_and_goes_on",
+        "tests.entry.http.test_responses.test_an_approval_that_is_given_elsewhere_goes_on_as_the_next_response",
         "tests.entry.http.test_sessions.test_a_chat_that_needs_an_approval_says_so",
     ),
     "W18": (
