@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 
 from hermes.control import workers as silence
+from hermes.control.outbound.answers import REPEAT_MARK
 from hermes.control.workers import IdleTimer
 from hermes.domain.event import Failed, ToolFinished
 from hermes.domain.settings.settings import AgentSettings, Settings
 from hermes.domain.tool import Effect, Tool, ToolContext, ToolResult
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say, call, say
+from tests.journeys.cut import cut_everywhere
 
 GIVEN_UP = "No sign of life for 0.5 s, so it was given up (agent.gateway_timeout)."
 
@@ -118,3 +120,23 @@ def test_each_sign_of_life_begins_anew(loop: Loop) -> None:
 def test_no_seconds_are_no_limit(loop: Loop) -> None:
     with IdleTimer(0, lambda: pytest.fail("it never ends")).watch():
         assert not loop.timers
+
+
+@pytest.mark.parametrize("after", [False, True])
+async def test_a_silent_turn_is_given_up_once_wherever_the_gateway_is_killed(
+    tmp_path: Path, full: bool, after: bool
+) -> None:
+    def make(place: Path) -> Journey:
+        chat = Journey(folder=place, script=lambda request: Say(hold=asyncio.Event()), settings=impatient())
+        chat.world.write("hello")
+        return chat
+
+    async def story(chat: Journey) -> None:
+        await chat.until_seen(GIVEN_UP)
+        await chat.until_idle()
+        (end,) = await ends(chat)
+        assert isinstance(end, Failed) and end.reason == GIVEN_UP
+        shown = [text for text in chat.world.seen() if GIVEN_UP in text]
+        assert [text for text in shown if REPEAT_MARK not in text] == shown[:1] and len(shown) <= 2
+
+    await cut_everywhere(tmp_path, make, story, after=after, full=full)
