@@ -13,7 +13,7 @@ from hermes.domain.settings.settings import Profile, Settings
 from hermes.entry.http.site.owner_socket import socket_places
 from hermes.execution.local.backend import OUTPUT_FOLDER
 from hermes.state.home.homes import SKILLS_FOLDER, agent_home, root_home
-from hermes.state.home.locks import lock_folder
+from hermes.state.home.locks import lock_folder, runtime_folders
 from hermes.state.memory.files import PLACES
 
 WORKSPACE = "workspace"
@@ -27,7 +27,7 @@ def closed_homes(home: Path, environ: Mapping[str, str], settings: Settings) -> 
     # The others live inside the gateway's own; a thousand of them must not slow down each look.
     apart = [AgentId(name) for name, hosted in settings.agents.items() if hosted.home_dir]
     hosted = (agent_home(home, name, settings) for name in apart)
-    beside = (lock_folder(environ), *socket_places(home, environ))
+    beside = (lock_folder(environ), *runtime_folders(environ), *socket_places(home, environ))
     return spellings((home, root_home(environ), usual, *hosted, *beside))
 
 

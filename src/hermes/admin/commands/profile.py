@@ -119,9 +119,11 @@ def _remove(command: CliCommand) -> None:
         )
     home = profile_home(root, name)
     holder = home_holder(home)
+    if holder is not None and holder.what == GATEWAY:
+        hint = f"Stop it first: hermes -p {name} gateway stop"
+        raise UserError(f"A gateway runs on {home} ({holder}).", hint=hint)
     if holder is not None:
-        hint = f"Stop it first: hermes -p {name} gateway stop" if holder.what == GATEWAY else ""
-        raise UserError(home_in_use(home, holder).message, hint=hint or "Try again when it is done.")
+        raise home_in_use(home, holder)
     if not command.asked.yes:
         what = "and delete all its data permanently" if command.asked.purge else "(its data are kept)"
         console.confirm(f"Remove the profile “{name}” {what}? {home}")

@@ -16,10 +16,10 @@ import msgspec
 
 from hermes.domain.errors import UserError
 from hermes.entry.http.site.owner_socket import check_folder
+from hermes.state.home.locks import runtime_folders
 from hermes.state.home.textfile import replace_text
 
 log = logging.getLogger("hermes.app")
-FOLDER_VARIABLE = "HERMES_RUNTIME_DIR"
 _ZOMBIE = "Z"
 
 
@@ -27,15 +27,6 @@ class ListedGateway(msgspec.Struct, frozen=True, kw_only=True):
     home: str
     pid: int
     began: str
-
-
-def runtime_folders(environ: Mapping[str, str]) -> list[Path]:
-    """Where gateways are listed; the first one that can be used is written to."""
-    given = environ.get(FOLDER_VARIABLE, "").strip()
-    if given:
-        return [Path(os.path.abspath(os.path.expanduser(given)))]
-    own = Path(f"/run/user/{os.getuid()}")
-    return [*([own / "hermes"] if own.is_dir() else []), Path(f"/tmp/hermes-{os.getuid()}")]
 
 
 def began_at(pid: int) -> str | None:

@@ -19,6 +19,7 @@ from typing import Any
 from hermes.domain.errors import UserError
 
 FOLDER_VARIABLE = "HERMES_GATEWAY_LOCK_DIR"
+RUNTIME_VARIABLE = "HERMES_RUNTIME_DIR"
 HOMES = "home"
 """The scope of the lock that every running gateway has on its home, also if files in it are removed."""
 
@@ -30,6 +31,16 @@ def lock_folder(environ: Mapping[str, str]) -> Path:
     state = environ.get("XDG_STATE_HOME", "").strip()
     home = environ.get("HOME") or str(Path.home())
     return Path(state or Path(home) / ".local" / "state") / "hermes" / "gateway-locks"
+
+
+def runtime_folders(environ: Mapping[str, str]) -> list[Path]:
+    """Where the gateways of this user are listed, whatever HOME is; the first one that can be used is written
+    to."""
+    given = environ.get(RUNTIME_VARIABLE, "").strip()
+    if given:
+        return [Path(os.path.abspath(os.path.expanduser(given)))]
+    own = Path(f"/run/user/{os.getuid()}")
+    return [*([own / "hermes"] if own.is_dir() else []), Path(f"/tmp/hermes-{os.getuid()}")]
 
 
 @dataclass(slots=True, kw_only=True)
