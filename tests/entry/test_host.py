@@ -346,7 +346,10 @@ async def test_an_adapter_that_stays_deaf_is_rebuilt_ever_more_rarely() -> None:
         await clock.advance(600)
         told = [why for state, why in stage.states if state is HostState.RETRYING]
         waits = [float(why.partition("again in ")[2].split()[0]) for why in told]
-        assert len(waits) >= 4 and waits == sorted(waits) and waits[-1] > 50
+        # The longest ones differ by chance only.
+        growing = [wait for wait in waits if wait < 0.75 * LONGEST_DELAY]
+        assert len(growing) >= 4 and growing == sorted(growing) and waits[-1] > 50
+        assert waits[: len(growing)] == growing, "and none is short again"
 
 
 async def test_an_account_rests_and_is_woken() -> None:
