@@ -221,7 +221,7 @@ def test_a_state_file_full_of_nonsense(home: Path) -> None:
     for text in (b"\xff\xfe{", b"[]", b'{"gateway_state": "running", "updated_at": 7, "platforms": []}', b""):
         (home / "gateway_state.json").write_bytes(text)
         told = hermes(home, "status")
-        assert told.code == 0 and "not running" in told.out and told.clean
+        assert told.code == 3 and "not running" in told.out and told.clean
 
 
 def test_a_log_that_cannot_be_written_stops_nothing(home: Path) -> None:

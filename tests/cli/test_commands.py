@@ -86,7 +86,7 @@ def test_empty_states(home: Path) -> None:
     assert hermes(home, "sessions", "list", "--json").out == "[]\n"
     assert hermes(home, "sessions", "search", "a", "b").out == "No message matches “a b”.\n"
     told = hermes(home, "status")
-    assert told.code == 0 and "not running" in told.out and "hermes gateway run" in told.err
+    assert told.code == 3 and "not running" in told.out and "hermes gateway run" in told.err
     assert not home.exists()
 
 
