@@ -44,7 +44,7 @@ async def test_a_turn_keeps_what_it_began_with_and_access_counts_now(tmp_path: P
         built = await _renewed(chat, before)
         chat.world.write("second")
         await chat.until_taken()
-        core.live.adopt(replace(core.settings, platforms={"fake": PlatformSettings(dm_policy="disabled")}))
+        core.live.adopt(replace(core.live.now, platforms={"fake": PlatformSettings(dm_policy="disabled")}))
         chat.world.write("third, from somebody who is let in no more")
         await chat.until_taken()
         hold.set()

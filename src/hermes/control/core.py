@@ -21,7 +21,7 @@ from hermes.domain.ports.world import JobWorld, Media, ProcessView
 from hermes.domain.rows import MediaItem
 from hermes.domain.session import FrozenPrompt, Session
 from hermes.domain.settings.live import LiveSettings
-from hermes.domain.settings.settings import Profile, Settings
+from hermes.domain.settings.settings import Profile
 from hermes.domain.toolbox import Toolbox
 from hermes.domain.turn import Turn
 
@@ -84,16 +84,12 @@ class GatewayCore(Struct, frozen=True, kw_only=True):
     store: Store
     agents: Agents
     live: LiveSettings
+    """The settings, as `live.now`; whoever needs them again later asks again."""
     clock: Clock
     loops: Supervisor
     """Keeps the long-lived loops going, also those of whoever builds the gateway."""
     hooks: Hooks = field(default_factory=Hooks)
     events: Events = field(default_factory=Events)
-
-    @property
-    def settings(self) -> Settings:
-        """The settings of now; whoever needs them again later asks again."""
-        return self.live.now
 
 
 def no_such_agent(agent: str, agents: Iterable[AgentId]) -> UserError:

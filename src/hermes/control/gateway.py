@@ -68,7 +68,7 @@ class Gateway(WiredGateway):
     async def start(self) -> None:
         parts = self._parts
         now = parts.clock.now()
-        boot = await parts.store.write(lambda tx: begin_life(tx, parts.settings, now))
+        boot = await parts.store.write(lambda tx: begin_life(tx, parts.live.now, now))
         log.info("gateway.start epoch=%d unclean=%s", boot.epoch, boot.unclean)
         self._tasks = [
             parts.loops.keep("intake", self.intake.live),
@@ -154,7 +154,7 @@ class Gateway(WiredGateway):
 
     @property
     def default_agent(self) -> AgentId:
-        return self._parts.settings.default_agent
+        return self._parts.live.now.default_agent
 
     @property
     def aliases(self) -> Mapping[str, str]:
@@ -165,7 +165,7 @@ class Gateway(WiredGateway):
         """The agent that words from there belong to, which name none. Hooks may be asked."""
         parts = self._parts
         inbound = Inbound(delivery=DeliveryId("-"), source=source, text=text, at=parts.clock.now())
-        return await route(inbound, parts.settings, parts.agents, parts.select, maker)
+        return await route(inbound, parts.live.now, parts.agents, parts.select, maker)
 
     async def keep_media(self, agent: AgentId, data: bytes, mime: str) -> Attachment:
         """Store a file that a door was given; what this returns can go with a message."""
@@ -181,13 +181,13 @@ class Gateway(WiredGateway):
     async def ask(self, words: Submission) -> SubmittedTurn:
         """As `submit`, telling also whether this was asked before."""
         runtime = await self._parts.agents.get(words.agent)
-        check_size(words.input.text, self._parts.settings.gateway.max_message_chars)
+        check_size(words.input.text, self._parts.live.now.gateway.max_message_chars)
         return await self.submitter.ask(runtime, words)
 
     @property
     def keeps(self) -> timedelta:
         """How long a client may come back to its request."""
-        return timedelta(days=self._parts.settings.gateway.dedupe_days)
+        return timedelta(days=self._parts.live.now.gateway.dedupe_days)
 
     async def read(self, agent: AgentId, query: Callable[[Tx], T]) -> T:
         """Ask something of an agent's part of the store, or of all of it (`EVERY_AGENT`). What an agent left
@@ -212,7 +212,7 @@ class Gateway(WiredGateway):
     async def command_names(self, caller: Caller) -> tuple[str, ...]:
         """The commands that a caller may use, for completion."""
         runtime = await self._parts.agents.get(caller.agent)
-        return tuple(slash.name for slash in usable(caller.source, self._parts.settings, runtime))
+        return tuple(slash.name for slash in usable(caller.source, self._parts.live.now, runtime))
 
     async def _handed_over(self, agent: AgentId, replied: CallerReply) -> CallerReply:
         """Wait for the hand-off, so that its door can say where the conversation went, and leave. One that

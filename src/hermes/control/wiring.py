@@ -118,7 +118,7 @@ class WiredGateway:
         return Actors(
             core=parts,
             feeds=self.feeds,
-            warm=WarmSessions(parts.settings.gateway.cache_mb * _MEGABYTE),
+            warm=WarmSessions(parts.live.now.gateway.cache_mb * _MEGABYTE),
             answers=AnswerWriter(live=live, clock=clock, capabilities=accounts.capabilities),
             delivery=self.delivery,
             fetcher=AttachmentFetcher(platform=accounts.up.get, clock=clock, live=live),
@@ -126,7 +126,7 @@ class WiredGateway:
         )
 
     def _wire_chores(self, parts: GatewayParts) -> Chores:
-        age = timedelta(days=parts.settings.gateway.dedupe_days)
+        age = timedelta(days=parts.live.now.gateway.dedupe_days)
         forget, tidy = forgetting(parts.store, parts.clock, age), tidying(parts)
         return Chores(parts.clock, [forget, self.sessions_expiry.chore, tidy, *parts.chores])
 

@@ -66,7 +66,7 @@ async def show_menu(core: GatewayCore, account: str, platform: Platform) -> None
     limits = platform.capabilities.menu
     if limits is None or not isinstance(platform, Menu):
         return
-    store, settings = core.store, core.settings
+    store, settings = core.store, core.live.now
     someone = Inbound(delivery=DeliveryId("-"), source=anybody_at(account), at=core.clock.now())
     try:
         runtime = await core.agents.get(await route(someone, settings, core.agents))

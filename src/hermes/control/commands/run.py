@@ -242,7 +242,7 @@ class CallerCommand(Struct, frozen=True, kw_only=True):
 
     async def prepare(self) -> PreparedCommand | None:
         core = self.core
-        if not needs_preparing(self.line[0], core.settings, self.runtime, core.hooks):
+        if not needs_preparing(self.line[0], core.live.now, self.runtime, core.hooks):
             return None
         return await prepare_command(await self.runtime.store.read(self._look), core.hooks)
 
@@ -257,7 +257,7 @@ class CallerCommand(Struct, frozen=True, kw_only=True):
             session=known or begin_session(caller.key, caller.source, now),
             begins=known is None,
             turns=[] if known is None else tx.turns.open_of(known.id, MOST_TURNS),
-            settings=self.core.settings,
+            settings=self.core.live.now,
             now=now,
             runtime=self.runtime,
             gateway=self.gateway,

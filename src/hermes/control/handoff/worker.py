@@ -158,7 +158,7 @@ class HandoffWorker:
         try:
             place = await self._place(claimed)
             arrival = CompleteHandoff(
-                handoff=claimed, place=place, settings=self.core.settings, now=self.core.clock.now()
+                handoff=claimed, place=place, settings=self.core.live.now, now=self.core.clock.now()
             )
             done = await store.write(arrival.unit)
         except Lost:
@@ -185,7 +185,7 @@ class HandoffWorker:
     async def _place(self, handoff: Handoff) -> HandoffPlace:
         """The chat in which the conversation goes on, as messages from there will come. A thread is opened
         last, so that none is left empty."""
-        settings, store = self.core.settings, self._store(handoff.agent)
+        settings, store = self.core.live.now, self._store(handoff.agent)
         home, channel = await store.read(partial(_home_and_channel, handoff.account, settings))
         session = await store.read(lambda tx: tx.sessions.get(handoff.session))
         if session is None:
@@ -209,7 +209,7 @@ class HandoffWorker:
 
     async def _check_agent(self, handoff: Handoff, source: Source) -> None:
         inbound = Inbound(delivery=DeliveryId(handoff.id), source=source, at=handoff.created_at)
-        agent = await route(inbound, self.core.settings, self.core.agents, self.select)
+        agent = await route(inbound, self.core.live.now, self.core.agents, self.select)
         if agent != handoff.agent:
             raise UserError(
                 f"{source.address} belongs to the agent “{agent}”, and this conversation to"

@@ -187,7 +187,7 @@ class Intake:
 
     def _is_urgent(self, inbound: Inbound) -> bool:
         line = self._line(inbound) if inbound.what is InboundKind.MESSAGE else None
-        meant = [] if line is None else find_meant(line[0], self.core.settings, None)
+        meant = [] if line is None else find_meant(line[0], self.core.live.now, None)
         return inbound.what is InboundKind.BUTTON or any(slash.name in ENDING for slash in meant)
 
     async def _take(self, row: InboxRow, edits: tuple[InboxRow, ...], lane: Lane) -> None:
@@ -198,7 +198,7 @@ class Intake:
         runtime = await self._addressee(row.inbound)
         agent = runtime.profile.agent
         taking = TakeInbound(row=row, edits=edits, runtime=runtime, intake=self)
-        patterns = core.settings.block(row.inbound.source.address).mention_patterns
+        patterns = core.live.now.block(row.inbound.source.address).mention_patterns
         named = bool(patterns) and await is_named(row.inbound, patterns)
         taking = replace(taking, named=named, lively=await self._has_processes(taking, runtime))
         line = self._line(row.inbound) if row.inbound.what is InboundKind.MESSAGE else None
@@ -228,7 +228,7 @@ class Intake:
         """What a command needs before its transaction, of somebody who may speak. A crash takes it along; the
         row is still there, and it is prepared again."""
         core, runtime, (chat, ahead) = self.core, taking.runtime, lane
-        if not needs_preparing(name, core.settings, runtime, core.hooks):
+        if not needs_preparing(name, core.live.now, runtime, core.hooks):
             return None
         request = await runtime.store.read(taking.look)
         if request is None or ahead:
@@ -247,7 +247,7 @@ class Intake:
         """The agent that a message is for; where that one cannot be built, it is left out and routed past."""
         core = self.core
         while True:
-            agent = await route(inbound, core.settings, core.agents, self.select)
+            agent = await route(inbound, core.live.now, core.agents, self.select)
             try:
                 return await core.agents.get(agent)
             except UserError:
@@ -256,7 +256,7 @@ class Intake:
 
     async def _has_processes(self, taking: TakeInbound, runtime: Runtime) -> bool:
         """Whether something runs in the background for the row's session; asked only where it could end."""
-        policy = policy_of(taking.inbound.source, self.core.settings)
+        policy = policy_of(taking.inbound.source, self.core.live.now)
         if runtime.processes is None or policy.mode is ResetMode.NONE:
             return False
         session = await runtime.store.read(lambda tx: bound_session(tx, taking.key))
@@ -339,7 +339,7 @@ class TakeInbound(Struct, frozen=True, kw_only=True):
 
     @property
     def settings(self) -> Settings:
-        return self.intake.core.settings
+        return self.intake.core.live.now
 
     @property
     def able(self) -> Capabilities:

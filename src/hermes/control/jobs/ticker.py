@@ -62,7 +62,7 @@ class Cron:
 
     @property
     def _zone(self) -> tzinfo:
-        return zone_named(self.core.settings.timezone)
+        return zone_named(self.core.live.now.timezone)
 
     # --- what others may do ---
 
@@ -168,7 +168,7 @@ class Cron:
 
     async def _fire(self, running: Counter[AgentId], job: Job) -> None:
         """Begin what is due, if its agent has room beside what is `running`."""
-        most = self.core.settings.cron.max_parallel_jobs
+        most = self.core.live.now.cron.max_parallel_jobs
         if most and running[job.agent] >= most:
             return
         unit = partial(runs.fire, wanted=job.id, context=self._context())
@@ -226,7 +226,7 @@ class Cron:
             if job.workdir:
                 await world.enter(SessionId(runs.session_name(run)), job.workdir, job.origin)
             if job.script:
-                seconds = self.core.settings.cron.script_timeout
+                seconds = self.core.live.now.cron.script_timeout
                 report = await world.run_script(job.script, job.workdir, seconds)
         except HermesError as error:
             failure = str(error)
@@ -268,7 +268,7 @@ class Cron:
 
     async def _write_file(self, agent: AgentId, run: JobRun) -> None:
         """The run's file, outside of any transaction; a run without its file gets it at the next look."""
-        store, world, settings = self._store(agent), await self._world(agent), self.core.settings
+        store, world, settings = self._store(agent), await self._world(agent), self.core.live.now
         turn = run.turn
         entries = [] if turn is None else await store.read(lambda tx: tx.journal.of_turn(turn))
         if world is not None:
@@ -291,5 +291,5 @@ class Cron:
         return (await self.core.agents.get(agent)).jobs
 
     def _context(self) -> runs.JobContext:
-        now, settings = self.core.clock.now(), self.core.settings
+        now, settings = self.core.clock.now(), self.core.live.now
         return runs.JobContext(now=now, zone=self._zone, settings=settings, targets=self.targets)

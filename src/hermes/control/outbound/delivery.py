@@ -61,7 +61,7 @@ class Delivery:
         self._activity.begin(turn, feed)
         if GATE_SEND in self._core.hooks.followed:  # nothing is shown before the hook has seen it
             return
-        to, settings = turn.reply.to, self._core.settings
+        to, settings = turn.reply.to, self._core.live.now
         platform = self._accounts.up.get(to.credential)
         kind = SourceKind.GROUP if turn.source is None else turn.source.kind
         pace = None if platform is None else draft_pace(settings.streaming, platform.capabilities, kind)

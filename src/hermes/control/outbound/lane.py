@@ -145,7 +145,7 @@ class Lane:
         tx.outbox.save(self._unsaved)
         if self._unsaved.state is not OutState.DEAD:
             return None
-        return report_undelivered(tx, self._unsaved, self._core.settings, self._core.clock.now())
+        return report_undelivered(tx, self._unsaved, self._core.live.now, self._core.clock.now())
 
     def _take(self, tx: Tx, now: datetime, platform: Platform) -> _Step:
         row = tx.outbox.head(self._to)

@@ -95,7 +95,7 @@ async def tell_unfinished(
         for turn in (turn for session in sessions for turn in tx.turns.open_of(session)):
             to = None if turn.reply is None else turn.reply.to
             answers = turn.state is not TurnState.WAITING and turn.input.action is not TurnAction.RELAY
-            if to is None or not answers or not _wants_notices(to, core.settings):
+            if to is None or not answers or not _wants_notices(to, core.live.now):
                 continue
             if notify(tx, f"unfinished:{epoch}:{to}", to, text, now):
                 notified.append(to)

@@ -216,7 +216,7 @@ class RowSender(Struct, frozen=True, kw_only=True):
     def _later(self, error: Unreachable) -> OutboxRow:
         row = self.row
         now = self.core.clock.now()
-        oldest = timedelta(hours=self.core.settings.gateway.outbox_hours)
+        oldest = timedelta(hours=self.core.live.now.gateway.outbox_hours)
         if now - row.created_at > oldest:
             return self._dead(row, str(error))
         delay = error.after if error.after is not None else _backoff(row.attempts)

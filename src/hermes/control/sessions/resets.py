@@ -181,7 +181,7 @@ class SessionExpiry:
 
     def _latest(self) -> datetime | None:
         """What was used after this moment is over by no policy; None if nothing ever is."""
-        settings, now = self.core.settings, self.core.clock.now()
+        settings, now = self.core.live.now, self.core.clock.now()
         policies = (
             settings.session_reset,
             *settings.reset_by_type.values(),
@@ -194,8 +194,8 @@ class SessionExpiry:
 
     async def _end(self, session: Session, source: Source, news: tuple[GatewayEvent, ...]) -> bool:
         store = self.core.store.scoped(session.agent)
-        policy = policy_of(source, self.core.settings)
-        now, zone = self.core.clock.now(), zone_of(self.core.settings)
+        policy = policy_of(source, self.core.live.now)
+        now, zone = self.core.clock.now(), zone_of(self.core.live.now)
         if why_over(session.updated_at, policy, now, zone) is None:
             return False
         if await has_processes(self.core.agents.built(session.agent), session.id, policy):

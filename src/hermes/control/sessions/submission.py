@@ -422,10 +422,10 @@ class Submitter(Struct, frozen=True, kw_only=True):
         with self.actors.workers.hold_place() as free:
             core, at_once = self.actors.core, free and self._may_begin(words)
             if words.at_once and not free:
-                raise NoPlace(core.settings.gateway.max_running)
+                raise NoPlace(core.live.now.gateway.max_running)
             unit = SubmitTurn(
                 words=words,
-                settings=core.settings,
+                settings=core.live.now,
                 now=core.clock.now(),
                 epoch=self.actors.epoch if at_once else None,
                 prompted=at_once and runtime.prompt is not None,

@@ -182,7 +182,7 @@ class Actors:
         self.workers = Workers(
             start=self._start,
             page=self._due,
-            places=self.core.settings.gateway.max_running,
+            places=self.core.live.now.gateway.max_running,
             name="session",
             loops=self.core.loops,
             remedy=FailurePolicy(head=self._head, give_up=self._give_up),
