@@ -345,8 +345,8 @@ def _events(union: Any) -> str:
 def http_page() -> str:
     """The page `docs/reference/http.md`."""
     from hermes.entry.http.api import load_resources
-    from hermes.entry.http.api.openapi import errors, shown_path, tag_of, tags
-    from hermes.entry.http.site.endpoint import ROUTES
+    from hermes.entry.http.api.openapi import errors, tag_of, tags
+    from hermes.entry.http.site.endpoint import ROUTES, shown_path
 
     load_resources()
     parts = [

@@ -9,8 +9,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 from hermes.entry.http.api import load_resources
-from hermes.entry.http.api.openapi import shown_path, tag_of
-from hermes.entry.http.site.endpoint import ROUTES
+from hermes.entry.http.api.openapi import tag_of
+from hermes.entry.http.site.endpoint import ROUTES, shown_path
 from hermes.testing.api import ApiWorld
 
 VOID = {"meta", "br", "wbr"}

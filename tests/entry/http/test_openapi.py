@@ -10,8 +10,8 @@ from pathlib import Path
 from openapi_spec_validator import validate
 
 from hermes.entry.http.api import load_resources
-from hermes.entry.http.api.openapi import document, shown_path
-from hermes.entry.http.site.endpoint import ROUTES
+from hermes.entry.http.api.openapi import document
+from hermes.entry.http.site.endpoint import ROUTES, shown_path
 from hermes.testing.api import ApiWorld
 
 CHECKS = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -91,7 +92,8 @@ async def run(backend: LocalBackend, text: str) -> str:
 
 
 def plain(path: str) -> str:
-    return path.replace("{", "").replace("}", "")
+    """A path that an endpoint takes, with something in place of its parts."""
+    return re.sub(r"\{(\w+)(?::(\w*)[^{}]*)?\}", r"\2\1", path)
 
 
 def client(folder: Path, *more: str) -> str:

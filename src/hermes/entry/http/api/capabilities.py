@@ -12,7 +12,7 @@ from hermes.domain.text import one_line
 from hermes.domain.tool import Effect
 from hermes.entry.http.ask.addressee import default_name
 from hermes.entry.http.site.admission import KeyScope
-from hermes.entry.http.site.endpoint import ROUTES, HttpCall, route
+from hermes.entry.http.site.endpoint import ROUTES, HttpCall, route, shown_path
 from hermes.entry.http.site.errors import bad_request
 
 _FEATURES = {
@@ -87,7 +87,7 @@ class ApiCapabilities(msgspec.Struct, kw_only=True):
 @route("GET", "/v1/capabilities", "What this gateway can do over HTTP.")
 async def read_capabilities(call: HttpCall) -> ApiCapabilities:
     options = call.site.options
-    paths = {route.path for route in ROUTES}
+    paths = {shown_path(route) for route in ROUTES}
     return ApiCapabilities(
         version=call.site.version,
         model=default_name(call.site),
@@ -96,7 +96,7 @@ async def read_capabilities(call: HttpCall) -> ApiCapabilities:
         limits=ApiLimits(max_body_bytes=options.max_body, max_concurrent_runs=options.max_runs),
         scopes=sorted(scope for scope in KeyScope if call.principal.may(scope)),
         endpoints=[
-            ApiEndpoint(method=route.method, path=route.path, summary=route.summary, scope=route.scope)
+            ApiEndpoint(method=route.method, path=shown_path(route), summary=route.summary, scope=route.scope)
             for route in ROUTES
         ],
     )

@@ -3,7 +3,6 @@ decode requests and encode answers. It holds no secret, so it is open to everybo
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
@@ -15,13 +14,20 @@ from aiohttp import web
 
 from hermes.entry.http.api import RESOURCES, TAGS
 from hermes.entry.http.site import headers
-from hermes.entry.http.site.endpoint import LONGEST_NAME, ROUTES, HttpCall, HttpRoute, route
+from hermes.entry.http.site.endpoint import (
+    LONGEST_NAME,
+    PATH_PART,
+    ROUTES,
+    HttpCall,
+    HttpRoute,
+    route,
+    shown_path,
+)
 from hermes.entry.http.site.errors import ErrorBody
 
 Json = dict[str, Any]
 JSON, EVENTS = "application/json", "text/event-stream"
 _REFS = "#/components/schemas/{name}"
-_PART = re.compile(r"\{(\w+)(?::[^{}]*)?\}")
 # No control and no path characters, and never two dots in a row.
 _FIT = r"^\.?([^./\\\x00-\x1f\x7f]\.?)*$"
 _NAME: Json = {"type": "string", "minLength": 1, "maxLength": LONGEST_NAME, "pattern": _FIT}
@@ -107,10 +113,6 @@ def tag_of(endpoint: HttpRoute) -> str:
     return TAGS[endpoint.answer.__module__]
 
 
-def shown_path(endpoint: HttpRoute) -> str:
-    return _PART.sub(r"{\1}", endpoint.path)
-
-
 def errors(endpoint: HttpRoute) -> dict[int, str]:
     """The statuses an endpoint may refuse with, each with its reason."""
     statuses = {400, 403, 500, *endpoint.refuses}
@@ -118,7 +120,7 @@ def errors(endpoint: HttpRoute) -> dict[int, str]:
         statuses |= {401, 429, 503}
     if endpoint.body is not None:
         statuses |= {404, 413, 415}
-    if _PART.search(endpoint.path):
+    if PATH_PART.search(endpoint.path):
         statuses.add(404)
     return {status: _ERRORS[status] for status in sorted(statuses)}
 
@@ -157,7 +159,7 @@ def _operation(endpoint: HttpRoute, shapes: Mapping[Any, Json]) -> Json:
 def _parameters(endpoint: HttpRoute) -> list[Json]:
     """What an endpoint takes beside its body: parts of the path, fields of the query, headers."""
     text = {"type": "string", "minLength": 1}
-    path = [_parameter("path", name, text, required=True) for name in _PART.findall(endpoint.path)]
+    path = [_parameter("path", name, text, required=True) for name in PATH_PART.findall(endpoint.path)]
     fields: Mapping[str, Json] = {}
     if endpoint.query is not None:
         [shape] = msgspec.json.schema_components([endpoint.query])[1].values()

@@ -44,6 +44,9 @@ _encode = msgspec.json.Encoder().encode
 Answer = Callable[..., Awaitable[Any]]
 
 
+PATH_PART = re.compile(r"\{(\w+)(?::[^{}]*)?\}")
+
+
 class HttpRoute(Struct, frozen=True, kw_only=True):
     """One endpoint. Without a `scope` it is open to everybody; the requests of a `signed` one carry a
     signature that the resource checks. `gives` are the types its answer may have. With `spreads`, the fields
@@ -70,6 +73,11 @@ class HttpRoute(Struct, frozen=True, kw_only=True):
     also: tuple[int, ...] = ()
     media: str = ""
     example: Mapping[str, Any] | None = None
+
+
+def shown_path(endpoint: HttpRoute) -> str:
+    """The path with the names of its parts, without what they must look like."""
+    return PATH_PART.sub(r"{\1}", endpoint.path)
 
 
 ROUTES: list[HttpRoute] = []
