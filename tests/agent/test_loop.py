@@ -21,6 +21,7 @@ from hermes.domain.event import (
     ModelSaid,
     Retrying,
     TextDelta,
+    ThoughtDelta,
     ToolFinished,
     ToolStarted,
     UserSaid,
@@ -250,6 +251,14 @@ async def test_a_call_is_made_again_and_the_wait_is_told() -> None:
     records = await chat.say("go")
     assert records[-2].text == "at last"
     assert [event.after for event in chat.live if isinstance(event, Retrying)] == [0.001, 0.001]
+
+
+async def test_what_was_thought_before_a_call_broke_is_kept_as_it_was_shown() -> None:
+    broken = Say(thought="Hm. ", text="at last", breaks_after=2, error=Unreachable("busy", after=0.001))
+    chat, _ = driver([broken, Say(thought="So.", text="at last")])
+    records = await chat.say("go")
+    shown = "".join(event.text for event in chat.live if isinstance(event, ThoughtDelta))
+    assert (records[-2].text, records[-2].thought) == ("at last", shown) == ("at last", "Hm. So.")
 
 
 async def test_what_no_retry_can_mend_is_not_retried() -> None:

@@ -172,7 +172,9 @@ async def test_who_stands_still_holds_no_text_of_a_call_that_is_over() -> None:
 async def test_a_late_joiner_gets_a_snapshot_and_the_rest() -> None:
     feed = Feed(TURN)
     feed.publish(entry(1, UserSaid(text="hi")))
+    feed.show(ThoughtDelta(text="hm, "))
     feed.show(TextDelta(text="one "))
+    feed.show(ThoughtDelta(text="so"))
     feed.show(TextDelta(text="two "))
     watching = asyncio.create_task(collect(feed))
     await asyncio.sleep(0)
@@ -181,7 +183,7 @@ async def test_a_late_joiner_gets_a_snapshot_and_the_rest() -> None:
     feed.publish(entry(2, ModelSaid(text="one two three")))
     feed.end()
     seen = await watching
-    assert seen[1] == Snapshot(text="one two ")
+    assert seen[1] == Snapshot(text="one two ", thought="hm, so")
     assert words(seen) == "one two three"
 
 

@@ -65,6 +65,29 @@ def test_reasoning_is_removed_wherever_the_words_are_cut(text: str, shown: str) 
             assert fed([text[:first], text[first:second], text[second:]]) == shown
 
 
+def thought(pieces: list[str]) -> str:
+    """What a watcher who takes the thoughts as they come has been told of them."""
+    words = ThoughtFilter()
+    taken = [words.take() for piece in pieces if (words.feed(piece), True)]
+    words.close()
+    return "".join(taken) + words.take()
+
+
+@pytest.mark.parametrize(
+    ("text", "thoughts"),
+    [
+        ("<think>\nhm, so\n</think>\n\nc", "hm, so\n"),
+        ("<think>a</think><think> b</think>c", "a\n\nb"),
+        ("<think> \n</think><think>b</think>c", "b"),
+        ("<think>a</thin", "a</thin"),
+        ("say <think> in a line", ""),
+        ("a</think>b", ""),
+    ],
+)
+def test_what_is_removed_is_handed_out_as_thoughts(text: str, thoughts: str) -> None:
+    assert thought([text]) == thought(list(text)) == thoughts
+
+
 TAGS = "<think> </think> <THOUGHT> </thought> <reasoning </Reasoning> < </ thin king > a"
 FENCES = "` `` ``` ```` ~ ~~~"
 ODD = "\n", " ", "\t", "\u2003", "\u017f", "\u212a", "\u0130"
@@ -81,6 +104,7 @@ def cut(text: str, places: list[int]) -> list[str]:
 def test_the_cut_never_changes_what_is_shown(text: str, places: list[int]) -> None:
     whole = fed([text])
     assert fed(cut(text, places)) == whole == fed(list(text))
+    assert thought(cut(text, places)) == thought([text]) == thought(list(text))
 
 
 @MANY

@@ -332,6 +332,38 @@ def test_thoughts_are_told_beside_the_words_once() -> None:
         assert [key for delta in deltas for key in delta][-2:] == ["reasoning_content", "content"]
 
 
+def reasoning(events: list[SseEvent]) -> str:
+    deltas = [json.loads(one.data)["choices"][0]["delta"] for one in events[:-1]]
+    return "".join(delta.get("reasoning_content", "") for delta in deltas)
+
+
+def test_thoughts_between_tags_are_told_like_those_beside_the_text() -> None:
+    first = entry(1, ModelSaid(text="<think>\nHm, so.</think>\n\nYes.", calls=(call(),)))
+    live = [TextDelta(text=piece) for piece in ("<thi", "nk>\nHm, ", "so.</th", "ink>\n", "\nYes.")]
+    second = entry(2, ModelSaid(text="<think>Sure?</think>Quite."))
+    feeds: tuple[list[FeedItem], ...] = (
+        [*live, first],
+        [first],
+        [*live[:2], first],
+        [Snapshot(text="<think>Hm, "), *live[2:3], first],
+    )
+    for feed in feeds:
+        events = chat_events([*feed, second, entry(3, Finished())])
+        assert reasoning(events) == "Hm, so.\n\nSure?"
+        assert content(events) == "Yes.\n\nQuite."
+    told = run_events([*live, first])
+    assert [data["text"] for _, data in told if data["event"] == "reasoning.available"] == ["Hm, so."]
+
+
+def test_who_joins_late_or_reads_slowly_is_told_every_thought_once() -> None:
+    said = entry(1, ModelSaid(text="Yes, <b>.", thought="Hm, so."))
+    joined: list[FeedItem] = [Snapshot(text="Yes", thought="Hm, "), ThoughtDelta(text="so."), said]
+    slow: list[FeedItem] = [ThoughtDelta(text="Hm"), said]
+    for feed in (joined, slow):
+        events = chat_events([*feed, entry(2, Finished())])
+        assert (reasoning(events), content(events)) == ("Hm, so.", "Yes, <b>.")
+
+
 def test_nothing_is_added_to_an_answer_that_is_data() -> None:
     chunks = ChatChunks(id="chatcmpl-1", model="m", created=9, data=True)
     feed: list[FeedItem] = [entry(1, ModelSaid(text="{}")), entry(2, Finished(note="interrupted"))]

@@ -101,7 +101,7 @@ class Feed:
                     text = self._call.text if joining else ""
                     if text:
                         joining, place, said = False, self._call.end, len(text)
-                        yield Snapshot(text=text)
+                        yield Snapshot(text=text, thought=self._call.thought)
                         continue
                 joining = False
                 news = self._call.after(place)

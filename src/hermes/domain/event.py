@@ -244,9 +244,11 @@ def usage_of(records: Iterable[Record]) -> Usage:
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
-    """The text of the open model call so far, given once to whoever joins while it is being said."""
+    """The text of the open model call so far and what was thought, given once to whoever joins while it is
+    being said."""
 
     text: str
+    thought: str = ""
 
 
 FeedItem = Entry | Snapshot | Live

@@ -57,8 +57,15 @@ class OpenCall:
     @property
     def text(self) -> str:
         """All that was said aloud."""
-        said = (run.bytes for run in self._runs if isinstance(run, _Words) and run.sort is TextDelta)
-        return b"".join(said).decode(*_CODEC)
+        return self._all(TextDelta)
+
+    @property
+    def thought(self) -> str:
+        return self._all(ThoughtDelta)
+
+    def _all(self, sort: type[TextDelta | ThoughtDelta]) -> str:
+        words = (run.bytes for run in self._runs if isinstance(run, _Words) and run.sort is sort)
+        return b"".join(words).decode(*_CODEC)
 
     @property
     def end(self) -> Place:

@@ -1,5 +1,5 @@
-"""Thoughts that models write into their replies, between tags: nobody is shown them, they are no answer, and
-they go into no later prompt."""
+"""Thoughts that models write into their replies, between tags: they are no answer and go into no later
+prompt. Whoever is shown thoughts is shown these, too."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def _unfinished_tag(text: str, tags: tuple[str, ...]) -> int:
 
 
 class ThoughtFilter:
-    """Takes a model's words as they come and gives back those that are not reasoning.
+    """Takes a model's words as they come and gives back those that are no reasoning; `take` gives the others.
 
     A block opens with a tag at the start of a line and ends with the same closing tag; a closing tag
     alone is dropped; code is left as it is. However the words are cut, the result is the same."""
 
-    __slots__ = ("_fence", "_fresh", "_held", "_inside", "_last", "_swallow")
+    __slots__ = ("_begun", "_fence", "_fresh", "_gap", "_held", "_inside", "_last", "_swallow", "_thought")
 
     def __init__(self) -> None:
         self._held = ""
@@ -35,6 +35,14 @@ class ThoughtFilter:
         self._last = ""
         self._fresh = True
         self._swallow = False
+        self._thought = ""
+        self._gap = ""
+        self._begun = False
+
+    def take(self) -> str:
+        """What was thought since the last time. Blocks are paragraphs."""
+        thought, self._thought = self._thought, ""
+        return thought
 
     def feed(self, text: str) -> str:
         if self._held or self._inside or self._swallow or _SPECIAL.search(text):
@@ -54,19 +62,30 @@ class ThoughtFilter:
         shown: list[str] = []
         while text:
             if self._inside:
-                text = self._skip(text)
+                text = self._skip(text, final=final)
             else:
                 words, text = self._pass(text, final=final)
                 shown.append(words)
         return "".join(shown)
 
-    def _skip(self, text: str) -> str:
+    def _skip(self, text: str, *, final: bool) -> str:
         closing = _CLOSING[self._inside].search(text)
         if closing is None:
-            self._held = text[len(text) - _unfinished_tag(text, (f"</{self._inside}>",)) :]
+            held = 0 if final else _unfinished_tag(text, (f"</{self._inside}>",))
+            self._held = text[len(text) - held :]
+            self._think(text[: len(text) - held])
             return ""
+        self._think(text[: closing.start()])
+        self._gap, self._begun = "\n\n" if self._begun else self._gap, False
         self._inside, self._fresh, self._swallow, self._last = "", True, True, ""
         return text[closing.end() :]
+
+    def _think(self, words: str) -> None:
+        if not self._begun:
+            words = words.lstrip()
+            self._begun = bool(words)
+            words = words and self._gap + words
+        self._thought += words
 
     def _pass(self, text: str, *, final: bool) -> tuple[str, str]:
         """The words before the next change, and what comes after it."""
@@ -113,8 +132,13 @@ class ThoughtFilter:
             self._fence = ""
 
 
-def without_thoughts(text: str) -> str:
+def split_thoughts(text: str) -> tuple[str, str]:
+    """A reply's words for people, and what it thinks between tags."""
     if "<" not in text:
-        return text
+        return text, ""
     words = ThoughtFilter()
-    return words.feed(text) + words.close()
+    return words.feed(text) + words.close(), words.take()
+
+
+def without_thoughts(text: str) -> str:
+    return split_thoughts(text)[0]

@@ -60,6 +60,7 @@ from hermes.state.home.homes import find_home
 from hermes.state.settings.loader import load_settings
 from hermes.stream.fold.answer import answer_text
 from hermes.stream.fold.questions import for_people
+from hermes.stream.fold.steps import thoughts_of
 
 log = logging.getLogger("hermes.script")
 T = TypeVar("T")
@@ -439,7 +440,7 @@ def _result(app: App, session: SessionId, turn: TurnId, entries: Sequence[Entry]
     last = replies[-1].usage if replies else Usage()
     return {
         "final_response": None if failed else text,
-        "last_reasoning": next((said.thought for said in reversed(replies) if said.thought), None),
+        "last_reasoning": next(filter(None, map(thoughts_of, reversed(replies))), None),
         "messages": as_messages(visible(entries)),
         "api_calls": len(replies),
         "completed": not failed and not stopped,

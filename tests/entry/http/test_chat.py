@@ -99,6 +99,33 @@ async def test_tools_at_work_are_events_beside_the_answer(tmp_path: Path) -> Non
     assert content(events) == "done"
 
 
+async def test_thoughts_between_tags_are_reasoning_and_no_content(tmp_path: Path) -> None:
+    """Ollama and vLLM hand out the thoughts of many models so."""
+
+    def script(request: ModelRequest) -> Say:
+        return say("<think>\nA riddle.</think>\n\nForty-two.", pieces=9)
+
+    async with ApiWorld(home=tmp_path / "home", provider=ScriptedModel(script)) as api:
+        heard = await api.post(CHAT, words("hi"))
+        events = [event async for event in api.events(CHAT, words("hi", stream=True))]
+    message = heard.json["choices"][0]["message"]
+    assert (message["content"], message["reasoning_content"]) == ("Forty-two.", "A riddle.")
+    deltas = [part["choices"][0]["delta"] for part in chunks(events)]
+    assert "".join(delta.get("reasoning_content", "") for delta in deltas) == "A riddle."
+    assert content(events) == "Forty-two."
+
+
+async def test_the_words_beside_a_call_of_the_client_have_no_thoughts(tmp_path: Path) -> None:
+    tools = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}]
+    asking = call("weather", "{}")
+    script = [replace(asking, text="<think>Ask first.</think>One moment.")]
+    async with ApiWorld(home=tmp_path / "home", provider=ScriptedModel(script)) as api:
+        heard = await api.post(CHAT, words("hi", tools=tools))
+    message = heard.json["choices"][0]["message"]
+    assert [one["function"]["name"] for one in message["tool_calls"]] == ["weather"]
+    assert (message["content"], message["reasoning_content"]) == ("One moment.", "Ask first.")
+
+
 async def test_an_answer_that_was_cut_says_so(tmp_path: Path) -> None:
     def script(request: ModelRequest) -> Say:
         return Say(text="and so on", ending=Ending.LENGTH)

@@ -112,7 +112,6 @@ class ReplyStream:
         tries = 0
         while True:
             heard = self.heard
-            self._thought = io.StringIO()
             pieces = self._begin(replace(request, spoken=heard), scope)
             seam = OverlapFilter(heard)
             self._stops = StopFilter(request.options.stop) if request.options.stop else None

@@ -54,7 +54,8 @@ class ChatChunks(Steps[bytes]):
         super().__init__(b"", after=after)
         self.ended = False
         self.lost: Failed | Stopped | None = None
-        self._thought_aloud = False
+        self._thinks = False
+        self._thought_gap = ""
         self._about = dict(about or {})
         self._usage_apart = usage_apart
         self._data = data
@@ -128,13 +129,12 @@ class ChatChunks(Steps[bytes]):
         return self._paragraph(SAID_AGAIN)
 
     def _thought(self, text: str) -> bytes:
-        self._thought_aloud = True
-        return self.start() + self._delta(f'{{"reasoning_content":{quoted(text)}}}')
+        gap, self._thinks = "" if self._thinks else self._thought_gap, True
+        return self.start() + self._delta(f'{{"reasoning_content":{quoted(gap + text)}}}')
 
     def _replied(self, reply: ModelSaid, text: str, rest: RemainingText) -> bytes:
-        thought = b"" if self._thought_aloud or not reply.thought else self._thought(reply.thought)
-        self._thought_aloud = False
-        written = thought + super()._replied(reply, text, rest)
+        self._thought_gap, self._thinks = "\n\n" if self._thinks else self._thought_gap, False
+        written = super()._replied(reply, text, rest)
         if self._data:
             held, self._held = self._held, ""
             # What is said before a call is no answer.

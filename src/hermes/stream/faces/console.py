@@ -55,7 +55,6 @@ class Console(Steps[str]):
         self._show_thoughts = show_thoughts
         self._open_tool: CallId | None = None
         self._thinking = False
-        self._told_thought = False
         self._at_start = True
         self._blank_line_due = False
 
@@ -77,7 +76,7 @@ class Console(Steps[str]):
         if not words or not self._show_thoughts:
             return ""
         before = "" if self._thinking else self._start_line()
-        self._thinking = self._told_thought = True
+        self._thinking = True
         self._at_start = words[-1] == "\n"
         return before + self._paint(words, _DIM)
 
@@ -85,9 +84,7 @@ class Console(Steps[str]):
         return self._line(SAID_AGAIN, _DIM)
 
     def _replied(self, reply: ModelSaid, text: str, rest: RemainingText) -> str:
-        thought = "" if self._told_thought else self._thought(reply.thought)
-        self._told_thought = False
-        written = thought + self._caught_up(rest)
+        written = self._caught_up(rest)
         if not was_cut(reply):
             self._blank_line_due = self._blank_line_due or bool(text.strip())
         return written

@@ -24,7 +24,7 @@ from hermes.domain.thoughts import without_thoughts
 from hermes.domain.tool import ToolCall
 from hermes.stream.fold.answer import answer_text, usage_named
 from hermes.stream.fold.questions import action_text, choices, for_people
-from hermes.stream.fold.steps import RemainingText, Steps
+from hermes.stream.fold.steps import RemainingText, Steps, thoughts_of
 from hermes.stream.fold.tool_lines import ToolState, is_internal, preview, tool_state
 
 
@@ -82,7 +82,8 @@ class RunEvents(Steps[bytes]):
         return self._event_at(at, "message.snapshot", text=words)
 
     def _replied(self, reply: ModelSaid, text: str, rest: RemainingText) -> bytes:
-        written = self._event("reasoning.available", text=reply.thought) if reply.thought else b""
+        thought = thoughts_of(reply)
+        written = self._event("reasoning.available", text=thought) if thought else b""
         if rest.void or (self._rejoined and self.seq > self._after):
             written += self._replace(rest.text, self._at)
         elif rest.text:

@@ -38,7 +38,7 @@ from hermes.domain.event import (
     UserSaid,
 )
 from hermes.domain.ids import CallId, QuestionId
-from hermes.domain.thoughts import ThoughtFilter, without_thoughts
+from hermes.domain.thoughts import ThoughtFilter, split_thoughts
 from hermes.domain.tool import ToolCall
 from hermes.stream.fold.questions import for_people
 from hermes.stream.fold.tool_lines import is_internal
@@ -56,14 +56,16 @@ class RemainingText(Struct, frozen=True, kw_only=True):
 
 
 class ShownText:
-    """What one watcher was shown of the open model call."""
+    """What one watcher was shown of the open model call. Of thoughts, beside the text (`_beside`) and in it
+    (`_within`), it is enough to know how many characters were."""
 
-    __slots__ = ("_filter", "_shown")
+    __slots__ = ("_beside", "_filter", "_shown", "_within")
 
     def __init__(self) -> None:
         self._filter = ThoughtFilter()
         # Grown in place: a list of words takes ten times what they say.
         self._shown = io.StringIO()
+        self._beside = self._within = 0
 
     @property
     def text(self) -> str:
@@ -77,12 +79,27 @@ class ShownText:
         self._shown.write(words)
         return words
 
-    def catch_up(self, whole: str) -> RemainingText:
-        """The call's text so far is `whole`, whatever was heard of it."""
-        before = self.text
+    def thought_within(self) -> str:
+        """What the deltas thought between tags, once."""
+        thought = self._filter.take()
+        self._within += len(thought)
+        return thought
+
+    def thought_beside(self, thought: str) -> str:
+        self._beside += len(thought)
+        return thought
+
+    def catch_up(self, whole: str, thought: str) -> tuple[str, RemainingText]:
+        """The call's text and thought so far are these, whatever was heard of them."""
+        before, beside, within = self.text, self._beside, self._within
         self.reset()
         self.more(whole)
-        return _difference(before, self.text)
+        rest = self.thought_beside(thought)[beside:] + self.thought_within()[within:]
+        return rest, _difference(before, self.text)
+
+    def rest_of_thoughts(self, beside: str, within: str) -> str:
+        """The call is over, and this is what it thought."""
+        return join_thoughts(beside[self._beside :], within[self._within :])
 
     def close(self, reply: str) -> RemainingText:
         """The call is over, and `reply` is what it said besides its thoughts."""
@@ -95,7 +112,17 @@ class ShownText:
         heard = self._shown.tell() > 0
         self._filter = ThoughtFilter()
         self._shown = io.StringIO()
+        self._beside = self._within = 0
         return heard
+
+
+def join_thoughts(*thoughts: str) -> str:
+    return "\n\n".join(filter(None, thoughts))
+
+
+def thoughts_of(reply: ModelSaid) -> str:
+    """All that a reply thinks, beside its text and in it."""
+    return join_thoughts(reply.thought, split_thoughts(reply.text)[1])
 
 
 def _difference(before: str, now: str) -> RemainingText:
@@ -135,21 +162,23 @@ class Steps(Generic[Out]):
         match item:
             case TextDelta(text=text):
                 words = self._shown.more(text)
-                return self._words(words) if words else self._nothing
+                thought = self._think(self._shown.thought_within())
+                return self._behind(thought, self._words(words)) if words else thought
             case Entry():
                 if item.seq <= self.seq:
                     return self._nothing
                 self.seq = item.seq
                 return self._take(item) if item.seq > self._told_before else self._recall(item.record)
-            case Snapshot(text=text):
-                return self._caught_up(self._shown.catch_up(text))
+            case Snapshot(text=text, thought=so_far):
+                unheard, rest = self._shown.catch_up(text, so_far)
+                return self._behind(self._think(unheard), self._caught_up(rest))
             case Reset():
                 return self._voided(self._shown.reset())
             case ToolOutput(call=id, text=text):
                 call = self._calls[id] if id in self._began else None
                 return self._tool_printed(call, text) if call and self._shows(call) else self._nothing
             case ThoughtDelta(text=text):
-                return self._thought(text)
+                return self._think(self._shown.thought_beside(text))
             case Retrying():
                 return self._retrying(item)
             case Notice(text=text):
@@ -198,8 +227,16 @@ class Steps(Generic[Out]):
     def _close_call(self, reply: ModelSaid) -> Out:
         self._replies.append(reply)
         self._expect(reply)
-        text = without_thoughts(reply.text)
-        return self._replied(reply, text, self._shown.close(text))
+        text, within = split_thoughts(reply.text)
+        thought = self._think(self._shown.rest_of_thoughts(reply.thought, within))
+        return self._behind(thought, self._replied(reply, text, self._shown.close(text)))
+
+    def _think(self, thought: str) -> Out:
+        return self._thought(thought) if thought else self._nothing
+
+    def _behind(self, first: Out, then: Out) -> Out:
+        both: Out = operator.add(first, then) if first else then
+        return both
 
     def _settle(self, result: ToolFinished, at: float) -> Out:
         self._unsettled.discard(result.call)
@@ -258,6 +295,7 @@ class Steps(Generic[Out]):
         return written
 
     def _thought(self, text: str) -> Out:
+        """More of what the model thinks, each word of it once."""
         return self._nothing
 
     def _retrying(self, retry: Retrying) -> Out:

@@ -15,6 +15,7 @@ from hermes.control.sessions.submission import SubmittedTurn, id_for
 from hermes.domain.event import Asked, Ending, Entry, Failed, Finished, ModelSaid, Stopped
 from hermes.domain.ids import client_call_id
 from hermes.domain.text import one_line
+from hermes.domain.thoughts import without_thoughts
 from hermes.entry.http.api.chat_request import ChatRequest, read_conversation
 from hermes.entry.http.ask import turns
 from hermes.entry.http.ask.addressee import find_addressee
@@ -26,6 +27,7 @@ from hermes.entry.http.site.headers import COMPLETED, ERROR, PARTIAL
 from hermes.stream.faces.chat_chunks import ChatChunks
 from hermes.stream.fold.answer import answer_text, chat_usage
 from hermes.stream.fold.questions import asked_of_client, question_for_reply
+from hermes.stream.fold.steps import join_thoughts, thoughts_of
 
 PREFIX = "chatcmpl-"
 
@@ -166,8 +168,8 @@ async def _whole(call: HttpCall, model: str, answering: SubmittedTurn, *, data: 
     headers = turns.turn_headers(call, turn)
     _check_failure(call, new, headers)
     message, reason, details = _answer(new, calls, watch.pending, data=data)
-    thoughts = (entry.record.thought for entry in new if isinstance(entry.record, ModelSaid))
-    message.reasoning_content = "\n\n".join(filter(None, thoughts)) or msgspec.UNSET
+    thoughts = (thoughts_of(entry.record) for entry in new if isinstance(entry.record, ModelSaid))
+    message.reasoning_content = join_thoughts(*thoughts) or msgspec.UNSET
     completion = ChatCompletion(
         id=id_for(PREFIX, turn.id),
         created=int(turn.created_at.timestamp()),
@@ -198,7 +200,7 @@ def _check_failure(call: HttpCall, entries: Sequence[Entry], headers: Mapping[st
 
 def _last_words(entries: Sequence[Entry]) -> str:
     replies = [entry.record.text for entry in entries if isinstance(entry.record, ModelSaid)]
-    return answer_text(entries, footer=False) or (replies[-1] if replies else "")
+    return answer_text(entries, footer=False) or without_thoughts(replies[-1] if replies else "")
 
 
 def _answer(
@@ -209,7 +211,7 @@ def _answer(
     if pending is not None:
         return AnswerMessage(content=question_for_reply(pending.question)), "stop", _waiting(pending)
     if calls:
-        words = replies[-1].text if replies else ""
+        words = without_thoughts(replies[-1].text).strip() if replies else ""
         return AnswerMessage(content=words or None, tool_calls=calls), "tool_calls", msgspec.UNSET
     end = entries[-1].record if entries else None
     if isinstance(end, Stopped):
