@@ -147,6 +147,11 @@ class Acting:
         counted = {"X-Stainless-Retry-Count": str(tries), **(by or {})}
         return await self.api.post(CHAT, words(text, stream=stream), headers=counted)
 
+    async def respond(self, given: object, tries: int, **more: object) -> Heard:
+        counted = {"X-Stainless-Retry-Count": str(tries)}
+        body = {"input": given, "store": False, **more}
+        return await self.api.post("/v1/responses", body, headers=counted)
+
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_later_try_of_what_did_something_is_the_same_turn(stream: bool, tmp_path: Path) -> None:
@@ -171,6 +176,47 @@ async def test_a_later_try_gets_the_answer_that_was_lost_on_its_way(tmp_path: Pa
         first = await world.ask("act", 0)
         again = await world.ask("act", 1)
         assert again.json == first.json and world.done == ["m1"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_later_try_of_a_response_that_is_not_stored_is_the_same_turn(
+    stream: bool, tmp_path: Path
+) -> None:
+    world = Acting(tmp_path / "home")
+    async with world.api:
+        asked = {"stream": stream, "metadata": {"for": "me"}}
+        first = await world.respond("act", 0, **asked)
+        again = await world.respond("act", 1, **asked)
+        assert world.done == ["m1"] and len(await sessions(world.api)) == 1
+        assert again.data == first.data and b'"for":"me"' in first.data
+        # It can still not be looked up, and asked anew it is another turn.
+        name = first.headers["X-Hermes-Run-Id"].replace("run_", "resp_")
+        assert (await world.api.get(f"/v1/responses/{name}")).status == 404
+        await world.respond("act", 0, **asked)
+        await world.respond("fail", 0)
+        await world.respond("fail", 1)
+        assert len(await sessions(world.api)) == 4
+
+
+async def test_results_that_a_later_try_brings_to_an_unstored_response_count_once(tmp_path: Path) -> None:
+    function = {"type": "function", "name": "weather", "parameters": {"type": "object"}}
+
+    def script(request: ModelRequest) -> Say:
+        results = [entry for entry in request.entries if isinstance(entry.record, ToolFinished)]
+        return say("rain, then") if results else call("weather", "{}")
+
+    model = ScriptedModel(script)
+    world = Acting(tmp_path / "home")
+    world.api = ApiWorld(home=tmp_path / "home", provider=model)
+    async with world.api:
+        asked = (await world.respond("how is it?", 0, tools=[function])).json
+        (wanted,) = asked["output"]
+        result = {"type": "function_call_output", "call_id": wanted["call_id"], "output": "rain"}
+        given = [{"role": "user", "content": "how is it?"}, wanted, result]
+        done = await world.respond(given, 0, tools=[function])
+        again = await world.respond(given, 1, tools=[function])
+        assert done.json["id"] == f"{asked['id']}_2" and again.json == done.json
+        assert len(model.requests) == 2 and len(await sessions(world.api)) == 1
 
 
 async def test_a_turn_that_failed_before_it_did_anything_is_tried_again(tmp_path: Path) -> None:

@@ -161,4 +161,5 @@ class Continuation(Struct, frozen=True, kw_only=True):
             named=self.terms.store,
             conversation=self.terms.conversation,
             facts=msgspec.json.encode(self.terms).decode(),
+            retried=True,
         )

@@ -121,6 +121,7 @@ async def respond(call: HttpCall, body: ResponseRequest) -> ResponseObject | web
             conversation=chain if terms.store else None,
             facts=msgspec.json.encode(terms).decode(),
             keep=call.gateway.keeps if terms.store else turns.FORGET_AFTER,
+            retried=True,
         )
         submitted = await turns.ask(call, choice, conversation, options)
     stored = as_stored(submitted, terms)

@@ -108,6 +108,7 @@ def _retried_request(call: HttpCall, options: TurnOptions, tries: str) -> NewReq
         prefix=options.prefix,
         owner=call.principal.name,
         conversation=f"retry {_fingerprint(call, call.content)}",
+        facts=options.facts,
         repeats_since=call.site.clock.now() - _RETRIES_WITHIN if again else None,
     )
 
