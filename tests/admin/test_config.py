@@ -13,7 +13,10 @@ import yaml
 import hermes
 from hermes.admin.shell.command import UsageError, perform
 from hermes.admin.shell.output import CliConsole
+from hermes.app.http import AppHttp
 from hermes.domain.errors import UserError
+from hermes.state.files.subscriptions import change
+from hermes.state.settings.loader import load_settings
 from hermes.state.settings.names import own_keys
 
 
@@ -237,3 +240,47 @@ def test_check_names_a_key_that_keeps_the_api_closed(tmp_path: Path, key: str) -
     (tmp_path / ".env").unlink()
     assert ask(tmp_path, "check", API_SERVER_ENABLED="true")[0] == 0
     assert not (tmp_path / ".env").exists()
+
+
+def test_what_the_api_reads_can_be_set_as_variables_and_counts(tmp_path: Path) -> None:
+    said = {
+        "API_SERVER_PORT": "9001",
+        "API_SERVER_HOST": "127.0.0.2",
+        "API_SERVER_CORS_ORIGINS": "https://a.example, https://b.example",
+        "API_SERVER_MODEL_NAME": "mine",
+        "API_SERVER_ALLOWED_HOSTS": "hermes.example",
+        "API_SERVER_MAX_BODY_BYTES": "12",
+        "API_SERVER_ON_DISCONNECT": "finish",
+    }
+    for name, value in said.items():
+        code, _, err = ask(tmp_path, "set", name, value)
+        assert (code, err) == (0, "")
+        assert ask(tmp_path, "get", name)[1] == f"{value}\n"
+    loaded = load_settings(tmp_path, {})
+    options = AppHttp(tmp_path, loaded, {}, lambda account, state, why: None).options()
+    assert (options.host, options.port, options.model_name) == ("127.0.0.2", 9001, "mine")
+    assert options.origins == ("https://a.example", "https://b.example")
+    assert (options.hosts, options.max_body) == (("hermes.example",), 12) and options.finish_when_gone
+
+
+@pytest.mark.parametrize("name", ["HERMES_HOME", "HERMES_PROFILE", "HERMES_RUNTIME_DIR"])
+def test_a_variable_that_counts_before_the_file_is_read_is_refused(tmp_path: Path, name: str) -> None:
+    code, out, err = ask(tmp_path, "set", name, "x")
+    assert (code, out) == (1, "") and f"{name} counts only in the environment" in err
+
+
+def test_check_says_once_that_a_file_of_comments_is_empty(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("# nothing yet\n")
+    code, out, _ = ask(tmp_path, "check")
+    assert code == 0 and out.count("config.yaml is empty") == 1 and out.endswith("config ok\n")
+
+
+def test_check_looks_at_routes_made_by_command(tmp_path: Path) -> None:
+    change(tmp_path, "ci", {"secret": "long-enough-to-sign", "deliver": "telegram"})
+    code, out, _ = ask(tmp_path, "check")
+    assert code == 1 and "Webhook route “ci”: telegram is not set up here" in out
+    code, out, _ = ask(tmp_path, "check", TELEGRAM_BOT_TOKEN="123456:abcdefghijklmnopqrstuvwxyz")
+    assert (code, out) == (0, "config ok\n")
+    (tmp_path / "webhook_subscriptions.json").write_text("{")
+    code, out, _ = ask(tmp_path, "check")
+    assert code == 1 and "webhook_subscriptions.json" in out

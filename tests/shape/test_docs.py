@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import re
 import types
 import typing
@@ -92,6 +93,40 @@ def test_events() -> None:
 def test_hooks() -> None:
     names = constant("hermes.domain.hooks", "EVENTS", "it must be a tuple of the hooks' names")
     _expect("docs/reference/hooks.md", "hooks", names)
+
+
+# Capitals that the pages name and that are no settings of Hermes, and whose they are.
+OF_OTHERS = {
+    **dict.fromkeys(["OPENAI_API_BASE", "OPENAI_API_BASE_URL", "TASK_MODEL_EXTERNAL"], "other programs"),
+    "LIBRECHAT_BODY_CONVERSATIONID": "LibreChat",
+    **dict.fromkeys(["NOTIFY_SOCKET", "WATCHDOG_USEC"], "systemd sets them"),
+    **dict.fromkeys(["RLIMIT_RSS", "MY_MODEL", "CHAT_ID"], "an example, or a word of the system"),
+    **dict.fromkeys(["HERMES_API", "EVERY_AGENT", "INSECURE_NO_AUTH"], "names in code, and a value"),
+    "HERMES_WRITE_SAFE_ROOT": "refused, because nothing honours it",
+}
+
+
+def _variables() -> set[str]:
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
+    return set(re.findall(r"(?<![\w<>])[A-Z][A-Z0-9]+(?:_+[A-Z0-9]+)+(?![\w<>])", text))
+
+
+def test_every_variable_that_a_page_names_can_be_set() -> None:
+    by_key = importlib.import_module("hermes.state.settings.by_key")
+    names = importlib.import_module("hermes.state.settings.names")
+    manifests = constant("hermes.plugins", "platform_manifests", "it must tell all platforms")
+    platforms = names.PlatformNames.of(manifests())
+    named = _variables()
+    assert {"API_SERVER_PORT", "WEBHOOK_HOST", "HERMES_NO_PROBE"} <= named, "the pages were not read"
+    refused = []
+    for variable in sorted(named - OF_OTHERS.keys() - names.ENVIRONMENT_ONLY):
+        try:
+            by_key.find_key(variable, platforms=platforms)
+        except Exception as error:
+            refused.append(str(error))
+    assert not refused, f"the pages name variables that `config set` refuses: {refused}"
+    assert OF_OTHERS.keys() <= named, "an exception that no page needs any more"
 
 
 def test_the_first_pages() -> None:

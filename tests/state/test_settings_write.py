@@ -263,14 +263,32 @@ def test_where_it_stood(tmp_path: Path, before: str, key: str, after: str | None
     assert config(tmp_path) == (before if after is None else after)
 
 
-def test_what_cannot_be_taken_out_stays(tmp_path: Path) -> None:
-    before = "agent: {max_turns: 3, system_prompt: x}\n"
+@pytest.mark.parametrize(
+    "before",
+    [
+        "agent:\n  ? max_turns\n  : 3\n  system_prompt: x\n",
+        "agent:\n  max_turns: &n 3\n  system_prompt: *n\n",
+        "base: &b {max_turns: 3}\nagent:\n  <<: *b\n  system_prompt: x\n",
+    ],
+)
+def test_what_cannot_be_taken_out_stays(tmp_path: Path, before: str) -> None:
     (tmp_path / "config.yaml").write_text(before)
     with pytest.raises(UserError, match="cannot be taken out"):
         unset_setting(tmp_path, "agent.max_turns")
     with pytest.raises(UserError, match="max_turn"):
         unset_setting(tmp_path, "agent.max_turn")
     assert config(tmp_path) == before
+
+
+@pytest.mark.parametrize("key", ["platforms", "platforms.telegram", "telegram", "agent", "agents", "gateway"])
+def test_a_whole_section_can_be_taken_out_and_may_be_missing(tmp_path: Path, key: str) -> None:
+    assert unset_setting(tmp_path, key) is None
+    kept = "timezone: UTC\n"
+    block = "telegram" if key == "telegram" else key.partition(".")[0]
+    inner = "telegram: {require_mention: true}" if block == "platforms" else "x: {max_turns: 3}"
+    (tmp_path / "config.yaml").write_text(f"{block}:\n  {inner}\n{kept}")
+    assert unset_setting(tmp_path, key) is not None
+    assert config(tmp_path) == kept
 
 
 def test_a_variable_is_taken_out(tmp_path: Path) -> None:

@@ -143,28 +143,30 @@ class AppHttp:
 
     def options(self) -> admission.HttpOptions:
         default = admission.HttpOptions()
-        extra = self._block.extra
+
+        def text(name: str) -> str:
+            return self._find(platform_variable(PLATFORM, name))
 
         def number(name: str, fallback: float) -> int:
-            return _number(name, extra.get(name, ""), int(fallback))
+            return _number(platform_variable(PLATFORM, name), text(name), int(fallback))
 
         # The rest is for chats and jobs, and for other keys.
         most = number("max_concurrent_runs", self._loaded.settings.gateway.max_running * 3 // 4 or 1)
         return admission.HttpOptions(
-            host=self._find("API_SERVER_HOST") or default.host,
-            port=_number("API_SERVER_PORT", self._find("API_SERVER_PORT"), default.port),
-            origins=_words(self._find("API_SERVER_CORS_ORIGINS")),
-            hosts=_words(extra.get("allowed_hosts", "")),
-            model_name=self._find("API_SERVER_MODEL_NAME"),
+            host=text("host") or default.host,
+            port=number("port", default.port),
+            origins=_words(text("cors_origins")),
+            hosts=_words(text("allowed_hosts")),
+            model_name=text("model_name"),
             max_runs=most,
             max_runs_per_client=number("max_runs_per_client", most * 5 // 6 or 1),
             max_body=number("max_body_bytes", default.max_body),
-            proxies=_networks(extra.get("trusted_proxies", "")),
+            proxies=_networks(text("trusted_proxies")),
             max_connections=number("max_connections", default.max_connections),
             idle_seconds=number("idle_timeout", default.idle_seconds),
             body_seconds=number("body_timeout", default.body_seconds),
-            private_images=extra.get("allow_private_images", "").lower() == "true",
-            finish_when_gone=extra.get("on_disconnect", "stop") == "finish",
+            private_images=text("allow_private_images").lower() == "true",
+            finish_when_gone=text("on_disconnect") == "finish",
         )
 
     def key_problem(self) -> str:

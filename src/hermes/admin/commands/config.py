@@ -16,6 +16,7 @@ from hermes.domain.settings.declaring import Secret
 from hermes.domain.text import one_line
 from hermes.entry.desk import apply_settings
 from hermes.plugins import platform_manifests
+from hermes.state.files.subscriptions import WebhookSubscriptions
 from hermes.state.home.homes import prepare_home
 from hermes.state.settings.by_key import find_key, set_setting, unset_setting, value_at
 from hermes.state.settings.loader import CONFIG_FILE, SECRETS_FILE, LoadedSettings, check_text, load_settings
@@ -164,7 +165,7 @@ def _apply(command: CliCommand) -> None:
 
 def _check(command: CliCommand) -> int:
     loaded, console = _loaded(command), command.console
-    found = [*map(str, loaded.problems), *_webhook_problems(loaded), *_account_problems(loaded)]
+    found = [*map(str, loaded.problems), *_webhook_problems(command, loaded), *_account_problems(loaded)]
     found += [*_toolset_problems(loaded), *_model_problems(command, loaded)]
     found += _http_problems(command, loaded)
     for problem in found:
@@ -173,7 +174,7 @@ def _check(command: CliCommand) -> int:
         console.line("note: " + loaded.secrets.redact(str(note)))
     if found:
         return PROBLEMS
-    console.line(f"{CONFIG_FILE} is empty" if loaded.is_empty else "config ok")
+    console.line("config ok")
     return 0
 
 
@@ -230,20 +231,24 @@ def _http_problems(command: CliCommand, loaded: LoadedSettings) -> list[str]:
     return [problem] if problem else []
 
 
-def _webhook_problems(loaded: LoadedSettings) -> list[str]:
-    """What only the readers of webhook routes and targets understand."""
-    block = loaded.settings.platforms.get("webhook")
-    if block is None:
+def _webhook_problems(command: CliCommand, loaded: LoadedSettings) -> list[str]:
+    """What only the readers of webhook routes and targets understand; routes made by command too."""
+    block, file = loaded.settings.platforms.get("webhook"), WebhookSubscriptions(command.home)
+    made = file.read()
+    if block is None and not made and not file.problem:
         return []
-    from hermes.app.http import route_problems, static_routes
+    from hermes.app.http import route_problems, shared_secret, static_routes
+    from hermes.entry.http.webhooks.routes import read_routes
     from hermes.entry.platforms.webhook.convert import target_problems
 
     def find(variable: str) -> Secret | None:
         return loaded.find("webhook", variable)
 
-    wrong = route_problems(loaded, static_routes(loaded)).items()
-    routes = [f"Webhook route “{one_line(name, 64)}”: {why}" for name, why in wrong]
-    return [*routes, *target_problems(block.trees.get("targets"), find)]
+    routes = {**read_routes(made, shared_secret(loaded)), **static_routes(loaded)}
+    wrong = route_problems(loaded, routes).items()
+    found = [f"Webhook route “{one_line(name, 64)}”: {why}" for name, why in wrong]
+    found += target_problems(None if block is None else block.trees.get("targets"), find)
+    return [*found, file.problem] if file.problem else found
 
 
 def _plugin_platforms() -> list[str]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,14 +54,14 @@ def unknown_key(key: str, meant: str) -> UserError:
 
 
 def known_variables(platforms: PlatformNames = BUILT_IN) -> list[str]:
-    """Every variable that gives a value to a field."""
+    """Every variable that something here reads from `.env`."""
     known: list[str] = []
     for section in (Settings, *sections(Settings).values()):
         known += [name for knob in knobs(section).values() for name in knob.about.env]
     for platform in sorted(platforms.names):
         for knob in knobs(PlatformSettings).values():
             known += names.platform_variables(platform, knob.about.env)
-    return [*known, *platforms.variables]
+    return [*known, *platforms.variables, *names.own_variables()]
 
 
 def find_key(key: str, provider: str = "auto", platforms: PlatformNames = BUILT_IN) -> SettingKey:
@@ -70,6 +71,8 @@ def find_key(key: str, provider: str = "auto", platforms: PlatformNames = BUILT_
         named, _ = names.named_account(key, platforms.names, platforms.variables)
         if named or names.is_key_like(key) or key in known:
             return SettingKey(variable=key)
+        if key in names.ENVIRONMENT_ONLY:
+            raise UserError(f"{key} counts only in the environment, not in .env.", hint=f"export {key}=…")
         plain, mark, account = key.partition(names.ACCOUNT_MARK)
         meant = nearest(plain if mark else key, known)
         raise unknown_key(key, meant and f"{meant}{mark}{account if mark else ''}")
@@ -83,21 +86,30 @@ def find_key(key: str, provider: str = "auto", platforms: PlatformNames = BUILT_
     own = knobs(kind) if kind else {}
     knob = own.get(parts[-1])
     if knob is None:
-        raise _refused(key, parts, [*own, *platforms.names])
+        raise _refused(key, parts, platforms, own)
     if knob.kind is Secret:
         return SettingKey(variable=key_variable(provider), knob=knob, path=tuple(parts))
     return SettingKey(path=tuple(parts), knob=knob)
 
 
-def _refused(key: str, parts: list[str], siblings: list[str]) -> UserError:
+def _holds_several(parts: list[str], platforms: PlatformNames) -> bool:
+    if names.is_later(".".join(parts)):
+        return False
+    if len(parts) == 2 and parts[0] == "platforms":
+        return parts[1].partition("@")[0] in platforms.names
+    return len(parts) == 1 and (parts[0] in reader.TABLES or parts[0] in sections(Settings))
+
+
+def _refused(key: str, parts: list[str], platforms: PlatformNames, own: Iterable[str]) -> UserError:
     if names.is_later(".".join(parts)):
         return UserError(
             f"“{one_line(key)}” is known, but not used yet.", hint="Setting it would do nothing."
         )
-    if len(parts) == 1 and (parts[0] in reader.TABLES or parts[0] in sections(Settings)):
+    if _holds_several(parts, platforms):
         return UserError(f"“{key}” holds several values.", hint="Set them one by one, or edit config.yaml.")
+    siblings = [*own, *platforms.names]
     if len(parts) == 1:
-        siblings = [*siblings, *sections(Settings), *knobs(GatewaySettings)]
+        siblings += [*sections(Settings), *knobs(GatewaySettings)]
     return unknown_key(key, reader.suggestion(".".join(parts), siblings))
 
 
@@ -189,10 +201,10 @@ def unset_setting(home: Path, dotted_key: str, platforms: PlatformNames = BUILT_
         try:
             key = find_key(dotted_key, load_settings(home, {}).settings.model.provider, platforms)
         except UserError:
-            path = tuple(dotted_key.split("."))
+            parts = _own_place(dotted_key.split("."), platforms)
             removed = _remove_variable(home / SECRETS_FILE, dotted_key)
-            removed = removed or _remove_yaml(home / CONFIG_FILE, dotted_key, path)
-            if removed is None:
+            removed = removed or _remove_yaml(home / CONFIG_FILE, dotted_key, tuple(parts))
+            if removed is None and not _holds_several(parts, platforms):
                 raise
             return removed
         if key.variable:
@@ -282,11 +294,15 @@ def _remove_yaml(path: Path, dotted_key: str, key: tuple[str, ...]) -> SettingCh
     if not place or not _has(data, place):
         return None
     wanted = _pruned(data, place)
-    text = _without(file.text, data, place)
-    text = text if text.strip() else _NOTHING_SET  # a file without a word counts as lost
-    left = _loaded(_round_trip(text), text, path)
+    refused = UserError(f"{dotted_key} cannot be taken out of {path}.", hint="Edit the file.")
+    try:
+        text = _without(file.text, data, place)
+        text = text if text.strip() else _NOTHING_SET  # a file without a word counts as lost
+        left = _loaded(_round_trip(text), text, path)
+    except (KeyError, UserError) as error:  # another value refers to it, or it stands where it refers to
+        raise refused from error
     if left != wanted:
-        raise UserError(f"{dotted_key} cannot be taken out of {path}.", hint="Edit the file.")
+        raise refused
     return _replaced(path, file, text, key)
 
 
@@ -406,9 +422,9 @@ def _loaded(yaml: YAML, text: str, file: Path) -> Any:
 def _place(data: Any, path: tuple[str, ...]) -> tuple[str, ...]:
     """Where in the file the key stands, or else should stand; the places are tried as reading ranks them."""
     places = [path]
-    if path[0] == "platforms":
+    if path[0] == "platforms" and path[1:]:
         places = [path[1:], path, ("gateway", *path)]
-    elif path[0] == "gateway":
+    elif path[0] == "gateway" and path[1:]:
         places = [path[1:], path]
     elif path[0] in key_places.ALSO_UNDER_GATEWAY:
         places = [path, ("gateway", *path)]

@@ -63,8 +63,6 @@ class LoadedSettings:
     notes: tuple[SettingsError, ...] = ()
     exposed: tuple[SettingsError, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
-    is_empty: bool = False
-    """Whether there is a `config.yaml` and nothing stands in it."""
     has_file: bool = False
     """Whether there is a `config.yaml`."""
     file: str = CONFIG_FILE
@@ -143,7 +141,6 @@ def load_settings(home: Path, environ: Mapping[str, str], *, platforms: Iterable
         notes=(*_by_line(findings.notes), *in_file.notes, *in_environment.notes),
         exposed=tuple(exposed) if exposed and home.stat().st_mode & 0o011 else (),
         variables={name: held.value for name, held in variables.items() if name not in key_like},
-        is_empty=is_empty,
         has_file=file.mode is not None,
         file=findings.file,
         lines=reader.lines,

@@ -169,6 +169,12 @@ _OWN_KEYS = {
     "webhook": "host port rate_limit max_body_bytes script_timeout_seconds routes targets",
     "github": "api_url",
 }
+_TREES = frozenset({"routes", "targets", "keys"})
+"""Own keys that hold more than one value, so that no variable says them."""
+_ENVIRONMENT_ONLY = """HERMES_HOME HERMES_PROFILE HERMES_PYTHON HERMES_VENV HERMES_RUNTIME_DIR
+    HERMES_GATEWAY_LOCK_DIR NO_COLOR XDG_STATE_HOME XDG_RUNTIME_DIR"""
+ENVIRONMENT_ONLY = frozenset(_ENVIRONMENT_ONLY.split())
+"""Variables that count before `.env` is read, or for every home of a user."""
 _OF_EVERY_PLATFORM = ("typing_indicator", "channel_prompts", "channel_overrides")
 
 
@@ -179,6 +185,17 @@ def own_keys(platform: str, variables: Iterable[str]) -> list[str]:
     declared = [name.removeprefix(prefix).lower() for name in variables if name.startswith(prefix)]
     known = [*declared, *_OWN_KEYS.get(platform, "").split()]
     return [*known, *_OF_EVERY_PLATFORM] if known else []
+
+
+def own_variables() -> list[str]:
+    """The variables that no field and no manifest declares."""
+    own = [
+        f"{platform_prefix(platform)}_{key.upper()}"
+        for platform, keys in _OWN_KEYS.items()
+        for key in keys.split()
+        if key not in _TREES
+    ]
+    return [*own, "HERMES_NO_PROBE", *(name.upper() for name in sorted(OF_THE_MACHINE))]
 
 
 def platform_variable(name: str, key: str) -> str:
