@@ -21,10 +21,11 @@ from hermes.domain.errors import UserError
 from hermes.domain.event import Entry, FeedItem, Finished
 from hermes.domain.ids import MAIN_AGENT, TurnId
 from hermes.domain.turn import Turn
+from hermes.domain.word import replace
 from hermes.entry.http.api import load_resources
 from hermes.entry.http.site.endpoint import LOCAL_ROUTES, ROUTES
 from hermes.entry.http.site.owner_socket import bind_socket, listening, socket_places
-from hermes.entry.terminal.door import GatewayGone, Presence, SessionChoice
+from hermes.entry.terminal.door import GatewayGone, Presence, SessionChoice, TerminalState
 from hermes.entry.terminal.remote import GatewayConnection, enter_remote
 from hermes.entry.terminal.served_door import find_session_to_resume, local_caller
 from hermes.testing.api import ApiWorld
@@ -264,6 +265,35 @@ async def test_what_another_terminal_watches_is_not_joined(tmp_path: Path) -> No
         hold.set()
         seen = await watching
         assert isinstance(seen[-1], Entry) and isinstance(seen[-1].record, Finished)
+
+
+async def rest(api: ApiWorld, turns: list[Turn]) -> None:
+    """Until all are finished; watched from inside, so that no terminal has seen them."""
+    for turn in turns:
+        [one async for one in api.app.gateway.watch(MAIN_AGENT, turn.id, 0)]
+
+
+async def test_what_was_finished_unwatched_is_shown_in_its_folder(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    async with (
+        ApiWorld(home=home, provider=ScriptedModel(lambda request: Say(text="done"))) as api,
+        GatewayConnection(lambda: home / "gateway.sock") as line,
+    ):
+        there, here = (
+            SessionChoice(terminal=TerminalState(folder=str(tmp_path / name))) for name in ("proj", "p2")
+        )
+        door = (await enter_remote(line, there)).door
+        turns = [await door.say("hello", "k"), await door.say("and then", "k2")]
+        await rest(api, turns)
+        visit = await enter_remote(line, here)
+        assert (visit.session, visit.turns, visit.elsewhere) == (None, (), ())
+        # What is said from here in that session is still of its folder.
+        visit = await enter_remote(line, replace(here, named=turns[0].session))
+        turns.append(await visit.door.say("from elsewhere", "k3"))
+        await rest(api, turns)
+        assert (await enter_remote(line, here)).turns == ()
+        visit = await enter_remote(line, there)
+        assert [turn.id for turn in visit.turns] == [turns[-1].id]
 
 
 async def test_a_session_at_work_is_stopped_and_deleted(tmp_path: Path) -> None:

@@ -578,6 +578,29 @@ def test_the_first_minute_with_the_demo_model(home: Path) -> None:
         assert person.ends() == 0
 
 
+@pytest.mark.parametrize("words", ["count to 60", "run: rm -rf ~/no-such-folder"])
+def test_another_folder_is_not_entered_unasked(home: Path, words: str) -> None:
+    """Neither what is unfinished nor an open question takes somebody into the folder of another project."""
+    project, here = home.parent / "proj", home.parent / "p2"
+    with at_terminal(home, real=HERMES, cwd=project) as person:
+        person.until("demo", "❯ ")
+        person.type(words)
+        person.until("answer ❯ " if words.startswith("run") else "1 2 3")
+        person.kill()
+    with at_terminal(home, real=HERMES, cwd=here) as person:
+        person.until("Unfinished in ~/proj: “", "❯ ")
+        assert "hermes --resume 20" in " ".join(person.seen.split())
+        person.type("write here.txt: x")
+        person.until("… done", "❯ ")
+        assert "Back in" not in person.seen
+        assert (here / "here.txt").exists() and not (project / "here.txt").exists()
+        person.keys("\x04")
+        assert person.ends() == 0
+    with at_terminal(home, real=HERMES, cwd=project) as person:
+        # Its end, or its question, is there for who comes back.
+        person.until("Back in", "answer ❯ " if words.startswith("run") else "59 60")
+
+
 def test_a_home_folder_is_no_free_workspace(home: Path) -> None:
     place = home.parent / "place"
     (place / "Documents").mkdir(parents=True)

@@ -67,16 +67,16 @@ def _entered(tx: Tx, caller: Caller, wanted: str | None, now: datetime) -> Sessi
     return found[0]
 
 
-def open_turns(tx: Tx, caller: Caller, session: SessionId | None) -> list[Turn]:
-    """The unfinished turns of a session, oldest first; without one, of the caller's newest that has any."""
-    if session is not None:
-        return tx.turns.open_of(session)
-    place, bound = str(caller.source.address), tx.bindings.get(caller.key)
-    for known in tx.sessions.find("", _LOOKED_AT):
-        turns = tx.turns.open_of(known.id) if known.place == place or known.id == bound else []
-        if turns:
-            return turns
-    return []
+def unfinished_sessions(tx: Tx, caller: Caller) -> list[tuple[Session, list[Turn]]]:
+    """The sessions with unfinished turns that came from where the caller is, newest first, and these turns,
+    oldest first. What was said elsewhere in such a session is not theirs to come back to."""
+
+    def own(session: Session) -> list[Turn]:
+        turns = tx.turns.open_of(session.id)
+        return [turn for turn in turns if turn.source and turn.source.address == caller.source.address]
+
+    pairs = [(session, own(session)) for session in tx.sessions.find("", _LOOKED_AT)]
+    return [(session, turns) for session, turns in pairs if turns]
 
 
 def wake_session(

@@ -70,8 +70,8 @@ class TerminalState(Struct, frozen=True, kw_only=True):
 
 
 class SessionChoice(Struct, frozen=True, kw_only=True):
-    """How somebody wants to come in: into a new conversation (with what is unfinished first, if `attach`),
-    into the latest, or into the one they name."""
+    """How somebody wants to come in: into a new conversation (with what is unfinished in this folder first,
+    if `attach`), into the latest, or into the one they name."""
 
     named: str | None = None
     latest: bool = False
@@ -86,15 +86,24 @@ class Exchange(Struct, frozen=True, kw_only=True):
     answer: str = ""
 
 
+class UnfinishedSession(Struct, frozen=True, kw_only=True):
+    """A session that is at work, or asks something, while nobody looks; `text` is what it was told last."""
+
+    session: SessionId
+    text: str
+    folder: str | None = None
+
+
 class ResumedSession(Struct, frozen=True, kw_only=True):
     """What there is for somebody who comes in: an earlier session with its last exchanges, its unfinished
-    turns and which of their questions are settled, or nothing; and the names of the commands that their agent
-    has."""
+    turns and which of their questions are settled, or nothing; what else is unfinished; and the names of the
+    commands that their agent has."""
 
     session: Session | None = None
     recent: tuple[Exchange, ...] = ()
     turns: tuple[Turn, ...] = ()
     settled: frozenset[QuestionId] = frozenset()
+    elsewhere: tuple[UnfinishedSession, ...] = ()
     commands: tuple[str, ...] = ()
 
 

@@ -290,6 +290,7 @@ async def enter_remote(line: GatewayConnection, wish: SessionChoice, *, steady: 
         recent=resumed.recent,
         turns=resumed.turns,
         settled=resumed.settled,
+        elsewhere=resumed.elsewhere,
         commands=resumed.commands,
         back=line.back,
         look_back=door.look_back,

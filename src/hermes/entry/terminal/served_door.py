@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 
 from hermes.control.gateway import Gateway
-from hermes.control.sessions.callers import Caller, open_turns
+from hermes.control.sessions.callers import Caller, unfinished_sessions
 from hermes.control.sessions.submission import NewRequest, SessionTarget, Submission, id_for
 from hermes.control.turn.questions import settled_of
 from hermes.domain.address import Address, Source, SourceKind
@@ -31,11 +31,12 @@ from hermes.entry.terminal.door import (
     ResumedSession,
     SessionChoice,
     TerminalState,
+    UnfinishedSession,
 )
 
 _PREFIX = "said_"
 _UNSEEN = "unseen"
-"""The chain of requests whose turns no terminal has watched to the end."""
+"""The chain of requests whose turns no terminal has watched to the end; each folder has one."""
 _UNSEEN_KEPT = timedelta(days=1)
 _LOOKED_BACK = 200
 _EXCHANGES = 2
@@ -58,36 +59,59 @@ async def find_session_to_resume(gateway: Gateway, caller: Caller, wish: Session
         wanted = await gateway.read(agent, lambda tx: tx.bindings.get(caller.key))
         if wanted is None:
             raise UserError("There is no conversation to continue yet.", hint="Start one with: hermes")
-    attaches = wanted is None and wish.attach
-    since = gateway.actors.core.clock.now() - _UNSEEN_KEPT
-    joined = await gateway.read(agent, lambda tx: _missed_turns(tx, caller, since)) if attaches else []
-    if any(gateway.feeds.is_watched(turn.id) for turn in joined):
-        joined = []
+    joined, elsewhere = await _missed(gateway, caller) if wanted is None and wish.attach else ([], ())
     if joined:
         wanted = joined[0].session
     commands = await gateway.command_names(caller)
     if wanted is None:
-        return ResumedSession(commands=commands)
+        return ResumedSession(commands=commands, elsewhere=elsewhere)
     session = await gateway.enter(caller, wanted, wish.terminal.model)
-    turns = await gateway.read(agent, lambda tx: open_turns(tx, caller, session.id))
+    turns = await gateway.read(agent, lambda tx: tx.turns.open_of(session.id))
     # What has ended since it was found is shown all the same.
     turns = [*(turn for turn in joined if turn.id not in {one.id for one in turns}), *turns]
     settled = await gateway.read(agent, lambda tx: settled_of(tx, turns))
     shown = {turn.id for turn in turns}
     recent = await gateway.read(agent, lambda tx: last_exchanges(tx, session.id, shown))
     return ResumedSession(
-        session=session, recent=recent, turns=tuple(turns), settled=settled, commands=commands
+        session=session,
+        recent=recent,
+        turns=tuple(turns),
+        settled=settled,
+        elsewhere=elsewhere,
+        commands=commands,
     )
 
 
-def _missed_turns(tx: Tx, caller: Caller, since: datetime) -> list[Turn]:
-    """What is unfinished; else the last thing that was finished while nobody watched."""
-    turns = open_turns(tx, caller, None)
-    request = None if turns else tx.requests.latest(str(caller.source.address), _UNSEEN)
-    turn = None if request is None else tx.turns.get(request.turn)
-    if turn is None or request is None or tx.sessions.get(turn.session) is None:
-        return turns
-    return [turn] if request.created_at >= since else []
+async def _missed(gateway: Gateway, caller: Caller) -> tuple[list[Turn], tuple[UnfinishedSession, ...]]:
+    """What is unfinished in a session of this folder, else the last thing that was finished there while
+    nobody watched; and which other sessions are unfinished. Nobody is taken into another folder unasked:
+    what they say next would be done there."""
+    place, folder = str(caller.source.address), caller.source.folder
+    since = gateway.actors.core.clock.now() - _UNSEEN_KEPT
+    unfinished = await gateway.read(caller.agent, lambda tx: unfinished_sessions(tx, caller))
+    joined: list[Turn] = []
+    elsewhere: list[UnfinishedSession] = []
+    for session, turns in unfinished:
+        if any(gateway.feeds.is_watched(turn.id) for turn in turns):
+            continue
+        if not joined and session.place == place and session.workspace == folder:
+            joined = turns
+        else:
+            text = one_line(turns[-1].input.text or session.title or session.id, 70)
+            elsewhere.append(UnfinishedSession(session=session.id, text=text, folder=session.workspace))
+    if not joined:
+        joined = await gateway.read(caller.agent, lambda tx: _unseen_turn(tx, place, folder, since))
+    return [turn for turn in joined if not gateway.feeds.is_watched(turn.id)], tuple(elsewhere)
+
+
+def _unseen_turn(tx: Tx, place: str, folder: str | None, since: datetime) -> list[Turn]:
+    request = tx.requests.latest(place, _unseen_in(folder))
+    turn = None if request is None or request.created_at < since else tx.turns.get(request.turn)
+    return [] if turn is None or turn.state.open or tx.sessions.get(turn.session) is None else [turn]
+
+
+def _unseen_in(folder: str | None) -> str:
+    return f"{_UNSEEN} {folder or ''}"
 
 
 async def note_seen(gateway: Gateway, agent: AgentId, turn: TurnId) -> None:
@@ -139,6 +163,7 @@ class ServedDoor:
     async def say(self, text: str, key: str) -> Turn:
         caller, terminal = self._caller, self._terminal
         model = terminal.model if terminal.session is None else None
+        folder = await self._folder()
         limits = Guidance(toolsets=terminal.toolsets) if terminal.toolsets else NO_GUIDANCE
         words = Submission(
             agent=caller.agent,
@@ -150,7 +175,7 @@ class ServedDoor:
                 prefix=_PREFIX,
                 owner=str(caller.source.address),
                 key=key,
-                conversation=_UNSEEN,
+                conversation=_unseen_in(folder),
                 fingerprint=sha256(text.encode("utf-8", "surrogatepass")).hexdigest(),
             ),
         )
@@ -175,6 +200,14 @@ class ServedDoor:
         replied = await self._gateway.command(caller, text)
         self._be_in(replied.session)
         return replied
+
+    async def _folder(self) -> str | None:
+        """Where the session works that the next words are for."""
+        named = self._terminal.session
+        if named is None:
+            return self._caller.source.folder
+        session = await self._gateway.read(self._caller.agent, lambda tx: tx.sessions.get(named))
+        return None if session is None else session.workspace
 
     def _be_in(self, session: SessionId) -> None:
         self._terminal = replace(self._terminal, session=session)

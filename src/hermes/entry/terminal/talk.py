@@ -121,6 +121,10 @@ class TerminalConversation:
                 outcome = "It continues now." if turn.state.open else "It was finished meanwhile."
                 self._view.line(f"Unfinished: “{one_line(turn.input.text, 70)}”. {outcome}", aside=True)
             self.follow(turn)
+        for other in self._visit.elsewhere:
+            place = f" in {short_folder(other.folder)}" if other.folder else ""
+            words = f"Unfinished{place}: “{other.text}”. Go back with: hermes --resume {other.session}"
+            self._view.line(words, aside=True)
         if self._plan.first is not None:
             if not self._plan.once:
                 self._view.line(f"❯ {self._plan.first}")
@@ -315,6 +319,11 @@ def folder_notes(session: Session) -> Iterator[str]:
         here = ""
     if folder != here:
         yield f"It works in {folder}."
+
+
+def short_folder(folder: str) -> str:
+    home = os.path.expanduser("~")
+    return f"~{folder.removeprefix(home)}" if f"{folder}/".startswith(f"{home}/") else folder
 
 
 def shorten_text(text: str) -> str:
