@@ -41,6 +41,10 @@ def test_where_jobs_deliver_to_on_a_home_at_rest(tmp_path: Path) -> None:
     wrong = hermes(home, "cron", "create", "every 2h", "say hello", "--deliver", "telegram@shop:123")
     assert wrong.code == 1 and wrong.clean
     assert "There is no platform “telegram@shop” in use." in wrong.err and "telegram@work:chat" in wrong.err
+    (home / "config.yaml").write_text("api_server: {port: 9099}\nemail: {enabled: false}\n")
+    for target in ("slack", "api_server:1", "email:me@example.org"):
+        wrong = hermes(home, "cron", "create", "every 2h", "say hello", "--deliver", target)
+        assert wrong.code == 1 and "There is: telegram:chat, telegram@work:chat, local." in wrong.err
 
 
 def test_tick_runs_what_is_due(tmp_path: Path) -> None:

@@ -170,3 +170,31 @@ def test_a_route_that_cannot_do_its_work_is_told_everywhere(home: Path) -> None:
     told = hermes(home, "config", "check")
     assert told.code == 1 and "Webhook route “r”: telegram is not set up here" in told.out
     assert "Webhook route “o”: there is no agent “nobody”" in told.out
+
+
+def test_the_address_is_the_one_that_the_next_start_opens(home: Path) -> None:
+    home.mkdir()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    (home / ".env").write_text(f"API_SERVER_PORT=0\nAPI_SERVER_ENABLED=true\nWEBHOOK_PORT={port}\n")
+    told = f"http://127.0.0.1:{port}/webhooks/"
+    with gateway(home):
+        assert f"{told}ci" in hermes(home, "webhook", "subscribe", "ci").out
+    for ours, theirs in ((port, "true"), (port, "false"), (8123, "true")):
+        # The last gateway's word is in the home, and counts no more.
+        (home / ".env").write_text(f"API_SERVER_ENABLED={theirs}\nWEBHOOK_PORT={ours}\n")
+        told = f"http://127.0.0.1:{ours}/webhooks/"
+        assert f"{told}<route>" in hermes(home, "webhook", "list").err
+        assert f"{told}ci" in hermes(home, "webhook", "subscribe", "ci").out
+    (home / ".env").write_text("API_SERVER_ENABLED=true\n")
+    assert "http://127.0.0.1:8644/webhooks/" in hermes(home, "webhook", "list").err
+    (home / ".env").write_text(f"API_SERVER_PORT=0\nAPI_SERVER_ENABLED=false\nWEBHOOK_PORT={port}\n")
+    with gateway(home):
+        listed = json.loads(hermes(home, "webhook", "list", "--json").out)
+        assert listed["address"] == f"http://127.0.0.1:{port}"
+        assert f"webhook: connected (http://127.0.0.1:{port})" in hermes(home, "status").out
+    (home / ".env").write_text("WEBHOOK_ENABLED=false\n")
+    made = hermes(home, "webhook", "subscribe", "ci")
+    assert "http://" not in made.out and "Webhooks are off" in made.err
+    assert "Webhooks are off" in hermes(home, "webhook", "list").err

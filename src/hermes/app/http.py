@@ -289,6 +289,11 @@ class AppWebhooks:
     def port(self) -> int:
         return self._number("WEBHOOK_PORT", DEFAULT_PORT)
 
+    @property
+    def address(self) -> str:
+        """Where a gateway that starts now takes what comes on a route; empty if nowhere."""
+        return "" if self.is_off else f"http://{_host(self.host)}:{self.port}"
+
     def make(self, clock: Clock) -> Webhooks | None:
         """Nothing where webhooks are switched off."""
         if self.is_off:

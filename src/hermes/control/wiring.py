@@ -82,7 +82,7 @@ class WiredGateway:
             ring=self.delivery.ring,
             wake=self.actors.ring,
         )
-        self._targets = named_targets(parts.channel_names, parts.accounts or ())
+        self._targets = named_targets(parts.channel_names, parts.accounts)
         self.cron = Cron(
             core=parts,
             owner=parts.owner,

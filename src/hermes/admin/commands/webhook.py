@@ -18,7 +18,7 @@ from hermes.admin.process.home_files import read_state
 from hermes.admin.process.running import ask_socket
 from hermes.admin.shell.command import JSON, CliCommand, Subcommands, declare
 from hermes.admin.shell.output import Column
-from hermes.app.http import DEFAULT_HOST, DEFAULT_PORT, route_problems, shared_secret, static_routes
+from hermes.app.http import AppWebhooks, route_problems, shared_secret, static_routes
 from hermes.domain.errors import UserError
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.text import one_line
@@ -31,6 +31,7 @@ from hermes.state.settings.loader import LoadedSettings, load_settings
 _SECRET_BYTES = 32
 _ANSWER_SECONDS = 30.0
 _CLOSED = "The gateway takes no webhooks: they are off, or their port cannot be opened. See: hermes status"
+_OFF = "Webhooks are off: WEBHOOK_ENABLED or platforms.webhook.enabled says so."
 _TEST_PAYLOAD = '{"type": "test", "message": "Hello from hermes webhook test"}'
 
 
@@ -81,10 +82,11 @@ def _subscribe(command: CliCommand) -> None:
     if read.problem:
         raise UserError(f"The route is not valid: {read.problem}", hint="hermes webhook subscribe --help")
     change(home, name, route)
-    at = _open_port(home, loaded)
+    opened = _open_port(home, loaded)
+    at = address(home, loaded) if opened is None else opened
     pairs = [
         ("Route", name),
-        ("Address", f"{at or address(home, loaded)}/webhooks/{name}"),
+        ("Address", f"{at}/webhooks/{name}" if at else "none"),
         ("Deliver", _delivery(read)),
     ]
     if read.agent:
@@ -99,10 +101,10 @@ def _subscribe(command: CliCommand) -> None:
         )
     for problem in route_problems(loaded, {name: read}).values():
         console.note(f"It cannot do its work yet: {problem}")
-    if at is None:
+    if not at:
+        console.note(_OFF if opened is None else _CLOSED)
+    elif opened is None:
         console.note("It takes events once a gateway runs: hermes gateway start")
-    elif not at:
-        console.note(_CLOSED)
 
 
 def _loaded(command: CliCommand) -> LoadedSettings:
@@ -196,7 +198,8 @@ def _list(command: CliCommand) -> None:
     none = "No webhook routes yet. Create one: hermes webhook subscribe NAME"
     command.list(routes, _COLUMNS, none=none, wrap=lambda rows: {"address": at, "routes": rows})
     if routes and not command.asked.json:
-        command.console.note(f"Events go to {at}/webhooks/<route>")
+        closed = _OFF if listening(command.home, loaded.variables) is None else _CLOSED
+        command.console.note(f"Events go to {at}/webhooks/<route>" if at else closed)
 
 
 def _delivery(route: WebhookRoute) -> str:
@@ -218,17 +221,15 @@ _COLUMNS = [
 
 
 def address(home: Path, loaded: LoadedSettings) -> str:
-    """Where the gateway that runs takes webhooks, or where one would."""
+    """Where the gateway that runs takes webhooks, or where the next one will; empty if nowhere. What a
+    gateway said that is gone does not count: the settings may be others by now."""
+    if listening(home, loaded.variables) is None:
+        return AppWebhooks(home, loaded, {}).address
     told = read_state(home)
-    try:
-        at = told["platforms"]["webhook"]["error_message"]
-    except (KeyError, TypeError):
-        at = told.get("api")
-    if isinstance(at, str) and at.startswith("http"):
-        return at
-    found = {name: loaded.find("webhook", name) for name in ("WEBHOOK_HOST", "WEBHOOK_PORT")}
-    said = {name: value.reveal() for name, value in found.items() if value}
-    return f"http://{said.get('WEBHOOK_HOST', DEFAULT_HOST)}:{said.get('WEBHOOK_PORT', DEFAULT_PORT)}"
+    platforms = told.get("platforms")
+    own = platforms.get("webhook") if isinstance(platforms, dict) else None
+    said = (own.get("error_message") if isinstance(own, dict) else None, told.get("api"))
+    return next((at for at in said if isinstance(at, str) and at.startswith("http")), "")
 
 
 # --- trying ---

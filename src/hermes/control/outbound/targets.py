@@ -293,14 +293,17 @@ ResolveTargets = Callable[[Tx, str, Source | None, Settings], tuple[Address, ...
 """The addresses that `deliver` means, for who made the job; a `UserError` says what is wrong with it."""
 
 
-def named_targets(names: Callable[[], Aliases], accounts: Collection[str] = ()) -> ResolveTargets:
-    """Knows also the chat names of a file, and the accounts that only have a token. It is called in the
-    store's own thread, where reading a file may wait. `origin` is the chat in which the job was made; one
-    that was made elsewhere goes to the first home channel, or else stays local."""
+def named_targets(names: Callable[[], Aliases], accounts: Collection[str] | None = None) -> ResolveTargets:
+    """Knows also the chat names of a file. `accounts` are those in use; where nobody says, those with a block
+    in the settings, though one may be off or no place to write to. It is called in the store's own thread,
+    where reading a file may wait. `origin` is the chat in which the job was made; one that was made elsewhere
+    goes to the first home channel, or else stays local."""
 
     def look_up(tx: Tx, deliver: str, origin: Source | None, settings: Settings) -> tuple[Address, ...]:
         chat = origin.address if origin is not None and origin.is_chat else None
-        known = known_targets(tx, settings, {*settings.platforms, *accounts}, names(), chat)
+        known = known_targets(
+            tx, settings, settings.platforms if accounts is None else accounts, names(), chat
+        )
         words = [word.strip() for word in deliver.split(",") if word.strip()]
         homes: tuple[Address, ...] = ()
         if chat is None and any(word.lower() == ORIGIN for word in words):
