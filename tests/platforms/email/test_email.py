@@ -192,10 +192,19 @@ IPHONE_QUOTE = "> On 16 Nov 2026, at 11:50, Hermes <hermes@example.org> wrote:\n
         (f"no\n\nSent from my iPhone\n\n{IPHONE_QUOTE}", "no"),
         (f"Yes.\n\nBest regards,\nAnn\n\n{QUOTE}", "Yes."),
         (f"Yes\n\nGet Outlook for iOS<https://aka.ms/o0ukef>\n{QUOTE}", "Yes"),
-        (f"ja\n\nViele Grüße\nJürgen Müller\n+49 151 123456\n\nVon meinem iPhone gesendet\n\n{QUOTE}", "ja"),
+        (f"ja\n\nViele Grüße\nAnn Müller\n\nVon meinem iPhone gesendet\n\n{QUOTE}", "ja"),
+        ("no\n\niPhoneから送信", "no"),
+        ("no\n\nThanks\n\nSent from Yahoo Mail on Android (https://mail.example.org/x)", "no"),
         # What is not a closing may change what the first line says.
         (f"Yes\n\nThanks,\nbut not before tomorrow\n\n{QUOTE}", "Yes\n\nThanks,\nbut not before tomorrow"),
         (f"Yes\nno\n\n{QUOTE}", "Yes\nno"),
+        ("Yes\n\nThanks,\nBut Not Tonight", "Yes\n\nThanks,\nBut Not Tonight"),
+        ("Yes.\n\nBest\nNo", "Yes.\n\nBest\nNo"),
+        ("Yes\n\nBest regards,\nBob", "Yes\n\nBest regards,\nBob"),
+        ("Yes\n\nThanks\n4711 0815", "Yes\n\nThanks\n4711 0815"),
+        ("Order it.\n\nThanks\nCancel Order 12", "Order it.\n\nThanks\nCancel Order 12"),
+        ("Yes\n\nSent from my boss, who said no", "Yes\n\nSent from my boss, who said no"),
+        ("Yes\nSent via DHL, tracking number 12345.", "Yes\nSent via DHL, tracking number 12345."),
         # A letter keeps its end.
         (
             f"I read it.\nIt is good.\n\nBest regards,\nAnn\n\n{QUOTE}",
@@ -207,6 +216,7 @@ IPHONE_QUOTE = "> On 16 Nov 2026, at 11:50, Hermes <hermes@example.org> wrote:\n
 def test_a_short_answer_is_what_was_written(text: str, words: str, others: bool) -> None:
     """An approval is answered by one word; whatever a program adds to it would withdraw the question."""
     mail = written("ann@example.org", text)
+    mail.replace_header("From", "Ann Müller <ann@example.org>")
     mail["In-Reply-To"] = mail["References"] = OUR_ID
     if others:
         mail["Cc"] = "bob@example.org"
@@ -231,11 +241,42 @@ def test_a_short_answer_is_what_was_written(text: str, words: str, others: bool)
         ('<table><tr><td style="visibility:hidden">h<td>v</table>', "v"),
         ('<img style="display:none" alt="pixel"><b style="mso-hide:all">x</b>words', "words"),
         ('<p style="display:block;opacity:0.5;font-size:10px">faint</p>', "faint"),
-        ('<div style="display:none">never ends', ""),
+        ('<table><tr><td style="display:none">h</table>seen', "seen"),
+        ('<div style="max-height:0px; overflow:hidden"><b class="x">list</b></div>seen', "seen"),
+        ('<div style="visibility:hidden;font-size:0"><p style="font-size:9px">h</p></div>seen', "seen"),
+        ('<p>seen<a style="font-size:0" href="https://x.example/track">h</a></p>', "seen"),
     ],
 )
 def test_words_that_nobody_sees_are_not_read(html: str, text: str) -> None:
     assert html_to_text(html) == text
+
+
+@pytest.mark.parametrize(
+    ("html", "text"),
+    [
+        # Programs that lay out mails close the gaps between columns so, and size the words within.
+        (
+            '<table><tr><td style="text-align:center;font-size:0;padding:20px">'
+            '<div style="font-size:14px">Please pay.</div> \n <div class="text">By <b>Friday</b>.</div>'
+            '</td><td style="font-size:0px"><a href="https://x.example"><img alt="Pay"></a></td></table>',
+            "Please pay.\nBy Friday.\n[Pay] (https://x.example)",
+        ),
+        (
+            '<div style="visibility:hidden">a<p style="visibility:visible">seen</p>b</div><p>after</p>',
+            "seen\n\nafter",
+        ),
+        ('<p style="max-height:0">It flows over.</p>', "It flows over."),
+        ('<div style="display:none">All of it', "All of it"),
+        ('<td style="font-size:0">All of it</td>', "All of it"),
+    ],
+)
+def test_words_that_are_seen_are_read(html: str, text: str) -> None:
+    assert html_to_text(html) == text
+
+
+def test_html_with_many_open_elements_is_read_to_its_end() -> None:
+    html = '<div style="font-size:0">' + "<td><b>" * 20_000 + "</i>" * 20_000 + "<p class=x>seen"
+    assert html_to_text(html).endswith("seen")
 
 
 # --- what goes out ---

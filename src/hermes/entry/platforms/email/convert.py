@@ -138,7 +138,8 @@ def _read(mail: Mail, raw: bytes, me: EmailIdentity, place: MailLocation) -> Par
     body = _Body(lambda number: f"{place.validity}/{place.uid}/{number}/{thread.id}")
     text, _ = body.gather(mail, 0)
     answers = _answered(mail)
-    text, quote = _words(text, reply=bool(answers))
+    own = (name, sender, sender.partition("@")[0].replace(".", " "))
+    text, quote = _words(text, own, reply=bool(answers))
     text = _with_subject(text, thread.subject, first=not answers)
     others = _quietly(lambda: _others(mail, (sender, me.address)), list[str]())
     if others and not text.lstrip().startswith("/") and not (answers and words.is_short(text)):
@@ -466,7 +467,7 @@ def _parameter(part: Mail, name: str) -> str:
     return _quietly(lambda: str(part.get_param(name, "") or "").lower(), "")
 
 
-def _words(text: str, *, reply: bool) -> tuple[str, str]:
+def _words(text: str, sender: Sequence[str], *, reply: bool) -> tuple[str, str]:
     if len(text) > LONGEST_TEXT:
         text = text[:LONGEST_TEXT] + "\n\n[The mail goes on; the rest was left out.]"
     text = "\n".join(line if line == "-- " else line.rstrip() for line in text.split("\n")).strip("\n")
@@ -476,7 +477,7 @@ def _words(text: str, *, reply: bool) -> tuple[str, str]:
     if not quote:
         # Many programs put the signature below what they quote.
         new, quote = words.split_quote(words.without_signature(text))
-    return words.without_closing(words.without_signature(new)), quote
+    return words.without_closing(words.without_signature(new), sender), quote
 
 
 def _with_subject(text: str, subject: str, *, first: bool) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator
 from html.parser import HTMLParser
 from itertools import count, repeat
 
@@ -37,35 +38,46 @@ _SILENT = frozenset((
 _VOID = frozenset(
     ("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "wbr")
 )
-_ENDS_ITSELF = frozenset(("p", "li", "td", "th", "tr", "dt", "dd"))
-"""Tags that need no end: the next of the same kind ends them, a paragraph also any block."""
-_HIDDEN = re.compile(
-    r"(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*hidden|mso-hide\s*:\s*all|opacity\s*:\s*0+(?:\.0+)?\s*(?:;|!|$)"
-    r"|(?:font-size|max-height)\s*:\s*0+(?:px|pt|em|%)?\s*(?:;|!|$))",
-    re.IGNORECASE,
-)
-"""Styles by which mails carry words that nobody sees: texts for the list of mails, tracking, instructions to
-machines that read along."""
+_ENDS_ITSELF = {
+    **{tag: frozenset((tag,)) for tag in ("p", "li")},
+    **dict.fromkeys(("td", "th"), frozenset(("td", "th"))),
+    **dict.fromkeys(("dt", "dd"), frozenset(("dt", "dd"))),
+    "tr": frozenset(("tr", "td", "th")),
+}
+"""Tags that need no end, and what else they end when they begin; any block ends a paragraph."""
+_KEEPS_OPEN = frozenset(("table", "ul", "ol", "dl"))
+_TOO_SMALL, _INVISIBLE, _GONE = 1, 2, 4
+"""How a style hides words. What is in an element can undo the first two for itself."""
+_ZERO = re.compile(r"0+(?:\.0+)?(?:[a-z]+|%)?")
 _DEEPEST = 60
 _BLANKS = re.compile(r"[ \t\r\n\f]+")
 _MANY_LINES = re.compile(r"\n{3,}")
+_PHONE = (
+    r"(?:(?:apple |samsung |galaxy |huawei |xiaomi |google |pixel |oneplus |android |windows |mobile )*"
+    r"(?:iphone|ipad|ipod|galaxy|samsung|huawei|xiaomi|redmi|pixel|oneplus|android|blackberry|phone|smartphone"
+    r"|handy|mobile|tablet|device|telefon|téléphone|teléfono|telefone|telefoon|dispositivo))"
+)
+_MAIL_APP = r"(?:outlook|yahoo mail|gmail|proton ?mail|samsung mobile|aol|gmx|web\.de|mail for windows)"
 _DEVICE = re.compile(
-    r"(?:sent (?:from|via|with) \S|get outlook for |von meinem \S+ gesendet|gesendet (?:von|mit) "
-    r"|envoy[ée] de|enviado (?:desde|do meu) |inviato da|verzonden vanaf|отправлено (?:с|из) |发自我的"
-    r"|.*から送信$)",
+    rf"(?:sent (?:from|via) (?:my )?{_PHONE}|von meinem {_PHONE} gesendet|gesendet von (?:meinem )?{_PHONE}"
+    rf"|envoyé (?:de|depuis) (?:mon )?{_PHONE}|enviado (?:desde mi|do meu) {_PHONE}"
+    rf"|inviato da(?:l mio)? {_PHONE}|verzonden vanaf mijn {_PHONE}|отправлено с (?:моего )?{_PHONE}"
+    rf"|发自我的\s?{_PHONE}|{_PHONE}\s?から送信"
+    rf"|(?:(?:sent (?:from|with)|gesendet (?:von|mit)) (?:der )?{_MAIL_APP}|get outlook)"
+    r"(?: mail)?(?: app| secure email)?(?: (?:for|on|für) (?:ios|android|iphone|ipad|mac|windows|mobile))?"
+    r"(?: 1[01])?)\.?(?: ?[(<]https?://[^\s()<>]+[)>])?",
     re.IGNORECASE,
 )
-"""What telephones write under a mail."""
+"""What telephones and mail programs write under a mail: the whole line, and nothing like it."""
 _GOODBYE = re.compile(
     r"(?:(?:with )?(?:best|kind|warm|many)?\s?(?:regards|wishes|thanks)|best|cheers|thank you|sincerely|br"
     r"|yours(?: sincerely| truly| faithfully)?|mit (?:freundlichen|besten|lieben|herzlichen) grü(?:ß|ss)en"
     r"|mfg|lg|vg|(?:viele|liebe|beste|herzliche|schöne) grü(?:ß|ss)e|gru(?:ß|ss)|danke|cordialement|merci"
     r"|bien à (?:vous|toi)|(?:un )?saludos?(?: cordiales)?|gracias|atentamente|cordiali saluti|grazie"
     r"|(?:met )?vriendelijke groet(?:en)?|atenciosamente|obrigad[oa]|с уважением|спасибо|此致|谢谢"
-    r"|よろしくお願い.*)\s*[,.!，。]?",
+    r"|よろしくお願い(?:いたし|致し|し)ます)\s*[,.!，。]?",
     re.IGNORECASE,
 )
-_NAME_LINE = re.compile(r"(?:[^\Wa-zß-ÿа-я_][\w.'’-]*,?(?:\s|$)){1,3}|\S+@\S+|\+?[\d ()/-]{5,}")
 _SHORT_LINE, _CLOSING_LINES = 60, 4
 _ORIGINAL = re.compile(
     r"^\s*(?:-{2,}\s*(?:original message|original-nachricht|ursprüngliche nachricht|message d'origine"
@@ -109,8 +121,12 @@ def _known(charset: str | None) -> str:
 
 
 def html_to_text(html: str) -> str:
-    """What a person reads of it. Never raises; nothing in it is loaded or run."""
-    reader = _Reader()
+    """What a person reads of it; all words in it, if they would see none. Never raises; nothing in it is
+    loaded or run."""
+    return _read(_Reader(), html) or _read(_Reader(hides=False), html)
+
+
+def _read(reader: _Reader, html: str) -> str:
     try:
         reader.feed(html)
         reader.close()
@@ -120,13 +136,36 @@ def html_to_text(html: str) -> str:
     return reader.text()
 
 
+def _hidden_by(attributes: dict[str, str | None], outer: int) -> int:
+    """How an element is hidden, within one that is hidden like this."""
+    rules = (rule.partition(":") for rule in (attributes.get("style") or "").lower().split(";"))
+    style = {name.strip(): value.partition("!")[0].strip() for name, _, value in rules}
+    if "hidden" in attributes or style.get("display") == "none" or style.get("mso-hide") == "all":
+        return outer | _GONE
+    if _ZERO.fullmatch(style.get("opacity", "")):
+        return outer | _GONE
+    if style.get("overflow") == "hidden" and _ZERO.fullmatch(style.get("max-height", "")):
+        return outer | _GONE
+    if _ZERO.fullmatch(style.get("font-size", "")):
+        outer |= _TOO_SMALL
+    elif style.keys() & {"font-size", "font"} or attributes.keys() & {"class", "id", "size"}:
+        # A class may have its size from a stylesheet, which is not read.
+        outer &= ~_TOO_SMALL
+    if style.get("visibility") == "hidden":
+        return outer | _INVISIBLE
+    return outer & ~_INVISIBLE if style.get("visibility") == "visible" else outer
+
+
 class _Reader(HTMLParser):
-    def __init__(self) -> None:
+    def __init__(self, *, hides: bool = True) -> None:
         super().__init__()
         self._out: list[str] = []
         self._silent = 0
-        self._hidden: tuple[str, int] | None = None
-        """The tag that hides what is in it, and how many of its kind are open."""
+        self._hides = hides
+        self._veiled: list[tuple[str, int]] = []
+        """The open elements from the first that is hidden on, and how each of them is."""
+        self._outside: Counter[str] = Counter()
+        """How many of each kind are open around them."""
         self._pre = 0
         self._quotes = 0
         self._markers: list[Iterator[str]] = []
@@ -137,9 +176,14 @@ class _Reader(HTMLParser):
         self._fresh = True
         """Whether what comes next begins a line."""
 
+    @property
+    def _hidden(self) -> int:
+        return self._veiled[-1][1] if self._veiled else 0
+
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         attributes = dict(attrs)
-        if self._hides(tag, attributes):
+        hidden = self._enter(tag, attributes) if self._hides else 0
+        if hidden & _GONE:
             return
         if tag in _SILENT:
             self._silent += 1
@@ -150,10 +194,10 @@ class _Reader(HTMLParser):
         match tag:
             case "br":
                 self._write("\n")
-            case "hr":
+            case "hr" if not hidden:
                 self._write("---")
                 self._end_line(1)
-            case "img" if attributes.get("alt"):
+            case "img" if attributes.get("alt") and not hidden & _INVISIBLE:
                 self._write(f"[{attributes['alt']}]")
             case "pre":
                 self._pre += 1
@@ -167,38 +211,50 @@ class _Reader(HTMLParser):
                 self._markers = [*self._markers[-_DEEPEST:], (f"{number}." for number in count(first))]
             case "li":
                 marker = next(self._markers[-1]) if self._markers else "-"
-                self._write(f"{'  ' * max(0, len(self._markers) - 1)}{marker} ")
+                if not hidden:
+                    self._write(f"{'  ' * max(0, len(self._markers) - 1)}{marker} ")
                 self._fresh = True
-            case "td" | "th" if not self._fresh:
+            case "td" | "th" if not self._fresh and not hidden & _INVISIBLE:
                 self._write(" | ")
             case "a":
                 self._links.append((attributes.get("href") or "", len(self._out)))
 
-    def _hides(self, tag: str, attributes: dict[str, str | None]) -> bool:
-        """Whether a tag that begins belongs to what nobody sees."""
-        if self._hidden is not None:
-            outer, count = self._hidden
-            ended = (
-                outer in _ENDS_ITSELF and count == 1 and (tag == outer or (outer == "p" and tag in _BLOCKS))
-            )
-            if not ended:
-                self._hidden = (outer, count + (tag == outer))
-                return True
-            self._hidden = None
-        if "hidden" not in attributes and not _HIDDEN.search(attributes.get("style") or ""):
-            return False
-        if tag in _VOID:
-            return True
-        self._hidden = (tag, 1)
-        if tag in _BLOCKS:
+    def _enter(self, tag: str, attributes: dict[str, str | None]) -> int:
+        """How the element that begins is hidden."""
+        ends = _ENDS_ITSELF.get(tag, frozenset()) | ({"p"} if tag in _BLOCKS else frozenset())
+        for place in range(len(self._veiled) - 1, max(-1, len(self._veiled) - _DEEPEST), -1):
+            if not ends or self._veiled[place][0] in _KEEPS_OPEN:
+                break
+            if self._veiled[place][0] in ends:
+                del self._veiled[place:]
+        before = self._hidden
+        hidden = _hidden_by(attributes, before)
+        if hidden & _GONE and not before & _GONE and tag in _BLOCKS:
             self._end_line(1)
-        return True
+        if tag in _VOID:
+            return hidden
+        if hidden or self._veiled:
+            self._veiled.append((tag, hidden))
+        else:
+            self._outside[tag] += 1
+        return hidden
+
+    def _leave(self, tag: str) -> int:
+        """How the element that ends was hidden."""
+        for place in range(len(self._veiled) - 1, max(-1, len(self._veiled) - _DEEPEST), -1):
+            if self._veiled[place][0] == tag:
+                hidden = self._veiled[place][1]
+                del self._veiled[place:]
+                return hidden
+        if not self._veiled or self._outside[tag]:
+            # It ends what is around them, and so them as well.
+            self._outside[tag] = max(0, self._outside[tag] - 1)
+            self._veiled.clear()
+        return self._hidden
 
     def handle_endtag(self, tag: str) -> None:
-        if self._hidden is not None:
-            outer, count = self._hidden
-            count -= tag == outer
-            self._hidden = (outer, count) if count else None
+        hidden = self._leave(tag)
+        if hidden & _GONE:
             return
         if tag in _SILENT:
             self._silent = max(0, self._silent - 1)
@@ -206,7 +262,7 @@ class _Reader(HTMLParser):
         if self._silent or tag == "hr":
             return
         if tag == "a" and self._links:
-            self._end_link(*self._links.pop())
+            self._end_link(*self._links.pop(), hidden=bool(hidden))
         if tag in _BLOCKS:
             self._end_line(2 if tag in _SPACED and len(self._markers) < 2 else 1)
         match tag:
@@ -218,7 +274,7 @@ class _Reader(HTMLParser):
                 self._markers.pop()
 
     def handle_data(self, data: str) -> None:
-        if self._silent or self._hidden is not None:
+        if self._silent or self._hidden:
             return
         if self._pre:
             self._write(data)
@@ -244,8 +300,10 @@ class _Reader(HTMLParser):
         self._out.append(begin + text.replace("\n", f"\n{mark}"))
         self._fresh = False
 
-    def _end_link(self, url: str, since: int) -> None:
+    def _end_link(self, url: str, since: int, *, hidden: bool) -> None:
         label = "".join(self._out[since:]).strip()
+        if hidden and not label:
+            return
         if url.startswith(("http://", "https://", "mailto:")) and url.removeprefix("mailto:") not in label:
             self._write(f" ({url})" if label else url)
 
@@ -289,17 +347,22 @@ def is_short(text: str) -> bool:
     return 0 < len(text.strip()) <= _SHORT_LINE and "\n" not in text.strip()
 
 
-def without_closing(text: str) -> str:
+def without_closing(text: str, sender: Collection[str]) -> str:
     """Without what a telephone wrote under it; and if it is one short line above “Best regards, Ann”, that
-    line. A word that follows, and is no such closing, stays: it may change what the line says."""
+    line, where Ann is the name of who sent it. Anything else stays: it may change what the line says."""
     lines = text.rstrip().split("\n")
-    while len(lines) > 1 and (not lines[-1].strip() or _DEVICE.match(lines[-1].strip())):
+    while len(lines) > 1 and (not lines[-1].strip() or _DEVICE.fullmatch(lines[-1].strip())):
         lines.pop()
     closing = [line.strip() for line in lines[1:] if line.strip()]
     closes = 0 < len(closing) <= _CLOSING_LINES and _GOODBYE.fullmatch(closing[0])
-    if closes and is_short(lines[0]) and all(map(_NAME_LINE.fullmatch, closing[1:])):
+    names = {word for name in sender for word in _name_words(name)}
+    if closes and is_short(lines[0]) and all(_name_words(line) <= names for line in closing[1:]):
         return lines[0].strip()
     return "\n".join(lines)
+
+
+def _name_words(text: str) -> set[str]:
+    return {word.strip(".,") for word in text.casefold().split()}
 
 
 def split_quote(text: str) -> tuple[str, str]:
