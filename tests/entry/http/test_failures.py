@@ -10,15 +10,16 @@ from pathlib import Path
 import pytest
 
 from hermes.domain.errors import FaultKind, ModelFault
-from hermes.domain.event import ToolFinished
+from hermes.domain.event import Stopped, ToolFinished
 from hermes.domain.ports.agent import ModelPiece, ModelRequest
+from hermes.entry.http.ask import turns
 from hermes.entry.http.site import streams
 from hermes.testing.api import ApiWorld, Heard
 from hermes.testing.model import Say, ScriptedModel, call, last_words, say
 from hermes.testing.model_script import RawReply
 from hermes.testing.model_server import FakeModelServer
 from hermes.testing.tools import world_tools
-from tests.entry.http.talking import CHAT, PHONE, TWO_KEYS, chunks, sessions, words
+from tests.entry.http.talking import CHAT, PHONE, TWO_KEYS, chunks, journal, said, sessions, words
 
 Headers = dict[str, str]
 SECRET_PLACE = "http://10.0.0.9/v1 did not accept the key."
@@ -52,9 +53,11 @@ async def test_the_kind_of_a_fault_decides_the_status(kind: FaultKind, tmp_path:
         streamed = await api.post(CHAT, words("hi", stream=True), headers=PHONE)
         admin = await api.post(CHAT, words("hi"))
         response = (await api.post("/v1/responses", {"input": "hi"}, headers=PHONE)).json
+        detailed = (await api.post("/v1/responses", {"input": "hi"})).json
     status, code, sort = KINDS[kind]
     assert response["status"] == "failed"
-    assert response["error"] == {"code": code, "message": heard.json["error"]["message"]}
+    assert response["error"] == {"type": sort, "code": code, "message": heard.json["error"]["message"]}
+    assert detailed["error"]["message"] == admin.json["error"]["message"]
     for answer in (heard, streamed):
         error = answer.json["error"]
         assert (answer.status, error["code"], error["type"]) == (status, code, sort)
@@ -127,6 +130,7 @@ class Acting:
 
     def __init__(self, home: Path) -> None:
         self.done: list[str] = []
+        self.waiting, self.hold = asyncio.Event(), asyncio.Event()
         self.model = ScriptedModel(self._script)
         tools = tuple(world_tools(self._act))
         self.api = ApiWorld(home=home, provider=self.model, tools=tools, config=TWO_KEYS)
@@ -141,16 +145,28 @@ class Acting:
             return call("once", '{"token": "m1"}')
         if "fail" in asked:
             return Say(error=ModelFault("no", kind=FaultKind.BAD_KEY))
+        if "wait" in asked:
+            self.waiting.set()
+            return Say(text="waited", hold=self.hold)
         return say(f"answer {len(self.model.requests)}")
 
-    async def ask(self, text: str, tries: int, *, stream: bool = False, by: Headers | None = None) -> Heard:
-        counted = {"X-Stainless-Retry-Count": str(tries), **(by or {})}
+    async def ask(
+        self, text: str, tries: int | None = None, *, stream: bool = False, by: Headers | None = None
+    ) -> Heard:
+        counted = {} if tries is None else {"X-Stainless-Retry-Count": str(tries)}
+        counted |= by or {}
         return await self.api.post(CHAT, words(text, stream=stream), headers=counted)
 
     async def respond(self, given: object, tries: int, **more: object) -> Heard:
         counted = {"X-Stainless-Retry-Count": str(tries)}
         body = {"input": given, "store": False, **more}
         return await self.api.post("/v1/responses", body, headers=counted)
+
+
+async def ends(api: ApiWorld) -> list[object]:
+    """The last records of all sessions."""
+    journals = [await journal(api, session.id) for session in await sessions(api)]
+    return [entries[-1].record for entries in journals if entries]
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -163,11 +179,63 @@ async def test_a_later_try_of_what_did_something_is_the_same_turn(stream: bool, 
         for each in (first, *again):
             assert "model_credentials_refused" in str(each.data) and each.status == (200 if stream else 502)
             assert each.headers["X-Hermes-Run-Id"] == first.headers["X-Hermes-Run-Id"]
-        # Asked anew, by somebody else, or with other words, it is another turn.
-        await world.ask("act and fail", 0, stream=stream)
+        # By somebody else, or with other words, it is another turn.
         await world.ask("act and fail", 1, stream=stream, by=PHONE)
         await world.ask("act and fail!", 1, stream=stream)
-        assert len(await sessions(world.api)) == 4
+        assert len(await sessions(world.api)) == 3
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_what_failed_after_it_acted_is_not_run_again_for_a_client_that_counts_no_tries(
+    stream: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The AI SDK repeats every 5xx by itself, whatever the headers say. A restart changes nothing."""
+    world = Acting(tmp_path / "home")
+    async with world.api:
+        first = await world.ask("act and fail", stream=stream)
+        again = await world.ask("act and fail", stream=stream)
+        assert first.headers["X-Hermes-Run-Id"] == again.headers["X-Hermes-Run-Id"]
+        assert "not run again" not in str(first.data) and "send an Idempotency-Key" in str(again.data)
+        assert world.done == ["m1"] and len(world.model.requests) == 2
+    world = Acting(tmp_path / "home")
+    async with world.api:
+        assert (await world.ask("act and fail", stream=stream)).status == first.status
+        assert not world.model.requests
+        # Who wants it run again gives it a key, or waits.
+        await world.ask("act and fail", stream=stream, by={"Idempotency-Key": "again"})
+        assert world.done == ["m1"] and len(world.model.requests) == 2
+        monkeypatch.setattr(turns, "FAILURE_KEPT", timedelta(0))
+        await world.ask("act and fail", stream=stream)
+        assert world.done == ["m1", "m1"] and len(world.model.requests) == 4
+
+
+async def test_what_failed_in_a_session_after_it_acted_is_not_run_again_either(tmp_path: Path) -> None:
+    world = Acting(tmp_path / "home")
+    async with world.api as api:
+        for _ in range(2):
+            assert (await world.ask("act and fail", by={"X-Hermes-Session-Id": "s"})).status == 502
+        assert (await world.ask("act and fail", by={"X-Hermes-Session-Id": "t"})).status == 502
+        assert world.done == ["m1", "m1"] and said(await journal(api, "s")) == ["act and fail"]
+
+
+async def test_what_was_answered_or_left_is_run_again_when_it_is_asked_again(tmp_path: Path) -> None:
+    world = Acting(tmp_path / "home")
+    async with world.api as api:
+        for _ in range(2):
+            assert (await world.ask("act")).status == 200
+        assert world.done == ["m1", "m1"]
+        asking = asyncio.create_task(world.ask("act and wait"))
+        await asyncio.wait_for(world.waiting.wait(), 20)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        for _ in range(4000):
+            if any(isinstance(end, Stopped) for end in await ends(api)):
+                break
+            await asyncio.sleep(0.01)
+        world.hold.set()
+        assert (await world.ask("act and wait")).status == 200
+        assert world.done == ["m1"] * 4
 
 
 async def test_a_later_try_gets_the_answer_that_was_lost_on_its_way(tmp_path: Path) -> None:

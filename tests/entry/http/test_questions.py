@@ -182,6 +182,7 @@ async def test_what_another_door_was_asked_can_be_seen_but_not_answered(tmp_path
         headers = {"X-Hermes-Session-Id": turn.session, "X-Hermes-User-Id": "ann"}
         claimed = await world.api.post(CHAT, words("yes"), headers=headers)
         assert (claimed.status, claimed.json["error"]["code"]) == (409, "question_open")
+        assert "yes" not in claimed.json["error"]["message"], "only who may say it is told the words"
         assert (await world.api.get(path)).json["status"] == "open"
         assert world.done == []
 
@@ -229,6 +230,7 @@ async def test_yes_in_the_session_is_the_approval_and_other_words_are_not(tmp_pa
         await world.pending(SESSION)
         other = await world.api.post(CHAT, words("what is the time?"), headers=SESSION)
         assert (other.status, other.json["error"]["code"]) == (409, "question_open")
+        assert other.json["error"]["message"].endswith("Answer yes, session, always or no.")
         heard = await world.api.post(CHAT, words("yes"), headers=SESSION)
         assert heard.json["choices"][0]["message"]["content"] == "It is done."
         assert world.done == ["danger m1"]

@@ -454,6 +454,7 @@ async def test_words_answer_what_their_chain_waits_for(tmp_path: Path, world: Wo
         chain = {chained: "c" if chained == "conversation" else asked["id"]}
         other = await ask(api, "what is that?", 409, **chain)
         assert other["error"]["code"] == "question_open"
+        assert other["error"]["message"].endswith("Answer yes, session, always or no.")
         done = await ask(api, "yes", **chain)
         assert done["id"] == f"{asked['id']}_2"
         assert done["output"][0]["status"] == "completed"

@@ -65,3 +65,4 @@ agents: {{bee: {{}}}}
         for name in (TASK, "main:task", "nobody:task", ":task", "bee:task:task"):
             heard = await api.post(CHAT, words("hi", model=name), headers=PHONE)
             assert (heard.status, heard.json["error"]["code"]) == (404, "model_not_found"), name
+            assert "There are: bee, bee:task." in heard.json["error"]["message"]

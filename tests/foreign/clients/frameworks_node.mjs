@@ -74,7 +74,19 @@ async function vercel() {
     return { asked: request.toolCall.toolName, text: done.text };
   };
 
+  // With its default settings the SDK repeats what failed, and counts no tries: a tool must act once all the same.
+  const repeated = async (model, name) => {
+    const prompt = `after work, no key (${name})`;
+    const error = await failure(() => ai.generateText({ model, prompt }));
+    const did = JSON.parse((await ai.generateText({ model, prompt: "did what" })).text);
+    return { error, acted: did.filter((each) => each.includes(prompt)).length };
+  };
+
   return {
+    repeated: [
+      await repeated(openai(MODEL), "responses"), await repeated(openai.chat(MODEL), "chat"),
+      await repeated(compatible(MODEL), "compatible"),
+    ],
     responses: await run(openai(MODEL)),
     "responses, not stored": await run(openai(MODEL), { providerOptions: { openai: { store: false } } }),
     chat: await run(openai.chat(MODEL)),

@@ -24,7 +24,7 @@ from hermes.domain.event import Asked, QuestionKind, Verdict
 from hermes.domain.ids import QuestionId, SessionId, client_call_id
 from hermes.domain.ports.store import Tx
 from hermes.domain.session import make_turn
-from hermes.domain.text import storable
+from hermes.domain.text import one_line, storable
 from hermes.domain.turn import (
     Answer,
     BusyMode,
@@ -38,6 +38,7 @@ from hermes.domain.turn import (
 )
 from hermes.domain.word import replace
 from hermes.stream.faces.responses import parts_before
+from hermes.stream.fold.questions import answer_words
 
 ToolResults = Mapping[QuestionId, str]
 """What a client's tools returned, by the question that asked for each."""
@@ -47,9 +48,16 @@ _NOTHING = EarlierMessage(by=Speaker.USER)
 
 
 class AnswerExpected(UserError):
-    """The session waits for an answer, and these words are none."""
+    """The session waits for an answer, and these words are none. Who `may_say` it is told the words: a person
+    in a chat program reads this and can call no endpoint."""
 
-    def __init__(self, question: Question) -> None:
+    def __init__(self, question: Question, *, may_say: bool) -> None:
+        if may_say and question.kind in (QuestionKind.APPROVAL, QuestionKind.CONFIRM):
+            super().__init__(
+                f"The session waits for an answer to: {one_line(question.text, 300)} ({question.id}).",
+                hint=f"Answer {answer_words(question)}.",
+            )
+            return
         super().__init__(
             f"The session waits for an answer to {question.id} ({question.kind.value}).",
             hint=f"Answer it at /v1/questions/{question.id}, or stop its run.",
@@ -267,7 +275,7 @@ class ContinueTurn(Struct, frozen=True, kw_only=True):
         questions = [question for question in waiting if question.id in mine]
         given = as_answer(storable(text), questions, self.source.person, replies_to_us=False)
         if given is None:
-            raise AnswerExpected(waiting[0])
+            raise AnswerExpected(waiting[0], may_say=len(waiting) == len(questions) == 1)
         return self._continue(tx, mine[given.question], [given])
 
     def _my_turn(self, tx: Tx, question: Question) -> Turn | None:

@@ -25,7 +25,7 @@ from hermes.control.workers import TaskSet
 from hermes.domain.address import Source
 from hermes.domain.busy import choose_busy_mode
 from hermes.domain.errors import HermesError, Refused, UserError
-from hermes.domain.event import ToolStarted
+from hermes.domain.event import Entry, Failed, ModelSaid, Stopped, ToolStarted
 from hermes.domain.gateway_event import GatewayEvent, session_began
 from hermes.domain.hooks import GATE_TURN
 from hermes.domain.ids import AgentId, SessionId, TurnId, new_session_id
@@ -34,7 +34,17 @@ from hermes.domain.rows import SessionStanding
 from hermes.domain.session import FrozenPrompt, Session, SessionKey, begin_session, make_turn, session_key
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line, storable
-from hermes.domain.turn import BusyMode, Cause, ReplyPlace, Request, Turn, TurnAction, TurnInput, TurnState
+from hermes.domain.turn import (
+    CLIENT_GONE,
+    BusyMode,
+    Cause,
+    ReplyPlace,
+    Request,
+    Turn,
+    TurnAction,
+    TurnInput,
+    TurnState,
+)
 from hermes.domain.word import replace
 
 TURN_PREFIX = "turn_"
@@ -95,7 +105,8 @@ BOUND = SessionTarget()
 class NewRequest(Struct, frozen=True, kw_only=True):
     """A request to come: its id is the turn's with this prefix; the rest is as in `Request`. One with further
     keys (`also`) was asked before if any of them is known. One that repeats is the latest request of its
-    conversation, if that was made since then."""
+    conversation, if that was made since then. With `failed_since` it may repeat without saying so: it is the
+    latest one if that has done something and then failed since then."""
 
     prefix: str
     owner: str
@@ -105,6 +116,7 @@ class NewRequest(Struct, frozen=True, kw_only=True):
     conversation: str | None = None
     facts: str = "{}"
     repeats_since: datetime | None = None
+    failed_since: datetime | None = None
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -133,7 +145,8 @@ class Submission(Struct, frozen=True, kw_only=True):
 class SubmittedTurn(Struct, frozen=True, kw_only=True):
     """The turn that answers; `fresh` says that it was made just now, `begun` that its session was too. `part`
     counts how often its client was asked for results before; up to the record `after` it has seen the turn
-    already. With a `claim` it is running."""
+    already. With a `claim` it is running. `failed_at` is when it failed, if that is why it is not run
+    again."""
 
     turn: Turn
     request: Request | None = None
@@ -143,6 +156,7 @@ class SubmittedTurn(Struct, frozen=True, kw_only=True):
     after: int = 0
     news: tuple[GatewayEvent, ...] = ()
     claim: Claim | None = None
+    failed_at: datetime | None = None
 
 
 def id_for(prefix: str, turn: TurnId) -> str:
@@ -291,8 +305,8 @@ class SubmitTurn(Struct, frozen=True, kw_only=True):
 
 def asked_before(tx: Tx, named: NewRequest | None) -> SubmittedTurn | None:
     """What the owner of a key was given for it before; another question under the same key is refused."""
-    if named is not None and named.repeats_since is not None:
-        return _retried(tx, named, named.repeats_since)
+    if named is not None and (named.repeats_since or named.failed_since) is not None:
+        return _retried(tx, named)
     known = None if named is None else find_request(tx, named.owner, named.keys)
     if named is None or known is None:
         return None
@@ -314,17 +328,32 @@ def _as_before(turn: Turn, earlier: Request) -> SubmittedTurn:
     )
 
 
-def _retried(tx: Tx, named: NewRequest, since: datetime) -> SubmittedTurn | None:
+def _retried(tx: Tx, named: NewRequest) -> SubmittedTurn | None:
     """What a request was given at an earlier try. A turn that was cut off before it did anything is none: it
     can safely be made again."""
     known = tx.requests.latest(named.owner, named.conversation or "")
-    turn = None if known is None or known.created_at < since else tx.turns.get(known.turn)
+    turn = None if known is None else tx.turns.get(known.turn)
     if known is None or turn is None:
         return None
+    entries = tx.journal.of_turn(turn.id)
     cut_off = turn.state in (TurnState.FAILED, TurnState.STOPPED)
-    if cut_off and not any(isinstance(entry.record, ToolStarted) for entry in tx.journal.of_turn(turn.id)):
+    if cut_off and not any(isinstance(entry.record, ToolStarted) for entry in entries):
         return None
-    return _as_before(turn, known)
+    if named.repeats_since is not None and known.created_at >= named.repeats_since:
+        return _as_before(turn, known)
+    since = named.failed_since
+    if cut_off and since is not None and entries[-1].at >= since and _looks_failed(entries):
+        return replace(_as_before(turn, known), failed_at=entries[-1].at)
+    return None
+
+
+def _looks_failed(entries: Sequence[Entry]) -> bool:
+    """Whether the client was answered with an error, after which many ask again by themselves. One that went
+    away was not, and comes back only if somebody wants it."""
+    end = entries[-1].record
+    if isinstance(end, Stopped) and end.reason != CLIENT_GONE:
+        return not any(isinstance(entry.record, ModelSaid) and entry.record.text for entry in entries)
+    return isinstance(end, Failed)
 
 
 def find_request(tx: Tx, owner: str, keys: Sequence[str]) -> Request | None:

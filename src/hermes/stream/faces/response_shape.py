@@ -104,8 +104,9 @@ class ResponseUsage(msgspec.Struct, kw_only=True):
 
 
 class ResponseError(msgspec.Struct, kw_only=True):
-    """Why a response failed."""
+    """Why a response failed. Some clients do not read an error without its `type`."""
 
+    type: str = "server_error"
     code: str = "server_error"
     message: str
 

@@ -32,7 +32,7 @@ from hermes.domain.event import (
 from hermes.domain.ids import CallId, QuestionId, client_call_id
 from hermes.domain.tool import ToolCall
 from hermes.stream.faces import response_shape as shape
-from hermes.stream.fold.failures import NO_ANSWER, failure_facts
+from hermes.stream.fold.failures import NO_ANSWER, error_type, failure_facts
 from hermes.stream.fold.questions import action_text, choices, for_people, question_text
 from hermes.stream.fold.steps import SAID_AGAIN, RemainingText, Steps, was_cut
 
@@ -73,16 +73,25 @@ def _text_delta(place: int, message: str, delta: str) -> ResponseEvent:
     }
 
 
-def _trouble(end: Failed) -> shape.ResponseError:
-    facts = failure_facts(end)
-    code = "server_error" if end.cause is None or facts is NO_ANSWER else facts.code
-    return shape.ResponseError(code=code, message=facts.message)
+def _trouble(end: Failed, detailed: bool) -> shape.ResponseError:
+    facts = failure_facts(end, detailed=detailed)
+    code = "server_error" if end.cause is None or facts.code == NO_ANSWER.code else facts.code
+    return shape.ResponseError(type=error_type(facts.status), code=code, message=facts.message)
 
 
 class ResponseFold(Steps[list[ResponseEvent]]):
-    """Takes one turn's feed from its first record on; `blank` is the response as it was asked for."""
+    """Takes one turn's feed from its first record on; `blank` is the response as it was asked for. A failure
+    is `detailed` for who may know the gateway's addresses."""
 
-    def __init__(self, blank: shape.ResponseObject, *, run: str, session: str, part: int = 1) -> None:
+    def __init__(
+        self,
+        blank: shape.ResponseObject,
+        *,
+        run: str,
+        session: str,
+        part: int = 1,
+        detailed: bool = False,
+    ) -> None:
         super().__init__([])
         self.seq = 0
         self.done = False
@@ -92,6 +101,7 @@ class ResponseFold(Steps[list[ResponseEvent]]):
         self._session = session
         self._name = blank.id.partition("_")[2]
         self._part = part
+        self._detailed = detailed
         self._now_in = 1
         self._ended_at: datetime | None = None
         self._clients: set[CallId] = set()
@@ -327,7 +337,7 @@ class ResponseFold(Steps[list[ResponseEvent]]):
         status, details = self._status()
         if self._message is not None:
             self._message.content = [shape.OutputText(text=self._text + self._shown.text)]
-        trouble = _trouble(self.end) if isinstance(self.end, Failed) else None
+        trouble = _trouble(self.end, self._detailed) if isinstance(self.end, Failed) else None
         waiting: shape.PendingDetails | msgspec.UnsetType = msgspec.UNSET
         if self._pending is not None and self.done:
             following = f"{self._blank.id.removesuffix(f'_{self._part}')}_{self._part + 1}"

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from hermes.domain.errors import FaultKind
 from hermes.domain.event import Failed, Stopped
+from hermes.domain.word import replace
 
 
 class FailureFacts(Struct, frozen=True, kw_only=True):
@@ -53,7 +54,28 @@ _FAULTS: Mapping[FaultKind, FailureFacts] = {
 NO_ANSWER = _facts(502, "agent_incomplete", "The model gave no answer.")
 
 
-def failure_facts(end: Failed | Stopped) -> FailureFacts:
+_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    429: "rate_limit_error",
+}
+
+
+def error_type(status: int) -> str:
+    """The kind of an error in OpenAI's words."""
+    return _TYPES.get(status) or ("server_error" if status >= 500 else "invalid_request_error")
+
+
+def failure_facts(end: Failed | Stopped, *, detailed: bool = False) -> FailureFacts:
+    """`detailed` for who may know the gateway's addresses."""
+    facts, cause = _public_facts(end), end.cause if isinstance(end, Failed) else None
+    if cause is None or cause.kind is FaultKind.TOO_LONG or not detailed:
+        return facts
+    return replace(facts, message=f"{facts.message} Details: {cause.detail}")
+
+
+def _public_facts(end: Failed | Stopped) -> FailureFacts:
     if isinstance(end, Stopped) or end.cause is None:
         return _facts(NO_ANSWER.status, NO_ANSWER.code, end.reason or "The run was stopped.")
     cause = end.cause

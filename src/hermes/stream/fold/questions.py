@@ -51,13 +51,16 @@ def question_for_reply(asked: Asked | Question) -> str:
     """A question as the last words of an answer, with its id and what to reply. The id is how a client that
     sends its whole conversation each time is understood to answer it."""
     if asked.kind is QuestionKind.CLARIFY:
-        how = "Your next message is the answer."
+        how, text = "Your next message is the answer.", question_text(asked)
     else:
-        # Confirmations name their words; approvals name verdicts.
-        words = [_SAID.get(choice, choice) for choice in choices(asked)]
-        how = f"Answer {', '.join(words[:-1])} or {words[-1]}."
-    text = question_text(asked) if asked.kind is QuestionKind.CLARIFY else asked.text
+        how, text = f"Answer {answer_words(asked)}.", asked.text
     return f"{text}\n\n{how} (Question {_id_of(asked)})"
+
+
+def answer_words(asked: Asked | Question) -> str:
+    """The words that answer an approval, or a confirmation, which names its own."""
+    words = [_SAID.get(choice, choice) for choice in choices(asked)]
+    return f"{', '.join(words[:-1])} or {words[-1]}"
 
 
 def _id_of(asked: Asked | Question) -> QuestionId:

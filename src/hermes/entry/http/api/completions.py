@@ -7,6 +7,7 @@ in it. A client that goes away stops what it began, unless it can come back to i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 import msgspec
 from aiohttp import web
@@ -109,7 +110,7 @@ async def complete(call: HttpCall, body: ChatRequest) -> ChatCompletion | web.St
     answers = conversation.answers
     asked = conversation.asked if answers is None else (answers,)
     choice = await find_addressee(call, body.model, conversation.text, results=asked)
-    options = turns.TurnOptions(prefix=PREFIX, answers=True, retried=True)
+    options = turns.TurnOptions(prefix=PREFIX, answers=True, retried=True, raises=True)
     answering = await turns.continue_turn(call, choice, conversation, options)
     if answering is None:
         answering = await turns.answer_turn(call, choice, conversation, options)
@@ -140,7 +141,7 @@ async def _stream(
         call, turn, watch.feed(), chunks.see, ended=lambda: chunks.ended, held=True
     )
     if chunks.lost is not None:
-        error = failure_error(call, chunks.lost)
+        error = failure_error(call, chunks.lost, answering.failed_at)
         if await stream.give_way():
             error.headers |= turns.turn_headers(call, turn)
             raise error
@@ -166,7 +167,7 @@ async def _whole(call: HttpCall, model: str, answering: SubmittedTurn, *, data: 
     calls = _calls(entries) if entries and asks_client(entries) else []
     new = [entry for entry in entries if entry.seq > after]
     headers = turns.turn_headers(call, turn)
-    _check_failure(call, new, headers)
+    _check_failure(call, new, headers, answering.failed_at)
     message, reason, details = _answer(new, calls, watch.pending, data=data)
     thoughts = (thoughts_of(entry.record) for entry in new if isinstance(entry.record, ModelSaid))
     message.reasoning_content = join_thoughts(*thoughts) or msgspec.UNSET
@@ -181,7 +182,9 @@ async def _whole(call: HttpCall, model: str, answering: SubmittedTurn, *, data: 
     return as_json(completion, headers={**headers, **_headers(details)})
 
 
-def _check_failure(call: HttpCall, entries: Sequence[Entry], headers: Mapping[str, str]) -> None:
+def _check_failure(
+    call: HttpCall, entries: Sequence[Entry], headers: Mapping[str, str], failed_at: datetime | None
+) -> None:
     """A turn that failed is an error; what it had said before is told beside it. One that was stopped is one
     only if it had said nothing."""
     end = entries[-1].record if entries else None
@@ -190,7 +193,7 @@ def _check_failure(call: HttpCall, entries: Sequence[Entry], headers: Mapping[st
     text = _last_words(entries)
     if isinstance(end, Stopped) and text:
         return
-    error = failure_error(call, end)
+    error = failure_error(call, end, failed_at)
     error.headers |= {**headers, COMPLETED: "false", PARTIAL: str(bool(text)).lower()}
     error.more = {"completed": False, "partial": bool(text), "failed": isinstance(end, Failed)}
     if text:

@@ -114,7 +114,7 @@ class Continuation(Struct, frozen=True, kw_only=True):
         text = storable(self.given.conversation.text)
         answer = as_answer(text, list(waiting.people), person, replies_to_us=False)
         if answer is None:
-            raise AnswerExpected(waiting.people[0])
+            raise AnswerExpected(waiting.people[0], may_say=bool(person) and len(waiting.people) == 1)
         return await self._take(answer, follows=False)
 
     def _owns(self, turn: Turn) -> bool:

@@ -202,7 +202,7 @@ def _as_reasoning(asked: ReasoningWishes) -> ReasoningOptions:
 
 
 async def _stream(call: HttpCall, stored: StoredResponse, after: int | None) -> web.StreamResponse:
-    events = ResponseEvents(stored.fold(), after=after)
+    events = ResponseEvents(stored.fold(call), after=after)
     feed = call.watch(stored.turn) if after is None else _resumed(call, stored, events)
     stream = await turns.stream_turn(
         call, stored.turn, feed, events.see, first=events.start(), ended=lambda: events.ended
@@ -225,7 +225,7 @@ async def _resumed(
 
 async def _whole(call: HttpCall, stored: StoredResponse) -> ResponseObject:
     """The response when it has come to its end."""
-    fold = stored.fold()
+    fold = stored.fold(call)
 
     def is_settled(entries: list[Entry]) -> bool:
         fold.see(entries[-1])

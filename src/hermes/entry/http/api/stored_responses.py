@@ -75,7 +75,7 @@ class StoredResponse(Struct, frozen=True, kw_only=True):
     created_at: int
     part: int = 1
 
-    def fold(self) -> ResponseFold:
+    def fold(self, call: HttpCall) -> ResponseFold:
         terms = self.terms
         before = part_name(PREFIX, self.turn, self.part - 1) if self.part > 1 else None
         named = terms.conversation
@@ -83,7 +83,13 @@ class StoredResponse(Struct, frozen=True, kw_only=True):
         facts["previous_response_id"] = before or terms.previous_response_id
         facts["conversation"] = None if named is None else ConversationName(id=named)
         blank = ResponseObject(id=self.name, created_at=self.created_at, **facts)
-        return ResponseFold(blank, run=turns.run_name(self.turn), session=self.turn.session, part=self.part)
+        return ResponseFold(
+            blank,
+            run=turns.run_name(self.turn),
+            session=self.turn.session,
+            part=self.part,
+            detailed=call.principal.may(KeyScope.ADMIN),
+        )
 
 
 async def find_response(call: HttpCall, name: str) -> StoredResponse:
@@ -157,7 +163,7 @@ async def read_now(call: HttpCall, stored: StoredResponse) -> ResponseObject:
         return tx.turns.get(stored.turn.id), tx.journal.of_turn(stored.turn.id)
 
     turn, entries = await call.gateway.read(stored.turn.agent, look)
-    fold = stored.fold()
+    fold = stored.fold(call)
     for entry in entries:
         fold.see(entry)
     response = fold.response()

@@ -146,7 +146,7 @@ def offered_models(call: HttpCall) -> list[Model]:
 
 
 def no_such_model(call: HttpCall, name: str) -> ApiError:
-    names = ", ".join(model.id for model in offered_models(call) if not model.id.endswith(TASK_MODEL))
+    names = ", ".join(model.id for model in offered_models(call))
     why = f"There is no model “{name[:80]}” here. There are: {names}."
     return ApiError(404, "model_not_found", why, param="model")
 

@@ -5,24 +5,32 @@ request by themselves."""
 from __future__ import annotations
 
 import math
+from datetime import datetime
 
-from hermes.domain.errors import FaultKind
 from hermes.domain.event import Failed, Stopped
 from hermes.domain.text import one_line
+from hermes.entry.http.ask.turns import FAILURE_KEPT
 from hermes.entry.http.site.admission import KeyScope
 from hermes.entry.http.site.endpoint import HttpCall
 from hermes.entry.http.site.errors import ApiError
-from hermes.entry.http.site.headers import ERROR, RETRY_AFTER, SHOULD_RETRY
+from hermes.entry.http.site.headers import ERROR, IDEMPOTENCY, RETRY_AFTER, SHOULD_RETRY
 from hermes.stream.fold.failures import failure_facts
 
 
-def failure_error(call: HttpCall, end: Failed | Stopped) -> ApiError:
-    facts, cause = failure_facts(end), end.cause if isinstance(end, Failed) else None
+def failure_error(call: HttpCall, end: Failed | Stopped, failed_at: datetime | None = None) -> ApiError:
+    """With `failed_at` it is the failure of an earlier run, which the same request is given again."""
+    facts = failure_facts(end, detailed=call.principal.may(KeyScope.ADMIN))
+    cause = end.cause if isinstance(end, Failed) else None
     message, headers = facts.message, {SHOULD_RETRY: "false"}
     if cause is not None and cause.retry_at is not None:
         seconds = (cause.retry_at - call.site.clock.now()).total_seconds()
         headers[RETRY_AFTER] = str(max(1, math.ceil(seconds)))
-    if cause is not None and cause.kind is not FaultKind.TOO_LONG and call.principal.may(KeyScope.ADMIN):
-        message = f"{message} Details: {cause.detail}"
+    if failed_at is not None:
+        wait = failed_at + FAILURE_KEPT - call.site.clock.now()
+        message += (
+            " The same request failed just before, after its run had used tools. So it was not run again."
+            f" To run it again, send an {IDEMPOTENCY}, change the request, or wait"
+            f" {max(1, math.ceil(wait.total_seconds()))} seconds."
+        )
     headers[ERROR] = one_line(message, 200).encode("ascii", "replace").decode()
     return ApiError(facts.status, facts.code, message, headers=headers)

@@ -43,6 +43,8 @@ from hermes.entry.http.site.streams import EventStream
 
 FORGET_AFTER = timedelta(days=1)
 _RETRIES_WITHIN = timedelta(minutes=15)
+FAILURE_KEPT = timedelta(minutes=2)
+"""Libraries that do not count their tries make two more, and wait a minute at most before each."""
 _SHOWING = ("stream", "stream_options")
 RUN_PREFIX = "run_"
 ASKING = (headers.IDEMPOTENCY, *headers.TELLING)
@@ -56,7 +58,8 @@ class TurnOptions(Struct, frozen=True, kw_only=True):
     """What a resource wants of a turn. `lasting` ones go on without their client; `named` ones can be asked
     for again by their id with this prefix; `after` goes on from an earlier turn; `facts` are kept with it. A
     session of its own is forgotten after `keep`. With `answers`, words may answer what their session waits
-    for. With `retried`, a request that its client's library says it repeats is known by its body."""
+    for. With `retried`, a request that its client's library repeats by itself is known by its body;
+    if a turn that failed `raises` an error, that is also what comes after it without a count of tries."""
 
     prefix: str
     lasting: bool = False
@@ -68,6 +71,7 @@ class TurnOptions(Struct, frozen=True, kw_only=True):
     keep: timedelta = FORGET_AFTER
     answers: bool = False
     retried: bool = False
+    raises: bool = False
 
 
 def session_target(call: HttpCall, options: TurnOptions) -> SessionTarget:
@@ -88,8 +92,7 @@ async def idempotent_request(call: HttpCall, options: TurnOptions) -> NewRequest
     """By what a request can be asked for again, if it can."""
     key = call.name_header(headers.IDEMPOTENCY)
     if key is None and not options.named:
-        tries = call.request.headers.get(headers.RETRY_COUNT)
-        return None if tries is None or not options.retried else _retried_request(call, options, tries)
+        return _retried_request(call, options) if options.retried else None
     return NewRequest(
         prefix=options.prefix,
         owner=call.principal.name,
@@ -100,16 +103,19 @@ async def idempotent_request(call: HttpCall, options: TurnOptions) -> NewRequest
     )
 
 
-def _retried_request(call: HttpCall, options: TurnOptions, tries: str) -> NewRequest:
-    """A request of a library that counts its tries. A later try of what was asked a little while before is
-    that request: it must not do everything once more."""
+def _retried_request(call: HttpCall, options: TurnOptions) -> NewRequest:
+    """A request that its client's library may repeat by itself: it must not do everything once more. Some
+    libraries count their tries; a later try is what was asked a little while before. Others only repeat what
+    failed."""
+    tries, now = call.request.headers.get(headers.RETRY_COUNT, ""), call.site.clock.now()
     again = tries.isdecimal() and int(tries) > 0
     return NewRequest(
         prefix=options.prefix,
         owner=call.principal.name,
         conversation=f"retry {_fingerprint(call, call.content)}",
         facts=options.facts,
-        repeats_since=call.site.clock.now() - _RETRIES_WITHIN if again else None,
+        repeats_since=now - _RETRIES_WITHIN if again else None,
+        failed_since=now - FAILURE_KEPT if options.raises else None,
     )
 
 

@@ -12,6 +12,7 @@ from hermes.control.doors.continuing import AnswerExpected
 from hermes.control.sessions.submission import KeyConflict, NameTaken, NotFound, TurnUnfinished
 from hermes.domain.errors import HermesError, Unreachable, UserError
 from hermes.entry.http.site.headers import SHOULD_RETRY
+from hermes.stream.fold.failures import error_type
 
 _STATUSES: Mapping[type[HermesError], tuple[int, str]] = {
     NotFound: (404, "not_found"),
@@ -24,12 +25,6 @@ _STATUSES: Mapping[type[HermesError], tuple[int, str]] = {
 """The first that an error is an instance of counts."""
 _KEPT_FROM_RETRY = (409, 500, 502)
 """OpenAI's clients repeat these by themselves, but something may have been done, or nothing will change."""
-_TYPES = {
-    401: "authentication_error",
-    403: "permission_error",
-    404: "not_found_error",
-    429: "rate_limit_error",
-}
 
 
 class ErrorFacts(msgspec.Struct, kw_only=True):
@@ -72,7 +67,7 @@ class ApiError(Exception):
 
     @property
     def body(self) -> ErrorBody:
-        kind = _TYPES.get(self.status) or ("server_error" if self.status >= 500 else "invalid_request_error")
+        kind = error_type(self.status)
         facts = ErrorFacts(message=self.message, type=kind, param=self.param, code=self.code)
         return ErrorBody(error=facts, hermes=self.more or msgspec.UNSET)
 
