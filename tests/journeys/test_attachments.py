@@ -11,7 +11,7 @@ import pytest
 from hermes.control.outbound.answers import REPEAT_MARK
 from hermes.control.outbound.outbox_admin import retry_messages
 from hermes.domain.address import Address
-from hermes.domain.errors import HermesError, Refused, Unreachable
+from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable
 from hermes.domain.message import Attachment, Body, MediaKind
 from hermes.domain.ports.agent import ModelRequest
 from hermes.domain.rows import OutboxRow, OutState
@@ -284,6 +284,36 @@ async def test_an_outage_costs_no_file(tmp_path: Path) -> None:
         assert world.seen() == []
         down = False
         await pass_until_seen(chat, "Here:", "📎 file: film.mp4")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [Unreachable("down"), Unreachable("Too Many Requests", after=5.0), NeedsLogin("token expired")],
+    ids=["down", "busy", "login"],
+)
+async def test_only_broken_transfers_count_against_a_file(tmp_path: Path, error: HermesError) -> None:
+    """However often it was put off before, in between and in an earlier life."""
+
+    class Fickle(LongLine):
+        async def send(self, *told: Any) -> str:
+            if not told[-1] or self.uploads % 3 == 0:
+                return await super().send(*told)
+            self.uploads += 1
+            raise error
+
+    world = Fickle(broken=8 * 3 - 3)
+    async with slow_journey(tmp_path, world) as chat:
+        await chat.disconnect()
+        file = Attachment(kind=MediaKind.VIDEO, ref="x", name="film.mp4", size=4)
+        body = Body(text="Look at this.", attachments=(file,))
+        to = Address(platform="fake", chat="1")
+        row = OutboxRow(key="k", to=to, body=body, created_at=chat.clock.now(), attempts=12)
+        await chat.database.write(lambda tx: tx.outbox.add(row))
+        chat.connect()
+        for _ in range(200):
+            await chat.clock.leap(60.0)  # type: ignore[attr-defined]
+        await chat.until_idle()
+        assert world.seen() == ["Look at this.\n📎 video: film.mp4"] and world.uploads == 8 * 3 - 2
 
 
 @pytest.mark.parametrize("after", [True, False], ids=["after", "before"])

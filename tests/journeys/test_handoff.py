@@ -273,14 +273,14 @@ async def test_a_chat_of_another_agent_is_refused(tmp_path: Path) -> None:
 async def test_a_platform_that_does_not_come_back_keeps_nobody_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hermes.control.gateway.HANDOFF_SECONDS", 0.05)
+    monkeypatch.setattr("hermes.control.handoff.requests.HANDOFF_SECONDS", 0.0)
     async with journey(tmp_path) as chat:
         await set_home(chat)
         terminal = Terminal(chat)
         turn = await terminal.say("plan the garden")
         await chat.disconnect()
         replied = await terminal.command("/handoff fake")
-        assert "not handed over to fake: fake is not connected. It stays here." in replied.text
+        assert "not handed over to fake: fake took too long. It stays here." in replied.text
         assert not replied.over and replied.session == turn.session
         chat.connect()
         await settle()
@@ -289,6 +289,43 @@ async def test_a_platform_that_does_not_come_back_keeps_nobody_waiting(
         assert (await terminal.say("still here")).session == turn.session
         monkeypatch.undo()
         assert (await terminal.command("/handoff fake")).over
+
+
+@pytest.mark.parametrize("where", ["away", "opening"])
+async def test_who_stops_waiting_finds_the_conversation_where_it_was(tmp_path: Path, where: str) -> None:
+    """Ctrl-C or a closed window; the platform is back, or its thread open, when the minute is over."""
+    world, clock = World(), FakeClock()
+    opening, go_on = asyncio.Event(), asyncio.Event()
+
+    async def open_late(*_: object) -> Address:
+        opening.set()
+        await go_on.wait()
+        return Address(platform="fake", chat="9", thread="t1")
+
+    async with journey(tmp_path, world=world, clock=clock) as chat:
+        await set_home(chat, kind="channel")
+        terminal = Terminal(chat)
+        turn = await terminal.say("plan the garden")
+        if where == "away":
+            await chat.disconnect()
+        else:
+            chat.platform.open_thread = open_late  # type: ignore[method-assign]
+        asking = asyncio.create_task(terminal.command("/handoff fake"))
+        while not await rows(chat) or (where == "opening" and not opening.is_set()):
+            await settle()
+        asking.cancel()
+        await asyncio.wait([asking])
+        for _ in range(8):
+            await clock.advance(10.0)
+            await settle()
+        chat.connect()
+        go_on.set()
+        await settle()
+        await chat.until_idle()
+        [row] = await rows(chat)
+        why = "fake is not connected" if where == "away" else "fake took too long"
+        assert (row.state, row.error) == (HandoffState.FAILED, why) and not world.seen("9", "t1")
+        assert (await terminal.say("still here")).session == turn.session
 
 
 async def test_it_is_asked_for_once(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from hermes.control.commands.registry import usable
 from hermes.control.commands.run import give_command
 from hermes.control.core import Agents, no_such_agent
 from hermes.control.doors.following import watch_turn
-from hermes.control.handoff.requests import give_up_handoff, handoff_words
+from hermes.control.handoff.requests import HANDOFF_SECONDS, handoff_words
 from hermes.control.jobs.editing import JobDesk, is_own
 from hermes.control.outbound.notices import begin_life, tell_unfinished
 from hermes.control.people.routing import route
@@ -52,7 +52,6 @@ log = logging.getLogger("hermes.gateway")
 T = TypeVar("T")
 Continuation = TypeVar("Continuation", SubmittedTurn, SubmittedTurn | None)
 STOP_SECONDS = 10.0
-HANDOFF_SECONDS = 60.0
 
 
 class Gateway(WiredGateway):
@@ -215,12 +214,10 @@ class Gateway(WiredGateway):
         return tuple(slash.name for slash in usable(caller.source, self._parts.live.now, runtime))
 
     async def _handed_over(self, agent: AgentId, replied: CallerReply) -> CallerReply:
-        """Wait for the hand-off, so that its door can say where the conversation went, and leave. One that
-        takes too long is given up: nobody shall find their conversation gone an hour later."""
+        """Wait for the hand-off, so that its door can say where the conversation went, and leave. The worker
+        gives up one that takes too long, also if nobody waits any more."""
         self.handoffs.ring()
-        handoff = await self.handoffs.settled(agent, replied.handoff, HANDOFF_SECONDS)
-        if handoff is not None and handoff.state.open:
-            handoff = await self._store(agent).write(lambda tx: give_up_handoff(tx, replied.handoff))
+        handoff = await self.handoffs.settled(agent, replied.handoff, HANDOFF_SECONDS + STOP_SECONDS)
         if handoff is None:
             return replied
         return replace(

@@ -27,8 +27,9 @@ class HandoffState(StrEnum):
 
 class Handoff(Struct, frozen=True, kw_only=True):
     """`account` is where to, as `platform[@account]`, `source` who asked for it. `due_at` is when it may be
-    taken up: for one that runs, when its lease is over. `to` and `left` are known once it is completed: the
-    chat it went to, and the session in which whoever asked is now. `error` says why it failed or waits."""
+    taken up: for one that runs, when its lease is over; `until` is when it is given up. `to` and `left` are
+    known once it is completed: the chat it went to, and the session in which whoever asked is now. `error`
+    says why it failed or waits."""
 
     id: str
     agent: AgentId
@@ -37,6 +38,7 @@ class Handoff(Struct, frozen=True, kw_only=True):
     source: Source
     created_at: datetime
     due_at: datetime
+    until: datetime | None = None
     state: HandoffState = HandoffState.PENDING
     attempts: int = 0
     to: Address | None = None

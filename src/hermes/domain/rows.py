@@ -114,7 +114,8 @@ class OutState(StrEnum):
 
 class OutboxRow(Struct, frozen=True, kw_only=True):
     """One message on its way. Finals and drafts are rows of the same table; a final with the `part` of
-    a shown draft edits it. `key` stays the same over retries and names the row to the platform."""
+    a shown draft edits it. `key` stays the same over retries and names the row to the platform. `transfers`
+    counts how often its files broke on their way or nobody saw the end of it."""
 
     key: str
     to: Address
@@ -127,6 +128,7 @@ class OutboxRow(Struct, frozen=True, kw_only=True):
     reply_to: str | None = None
     state: OutState = OutState.DUE
     attempts: int = 0
+    transfers: int = 0
     next_at: datetime | None = None
     receipt: Receipt | None = None
     error: str = ""

@@ -95,13 +95,14 @@ def _install_here(lock: Path) -> str:
     """With pip, or with uv where there is no pip; why that failed, or nothing."""
     options = ["install", "--quiet", "--no-deps", "--require-hashes", "--requirement", str(lock)]
     if is_importable("pip"):
-        command = [sys.executable, "-m", "pip", *options, "--no-input", "--disable-pip-version-check"]
+        command = [sys.executable, "-P", "-m", "pip", *options, "--no-input", "--disable-pip-version-check"]
     elif uv := which("uv"):
         command = [uv, "pip", *options, "--python", sys.executable]
     else:
         return f"this environment has no pip, and there is no uv. What is needed stands in {lock}"
     done = subprocess.run(
         command,
+        cwd=sys.prefix,  # a `pip.py` or `uv.toml` of the current folder is not ours
         env=_passed_on(os.environ),
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -114,8 +115,8 @@ def _install_here(lock: Path) -> str:
 
 def _reason(lines: Sequence[str]) -> str:
     texts = [line.strip() for line in lines if line.strip()]
-    errors = [text for text in texts if text.lower().startswith("error")]
-    return (errors or texts or ["the installer does not say why"])[-1].partition("ERROR: ")[2] or texts[-1]
+    errors = [text.removeprefix("ERROR: ") for text in texts if text.startswith("ERROR: ")]
+    return (errors or texts or ["the installer does not say why"])[-1]
 
 
 def _passed_on(environ: Mapping[str, str]) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from hermes.control.outbound.targets import home_channels
 from hermes.domain.address import Address, Source
@@ -18,6 +18,9 @@ from hermes.domain.transcript import visible
 from hermes.domain.word import replace
 
 MOST_ATTEMPTS = 3
+HANDOFF_SECONDS = 60.0
+"""How long a hand-off may take: nobody shall find their conversation gone an hour later."""
+_RETRY = timedelta(hours=1)
 _NAME = 60
 
 
@@ -52,6 +55,7 @@ def request_handoff(
         source=source,
         created_at=now,
         due_at=now,
+        until=now + timedelta(seconds=HANDOFF_SECONDS),
     )
     if not tx.handoffs.add(handoff):
         raise UserError(
@@ -83,6 +87,7 @@ def retry_handoff(tx: Tx, wanted: str, now: datetime) -> Handoff:
     if known.state is not HandoffState.FAILED:
         raise UserError(f"{known.id} has not failed: it is {known.state.value}.", hint="Nothing changed.")
     again = replace(known, state=HandoffState.PENDING, created_at=now, due_at=now, error="")
+    again = replace(again, until=now + _RETRY)
     # The attempts go on counting: a task of the first round must not take itself for one of the second.
     attempts = (known.attempts // MOST_ATTEMPTS + 1) * MOST_ATTEMPTS
     if not tx.handoffs.change(known, replace(again, attempts=attempts)):
@@ -96,14 +101,6 @@ def cancel_handoff(tx: Tx, wanted: str) -> Handoff:
     if not known.state.open or not tx.handoffs.change(known, failed):
         raise UserError(f"{known.id} is over: it is {known.state.value}.", hint="Nothing changed.")
     return failed
-
-
-def give_up_handoff(tx: Tx, wanted: str) -> Handoff:
-    """Let one fail that took too long, unless it is settled by now."""
-    known = _find(tx, wanted)
-    why = known.error or f"{known.account} took longer than a minute"
-    failed = replace(known, state=HandoffState.FAILED, error=why)
-    return failed if known.state.open and tx.handoffs.change(known, failed) else _find(tx, wanted)
 
 
 def _find(tx: Tx, wanted: str) -> Handoff:

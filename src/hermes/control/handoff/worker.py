@@ -3,7 +3,8 @@
 The life of a hand-off is a row. The worker claims it with a lease, opens a thread (or uses the home channel
 as it is, where threads are impossible or not permitted), and one transaction binds that place to the session,
 adds the turn that says hello there, and completes the row. Nothing is copied. If the gateway dies on the way,
-the lease runs out and the row is taken up again."""
+the lease runs out and the row is taken up again. One that is not done `until` its time is given up, whoever
+waits for it."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from functools import partial
 from msgspec import Struct
 
 from hermes.control.core import GatewayCore
-from hermes.control.handoff.requests import MOST_ATTEMPTS, home_of
+from hermes.control.handoff.requests import HANDOFF_SECONDS, MOST_ATTEMPTS, home_of
 from hermes.control.outbound.notices import notify
 from hermes.control.outbound.targets import real_place
 from hermes.control.people.routing import SelectAgent, chat_session_key, route
@@ -41,10 +42,9 @@ from hermes.domain.turn import Cause, Guidance, ReplyPlace, TurnInput
 from hermes.domain.word import replace
 
 log = logging.getLogger("hermes.handoff")
-LEASE_SECONDS = 60.0
+LEASE_SECONDS = 10.0
+"""Only the next life waits for it; this one knows what it is `_working` at."""
 OPEN_SECONDS = 30.0
-PATIENCE = timedelta(hours=1)
-"""How long a hand-off waits for a platform that is not connected."""
 _LONGEST_SLEEP = 30.0
 _ERROR = 500
 _NOTICE = (
@@ -85,9 +85,14 @@ class HandoffWorker:
 
     async def look(self) -> float:
         """Take up what is due; the seconds until there may be more."""
-        waits, due = [_LONGEST_SLEEP], list[Handoff]()
+        waits, due, late = [_LONGEST_SLEEP], list[Handoff](), list[Handoff]()
         now, elapsed = self.core.clock.now(), self.core.clock.monotonic()
         for handoff in await self._store(EVERY_AGENT).read(lambda tx: tx.handoffs.open()):
+            left = (_end(handoff) - now).total_seconds()
+            if left <= 0:
+                late.append(handoff)
+                continue
+            waits.append(left)
             if handoff.id in self._working or handoff.agent not in self.core.agents:
                 continue
             _, until = self._pauses.get(handoff.id, (0, elapsed))
@@ -96,6 +101,7 @@ class HandoffWorker:
                 waits.append(wait)
             else:
                 due.append(handoff)
+        await take_each(late, self._give_up)
         await take_each(due, self._take_up)
         return min(waits)
 
@@ -105,9 +111,13 @@ class HandoffWorker:
             self._working[handoff.id] = task
             task.add_done_callback(partial(self._done, handoff.id))
             return
-        late = self.core.clock.now() - handoff.created_at >= PATIENCE
-        state = HandoffState.FAILED if late else handoff.state
-        await self._change(handoff, state, f"{handoff.account} is not connected")
+        await self._change(handoff, handoff.state, f"{handoff.account} is not connected")
+
+    async def _give_up(self, handoff: Handoff) -> None:
+        """An attempt that is under way comes too late then."""
+        why = handoff.error or f"{handoff.account} took too long"
+        log.warning("handoff.failed id=%s why=%s", handoff.id, why)
+        await self._change(handoff, HandoffState.FAILED, why)
 
     def _done(self, handoff: str, task: asyncio.Task[None]) -> None:
         self._working.pop(handoff, None)
@@ -245,6 +255,10 @@ def _home_and_channel(account: str, settings: Settings, tx: Tx) -> tuple[Address
     # A topic from which nobody wrote yet is as private as its chat.
     private = whole if whole is not None and whole.kind is SourceKind.PRIVATE else None
     return home, known.get(home, private)
+
+
+def _end(handoff: Handoff) -> datetime:
+    return handoff.until or handoff.created_at + timedelta(seconds=HANDOFF_SECONDS)
 
 
 def _claim(ident: str, now: datetime, tx: Tx) -> Handoff | None:

@@ -159,7 +159,11 @@ class Lane:
         edits = platform.capabilities.edits
         siblings = tuple(tx.outbox.of_turn(row.turn)) if edits and row.turn is not None else ()
         replaced = None if row.body.replaces is None else tx.outbox.get(row.body.replaces)
-        row = replace(row, state=OutState.ATTEMPTING, attempts=row.attempts + 1, next_at=None)
+        # An attempt that ends, and not in the middle of a file, takes its transfer back.
+        transfers = row.transfers + bool(row.body.attachments)
+        row = replace(
+            row, state=OutState.ATTEMPTING, attempts=row.attempts + 1, transfers=transfers, next_at=None
+        )
         tx.outbox.save(row)
         sender = RowSender(
             core=self._core,
@@ -178,7 +182,7 @@ class Lane:
         row = tx.outbox.head(self._to)
         untouched = row is not None and row.state is OutState.ATTEMPTING and row.attempts == 1
         if row is not None and untouched and row.key == self._marked:
-            tx.outbox.save(replace(row, state=OutState.DUE, attempts=0))
+            tx.outbox.save(replace(row, state=OutState.DUE, attempts=0, transfers=0))
         return reported
 
     def _tell_end(self, reported: Address | None) -> None:

@@ -36,7 +36,7 @@ log = logging.getLogger("hermes.lane")
 _FIRST_DELAY = 1.0
 _LONGEST_DELAY = 300.0
 _LOST = "⚠️ The answer could not be sent: {why}"
-_MOST_TRANSFERS, _MOST_UNREACHED = 8, 5
+_MOST_TRANSFERS = 8
 _DOUBT = "; it may have arrived all the same"
 
 
@@ -54,7 +54,7 @@ class RowSender(Struct, frozen=True, kw_only=True):
     async def send(self) -> OutboxRow:
         """The row as it is to be stored after the attempt."""
         row, able = self.row, self.platform.capabilities
-        if row.body.attachments and row.attempts > _MOST_TRANSFERS:
+        if row.transfers > _MOST_TRANSFERS:
             return await self._give_up("no attempt came to its end")
         if self.replaced is not None:
             row = replace(row, body=closed_body(self.replaced, row.body, able))
@@ -75,13 +75,13 @@ class RowSender(Struct, frozen=True, kw_only=True):
         except Unreachable as error:
             return await self._failed(error)
         except NeedsLogin as error:
-            return self._later(Unreachable(str(error), after=60.0))
+            return await self._failed(Unreachable(str(error), after=60.0))
         except Refused as error:
             await self._tidy(row, _LOST.format(why=one_line(str(error), 120)))
             return self._dead(row, str(error))
         except Exception as error:  # the lane is one of the places that may catch everything
             log.exception("lane.broke to=%s key=%s", self.row.to, row.key)
-            return self._later(Unreachable(type(error).__name__, maybe_done=begun))
+            return await self._failed(Unreachable(type(error).__name__, maybe_done=begun))
         log.debug("lane.sent to=%s key=%s attempts=%d", self.row.to, row.key, row.attempts)
         sent = replace(row, state=OutState.SENT, receipt=receipt, error="")
         await self._tidy(sent)
@@ -190,13 +190,11 @@ class RowSender(Struct, frozen=True, kw_only=True):
 
     async def _failed(self, error: Unreachable) -> OutboxRow:
         """Files that broke on their way again and again are given up: what follows them waits, too. That the
-        platform could not be reached says nothing about them."""
+        platform could not be reached, was busy or wants a login says nothing about them."""
         row = self.row
-        if not row.body.attachments or error.after is not None:
-            return self._later(error)
-        if not (error.maybe_done or error.in_transfer):
-            return replace(self._later(error), attempts=min(row.attempts, _MOST_UNREACHED))
-        return self._later(error) if row.attempts < _MOST_TRANSFERS else await self._give_up(str(error))
+        if error.after is not None or not (error.maybe_done or error.in_transfer):
+            return replace(self._later(error), transfers=max(row.transfers - 1, 0))
+        return self._later(error) if row.transfers < _MOST_TRANSFERS else await self._give_up(str(error))
 
     async def _give_up(self, why: str) -> OutboxRow:
         """The operator and whoever waits in the chat hear of it, with the words under the files

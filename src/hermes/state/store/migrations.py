@@ -248,6 +248,8 @@ EVERY_AGENT = (
 
 WORKSPACES = ("ALTER TABLE sessions ADD COLUMN workspace TEXT",)
 
+TRANSFERS = ("ALTER TABLE outbox ADD COLUMN transfers INTEGER NOT NULL DEFAULT 0",)
+
 MIGRATIONS = (
     Migration(number=1, oldest=1, statements=FIRST),
     Migration(number=2, oldest=2, statements=SECOND),
@@ -262,6 +264,7 @@ MIGRATIONS = (
     Migration(number=12, oldest=12, statements=HISTORY),
     Migration(number=13, oldest=12, statements=EVERY_AGENT),
     Migration(number=14, oldest=12, statements=WORKSPACES),
+    Migration(number=15, oldest=12, statements=TRANSFERS),
 )
 NEWEST = MIGRATIONS[-1].number
 

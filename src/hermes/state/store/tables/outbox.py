@@ -14,7 +14,7 @@ from hermes.state.store.codec import encode, stamp
 from hermes.state.store.table import Columns, TableFamily
 
 MESSAGE = Columns(OutboxRow, "outbox", to="lane")
-_CHANGED = ("state", "attempts", "next_at", "receipt", "error")
+_CHANGED = ("state", "attempts", "transfers", "next_at", "receipt", "error")
 _CHANGES = MESSAGE.assignments(*_CHANGED)
 _OPEN = "draft = 0 AND state IN ('due', 'attempting', 'unknown')"
 _SENDABLE = "WHERE key = ? AND draft = 0 AND state IN ('due', 'unknown', 'dead')"
@@ -59,7 +59,7 @@ class OutboxTable(TableFamily):
     def retry(self, key: str, at: datetime) -> bool:
         # Nobody knows any more whether one of the earlier attempts came through: what was tried is in doubt.
         changes = "state = iif(attempts > 0, 'unknown', 'due'), next_at = NULL, created_at = ?, error = ''"
-        changes += ", attempts = min(attempts, 1)"
+        changes += ", attempts = min(attempts, 1), transfers = 0"
         return self._db.run(f"UPDATE outbox SET {changes} {_SENDABLE}", stamp(at), key) > 0
 
     def drop(self, key: str, why: str) -> bool:
