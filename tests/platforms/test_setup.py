@@ -17,6 +17,7 @@ from hermes.domain.adapter import AdapterContext, Finding
 from hermes.domain.capabilities import Capabilities, Manifest, PackageExtra, SettingField
 from hermes.domain.errors import NeedsLogin, UserError
 from hermes.domain.word import replace
+from hermes.plugins import platform_manifests
 from hermes.state.settings.loader import load_settings
 
 ALPHA = Manifest(
@@ -99,6 +100,24 @@ def test_gateway_setup_is_the_same(answer: Answer, words: tuple[str, ...]) -> No
     told, home = answer(TOKEN, *[""] * (1 + len(words)), "501", words=words, command="gateway")
     assert load_settings(home, {}).settings.platforms["telegram"].allowed_users == ("501",)
     assert ("The proxy" in told) is ("--all" in words)
+
+
+def test_a_field_with_fixed_choices_is_asked_again_and_repeats_nothing(
+    answer: Answer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever types the password one question too early must not get it on the screen, or into a file."""
+    mode = SettingField(env="TELEGRAM_MODE", title="The mode", choices=("fast", "slow"))
+    monkeypatch.setitem(globals(), "ALPHA", replace(ALPHA, settings=(ALPHA.settings[0], mode)))
+    told, home = answer(TOKEN, "secretpw", "Slow", "501")
+    assert "It can only be fast or slow." in told and "secretpw" not in told
+    assert "TELEGRAM_MODE=Slow" in (home / ".env").read_text()
+
+
+def test_the_choices_of_fields_are_those_that_the_question_names() -> None:
+    fields = [field for manifest in platform_manifests() for field in manifest.settings if field.choices]
+    assert {"EMAIL_OAUTH_PROVIDER", "MATRIX_ENCRYPTION"} <= {field.env for field in fields}
+    for field in fields:
+        assert all(choice in field.title for choice in field.choices), field.env
 
 
 def test_one_answer_may_spare_another_question(answer: Answer) -> None:

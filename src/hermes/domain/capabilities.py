@@ -147,6 +147,8 @@ class SettingField(Struct, frozen=True, kw_only=True):
     """Asked at setup although one can do without it."""
     unless: str = ""
     """Asked for unless this other variable is set: another way to the same end."""
+    choices: tuple[str, ...] = ()
+    """The only values it can have; none if there is no such list."""
 
 
 class PackageExtra(Struct, frozen=True, kw_only=True):

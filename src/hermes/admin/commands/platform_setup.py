@@ -94,6 +94,9 @@ class SetupWizard:
             answer = self._console.ask(f"{variable}{f' ({need})' if need else ''}:", secret=field.secret)
             if answer and looks_like_placeholder(answer):
                 self._console.line("That is a placeholder; enter the real value.")
+            elif answer and field.choices and answer.lower() not in field.choices:
+                # Not repeated: it may be a password that was meant for the next question.
+                self._console.line(f"It can only be {' or '.join(field.choices)}.")
             elif answer:
                 self._answers[variable] = answer
                 return

@@ -51,6 +51,7 @@ MANIFEST = Manifest(
             "google or microsoft, if they are to let us in without a password (OAuth)",
             "Outlook.com and Microsoft 365 take no passwords. Leave it empty for a password.",
             asked=True,
+            choices=("google", "microsoft"),
         ),
         option(
             "EMAIL_PASSWORD",
@@ -105,6 +106,7 @@ MANIFEST = Manifest(
             "above or below: where your server writes that, seen from its own Received line (above)",
             "A sender can write below it, too: only for a server that checks every mail, or removes"
             " foreign lines with its name.",
+            choices=("above", "below"),
         ),
         option(
             "EMAIL_TRUST_FROM",
@@ -147,6 +149,7 @@ MANIFEST = Manifest(
             "EMAIL_TLS",
             "How connections are encrypted: true, direct or false (true)",
             "direct: from the start, on any port; false: not at all, for servers on this machine only.",
+            choices=("true", "direct", "false"),
         ),
     ),
     login="hermes.entry.platforms.email.oauth:log_in",

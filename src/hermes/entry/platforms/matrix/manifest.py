@@ -78,12 +78,14 @@ MANIFEST = Manifest(
             "MATRIX_INVITES",
             "Whose invitations are accepted: allowed, everyone or nobody (allowed)",
             "allowed = of people who may write to it, or would be given a pairing code.",
+            choices=("allowed", "everyone", "nobody"),
         ),
         option(
             "MATRIX_ENCRYPTION",
             "Encrypted rooms: off, optional or required (optional, if matrix-nio is installed)",
             "Element makes direct chats encrypted: without it they cannot be read.",
             asked=True,
+            choices=("off", "optional", "required"),
         ),
         option(
             "MATRIX_RECOVERY_KEY",

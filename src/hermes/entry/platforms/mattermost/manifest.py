@@ -58,7 +58,11 @@ MANIFEST = Manifest(
             secret=True,
             hint="Integrations → Bot Accounts → Add Bot Account shows it once; 26 letters and digits.",
         ),
-        option("MATTERMOST_REPLY_MODE", "Whether it answers in channels in a thread (thread) or below (off)"),
+        option(
+            "MATTERMOST_REPLY_MODE",
+            "Whether it answers in channels in a thread (thread) or below (off)",
+            choices=("thread", "off"),
+        ),
         option(
             "MATTERMOST_CALLBACK_URL",
             "The address at which Mattermost tells us of pressed buttons",
