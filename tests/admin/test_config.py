@@ -190,6 +190,33 @@ def test_every_key_that_the_server_reads_can_be_set() -> None:
     assert len(read) > 5 and read <= {*own_keys("api_server", ()), *own_keys("webhook", ())}
 
 
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ("platforms: {api_server: {prot: 1}}", "Did you mean “platforms.api_server.port”?"),
+        ("api_server: {max_runs: 1}", "“platforms.api_server.max_runs” is not"),
+        ("gateway: {platforms: {api_server: {nosuch: {a: 1}}}}", "“platforms.api_server.nosuch” is not"),
+        ("platforms: {api_server: {extra: {nosuch: 1}}}", "“platforms.api_server.extra.nosuch” is not"),
+    ],
+)  # fmt: skip
+def test_a_key_that_the_http_server_does_not_have_is_reported(tmp_path: Path, config: str, says: str) -> None:
+    (tmp_path / "config.yaml").write_text(config)
+    code, out, err = ask(tmp_path, "check")
+    assert code == 1 and says in out + err
+
+
+def test_every_key_of_the_http_server_in_the_guide_is_taken(tmp_path: Path) -> None:
+    guide = (Path(__file__).parents[2] / "docs/guides/http.md").read_text()
+    keys = re.findall(
+        r"^\| `([a-z_]+)(?:\.|`)", guide.partition("## Settings")[2].partition("**Limits")[0], re.M
+    )
+    older = ["reply_to_mode", "typing_indicator", "allow_from", "extra"]
+    written = "".join(f"    {key}:\n" for key in {*keys, *older})
+    (tmp_path / "config.yaml").write_text(f"platforms:\n  api_server:\n{written}")
+    _, out, err = ask(tmp_path, "check")
+    assert len(keys) > 15 and "known setting" not in out + err, (out, err)
+
+
 def test_check(tmp_path: Path) -> None:
     assert ask(tmp_path, "check") == (0, "config ok\n", "")
     file = tmp_path / "config.yaml"

@@ -27,6 +27,7 @@ from hermes.state.settings.names import (
     field_of,
     is_key_like,
     is_later,
+    own_keys,
 )
 from hermes.state.settings.secrets import looks_like_placeholder, password_in
 from hermes.state.settings.yaml_tree import YamlList, YamlMapping, YamlNode, YamlScalar
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound="DataclassInstance")
 API_SERVER = "api_server"
+_HTTP_KEYS = own_keys(API_SERVER, ())
 _TABLES = """agents auxiliary models platforms quick_commands reset_by_type reset_by_platform routes
     platform_toolsets"""
 TABLES = tuple(_TABLES.split())
@@ -66,6 +68,14 @@ def _is_text(item: YamlScalar, path: str) -> bool:
     if path != _DENY or item.unreadable:
         return True
     return isinstance(values.typed(item, item.text), str) and bool(item.text.strip())
+
+
+def _is_unknown(platform: str, key: str) -> bool:
+    """Whether a block cannot have this key. What an adapter reads is its own business, unless the key looks
+    like one that every platform has; the HTTP server's are all known."""
+    if key in PLATFORM_KEYS or field_of(platform, key) in PLATFORM_FIELDS:
+        return False
+    return key not in _HTTP_KEYS if platform == API_SERVER else bool(nearest(key, [*PLATFORM_FIELDS]))
 
 
 def known_keys() -> list[str]:
@@ -349,15 +359,18 @@ class SettingsReader:
         if not isinstance(node, YamlMapping) and not (isinstance(node, YamlScalar) and node.empty):
             not_a_section(path, node, self.findings)
             return name, PlatformSettings(enabled=False)
-        own, known = list(PLATFORM_FIELDS), PLATFORM_KEYS | ({"keys"} if name == API_SERVER else set())
+        own = [*PLATFORM_FIELDS, *(_HTTP_KEYS if name == API_SERVER else ())]
         given: dict[str, Any] = {"extra": {}, "secrets": {}, "trees": {}}
         for key, at_line, child in self.pairs(node, path):
             if key == "extra":
-                for inner, _, grandchild in self.pairs(child, f"{path}.extra"):
-                    self.platform_key(given, name, inner, grandchild, under_extra=True)
+                for inner, at_line, grandchild in self.pairs(child, f"{path}.extra"):
+                    if name == API_SERVER and _is_unknown(name, inner):
+                        self.unknown(f"{path}.extra.{inner}", at_line, own)
+                    else:
+                        self.platform_key(given, name, inner, grandchild, under_extra=True)
             elif key == "home_channel" and isinstance(child, YamlMapping):
                 given |= self.home_channel(child, f"{path}.{key}")
-            elif not (key in known or field_of(name, key) in own) and nearest(key, own):
+            elif _is_unknown(name, key):
                 self.unknown(f"{path}.{key}", at_line, own)
             else:
                 self.platform_key(given, name, key, child)
