@@ -166,7 +166,7 @@ def _run(words: list[str]) -> int:
         name = rest[0]
         if name not in {command.partition(" ")[0] for command in COMMANDS}:
             if len(name.split()) < 2 or name.startswith("-"):
-                return _unknown(name)
+                return _unknown(rest)
             # Several words in one are no command: they are said.
             name, rest = "chat", ["chat", *rest]
         return _dispatch(name, rest[1:], profile)
@@ -219,14 +219,17 @@ def _take_profile(words: list[str]) -> tuple[str | None, list[str]]:
     return profile, rest + words[end:]
 
 
-def _unknown(name: str) -> int:
+def _unknown(words: list[str]) -> int:
+    from shlex import quote
+
     from hermes.domain.text import closest, one_line
 
+    name = words[0]
     near = closest(name, {command.partition(" ")[0] for command in COMMANDS})
     kind = "option" if name.startswith("-") else "command"
     hint = f"Did you mean: hermes {near}" if near else "`hermes --help` lists the commands."
     if kind == "command" and not near:
-        hint += f" To say it to the agent: hermes -q “{one_line(name, 60)}”"
+        hint += f" To say it to the agent: hermes -q {quote(' '.join(words))}"
     return _fail(f"There is no {kind} “{one_line(name, 60)}”.", hint, code=WRONG_USE)
 
 

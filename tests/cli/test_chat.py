@@ -209,3 +209,20 @@ def test_an_open_pipe_is_told_of(home: Path) -> None:
     assert "reading standard input" in process.stderr.readline()
     out, _ = process.communicate("more\n", timeout=PATIENCE)
     assert process.returncode == 0 and "more" in out
+
+
+def test_a_model_that_cannot_be_used_is_refused(home: Path) -> None:
+    """The demo model answers nobody who asked for another one by name."""
+    said = hermes(home, "--model", "nope/none", "-q", "hi")
+    assert said.code == 1 and said.out == "", said
+    assert "No model answers: nope/none was asked for, but no key and no address is set" in said.err
+    assert hermes(home, "--model", "demo", "-q", "hi").code == 0
+
+
+def test_a_session_whose_folder_is_gone_says_so(home: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    assert hermes(home, "-q", "hi", before=["env", "-C", str(folder)]).code == 0
+    folder.rmdir()
+    said = hermes(home, "--continue", "-q", "list files")
+    assert f"The folder {folder} is gone. Name a full path" in said.out, said

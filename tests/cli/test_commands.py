@@ -47,6 +47,8 @@ def test_every_command_has_help(home: Path, command: str) -> None:
     ("words", "says"),
     [
         (["statsu"], "Did you mean: hermes status"),
+        (["xyzzy's", "here?"], """hermes -q 'xyzzy'"'"'s here?'"""),
+        (["tell", "me"], "To say it to the agent: hermes -q 'tell me'"),
         (["xyzzy"], "hermes --help"),
         (["--frobnicate"], "no option “--frobnicate”"),
         (["sessions"], "COMMAND"),

@@ -248,6 +248,39 @@ async def test_a_gateway_that_does_not_come_back_is_given_up(tmp_path: Path) -> 
             assert heard == [Presence.AWAY, Presence.LOST]
 
 
+@pytest.mark.parametrize("mended", [False, True])
+async def test_what_cannot_start_again_is_waited_for_like_any_other(tmp_path: Path, mended: bool) -> None:
+    """The reason is told once, and there is time to mend it; who watches hears of it in the same way."""
+    home = tmp_path / "home"
+    heard: list[tuple[Presence, str]] = []
+    broken = False
+
+    def locate() -> Path:
+        if broken:
+            raise UserError("config.yaml:1: wrong.")
+        return home / "gateway.sock"
+
+    async with ApiWorld(home=home) as api:
+        async with GatewayConnection(locate, patience=10 if mended else 0.5) as line:
+            line.hear = lambda presence, words: heard.append((presence, words))
+            door = (await enter_remote(line, SessionChoice())).door
+            turn = await door.say("hello", "k")
+            await rest(api, [turn])
+            broken = True
+            await api.__aexit__()
+            await until(lambda: (Presence.AWAY, "config.yaml:1: wrong.") in heard)
+            if mended:
+                async with ApiWorld(home=home):
+                    broken = False
+                    assert [one async for one in door.watch(turn.id, 0)]
+                    await until(lambda: heard[-1][0] is Presence.HERE)
+            else:
+                with pytest.raises(GatewayGone, match="did not come back"):
+                    [one async for one in door.watch(turn.id, 0)]
+                assert heard[-1] == (Presence.LOST, str(Presence.LOST))
+            assert [words for _, words in heard].count("config.yaml:1: wrong.") == 1
+
+
 async def test_what_another_terminal_watches_is_not_joined(tmp_path: Path) -> None:
     home = tmp_path / "home"
     hold = asyncio.Event()

@@ -17,6 +17,7 @@ from hermes.domain.errors import FaultKind, ModelFault, Unreachable
 from hermes.domain.ids import AgentId
 from hermes.domain.ports.agent import ModelPiece, ModelRequest, Provider
 from hermes.domain.settings.settings import ModelSettings
+from hermes.domain.text import one_line
 from hermes.domain.word import replace
 
 
@@ -54,6 +55,21 @@ class UnavailableProvider:
     def call(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
         words = f"No model answers: {self._choice.why}."
         raise ModelFault(words, kind=FaultKind.NO_MODEL, hint=self._choice.hint)
+
+
+class DemoOnlyProvider:
+    """The demo model under its own name: it never stands in for a model that somebody asked for by name."""
+
+    def __init__(self, demo: Provider, choice: ModelChoice) -> None:
+        self._demo = demo
+        self._choice = choice
+
+    def call(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
+        if request.model in ("", DEMO):
+            return self._demo.call(request)
+        words = f"No model answers: {one_line(request.model, 60)} was asked for, but {self._choice.why}."
+        hint = "Set OPENAI_API_KEY, OPENROUTER_API_KEY or model.base_url; the model `demo` needs none."
+        raise ModelFault(words, kind=FaultKind.NO_MODEL, hint=hint)
 
 
 class Models:

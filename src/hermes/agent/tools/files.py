@@ -93,6 +93,7 @@ async def read_file(invocation: ToolInvocation, path: str, offset: int = 1, limi
     """
     found = await check_target(invocation, path, writing=False)
     if found is None:
+        await _check_folder(invocation, path)
         raise UserError(f"There is no {path}.", hint=await _suggestion(invocation, path))
     if found.folder:
         return await _listing(invocation, path)
@@ -156,6 +157,15 @@ async def _listing(invocation: ToolInvocation, path: str) -> str:
 def _shown(name: str) -> str:
     """A name that could pass for several lines, or for another one, is told with its characters spelled."""
     return name if name.isprintable() else json.dumps(name)
+
+
+async def _check_folder(invocation: ToolInvocation, path: str) -> None:
+    """A relative path means nothing where the folder that it starts from was removed."""
+    if path.startswith(("/", "~")) or await invocation.backend.files.stat(invocation.session, "."):
+        return
+    folder = (await invocation.scope()).cwd
+    hint = "Name a full path, or use terminal, which starts in the nearest folder above."
+    raise UserError(f"The folder {folder} is gone.", hint=hint)
 
 
 async def _suggestion(invocation: ToolInvocation, path: str) -> str:

@@ -14,7 +14,7 @@ from hermes import plugins
 from hermes.agent.models.choose import LOCAL_SERVERS, NO_PROBE, ModelAccess, ModelChoice, is_local, stand_in
 from hermes.agent.models.facts import model_facts
 from hermes.agent.models.images import ImageAttachingProvider
-from hermes.agent.models.registry import ModelRoute, Models, RoutedProvider
+from hermes.agent.models.registry import DemoOnlyProvider, ModelRoute, Models, RoutedProvider
 from hermes.agent.models.roles import ChosenModel
 from hermes.agent.run.dispatch import RoleModel
 from hermes.domain.clock import Clock
@@ -215,7 +215,9 @@ class AgentModels:
     def provider(self, profile: Profile, media: Media) -> Provider:
         provider = self._given
         if provider is None:
-            provider = self._models.provider(self._choices[profile.agent], profile.settings.model)
+            choice = self._choices[profile.agent]
+            provider = self._models.provider(choice, profile.settings.model)
+            provider = DemoOnlyProvider(provider, choice) if choice.way is ModelAccess.DEMO else provider
         agent = profile.agent
         provider = RoutedProvider(provider, self._routes)
         provider = ImageAttachingProvider(provider, media, partial(self.facts_of, agent))

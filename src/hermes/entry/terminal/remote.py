@@ -42,6 +42,8 @@ _COMMAND_SECONDS = 90.0
 """Longer than any command takes; a hand-off has a minute."""
 _SILENT_SECONDS = 45.0
 """Longer than the gateway leaves a stream without a sign of life."""
+_TRIES = 5
+"""How often a gateway is tried again that cannot start."""
 _FIRST_DELAY, _LONGEST_DELAY = 0.02, 1.0
 _NOT_DONE = "The gateway is not there, so this was not done. Try again when it is back."
 _UNSURE = "The gateway went away before it answered; this may or may not have been done."
@@ -135,26 +137,34 @@ class GatewayConnection:
 
     async def _keep(self) -> None:
         delay, since = _FIRST_DELAY, time.monotonic()
+        why = ""
         while True:
+            pause = delay
             try:
                 self._path = self._locate()
                 if self._path is not None:
                     async for event in self.events("/control/events", 0):
                         self._take(event)
             except UserError as error:
-                self._fault = error
-                self._tell(Presence.LOST)
-                return
+                if not self.facts:
+                    self._fault = error
+                    self._tell(Presence.LOST)
+                    return
+                # It was here before: what keeps it from starting may be mended while we wait.
+                pause = self._patience / _TRIES
+                if str(error) != why:
+                    why = str(error)
+                    self.hear(Presence.AWAY, why)
             except HermesError:
                 pass
             if self.presence is Presence.HERE:
-                delay, since = _FIRST_DELAY, time.monotonic()
+                delay, since, why = _FIRST_DELAY, time.monotonic(), ""
                 self._tell(Presence.AWAY)
             elif time.monotonic() - since > self._patience:
                 self._fault = None if self.facts else GatewayGone("The gateway does not answer.")
                 self._tell(Presence.LOST)
                 return
-            await asyncio.sleep(delay)
+            await asyncio.sleep(pause)
             delay = min(2 * delay, _LONGEST_DELAY) if self._path is not None else _FIRST_DELAY
 
     def _take(self, event: SseEvent) -> None:
