@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import hmac
 import json
 import socket
 import stat
@@ -141,6 +143,20 @@ async def test_the_first_route_opens_the_port_of_a_gateway_that_runs(
             assert answer.status == 202
         tried = await asyncio.to_thread(hermes, home, "webhook", "test", "ci")
         assert tried.code == 0 and tried.out.startswith("202 ")
+        # A test settles no scheme, and is taken whatever the scheme is.
+        signature = hmac.new(secret_in(made.out).encode(), body, hashlib.sha256).hexdigest()
+        headers = {"Content-Type": "application/json", "X-Hub-Signature-256": f"sha256={signature}"}
+        async with api.http.post(address, data=body, headers=headers) as answer:
+            assert answer.status == 202
+        tried = await asyncio.to_thread(hermes, home, "webhook", "test", "ci", "--payload", '{"n": 2}')
+        assert tried.code == 0 and tried.out.startswith("202 ")
+
+
+def test_a_route_may_name_the_scheme_of_its_sender(home: Path) -> None:
+    assert hermes(home, "webhook", "subscribe", "pay", "--scheme", "stripe").code == 0
+    assert json.loads(hermes(home, "webhook", "list", "--json").out)["routes"][0]["scheme"] == "stripe"
+    wrong = hermes(home, "webhook", "subscribe", "pay", "--scheme", "paypal")
+    assert wrong.code == 1 and "scheme must be one of svix, github" in wrong.err and wrong.clean
 
 
 async def test_a_port_that_cannot_be_opened_is_told(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from hermes.domain.address import Address
 from hermes.domain.settings.declaring import Secret
+from hermes.domain.word import replace
 from hermes.entry.http.site.errors import ApiError
 from hermes.entry.http.webhooks.filters import BadRoute, passes, read_filter
 from hermes.entry.http.webhooks.incoming import (
@@ -264,35 +265,78 @@ def _identify(body: bytes, proof: VerifiedSignature, now: float = 7200.0, **head
 def test_a_delivery_id_counts_with_its_body() -> None:
     github = VerifiedSignature(scheme=SignatureScheme.GITHUB)
     first = _identify(b"1", github, X_GitHub_Delivery="d-1", X_Request_ID="r")
-    assert first.id == "d-1" and first == _identify(b"1", github, now=9e9, X_GitHub_Delivery="d-1")
+    again = _identify(b"1", github, now=9e9, X_GitHub_Delivery="d-1")
+    assert first.id == again.id == "d-1" and set(first.keys) & set(again.keys)
     assert first.keys != _identify(b"2", github, X_GitHub_Delivery="d-1").keys
     assert set(first.keys) & set(_identify(b"1", github, X_GitHub_Delivery="d-2").keys), "it is not signed"
     assert _identify(b"1", github, X_Request_ID="r").id == "r"
 
 
 def test_a_signed_time_cannot_be_dodged_by_another_id() -> None:
-    timed = VerifiedSignature(scheme=SignatureScheme.GENERIC_V2, timestamp=5)
+    timed = VerifiedSignature(scheme=SignatureScheme.GENERIC_V2, timestamp=5, signed="5.1")
     first, second = (_identify(b"1", timed, X_Request_ID=name) for name in ("one", "two"))
     assert set(first.keys) & set(second.keys)
     again = _identify(
-        b"1", VerifiedSignature(scheme=SignatureScheme.GENERIC_V2, timestamp=6), X_Request_ID="one"
+        b"1",
+        VerifiedSignature(scheme=SignatureScheme.GENERIC_V2, timestamp=6, signed="6.1"),
+        X_Request_ID="one",
     )
     assert set(first.keys) & set(again.keys), "a retry signs a new time under the same id"
-    assert not set(first.keys) & set(_identify(b"2", timed, X_Request_ID="two").keys)
+    other = replace(timed, signed="5.2")
+    assert not set(first.keys) & set(_identify(b"2", other, X_Request_ID="two").keys)
 
 
-@pytest.mark.parametrize("scheme", ["github", "shopify", "linear", "slack", "generic-v1"])
+@pytest.mark.parametrize("scheme", ["shopify", "linear", "slack", "v1"])
 def test_what_signs_nothing_but_the_body_is_known_by_it(scheme: str) -> None:
-    proof = VerifiedSignature(scheme=SignatureScheme(scheme))
-    first = _identify(b"1", proof, now=0.0, X_GitHub_Delivery="d-1")
+    def proof(signed: str) -> VerifiedSignature:
+        return VerifiedSignature(scheme=SignatureScheme(scheme), signed=signed)
+
+    first = _identify(b"1", proof("1"), now=0.0, X_GitHub_Delivery="d-1")
     for headers in ({"X_GitHub_Delivery": "d-2"}, {"X_Request_ID": "zz"}, {}):
-        assert set(first.keys) & set(_identify(b"1", proof, now=9e8, **headers).keys)
-        assert not set(first.keys) & set(_identify(b"2", proof, now=0.0, **headers).keys)
+        assert set(first.keys) & set(_identify(b"1", proof("1"), now=9e8, **headers).keys)
+        assert not set(first.keys) & set(_identify(b"2", proof("2"), now=0.0, **headers).keys)
+
+
+DATED = {"action": "opened", "issue": {"id": 1, "updated_at": "2026-01-05T00:00:00Z"}, "repository": {}}
+UNDATED = {"inputs": {}, "ref": "refs/heads/main", "repository": {"updated_at": "2026-01-05T00:00:00Z"}}
+
+
+@pytest.mark.parametrize(
+    ("payload", "later", "known"),
+    [
+        (UNDATED, 0.0, True),
+        (UNDATED, 600.0, True),
+        (UNDATED, 1200.0, False),
+        (DATED, 9e8, True),
+        ({"before": "a", "after": "b", "commits": []}, 9e8, True),
+        ({"id": 1, "state": "success", "updated_at": "2026-01-05T00:00:00Z"}, 9e8, True),
+        ([], 1200.0, False),
+    ],
+)
+def test_equal_bodies_of_github_are_one_event_if_they_bear_a_time_or_come_soon(
+    payload: Any, later: float, known: bool
+) -> None:
+    github = VerifiedSignature(scheme=SignatureScheme.GITHUB, signed="1")
+
+    def keys(delivery: str, now: float) -> set[str]:
+        return set(identify(Headers([("X-GitHub-Delivery", delivery)]), b"1", github, now, payload).keys)
+
+    assert bool(keys("d-1", 7200.0) & keys("d-2", 7200.0 + later)) is known
+    assert keys("d-1", 7200.0) & keys("d-1", 9e8), "the same delivery is always the same event"
+
+
+def test_what_was_signed_is_known_again_in_another_scheme() -> None:
+    """Nothing but the exact bytes under the signature cannot be changed by who repeats it."""
+    stripe = VerifiedSignature(scheme=SignatureScheme.STRIPE, timestamp=5, signed="x")
+    first = set(identify(Headers([]), b"{}", stripe, 5.0, {"id": "evt_1"}).keys)
+    for scheme in ("v2", "v1", "shopify", "linear", "svix", "slack"):
+        again = VerifiedSignature(scheme=SignatureScheme(scheme), timestamp=5, signed="x")
+        assert first & set(_identify(b"5.{}", again, X_Request_ID="other").keys), scheme
 
 
 def test_a_retry_of_stripe_is_known_by_its_event() -> None:
     def sent(at: int, body: bytes, ident: object) -> set[str]:
-        proof = VerifiedSignature(scheme=SignatureScheme.STRIPE, timestamp=at)
+        proof = VerifiedSignature(scheme=SignatureScheme.STRIPE, timestamp=at, signed=f"{at}.{body!r}")
         return set(identify(Headers([]), body, proof, float(at), {"id": ident}).keys)
 
     first = sent(1, b'{"id": "evt_1", "pending_webhooks": 2}', "evt_1")
@@ -373,6 +417,9 @@ def test_a_route_is_read() -> None:
         ({"secret": None}, "no secret"),
         ({"secret": Secret(" ")}, "no secret"),
         ({"promt": "x"}, "“promt”"),
+        ({"scheme": "md5"}, "scheme must be one of svix, github"),
+        ({"scheme": "test"}, "scheme must be one of"),
+        ({"scheme": ["v2"]}, "scheme must be one of"),
         ({"enabled": "maybe"}, "true or false"),
         ({"events": [1]}, "list of texts"),
         ({"prompt": None}, "must be a text"),

@@ -16,6 +16,7 @@ from hermes.domain.settings.declaring import Secret
 from hermes.domain.word import replace
 from hermes.entry.http.webhooks.signatures import (
     NO_AUTH,
+    SCHEMES,
     TOLERANCE,
     BadSignature,
     Headers,
@@ -38,12 +39,13 @@ class Sent:
     secret: str
     now: float = NOW
 
-    def verify(self, loopback: bool = True) -> VerifiedSignature:
-        return verify(Headers(self.headers), self.body, Secret(self.secret), now=self.now, loopback=loopback)
+    def verify(self, loopback: bool = True, only: SignatureScheme | None = None) -> VerifiedSignature:
+        key = Secret(self.secret)
+        return verify(Headers(self.headers), self.body, key, now=self.now, loopback=loopback, only=only)
 
-    def refused(self) -> bool:
+    def refused(self, only: SignatureScheme | None = None) -> bool:
         try:
-            self.verify()
+            self.verify(only=only)
         except BadSignature:
             return True
         return False
@@ -158,7 +160,13 @@ GENUINE = {
     ids=GENUINE,
 )
 def test_what_vendors_sign_is_taken(sent: Sent, proof: VerifiedSignature) -> None:
-    assert sent.verify() == proof
+    taken = sent.verify()
+    assert bool(taken.signed) is (proof.scheme is not SignatureScheme.GITLAB)
+    assert replace(taken, signed="") == proof
+    assert sent.verify(only=proof.scheme) == taken
+    for other in SCHEMES:
+        assert other is proof.scheme or sent.refused(other)
+    proof = taken
     shouted = tuple((name.upper(), text) for name, text in sent.headers)
     assert replace(sent, headers=shouted).verify() == proof
     if proof.timestamp is not None:
@@ -240,12 +248,16 @@ def test_no_signature_is_refused() -> None:
     assert replace(GITHUB, headers=(("X-Request-ID", "1"),)).refused()
 
 
-def test_what_we_sign_we_take() -> None:
-    sent = sign(b"[]", Secret("pass"), now=NOW)
-    assert (
-        Sent(headers=tuple(sent.items()), body=b"[]", secret="pass").verify().scheme
-        is SignatureScheme.GENERIC_V2
-    )
+@pytest.mark.parametrize("only", [None, *SCHEMES])
+def test_a_test_of_ours_is_taken_by_every_route_and_counts_in_no_other_scheme(
+    only: SignatureScheme | None,
+) -> None:
+    headers = sign(b"[]", Secret("pass"), now=NOW)
+    sent = Sent(headers=tuple(headers.items()), body=b"[]", secret="pass")
+    assert sent.verify(only=only).scheme is SignatureScheme.TEST
+    assert replace(sent, now=NOW + TOLERANCE + 1).refused(only)
+    as_v2 = (("X-Webhook-Timestamp", str(NOW)), ("X-Webhook-Signature-V2", sent.headers[1][1]))
+    assert replace(sent, headers=as_v2).refused(only)
 
 
 def test_the_first_scheme_found_decides() -> None:

@@ -30,7 +30,6 @@ from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.tool import ToolCall
 from hermes.domain.turn import Cause, TurnState
 from hermes.entry.host import HostState
-from hermes.entry.http.webhooks.signatures import sign
 from hermes.entry.platforms.github.adapter import GithubAdapter
 from hermes.state.files.subscriptions import change
 from hermes.testing.api import ApiWorld, Heard
@@ -86,6 +85,12 @@ def github(body: bytes, delivery: str = "d-1", event: str = "watch", secret: str
         "X-GitHub-Delivery": delivery,
         "X-GitHub-Event": event,
     }
+
+
+def v2(body: bytes, now: float, secret: str = SECRET) -> dict[str, str]:
+    sent = str(int(now))
+    digits = hmac.new(secret.encode(), f"{sent}.".encode() + body, hashlib.sha256).hexdigest()
+    return {"X-Webhook-Timestamp": sent, "X-Webhook-Signature-V2": digits}
 
 
 async def send(
@@ -207,18 +212,20 @@ async def test_all_schemes_over_the_wire(tmp_path: Path) -> None:
     async with world(tmp_path) as api:
         body = json.dumps(EVENT).encode()
         now, json_type = str(int(time.time())), {"Content-Type": "application/json"}
+        change(api.home, "any", {"secret": SECRET})
+        change(api.home, "timed", {"secret": SECRET})
 
-        async def sent(**headers: str) -> int:
+        async def sent(route: str, **headers: str) -> int:
             named = {name.replace("_", "-"): text for name, text in headers.items()}
-            return (await api.ask("POST", "/webhooks/gh", data=body, headers=json_type | named)).status
+            return (await api.ask("POST", f"/webhooks/{route}", data=body, headers=json_type | named)).status
 
         digest = hmac.digest(SECRET.encode(), f"msg_9.{now}.".encode() + body, "sha256")
         svix = "v1," + base64.b64encode(digest).decode()
-        assert await sent(svix_id="msg_9", svix_timestamp=now, svix_signature=svix) == 202
-        assert await sent(X_Gitlab_Token=SECRET, X_Gitlab_Event="Push Hook") == 202
-        assert await sent(**sign(body, Secret(SECRET), now=float(now))) == 202
+        assert await sent("gh", svix_id="msg_9", svix_timestamp=now, svix_signature=svix) == 202
+        assert await sent("narrow", X_Gitlab_Token=SECRET, X_Gitlab_Event="Push Hook") == 202
+        assert await sent("timed", **v2(body, float(now))) == 202
         v1 = hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest()
-        assert await sent(X_Webhook_Signature=v1, X_Request_ID="r-1") == 202
+        assert await sent("any", X_Webhook_Signature=v1, X_Request_ID="r-1") == 202
 
 
 async def test_for_an_agent_of_its_own(tmp_path: Path) -> None:
@@ -453,9 +460,7 @@ async def test_bad_input(tmp_path: Path, name: str, caplog: pytest.LogCaptureFix
 async def test_a_stale_or_early_time(tmp_path: Path) -> None:
     async with world(tmp_path) as api:
         for away in (-400.0, 400.0):
-            headers = sign(BODY, Secret(SECRET), now=time.time() + away) | {
-                "Content-Type": "application/json"
-            }
+            headers = v2(BODY, time.time() + away) | {"Content-Type": "application/json"}
             heard = await api.ask("POST", "/webhooks/gh", data=BODY, headers=headers)
             assert (heard.status, heard.json["error"]["code"]) == (401, "bad_signature")
         assert not await turns(api)
@@ -541,12 +546,65 @@ async def test_without_an_id_the_body_counts(tmp_path: Path) -> None:
 
 async def test_a_copied_request_under_another_id_is_known_by_its_signed_time(tmp_path: Path) -> None:
     async with world(tmp_path) as api:
-        signed = sign(BODY, Secret(SECRET), now=time.time()) | {"Content-Type": "application/json"}
+        signed = v2(BODY, time.time()) | {"Content-Type": "application/json"}
         told = [
             (await api.ask("POST", "/webhooks/gh", data=BODY, headers=signed | {"X-Request-ID": name})).json
             for name in ("one", "two", "one")
         ]
         assert [one["status"] for one in told] == ["accepted", "duplicate", "duplicate"]
+
+
+@pytest.mark.parametrize("restart", [False, True])
+async def test_the_first_event_settles_the_scheme_of_its_route(
+    tmp_path: Path, restart: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What one scheme signs would otherwise count in another: again, or without its time."""
+    now = time.time()
+    old, form = str(int(now - 100_000)), b"id=7&status=failed"
+    signed = f"{old}.".encode() + form
+    digits = hmac.new(SECRET.encode(), signed, hashlib.sha256).hexdigest()
+    forms = {"Content-Type": "application/x-www-form-urlencoded"}
+    stripe = v2(BODY, now)["X-Webhook-Signature-V2"]
+
+    async def post(api: ApiWorld, body: bytes, **headers: str) -> int:
+        named = {name.replace("_", "-"): text for name, text in headers.items()}
+        kind = {"Content-Type": "application/json"} if body == BODY else forms
+        return (await api.ask("POST", "/webhooks/gh", data=body, headers=kind | named)).status
+
+    async def attack(api: ApiWorld) -> None:
+        assert await post(api, BODY, X_Request_ID="other", **v2(BODY, now)) == 401, "Stripe's, as V2"
+        assert await post(api, form, X_Webhook_Timestamp=old, X_Webhook_Signature_V2=digits) == 401
+        assert await post(api, signed, X_Webhook_Signature=digits) == 401, "without its time"
+        assert await post(api, signed, X_Hub_Signature_256=f"sha256={digits}") == 401
+        coded = base64.b64encode(bytes.fromhex(digits)).decode()
+        assert await post(api, signed, X_Shopify_Hmac_Sha256=coded) == 401
+        assert len(await turns(api)) == 1
+
+    async with world(tmp_path) as api:
+        assert await post(api, BODY, Stripe_Signature=f"t={int(now)},v1={stripe}") == 202
+        if not restart:
+            await attack(api)
+    if restart:
+        async with world(tmp_path) as api:
+            await attack(api)
+    assert "takes events signed as stripe" in caplog.text and "subscribe gh --scheme" in caplog.text
+
+
+async def test_a_route_takes_the_scheme_that_is_set_and_a_new_setting_counts(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    config = CONFIG.replace("        gh:\n", "        gh:\n          scheme: {}\n")
+    body = json.dumps(EVENT).encode()
+    for number, (scheme, status) in enumerate((("github", 202), ("v2", 401), ("github", 202))):
+        event = body + b" " * number
+        async with ApiWorld(home=tmp_path / "home", config=config.replace("{}", scheme, 1)) as api:
+            assert (await send(api, "gh", event, delivery=f"d-{number}")).status == status
+
+
+async def test_a_wrong_signature_settles_nothing(tmp_path: Path) -> None:
+    async with world(tmp_path) as api:
+        assert (await send(api, "gh", X_Hub_Signature_256="sha256=" + "0" * 64)).status == 401
+        signed = v2(BODY, time.time()) | {"Content-Type": "application/json"}
+        assert (await api.ask("POST", "/webhooks/gh", data=BODY, headers=signed)).status == 202
 
 
 # --- where the answer goes ---

@@ -62,6 +62,7 @@ _WHAT = {
 }
 _HOW = {
     "--secret SECRET": "what senders sign with; generated if omitted",
+    "--scheme NAME": "how its senders sign: github, stripe, v2 …; if omitted, as the first event",
     "--deliver-only": "send the text as it is, without the agent",
     "--script FILE": "a file in the home's scripts folder; it sees the event first",
     "--description TEXT": "a note for people",
@@ -130,6 +131,7 @@ def _described(asked: argparse.Namespace, secret: str) -> dict[str, Any]:
     route = {
         "secret": secret,
         "agent": asked.agent,
+        "scheme": asked.scheme,
         "prompt": asked.prompt,
         "events": _words(asked.events),
         "skills": _words(asked.skills),
@@ -210,6 +212,7 @@ _COLUMNS = [
     Column("name", "ROUTE", value=lambda entry: entry[0].name),
     Column("state", "STATE", value=lambda entry: entry[2] or ("on" if entry[0].enabled else "off")),
     Column("agent", value=lambda entry: entry[0].agent),
+    Column("scheme", value=lambda entry: entry[0].scheme or ""),
     Column(
         "events", "EVENTS", lambda events: ", ".join(events) or "all", lambda entry: list(entry[0].events)
     ),
@@ -250,7 +253,7 @@ def _test(command: CliCommand) -> int:
 
 
 def _send(home: Path, loaded: LoadedSettings, route: WebhookRoute, body: bytes) -> tuple[int, str]:
-    """To the address that senders on this machine use, signed as theirs are."""
+    """To the address that senders on this machine use; signed as a test, which every route takes."""
     at = _open_port(home, loaded)
     if at is None:
         raise _nobody()

@@ -2,9 +2,10 @@
 counts once.
 
 A delivery id is the sender's; the keys hold the body's hash as well, so one id for two bodies loses nothing.
-What was signed is a key of its own: whoever repeats the request cannot change it, but could change an id that
-nobody signed. That is the time, where one is signed, or else the body. Where nothing is signed and there is
-no id, the same body counts once in an hour or two."""
+What was signed is a key of its own, the same in all schemes: whoever repeats a request cannot change it, but
+could change an id that nobody signed. Bodies of GitHub that bear no time can be equal though the events are
+not: those count once within minutes, and then by their id. Where nothing is signed and there is no id, the
+same body counts once in an hour or two."""
 
 from __future__ import annotations
 
@@ -23,18 +24,15 @@ MOST_DEPTH = 64
 _MOST_FIELDS = 1000
 _FORM = "application/x-www-form-urlencoded"
 _HOUR = 3600
+_MINUTES = 600
 UNKNOWN_EVENT = "unknown"
 _ID_HEADERS = (
     "x-github-delivery", "svix-id", "webhook-id", "x-shopify-webhook-id", "linear-delivery", "x-request-id",
     "idempotency-key",
 )  # fmt: skip
 _EVENT_HEADERS = ("x-github-event", "x-gitlab-event", "x-shopify-topic", "linear-event")
-_BODY_ALONE = (
-    SignatureScheme.GITHUB, SignatureScheme.SHOPIFY, SignatureScheme.LINEAR, SignatureScheme.SLACK,
-    SignatureScheme.GENERIC_V1,
-)  # fmt: skip
-"""Schemes of senders whose bodies differ from event to event, and under which a body counts once: those that
-sign nothing else, and Slack, which signs a retry with another time."""
+_GITHUB_CONTEXT = ("repository", "organization", "enterprise", "installation", "sender")
+"""Parts of GitHub's events that say where, and not what happened."""
 PING = "ping"
 _GITHUB_PARTS = {
     PING: "zen", "push": "commits", "pull_request": "pull_request", "pull_request_review": "review",
@@ -148,15 +146,28 @@ def identify(
     keys = [] if sent is None else [f"id:{sent}:{digest}"]
     if proof.scheme is SignatureScheme.STRIPE and isinstance(payload, dict) and payload.get("id"):
         keys.append(f"event:{payload['id']}"[:_MOST_ID])  # a retry is signed anew, and its body may differ
-    elif proof.scheme in _BODY_ALONE:
-        keys.append(f"body:{digest}")
-    elif proof.timestamp is not None and proof.id is None:
-        keys.append(f"at:{proof.timestamp}:{digest}")
+    if proof.scheme is SignatureScheme.SLACK:
+        keys.append(f"body:{digest}")  # a retry is signed with another time
+    if proof.scheme is SignatureScheme.GITHUB and not _is_dated(payload):
+        keys += _lately(f"body{_MINUTES}", digest, _MINUTES, now)
+    elif proof.signed:
+        keys.append(f"body:{proof.signed}")
     ident = sent or f"{int(now * 1000)}-{digest[:8]}"
-    if not keys:
-        hour = int(now // _HOUR)
-        keys = [f"hour:{number}:{digest}" for number in (hour, hour - 1)]
-    return WebhookDelivery(id=ident, keys=tuple(keys))
+    return WebhookDelivery(id=ident, keys=tuple(keys or _lately("hour", digest, _HOUR, now)))
+
+
+def _lately(kind: str, digest: str, seconds: int, now: float) -> list[str]:
+    """Keys that are known again for these seconds, and for twice as many at most."""
+    span = int(now // seconds)
+    return [f"{kind}:{number}:{digest}" for number in (span, span - 1)]
+
+
+def _is_dated(payload: Any) -> bool:
+    """Whether a body of GitHub says when what it tells of changed: then no other event has the same."""
+    if not isinstance(payload, dict):
+        return False
+    parts = [part for name, part in payload.items() if name not in _GITHUB_CONTEXT and isinstance(part, dict)]
+    return {"before", "after"} <= payload.keys() or any("updated_at" in part for part in (payload, *parts))
 
 
 def _sender_id(headers: Headers, proof: VerifiedSignature) -> str | None:

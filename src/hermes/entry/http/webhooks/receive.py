@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import json
 import logging
 import secrets
@@ -31,6 +32,7 @@ from hermes.control.sessions.submission import (
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.errors import UserError
 from hermes.domain.ids import EVERY_AGENT, AgentId, TurnId
+from hermes.domain.ports.store import Tx
 from hermes.domain.rows import OutboxRow, OutState
 from hermes.domain.text import one_line
 from hermes.domain.turn import Cause, Guidance, ReplyPlace, Turn, TurnAction, TurnInput
@@ -54,6 +56,10 @@ _DELIVERY_SECONDS = 8.0
 _LOOK_SECONDS = 0.02
 _MINUTE = 60.0
 _SILENT = "[SILENT]"
+_OTHER_SCHEME = (
+    "if its sender has changed, set `scheme` of the route: in config.yaml, or with"
+    " `hermes webhook subscribe {name} --scheme …` and its other options"
+)
 RunScript = Callable[[str, bytes, float], Awaitable[tuple[int | None, bytes]]]
 """Runs a script with words on its input; its code (None if it was ended) and its output."""
 
@@ -205,7 +211,9 @@ async def _receive(call: HttpCall, agent: AgentId | None) -> web.Response:
     body = await read_body(call.request, hooks.max_body, call.site.options.body_seconds)
     headers = signatures.Headers(call.request.headers.items())
     now = call.site.clock.now().timestamp()
-    proof = _prove(call.request, route, headers, body, now)
+    pin = _pin_name(route)
+    only = route.scheme or await _pinned(call, pin)
+    proof = _prove(call.request, route, headers, body, now, only)
     if proof.scheme is signatures.SignatureScheme.GENERIC_V1:
         # It signs no time: whoever copied a request can send it again.
         hooks.warn_once(route.name, "webhook.deprecated_signature", "use X-Webhook-Signature-V2")
@@ -214,6 +222,8 @@ async def _receive(call: HttpCall, agent: AgentId | None) -> web.Response:
     payload = await asyncio.to_thread(incoming.read_payload, body, call.request.content_type)
     facts = incoming.EventFacts(payload=payload, headers=headers, event=incoming.event_name(headers, payload))
     incoming.check_event(facts, proof)
+    if only is None and proof.scheme in signatures.SCHEMES:
+        await _pin(call, route, pin, proof.scheme)
     said = incoming.challenge(facts, proof)
     if said is not None:
         return as_json({"challenge": said})
@@ -238,8 +248,45 @@ def _bound_agent(call: HttpCall, route: WebhookRoute, named: AgentId | None) -> 
     return bound
 
 
+# --- one scheme for each route: as it is set, or as its first event was signed ---
+
+
+def _pin_name(route: WebhookRoute) -> str:
+    """Where the scheme is kept. With another secret the route begins anew; this little of a digest tells
+    nothing of one."""
+    mark = hashlib.sha256(route.secret.reveal().encode("utf-8", "surrogatepass")).hexdigest()[:4]
+    return f"webhook_scheme:{route.name}:{mark}"
+
+
+async def _pinned(call: HttpCall, pin: str) -> signatures.SignatureScheme | None:
+    kept = await call.gateway.read(call.default, lambda tx: tx.facts.get(pin))
+    return None if kept is None else signatures.SignatureScheme(kept)
+
+
+async def _pin(call: HttpCall, route: WebhookRoute, pin: str, scheme: signatures.SignatureScheme) -> None:
+    def keep(tx: Tx) -> str:
+        kept = tx.facts.get(pin)
+        if kept is None:
+            tx.facts.put(pin, scheme.value)
+        return kept or scheme.value
+
+    if (kept := await call.gateway.write(call.default, keep)) != scheme.value:
+        raise _refused(call.request, route, f"it is signed as {scheme}, and an event just before as {kept}")
+    log.info("webhook.scheme route=%s: it takes events signed as %s from now on", route.name, scheme)
+
+
+def _refused(request: web.Request, route: WebhookRoute, why: str) -> ApiError:
+    log.warning("webhook.refused route=%s peer=%s: %s", route.name, request.remote, why)
+    return ApiError(401, "bad_signature", "The request is not signed as this route expects it.")
+
+
 def _prove(
-    request: web.Request, route: WebhookRoute, headers: signatures.Headers, body: bytes, now: float
+    request: web.Request,
+    route: WebhookRoute,
+    headers: signatures.Headers,
+    body: bytes,
+    now: float,
+    only: signatures.SignatureScheme | None,
 ) -> signatures.VerifiedSignature:
     local = is_local(request)
     try:
@@ -249,10 +296,11 @@ def _prove(
             and len(route.secret.reveal()) < LEAST_SECRET
         ):
             raise signatures.BadSignature("the route's secret is too short for the network")
-        return signatures.verify(headers, body, route.secret, now=now, loopback=local)
+        return signatures.verify(headers, body, route.secret, now=now, loopback=local, only=only)
+    except signatures.WrongScheme as why:
+        raise _refused(request, route, f"{why}; {_OTHER_SCHEME.format(name=route.name)}") from why
     except signatures.BadSignature as why:
-        log.warning("webhook.refused route=%s peer=%s: %s", route.name, request.remote, why)
-        raise ApiError(401, "bad_signature", "The request is not signed as this route expects it.") from why
+        raise _refused(request, route, str(why)) from why
 
 
 def is_local(request: web.Request) -> bool:

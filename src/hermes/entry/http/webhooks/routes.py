@@ -18,6 +18,7 @@ from hermes.domain.settings.declaring import Secret
 from hermes.domain.text import one_line
 from hermes.entry.http.webhooks.filters import BadRoute, Filter, read_filter
 from hermes.entry.http.webhooks.incoming import EventFacts
+from hermes.entry.http.webhooks.signatures import SCHEMES, SignatureScheme
 from hermes.entry.http.webhooks.template import fill
 
 LOG = "log"
@@ -42,6 +43,8 @@ class WebhookRoute(Struct, frozen=True, kw_only=True):
     agent: str = ""
     """The only agent that its events go to; empty: the address, the routes or a hook decide."""
     secret: Secret = field(default_factory=lambda: Secret(""))
+    scheme: SignatureScheme | None = None
+    """The only one that its senders may sign in; None: that of the first event."""
     enabled: bool = True
     events: tuple[str, ...] = ()
     filters: Filter | None = None
@@ -143,6 +146,12 @@ def _texts(key: str, value: Any) -> tuple[str, ...]:
     return named
 
 
+def _scheme(key: str, value: Any) -> SignatureScheme:
+    if value not in SCHEMES:
+        raise BadRoute(f"{key} must be one of {', '.join(SCHEMES)}.")
+    return SignatureScheme(value)
+
+
 def _extra(_: str, tree: Any) -> dict[str, str]:
     if tree is None:
         return {}
@@ -160,6 +169,7 @@ def _extra(_: str, tree: Any) -> dict[str, str]:
 
 _READERS: Mapping[str, Callable[[str, Any], Any]] = {
     "agent": _text,
+    "scheme": _scheme,
     "enabled": _flag,
     "events": _texts,
     "filters": lambda _, tree: read_filter(tree),

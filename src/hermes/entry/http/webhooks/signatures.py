@@ -1,7 +1,8 @@
 """Who sent a webhook: the ways in which senders sign, each checked over the raw bytes in constant time.
 
-The first scheme whose header is there decides, also when another would have agreed; none there, an empty
-secret, a header given twice: refused. Nothing here looks into the body.
+A route takes one scheme: what one signs could be sent again as the body of another, without its time. Until
+that scheme is settled, the first whose header is there decides, also when another would have agreed; none
+there, an empty secret, a header given twice: refused.
 """
 
 from __future__ import annotations
@@ -39,13 +40,19 @@ class SignatureScheme(StrEnum):
     SLACK = "slack"
     SHOPIFY = "shopify"
     LINEAR = "linear"
-    GENERIC_V2 = "generic-v2"
-    GENERIC_V1 = "generic-v1"
+    GENERIC_V2 = "v2"
+    GENERIC_V1 = "v1"
     NONE = "none"
+    TEST = "test"
+    """`hermes webhook test`: taken by every route beside its own scheme, and never settles that."""
 
 
 class BadSignature(Exception):
     """The request proves nothing; the reason is for the log and names no secret."""
+
+
+class WrongScheme(BadSignature):
+    """It is signed in another scheme than the one that is taken, or in none."""
 
 
 class VerifiedSignature(Struct, frozen=True, kw_only=True):
@@ -54,6 +61,8 @@ class VerifiedSignature(Struct, frozen=True, kw_only=True):
     scheme: SignatureScheme
     id: str | None = None
     timestamp: int | None = None
+    signed: str = ""
+    """The digest of exactly what was signed; empty if nothing was."""
 
 
 class Headers:
@@ -87,8 +96,17 @@ Check = Callable[[Headers, bytes, str, float], VerifiedSignature]
 """Over the headers, the body, the secret and the time."""
 
 
-def verify(headers: Headers, body: bytes, secret: Secret, *, now: float, loopback: bool) -> VerifiedSignature:
-    """Who signed this; `BadSignature` if nobody did. `loopback`: only this machine can reach the port."""
+def verify(
+    headers: Headers,
+    body: bytes,
+    secret: Secret,
+    *,
+    now: float,
+    loopback: bool,
+    only: SignatureScheme | None = None,
+) -> VerifiedSignature:
+    """Who signed this; `BadSignature` if nobody did. `loopback`: only this machine can reach the port. `only`
+    is the scheme that is taken, if that is settled."""
     key = secret.reveal()
     if not key.strip():
         raise BadSignature("the route has no secret")
@@ -96,9 +114,13 @@ def verify(headers: Headers, body: bytes, secret: Secret, *, now: float, loopbac
         if not loopback:
             raise BadSignature("a route without authentication is open on loopback only")
         return VerifiedSignature(scheme=SignatureScheme.NONE)
-    for names, check in _SCHEMES:
-        if any(name in headers for name in names):
+    if _TEST in headers:
+        return _check_test(headers, body, _test_key(key), now)
+    for scheme, (names, check) in _SCHEMES.items():
+        if only in (None, scheme) and any(name in headers for name in names):
             return check(headers, body, key, now)
+    if only is not None:
+        raise WrongScheme(f"the route takes events signed as {only}, and this is none")
     raise BadSignature("no signature")
 
 
@@ -120,7 +142,9 @@ def _svix(headers: Headers, body: bytes, secret: str, now: float) -> VerifiedSig
             agreed |= _same(signature, wanted)
     if not agreed:
         raise BadSignature("the signature is wrong")
-    return VerifiedSignature(scheme=SignatureScheme.SVIX, id=ident, timestamp=int(sent))
+    return VerifiedSignature(
+        scheme=SignatureScheme.SVIX, id=ident, timestamp=int(sent), signed=_digest(signed)
+    )
 
 
 def _svix_keys(secret: str) -> Iterator[bytes]:
@@ -151,13 +175,14 @@ def _stripe(headers: Headers, body: bytes, secret: str, now: float) -> VerifiedS
     if len(times) != 1 or len(pairs) > _MOST_SIGNATURES:
         raise BadSignature("stripe-signature has not one time and its signatures")
     sent = _check_time(times[0], "stripe-signature", now)
-    wanted = _signature(secret, f"{sent}.".encode() + body).encode()
+    signed = f"{sent}.".encode() + body
+    wanted = _signature(secret, signed).encode()
     agreed = False
     for signature in signatures:
         agreed |= _HEX.fullmatch(signature) is not None and _same(signature.lower(), wanted)
     if not agreed:
         raise BadSignature("the signature is wrong")
-    return VerifiedSignature(scheme=SignatureScheme.STRIPE, timestamp=int(sent))
+    return VerifiedSignature(scheme=SignatureScheme.STRIPE, timestamp=int(sent), signed=_digest(signed))
 
 
 def _shopify(headers: Headers, body: bytes, secret: str, now: float) -> VerifiedSignature:
@@ -165,7 +190,7 @@ def _shopify(headers: Headers, body: bytes, secret: str, now: float) -> Verified
     wanted = base64.b64encode(hmac.digest(_bytes(secret), body, hashlib.sha256))
     if not _same(headers.only(_SHOPIFY), wanted):
         raise BadSignature("the signature is wrong")
-    return VerifiedSignature(scheme=SignatureScheme.SHOPIFY)
+    return VerifiedSignature(scheme=SignatureScheme.SHOPIFY, signed=_digest(body))
 
 
 def _hexadecimal(
@@ -183,7 +208,8 @@ def _hexadecimal(
         digits = given.removeprefix(prefix)
         if not _HEX.fullmatch(digits) or not _same(digits.lower(), _signature(secret, signed).encode()):
             raise BadSignature("the signature is wrong")
-        return VerifiedSignature(scheme=scheme, timestamp=None if sent is None else int(sent))
+        at = None if sent is None else int(sent)
+        return VerifiedSignature(scheme=scheme, timestamp=at, signed=_digest(signed))
 
     return check
 
@@ -192,12 +218,12 @@ _SVIX = ("svix-signature", "svix-id", "svix-timestamp")
 _STANDARD = ("webhook-signature", "webhook-id", "webhook-timestamp")
 _GITHUB, _V2, _V1 = "x-hub-signature-256", "x-webhook-signature-v2", "x-webhook-signature"
 _SLACK, _SHOPIFY, _LINEAR = "x-slack-signature", "x-shopify-hmac-sha256", "linear-signature"
-_SCHEMES: tuple[tuple[tuple[str, ...], Check], ...] = (
-    ((*_SVIX, *_STANDARD), _svix),
-    ((_GITHUB,), _hexadecimal(SignatureScheme.GITHUB, _GITHUB, prefix="sha256=")),
-    (("x-gitlab-token",), _gitlab),
-    (("stripe-signature",), _stripe),
-    (
+_SCHEMES: dict[SignatureScheme, tuple[tuple[str, ...], Check]] = {
+    SignatureScheme.SVIX: ((*_SVIX, *_STANDARD), _svix),
+    SignatureScheme.GITHUB: ((_GITHUB,), _hexadecimal(SignatureScheme.GITHUB, _GITHUB, prefix="sha256=")),
+    SignatureScheme.GITLAB: (("x-gitlab-token",), _gitlab),
+    SignatureScheme.STRIPE: (("stripe-signature",), _stripe),
+    SignatureScheme.SLACK: (
         (_SLACK,),
         # docs.slack.dev, “Verifying requests from Slack”
         _hexadecimal(
@@ -208,12 +234,24 @@ _SCHEMES: tuple[tuple[tuple[str, ...], Check], ...] = (
             lead="v0:{time}:",
         ),
     ),
-    ((_SHOPIFY,), _shopify),
+    SignatureScheme.SHOPIFY: ((_SHOPIFY,), _shopify),
     # linear.app/developers/webhooks, “Securing webhooks”; the time is in the body that is signed
-    ((_LINEAR,), _hexadecimal(SignatureScheme.LINEAR, _LINEAR)),
-    ((_V2,), _hexadecimal(SignatureScheme.GENERIC_V2, _V2, time="x-webhook-timestamp")),
-    ((_V1,), _hexadecimal(SignatureScheme.GENERIC_V1, _V1)),
-)
+    SignatureScheme.LINEAR: ((_LINEAR,), _hexadecimal(SignatureScheme.LINEAR, _LINEAR)),
+    SignatureScheme.GENERIC_V2: (
+        (_V2,),
+        _hexadecimal(SignatureScheme.GENERIC_V2, _V2, time="x-webhook-timestamp"),
+    ),
+    SignatureScheme.GENERIC_V1: ((_V1,), _hexadecimal(SignatureScheme.GENERIC_V1, _V1)),
+}
+SCHEMES = tuple(_SCHEMES)
+"""Those that a route can be set to."""
+_TEST = "x-hermes-test-signature"
+_check_test = _hexadecimal(SignatureScheme.TEST, _TEST, time="x-webhook-timestamp")
+
+
+def _test_key(secret: str) -> str:
+    """A key that signs tests alone: none of them is a signature in another scheme, and no other is one."""
+    return _signature(secret, b"\0hermes webhook test")
 
 
 def _fresh(headers: Headers, name: str, now: float) -> str:
@@ -233,6 +271,10 @@ def _signature(secret: str, signed: bytes) -> str:
     return hmac.digest(_bytes(secret), signed, hashlib.sha256).hex()
 
 
+def _digest(signed: bytes) -> str:
+    return hashlib.sha256(signed).hexdigest()
+
+
 def _same(given: str, wanted: bytes) -> bool:
     return hmac.compare_digest(_bytes(given), wanted)
 
@@ -243,7 +285,7 @@ def _bytes(text: str) -> bytes:
 
 
 def sign(body: bytes, secret: Secret, *, now: float) -> dict[str, str]:
-    """Headers that prove a body of ours, in the generic scheme with a time."""
+    """Headers that prove a test of ours, whatever scheme the route takes."""
     sent = str(int(now))
-    signature = _signature(secret.reveal(), f"{sent}.".encode() + body)
-    return {"X-Webhook-Timestamp": sent, "X-Webhook-Signature-V2": signature}
+    signature = _signature(_test_key(secret.reveal()), f"{sent}.".encode() + body)
+    return {"X-Webhook-Timestamp": sent, "X-Hermes-Test-Signature": signature}
