@@ -4,6 +4,7 @@ that breaks costs. The backends here are the real local one under other names, a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import threading
 from collections.abc import Callable, Mapping
@@ -212,7 +213,7 @@ async def test_a_backend_that_is_gone_stops_nobody_else(tmp_path: Path) -> None:
     assert await output(agent.backend, "echo on", "") == "on\n"
     # What was meant for the sandbox does not run without one.
     with pytest.raises(UserError, match="docker"):
-        agent.of(turn("5"))
+        await agent.of(turn("5")).place()
     with agent.bind(turn("5")), pytest.raises(UserError, match="docker"):
         await output(agent.backend, "echo loose")
     await rig.gateway.close()
@@ -377,6 +378,56 @@ async def test_a_file_that_came_is_named_by_the_backends_path(tmp_path: Path) ->
     copy = await agent.bring(turn("5"), item, str(kept))
     assert copy == f"{world.workspace}/incoming/abc.pdf"
     assert await asyncio.to_thread(Path(copy).read_bytes) == kept.read_bytes()
+    await rig.gateway.close()
+
+
+async def test_a_file_comes_to_the_folder_of_its_session(tmp_path: Path) -> None:
+    def box(request: BackendRequest) -> Boxed:
+        world = World(
+            workspace=f"{request.workspace}/box", home="/root", system="", shell="bash", sandbox="b"
+        )
+        return Boxed(make_local(request), world)
+
+    rig = Rig(tmp_path, Settings(routes=(route("5", "box"),)), {"box": box})
+    kept, folder = tmp_path / "abc.pdf", tmp_path / "project"
+    kept.write_bytes(b"0123")
+    folder.mkdir()
+    item = MediaItem(sha256="abc", path="abc.pdf", size=4, mime="application/pdf", stored_at=AT)
+    copy = await rig.agent().bring(turn("5"), item, str(kept), str(folder))
+    assert copy == f"{folder}/box/incoming/abc.pdf"
+    assert await asyncio.to_thread(Path(copy).read_bytes) == b"0123"
+    await rig.gateway.close()
+
+
+@pytest.mark.parametrize("broken", [False, True])
+async def test_a_backend_is_made_beside_the_loop_and_once(tmp_path: Path, broken: bool) -> None:
+    going, made, begun, loop = threading.Event(), list[str](), asyncio.Event(), asyncio.get_running_loop()
+
+    def slow(request: BackendRequest) -> Backend:
+        if request.workspace.name == "project":
+            made.append(request.share("one", lambda: "of all"))
+            loop.call_soon_threadsafe(begun.set)
+            assert going.wait(60)
+            if broken:
+                raise UserError("no box today")
+        return make_local(request)
+
+    (tmp_path / "project").mkdir()
+    rig = Rig(tmp_path, Settings(routes=(route("5", "slow"),)), {"slow": slow})
+    agent = rig.agent()
+    asked = [turn("5", session) for session in ("a", "b", "c")]
+    with contextlib.ExitStack() as bound:
+        for each in asked:
+            bound.enter_context(agent.bind(each, str(tmp_path / "project")))
+        tasks = [asyncio.create_task(agent.backend.place(each.session)) for each in asked]
+        await asyncio.wait_for(begun.wait(), 60)  # the loop goes on
+        tasks.pop().cancel()
+        await asyncio.sleep(0)
+        going.set()
+        places = await asyncio.gather(*tasks, return_exceptions=True)
+    assert made == ["of all"]
+    words = [str(place) if broken else getattr(place, "workspace", place) for place in places]
+    assert words == ["no box today" if broken else str(tmp_path / "project")] * 2
     await rig.gateway.close()
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from hermes.control.core import Runtime
 from hermes.control.sessions.submission import SessionTarget, Submission
 from hermes.control.turn import inbound_files as fetching
 from hermes.control.turn.inbound_files import NO_TRANSCRIPT, NOT_SHOWN, UNSEEN
@@ -16,9 +19,11 @@ from hermes.domain.event import Entry, Finished, Record, Stopped, UserSaid
 from hermes.domain.ids import MAIN_AGENT, SessionId
 from hermes.domain.message import Attachment, MediaKind
 from hermes.domain.ports.agent import ModelRequest
+from hermes.domain.rows import MediaItem
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import AgentSettings, DisplaySettings, GatewaySettings
-from hermes.domain.turn import BusyMode, TurnInput
+from hermes.domain.turn import BusyMode, Turn, TurnInput
+from hermes.domain.word import replace
 from hermes.testing.clock import FakeClock, settle
 from hermes.testing.harness import Journey, open_settings
 from hermes.testing.model import Say, last_words, say
@@ -54,6 +59,41 @@ async def test_a_photo_with_its_caption(tmp_path: Path) -> None:
         assert Path(file.path).is_relative_to(tmp_path / "media") and file.path.endswith(".png")
         assert chat.model.requests[-1].images[file.sha256 or ""].startswith("data:image/png;base64,")
         assert f"[attached: image, cat.png, image/png, {len(PNG)} bytes, at {file.path}]" in chat.heard()
+
+
+async def test_a_file_is_brought_to_the_folder_of_the_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A conversation that came over from the terminal, say: its commands run in that folder."""
+    brought: list[str | None] = []
+
+    async def bring(turn: Turn, item: MediaItem, path: str, folder: str | None) -> str:
+        brought.append(folder)
+        return "/box/cat.png"
+
+    async with Journey(folder=tmp_path) as chat:
+        runtime = await chat.gateway.agents.get(MAIN_AGENT)
+        monkeypatch.setattr(
+            fetching, "_brought", partial(_with, fetching._brought, replace(runtime, bring_file=bring))
+        )
+        chat.world.write("hello")
+        await chat.until_seen("You said: hello")
+        await chat.until_idle()
+        [row] = await chat.database.read(lambda tx: tx.sessions.find(""))
+        await chat.database.write(lambda tx: tx.sessions.save(replace(row, workspace="/project")))
+        chat.world.write("what is this?", uploads=(chat.world.photo(PNG, "cat.png"),))
+        await chat.until_seen("You said: what is this?")
+        assert brought == ["/project"] and told(chat).path == "/box/cat.png"
+
+
+async def _with(
+    brought: Callable[[Turn, MediaItem, Runtime], Awaitable[tuple[str | None, str]]],
+    runtime: Runtime,
+    turn: Turn,
+    item: MediaItem,
+    *_: Runtime,
+) -> tuple[str | None, str]:
+    return await brought(turn, item, runtime)
 
 
 async def test_an_album_is_one_turn_with_all_its_pictures(tmp_path: Path) -> None:

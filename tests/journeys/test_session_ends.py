@@ -4,14 +4,18 @@ killed meanwhile; a possible repeat is marked."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from hermes.control.hooks.dispatch import Hooks
 from hermes.control.hooks.endings import noted_ends
+from hermes.domain.errors import Unreachable
 from hermes.domain.hooks import Hook, HookAnswer
+from hermes.domain.ids import AgentId
+from hermes.domain.ports.store import Store, Tx
 from hermes.domain.settings.settings import ResetMode, ResetSettings
 from hermes.domain.word import replace
 from hermes.testing.clock import FakeClock
@@ -20,6 +24,7 @@ from hermes.testing.world import World
 from tests.journeys.cut import MOST_WRITES, one_life, stops
 
 HOURS = 7200.0
+T = TypeVar("T")
 SETTINGS = open_settings(session_reset=ResetSettings(mode=ResetMode.IDLE, idle_minutes=60))
 
 
@@ -114,6 +119,53 @@ async def test_an_end_that_was_noted_and_not_told_is_told_at_the_next_start(tmp_
     async with Journey(folder=tmp_path, world=world, clock=clock, settings=SETTINGS, hooks=again) as chat:
         await chat.until_idle()
         assert len(listening.ends) == 1
+
+
+class _Full:
+    """A store whose disk is full when the first end is struck out."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.failed = False
+
+    async def write(self, unit: Callable[[Tx], T], *, first: bool = False, ends: bool = False) -> T:
+        if "_strike_out" in repr(unit) and not self.failed:
+            self.failed = True
+            raise Unreachable("the disk is full")
+        return await self._store.write(unit, first=first, ends=ends)
+
+    async def read(self, query: Callable[[Tx], T]) -> T:
+        return await self._store.read(query)
+
+    def scoped(self, agent: AgentId) -> Store:
+        return self._store.scoped(agent)
+
+
+async def test_an_end_that_could_not_be_struck_out_does_not_swallow_the_next(tmp_path: Path) -> None:
+    world, clock, listening = World(), FakeClock(), Listening()
+    journey = Journey(
+        folder=tmp_path,
+        world=world,
+        clock=clock,
+        settings=SETTINGS,
+        hooks=listening.hooks(),
+        wrap_store=_Full,
+    )
+    async with journey as chat:
+        store = chat.store
+        assert isinstance(store, _Full)
+        world.write("hello")
+        await chat.until_seen("You said: hello")
+        await chat.until_idle()
+        clock.jump(HOURS)
+        assert await chat.gateway.sessions_expiry.sweep() == 1
+        await chat.until(lambda: store.failed)
+        (noted,) = await chat.store.read(noted_ends)
+        for _ in range(20):
+            await clock.advance(10.0)
+        assert await no_end_is_left(chat) and len(listening.ends) == 1
+        chat.gateway.events.emit(noted)
+        await chat.until(lambda: len(listening.ends) == 2)
 
 
 class _Silent(Listening):

@@ -28,9 +28,9 @@ from hermes.domain.turn import Turn
 TakeFile = Callable[[str, str], Awaitable[Attachment]]
 """Copies the file at a path of a session's world to where it is kept until it is sent; a `UserError` says why
 it may not go."""
-BringFile = Callable[[Turn, MediaItem, str], Awaitable[str]]
-"""Puts a file that came with a turn, and is kept at a path of ours, where the turn's commands see it; tells
-its path there."""
+BringFile = Callable[[Turn, MediaItem, str, str | None], Awaitable[str]]
+"""Puts a file that came with a turn, and is kept at a path of ours, where the turn's commands see it, which
+start in the folder of its session, if that has one; tells its path there."""
 
 
 class Runtime(Struct, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Callable, Collection
+from collections.abc import AsyncIterable, Awaitable, Callable, Collection
 
 from hermes.domain.ports.world import (
     Command,
@@ -15,8 +15,8 @@ from hermes.domain.ports.world import (
 )
 from hermes.execution.backend_life import KeptBackend
 
-Choose = Callable[[str], KeptBackend]
-"""The backend of a session."""
+Choose = Callable[[str], Awaitable[KeptBackend]]
+"""The backend of a session; it may have to be made."""
 
 
 class RoutedBackend:
@@ -42,16 +42,16 @@ class RoutedBackend:
             await kept.close()
 
     async def place(self, session: str = "") -> World:
-        return await self._choose(session).place()
+        return await (await self._choose(session)).place()
 
     async def cwd(self, session: str) -> str:
-        return await self._choose(session).ask(lambda backend: backend.cwd(session))
+        return await (await self._choose(session)).ask(lambda backend: backend.cwd(session))
 
     async def run(self, command: Command, output: Callable[[str], None]) -> CommandResult:
-        return await self._choose(command.session).use(lambda backend: backend.run(command, output))
+        return await (await self._choose(command.session)).use(lambda backend: backend.run(command, output))
 
     async def start(self, command: Command, ended: Callable[[ProcessView], None]) -> ProcessView:
-        return await self._choose(command.session).use(lambda backend: backend.start(command, ended))
+        return await (await self._choose(command.session)).use(lambda backend: backend.start(command, ended))
 
 
 class RoutedFiles:
@@ -63,21 +63,21 @@ class RoutedFiles:
     async def read(
         self, session: str, path: str, *, start: int = 0, limit: int = 1 << 20, follow: bool = True
     ) -> bytes:
-        return await self._choose(session).use(
+        return await (await self._choose(session)).use(
             lambda backend: backend.files.read(session, path, start=start, limit=limit, follow=follow)
         )
 
     async def write(self, session: str, path: str, data: bytes | AsyncIterable[bytes]) -> None:
-        await self._choose(session).use(lambda backend: backend.files.write(session, path, data))
+        await (await self._choose(session)).use(lambda backend: backend.files.write(session, path, data))
 
     async def stat(self, session: str, path: str) -> FileView | None:
-        return await self._choose(session).use(lambda backend: backend.files.stat(session, path))
+        return await (await self._choose(session)).use(lambda backend: backend.files.stat(session, path))
 
     async def list(self, session: str, path: str) -> list[FileView]:
-        return await self._choose(session).use(lambda backend: backend.files.list(session, path))
+        return await (await self._choose(session)).use(lambda backend: backend.files.list(session, path))
 
     async def search(self, search: FileSearch) -> FileMatches:
-        return await self._choose(search.session).use(lambda backend: backend.files.search(search))
+        return await (await self._choose(search.session)).use(lambda backend: backend.files.search(search))
 
 
 class RoutedProcesses:
@@ -88,20 +88,24 @@ class RoutedProcesses:
 
     async def list(self, session: str) -> list[ProcessView]:
         """Asked often and by nobody in particular, so it opens nothing."""
-        return await self._choose(session).ask(lambda backend: backend.processes.list(session))
+        return await (await self._choose(session)).ask(lambda backend: backend.processes.list(session))
 
     async def poll(self, session: str, process: str) -> ProcessView:
-        return await self._choose(session).use(lambda backend: backend.processes.poll(session, process))
+        return await (await self._choose(session)).use(
+            lambda backend: backend.processes.poll(session, process)
+        )
 
     async def wait(self, session: str, process: str, seconds: float) -> ProcessView:
-        return await self._choose(session).use(
+        return await (await self._choose(session)).use(
             lambda backend: backend.processes.wait(session, process, seconds)
         )
 
     async def kill(self, session: str, process: str) -> ProcessView:
-        return await self._choose(session).use(lambda backend: backend.processes.kill(session, process))
+        return await (await self._choose(session)).use(
+            lambda backend: backend.processes.kill(session, process)
+        )
 
     async def write(self, session: str, process: str, data: bytes, *, close: bool = False) -> None:
-        await self._choose(session).use(
+        await (await self._choose(session)).use(
             lambda backend: backend.processes.write(session, process, data, close=close)
         )

@@ -7,9 +7,19 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Hashable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from functools import partial
 from pathlib import Path
+from threading import RLock
 from typing import Any, TypeVar, cast
 
 from hermes import plugins
@@ -60,7 +70,9 @@ class GatewayBackends:
         self._shared: dict[Hashable, Any] = {}
         self._kept: dict[_Key, KeptBackend] = {}
         self._newest: dict[tuple[AgentId, str], _Key] = {}
-        self.bound: dict[tuple[AgentId, str], Callable[[], KeptBackend]] = {}
+        self._making: dict[_Key, asyncio.Future[KeptBackend]] = {}
+        self._sharing = RLock()
+        self.bound: dict[tuple[AgentId, str], Callable[[], Awaitable[KeptBackend]]] = {}
         """The backend of each session in which a turn runs, also for agents of another generation."""
 
     def load(self) -> None:
@@ -72,7 +84,7 @@ class GatewayBackends:
         return self._kept.get((profile.agent, name, profile.home, workspace))
 
     def make(self, name: str, profile: Profile, workspace: Path, route: Route | None) -> KeptBackend:
-        """A `UserError` if it is not there or cannot be made: nothing else may stand in for it."""
+        """A `UserError` if it is not there or cannot be made: nothing else may stand in for it. Blocks."""
         maker = self._makers.get(name.strip().lower())
         if maker is None:
             there = ", ".join(sorted(self._makers)) or "none"
@@ -92,6 +104,26 @@ class GatewayBackends:
         self._kept[profile.agent, name, profile.home, workspace] = kept
         return kept
 
+    async def make_beside(
+        self, name: str, profile: Profile, workspace: Path, route: Route | None
+    ) -> KeptBackend:
+        """As `make`, in a thread, once for all who want it at the same time."""
+        key = (profile.agent, name, profile.home, workspace)
+        while (kept := self._kept.get(key)) is None:
+            making = self._making.get(key)
+            if making is None:
+                work = partial(self.make, name, profile, workspace, route)
+                making = asyncio.get_running_loop().run_in_executor(None, work)
+                self._making[key] = making
+                making.add_done_callback(partial(self._made, key))
+            await asyncio.shield(making)
+        return kept
+
+    def _made(self, key: _Key, making: asyncio.Future[KeptBackend]) -> None:
+        del self._making[key]
+        if not making.cancelled():
+            making.exception()  # whoever waited has it; nobody may have
+
     def name_own(self, name: str, profile: Profile, workspace: Path) -> None:
         """Note which one an agent has for itself, whatever the folders of its sessions are."""
         self._newest[profile.agent, name] = (profile.agent, name, profile.home, workspace)
@@ -104,9 +136,10 @@ class GatewayBackends:
         return all(kept.idle() for (whose, *_), kept in tuple(self._kept.items()) if whose == agent)
 
     def _share(self, key: Hashable, make: Callable[[], T]) -> T:
-        if key not in self._shared:
-            self._shared[key] = make()
-        return cast(T, self._shared[key])
+        with self._sharing:  # backends are made in several threads
+            if key not in self._shared:
+                self._shared[key] = make()
+            return cast(T, self._shared[key])
 
     @property
     def chore(self) -> Chore:
@@ -169,10 +202,12 @@ class AgentBackends:
         self._gateway = gateway
         self.backend = RoutedBackend(self._of_session, self._all)
         for name in self._declared():
-            self._get(name)
+            gateway.name_own(name, profile, workspace)
+            if gateway.find(name, profile, workspace) is None:
+                gateway.make(name, profile, workspace, self._route(name))
 
-    def of(self, turn: Turn) -> Backend:
-        return self._alone(self._name(turn.source, turn.input.guidance.backend))
+    def of(self, turn: Turn, folder: str | None = None) -> Backend:
+        return self._alone(self._name(turn.source, turn.input.guidance.backend), folder)
 
     def of_source(self, source: Source | None, folder: str | None = None) -> Backend:
         """That of what comes from there; of the agent itself, if it comes from nowhere."""
@@ -185,14 +220,18 @@ class AgentBackends:
         return self._gateway.of_agent(self._profile.agent, self._profile.home)
 
     def _alone(self, name: str, folder: str | None = None) -> Backend:
-        kept = self._get(name, folder)
-        return RoutedBackend(lambda session: kept, lambda: (kept,))
+        async def choose(session: str) -> KeptBackend:
+            return await self._get_beside(name, folder)
+
+        return RoutedBackend(choose, self._all)
 
     @contextlib.contextmanager
     def bind(self, turn: Turn, folder: str | None = None) -> Iterator[None]:
         """What the session does meanwhile is done in one backend, whatever the settings become."""
         bound, key = self._gateway.bound, (self._profile.agent, turn.session)
-        get = bound[key] = partial(self._get, self._name(turn.source, turn.input.guidance.backend), folder)
+        get = bound[key] = partial(
+            self._get_beside, self._name(turn.source, turn.input.guidance.backend), folder
+        )
         try:
             yield
         finally:
@@ -215,29 +254,29 @@ class AgentBackends:
         route = settings.route_for(source)
         return named or (route.backend if route is not None else "") or settings.terminal.backend
 
-    def _of_session(self, session: str) -> KeptBackend:
+    async def _of_session(self, session: str) -> KeptBackend:
         get = self._gateway.bound.get((self._profile.agent, session))
         if get is not None:
-            return get()
+            return await get()
         if session:  # what its turn left running must not slip out of the sandbox that it was in
             raise UserError(f"No turn runs in the session {session}, so nothing can be done there now.")
-        return self._get(self._gateway.settings().terminal.backend)
+        return await self._get_beside(self._gateway.settings().terminal.backend)
 
-    def _get(self, name: str, folder: str | None = None) -> KeptBackend:
+    async def _get_beside(self, name: str, folder: str | None = None) -> KeptBackend:
         workspace = self._workspace if folder is None else Path(folder)
         if workspace == self._workspace:
             self._gateway.name_own(name, self._profile, workspace)
-        kept = self._gateway.find(name, self._profile, workspace)
-        if kept is None:
-            settings = (self._profile.settings, self._gateway.settings())
-            routes = (route for each in settings for route in each.routes if route.backend == name)
-            kept = self._gateway.make(name, self._profile, workspace, next(routes, None))
-        return kept
+        return await self._gateway.make_beside(name, self._profile, workspace, self._route(name))
 
-    async def bring(self, turn: Turn, item: MediaItem, path: str) -> str:
+    def _route(self, name: str) -> Route | None:
+        """The one that names this backend."""
+        settings = (self._profile.settings, self._gateway.settings())
+        return next((route for each in settings for route in each.routes if route.backend == name), None)
+
+    async def bring(self, turn: Turn, item: MediaItem, path: str, folder: str | None = None) -> str:
         """Where the turn's commands find a file that came with a message and is kept at a path of ours: there
         if they see it, else a copy."""
-        backend = self.of(turn)
+        backend = self.of(turn, folder)
         world = await backend.place()
         if world.host_files:
             return path

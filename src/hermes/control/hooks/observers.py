@@ -49,10 +49,10 @@ class HookObservers:
     async def live(self) -> None:
         await self._tell_noted()
         while True:
+            await self.strike_out_heard()  # first what a write that failed left
             await self._bell.wait()
             self._bell.clear()
             await self.tell_waiting()
-            await self.strike_out_heard()
 
     async def _tell_noted(self) -> None:
         """What an earlier life noted and may not have told."""
@@ -62,9 +62,10 @@ class HookObservers:
 
     async def strike_out_heard(self) -> None:
         """Forget the ends that all hooks were called for."""
-        heard, self._ends_heard = self._ends_heard, set()
+        heard = set(self._ends_heard)
         if heard:
             await self._store.write(partial(_strike_out, heard))
+            self._ends_heard -= heard
             self._ends_told -= heard
 
     def _tell(self, event: Observed, name: str, context: HookContext) -> None:

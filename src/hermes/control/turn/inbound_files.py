@@ -133,7 +133,9 @@ async def _brought(turn: Turn, item: MediaItem, runtime: Runtime) -> tuple[str |
     if runtime.bring_file is None:
         return path, ""
     try:
-        return await runtime.bring_file(turn, item, path), ""
+        session = await runtime.store.read(lambda tx: tx.sessions.get(turn.session))
+        folder = None if session is None else session.workspace
+        return await runtime.bring_file(turn, item, path, folder), ""
     except HermesError as error:
         return None, f"commands do not see it: {_reason(str(error))}"
 
