@@ -93,7 +93,7 @@ def test_a_restart_that_would_fail_is_refused_and_the_gateway_goes_on(
     before, log = pid_of(home), home / "logs" / "gateway.log"
     (home / "config.yaml").write_text(settings)
     restarted = hermes(home, "gateway", "restart")
-    assert restarted.code == 1 and told in restarted.err and restarted.clean, restarted.err
+    assert restarted.code == 78 and told in restarted.err and restarted.clean, restarted.err
     assert log.read_text().count("gateway.restart_refused") == 1
     os.kill(before, signal.SIGUSR1)
     end = time.monotonic() + PATIENCE

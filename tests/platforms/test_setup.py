@@ -106,10 +106,10 @@ def test_a_field_with_fixed_choices_is_asked_again_and_repeats_nothing(
     answer: Answer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever types the password one question too early must not get it on the screen, or into a file."""
-    mode = SettingField(env="TELEGRAM_MODE", title="The mode", choices=("fast", "slow"))
+    mode = SettingField(env="TELEGRAM_MODE", title="The mode", choices=("fast", "slow", "off"))
     monkeypatch.setitem(globals(), "ALPHA", replace(ALPHA, settings=(ALPHA.settings[0], mode)))
     told, home = answer(TOKEN, "secretpw", "Slow", "501")
-    assert "It can only be fast or slow." in told and "secretpw" not in told
+    assert "It can only be fast, slow or off." in told and "secretpw" not in told
     assert "TELEGRAM_MODE=Slow" in (home / ".env").read_text()
 
 

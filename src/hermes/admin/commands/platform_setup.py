@@ -96,7 +96,8 @@ class SetupWizard:
                 self._console.line("That is a placeholder; enter the real value.")
             elif answer and field.choices and answer.lower() not in field.choices:
                 # Not repeated: it may be a password that was meant for the next question.
-                self._console.line(f"It can only be {' or '.join(field.choices)}.")
+                *others, last = field.choices
+                self._console.line(f"It can only be {', '.join(others)} or {last}.")
             elif answer:
                 self._answers[variable] = answer
                 return

@@ -21,7 +21,7 @@ from hermes.admin.process.home_files import (
 )
 from hermes.admin.process.listing import ListedGateway, began_at, living_gateways
 from hermes.admin.process.run import EXIT_SETTINGS
-from hermes.admin.process.running import find_running
+from hermes.admin.process.running import GatewayRefusal, find_running
 from hermes.admin.process.spawning import GatewayNotStarted, last_output, spawn_gateway
 from hermes.admin.shell.command import CliCommand
 from hermes.admin.shell.home import open_home
@@ -224,7 +224,11 @@ def restart(command: CliCommand) -> int:
     before = read_state(home).get("start_time")
     told = _still_running(home, environ)
     console.note(f"Restarting the gateway of {home} (process {holder.pid}){told} …")
-    access.ask(restart_gateway)  # refused, if the settings would keep it from starting again
+    try:
+        access.ask(restart_gateway)
+    except GatewayRefusal as refused:  # the settings would keep it from starting again
+        console.note(f"hermes: {refused}")
+        return EXIT_SETTINGS
     patience = 2 * _grace(home, environ) + _READY_SECONDS
 
     def is_back() -> bool:

@@ -9,6 +9,7 @@ import http.client
 import socket
 import time
 from collections.abc import Mapping
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlencode
@@ -25,6 +26,10 @@ T = TypeVar("T")
 _START_SECONDS = 5.0
 _LOOK_SECONDS = 0.05
 _ANSWER_SECONDS = 60.0
+
+
+class GatewayRefusal(UserError):
+    """What a gateway did not do, in its words."""
 
 
 class RunningGateway(Struct, frozen=True, kw_only=True):
@@ -51,7 +56,8 @@ class RunningGateway(Struct, frozen=True, kw_only=True):
             ) from error
         if status < 300:
             return decode(kind, data)
-        raise UserError(_told(data) or f"The gateway could not do it ({status}); its log has the details.")
+        words = _told(data) or f"The gateway could not do it ({status}); its log has the details."
+        raise (GatewayRefusal if status == HTTPStatus.BAD_REQUEST else UserError)(words)
 
 
 def find_running(
