@@ -19,6 +19,7 @@ from hermes.domain.event import Entry, Finished, Record, Stopped, UserSaid
 from hermes.domain.ids import MAIN_AGENT, SessionId
 from hermes.domain.message import Attachment, MediaKind
 from hermes.domain.ports.agent import ModelRequest
+from hermes.domain.ports.store import Tx
 from hermes.domain.rows import MediaItem
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.settings.settings import AgentSettings, DisplaySettings, GatewaySettings
@@ -80,7 +81,14 @@ async def test_a_file_is_brought_to_the_folder_of_the_session(
         await chat.until_seen("You said: hello")
         await chat.until_idle()
         [row] = await chat.database.read(lambda tx: tx.sessions.find(""))
-        await chat.database.write(lambda tx: tx.sessions.save(replace(row, workspace="/project")))
+        other = replace(row, id=SessionId("other"), workspace="/project")
+
+        def move(tx: Tx) -> None:
+            tx.sessions.add(other)
+            for key, source in tx.bindings.of(row.id):
+                tx.bindings.bind(key, other.id, source, chat.clock.now())
+
+        await chat.database.write(move)
         chat.world.write("what is this?", uploads=(chat.world.photo(PNG, "cat.png"),))
         await chat.until_seen("You said: what is this?")
         assert brought == ["/project"] and told(chat).path == "/box/cat.png"
