@@ -8,7 +8,9 @@ from datetime import UTC, datetime
 import pytest
 
 from hermes.agent.models.demo import FOOTER, DemoProvider, demo_reply
-from hermes.domain.event import Entry, ModelSaid, Record, TextDelta, ToolFinished, UserSaid
+from hermes.domain.call_options import NO_OPTIONS, CallOptions, JsonAnswer
+from hermes.domain.errors import FaultKind, ModelFault
+from hermes.domain.event import Ending, Entry, ModelSaid, Record, TextDelta, ToolFinished, UserSaid
 from hermes.domain.ids import CallId, TurnId
 from hermes.domain.ports.agent import ModelEnd, ModelRequest
 from hermes.domain.tool import ToolCall
@@ -123,9 +125,14 @@ def test_words_that_steer_are_a_new_wish() -> None:
     assert demo_reply(said, TOOLS).calls[0].name == "terminal"
 
 
-async def hear(text: str, said: str = "") -> tuple[list[str], ModelEnd]:
+async def hear(text: str, said: str = "", options: CallOptions = NO_OPTIONS) -> tuple[list[str], ModelEnd]:
     request = ModelRequest(
-        model="demo", system="", entries=entries(UserSaid(text=text)), tools=(), spoken=said
+        model="demo",
+        system="",
+        entries=entries(UserSaid(text=text)),
+        tools=(),
+        spoken=said,
+        options=options,
     )
     pieces = [piece async for piece in DemoProvider(delay=0).call(request)]
     end = pieces.pop()
@@ -138,6 +145,20 @@ async def test_it_speaks_word_by_word() -> None:
     whole = demo_reply(entries(UserSaid(text="count to 20")), ()).text
     assert "".join(pieces) == whole and len(pieces) == 21 and end.model == "demo"
     assert len((await hear("help"))[0]) <= 61
+
+
+async def test_it_ends_where_the_client_wants_it_to() -> None:
+    pieces, end = await hear("count to 20", options=CallOptions(max_tokens=3))
+    assert ("".join(pieces), end.ending, end.usage.completion) == ("1 2 3 ", Ending.LENGTH, 3)
+    pieces, end = await hear("count to 20", options=CallOptions(stop=("9", "5")))
+    assert ("".join(pieces), end.ending) == ("1 2 3 4 ", Ending.STOP)
+
+
+@pytest.mark.parametrize("options", [CallOptions(json=JsonAnswer()), CallOptions(must_call=("get_weather",))])
+async def test_what_it_cannot_do_is_refused(options: CallOptions) -> None:
+    with pytest.raises(ModelFault, match="set up a real model") as refused:
+        await hear("hello", options=options)
+    assert refused.value.kind is FaultKind.BAD_REQUEST and refused.value.quote
 
 
 @pytest.mark.parametrize("length", [1, 4, 51, 52, 60])

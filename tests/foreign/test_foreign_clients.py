@@ -296,6 +296,7 @@ def test_the_ai_sdk_of_vercel(gateway: str) -> None:
     chat["own tool, streamed"] = streamed(STREAMED_CHAT["own tool, streamed"])
     heard = _frameworks_for_node("vercel", gateway)
     assert heard["responses"] == heard["responses, not stored"] == responses
+    assert heard["answered"] == ["It worked: blue"] * 3
     assert [each["acted"] for each in heard["repeated"]] == [1, 1, 1]
     assert heard["repeated"][1]["error"] == heard["repeated"][2]["error"] == "AI_RetryError"
     assert heard["approved"] == {"asked": "mcp.danger", "text": "It worked: danger did x"}

@@ -313,9 +313,10 @@ def test_a_question_to_a_person_is_said_as_a_message() -> None:
     answer = whole(seen)
     (message,) = answer["output"]
     assert (message["type"], message["status"]) == ("message", "completed")
-    assert message["content"][0]["text"] == "Which?\n\n1. red\n2. blue"
+    asked = "Which?\n\n1. red\n2. blue\n\nYour next message is the answer. (Question q_1)"
+    assert message["content"][0]["text"] == asked
     assert (answer["status"], answer["hermes"]["pending"]["options"]) == ("completed", ["red", "blue"])
-    assert words(stream(seen)) == "Which?\n\n1. red\n2. blue"
+    assert words(stream(seen)) == asked
 
 
 def test_a_turn_that_is_stopped_while_it_waits_is_cancelled() -> None:

@@ -346,3 +346,64 @@ async def test_a_question_after_results_is_answered_by_the_same_rule(tmp_path: P
         assert "May I do m1?" in asked
         assert await question(world, *PAST, *results, agent(asked), user("yes"), stream=True) == "It is done."
         assert world.done == ["danger m1"]
+
+
+# --- questions of responses, for clients that send the whole conversation each time ---
+
+
+def _user(text: str) -> dict[str, object]:
+    return {"role": "user", "content": text}
+
+
+def _texts(response: dict[str, Any]) -> str:
+    """As libraries put the texts of a response together."""
+    parts = [part["text"] for item in response["output"] for part in item.get("content") or ()]
+    return "".join(parts)
+
+
+@pytest.mark.parametrize("store", [True, False])
+async def test_words_after_a_question_answer_it_in_a_conversation_that_is_sent_whole(
+    store: bool, tmp_path: Path
+) -> None:
+    look = Say(text="Let me look.", calls=call("read", '{"token": "m"}').calls)
+    asking = Say(text="Well.", calls=ASK.calls)
+    again = Say(text="", calls=(replace(ASK.calls[0], id=CallId("c2")),))
+    async with Asking(tmp_path / "home", [look, asking, again, say("Blue it is.")]) as world:
+        conversation: list[dict[str, object]] = [_user("please"), _user("paint it")]
+
+        async def ask() -> dict[str, Any]:
+            body = {"input": conversation, "store": store, "instructions": "be kind"}
+            heard = (await world.api.post("/v1/responses", body)).json
+            items = [{"type": "item_reference", "id": item["id"]} for item in heard["output"]]
+            conversation.extend(items if store else heard["output"])
+            return dict(heard)
+
+        first = await ask()
+        assert "(Question q_" in _texts(first)
+        assert _texts(first).startswith("Let me look.\n\nWell.\n\nWhich colour?")
+        conversation.append(_user("1"))
+        second = await ask()
+        assert second["id"] == f"{first['id']}_2" and second["hermes"]["pending"]
+        conversation.append(_user("2"))
+        third = await ask()
+        assert (third["id"], _texts(third)) == (f"{first['id']}_3", "Blue it is.")
+        answers = [
+            one.record.text
+            for one in await journal(world.api, first["hermes"]["session_id"])
+            if isinstance(one.record, Answered)
+        ]
+        assert answers == ["red", "blue"] and len(await sessions(world.api)) == 1
+
+
+async def test_another_conversation_or_key_answers_no_question_of_a_response(tmp_path: Path) -> None:
+    script = [ASK, say("something else"), say("something else"), say("Blue it is.")]
+    async with Asking(tmp_path / "home", script, config=TWO_KEYS) as world:
+
+        async def ask(*said: dict[str, object], by: dict[str, str] | None = None) -> dict[str, Any]:
+            return dict((await world.api.post("/v1/responses", {"input": said}, headers=by)).json)
+
+        first = await ask(_user("paint it"))
+        (question,) = first["output"]
+        assert _texts(await ask(_user("paint the door"), question, _user("2"))) == "something else"
+        assert _texts(await ask(_user("paint it"), question, _user("2"), by=PHONE)) == "something else"
+        assert _texts(await ask(_user("paint it"), question, _user("2"))) == "Blue it is."

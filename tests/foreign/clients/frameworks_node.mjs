@@ -82,7 +82,19 @@ async function vercel() {
     return { error, acted: did.filter((each) => each.includes(prompt)).length };
   };
 
+  // A question of the agent, answered by a program that sends the whole conversation.
+  const answered = async (model, more = {}) => {
+    const asking = [{ role: "user", content: "clarify" }];
+    const asked = await ai.generateText({ model, ...more, messages: asking });
+    const messages = [...asking, ...asked.response.messages, { role: "user", content: "2" }];
+    return (await ai.generateText({ model, ...more, messages })).text;
+  };
+
   return {
+    answered: [
+      await answered(openai(MODEL)), await answered(openai(MODEL), { providerOptions: { openai: { store: false } } }),
+      await answered(openai.chat(MODEL)),
+    ],
     repeated: [
       await repeated(openai(MODEL), "responses"), await repeated(openai.chat(MODEL), "chat"),
       await repeated(compatible(MODEL), "compatible"),

@@ -12,6 +12,8 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mappi
 
 from msgspec import Struct
 
+from hermes.domain.call_options import CallOptions
+from hermes.domain.errors import FaultKind, ModelFault
 from hermes.domain.event import Ending, Entry, ModelSaid, TextDelta, ToolFinished, UserSaid
 from hermes.domain.ids import CallId
 from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest
@@ -266,15 +268,36 @@ class DemoProvider:
         self._delay = delay
 
     async def call(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
+        _check_options(request.options)
         reply = demo_reply(request.entries, {tool.name for tool in request.tools})
-        left = reply.text.removeprefix(request.spoken)
+        whole = reply.text.removeprefix(request.spoken)
+        left, cut = _bounded(whole, request.options)
         pause = self._delay * (_SLOWER if reply.slow else 1)
         for piece in _pieces(reply, left):
             yield TextDelta(text=piece)
             await asyncio.sleep(pause)
         usage = Usage(prompt=_count_words(request), completion=len(left.split()))
-        ending = Ending.CALLS if reply.calls else Ending.STOP
-        yield ModelEnd(calls=reply.calls, ending=ending, usage=usage, model=NAME)
+        calls = reply.calls if left == whole else ()
+        ending = Ending.LENGTH if cut else Ending.CALLS if calls else Ending.STOP
+        yield ModelEnd(calls=calls, ending=ending, usage=usage, model=NAME)
+
+
+def _check_options(options: CallOptions) -> None:
+    """Fixed rules cannot give an answer in a form, or call what they do not know: that is refused."""
+    wanted = "JSON" if options.json is not None else "calls of your functions" if options.must_call else ""
+    if wanted:
+        why = f"the offline demo model cannot give {wanted}; set up a real model"
+        raise ModelFault(f"It was refused: {why}.", kind=FaultKind.BAD_REQUEST, quote=why)
+
+
+def _bounded(text: str, options: CallOptions) -> tuple[str, bool]:
+    """The text up to where the client wants it to stop, and whether it is cut for its length. Each word is a
+    token here."""
+    ends = [place for stop in options.stop if (place := text.find(stop)) >= 0]
+    text = text[: min(ends, default=len(text))]
+    words = _WORD.findall(text)
+    most = len(words) if options.max_tokens is None else options.max_tokens
+    return "".join(words[:most]), most < len(words)
 
 
 def _pieces(reply: DemoReply, text: str) -> Iterator[str]:

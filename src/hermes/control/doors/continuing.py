@@ -99,7 +99,7 @@ def messages_digest(instructions: str, messages: Sequence[EarlierMessage]) -> st
     return sha256(msgspec.json.encode((instructions, messages))).hexdigest()
 
 
-def _heard_digest(turn: Turn) -> str:
+def heard_digest(turn: Turn) -> str:
     """The digest of the messages that the client sent with its latest request to this turn."""
     given, guidance = turn.input, turn.input.guidance
     if given.heard:
@@ -169,6 +169,7 @@ class TakeAnswer(Struct, frozen=True, kw_only=True):
     request: NewRequest | None = None
     options: CallOptions | None = None
     words: TurnInput | None = None
+    heard: str = ""
 
     def unit(self, tx: Tx) -> SubmittedTurn:
         repeated = submission.asked_before(tx, self.request)
@@ -182,7 +183,7 @@ class TakeAnswer(Struct, frozen=True, kw_only=True):
             outcome = answer(tx, replace(self.given, by=turn.source.person), self.now)
             if not outcome.closed:
                 raise submission.TurnUnfinished(outcome.text)
-            take_options(tx, turn, self.options)
+            take_options(tx, turn, self.options, self.heard)
             _add_words(tx, turn, self.words, self.now)
         elif question.verdict is None or question.verdict.allows != self.given.verdict.allows:
             raise submission.TurnUnfinished(
@@ -259,7 +260,7 @@ class ContinueTurn(Struct, frozen=True, kw_only=True):
             return repeated if repeated.after else None
         question = tx.questions.get(asked)
         turn = self._my_turn(tx, question) if question is not None and question.open else None
-        if question is None or turn is None or _heard_digest(turn) != before:
+        if question is None or turn is None or heard_digest(turn) != before:
             return None
         given = as_answer(storable(text), [question], self.source.person, replies_to_us=True)
         return None if given is None else self._continue(tx, turn, [given])

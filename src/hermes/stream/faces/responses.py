@@ -33,7 +33,7 @@ from hermes.domain.ids import CallId, QuestionId, client_call_id
 from hermes.domain.tool import ToolCall
 from hermes.stream.faces import response_shape as shape
 from hermes.stream.fold.failures import NO_ANSWER, error_type, failure_facts
-from hermes.stream.fold.questions import action_text, choices, for_people, question_text
+from hermes.stream.fold.questions import action_text, choices, for_people, question_for_reply
 from hermes.stream.fold.steps import SAID_AGAIN, RemainingText, Steps, was_cut
 
 ResponseEvent = dict[str, Any]
@@ -155,7 +155,7 @@ class ResponseFold(Steps[list[ResponseEvent]]):
     def _words(self, words: str) -> list[ResponseEvent]:
         events: list[ResponseEvent] = []
         if self._sealed:
-            events += self._close_message()
+            events += self._end_paragraph()
         if self._message is None:
             events += self._open_message()
         assert self._message is not None
@@ -208,6 +208,14 @@ class ResponseFold(Steps[list[ResponseEvent]]):
         place = self._index - 1
         return _message_closed(place, message)
 
+    def _end_paragraph(self) -> list[ResponseEvent]:
+        """Close the message before more comes: clients join the texts of a response with nothing between."""
+        gap = "\n\n" if self._text and not self._text[-1].isspace() else ""
+        if self._message is None or not gap:
+            return self._close_message()
+        told = _text_delta(self._index - 1, self._message.id, gap)
+        return [told, *self._close_message(gap)]
+
     def _ended(self, end: TurnEnd) -> list[ResponseEvent]:
         """A note is the last paragraph of the answer."""
         self.end = end
@@ -242,7 +250,7 @@ class ResponseFold(Steps[list[ResponseEvent]]):
     def _tool_began(self, call: ToolCall) -> list[ResponseEvent]:
         if call.id in self._own_calls:
             return []
-        events = self._close_message()
+        events = self._end_paragraph()
         place, ident = self._index, self._new_id("mcp")
         self._own_calls[call.id] = place
         item = shape.OwnCallItem(
@@ -307,9 +315,9 @@ class ResponseFold(Steps[list[ResponseEvent]]):
             action=action_text(asked, call),
             options=list(choices(asked)),
         )
-        events = self._close_message()
+        events = self._end_paragraph()
         if call is None or not self._shows(call) or asked.kind is not QuestionKind.APPROVAL:
-            text = question_text(asked)
+            text = question_for_reply(asked)
             return [*events, *self._words(text), *self._close_message(text)]
         self._approvals[call.id] = ident = shape.APPROVAL_PREFIX + asked.question
         item = shape.ApprovalItem(id=ident, name=call.name, arguments=call.arguments)

@@ -12,6 +12,8 @@ from hermes.control.doors.continuing import (
     TakeAnswer,
     TakeToolResults,
     calls_open,
+    heard_digest,
+    messages_digest,
 )
 from hermes.control.sessions.submission import SubmittedTurn, TurnUnfinished
 from hermes.control.turn.questions import FOR_PEOPLE, as_answer
@@ -21,7 +23,7 @@ from hermes.domain.ports.store import Tx
 from hermes.domain.text import storable
 from hermes.domain.turn import Answer, Question, Turn, TurnInput
 from hermes.domain.word import replace
-from hermes.entry.http.api.response_inputs import PICTURES, ReadInput
+from hermes.entry.http.api.response_inputs import PICTURES, ReadInput, said_before
 from hermes.entry.http.api.stored_responses import PREFIX, ResponseTerms, StoredResponse
 from hermes.entry.http.ask import turns
 from hermes.entry.http.ask.messages import keep_pictures
@@ -100,9 +102,9 @@ class Continuation(Struct, frozen=True, kw_only=True):
 
     async def _answer(self) -> SubmittedTurn | None:
         """The words may answer a question of what they go on from; whoever owes results gives them first."""
-        waiting = (
-            await self.call.gateway.read(self.agent, self._waiting) if self.chain or self.before else None
-        )
+        if self.chain is None and self.before is None:
+            return await self._reply()
+        waiting = await self.call.gateway.read(self.agent, self._waiting)
         if waiting is None:
             return None
         if waiting.calls:
@@ -116,6 +118,29 @@ class Continuation(Struct, frozen=True, kw_only=True):
         if answer is None:
             raise AnswerExpected(waiting.people[0], may_say=bool(person) and len(waiting.people) == 1)
         return await self._take(answer, follows=False)
+
+    async def _reply(self) -> SubmittedTurn | None:
+        """The words may answer the question that their conversation ends with, for a client that sends all of
+        it each time. It is the same conversation if what came before the agent spoke is the same."""
+        given = self.given.conversation
+        asked = given.answers
+        if asked is None or not turns.session_target(self.call, self._options()).own:
+            return None
+        kept = await keep_pictures(self.call, self.agent, given)
+        before = messages_digest(kept.instructions, said_before(kept.history))
+        heard = messages_digest(kept.instructions, said_before(kept.messages))
+
+        def look(tx: Tx) -> Answer | None:
+            question = tx.questions.get(asked)
+            turn = None if question is None else tx.turns.get(question.turn)
+            if question is None or turn is None or turn.source is None:
+                return None
+            if not (question.open and self._owns(turn) and heard_digest(turn) == before):
+                return None
+            return as_answer(storable(kept.text), [question], turn.source.person, replies_to_us=True)
+
+        answer = await self.call.gateway.read(self.agent, look)
+        return None if answer is None else await self._take(answer, follows=False, heard=heard)
 
     def _owns(self, turn: Turn) -> bool:
         return self.call.owns(turn.source)
@@ -131,13 +156,14 @@ class Continuation(Struct, frozen=True, kw_only=True):
         people = tuple(question for question in open_ones if question.kind in FOR_PEOPLE)
         return WaitingTurn(turn=turn, calls=tuple(calls_open(tx, turn)), people=people)
 
-    async def _take(self, answer: Answer, follows: bool) -> SubmittedTurn:
+    async def _take(self, answer: Answer, follows: bool, heard: str = "") -> SubmittedTurn:
         taking = TakeAnswer(
             given=answer,
             now=self.call.site.clock.now(),
             request=await turns.idempotent_request(self.call, self._options()),
             options=self.given.conversation.options,
             words=await self._words(follows),
+            heard=heard,
         )
         return await turns.finish_shielded(self.call.gateway.go_on(self.agent, taking.unit))
 

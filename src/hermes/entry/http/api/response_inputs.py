@@ -201,16 +201,29 @@ def _now(
     if now[0].by is Speaker.TOOL:
         going_on = messages.ConversationInput(instructions=instructions, history=tuple(history), results=now)
         return ReadInput(conversation=going_on, results=now)
-    images = tuple(image for message in now for image in message.attachments)
-    words = "\n\n".join(message.text for message in now if message.text)
-    if not words.strip() and not images:
+    last_words = _joined(now)
+    if not last_words.text.strip() and not last_words.attachments:
         raise bad_request("The input says nothing.", param="input")
     conversation = messages.ConversationInput(
-        instructions=instructions, history=before, text=words, images=images
+        instructions=instructions, history=before, text=last_words.text, images=last_words.attachments
     )
     last = messages.split_last(before)[1]
     results = last if last and last[0].by is Speaker.TOOL else ()
     return ReadInput(conversation=conversation, results=results, approvals=approvals, follows=True)
+
+
+def _joined(said: Sequence[EarlierMessage]) -> EarlierMessage:
+    """What the user said in a row, as the one message that a turn takes."""
+    images = tuple(image for message in said for image in message.attachments)
+    words = "\n\n".join(message.text for message in said if message.text)
+    return EarlierMessage(by=Speaker.USER, text=words, attachments=images)
+
+
+def said_before(history: Sequence[EarlierMessage]) -> tuple[EarlierMessage, ...]:
+    """A conversation as its turn was given it: up to what the user said last, without what came of that."""
+    last = max((place for place, each in enumerate(history, 1) if each.by is Speaker.USER), default=0)
+    before, now = messages.split_last(history[:last])
+    return (*before, _joined(now)) if now else ()
 
 
 def read_functions(given: Sequence[ClientToolSpec]) -> list[FunctionTool]:

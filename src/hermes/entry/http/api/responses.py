@@ -150,7 +150,7 @@ async def _pick(
             body.model,
             given.conversation.text,
             session=session,
-            results=(*given.asked, *given.approvals),
+            results=(*given.asked, *given.approvals, *filter(None, (given.conversation.answers,))),
         )
     choice = pick_agent(call, before.terms.model if body.model is None else body.model)
     if choice.named and body.model is not None and choice.agent != before.turn.agent:
