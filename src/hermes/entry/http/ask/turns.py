@@ -92,7 +92,8 @@ async def idempotent_request(call: HttpCall, options: TurnOptions) -> NewRequest
     """By what a request can be asked for again, if it can."""
     key = call.name_header(headers.IDEMPOTENCY)
     if key is None and not options.named:
-        return _retried_request(call, options) if options.retried else None
+        counted = headers.RETRY_COUNT in call.request.headers
+        return _retried_request(call, options) if options.retried and (counted or options.raises) else None
     return NewRequest(
         prefix=options.prefix,
         owner=call.principal.name,
