@@ -212,10 +212,10 @@ def _now(
     return ReadInput(conversation=conversation, results=results, approvals=approvals, follows=True)
 
 
-def _joined(said: Sequence[EarlierMessage]) -> EarlierMessage:
+def _joined(row: Sequence[EarlierMessage]) -> EarlierMessage:
     """What the user said in a row, as the one message that a turn takes."""
-    images = tuple(image for message in said for image in message.attachments)
-    words = "\n\n".join(message.text for message in said if message.text)
+    images = tuple(image for message in row for image in message.attachments)
+    words = "\n\n".join(message.text for message in row if message.text)
     return EarlierMessage(by=Speaker.USER, text=words, attachments=images)
 
 
