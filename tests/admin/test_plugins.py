@@ -29,9 +29,10 @@ from tests.admin.test_config import ask
 
 MANIFEST = """
 from hermes.domain.capabilities import Capabilities, Manifest, SettingField
+COLOUR = SettingField(env="{upper}_COLOUR", title="Colour", required=False)
 MANIFEST = Manifest(
     name="{name}", title="{name}", adapter="hx_{name}_sdk:Adapter", capabilities=Capabilities(),
-    requires=("{name}-sdk",), settings=(SettingField(env="{upper}_TOKEN", title="Token"),),
+    requires=("{name}-sdk",), settings=(SettingField(env="{upper}_TOKEN", title="Token"), COLOUR),
 )
 NOT_ONE = 3
 """
