@@ -104,6 +104,25 @@ def test_terminals_that_start_together_get_one(home: Path) -> None:
     assert read_state(home)["pid"] == ours.pid
 
 
+def test_terminals_that_started_together_stay_when_it_dies(home: Path) -> None:
+    """Of the gateways that they start only one gets the home; that the others did not is no failure."""
+    with contextlib.ExitStack() as together:
+        people = [together.enter_context(at_terminal(home)) for _ in range(3)]
+        for person in people:
+            person.prompt()
+        for death in range(2):
+            kill_gateway(home)
+            for person in people:
+                person.until("The gateway is gone; waiting for it …", "It is back.")
+            for number, person in enumerate(people):
+                person.type(f"{death} from {number}")
+                person.until(f"You said: {death} from {number}", "❯ ")
+        for person in people:
+            person.type("/quit")
+            assert person.ends() == 0
+    until_gone(home)
+
+
 def test_a_message_alone_starts_one_and_the_next_uses_it(home: Path) -> None:
     assert chat(home, "-z", "one").out == "You said: one\n"
     ours = holder(home)

@@ -7,7 +7,7 @@ import os
 import sys
 from importlib import import_module
 
-from hermes.admin.process.home_files import read_state
+from hermes.admin.process.home_files import HomeInUse, read_state
 from hermes.admin.process.logs import SHOWN_ALL, SHOWN_LITTLE, SHOWN_NOT
 from hermes.admin.process.run import EXIT_RESTART, GatewayProcess
 from hermes.admin.process.spawning import WHILE_USED
@@ -80,7 +80,12 @@ def _run(command: CliCommand) -> int:
         slowed=True,
         temporary=asked.while_used,
     )
-    code = process.run()
+    try:
+        code = process.run()
+    except HomeInUse:
+        if not asked.while_used:
+            raise
+        return 0  # another terminal was quicker, and its gateway serves this one's as well
     if code == EXIT_RESTART and not asked.external_supervisor and not environ.get(NOTIFY_VARIABLE):
         # Nobody else would start it again. The same process goes on as a new program: what was open is closed
         # by the kernel, the lock on the home among it.

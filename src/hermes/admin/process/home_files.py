@@ -133,13 +133,17 @@ def _read_holder(descriptor: int) -> LockHolder:
         return LockHolder(what="another Hermes process")
 
 
-def home_in_use(home: Path, holder: LockHolder) -> UserError:
+class HomeInUse(UserError):
+    """Another process works on the home."""
+
+
+def home_in_use(home: Path, holder: LockHolder) -> HomeInUse:
     if holder.what == GATEWAY:
-        return UserError(
+        return HomeInUse(
             f"A gateway already runs on {home} ({holder}).",
             hint="`hermes status` shows it; stop it first with: hermes gateway stop",
         )
-    return UserError(f"{holder.what} works on {home} ({holder}).", hint="Try again when it is done.")
+    return HomeInUse(f"{holder.what} works on {home} ({holder}).", hint="Try again when it is done.")
 
 
 def _alive(pid: int) -> bool:
