@@ -282,10 +282,22 @@ class Gateway(WiredGateway):
             self.actors.ring(agent, outcome.session)
         return outcome
 
-    async def go_on(self, agent: AgentId, unit: Callable[[Tx], Continuation]) -> Continuation:
-        """Write what lets a waiting turn continue (`TakeToolResults`, `ContinueTurn`), and wake it."""
-        going = await self._store(agent).write(unit, ends=True)
+    async def go_on(
+        self, agent: AgentId, unit: Callable[[Tx], Continuation], refused: Exception | None = None
+    ) -> Continuation:
+        """Write what lets a waiting turn continue (`TakeToolResults`, `ContinueTurn`), and wake it. If it is
+        `refused`, nothing that resumes a turn is written."""
+
+        def write(tx: Tx) -> Continuation:
+            going = unit(tx)
+            if refused is not None and going is not None and going.resumed:
+                raise refused
+            return going
+
+        going = await self._store(agent).write(write, ends=True)
         if going is not None:
+            if going.resumed:
+                self.feeds.drive(going.turn.id)
             self.actors.ring(agent, going.turn.session)
         return going
 

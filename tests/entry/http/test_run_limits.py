@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from hermes.control.sessions.submission import Submission
 from hermes.domain.address import LOCAL_DOOR, Address, Source, SourceKind
-from hermes.domain.event import TextDelta
+from hermes.domain.event import TextDelta, ToolFinished
 from hermes.domain.ids import MAIN_AGENT, CallId, TurnId
 from hermes.domain.ports.agent import ModelEnd, ModelPiece, ModelRequest
 from hermes.domain.tool import ToolCall
@@ -19,7 +19,8 @@ from hermes.domain.turn import TurnInput
 from hermes.entry.http.site.admission import OWNER, Principal
 from hermes.entry.http.site.run_limits import RunLimits
 from hermes.testing.api import ApiWorld, Heard
-from hermes.testing.model import Say, ScriptedModel, say
+from hermes.testing.model import Say, ScriptedModel, last_words, say
+from hermes.testing.tools import world_tools
 from tests.entry.http.talking import CHAT, PHONE, PHONE_KEY, words
 
 WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
@@ -50,6 +51,20 @@ def asks_first(request: ModelRequest) -> Say:
     if request.tools and request.tools[-1].name == "weather":
         return Say(calls=(ToolCall(id=CallId("c_1"), name="weather", arguments="{}"),))
     return say("fine")
+
+
+class AskingWaiter(Waiter):
+    """A model that asks first, for an approval or for its client's tool, and waits once it was answered."""
+
+    async def call(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
+        if last_words(request) != "ok" or isinstance(request.entries[-1].record, ToolFinished):
+            pieces = super().call(request)
+        else:
+            name = "weather" if request.tools[-1].name == "weather" else "danger"
+            asks = Say(calls=(ToolCall(id=CallId("c_1"), name=name, arguments='{"token": "m"}'),))
+            pieces = ScriptedModel([asks]).call(request)
+        async for piece in pieces:
+            yield piece
 
 
 def settings(*, max_running: int = 512, **server: object) -> str:
@@ -214,3 +229,109 @@ async def test_a_limit_that_cannot_be_read_leaves_the_key_without_rights(tmp_pat
     async with ApiWorld(home=tmp_path / "home", config=config) as api:
         assert (await api.post(CHAT, words("hi"), headers=PHONE)).status == 403
         assert (await api.post(CHAT, words("hi"))).status == 200
+
+
+async def _nothing(name: str, key: str, token: str) -> None:
+    pass
+
+
+def asking_world(home: Path, model: AskingWaiter, **server: object) -> ApiWorld:
+    return ApiWorld(home=home, provider=model, tools=tuple(world_tools(_nothing)), config=settings(**server))
+
+
+class Answerer:
+    """A run that waits for its client, and the one request that answers it."""
+
+    def __init__(self, path: str, body: dict[str, object], run: str) -> None:
+        self.path, self.body, self.run = path, body, run
+
+
+async def _by_words(api: ApiWorld) -> Answerer:
+    heard = await api.post(CHAT, words("ok"), headers=PHONE)
+    asked = {"role": "assistant", "content": heard.json["choices"][0]["message"]["content"]}
+    talk = [{"role": "user", "content": "ok"}, asked, {"role": "user", "content": "yes"}]
+    return Answerer(CHAT, {"messages": talk}, heard.json["hermes"]["run_id"])
+
+
+async def _by_results(api: ApiWorld) -> Answerer:
+    heard = await api.post(CHAT, words("ok", tools=[WEATHER]), headers=PHONE)
+    asked = heard.json["choices"][0]["message"]
+    result = {"role": "tool", "tool_call_id": asked["tool_calls"][0]["id"], "content": "rain"}
+    body = {"messages": [{"role": "user", "content": "ok"}, asked, result], "tools": [WEATHER]}
+    return Answerer(CHAT, body, heard.headers["X-Hermes-Run-Id"])
+
+
+async def _by_question(api: ApiWorld) -> Answerer:
+    asked = (await api.post(CHAT, words("ok"), headers=PHONE)).json["hermes"]
+    return Answerer(f"/v1/questions/{asked['pending']['id']}", {"choice": "once"}, asked["run_id"])
+
+
+async def _by_run(api: ApiWorld) -> Answerer:
+    asked = (await api.post(CHAT, words("ok"), headers=PHONE)).json["hermes"]
+    return Answerer(f"/v1/runs/{asked['run_id']}/approval", {"choice": "once"}, asked["run_id"])
+
+
+async def _by_response(api: ApiWorld) -> Answerer:
+    tool = {"type": "function", "name": "weather", "parameters": {"type": "object"}}
+    heard = (await api.post("/v1/responses", {"input": "ok", "tools": [tool]}, headers=PHONE)).json
+    call = next(item for item in heard["output"] if item["type"] == "function_call")
+    result = {"type": "function_call_output", "call_id": call["call_id"], "output": "rain"}
+    body = {"input": [result], "tools": [tool], "previous_response_id": heard["id"]}
+    return Answerer("/v1/responses", body, "run_" + heard["id"].removeprefix("resp_"))
+
+
+async def _by_response_words(api: ApiWorld) -> Answerer:
+    heard = (await api.post("/v1/responses", {"input": "ok"}, headers=PHONE)).json
+    body: dict[str, object] = {"input": "yes", "previous_response_id": heard["id"]}
+    return Answerer("/v1/responses", body, "run_" + heard["id"].removeprefix("resp_"))
+
+
+ANSWERERS = (_by_words, _by_results, _by_question, _by_run, _by_response, _by_response_words)
+
+
+@pytest.mark.parametrize("wait_for", ANSWERERS)
+async def test_runs_that_are_continued_count_as_new_ones_do(
+    wait_for: Callable[[ApiWorld], Awaitable[Answerer]], tmp_path: Path
+) -> None:
+    """The key may have two runs at once, however many of its own it answers; what is refused is not lost."""
+    model = AskingWaiter()
+    async with asking_world(tmp_path / "home", model) as api:
+        waiting = [await wait_for(api) for _ in range(5)]
+
+        async def answer(each: Answerer) -> Heard:
+            return await api.post(each.path, each.body, headers=PHONE)
+
+        answers = [asyncio.create_task(answer(each)) for each in waiting]
+        await model.has(2)
+        left: set[asyncio.Task[Heard]] = set(answers)
+        while sum(task.done() and is_refused(task.result()) for task in answers) < 3:
+            _, left = await asyncio.wait(left, timeout=60, return_when=asyncio.FIRST_COMPLETED)
+        assert model.asked == 2
+        assert is_refused(await api.post(CHAT, words("more"), headers=PHONE)), "they count for new ones, too"
+        own = asyncio.create_task(api.post(CHAT, words("hi")))
+        await model.has(3)
+        model.go.set()
+        assert (await own).status == 200
+        refused = [each for each, task in zip(waiting, answers, strict=True) if is_refused(await task)]
+        assert len(refused) == 3
+        for each in refused:
+            for _ in range(10_000):
+                if not is_refused(await answer(each)):
+                    break
+                await asyncio.sleep(0.005)
+        for each in waiting:
+            path = f"/v1/runs/{each.run}/events"
+            told = api.events(path, method="GET", headers=PHONE)
+            assert [json.loads(event.data)["event"] async for event in told][-1] == "run.completed"
+        assert model.asked == 6
+
+
+async def test_who_is_shown_a_question_has_its_place_back(tmp_path: Path) -> None:
+    """As many clients as there are places, and each asks again as soon as it has its question."""
+    model = AskingWaiter()
+    async with asking_world(tmp_path / "home", model, max_runs_per_client=2) as api:
+
+        async def ask() -> list[int]:
+            return [(await api.post(CHAT, words("ok"))).status for _ in range(15)]
+
+        assert await asyncio.gather(ask(), ask()) == [[200] * 15, [200] * 15]

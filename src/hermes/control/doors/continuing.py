@@ -35,6 +35,7 @@ from hermes.domain.turn import (
     Speaker,
     Turn,
     TurnInput,
+    TurnState,
 )
 from hermes.domain.word import replace
 from hermes.stream.faces.responses import parts_before
@@ -192,6 +193,21 @@ class TakeAnswer(Struct, frozen=True, kw_only=True):
         return _next_part(tx, turn, question, self.request, self.now)
 
 
+class AnswerQuestion(Struct, frozen=True, kw_only=True):
+    """Close a question for who was asked; one that is closed is told what became of it."""
+
+    given: Answer
+    now: datetime
+
+    def unit(self, tx: Tx) -> SubmittedTurn:
+        question = tx.questions.get(self.given.question)
+        turn = None if question is None else tx.turns.get(question.turn)
+        outcome = answer(tx, self.given, self.now)
+        if turn is None or not outcome.closed:
+            raise submission.TurnUnfinished(outcome.text)
+        return SubmittedTurn(turn=turn, resumed=_is_resumed(tx, turn))
+
+
 def _add_words(tx: Tx, turn: Turn, words: TurnInput | None, now: datetime) -> None:
     """What was said with an answer joins the turn that continues, before its model is called."""
     session = None if words is None else tx.sessions.get(turn.session)
@@ -211,7 +227,15 @@ def _next_part(
     if named is not None:
         kept = tx.requests.get(part_name(named.prefix, turn, part))
         request = kept or submission.add_request(tx, named, turn, now, part=_suffix(part))
-    return SubmittedTurn(turn=turn, request=request, fresh=answered.open, part=part)
+    return SubmittedTurn(
+        turn=turn, request=request, fresh=answered.open, resumed=_is_resumed(tx, turn), part=part
+    )
+
+
+def _is_resumed(tx: Tx, before: Turn) -> bool:
+    """Whether a turn that waited goes on with what was given to it in this transaction."""
+    now = tx.turns.get(before.id)
+    return before.state is TurnState.WAITING and now is not None and now.state is TurnState.RUNNING
 
 
 class ContinueTurn(Struct, frozen=True, kw_only=True):
@@ -297,7 +321,5 @@ class ContinueTurn(Struct, frozen=True, kw_only=True):
             named = replace(self.request, facts=json.dumps({"after": after}))
             submission.add_request(tx, named, turn, self.now, part=f"-{after}")
         # What waited for an answer hangs on no client any more.
-        return SubmittedTurn(turn=replace(turn, ephemeral=False), after=after, fresh=False)
-
-
-# --- following a turn --------------------------------------------------------------------------------
+        resumed = _is_resumed(tx, turn)
+        return SubmittedTurn(turn=replace(turn, ephemeral=False), after=after, fresh=False, resumed=resumed)

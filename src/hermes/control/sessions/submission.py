@@ -146,11 +146,12 @@ class SubmittedTurn(Struct, frozen=True, kw_only=True):
     """The turn that answers; `fresh` says that it was made just now, `begun` that its session was too. `part`
     counts how often its client was asked for results before; up to the record `after` it has seen the turn
     already. With a `claim` it is running. `failed_at` is when it failed, if that is why it is not run
-    again."""
+    again. `resumed`: it waited, and goes on with what was given just now."""
 
     turn: Turn
     request: Request | None = None
     fresh: bool = True
+    resumed: bool = False
     begun: bool = False
     part: int = 1
     after: int = 0
@@ -465,6 +466,8 @@ class Submitter(Struct, frozen=True, kw_only=True):
                 self._catch_up()
                 raise
             if submitted.after:
+                if submitted.resumed:
+                    self.actors.feeds.drive(submitted.turn.id)
                 self.actors.ring(submitted.turn.agent, submitted.turn.session)
             elif submitted.fresh:
                 self.actors.feeds.drive(submitted.turn.id)

@@ -253,8 +253,9 @@ class SessionActor:
             else:
                 await self._drive(turn, session, feed)
         finally:
+            if self._running is not None:
+                self._actors.feeds.release(turn.id)
             self._running = None
-            self._actors.feeds.release(turn.id)
 
     # --- what came with a turn ---
 
@@ -395,6 +396,9 @@ class SessionActor:
         self._idle = not await self._runtime.store.write(record)
         self._actors.ring_all(rung)
         self._settle()
+        if waits:
+            # Before anybody is shown the question: who answers it needs the place of this turn again.
+            self._actors.feeds.release(turn.id)
         self._keep(turn, feed, new)
         if not state.open:
             self._close(turn)

@@ -93,7 +93,7 @@ class Continuation(Struct, frozen=True, kw_only=True):
             words=await self._words(given.follows),
         )
         try:
-            return await turns.finish_shielded(call.gateway.go_on(self.agent, bringing.unit))
+            return await turns.go_on(call, self.agent, bringing.unit)
         except TurnUnfinished:
             if self.before is not None or self.terms.conversation is not None:
                 raise
@@ -165,7 +165,7 @@ class Continuation(Struct, frozen=True, kw_only=True):
             words=await self._words(follows),
             heard=heard,
         )
-        return await turns.finish_shielded(self.call.gateway.go_on(self.agent, taking.unit))
+        return await turns.go_on(self.call, self.agent, taking.unit)
 
     async def _words(self, follows: bool) -> TurnInput | None:
         """What joins the turn: words that follow results, and pictures among the results, which an answer

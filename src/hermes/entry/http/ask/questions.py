@@ -13,13 +13,14 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 import msgspec
 from msgspec import Struct
 
-from hermes.control.sessions.submission import NotFound
+from hermes.control.doors.continuing import AnswerQuestion
+from hermes.control.sessions.submission import NotFound, TurnUnfinished
 from hermes.control.turn.questions import read_reply
 from hermes.domain.event import Asked, Entry, FeedItem, ModelSaid, QuestionKind, Verdict
 from hermes.domain.ids import QuestionId, client_call_id
 from hermes.domain.ports.store import Tx
 from hermes.domain.turn import Answer, Question, Turn
-from hermes.entry.http.ask.turns import finish_shielded, run_name
+from hermes.entry.http.ask.turns import go_on, run_name
 from hermes.entry.http.site.endpoint import HttpCall
 from hermes.entry.http.site.errors import ApiError, bad_request
 from hermes.stream.fold.questions import choices, command_text, read_word
@@ -127,11 +128,13 @@ async def answer_question(call: HttpCall, asked: TurnQuestion, given: QuestionAn
     person = check_may_answer(call, asked)
     verdict, text = read_answer(question, given)
     answer = Answer(question=question.id, verdict=verdict, text=text, by=person)
-    outcome = await finish_shielded(call.gateway.answer(turn.agent, answer))
-    now = await find_question(call, question.id)
-    if not outcome.closed:
-        raise ApiError(409, "question_closed", f"{outcome.text} ({_status(now.question)})")
-    return now.state
+    taking = AnswerQuestion(given=answer, now=call.site.clock.now())
+    try:
+        await go_on(call, turn.agent, taking.unit)
+    except TurnUnfinished as late:
+        now = await find_question(call, question.id)
+        raise ApiError(409, "question_closed", f"{late} ({_status(now.question)})") from late
+    return (await find_question(call, question.id)).state
 
 
 def check_may_answer(call: HttpCall, asked: TurnQuestion) -> str | None:

@@ -30,7 +30,8 @@ from hermes.control.sessions.submission import (
 )
 from hermes.domain.errors import Unreachable
 from hermes.domain.event import FeedItem
-from hermes.domain.ids import EVERY_AGENT, TurnId
+from hermes.domain.ids import EVERY_AGENT, AgentId, TurnId
+from hermes.domain.ports.store import Tx
 from hermes.domain.toolbox import NO_TOOLSET
 from hermes.domain.turn import CLIENT_GONE, Guidance, Turn, TurnInput
 from hermes.domain.word import replace
@@ -52,6 +53,7 @@ TURN_HEADERS = (headers.SESSION_ID, headers.SESSION_KEY, headers.RUN_ID)
 REFUSES = (404, 409, 422, 502)
 """What an endpoint declares that makes a turn with `ask` and answers with `turn_headers`."""
 T = TypeVar("T")
+Continuation = TypeVar("Continuation", SubmittedTurn, SubmittedTurn | None)
 
 
 class TurnOptions(Struct, frozen=True, kw_only=True):
@@ -148,9 +150,7 @@ async def continue_turn(
     if place.own:
         conversation = await keep_pictures(call, choice.agent, conversation)
     bringing = _continuing(call, place, request, conversation)
-    continued = await finish_shielded(
-        call.gateway.go_on(choice.agent, lambda tx: bringing.with_results(tx, results))
-    )
+    continued = await go_on(call, choice.agent, lambda tx: bringing.with_results(tx, results))
     if continued is None:
         if not place.own:
             raise ApiError(409, "tool_call_not_pending", "Nothing in this session waits for these results.")
@@ -172,16 +172,31 @@ async def answer_turn(
     conversation = await keep_pictures(call, choice.agent, conversation)
     before = messages_digest(conversation.instructions, conversation.history[:-1])
     bringing = _continuing(call, place, request, conversation)
-    continued = await finish_shielded(
-        call.gateway.go_on(choice.agent, lambda tx: bringing.with_reply(tx, asked, conversation.text, before))
+    continued = await go_on(
+        call, choice.agent, lambda tx: bringing.with_reply(tx, asked, conversation.text, before)
     )
     return None if continued is None else _hanging(call, place, continued)
+
+
+async def go_on(call: HttpCall, agent: AgentId, unit: Callable[[Tx], Continuation]) -> Continuation:
+    """Continue a turn within the limits that hold for new ones. Where there is no place nothing is written,
+    so the client can bring the same again."""
+    runs, client = call.site.runs, call.principal
+
+    async def write() -> Continuation:
+        refused = runs.refusal(client)
+        with contextlib.nullcontext() if refused else runs.hold(client):
+            continued = await call.gateway.go_on(agent, unit, refused)
+            if continued is not None and continued.resumed:
+                runs.note(client, continued.turn.id)
+            return continued
+
+    return await finish_shielded(write())
 
 
 def _hanging(call: HttpCall, place: SessionTarget, continued: SubmittedTurn) -> SubmittedTurn:
     """A turn that was continued hangs on its client as one that was begun would."""
     alone = place.own and call.name_header(headers.IDEMPOTENCY) is None
-    call.site.runs.note(call.principal, continued.turn.id)
     return replace(continued, turn=replace(continued.turn, ephemeral=alone))
 
 
@@ -270,17 +285,16 @@ async def ask(
     if choice.task:
         place = SessionTarget(until=call.site.clock.now() + options.keep)
     request = await idempotent_request(call, options)
-    if await _is_repeat(call, choice, request):
-        return await _submit(call, choice, conversation, options, place, request)
-    with call.site.runs.hold(call.principal):
-        submitted = await _submit(call, choice, conversation, options, place, request)
-        call.site.runs.note(call.principal, submitted.turn.id)
-    return submitted
+    refused = call.site.runs.refusal(call.principal)
+    repeat = refused is not None and await _is_repeat(call, choice, request)
+    if refused is not None and not repeat:
+        raise refused
+    return await _submit(call, choice, conversation, options, place, request, repeat)
 
 
 async def _is_repeat(call: HttpCall, choice: AgentChoice, request: NewRequest | None) -> bool:
-    """Whether it was let in before, and so needs no other place. Looked up only where there is none."""
-    if request is None or request.key is None or call.site.runs.refusal(call.principal) is None:
+    """Whether it was let in before, and so needs no other place."""
+    if request is None or request.key is None:
         return False
     owner, keys = request.owner, request.keys
     return bool(await call.gateway.read(choice.agent, lambda tx: find_requests(tx, owner, keys)))
@@ -293,6 +307,7 @@ async def _submit(
     options: TurnOptions,
     place: SessionTarget,
     request: NewRequest | None,
+    repeat: bool,
 ) -> SubmittedTurn:
     await _check_other_agents(call, choice, request)
     if conversation.continues and not place.own:
@@ -326,8 +341,15 @@ async def _submit(
         answer=answer,
         at_once=not options.lasting,
     )
+
+    async def submit() -> SubmittedTurn:
+        with contextlib.nullcontext() if repeat else call.site.runs.hold(call.principal):
+            made = await call.gateway.ask(words)
+            call.site.runs.note(call.principal, made.turn.id)
+            return made
+
     # What was committed must be known to somebody, also when the client leaves in this moment.
-    asking = finish_shielded(call.gateway.ask(words), left=lambda made: abandon_turn(call, made.turn))
+    asking = finish_shielded(submit(), left=lambda made: abandon_turn(call, made.turn))
     try:
         return await asking
     except NoPlace as error:
