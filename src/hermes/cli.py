@@ -166,7 +166,7 @@ def _run(words: list[str]) -> int:
         name = rest[0]
         if name not in {command.partition(" ")[0] for command in COMMANDS}:
             if len(name.split()) < 2 or name.startswith("-"):
-                return _unknown(rest)
+                return _unknown(rest, profile)
             # Several words in one are no command: they are said.
             name, rest = "chat", ["chat", *rest]
         return _dispatch(name, rest[1:], profile)
@@ -183,7 +183,8 @@ def _dispatch(name: str, rest: list[str], profile: str | None) -> int:
     from hermes.admin.shell.command import UsageError, perform
     from hermes.admin.shell.output import this_console
     from hermes.domain.errors import UserError
-    from hermes.state.home.homes import find_home, root_home
+    from hermes.domain.word import replace
+    from hermes.state.home.homes import find_home, root_home, spell_hermes
 
     environ: Mapping[str, str] = os.environ
     if name in RUNNING:
@@ -193,10 +194,14 @@ def _dispatch(name: str, rest: list[str], profile: str | None) -> int:
     if name == "profile" and profile is not None:
         raise UserError("`hermes profile` works on all profiles.", hint="Leave -p out.")
     home = root_home(environ) if name == "profile" else find_home(environ, profile)
+    console = replace(this_console(environ), hermes=spell_hermes(home, environ))
     try:
-        return perform(name, rest, home, environ, this_console(environ), __version__)
+        return perform(name, rest, home, environ, console, __version__)
     except UsageError as usage:
         return _fail(str(usage), code=WRONG_USE)
+    except UserError as error:
+        error.hint = console.spell(error.hint)
+        raise
 
 
 def _take_profile(words: list[str]) -> tuple[str | None, list[str]]:
@@ -219,17 +224,18 @@ def _take_profile(words: list[str]) -> tuple[str | None, list[str]]:
     return profile, rest + words[end:]
 
 
-def _unknown(words: list[str]) -> int:
+def _unknown(words: list[str], profile: str | None) -> int:
     from shlex import quote
 
     from hermes.domain.text import closest, one_line
 
     name = words[0]
+    hermes = "hermes" if profile is None else f"hermes -p {quote(profile)}"
     near = closest(name, {command.partition(" ")[0] for command in COMMANDS})
     kind = "option" if name.startswith("-") else "command"
-    hint = f"Did you mean: hermes {near}" if near else "`hermes --help` lists the commands."
+    hint = f"Did you mean: {hermes} {near}" if near else "`hermes --help` lists the commands."
     if kind == "command" and not near:
-        hint += f" To say it to the agent: hermes -q {quote(' '.join(words))}"
+        hint += f" To say it to the agent: {hermes} -q {quote(' '.join(words))}"
     return _fail(f"There is no {kind} “{one_line(name, 60)}”.", hint, code=WRONG_USE)
 
 

@@ -39,7 +39,7 @@ def test_wrong_settings_are_told_and_the_gateway_starts(home: Path, text: str, s
         assert running.err.count(says) == 1 and "Traceback" not in running.err
         assert running.stop() == 0
     assert says in (home / "logs" / "gateway.log").read_text()
-    assert "see: hermes config check" in hermes(home, "status").err
+    assert "hermes config check" in hermes(home, "status").err
     assert says in hermes(home, "config", "check").out
 
 

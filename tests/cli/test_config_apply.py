@@ -42,7 +42,10 @@ def test_a_change_is_adopted_as_a_whole_or_not_at_all(home: Path) -> None:
         told = hermes(home, "config", "apply")
         assert told.code == 0, told
         assert "agents.bee" in told.out and "agents.ant" in told.out and "display.tool_progress" in told.out
-        assert "Takes effect after a restart (hermes gateway restart): gateway.cache_mb." in told.out
+        assert (
+            f"Takes effect after a restart (HERMES_HOME={home} hermes gateway restart): gateway.cache_mb."
+            in told.out
+        )
         assert agents_of(home) == ["ant", "main"]
         (home / "config.yaml").write_text("agents:\n  fly: {}\nagent:\n  max_turns: lots\n")
         refused = hermes(home, "config", "apply")
@@ -89,7 +92,7 @@ def test_status_tells_what_counts_after_a_refusal(home: Path) -> None:
 
 def test_what_waits_for_a_restart_is_what_differs_from_the_start(home: Path) -> None:
     config = home / "config.yaml"
-    waits = "Takes effect after a restart (hermes gateway restart): gateway.cache_mb."
+    waits = f"Takes effect after a restart (HERMES_HOME={home} hermes gateway restart): gateway.cache_mb."
     with gateway(home) as running:
         config.write_text(BEFORE + "gateway:\n  cache_mb: 8\n")
         assert waits in hermes(home, "config", "apply").out
@@ -138,7 +141,10 @@ def test_plugins_are_those_of_the_start_until_a_restart(home: Path) -> None:
         config.write_text(there + "plugins: {disabled: [hx-more]}\n")
         applied = hermes(home, "config", "apply")
         assert applied.code == 0, "its toolset is gone: " + applied.err
-        assert "Takes effect after a restart (hermes gateway restart): plugins.disabled." in applied.out
+        assert (
+            f"Takes effect after a restart (HERMES_HOME={home} hermes gateway restart): plugins.disabled."
+            in applied.out
+        )
         assert running.stop() == 0
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
 import pytest
 
+from hermes.admin.shell.output import CliConsole
+from hermes.cli import COMMANDS
 from tests.cli.command import gateway, hermes
 
 
@@ -93,3 +96,31 @@ def test_a_profile_with_a_gateway_is_not_removed(home: Path, tmp_path: Path) -> 
         refused = hermes(home, "profile", "remove", "work", "--yes")
         assert refused.code == 1 and "hermes -p work gateway stop" in refused.err
     assert (home / "profiles" / "work").is_dir()
+
+
+def test_hints_name_the_home_that_they_are_about(home: Path) -> None:
+    """Whoever copies one works on the same home, also from a shell without our variables."""
+    usual = home.parent / ".hermes"
+
+    def start(place: Path, *words: str, **more: str) -> str:
+        return hermes(place, *words, "status", **more).err
+
+    assert f"with: HERMES_HOME={home} hermes gateway start, or" in start(home)
+    assert "with: hermes gateway start, or" in start(usual, HERMES_HOME="")
+    assert hermes(usual, "profile", "create", "work", HERMES_HOME="").code == 0
+    assert "with: hermes -p work gateway start, or" in start(usual, "-p", "work", HERMES_HOME="")
+    assert "with: hermes -p work gateway start, or" in start(usual, HERMES_HOME="", HERMES_PROFILE="work")
+    missing = hermes(usual, "-p", "work", "sessions", "show", "nosuch", HERMES_HOME="")
+    assert "`hermes -p work sessions list` shows them." in missing.err
+    assert "hermes -p work -q 'tell me'" in hermes(usual, "-p", "work", "tell", "me", HERMES_HOME="").err
+    assert hermes(usual, "profile", "use", "work", HERMES_HOME="").code == 0
+    assert "with: hermes gateway start, or" in start(usual, HERMES_HOME="")
+    assert "with: hermes -p default gateway start, or" in start(usual, "-p", "default", HERMES_HOME="")
+
+
+@pytest.mark.parametrize("name", sorted({name.partition(" ")[0] for name in COMMANDS} - {"profile"}))
+def test_every_command_is_spelled_for_its_home(name: str) -> None:
+    console = CliConsole(out=io.StringIO(), err=io.StringIO(), hermes="hermes -p work")
+    assert console.spell(f"See: hermes {name}, or `hermes {name}`") == (
+        f"See: hermes -p work {name}, or `hermes -p work {name}`"
+    )

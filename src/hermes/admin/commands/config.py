@@ -160,7 +160,8 @@ def _apply(command: CliCommand) -> None:
     if adopted:
         console.line(f"Adopted: {', '.join(adopted)}.")
     if report.waits:
-        console.line(f"Takes effect after a restart (hermes gateway restart): {', '.join(report.waits)}.")
+        restart = console.spell("hermes gateway restart")
+        console.line(f"Takes effect after a restart ({restart}): {', '.join(report.waits)}.")
 
 
 def _check(command: CliCommand) -> int:

@@ -98,7 +98,8 @@ def _greeting(
     notes += about
     if problems := int(facts.get("config_problems") or 0):
         lines.append(f"The settings have {problems} problem{'s' * (problems > 1)}: hermes config check")
-    return [*lines, *(note for note in notes if note not in lines[0])], notes
+    shown = [*lines, *(note for note in notes if note not in lines[0])]
+    return [process.command.console.spell(line) for line in shown], notes
 
 
 def _about_folder(process: ChatProcess, visit: Visit) -> list[str]:
@@ -150,7 +151,12 @@ class TerminalTalk(Struct, frozen=True, kw_only=True):
             screen=Screen(sys.stdout.fileno(), self._look()),
             keys=sys.stdin.fileno(),
             history=LineHistory(self.process.command.home / HISTORY_FILE),
-            plan=ChatPlan(first=self.words, once=once, greeting=[] if once else self.greeting),
+            plan=ChatPlan(
+                first=self.words,
+                once=once,
+                greeting=[] if once else self.greeting,
+                spell=self.process.command.console.spell,
+            ),
         )
 
     def _one_shot(self, words: str) -> OneShot:

@@ -152,7 +152,9 @@ def _status(command: CliCommand) -> None:
     place = _open(command)
     jobs = [job for job in place.ask(list_jobs) if job["state"] == "scheduled"]
     following = min((str(job["next_run_at"]) for job in jobs), default="nothing scheduled")
-    nothing = "nothing: no gateway is running (hermes gateway run, or hermes cron tick)"
+    nothing = command.console.spell(
+        "nothing: no gateway is running (hermes gateway run, or hermes cron tick)"
+    )
     who = "the gateway" if place.running else nothing
     command.console.facts([("Run by", who), ("Jobs", str(len(jobs))), ("Next", following)])
 

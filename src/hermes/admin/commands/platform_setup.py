@@ -137,7 +137,7 @@ class SetupWizard:
             self._console.line(f"{name} is also set in the environment, which takes effect.")
         holder = home_holder(self._home)
         running = holder is not None and holder.what == GATEWAY
-        self._console.line(f"Next: hermes gateway {'restart' if running else 'run'}")
+        self._console.line(self._console.spell(f"Next: hermes gateway {'restart' if running else 'run'}"))
 
     def _now(self) -> DeclaredAccount:
         """The account as it would be, with what was answered."""

@@ -153,7 +153,7 @@ def _login(command: CliCommand) -> None:
     for name, value in kept.items():
         written = set_setting(home, declared.variable(name), value, platforms)
         console.line(f"Saved {written.name} in {written.file}.")
-    console.line(f"Next: hermes platforms test {declared.name}")
+    console.line(console.spell(f"Next: hermes platforms test {declared.name}"))
 
 
 def _test(command: CliCommand) -> int:

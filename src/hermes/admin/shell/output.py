@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -20,6 +21,11 @@ from hermes.domain.text import one_line, showable, width
 _GAP = "  "
 _NARROWEST = 8
 _LONGEST_CELL = 400
+_NAMED_COMMAND = re.compile(
+    r"(?<![\w./-])hermes (?=(?:--resume|--continue|-q|access|chat|config|cron|gateway|grants|handoff"
+    r"|hooks|outbox|pairing|platforms|plugins|send|sessions|status|trace|webhook)\b)"
+)
+"""A command in a sentence of ours, but for `hermes profile`, which is about all homes."""
 
 
 class CliConsole(Struct, frozen=True, kw_only=True):
@@ -30,13 +36,19 @@ class CliConsole(Struct, frozen=True, kw_only=True):
     width: int = 0
     colour: bool = False
     interactive: bool = False
+    hermes: str = "hermes"
+    """The command as it reaches the home that is worked on."""
+
+    def spell(self, text: str) -> str:
+        """A sentence with commands in it, as they must be written to work on this home."""
+        return _NAMED_COMMAND.sub(lambda match: f"{self.hermes} ", text)
 
     def line(self, text: str = "") -> None:
         self.out.write(showable(text) + "\n")
 
     def note(self, text: str) -> None:
         """Something beside the answer: a hint, a warning. Never in the way of a pipe."""
-        self.err.write(showable(text) + "\n")
+        self.err.write(showable(self.spell(text)) + "\n")
 
     def strong(self, text: str) -> None:
         self.out.write(self._bold(showable(text)) + "\n")

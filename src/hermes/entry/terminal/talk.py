@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -64,11 +64,13 @@ class UnsentMessage(Struct, kw_only=True):
 
 
 class ChatPlan(Struct, frozen=True, kw_only=True):
-    """What a chat begins with, and whether it ends with the answer to it."""
+    """What a chat begins with, and whether it ends with the answer to it; `spell` writes the commands in a
+    sentence as they work on this home."""
 
     first: str | None = None
     once: bool = False
     greeting: Sequence[str] = ()
+    spell: Callable[[str], str] = str
 
 
 class TerminalConversation:
@@ -103,6 +105,7 @@ class TerminalConversation:
     def hear(self, presence: Presence, words: str) -> None:
         """The gateway went away, came back, or is waited for no longer."""
         self.presence = presence
+        words = self._plan.spell(words)
         self._view.line(f"{words} (Ctrl-C leaves)" if presence is Presence.AWAY else words, aside=True)
         if presence is Presence.LOST:
             self._view.leave(FAILED)
@@ -123,8 +126,8 @@ class TerminalConversation:
             self.follow(turn)
         for other in self._visit.elsewhere:
             place = f" in {short_folder(other.folder)}" if other.folder else ""
-            words = f"Unfinished{place}: “{other.text}”. Go back with: hermes --resume {other.session}"
-            self._view.line(words, aside=True)
+            back = self._plan.spell(f"hermes --resume {other.session}")
+            self._view.line(f"Unfinished{place}: “{other.text}”. Go back with: {back}", aside=True)
         if self._plan.first is not None:
             if not self._plan.once:
                 self._view.line(f"❯ {self._plan.first}")
@@ -140,7 +143,7 @@ class TerminalConversation:
         if self._turns:
             yield "The answer is not finished; the gateway goes on with it."
         if self._session is not None and not self._plan.once:
-            yield f"To come back: hermes --resume {self._session}"
+            yield self._plan.spell(f"To come back: hermes --resume {self._session}")
 
     # --- lines ---
 
@@ -155,7 +158,7 @@ class TerminalConversation:
             else:
                 await self._say(line)
         except HermesError as error:
-            self._view.line(f"✗ {error}")
+            self._view.line(f"✗ {self._plan.spell(str(error))}")
 
     async def _say(self, text: str) -> None:
         words = UnsentMessage(text=text, key=new_words_key())
@@ -194,7 +197,8 @@ class TerminalConversation:
         if name in ("help", "commands") and not args:
             text += "".join(f"\n- /{own}: {summary}" for own, summary in OWN_COMMANDS.items())
         if text:
-            self._view.line(text)
+            # A conversation that went elsewhere says how to bring it back.
+            self._view.line(self._plan.spell(text) if reply.over else text)
         before, self._session = self._session, reply.session
         if reply.turn is not None:
             self.follow(reply.turn)

@@ -6,6 +6,7 @@ import os
 import pwd
 from collections.abc import Mapping
 from pathlib import Path
+from shlex import quote
 
 from hermes.domain.errors import UserError
 from hermes.domain.ids import MAIN_AGENT, AgentId
@@ -45,6 +46,22 @@ def find_home(environ: Mapping[str, str], profile: str | None = None) -> Path:
             f"The profile in use is wrong: {error.message}",
             hint="Choose another with -p, or: hermes profile use default",
         ) from error
+
+
+def spell_hermes(home: Path, environ: Mapping[str, str]) -> str:
+    """The command as somebody must write it to reach this home from a shell that knows only HOME."""
+    bare = {name: value for name, value in environ.items() if name not in ("HERMES_HOME", "HERMES_PROFILE")}
+    profile = home.name if home.parent.name == PROFILES_FOLDER else DEFAULT_PROFILE
+    for variables in ({}, {"HERMES_HOME": str(home)}):
+        for option in (None, profile):
+            try:
+                reached = find_home(bare | variables, option)
+            except UserError:
+                continue
+            if reached == home:
+                words = [f"{name}={quote(value)}" for name, value in variables.items()]
+                return " ".join([*words, "hermes", *(("-p", option) if option else ())])
+    return "hermes"
 
 
 def root_home(environ: Mapping[str, str]) -> Path:
