@@ -45,7 +45,7 @@ async def bring(chat: Journey, asked: Asked) -> None:
         await chat.gateway.go_on(MAIN_AGENT, TakeToolResults(results=results, now=now, words=words).unit)
         return
     given = Answer(question=asked.question, verdict=Verdict.ONCE)
-    await chat.gateway.go_on(MAIN_AGENT, TakeAnswer(given=given, now=now, words=words).unit)
+    await chat.gateway.go_on(MAIN_AGENT, TakeAnswer(given=[given], now=now, words=words).unit)
 
 
 async def first_turn(chat: Journey) -> Turn | None:

@@ -12,7 +12,7 @@ more they are, so that what comes meanwhile is one piece of work for each and no
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 
 from hermes.domain.event import Entry, FeedItem, Live, ModelSaid, Reset, Snapshot, TextDelta
 from hermes.domain.ids import TurnId
@@ -72,7 +72,7 @@ class Feed:
         """What the open model call has said so far."""
         return self._call.text
 
-    async def watch(self, after: int = 0, *, live: bool = True) -> AsyncIterator[FeedItem]:
+    async def watch(self, after: int = 0, *, live: bool = True) -> AsyncGenerator[FeedItem]:
         """What happens from record `after` on; without `live`, records alone, and nobody is woken before."""
         self.watchers += 1
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -158,3 +159,22 @@ async def test_a_request_with_results_brings_its_own_options(tmp_path: Path) -> 
     assert one == CallOptions(must_call=("weather", "stocks"), seed=1)
     assert two == CallOptions(must_call=("weather",), temperature=1.0)
     assert three == CallOptions()
+
+
+async def test_a_stop_text_ends_the_call(tmp_path: Path) -> None:
+    """Nothing is wanted of a service that does not know such texts after it, and nothing there can fail."""
+    breaks = ScriptedModel([Say(text="one STOP two", breaks_after=10)])
+    never_ends = ScriptedModel([Say(text="one STOP two", pieces=3, hold=asyncio.Event())])
+    for number, each in enumerate((breaks, never_ends)):
+        async with ApiWorld(home=tmp_path / str(number), provider=each) as api:
+            heard = await api.post(CHAT, words("hi", stop=["STOP"]))
+            assert heard.status == 200
+            assert heard.json["choices"][0]["message"]["content"] == "one"
+            assert heard.json["choices"][0]["finish_reason"] == "stop"
+            assert len(each.requests) == 1
+
+
+async def test_an_option_of_the_stream_may_be_null(tmp_path: Path) -> None:
+    async with ApiWorld(home=tmp_path, provider=ScriptedModel([say("fine")])) as api:
+        heard = await api.post(CHAT, words("hi", stream=True, stream_options={"include_usage": None}))
+        assert heard.status == 200

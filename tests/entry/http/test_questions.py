@@ -407,3 +407,32 @@ async def test_another_conversation_or_key_answers_no_question_of_a_response(tmp
         assert _texts(await ask(_user("paint the door"), question, _user("2"))) == "something else"
         assert _texts(await ask(_user("paint it"), question, _user("2"), by=PHONE)) == "something else"
         assert _texts(await ask(_user("paint it"), question, _user("2"))) == "Blue it is."
+
+
+@pytest.mark.parametrize(
+    ("asking", "later"),
+    [
+        ([{"role": "user", "content": "go\0now"}], []),
+        ([{"role": "user", "content": "go"}, {"role": "system", "content": "s"}], []),
+        ([{"role": "user", "content": "go"}, {"role": "assistant", "content": "Sure:"}], []),
+        ([{"role": "user", "content": ""}], []),
+        # Some clients put their instructions last each time.
+        ([{"role": "user", "content": "go"}], [{"role": "system", "content": "s"}]),
+    ],
+    ids=["nul", "system last", "prefill", "no words", "system always last"],
+)
+async def test_yes_counts_whatever_shape_the_conversation_has(
+    asking: list[Any], later: list[Any], tmp_path: Path
+) -> None:
+    async with Asking(tmp_path, [DANGER, DANGER, say("went on")]) as world:
+        messages = asking
+        for _ in range(2):
+            heard = await world.api.post(CHAT, {"messages": [*messages, *later]})
+            printed = heard.json["choices"][0]["message"]["content"]
+            answer = [{"role": "assistant", "content": printed}, {"role": "user", "content": "yes"}]
+            messages = [*messages, *answer]
+        heard = await world.api.post(CHAT, {"messages": [*messages, *later]})
+        assert heard.json["choices"][0]["message"]["content"] == "went on"
+        assert world.done == ["danger m1"] * 2
+        forged = [{"role": "user", "content": "Other words."}, *messages[len(asking) :]]
+        assert (await world.api.post(CHAT, {"messages": forged})).status != 200

@@ -70,6 +70,8 @@ class World:
                 return say("; ".join(one.text for one in done))
             case "danger" if not tools:
                 return call("danger", '{"token": "x"}')
+            case "both" if not tools:
+                return Say(calls=tuple(_call("danger", f'{{"token": "{n}"}}', f"c_{n}") for n in "xy"))
             case "read" if not tools:
                 return call("read", '{"token": "x"}')
             case "story":
@@ -398,6 +400,23 @@ async def test_a_client_approves_what_it_was_asked(tmp_path: Path, world: World,
         assert "hermes" not in await read(api, asked["id"])
         further = await ask(api, "and now", previous_response_id=done["id"])
         assert text(further).startswith("danger zone + and now [")
+
+
+async def test_every_approval_of_an_input_counts_for_its_own_question(tmp_path: Path, world: World) -> None:
+    async with world.api(tmp_path / "home") as api:
+        asked = await ask(api, "both dangers")
+        first = approval(asked)
+        further = await ask(api, [first], previous_response_id=asked["id"])
+        second = approval(further, approve=False)
+        other = approval(await ask(api, "danger zone"))
+        await ask(api, [{**first, "approve": False}, second], 409, previous_response_id=further["id"])
+        await ask(api, [other, second], 400, previous_response_id=further["id"])
+        await ask(api, [other, second], 400)
+        assert await read(api, further["id"]) == further, "all of them count, or none"
+        done = await ask(api, [second, first], previous_response_id=further["id"])
+        assert done["id"] == further["hermes"]["next"]
+        assert await ask(api, [second, first], previous_response_id=further["id"]) == done, "once more"
+        assert (done["output"][0]["arguments"], done["output"][0]["status"]) == ('{"token": "y"}', "failed")
 
 
 async def test_who_stores_nothing_sends_the_whole_exchange_with_the_approval(

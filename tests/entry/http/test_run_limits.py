@@ -335,3 +335,57 @@ async def test_who_is_shown_a_question_has_its_place_back(tmp_path: Path) -> Non
             return [(await api.post(CHAT, words("ok"))).status for _ in range(15)]
 
         assert await asyncio.gather(ask(), ask()) == [[200] * 15, [200] * 15]
+
+
+async def test_a_repeated_request_is_answered_also_without_a_place(tmp_path: Path) -> None:
+    model, key = Waiter(), {"Idempotency-Key": "k"}
+    async with ApiWorld(home=tmp_path, provider=model, config=settings(max_running=1)) as api:
+        model.go.set()
+        first = await api.post(CHAT, words("hi"), headers=key)
+        model.go.clear()
+        source = Source(address=Address(platform=LOCAL_DOOR, chat="local"), kind=SourceKind.PRIVATE, user="x")
+        await api.app.gateway.ask(Submission(agent=MAIN_AGENT, source=source, input=TurnInput(text="long")))
+        await model.has(2)
+        again = await api.post(CHAT, words("hi"), headers=key)
+        assert (again.status, again.json) == (200, first.json)
+        assert (await api.post(CHAT, words("hi"), headers={"Idempotency-Key": "other"})).status == 429
+        model.go.set()
+
+
+async def test_a_turn_that_a_later_try_joined_outlives_the_first_connection(tmp_path: Path) -> None:
+    model = Waiter()
+    async with ApiWorld(home=tmp_path, provider=model) as api:
+
+        def ask(tries: int) -> asyncio.Task[Heard]:
+            counted = {"X-Stainless-Retry-Count": str(tries)}
+            return asyncio.create_task(api.post(CHAT, words("slow"), headers=counted))
+
+        async def watched_by(number: int) -> None:
+            for _ in range(3000):
+                watchers = [feed.watchers for feed in api.app.gateway.feeds._feeds.values()]
+                if sum(watchers) == number:
+                    return
+                await asyncio.sleep(0.01)
+            raise AssertionError(f"{watchers} watch instead of {number}")
+
+        first = ask(0)
+        await model.has(1)
+        await watched_by(1)
+        second = ask(1)
+        await watched_by(2)
+        first.cancel()
+        await watched_by(1)
+        await asyncio.sleep(0.2)  # what would stop it has its time
+        model.go.set()
+        heard = await second
+        assert heard.status == 200 and heard.json["choices"][0]["message"]["content"] == "done"
+        assert model.asked == 1
+        model.go.clear()
+        third = ask(0)
+        await model.has(2)
+        third.cancel()
+        for _ in range(3000):
+            if not api.app.gateway.feeds._feeds:
+                return
+            await asyncio.sleep(0.01)
+        raise AssertionError("nobody watches it, and it goes on")

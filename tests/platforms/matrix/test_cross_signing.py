@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from hermes.domain.errors import UserError
 from hermes.entry.platforms.matrix.cross_signing import DeviceTrust, _derived, canonical, read_recovery_key
+from hermes.entry.platforms.matrix.encryption import Encryption
+from hermes.entry.platforms.matrix.sync import MatrixIdentity
 
 KEY = bytes(range(32))
 SPELLED = "EsSz ykH7 LCZx 7Cae cmKD wcmY JRXi Ybtu 8iQ3 t8Ez nRwK pUY1"
@@ -54,3 +58,19 @@ def test_what_is_signed() -> None:
 def test_who_vouches_for_a_device(signer: str, signatures: object, signed: bool) -> None:
     trust = DeviceTrust(key="k", device={"user_id": "@a:b", "signatures": signatures}, signer=signer)
     assert trust.signed is signed
+
+
+async def test_a_wrong_recovery_key_is_told_and_leaves_encryption_on() -> None:
+    device = {"keys": {"ed25519:D": "ours"}}
+
+    class Homeserver:
+        async def call(self, method: str, path: str, body: object = None) -> object:
+            return {"device_keys": {"@a:b": {"D": device}}}
+
+    account = SimpleNamespace(identity_keys={"ed25519": "ours"})
+    encryption = Encryption(
+        None, SimpleNamespace(olm=SimpleNamespace(account=account)), MatrixIdentity(id="@a:b", device="D")
+    )
+    trust = DeviceTrust(key="ours", device=device, signer="SSK")
+    await encryption._vouch(Homeserver(), trust, "EsTc")  # type: ignore[arg-type]
+    assert encryption.doubt.startswith("MATRIX_RECOVERY_KEY is no recovery key")

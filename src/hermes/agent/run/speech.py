@@ -122,6 +122,9 @@ class ReplyStream:
                     break
                 for live in self._live(piece, seam):
                     yield live
+                if self._stops is not None and self._stops.hit and not isinstance(piece, ModelEnd):
+                    # What comes after it is not wanted: the call ends with its run.
+                    piece = ModelEnd()
                 if isinstance(piece, ModelEnd):
                     self.reply = self._whole(piece)
                     return

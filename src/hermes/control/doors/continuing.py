@@ -24,7 +24,7 @@ from hermes.domain.event import Asked, QuestionKind, Verdict
 from hermes.domain.ids import QuestionId, SessionId, client_call_id
 from hermes.domain.ports.store import Tx
 from hermes.domain.session import make_turn
-from hermes.domain.text import one_line, storable
+from hermes.domain.text import one_line, storable, storable_all
 from hermes.domain.turn import (
     Answer,
     BusyMode,
@@ -96,8 +96,10 @@ def take_options(tx: Tx, turn: Turn, options: CallOptions | None, heard: str = "
 
 
 def messages_digest(instructions: str, messages: Sequence[EarlierMessage]) -> str:
-    """What a client said, and says was said, in one short text."""
-    return sha256(msgspec.json.encode((instructions, messages))).hexdigest()
+    """What a client said, and says was said, in one short text, as it is stored. Instructions among the
+    messages do not count: their place changes."""
+    said = [message for message in messages if message.by is not Speaker.SYSTEM]
+    return sha256(msgspec.json.encode(storable_all((instructions, said)))).hexdigest()
 
 
 def heard_digest(turn: Turn) -> str:
@@ -162,10 +164,10 @@ class TakeToolResults(Struct, frozen=True, kw_only=True):
 
 
 class TakeAnswer(Struct, frozen=True, kw_only=True):
-    """Take a person's answer to what a response waits for. The same once more is the same request; one that
-    comes too late is told what became of the question. `words` were said with it."""
+    """Take a person's answers to what a response waits for, all of them or none. The same once more is the
+    same request; one that comes too late is told what became of the question. `words` were said with them."""
 
-    given: Answer
+    given: Sequence[Answer]
     now: datetime
     request: NewRequest | None = None
     options: CallOptions | None = None
@@ -176,21 +178,31 @@ class TakeAnswer(Struct, frozen=True, kw_only=True):
         repeated = submission.asked_before(tx, self.request)
         if repeated is not None:
             return repeated
-        question = tx.questions.get(self.given.question)
-        turn = None if question is None else tx.turns.get(question.turn)
-        if question is None or turn is None or turn.source is None:
+        questions = [tx.questions.get(given.question) for given in self.given]
+        asked = [question for question in questions if question is not None]
+        turn = tx.turns.get(asked[0].turn) if asked else None
+        if turn is None or turn.source is None or len(asked) < len(questions):
             raise NotFound("There is no such question (any more).")
-        if question.open:
-            outcome = answer(tx, replace(self.given, by=turn.source.person), self.now)
-            if not outcome.closed:
-                raise submission.TurnUnfinished(outcome.text)
+        if any(question.turn != turn.id for question in asked):
+            raise UserError("These answers belong to questions of different responses.")
+        for question, given in zip(asked, self.given, strict=True):
+            self._take(tx, question, replace(given, by=turn.source.person))
+        if any(question.open for question in asked):
             take_options(tx, turn, self.options, self.heard)
             _add_words(tx, turn, self.words, self.now)
-        elif question.verdict is None or question.verdict.allows != self.given.verdict.allows:
+        entries = tx.journal.of_turn(turn.id)
+        last = max(asked, key=lambda question: parts_before(entries, question.id))
+        return _next_part(tx, turn, last, self.request, self.now)
+
+    def _take(self, tx: Tx, question: Question, given: Answer) -> None:
+        if question.open:
+            outcome = answer(tx, given, self.now)
+            if not outcome.closed:
+                raise submission.TurnUnfinished(outcome.text)
+        elif question.verdict is None or question.verdict.allows != given.verdict.allows:
             raise submission.TurnUnfinished(
                 "This question was answered otherwise, or nobody answered in time."
             )
-        return _next_part(tx, turn, question, self.request, self.now)
 
 
 class AnswerQuestion(Struct, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 from enum import StrEnum
@@ -113,8 +114,10 @@ async def watch_turn(
         feed = feeds.open(wanted)
         state = None if feed.driven else await _join(feeds, store, feed)
         if state is None or (not feed.ended and state.state.open):
-            async for seen in feed.watch(after, live=live):
-                yield seen
+            # Closed at once with this one: whether somebody watches decides what becomes of a turn.
+            async with contextlib.aclosing(feed.watch(after, live=live)) as watched:
+                async for seen in watched:
+                    yield seen
             feeds.release(wanted)
             wanted = feed.follow
             continue

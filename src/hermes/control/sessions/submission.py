@@ -452,7 +452,10 @@ class Submitter(Struct, frozen=True, kw_only=True):
         with self.actors.workers.hold_place() as free:
             core, at_once = self.actors.core, free and self._may_begin(words)
             if words.at_once and not free:
-                raise NoPlace(core.live.now.gateway.max_running)
+                repeated = await runtime.store.read(lambda tx: asked_before(tx, words.request))
+                if repeated is None:
+                    raise NoPlace(core.live.now.gateway.max_running)
+                return repeated
             unit = SubmitTurn(
                 words=words,
                 settings=core.live.now,

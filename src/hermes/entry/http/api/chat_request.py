@@ -33,7 +33,7 @@ _Tokens = Annotated[int, msgspec.Meta(ge=1)]
 class StreamOptions(msgspec.Struct, kw_only=True):
     """`include_usage`: the usage comes as a chunk of its own, before the end."""
 
-    include_usage: bool = False
+    include_usage: bool | None = None
 
 
 class ResponseFormat(msgspec.Struct, kw_only=True):

@@ -118,7 +118,7 @@ async def complete(call: HttpCall, body: ChatRequest) -> ChatCompletion | web.St
         answering = await turns.ask(call, choice, conversation, options)
     async with turns.while_connected(call, answering.turn):
         if body.stream:
-            apart = body.stream_options is not None and body.stream_options.include_usage
+            apart = body.stream_options is not None and bool(body.stream_options.include_usage)
             return await _stream(call, choice.name, answering, usage_apart=apart, data=data)
         return await _whole(call, choice.name, answering, data=data)
 

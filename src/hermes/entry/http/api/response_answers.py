@@ -4,6 +4,8 @@ with results join the turn."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 from msgspec import Struct
 
@@ -58,14 +60,15 @@ class Continuation(Struct, frozen=True, kw_only=True):
         return brought or await self._answer()
 
     async def _approve(self) -> SubmittedTurn:
-        ident, item = list(self.given.approvals.items())[-1]
-        asked = await find_question(self.call, ident)
-        check_may_answer(self.call, asked)
-        if self.before is not None and asked.turn.id != self.before.turn.id:
-            raise bad_request(f"The approval “{ident[:80]}” was not asked for there.", param="input")
-        verdict = Verdict.ONCE if item.approve else Verdict.DENY
-        answer = Answer(question=ident, verdict=verdict, text=storable(item.reason or ""))
-        return await self._take(answer, self.given.follows)
+        answers: list[Answer] = []
+        for ident, item in self.given.approvals.items():
+            asked = await find_question(self.call, ident)
+            check_may_answer(self.call, asked)
+            if self.before is not None and asked.turn.id != self.before.turn.id:
+                raise bad_request(f"The approval “{ident[:80]}” was not asked for there.", param="input")
+            verdict = Verdict.ONCE if item.approve else Verdict.DENY
+            answers.append(Answer(question=ident, verdict=verdict, text=storable(item.reason or "")))
+        return await self._take(answers, self.given.follows)
 
     async def _bring_results(self) -> SubmittedTurn | None:
         call, given = self.call, self.given
@@ -117,7 +120,7 @@ class Continuation(Struct, frozen=True, kw_only=True):
         answer = as_answer(text, list(waiting.people), person, replies_to_us=False)
         if answer is None:
             raise AnswerExpected(waiting.people[0], may_say=bool(person) and len(waiting.people) == 1)
-        return await self._take(answer, follows=False)
+        return await self._take([answer], follows=False)
 
     async def _reply(self) -> SubmittedTurn | None:
         """The words may answer the question that their conversation ends with, for a client that sends all of
@@ -140,7 +143,7 @@ class Continuation(Struct, frozen=True, kw_only=True):
             return as_answer(storable(kept.text), [question], turn.source.person, replies_to_us=True)
 
         answer = await self.call.gateway.read(self.agent, look)
-        return None if answer is None else await self._take(answer, follows=False, heard=heard)
+        return None if answer is None else await self._take([answer], follows=False, heard=heard)
 
     def _owns(self, turn: Turn) -> bool:
         return self.call.owns(turn.source)
@@ -156,9 +159,9 @@ class Continuation(Struct, frozen=True, kw_only=True):
         people = tuple(question for question in open_ones if question.kind in FOR_PEOPLE)
         return WaitingTurn(turn=turn, calls=tuple(calls_open(tx, turn)), people=people)
 
-    async def _take(self, answer: Answer, follows: bool, heard: str = "") -> SubmittedTurn:
+    async def _take(self, answers: Sequence[Answer], follows: bool, heard: str = "") -> SubmittedTurn:
         taking = TakeAnswer(
-            given=answer,
+            given=answers,
             now=self.call.site.clock.now(),
             request=await turns.idempotent_request(self.call, self._options()),
             options=self.given.conversation.options,

@@ -99,18 +99,32 @@ class ConversationInput(Struct, frozen=True, kw_only=True):
 
     @property
     def messages(self) -> tuple[EarlierMessage, ...]:
-        """All of it, as it came."""
-        if self.results or self.continues:
+        """All of it, as a turn takes it."""
+        if self.results:
             return self.history
         return (*self.history, EarlierMessage(by=Speaker.USER, text=self.text, attachments=self.images))
 
     @property
     def answers(self) -> QuestionId | None:
         """The question that the agent's last message ends with, if these words come right after it."""
-        last = self.history[-1] if self.history else None
+        last = self._said[-1] if self._said else None
         if last is None or last.by is not Speaker.AGENT or last.calls or self.continues:
             return None
         return printed_question(last.text)
+
+    @property
+    def before_question(self) -> tuple[EarlierMessage, ...]:
+        """The `messages` of the request whose answer the agent's last message was."""
+        if len(self._said) < 2:
+            return ()
+        *before, last = self._said[:-1]
+        if last.by is Speaker.AGENT:
+            return (*before, last, EarlierMessage(by=Speaker.USER, text=GO_ON))
+        return (*before, replace(last, text=_words_of(last)) if last.by is Speaker.USER else last)
+
+    @property
+    def _said(self) -> tuple[EarlierMessage, ...]:
+        return tuple(message for message in self.history if message.by is not Speaker.SYSTEM)
 
     @property
     def pictured(self) -> frozenset[QuestionId]:
@@ -157,10 +171,11 @@ def as_conversation(instructions: str, messages: Sequence[EarlierMessage]) -> Co
     messages = systems_before_last(messages)
     last = messages[-1]
     if last.by is Speaker.USER:
-        # No words at all would mean that nothing was said after the history.
-        text = last.text or ("" if last.attachments else " ")
         return ConversationInput(
-            instructions=instructions, history=tuple(messages[:-1]), text=text, images=last.attachments
+            instructions=instructions,
+            history=tuple(messages[:-1]),
+            text=_words_of(last),
+            images=last.attachments,
         )
     if last.by is Speaker.AGENT and (last.calls or not last.text.strip()):
         raise bad_request(
@@ -172,6 +187,11 @@ def as_conversation(instructions: str, messages: Sequence[EarlierMessage]) -> Co
         )
     results = split_last(messages)[1]
     return ConversationInput(instructions=instructions, history=tuple(messages), results=results)
+
+
+def _words_of(message: EarlierMessage) -> str:
+    """No words at all would mean that nothing was said after the history."""
+    return message.text or ("" if message.attachments else " ")
 
 
 def systems_before_last(messages: Sequence[EarlierMessage]) -> Sequence[EarlierMessage]:

@@ -170,7 +170,7 @@ async def answer_turn(
         return None
     request = await idempotent_request(call, options)
     conversation = await keep_pictures(call, choice.agent, conversation)
-    before = messages_digest(conversation.instructions, conversation.history[:-1])
+    before = messages_digest(conversation.instructions, conversation.before_question)
     bringing = _continuing(call, place, request, conversation)
     continued = await go_on(
         call, choice.agent, lambda tx: bringing.with_reply(tx, asked, conversation.text, before)
@@ -269,8 +269,10 @@ async def while_connected(call: HttpCall, turn: Turn) -> AsyncIterator[None]:
 
 
 async def abandon_turn(call: HttpCall, turn: Turn) -> None:
-    """The client is gone: so is what it began and cannot come back to."""
-    if turn.ephemeral and not call.site.options.finish_when_gone:
+    """The client is gone: so is what it began and cannot come back to. Another try of the same request may
+    have joined it meanwhile: then it goes on for that one."""
+    watched = call.gateway.feeds.is_watched(turn.id)
+    if turn.ephemeral and not watched and not call.site.options.finish_when_gone:
         with contextlib.suppress(Unreachable):
             await asyncio.shield(call.gateway.stop_turn(turn.agent, turn.id, CLIENT_GONE))
 

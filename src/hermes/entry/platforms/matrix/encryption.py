@@ -168,11 +168,19 @@ class Encryption:
     async def _vouch(self, client: MatrixClient, trust: DeviceTrust, recovery: str) -> None:
         """Have the account vouch for the device; others may give keys to no other (Matrix 1.18, MSC4153)."""
         ours = self._client.olm.account.identity_keys["ed25519"]
-        if not trust.signed and recovery:
-            await sign_device(client, self._me, ours, recovery)
-            log.info("matrix.device_signed id=%s", self._me.device)
-        elif not trust.signed:
-            self.doubt = f"{UNVERIFIED}. {_way_to_verify(self._me, ours)}"
+        if trust.signed:
+            return
+        self.doubt = f"{UNVERIFIED}. {_way_to_verify(self._me, ours)}"
+        if recovery:
+            try:
+                await sign_device(client, self._me, ours, recovery)
+            except UserError as error:
+                # A key that does not fit is no worse than none: rooms stay encrypted, and status says it.
+                self.doubt = f"{error.message} {error.hint}"
+            else:
+                self.doubt = ""
+                log.info("matrix.device_signed id=%s", self._me.device)
+        if self.doubt:
             log.warning("matrix.device_not_verified: %s", self.doubt)
 
     async def _agree(self, client: MatrixClient) -> DeviceTrust:
