@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -118,6 +119,11 @@ async def in_the_models_words_to_ann(scene: Scene) -> None:
     await scene.chat.until_seen("/approve always")
 
 
+async def sent_before_it_was_asked(scene: Scene) -> None:
+    """A platform hands over late what was written before."""
+    scene.write("yes", at=(scene.clock.now() - timedelta(minutes=1)).timestamp())
+
+
 async def as_her_name(scene: Scene) -> None:
     scene.write("/approve", user="Ann")
 
@@ -155,6 +161,8 @@ SPOOFS: dict[str, Try] = {
     "yes inside a sentence": words("yes, but not that one"),
     "an earlier message that was edited to a yes": words("yes", edits="d1"),
     "an earlier message that was edited to a command": words("/approve", edits="d1"),
+    "her yes to her own message": words("yes", reply_to="d1"),
+    "her yes that was sent before it was asked": sent_before_it_was_asked,
     "late words": late_words,
     "a late button": late_button,
     "a late command": late_command,
@@ -266,6 +274,37 @@ async def test_the_reason_of_a_denial_reaches_the_agent_and_is_cut(tmp_path: Pat
         results = heard(chat)
         assert "Denied by the user. Reason: because because" in results[-1]
         assert len(results[-1]) < 320
+
+
+@pytest.mark.parametrize("to", ["the prompt", "another message"])
+async def test_a_reply_to_the_prompt_answers_it_and_one_to_another_message_does_not(
+    tmp_path: Path, to: str
+) -> None:
+    script = [say("Shall I draft the letter?"), call("danger", '{"token": "x"}'), say("it is over")]
+    async with Journey(folder=tmp_path, script=script, kind="plain") as chat:
+        chat.world.write("hello")
+        await chat.until_seen("draft the letter")
+        await chat.until_idle()
+        chat.world.write("clean up")
+        await chat.until_seen("May I do x?")
+        await chat.until(lambda: len(chat.gateway.feeds) == 0)
+        wanted = "May I do x?" if to == "the prompt" else "draft the letter"
+        ref = next(ref for ref, message in chat.world.messages.items() if wanted in message.text)
+        chat.world.write("yes", reply_to=ref, reply_to_us=True)
+        await chat.until_seen("it is over")
+        await chat.until_idle()
+        assert len(chat.world.did(Deed.EFFECT)) == (to == "the prompt")
+
+
+async def test_a_thread_is_no_reply_to_its_first_message(tmp_path: Path) -> None:
+    """Some platforms say of everything in a thread that it replies to the message that began it."""
+    script = [call("danger", '{"token": "x"}'), say("it is done")]
+    async with Journey(folder=tmp_path, script=script, kind="plain") as chat:
+        chat.world.write("clean up", thread="t1", kind="thread", mentions_us=True)
+        await chat.until_seen("May I do x?")
+        chat.world.write("yes", thread="t1", kind="thread", reply_to="t1", reply_to_us=True)
+        await chat.until_seen("it is done")
+        assert len(chat.world.did(Deed.EFFECT)) == 1
 
 
 async def test_a_clarification_takes_an_answer_word_as_words(tmp_path: Path) -> None:

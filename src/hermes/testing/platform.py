@@ -169,7 +169,7 @@ def to_inbound(update: Update, platform: str = "fake") -> Inbound:
             chat_name=update.chat_name,
             guild=update.guild,
         ),
-        at=datetime(2026, 1, 5, tzinfo=UTC),
+        at=datetime.fromtimestamp(update.at, UTC),
         what=_what(update),
         ref=update.edits or update.deletes or update.delivery,
         text=update.text,

@@ -6,6 +6,7 @@ killed process did: every delivery, acknowledgement, effect and send, in the ord
 from __future__ import annotations
 
 import asyncio
+import time
 from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -82,6 +83,8 @@ class Update:
     reply_text: str = ""
     reply_author: str | None = None
     name: str | None = None
+    at: float = field(default_factory=time.time)
+    """When it was sent, as the service tells it."""
 
 
 @dataclass(slots=True, kw_only=True)

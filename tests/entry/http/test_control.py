@@ -152,6 +152,13 @@ async def test_without_a_socket_the_gateway_runs_all_the_same(tmp_path: Path, sh
 # --- who is found -------------------------------------------------------------------------------------
 
 
+def test_a_folder_at_the_place_of_the_socket_is_one_sentence_and_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "gateway.sock").mkdir()
+    with pytest.raises(UserError, match=r"There is a folder at .*gateway\.sock") as told:
+        bind_socket(tmp_path, {})
+    assert told.value.hint == "Move it away." and (tmp_path / "gateway.sock").is_dir()
+
+
 def test_a_stale_file_is_nobody(tmp_path: Path) -> None:
     path, bound = bind_socket(tmp_path, {})
     assert listening(tmp_path, {}) is None, "bound, and nobody listens"

@@ -298,7 +298,7 @@ class ContinueTurn(Struct, frozen=True, kw_only=True):
         turn = self._my_turn(tx, question) if question is not None and question.open else None
         if question is None or turn is None or heard_digest(turn) != before:
             return None
-        given = as_answer(storable(text), [question], self.source.person, replies_to_us=True)
+        given = as_answer(storable(text), [question], self.source.person, replies_to={question.id})
         return None if given is None else self._continue(tx, turn, [given])
 
     def with_words(self, tx: Tx, session: SessionId, text: str) -> SubmittedTurn | None:
@@ -310,7 +310,7 @@ class ContinueTurn(Struct, frozen=True, kw_only=True):
             return None
         mine = {question.id: turn for question in waiting if (turn := self._my_turn(tx, question))}
         questions = [question for question in waiting if question.id in mine]
-        given = as_answer(storable(text), questions, self.source.person, replies_to_us=False)
+        given = as_answer(storable(text), questions, self.source.person)
         if given is None:
             raise AnswerExpected(waiting[0], may_say=len(waiting) == len(questions) == 1)
         return self._continue(tx, mine[given.question], [given])

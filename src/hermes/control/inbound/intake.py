@@ -54,7 +54,15 @@ from hermes.control.people.routing import SelectAgent, chat_session_key, route
 from hermes.control.sessions.resets import has_processes, policy_of, renew_session
 from hermes.control.turn.actors import Actors
 from hermes.control.turn.claim import bound_session, next_session
-from hermes.control.turn.questions import answer, as_answer, pressed, questions_here, was_asked_at
+from hermes.control.turn.questions import (
+    answer,
+    as_answer,
+    can_answer,
+    pressed,
+    questions_here,
+    replied_to,
+    was_asked_at,
+)
 from hermes.control.workers import MOST_FAILURES, end_tasks, pause_after
 from hermes.domain.address import Address, SourceKind
 from hermes.domain.busy import choose_busy_mode
@@ -537,16 +545,12 @@ class TakeInbound(Struct, frozen=True, kw_only=True):
         return self._say(tx, taken, outcome.text)
 
     def _answer(self, tx: Tx, session: Session) -> InboundResult | None:
-        questions = questions_here(tx, session.id) if tx.questions.open_of(None) else []
+        here = questions_here(tx, session.id) if tx.questions.open_of(None) else []
+        questions = [question for question in here if can_answer(tx, question, self.inbound)]
         if not questions:
             return None
-        reply = self.inbound.reply_to
-        given = as_answer(
-            self.inbound.text,
-            questions,
-            self.inbound.source.person,
-            replies_to_us=reply is not None and reply.mine,
-        )
+        replies_to = replied_to(tx, questions, self.inbound)
+        given = as_answer(self.inbound.text, questions, self.inbound.source.person, replies_to=replies_to)
         if given is None:
             return None
         outcome = answer(tx, given, self._now(), self.inbound.source.user_name)

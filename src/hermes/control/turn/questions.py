@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from datetime import datetime
+from collections.abc import Callable, Collection, Sequence
+from datetime import datetime, timedelta
 from functools import partial
 
 from msgspec import Struct
@@ -20,6 +20,7 @@ from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.clock import Clock
 from hermes.domain.event import QuestionKind, Verdict
 from hermes.domain.ids import AgentId, QuestionId, SessionId
+from hermes.domain.message import Inbound
 from hermes.domain.ports.store import Store, Tx
 from hermes.domain.session import BACKGROUND, SHARED_KINDS, Session, owner_of, speaker_of
 from hermes.domain.tool import NO_STANDING, Grant, StandingGrants
@@ -31,6 +32,7 @@ log = logging.getLogger("hermes.questions")
 FOR_PEOPLE = (QuestionKind.APPROVAL, QuestionKind.CLARIFY, QuestionKind.CONFIRM)
 _EVERY = 1.0
 _PAGE = 100
+_CLOCK_SECONDS = 5.0
 _TOO_LATE = "Too late: nobody answered in time, so it was denied."
 
 _THANKS = {
@@ -116,21 +118,51 @@ def resume(tx: Tx, question: Question) -> None:
 
 
 def as_answer(
-    text: str, open_questions: list[Question], by: str | None, *, replies_to_us: bool
+    text: str,
+    open_questions: list[Question],
+    by: str | None,
+    *,
+    replies_to: Collection[QuestionId] | None = None,
 ) -> Answer | None:
-    """A plain message as the answer of an open question, or None if it is not one.
+    """A plain message as the answer of an open question, or None if it is not one. `replies_to` are the
+    questions that it replies to: none of them if it replies to another message, None if to nothing.
 
     Any words answer a clarification; an approval takes only an answer word, and only if the message replies
-    to the prompt or exactly one question is open. What a program is asked for nobody's words answer."""
+    to the prompt, or to nothing while exactly one question is open. What a program is asked for nobody's
+    words answer."""
     open_questions = [question for question in open_questions if question.kind in FOR_PEOPLE]
     mine = [question for question in open_questions if by is not None and by in question.may_answer]
     for question in mine:
         if question.kind is QuestionKind.CLARIFY:
             return Answer(question=question.id, verdict=Verdict.REPLY, text=read_reply(question, text), by=by)
     verdict = read_word(text)
-    if verdict is None or not mine or not (len(open_questions) == 1 or (replies_to_us and len(mine) == 1)):
+    if replies_to is not None:
+        mine = [question for question in mine if question.id in replies_to]
+    if verdict is None or not mine or (replies_to is None and len(open_questions) > 1):
         return None
     return Answer(question=mine[0].id, verdict=verdict, by=by)
+
+
+def can_answer(tx: Tx, question: Question, message: Inbound) -> bool:
+    """Whether a plain message may have been said to this question: it was not sent before that was asked.
+    Clocks differ a little, and many platforms count in whole seconds. A clarification takes any words."""
+    asked = tx.outbox.begun(f"{question.id}:")
+    late = timedelta(seconds=_CLOCK_SECONDS)
+    return question.kind is QuestionKind.CLARIFY or not asked or message.at + late >= asked[0].created_at
+
+
+def replied_to(tx: Tx, questions: Sequence[Question], message: Inbound) -> set[QuestionId] | None:
+    """Those of the questions whose prompt a message replies to; None if it replies to nothing. Everything
+    said in a thread replies to its first message on some platforms: that means nothing."""
+    reply = message.reply_to
+    if reply is None or reply.ref == message.source.address.thread:
+        return None
+    return {
+        question.id
+        for question in questions
+        for row in tx.outbox.begun(f"{question.id}:")
+        if row.receipt is not None and row.receipt.ref == reply.ref
+    }
 
 
 def pressed(value: str, by: str | None) -> Answer | None:

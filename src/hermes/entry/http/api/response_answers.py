@@ -117,7 +117,7 @@ class Continuation(Struct, frozen=True, kw_only=True):
             return None
         person = waiting.turn.source.person if waiting.turn.source and self._owns(waiting.turn) else None
         text = storable(self.given.conversation.text)
-        answer = as_answer(text, list(waiting.people), person, replies_to_us=False)
+        answer = as_answer(text, list(waiting.people), person)
         if answer is None:
             raise AnswerExpected(waiting.people[0], may_say=bool(person) and len(waiting.people) == 1)
         return await self._take([answer], follows=False)
@@ -140,7 +140,7 @@ class Continuation(Struct, frozen=True, kw_only=True):
                 return None
             if not (question.open and self._owns(turn) and heard_digest(turn) == before):
                 return None
-            return as_answer(storable(kept.text), [question], turn.source.person, replies_to_us=True)
+            return as_answer(storable(kept.text), [question], turn.source.person, replies_to={question.id})
 
         answer = await self.call.gateway.read(self.agent, look)
         return None if answer is None else await self._take([answer], follows=False, heard=heard)

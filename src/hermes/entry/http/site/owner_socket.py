@@ -69,6 +69,10 @@ def bind_socket(home: Path, variables: Mapping[str, str]) -> tuple[Path, socket.
     if path.parent != home:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         check_folder(path.parent)
+    if path.is_dir() and not path.is_symlink():
+        raise UserError(
+            f"There is a folder at {path}, where the gateway's socket belongs.", hint="Move it away."
+        )
     path.unlink(missing_ok=True)
     bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
