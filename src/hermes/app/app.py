@@ -56,6 +56,7 @@ from hermes.state.files.session_log import SessionLogs
 from hermes.state.home.homes import DATABASE_FILE
 from hermes.state.settings.fingerprint import settings_fingerprint
 from hermes.state.settings.loader import LoadedSettings, load_settings
+from hermes.state.settings.names import PlatformNames
 from hermes.state.store.sqlite import StoreOptions
 from hermes.state.store.writer import SqliteStore
 
@@ -361,7 +362,8 @@ class App:
             **self._agents.models.facts(),
             "workspace": str(self._agents.workspace(self._home)),
             "display": self.display,
-            "fingerprint": settings_fingerprint(self._home, self._environ),
+            "variables": (declared := PlatformNames.of(self._manifests).variables),
+            "fingerprint": settings_fingerprint(self._home, self._environ, declared),
             "hooks": [] if self._hooks is None else self._hooks.facts(),
         }
 

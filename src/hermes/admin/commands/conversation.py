@@ -63,7 +63,8 @@ async def _renew(process: ChatProcess, line: GatewayConnection) -> bool:
     """A gateway that an earlier terminal left behind makes way if settings or keys are others here; whether
     one stays all the same, because it is used."""
     home, environ = process.command.home, process.command.environ
-    same = line.facts.get("fingerprint") == settings_fingerprint(home, environ)
+    declared = line.facts.get("variables") or ()
+    same = line.facts.get("fingerprint") == settings_fingerprint(home, environ, declared)
     if same or not line.facts.get("temporary"):
         return False
     if not await line.ask("/control/make-way", {}, bool):

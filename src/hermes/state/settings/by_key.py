@@ -53,21 +53,10 @@ def unknown_key(key: str, meant: str) -> UserError:
     return UserError(f"“{one_line(key)}” is not a known setting.", hint=hint)
 
 
-def known_variables(platforms: PlatformNames = BUILT_IN) -> list[str]:
-    """Every variable that something here reads from `.env`."""
-    known: list[str] = []
-    for section in (Settings, *sections(Settings).values()):
-        known += [name for knob in knobs(section).values() for name in knob.about.env]
-    for platform in sorted(platforms.names):
-        for knob in knobs(PlatformSettings).values():
-            known += names.platform_variables(platform, knob.about.env)
-    return [*known, *platforms.variables, *names.own_variables()]
-
-
 def find_key(key: str, provider: str = "auto", platforms: PlatformNames = BUILT_IN) -> SettingKey:
     """`provider` decides which variable holds the model's key."""
     if _VARIABLE.fullmatch(key):
-        known = known_variables(platforms)
+        known = names.known_variables(platforms)
         named, _ = names.named_account(key, platforms.names, platforms.variables)
         if named or names.is_key_like(key) or key in known:
             return SettingKey(variable=key)

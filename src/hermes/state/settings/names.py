@@ -16,7 +16,8 @@ from hermes.domain.address import DEFAULT_ACCOUNT, account_problem, read_platfor
 from hermes.domain.capabilities import Manifest
 from hermes.domain.errors import UserError
 from hermes.domain.settings.platforms import PlatformSettings
-from hermes.state.settings.values import knobs
+from hermes.domain.settings.settings import Settings
+from hermes.state.settings.values import knobs, sections
 
 ACCOUNT_MARK = "__"
 """Stands before an account's name in a variable."""
@@ -196,6 +197,17 @@ def own_variables() -> list[str]:
         if key not in _TREES
     ]
     return [*own, "HERMES_NO_PROBE", *(name.upper() for name in sorted(OF_THE_MACHINE))]
+
+
+def known_variables(platforms: PlatformNames = BUILT_IN) -> list[str]:
+    """Every variable that something here reads from `.env`."""
+    known: list[str] = []
+    for section in (Settings, *sections(Settings).values()):
+        known += [name for knob in knobs(section).values() for name in knob.about.env]
+    for platform in sorted(platforms.names):
+        for knob in knobs(PlatformSettings).values():
+            known += platform_variables(platform, knob.about.env)
+    return [*known, *platforms.variables, *own_variables()]
 
 
 def platform_variable(name: str, key: str) -> str:
