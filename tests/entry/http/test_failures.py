@@ -128,12 +128,12 @@ async def test_a_stream_that_was_late_tells_its_failure_in_an_error(
 class Acting:
     """A model whose tool acts before it fails, and a client that counts its tries."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, config: str = TWO_KEYS) -> None:
         self.done: list[str] = []
         self.waiting, self.hold = asyncio.Event(), asyncio.Event()
         self.model = ScriptedModel(self._script)
         tools = tuple(world_tools(self._act))
-        self.api = ApiWorld(home=home, provider=self.model, tools=tools, config=TWO_KEYS)
+        self.api = ApiWorld(home=home, provider=self.model, tools=tools, config=config)
 
     async def _act(self, name: str, key: str, token: str) -> None:
         self.done.append(token)
@@ -244,6 +244,22 @@ async def test_a_later_try_gets_the_answer_that_was_lost_on_its_way(tmp_path: Pa
         first = await world.ask("act", 0)
         again = await world.ask("act", 1)
         assert again.json == first.json and world.done == ["m1"]
+
+
+async def test_a_later_try_of_what_was_turned_away_is_no_repeat_of_an_older_request(tmp_path: Path) -> None:
+    """Somebody asks the same again and again, and once there is no place for the first try."""
+    world = Acting(tmp_path / "home", "platforms: {api_server: {max_concurrent_runs: 1}}\n")
+    async with world.api:
+        first = await world.ask("act", 0)
+        other = asyncio.create_task(world.ask("wait", 0))
+        await world.waiting.wait()
+        assert (await world.ask("act", 0)).status == 429
+        world.hold.set()
+        await other
+        second = await world.ask("act", 1)
+        assert second.json["id"] != first.json["id"] and world.done == ["m1", "m1"]
+        # And a further try of that one is it.
+        assert (await world.ask("act", 2)).json == second.json
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -24,7 +24,7 @@ from hermes.control.turn.claim import Claim, begin_at_once, next_session
 from hermes.control.workers import TaskSet
 from hermes.domain.address import Source
 from hermes.domain.busy import choose_busy_mode
-from hermes.domain.errors import HermesError, Refused, UserError
+from hermes.domain.errors import HermesError, Refused, Unreachable, UserError
 from hermes.domain.event import Entry, Failed, ModelSaid, Stopped, ToolStarted
 from hermes.domain.gateway_event import GatewayEvent, session_began
 from hermes.domain.hooks import GATE_TURN
@@ -336,6 +336,8 @@ def _retried(tx: Tx, named: NewRequest) -> SubmittedTurn | None:
     turn = None if known is None else tx.turns.get(known.turn)
     if known is None or turn is None:
         return None
+    if named.repeats_since is not None and turn.state.open and turn.stop is not None:
+        raise Unreachable("an earlier try of this request is being stopped", after=1)
     entries = tx.journal.of_turn(turn.id)
     cut_off = turn.state in (TurnState.FAILED, TurnState.STOPPED)
     if cut_off and not any(isinstance(entry.record, ToolStarted) for entry in entries):

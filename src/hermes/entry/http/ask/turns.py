@@ -28,7 +28,7 @@ from hermes.control.sessions.submission import (
     find_requests,
     id_for,
 )
-from hermes.domain.errors import Unreachable
+from hermes.domain.errors import HermesError, Unreachable
 from hermes.domain.event import FeedItem
 from hermes.domain.ids import EVERY_AGENT, AgentId, TurnId
 from hermes.domain.ports.store import Tx
@@ -39,7 +39,7 @@ from hermes.entry.http.ask.addressee import AgentChoice
 from hermes.entry.http.ask.messages import ConversationInput, keep_pictures
 from hermes.entry.http.site import headers
 from hermes.entry.http.site.endpoint import HttpCall, session_name
-from hermes.entry.http.site.errors import ApiError, bad_request
+from hermes.entry.http.site.errors import ApiError, as_api_error, bad_request
 from hermes.entry.http.site.streams import EventStream
 
 FORGET_AFTER = timedelta(days=1)
@@ -112,12 +112,15 @@ def _retried_request(call: HttpCall, options: TurnOptions) -> NewRequest:
     failed."""
     tries, now = call.request.headers.get(headers.RETRY_COUNT, ""), call.site.clock.now()
     again = tries.isdecimal() and int(tries) > 0
+    named = f"retry {_fingerprint(call, call.content)}"
+    # Where an earlier try was turned away, older turns with the same words were another request's.
+    since = max(now - _RETRIES_WITHIN, call.site.turned_away.at(named))
     return NewRequest(
         prefix=options.prefix,
         owner=call.principal.name,
-        conversation=f"retry {_fingerprint(call, call.content)}",
+        conversation=named,
         facts=options.facts,
-        repeats_since=now - _RETRIES_WITHIN if again else None,
+        repeats_since=since if again else None,
         failed_since=now - FAILURE_KEPT if options.raises else None,
     )
 
@@ -289,9 +292,14 @@ async def ask(
     request = await idempotent_request(call, options)
     refused = call.site.runs.refusal(call.principal)
     repeat = refused is not None and await _is_repeat(call, choice, request)
-    if refused is not None and not repeat:
-        raise refused
-    return await _submit(call, choice, conversation, options, place, request, repeat)
+    try:
+        if refused is not None and not repeat:
+            raise refused
+        return await _submit(call, choice, conversation, options, place, request, repeat)
+    except (ApiError, HermesError) as error:
+        if request is not None and request.conversation and as_api_error(error).status in (429, 503):
+            call.site.turned_away.note(request.conversation, call.site.clock.now())
+        raise
 
 
 async def _is_repeat(call: HttpCall, choice: AgentChoice, request: NewRequest | None) -> bool:

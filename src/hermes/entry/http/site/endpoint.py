@@ -31,7 +31,7 @@ from hermes.domain.turn import Turn
 from hermes.entry.http.site.admission import HttpOptions, KeyScope, Principal
 from hermes.entry.http.site.errors import ApiError, bad_request
 from hermes.entry.http.site.headers import CHAT_ID, THREAD_ID, USER_ID
-from hermes.entry.http.site.run_limits import RunLimits
+from hermes.entry.http.site.run_limits import RunLimits, TurnedAway
 from hermes.entry.http.site.streams import Streams
 from hermes.entry.terminal.usage import GatewayUse
 
@@ -149,6 +149,7 @@ class Site(Struct, frozen=True, kw_only=True):
     runs: RunLimits
     restart: Callable[[], Awaitable[None]]
     """Begins anew with them; a `UserError` if that would fail."""
+    turned_away: TurnedAway = field(default_factory=TurnedAway)
     streams: Streams = field(default_factory=Streams)
     use: GatewayUse = field(default_factory=GatewayUse)
 

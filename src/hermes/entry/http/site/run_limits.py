@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 
 from hermes.domain.ids import TurnId
 from hermes.entry.http.site.admission import Principal
@@ -14,6 +15,24 @@ from hermes.entry.http.site.errors import ApiError
 
 _LONGEST_WAIT = 60
 _UNKNOWN_WAIT = 5.0
+_MOST_TURNED_AWAY = 1_000
+_NEVER = datetime.min.replace(tzinfo=UTC)
+
+
+class TurnedAway:
+    """When requests were last turned away unheard, by what is asked in them."""
+
+    def __init__(self) -> None:
+        self._at: dict[str, datetime] = {}
+
+    def note(self, asked: str, now: datetime) -> None:
+        self._at.pop(asked, None)
+        self._at[asked] = now
+        if len(self._at) > _MOST_TURNED_AWAY:
+            del self._at[next(iter(self._at))]
+
+    def at(self, asked: str) -> datetime:
+        return self._at.get(asked, _NEVER)
 
 
 class RunLimits:
