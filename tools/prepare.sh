@@ -180,7 +180,20 @@ make_folder() {
     mkdir "$venv" && : >"$venv/made-by-hermes"
 }
 
-install_locked() { install_with_uv "$1" || install_with_pip "$1"; }
+install_locked() {
+    { install_with_uv "$1" && has_packages "$1"; } || { install_with_pip "$1" && has_packages "$1"; }
+}
+
+# An installer that was led elsewhere says that all is well. What depends on the system may be left out.
+has_packages() {
+    "$venv/bin/python" -I -c 'import re, sys
+from importlib.metadata import distributions
+def plain(name): return re.sub(r"[-_.]+", "-", name).lower()
+there = {plain(each.metadata["Name"] or "") for each in distributions()}
+wanted = re.findall(r"^([\w.-]+)(?:\[[^]]*\])?==[^\s;]+ *\\?$", open(sys.argv[1], encoding="utf-8").read(), re.M)
+missing = [name for name in wanted if plain(name) not in there]
+if missing: sys.exit("The installer put these somewhere else: " + ", ".join(missing))' "$1" >>"$log" 2>&1
+}
 
 # Locks name every package: nothing is looked for beyond them. (Asked to, older pips take the newest release of
 # a package that is wanted with an extra, and refuse it because it is not pinned.)
@@ -193,8 +206,9 @@ install_with_uv() {
         [ -x "$uv" ] || run_pip install --quiet --no-deps --require-hashes --target "$venv/bootstrap" \
             --requirement "$root/tools/bootstrap-uv.lock" >>"$log" 2>&1 || return 1
     fi
-    "$uv" pip install --quiet --python "$venv/bin/python" --compile-bytecode --no-deps --require-hashes \
-        --requirement "$1" >>"$log" 2>&1
+    # A `uv.toml` or `pyproject.toml` of the folder we were started in is not ours; variables (`UV_…`) count.
+    (cd "$venv" && "$uv" pip install --no-config --quiet --python "$venv/bin/python" --compile-bytecode \
+        --no-deps --require-hashes --requirement "$1") >>"$log" 2>&1
 }
 
 # Slower, but it knows pip's own configuration (mirrors, certificates), which uv does not read.

@@ -14,9 +14,21 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 _UV = """#!/bin/sh
 [ "$1" = --version ] && exit 0
-for word; do last=$word; done
+configured=yes
+for word; do
+    [ "$last" != --python ] || python=$word
+    [ "$word" != --no-config ] || configured=no
+    last=$word
+done
 echo "${last##*/}" >>"$ASKED"
 [ "${last##*/}" != "$BROKEN" ] || { echo "error: no network" >&2; exit 1; }
+[ "$configured" = no ] || [ ! -f uv.toml ] || exit 0 # its packages go to the `target` of that file
+[ -z "$MISPLACED" ] || exit 0
+"$python" -I -c 'import pathlib, re, sys, sysconfig
+for name in re.findall(r"^([\\w.-]+)==", pathlib.Path(sys.argv[1]).read_text(), re.M):
+    facts = pathlib.Path(sysconfig.get_path("purelib")) / f"{name}-1.dist-info"
+    facts.mkdir(exist_ok=True)
+    (facts / "METADATA").write_text(f"Metadata-Version: 2.1\\nName: {name}\\nVersion: 1\\n")' "$last"
 """
 
 
@@ -46,11 +58,14 @@ class Checkout:
         path = f"{uv.parent}:{os.environ['PATH']}"
         self.environ = {"PATH": path, "HERMES_PYTHON": sys.executable, "ASKED": str(self.asked)}
 
-    def run(self, broken: str = "") -> tuple[list[str], str]:
-        """What was installed for one start, and what it told."""
+    def start(self, cwd: Path | None = None, **more: str) -> subprocess.CompletedProcess[str]:
         self.asked.write_text("")
-        environ = {**self.environ, **_offline(self.root), "BROKEN": broken, "HOME": str(self.root.parent)}
-        done = subprocess.run([self.root / "hermes"], env=environ, capture_output=True, text=True)
+        environ = {**self.environ, **_offline(self.root), "HOME": str(self.root.parent), **more}
+        return subprocess.run([self.root / "hermes"], env=environ, cwd=cwd, capture_output=True, text=True)
+
+    def run(self, broken: str = "", cwd: Path | None = None) -> tuple[list[str], str]:
+        """What was installed for one start, and what it told."""
+        done = self.start(cwd, BROKEN=broken)
         assert done.returncode == 0 and done.stdout == "it runs\n", done.stderr
         return self.asked.read_text().split(), done.stderr
 
@@ -80,6 +95,25 @@ def test_an_extra_that_cannot_be_installed_keeps_nobody_from_the_rest(checkout: 
     assert installed == ["requirements.lock", "matrix.lock", "email.lock"]
     assert "hermes platforms install matrix" in told and "no network" in told
     assert checkout.run(broken="matrix.lock") == ([], ""), "it is not tried at every start"
+
+
+def test_the_uv_settings_of_a_project_lead_no_package_elsewhere(checkout: Checkout, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "uv.toml").write_text('[pip]\ntarget = "elsewhere"\n')
+    (checkout.root / ".venv.extras").write_text("email\n")
+    assert checkout.run(cwd=project)[0] == ["requirements.lock", "email.lock"]
+    for name in ("aiohttp", "aiosmtplib"):
+        assert list(checkout.root.glob(f".venv/lib/*/site-packages/{name}-*.dist-info")), name
+
+
+def test_an_environment_without_its_packages_is_not_ready(checkout: Checkout) -> None:
+    """Whatever led the installer elsewhere: it says that all is well."""
+    done = checkout.start(MISPLACED="1")
+    assert done.returncode == 1 and "could not be installed" in done.stderr
+    assert "aiohttp" in (checkout.root / ".venv/setup.log").read_text()
+    assert not (checkout.root / ".venv/stamp").exists() and not (checkout.root / ".venv/installed").exists()
+    assert checkout.run()[0] == ["requirements.lock"], "the next start makes it again"
 
 
 # --- real installations ----------------------------------------------------------------------------

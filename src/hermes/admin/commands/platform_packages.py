@@ -97,7 +97,7 @@ def _install_here(lock: Path) -> str:
     if is_importable("pip"):
         command = [sys.executable, "-P", "-m", "pip", *options, "--no-input", "--disable-pip-version-check"]
     elif uv := which("uv"):
-        command = [uv, "pip", *options, "--python", sys.executable]
+        command = [uv, "pip", *options, "--no-config", "--python", sys.executable]
     else:
         return f"this environment has no pip, and there is no uv. What is needed stands in {lock}"
     done = subprocess.run(
