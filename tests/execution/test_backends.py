@@ -6,8 +6,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import shutil
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,16 @@ import pytest
 from hermes import plugins
 from hermes.agent.danger.judge import digest
 from hermes.agent.danger.paths import CommandScope
-from hermes.app.agents.backends import AgentBackends, GatewayBackends
+from hermes.app.agents.backends import AgentBackends, BoundAgent, GatewayBackends
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.clock import SystemClock
 from hermes.domain.errors import Unreachable, UserError
-from hermes.domain.event import Answered, Asked, Verdict
+from hermes.domain.event import AgentEvent, Answered, Asked, Notice, Verdict
 from hermes.domain.ids import MAIN_AGENT, AgentId, SessionId, TurnId
+from hermes.domain.ports.agent import Run
 from hermes.domain.ports.world import Backend, BackendRequest, Command, FolderRules, MakeBackend, World
 from hermes.domain.rows import MediaItem, SearchHit
+from hermes.domain.session import Session
 from hermes.domain.settings.settings import Profile, Route, RouteMatch, Settings, TerminalSettings
 from hermes.domain.tool import ApprovalPrompt, Tool, ToolContext, ToolResult
 from hermes.domain.turn import Cause, Guidance, Turn, TurnInput
@@ -378,6 +381,42 @@ async def test_a_file_that_came_is_named_by_the_backends_path(tmp_path: Path) ->
     copy = await agent.bring(turn("5"), item, str(kept))
     assert copy == f"{world.workspace}/incoming/abc.pdf"
     assert await asyncio.to_thread(Path(copy).read_bytes) == kept.read_bytes()
+    await rig.gateway.close()
+
+
+@pytest.mark.parametrize("where", ["the folder", "above it"])
+async def test_a_folder_that_a_link_replaced_is_not_worked_in(tmp_path: Path, where: str) -> None:
+    """What is judged by the folder's name would happen where the link leads."""
+    rig = Rig(tmp_path, Settings(), {})
+    agent, folder, other = rig.agent(), tmp_path / "above/project", tmp_path / "other"
+    folder.mkdir(parents=True)
+    (other / "project").mkdir(parents=True)
+    runs: list[str] = []
+
+    class Alone:
+        def spawn(self, work: Coroutine[Any, Any, None], name: str, broke: Callable[[str], None]) -> None:
+            raise AssertionError("nothing goes on beside this run")
+
+    class Working:
+        async def run(self, run: Run) -> AsyncIterator[AgentEvent]:
+            runs.append((await output(agent.backend, "pwd; echo x > made", run.session.id)).strip())
+            yield Notice(text="worked")
+
+    async def worked() -> list[str]:
+        now = turn("4")
+        session = Session(
+            id=now.session, agent=AgentId("main"), created_at=AT, updated_at=AT, workspace=str(folder)
+        )
+        run = Run(session=session, turn=now, transcript=(), scope=Alone())
+        return [each.text async for each in BoundAgent(Working(), agent).run(run) if isinstance(each, Notice)]
+
+    assert await worked() == ["worked"] and runs == [str(folder)]
+    replaced = folder if where == "the folder" else folder.parent
+    await asyncio.to_thread(shutil.rmtree, replaced)
+    replaced.symlink_to(other if where == "above it" else other / "project")
+    told = await worked()
+    assert len(told) == 2 and str(folder) in told[0] and "link" in told[0]
+    assert runs[1:] == [str(tmp_path / "main/work")] and not list(other.rglob("made"))
     await rig.gateway.close()
 
 

@@ -29,7 +29,7 @@ from hermes.control.chores import Chore
 from hermes.domain.address import Source
 from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
-from hermes.domain.event import AgentEvent
+from hermes.domain.event import AgentEvent, Notice
 from hermes.domain.ids import AgentId
 from hermes.domain.ports.agent import Agent, Run
 from hermes.domain.ports.world import (
@@ -56,6 +56,10 @@ _INCOMING = "incoming"
 _PIECE = 1 << 20
 _STOP_SECONDS = 15.0
 _MOST_SCOPES = 256
+_LED_AWAY = (
+    "The folder of this session, {folder}, is or lies behind a link now, so this works in the agent's own"
+    " folder. Put the folder back, or begin a new session where it is."
+)
 _Key = tuple[AgentId, str, Path, Path]
 
 
@@ -263,7 +267,9 @@ class AgentBackends:
         return await self._get_beside(self._gateway.settings().terminal.backend)
 
     async def _get_beside(self, name: str, folder: str | None = None) -> KeptBackend:
-        workspace = self._workspace if folder is None else Path(folder)
+        workspace = self._workspace
+        if folder is not None and not await asyncio.to_thread(is_led_away, folder):
+            workspace = Path(folder)
         if workspace == self._workspace:
             self._gateway.name_own(name, self._profile, workspace)
         return await self._gateway.make_beside(name, self._profile, workspace, self._route(name))
@@ -306,9 +312,20 @@ class BoundAgent:
         self._backends = backends
 
     async def run(self, run: Run) -> AsyncIterator[AgentEvent]:
-        with self._backends.bind(run.turn, run.session.workspace):
+        folder = run.session.workspace
+        if folder is not None and await asyncio.to_thread(is_led_away, folder):
+            log.warning("backend.folder_moved session=%s folder=%s", run.session.id, folder)
+            yield Notice(text=_LED_AWAY.format(folder=one_line(folder, 200)))
+        with self._backends.bind(run.turn, folder):
             async for event in self._agent.run(run):
                 yield event
+
+
+def is_led_away(folder: str) -> bool:
+    """Whether a link stands now where a session's folder was, or above it. The real path was stored, so what
+    is there now was never meant, and rules for paths would be judged by a name that is not where things
+    happen."""
+    return os.path.realpath(folder) != folder
 
 
 class WorldScopes:

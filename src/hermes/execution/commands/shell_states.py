@@ -45,7 +45,13 @@ class ShellStates:
             # A command may have ended meanwhile, and knows better.
             state = self._states.get(session) or loaded or ShellState(cwd=self._start)
             self._keep(session, state)
+        if await asyncio.to_thread(self._is_led_away, state.cwd):
+            return ShellState(cwd=self._start, exports=state.exports)
         return state
+
+    def _is_led_away(self, cwd: str) -> bool:
+        """Whether a link stands now where the folder was, or above it: its real path was stored."""
+        return cwd != self._start and os.path.realpath(cwd) != cwd
 
     async def put(self, session: str, state: ShellState) -> None:
         self._keep(session, state)

@@ -36,7 +36,7 @@ _END_SECONDS = 1.8
 
 # The shell's state is dumped when it leaves, whatever made it leave; a command with an EXIT trap of its own
 # is caught by the second dump, after `eval`.
-_DUMP = "{ set +x; builtin pwd; builtin printf '\\0'; builtin export -p; builtin printf '\\0\\0'; } "
+_DUMP = "{ set +x; builtin pwd -P; builtin printf '\\0'; builtin export -p; builtin printf '\\0\\0'; } "
 _DUMP += f"1>&{_STATE_FD} 2>/dev/null"
 _READ = f"IFS= read -r -d '' -u {_SCRIPT_FD}"
 # A spare's shell has started and waits here: starting bash takes longer than most commands do.
