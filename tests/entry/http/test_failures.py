@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from hermes.domain.errors import FaultKind, ModelFault
-from hermes.domain.event import Stopped, ToolFinished
+from hermes.domain.event import Failed, FaultCause, Stopped, ToolFinished
 from hermes.domain.ports.agent import ModelPiece, ModelRequest
 from hermes.entry.http.ask import turns
 from hermes.entry.http.site import streams
+from hermes.stream.fold.failures import failure_facts
 from hermes.testing.api import ApiWorld, Heard
 from hermes.testing.model import Say, ScriptedModel, call, last_words, say
 from hermes.testing.model_script import RawReply
@@ -68,6 +70,44 @@ async def test_the_kind_of_a_fault_decides_the_status(kind: FaultKind, tmp_path:
         assert (80 < int(after or 0) <= 90) is (kind is FaultKind.LIMITED_UNTIL)
     assert ("10.0.0.9" in admin.json["error"]["message"]) is (kind is not FaultKind.TOO_LONG)
     assert "/new" not in str(admin.data)
+
+
+@pytest.mark.parametrize("kind", FaultKind)
+async def test_runs_and_sessions_tell_of_a_fault_as_other_doors_do(kind: FaultKind, tmp_path: Path) -> None:
+    async with failing(tmp_path / "home", kind) as api:
+        failed = await api.post(CHAT, words("hi"), headers=PHONE)
+        why = failed.json["error"]["message"]
+        path = f"/v1/runs/{failed.headers['X-Hermes-Run-Id']}"
+        assert (await api.get(path, headers=PHONE)).json["error"] == why
+        events = [event async for event in api.events(f"{path}/events", method="GET", headers=PHONE)]
+        assert json.loads(events[-1].data)["error"] == why
+        named = {**PHONE, "X-Hermes-Session-Id": "s"}
+        await api.post(CHAT, words("hi"), headers=named)
+        said = await api.post("/api/sessions/s/chat", {"message": "hi"}, headers=PHONE)
+        assert said.json["error"]["code"] == KINDS[kind][1] and said.json["error"]["message"] == why
+        streamed = api.events("/api/sessions/s/chat/stream", {"message": "hi"}, headers=PHONE)
+        told = [json.loads(event.data) async for event in streamed if event.name == "error"]
+        assert [each["message"] for each in told] == [why]
+        shown = (await api.get(path)).json["error"]
+        assert ("10.0.0.9" in shown) is (kind is not FaultKind.TOO_LONG), "for who runs the gateway"
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "http://10.0.0.9:8000/v1/x",
+        "10.0.0.9:8000",
+        "[fd00::1]:80",
+        "llm.lan:8000",
+        "localhost",
+        "/srv/models/m",
+    ],
+)
+def test_what_a_service_said_names_no_place(place: str) -> None:
+    cause = FaultCause(kind=FaultKind.BAD_REQUEST, detail=place, quote=f"top_p 1.5 and/or {place} is bad")
+    end = Failed(reason=place, cause=cause)
+    assert "It says: top_p 1.5 and/or … is bad." in failure_facts(end).message
+    assert place in failure_facts(end, detailed=True).message
 
 
 @pytest.mark.parametrize(

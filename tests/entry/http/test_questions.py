@@ -315,6 +315,51 @@ async def test_the_printed_id_the_key_and_an_answer_word_are_all_needed(tmp_path
         assert world.done == ["danger m1"]
 
 
+def changed_questions(asked: str) -> list[str]:
+    ident = asked[asked.index("(Question") :]
+    return [
+        f"Lovely weather? {ident}",
+        f"{asked} and more",
+        f"Something else.\n\n{asked}",
+        asked.replace("May I do m1?", "May I read m1?"),
+    ]
+
+
+@pytest.mark.parametrize("number", range(4))
+async def test_a_question_that_was_changed_is_not_answered(number: int, tmp_path: Path) -> None:
+    async with Asking(tmp_path / "home", [DANGER, say("new"), say("It is done.")]) as world:
+        asked = await question(world, *PAST, stream=False)
+        other = changed_questions(asked)[number]
+        assert await question(world, *PAST, agent(other), user("yes"), stream=False) == "new"
+        assert not world.done
+        assert await question(world, *PAST, agent(f" {asked}\n"), user("yes"), stream=False) == "It is done."
+        assert world.done == ["danger m1"]
+
+
+async def test_words_of_the_agent_before_a_question_belong_to_it(tmp_path: Path) -> None:
+    async with Asking(tmp_path / "home", [replace(DANGER, text="Wait."), say("It is done.")]) as world:
+        asked = await question(world, *PAST, stream=True)
+        assert asked.startswith("Wait.")
+        assert await question(world, *PAST, agent(asked), user("yes"), stream=True) == "It is done."
+
+
+async def test_a_task_answers_and_continues_nothing(tmp_path: Path) -> None:
+    tools = [{"type": "function", "function": {"name": "weather"}}]
+    task = {"model": "hermes-agent:task"}
+    script = [DANGER, say("A title"), call("weather"), say("Another")]
+    async with Asking(tmp_path / "home", script) as world:
+        asked = await question(world, *PAST, stream=False)
+        body = {**task, "messages": [*PAST, agent(asked), user("yes")]}
+        heard = await world.api.post(CHAT, body)
+        assert heard.json["choices"][0]["message"]["content"] == "A title" and not world.done
+        body = {"messages": [*PAST], "tools": tools}
+        wanted = (await world.api.post(CHAT, body)).json["choices"][0]["message"]
+        result = {"role": "tool", "tool_call_id": wanted["tool_calls"][0]["id"], "content": "rain"}
+        heard = await world.api.post(CHAT, {**task, "messages": [*PAST, wanted, result]})
+        assert heard.json["choices"][0]["message"]["content"] == "Another"
+        assert len((await world.api.get("/v1/questions")).json["data"]) == 2
+
+
 @pytest.mark.parametrize("stream", [True, False])
 async def test_questions_that_are_open_together_are_asked_one_after_the_other(
     stream: bool, tmp_path: Path

@@ -382,6 +382,16 @@ async def test_a_profile_in_the_path_is_the_default_agent_there(tmp_path: Path) 
         assert (missing.status, missing.json["error"]["code"]) == (404, "unknown_profile")
 
 
+async def test_without_a_key_nobody_is_told_which_agents_there_are(tmp_path: Path) -> None:
+    async with ApiWorld(home=tmp_path / "home", config="agents:\n  helper: {}\n") as api:
+        for path in ("health", "docs", "v1/health", "v1/models"):
+            heard = [
+                await api.ask("GET", f"/p/{name}/{path}", headers={"Authorization": ""})
+                for name in ("helper", "nobody")
+            ]
+            assert heard[0].status == heard[1].status and heard[0].data == heard[1].data, path
+
+
 @pytest.mark.parametrize("name", ["owner", "default"])
 async def test_a_key_may_not_have_the_name_of_somebody_else(name: str, tmp_path: Path) -> None:
     config = f"platforms: {{api_server: {{keys: {{{name}: {{key: another long secret 1}}}}}}}}\n"

@@ -338,6 +338,11 @@ async def test_without_authentication_only_for_programs_of_this_machine(tmp_path
             {"Origin": "https://evil.example.org"},
             {"X-Forwarded-For": "8.8.8.8"},
             {"Forwarded": "for=8.8.8.8"},
+            {"X-Forwarded-Proto": "https"},
+            {"X-Real-IP": "8.8.8.8"},
+            {"CF-Connecting-IP": "8.8.8.8"},
+            {"True-Client-IP": "8.8.8.8"},
+            {"Via": "1.1 proxy"},
         ):
             heard = await api.ask("POST", "/webhooks/open", data=b"[1]", headers=bare | outside)
             assert heard.status == 401

@@ -39,7 +39,7 @@ from hermes.domain.turn import (
 )
 from hermes.domain.word import replace
 from hermes.stream.faces.responses import parts_before
-from hermes.stream.fold.questions import answer_words
+from hermes.stream.fold.questions import answer_words, is_printed
 
 ToolResults = Mapping[QuestionId, str]
 """What a client's tools returned, by the question that asked for each."""
@@ -287,16 +287,20 @@ class ContinueTurn(Struct, frozen=True, kw_only=True):
             )
         return self._continue(tx, turn, _as_answers(questions, results))
 
-    def with_reply(self, tx: Tx, asked: QuestionId, text: str, before: str) -> SubmittedTurn | None:
-        """Take words as the answer to the question that the conversation of their client ends with. That it
-        is the same conversation is known by the digest of the messages `before` the question; None if it is
-        another, or the words are no answer."""
+    def with_reply(
+        self, tx: Tx, asked: QuestionId, printed: str, text: str, before: str
+    ) -> SubmittedTurn | None:
+        """Take words as the answer to the question that the conversation of their client ends with, as it was
+        `printed`. That it is the same conversation is known by the digest of the messages `before` the
+        question; None if it is another, or the words are no answer."""
         repeated = submission.asked_before(tx, self.request)
         if repeated is not None:
             return repeated if repeated.after else None
         question = tx.questions.get(asked)
         turn = self._my_turn(tx, question) if question is not None and question.open else None
         if question is None or turn is None or heard_digest(turn) != before:
+            return None
+        if not is_printed(printed, question, tx.journal.of_turn(turn.id)):
             return None
         given = as_answer(storable(text), [question], self.source.person, replies_to={question.id})
         return None if given is None else self._continue(tx, turn, [given])

@@ -61,9 +61,9 @@ class RunView(Struct, frozen=True, kw_only=True):
         return self.entries[-1].at if self.entries else self.turn.created_at
 
     @property
-    def error(self) -> str | None:
+    def failure(self) -> Failed | Stopped | None:
         last = self.entries[-1].record if self.entries else None
-        return last.reason if isinstance(last, Failed | Stopped) else None
+        return last if isinstance(last, Failed | Stopped) else None
 
 
 def read_run(tx: Tx, asked: Turn, name: str) -> RunView:

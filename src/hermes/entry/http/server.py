@@ -195,12 +195,12 @@ class HttpServer:
         return answer
 
     def _profile(self, request: web.Request, principal: Principal) -> AgentId | None:
-        """The agent that the path names, if it names one."""
+        """The agent that the path names, if it names one. Without a key nobody is told which there are."""
         name = request.match_info.get(_PROFILE)
-        if name is None:
+        if name is None or principal is NOBODY:
             return None
         agent = AgentId(name)
-        if agent not in self._site.agents or not (principal is NOBODY or principal.sees(agent)):
+        if agent not in self._site.agents or not principal.sees(agent):
             raise errors.not_found("profile", name, "unknown_profile")
         return agent
 

@@ -23,6 +23,7 @@ from hermes.domain.sse import encode_json_event
 from hermes.domain.thoughts import without_thoughts
 from hermes.domain.tool import ToolCall
 from hermes.stream.fold.answer import answer_text, usage_named
+from hermes.stream.fold.failures import failure_facts
 from hermes.stream.fold.questions import action_text, choices, for_people
 from hermes.stream.fold.steps import RemainingText, Steps, thoughts_of
 from hermes.stream.fold.tool_lines import ToolState, is_internal, preview, tool_state
@@ -34,10 +35,14 @@ class RunEvents(Steps[bytes]):
     The last event of an entry has the entry's number as its id; a client that comes back with the
     number it saw last is given `after`, so that the entries up to there are known but not sent again.
     The words that came since the last id are those of the open model call: a snapshot replaces them and a
-    reset voids them. A client that comes back may hold such words, so one of the two comes first."""
+    reset voids them. A client that comes back may hold such words, so one of the two comes first. A failure
+    is `detailed` for who may know the gateway's addresses."""
 
-    def __init__(self, run: str, *, now: Callable[[], float], after: int = -1) -> None:
+    def __init__(
+        self, run: str, *, now: Callable[[], float], after: int = -1, detailed: bool = False
+    ) -> None:
         super().__init__(b"")
+        self._detailed = detailed
         self._now = now
         self._at = 0.0
         self._after = after
@@ -133,8 +138,9 @@ class RunEvents(Steps[bytes]):
                 output = answer_text(self._entries, footer=False)
                 extra = {"note": note} if note else {}
                 return self._event("run.completed", output=output, usage=usage, **extra)
-            case Failed(reason=reason):
-                return self._event("run.failed", error=reason)
+            case Failed():
+                facts = failure_facts(end, detailed=self._detailed)
+                return self._event("run.failed", error=facts.message)
             case Stopped(reason=reason):
                 return self._event("run.cancelled", reason=reason)
 

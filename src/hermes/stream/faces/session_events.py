@@ -13,6 +13,7 @@ from hermes.domain.event import Asked, Failed, Finished, Stopped, ToolFinished, 
 from hermes.domain.sse import encode_json_event
 from hermes.domain.tool import ToolCall
 from hermes.stream.fold.answer import answer_text, usage_named
+from hermes.stream.fold.failures import failure_facts
 from hermes.stream.fold.questions import action_text, choices
 from hermes.stream.fold.steps import Steps
 from hermes.stream.fold.tool_lines import ToolState, preview, tool_state
@@ -21,8 +22,9 @@ from hermes.stream.fold.tool_lines import ToolState, preview, tool_state
 class SessionEvents(Steps[bytes]):
     """`see` gives the bytes for what happens; `start` opens the stream."""
 
-    def __init__(self, *, session: str, run: str, now: Callable[[], float]) -> None:
+    def __init__(self, *, session: str, run: str, now: Callable[[], float], detailed: bool = False) -> None:
         super().__init__(b"")
+        self._detailed = detailed
         self.ended = False
         self._session = session
         self._run = run
@@ -78,8 +80,9 @@ class SessionEvents(Steps[bytes]):
         match end:
             case Finished(note=note):
                 extra = {"note": note} if note else {}
-            case Failed(reason=reason):
-                written = self._event("error", message=reason)
+            case Failed():
+                facts = failure_facts(end, detailed=self._detailed)
+                written = self._event("error", message=facts.message)
             case Stopped(reason=reason):
                 extra = {"reason": reason} if reason else {}
         completed, text = isinstance(end, Finished), answer_text(self._entries, footer=False)

@@ -3,6 +3,7 @@ table for every door that speaks OpenAI's words."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from msgspec import Struct
@@ -22,6 +23,13 @@ def _facts(status: int, code: str, message: str) -> FailureFacts:
     return FailureFacts(status=status, code=code, message=message)
 
 
+_ADDRESS = re.compile(
+    r"[a-z][a-z0-9+.-]*://\S+"  # a URL
+    r"|\[[0-9a-f:.]*:[0-9a-f:.]*\](?::\d+)?|\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?"  # an IP address
+    r"|\b(?:localhost\b|[a-z0-9-]+(?:\.[a-z0-9-]+)+(?=:\d))(?::\d+)?"  # a host with its port
+    r"|(?<![\w/])(?:~|[a-z]:)?[/\\][\w.@+-]+(?:[/\\][\w.@+-]+)+",  # a path
+    re.IGNORECASE,
+)
 _MEND = "Only the gateway's operator can mend this."
 _FAULTS: Mapping[FaultKind, FailureFacts] = {
     FaultKind.TOO_LONG: _facts(
@@ -85,4 +93,5 @@ def _public_facts(end: Failed | Stopped) -> FailureFacts:
     if not cause.quote:
         # It was not the request: the answer had no end, or a provider broke.
         return NO_ANSWER
-    return _facts(facts.status, facts.code, f"{facts.message} It says: {cause.quote}.")
+    quote = _ADDRESS.sub("…", cause.quote)
+    return _facts(facts.status, facts.code, f"{facts.message} It says: {quote}.")

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from hermes.domain.event import Asked, Entry, ModelSaid, QuestionKind, ToolFinished, Verdict
 from hermes.domain.ids import CallId, QuestionId
+from hermes.domain.thoughts import without_thoughts
 from hermes.domain.tool import ToolCall
 from hermes.domain.turn import Question
 
@@ -23,7 +24,7 @@ _WORDS: dict[str, Verdict] = {
 
 
 _SAID = {Verdict.ONCE.value: "yes", Verdict.DENY.value: "no"}
-_PRINTED = re.compile(r"\(Question (q_[0-9a-f]{12})\)")
+_PRINTED = re.compile(r"\(Question (q_[0-9a-f]{12})\)\s*\Z")
 
 
 def choices(asked: Asked | Question) -> tuple[str, ...]:
@@ -69,8 +70,17 @@ def _id_of(asked: Asked | Question) -> QuestionId:
 
 def printed_question(text: str) -> QuestionId | None:
     """The question that a text ends with, as `question_for_reply` prints it."""
-    printed = _PRINTED.findall(text)
-    return QuestionId(printed[-1]) if printed else None
+    printed = _PRINTED.search(text)
+    return QuestionId(printed[1]) if printed else None
+
+
+def is_printed(text: str, asked: Question, entries: Iterable[Entry]) -> bool:
+    """Whether a message of the agent is this question as it was given: alone, or right after words that the
+    agent said in its turn. White space aside, nothing may differ."""
+    whole, question = " ".join(text.split()), " ".join(question_for_reply(asked).split())
+    replies = (entry.record.text for entry in entries if isinstance(entry.record, ModelSaid))
+    said = " ".join(" ".join(map(without_thoughts, replies)).split())
+    return whole.endswith(question) and said.endswith(whole.removesuffix(question).strip())
 
 
 def action_text(asked: Asked, call: ToolCall | None) -> str:

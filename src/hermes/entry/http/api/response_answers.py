@@ -32,6 +32,7 @@ from hermes.entry.http.ask.messages import keep_pictures
 from hermes.entry.http.ask.questions import check_may_answer, find_question
 from hermes.entry.http.site.endpoint import HttpCall
 from hermes.entry.http.site.errors import bad_request
+from hermes.stream.fold.questions import is_printed
 
 
 class WaitingTurn(Struct, frozen=True, kw_only=True):
@@ -139,6 +140,8 @@ class Continuation(Struct, frozen=True, kw_only=True):
             if question is None or turn is None or turn.source is None:
                 return None
             if not (question.open and self._owns(turn) and heard_digest(turn) == before):
+                return None
+            if not is_printed(given.last_words, question, tx.journal.of_turn(turn.id)):
                 return None
             return as_answer(storable(kept.text), [question], turn.source.person, replies_to={question.id})
 

@@ -108,9 +108,10 @@ async def respond(call: HttpCall, body: ResponseRequest) -> ResponseObject | web
         options=read_options(body, chosen.must_call),
     )
     given = replace(given, conversation=conversation)
-    submitted = await Continuation(
+    continuing = Continuation(
         call=call, agent=choice.agent, given=given, terms=terms, before=before, chain=chain
-    ).bring()
+    )
+    submitted = None if choice.task else await continuing.bring()
     if submitted is None:
         options = turns.TurnOptions(
             prefix=PREFIX,

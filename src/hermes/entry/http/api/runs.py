@@ -24,6 +24,7 @@ from hermes.domain.ports.store import Tx
 from hermes.domain.turn import Turn
 from hermes.entry.http.ask import turns
 from hermes.entry.http.ask.addressee import agent_name, find_addressee
+from hermes.entry.http.ask.failures import failure_words, may_know
 from hermes.entry.http.ask.messages import ChatMessage, ConversationInput, read_messages
 from hermes.entry.http.ask.questions import (
     DECISIONS,
@@ -212,7 +213,9 @@ async def watch(
             # A client that asks again and again has everything: this tells it to stop asking.
             return web.Response(status=204)
     clock = call.site.clock
-    events = RunEvents(turns.run_name(turn), now=lambda: clock.now().timestamp(), after=seen)
+    events = RunEvents(
+        turns.run_name(turn), now=lambda: clock.now().timestamp(), after=seen, detailed=may_know(call)
+    )
     return (await turns.stream_turn(call, turn, call.watch(turn), events.see, first=RETRY)).response
 
 
@@ -342,7 +345,7 @@ async def _shown(call: HttpCall, turn: Turn) -> RunObject:
         questions=[each.pending for each in _questions(view) if each.question.open],
         output=answer_text(view.entries, footer=False) if over else msgspec.UNSET,
         usage=TokenUsage.by(view.entries),
-        error=msgspec.UNSET if view.error is None else view.error,
+        error=msgspec.UNSET if view.failure is None else failure_words(call, view.failure),
     )
 
 

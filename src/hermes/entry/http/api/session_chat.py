@@ -14,10 +14,11 @@ from hermes.entry.http.api.runs import TokenUsage
 from hermes.entry.http.api.sessions import find_session
 from hermes.entry.http.ask import turns
 from hermes.entry.http.ask.addressee import AgentChoice, agent_name
+from hermes.entry.http.ask.failures import failure_error, failure_words, may_know
 from hermes.entry.http.ask.messages import ContentPart, ConversationInput, read_parts
 from hermes.entry.http.ask.questions import PEOPLE, PendingQuestion, TurnWatch, open_questions, read_entries
 from hermes.entry.http.site.endpoint import HttpCall, route
-from hermes.entry.http.site.errors import ApiError, bad_request
+from hermes.entry.http.site.errors import bad_request
 from hermes.stream.faces.session_events import SessionEvents
 from hermes.stream.fold.answer import answer_text
 
@@ -75,7 +76,7 @@ async def chat(call: HttpCall, body: SessionChatRequest) -> SessionChat:
     watch = TurnWatch(call=call, turn=turn, stops_at=PEOPLE, live=False)
     entries = await read_entries(watch.feed())
     waiting = await open_questions(call, turn) if watch.pending else []
-    return _answer(turn, entries, [question.pending for question in waiting])
+    return _answer(call, turn, entries, [question.pending for question in waiting])
 
 
 @route(
@@ -88,7 +89,10 @@ async def chat_stream(call: HttpCall, body: SessionChatRequest) -> web.StreamRes
     turn, words = await _say(call, body)
     clock = call.site.clock
     events = SessionEvents(
-        session=turn.session, run=turns.run_name(turn), now=lambda: clock.now().timestamp()
+        session=turn.session,
+        run=turns.run_name(turn),
+        now=lambda: clock.now().timestamp(),
+        detailed=may_know(call),
     )
     stream = await turns.stream_turn(
         call, turn, call.watch(turn), events.see, first=events.start(words), ended=lambda: events.ended
@@ -111,7 +115,7 @@ async def _say(call: HttpCall, body: SessionChatRequest) -> tuple[Turn, str]:
     return (await turns.ask(call, choice, conversation, options)).turn, words
 
 
-def _answer(turn: Turn, entries: list[Entry], pending: list[PendingQuestion]) -> SessionChat:
+def _answer(call: HttpCall, turn: Turn, entries: list[Entry], pending: list[PendingQuestion]) -> SessionChat:
     text = answer_text(entries, footer=False)
     last = entries[-1].record if entries else None
     details: SessionChatDetails | msgspec.UnsetType = msgspec.UNSET
@@ -119,8 +123,8 @@ def _answer(turn: Turn, entries: list[Entry], pending: list[PendingQuestion]) ->
         details = SessionChatDetails(questions=pending)
     elif isinstance(last, Failed | Stopped):
         if not text:
-            raise ApiError(502, "agent_incomplete", last.reason or "The turn was stopped.")
-        details = SessionChatDetails(error=last.reason)
+            raise failure_error(call, last)
+        details = SessionChatDetails(error=failure_words(call, last))
     return SessionChat(
         session_id=turn.session,
         run_id=turns.run_name(turn),

@@ -17,9 +17,19 @@ from hermes.entry.http.site.headers import ERROR, IDEMPOTENCY, RETRY_AFTER, SHOU
 from hermes.stream.fold.failures import failure_facts
 
 
+def may_know(call: HttpCall) -> bool:
+    """Whether this client may know the gateway's addresses."""
+    return call.principal.may(KeyScope.ADMIN)
+
+
+def failure_words(call: HttpCall, end: Failed | Stopped) -> str:
+    """Why a turn has no answer, for this client."""
+    return failure_facts(end, detailed=may_know(call)).message
+
+
 def failure_error(call: HttpCall, end: Failed | Stopped, failed_at: datetime | None = None) -> ApiError:
     """With `failed_at` it is the failure of an earlier run, which the same request is given again."""
-    facts = failure_facts(end, detailed=call.principal.may(KeyScope.ADMIN))
+    facts = failure_facts(end, detailed=may_know(call))
     cause = end.cause if isinstance(end, Failed) else None
     message, headers = facts.message, {SHOULD_RETRY: "false"}
     if cause is not None and cause.retry_at is not None:

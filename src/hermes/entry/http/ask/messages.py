@@ -113,6 +113,11 @@ class ConversationInput(Struct, frozen=True, kw_only=True):
         return printed_question(last.text)
 
     @property
+    def last_words(self) -> str:
+        """The message that these words come right after."""
+        return self._said[-1].text if self._said else ""
+
+    @property
     def before_question(self) -> tuple[EarlierMessage, ...]:
         """The `messages` of the request whose answer the agent's last message was."""
         if len(self._said) < 2:

@@ -147,7 +147,7 @@ async def continue_turn(
     brings none, or nothing waits for them."""
     place = session_target(call, options)
     results = conversation.asked
-    if not conversation.results or (place.own and not results):
+    if choice.task or not conversation.results or (place.own and not results):
         return None
     request = await idempotent_request(call, options)
     if place.own:
@@ -169,14 +169,15 @@ async def answer_turn(
     in."""
     place = session_target(call, options)
     asked = conversation.answers
-    if asked is None or not place.own:
+    if choice.task or asked is None or not place.own:
         return None
     request = await idempotent_request(call, options)
     conversation = await keep_pictures(call, choice.agent, conversation)
     before = messages_digest(conversation.instructions, conversation.before_question)
+    printed = conversation.last_words
     bringing = _continuing(call, place, request, conversation)
     continued = await go_on(
-        call, choice.agent, lambda tx: bringing.with_reply(tx, asked, conversation.text, before)
+        call, choice.agent, lambda tx: bringing.with_reply(tx, asked, printed, conversation.text, before)
     )
     return None if continued is None else _hanging(call, place, continued)
 

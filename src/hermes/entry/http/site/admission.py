@@ -15,6 +15,7 @@ import hmac
 import ipaddress
 import logging
 import os
+import re
 import socket
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -40,7 +41,11 @@ _PEERS = 1024
 _BEARER = "bearer "
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _ROOT = 0
-_FORWARDED = ("X-Forwarded-For", "Forwarded", "X-Real-IP", "X-Forwarded-Host")
+_FORWARDED = re.compile(
+    "X-Forwarded-.*|Forwarded|Via|CDN-Loop|CF-Ray|(X-|CF-|True-|Fastly-|Fly-|X-Cluster-)?"
+    "(Real|Client|Connecting)-IPv?6?|X-Original-(Host|Forwarded-For)|X-Envoy-External-Address",
+    re.IGNORECASE,
+)
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
@@ -245,7 +250,7 @@ def _is_own(request: web.Request, origin: str) -> bool:
 
 def is_forwarded(request: web.Request) -> bool:
     """Whether a proxy says that it passes this on for somebody else."""
-    return any(name in request.headers for name in _FORWARDED)
+    return any(map(_FORWARDED.fullmatch, request.headers))
 
 
 def client_address(request: web.Request, proxies: Sequence[Network]) -> str:
