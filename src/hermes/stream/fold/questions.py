@@ -60,8 +60,8 @@ def question_for_reply(asked: Asked | Question) -> str:
 
 def answer_words(asked: Asked | Question) -> str:
     """The words that answer an approval, or a confirmation, which names its own."""
-    words = [_SAID.get(choice, choice) for choice in choices(asked)]
-    return f"{', '.join(words[:-1])} or {words[-1]}"
+    words = [_SAID.get(choice, choice) for choice in choices(asked)] or ["yes", "no"]
+    return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
 def _id_of(asked: Asked | Question) -> QuestionId:
