@@ -31,6 +31,7 @@ from tests.entry.terminal.person import HERMES, Ended, Person, at_terminal
 _TOKEN = re.compile(r"\bm\d+\b")
 _TOOL = re.compile(r"\b(read|once|slowly|danger)\b")
 _UNFINISHED = "Unfinished: “"
+_BACK = "Back in "
 _DEED = 'echo "once {}" >> effects'
 _COMMANDS = {
     "once": _DEED,
@@ -242,7 +243,9 @@ class Telling:
             await world.effect("once", "", deed)
         before, after = self.screens
         resumed, _, again = after.partition(IDLE)
-        for mark, screen in (("", before), (REPEAT_MARK * (_UNFINISHED in resumed), resumed), ("", again)):
+        # Who comes back is shown the last exchanges as such: that is a repeat that says so.
+        shown_again = _UNFINISHED in resumed or _BACK in resumed
+        for mark, screen in (("", before), (REPEAT_MARK * shown_again, resumed), ("", again)):
             for answer in re.findall(re.escape(whole("m0")).replace("m0", r"m\d+"), screen):
                 await world.send("1", f"{mark}{answer}", "")
         return world

@@ -82,7 +82,10 @@ EXPECTED: dict[str, Any] = {
         ["completed", "mcp_approval_request", "danger", "It worked: danger did x"],
         ["completed", "mcp_approval_request", "danger", "It failed: Denied by the user."],
     ],
-    "responses_clarify": ["I try. Which one?\n\n1. red\n2. blue", "It worked: blue"],
+    "responses_clarify": [
+        "I try. Which one?\n\n1. red\n2. blue\n\nYour next message is the answer.",
+        "It worked: blue",
+    ],
     "responses_reference": "You said: and then?",
     "responses_failures": [
         ["failed", "context_length_exceeded", "response.failed"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -201,7 +202,7 @@ async def test_in_a_shared_chat_each_message_says_whose_it_is(tmp_path: Path) ->
 
 async def test_the_time_is_that_of_the_message_in_the_zone_of_the_settings(tmp_path: Path) -> None:
     async with Journey(folder=tmp_path, settings=open_settings(timezone="Asia/Tokyo")) as chat:
-        chat.world.write("when?")
+        chat.world.write("when?", at=datetime(2026, 1, 5, tzinfo=UTC).timestamp())
         await chat.until_seen("You said: when?")
         assert chat.heard() == "[Mon 2026-01-05 09:00 JST]\n\nwhen?"
 

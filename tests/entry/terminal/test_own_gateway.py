@@ -300,13 +300,13 @@ def test_who_comes_back_sees_what_was_said_last(home: Path) -> None:
     for words in ("one", "two", "three"):
         assert chat(home, "-z", words, *(("--continue",) if words != "one" else ())).code == 0
     with at_terminal(home, "--continue") as person:
-        person.until("Back in", "❯ two", "You said: two", "❯ three", "You said: three", "❯ ")
+        person.until("Back in", "› two", "You said: two", "› three", "You said: three", "❯ ")
         assert "You said: one" not in person.seen
         person.type("/new")
         person.until("New session. /resume ")
         back = re.findall(r"/resume (\S+) goes back", person.until(" goes back."))[-1]
         person.type(f"/resume {back}")
-        person.until("❯ three", "You said: three", "❯ ")
+        person.until("› three", "You said: three", "❯ ")
 
 
 def test_a_prompt_begins_the_conversation(home: Path) -> None:

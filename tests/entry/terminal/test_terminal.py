@@ -611,7 +611,7 @@ def test_a_home_folder_is_no_free_workspace(home: Path) -> None:
         person.type("run: rm -rf ~/Documents")
         person.until("? Run: rm -rf ~/Documents", "It deletes outside the workspace", "answer ❯ ")
         person.type("deny")
-        person.until("❯ ")
+        person.until("→ deny", "❯ ")
         assert (place / "Documents").is_dir()
     with at_terminal(home, real=HERMES) as person:
         person.prompt()

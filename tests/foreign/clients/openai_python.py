@@ -241,7 +241,7 @@ def responses_approval(client):
 def responses_clarify(client):
     asked = client.responses.create(model=MODEL, input="clarify")
     done = client.responses.create(model=MODEL, input="blue", previous_response_id=asked.id)
-    return [asked.output_text, done.output_text]
+    return [asked.output_text.partition(" (Question q_")[0], done.output_text]
 
 
 def responses_reference(client):

@@ -18,7 +18,7 @@ import pytest
 
 from hermes.domain.address import Address
 from hermes.domain.capabilities import MenuEntry
-from hermes.domain.errors import Refused
+from hermes.domain.errors import Refused, Unreachable
 from hermes.domain.message import Attachment, Body, Button, MediaKind
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.entry.platforms.discord.adapter import DiscordAdapter
@@ -129,6 +129,10 @@ async def test_all_that_the_adapter_says_and_hears_is_as_discord_describes_it(tm
         await _first_meeting(bed, inboxes := Inboxes())
         # While nobody was there; it is read from the channels.
         bed.server.say(GENERAL, f"<@&{ROLE}> missed", mention_roles=[ROLE])
+        # Its session is over; the next connection begins one.
+        async with running(bed.connect(), inboxes.accept, inboxes.cursor) as task:
+            await until(task.done, "the session that is over was taken up")
+            assert isinstance(task.exception(), Unreachable), task.exception()
         platform = bed.connect()
         async with running(platform, inboxes.accept, inboxes.cursor) as task:
             await until(lambda: "missed" in inboxes.texts or task.done(), "what was missed is not read")

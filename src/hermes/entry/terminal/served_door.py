@@ -70,7 +70,7 @@ async def find_session_to_resume(gateway: Gateway, caller: Caller, wish: Session
     # What has ended since it was found is shown all the same.
     turns = [*(turn for turn in joined if turn.id not in {one.id for one in turns}), *turns]
     settled = await gateway.read(agent, lambda tx: settled_of(tx, turns))
-    shown = {turn.id for turn in turns}
+    shown = {turn.absorbed_by or turn.id for turn in turns}
     recent = await gateway.read(agent, lambda tx: last_exchanges(tx, session.id, shown))
     return ResumedSession(
         session=session,

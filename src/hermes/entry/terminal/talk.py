@@ -214,7 +214,7 @@ class TerminalConversation:
     def _show_exchanges(self, recent: Sequence[Exchange]) -> None:
         """What was said last, so that somebody who comes back knows where they are."""
         for exchange in recent:
-            self._view.line(f"❯ {one_line(exchange.question, 200)}", aside=True)
+            self._view.line(f"› {one_line(exchange.question, 200)}", aside=True)
             if exchange.answer:
                 self._view.line(shorten_text(exchange.answer))
 
