@@ -117,6 +117,8 @@ class NewRequest(Struct, frozen=True, kw_only=True):
     facts: str = "{}"
     repeats_since: datetime | None = None
     failed_since: datetime | None = None
+    late: bool = False
+    """Kept only once it has failed: what is answered costs no row."""
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -216,7 +218,7 @@ class SubmitTurn(Struct, frozen=True, kw_only=True):
         else:
             claim = begin_at_once(tx, self._used(tx, session, begun), turn, standing.last, self.epoch)
         named = words.request
-        request = None if named is None else add_request(tx, named, turn, self.now)
+        request = None if named is None or named.late else add_request(tx, named, turn, self.now)
         # A chat that was bound to a session by these words has begun it.
         new = begun or (place.may_bind and tx.bindings.get(key) != bound)
         news = (session_began(words.source, session, key),) if new else ()

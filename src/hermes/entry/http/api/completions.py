@@ -31,6 +31,7 @@ from hermes.stream.fold.questions import asked_of_client, question_for_reply
 from hermes.stream.fold.steps import join_thoughts, thoughts_of
 
 PREFIX = "chatcmpl-"
+_OPTIONS = turns.TurnOptions(prefix=PREFIX, answers=True, retried=True, raises=True)
 
 
 class PromptDetails(msgspec.Struct, kw_only=True):
@@ -110,12 +111,11 @@ async def complete(call: HttpCall, body: ChatRequest) -> ChatCompletion | web.St
     answers = conversation.answers
     asked = conversation.asked if answers is None else (answers,)
     choice = await find_addressee(call, body.model, conversation.text, results=asked)
-    options = turns.TurnOptions(prefix=PREFIX, answers=True, retried=True, raises=True)
-    answering = await turns.continue_turn(call, choice, conversation, options)
+    answering = await turns.continue_turn(call, choice, conversation, _OPTIONS)
     if answering is None:
-        answering = await turns.answer_turn(call, choice, conversation, options)
+        answering = await turns.answer_turn(call, choice, conversation, _OPTIONS)
     if answering is None:
-        answering = await turns.ask(call, choice, conversation, options)
+        answering = await turns.ask(call, choice, conversation, _OPTIONS)
     async with turns.while_connected(call, answering.turn):
         if body.stream:
             apart = body.stream_options is not None and bool(body.stream_options.include_usage)
@@ -141,6 +141,7 @@ async def _stream(
         call, turn, watch.feed(), chunks.see, ended=lambda: chunks.ended, held=True
     )
     if chunks.lost is not None:
+        await turns.keep_failure(call, answering, _OPTIONS)
         error = failure_error(call, chunks.lost, answering.failed_at)
         if await stream.give_way():
             error.headers |= turns.turn_headers(call, turn)
@@ -167,6 +168,8 @@ async def _whole(call: HttpCall, model: str, answering: SubmittedTurn, *, data: 
     calls = _calls(entries) if entries and asks_client(entries) else []
     new = [entry for entry in entries if entry.seq > after]
     headers = turns.turn_headers(call, turn)
+    if new and isinstance(new[-1].record, Failed | Stopped):
+        await turns.keep_failure(call, answering, _OPTIONS)
     _check_failure(call, new, headers, answering.failed_at)
     message, reason, details = _answer(new, calls, watch.pending, data=data)
     thoughts = (thoughts_of(entry.record) for entry in new if isinstance(entry.record, ModelSaid))

@@ -25,6 +25,7 @@ from hermes.control.sessions.submission import (
     SessionTarget,
     Submission,
     SubmittedTurn,
+    add_request,
     find_requests,
     id_for,
 )
@@ -122,7 +123,17 @@ def _retried_request(call: HttpCall, options: TurnOptions) -> NewRequest:
         facts=options.facts,
         repeats_since=since if again else None,
         failed_since=now - FAILURE_KEPT if options.raises else None,
+        late=not tries,
     )
+
+
+async def keep_failure(call: HttpCall, answering: SubmittedTurn, options: TurnOptions) -> None:
+    """Before a client is told of a failure: keep by what it is known again. Some ask again by themselves."""
+    request = None if answering.request is not None else await idempotent_request(call, options)
+    if request is not None and request.late and answering.failed_at is None:
+        kept, turn, now = request, answering.turn, call.site.clock.now()
+        with contextlib.suppress(Unreachable):
+            await call.gateway.write(turn.agent, lambda tx: add_request(tx, kept, turn, now))
 
 
 def _fingerprint(call: HttpCall, body: bytes) -> str:
