@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from hermes.domain.adapter import AdapterContext
 from hermes.domain.errors import Refused, UserError
 from hermes.domain.message import Attachment
+from hermes.entry.kit.payload import as_text, dig, read_json
 
 ANY_MIME = "application/octet-stream"
 
@@ -44,3 +46,20 @@ def write_private(path: Path, text: str) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def read_kept(folder: Path | None, file: str, of: str, name: str) -> str:
+    """A secret that `write_kept` stored for the same account, or nothing."""
+    if folder is None:
+        return ""
+    try:
+        kept = read_json((folder / file).read_text("utf-8"))
+    except (OSError, ValueError):
+        return ""
+    return as_text(dig(kept, name)) if dig(kept, "of") == of else ""
+
+
+def write_kept(folder: Path | None, file: str, of: str, name: str, secret: str) -> None:
+    """Keep a secret in an adapter's folder, with whose it is; an OSError if that fails."""
+    if folder is not None:
+        write_private(folder / file, json.dumps({"of": of, name: secret}))

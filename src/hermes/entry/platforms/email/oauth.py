@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import json
 import logging
 import secrets
 from collections.abc import Callable, Mapping
@@ -24,8 +23,8 @@ from hermes.domain.adapter import AdapterContext
 from hermes.domain.address import spell_platform
 from hermes.domain.errors import HermesError, NeedsLogin, Unreachable, UserError
 from hermes.domain.text import one_line, showable
-from hermes.entry.kit.files import write_private
-from hermes.entry.kit.payload import dig, read_json
+from hermes.entry.kit.files import read_kept, write_kept
+from hermes.entry.kit.payload import dig
 
 log = logging.getLogger("hermes.email")
 LOCAL = ("localhost", "127.0.0.1", "::1")
@@ -145,20 +144,11 @@ class OAuthTokens:
     # --- the refresh token that came in the other's place ---
 
     def _kept(self) -> str:
-        if self._context.folder is None:
-            return ""
-        try:
-            kept = read_json((self._context.folder / _FILE).read_text("utf-8"))
-        except (OSError, ValueError):
-            return ""
-        return str(dig(kept, "refresh_token") or "") if dig(kept, "of") == self._key else ""
+        return read_kept(self._context.folder, _FILE, self._key, "refresh_token")
 
     def _keep(self, refresh: str) -> None:
-        if self._context.folder is None:
-            return
         try:
-            kept = json.dumps({"of": self._key, "refresh_token": refresh})
-            write_private(self._context.folder / _FILE, kept)
+            write_kept(self._context.folder, _FILE, self._key, "refresh_token", refresh)
         except OSError as error:
             log.warning("email.token_not_kept why=%s", error.strerror)
 

@@ -21,9 +21,9 @@ from hermes.domain.adapter import AdapterContext
 from hermes.domain.errors import HermesError, NeedsLogin, Refused, Unreachable, UserError
 from hermes.domain.ports.world import Sink
 from hermes.entry.kit.errors import TOO_FAST
-from hermes.entry.kit.files import write_private
+from hermes.entry.kit.files import read_kept, write_kept
 from hermes.entry.kit.http import HttpAnswer, HttpClient
-from hermes.entry.kit.payload import as_size, as_text, dig, read_json
+from hermes.entry.kit.payload import as_size, as_text, dig
 from hermes.entry.kit.transfer import OutgoingFile
 from hermes.entry.platforms.matrix.convert import error_for
 from hermes.entry.platforms.matrix.sync import MatrixIdentity
@@ -268,19 +268,10 @@ class PasswordLogin:
         return token
 
     def _kept(self) -> str:
-        if self._context.folder is None:
-            return ""
-        try:
-            kept = read_json((self._context.folder / _FILE).read_text("utf-8"))
-        except (OSError, ValueError):
-            return ""
-        return as_text(dig(kept, "access_token")) if dig(kept, "of") == self._key else ""
+        return read_kept(self._context.folder, _FILE, self._key, "access_token")
 
     def _keep(self, token: str) -> None:
-        if self._context.folder is None:
-            return
         try:
-            kept = json.dumps({"of": self._key, "access_token": token})
-            write_private(self._context.folder / _FILE, kept)
+            write_kept(self._context.folder, _FILE, self._key, "access_token", token)
         except OSError as error:
             log.warning("matrix.login_not_kept why=%s", error.strerror)
