@@ -24,7 +24,15 @@ from hermes.domain.errors import Unreachable, UserError
 from hermes.domain.event import AgentEvent, Answered, Asked, Notice, Verdict
 from hermes.domain.ids import MAIN_AGENT, AgentId, SessionId, TurnId
 from hermes.domain.ports.agent import Run
-from hermes.domain.ports.world import Backend, BackendRequest, Command, FolderRules, MakeBackend, World
+from hermes.domain.ports.world import (
+    NO_NETWORK,
+    Backend,
+    BackendRequest,
+    Command,
+    FolderRules,
+    MakeBackend,
+    World,
+)
 from hermes.domain.rows import MediaItem, SearchHit
 from hermes.domain.session import Session
 from hermes.domain.settings.settings import Profile, Route, RouteMatch, Settings, TerminalSettings
@@ -40,7 +48,7 @@ from hermes.testing.tools import tool_services, tools_of
 from tests.agent.driving import Driver, loop_of
 
 BOX = World(
-    workspace="/box", home="/root", system="Linux (box)", shell="bash", sandbox="a box", network=False
+    workspace="/box", home="/root", system="Linux (box)", shell="bash", sandbox="a box", network=NO_NETWORK
 )
 AT = SystemClock().now()
 

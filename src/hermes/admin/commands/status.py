@@ -116,7 +116,7 @@ def _sandboxes(live: Mapping[str, Any] | None, named: str) -> list[tuple[str, st
     lines: dict[str, list[str]] = {}
     for one in known:
         where = here if one["here"] else f"commands run by the backend {one['backend']}"
-        network = "" if one["network"] else ", no network"
+        network = "" if one["network"] == "open" else f", network: {one['network']}"
         trouble = f" ({one['trouble']})" if one["trouble"] else ""
         lines.setdefault(f"{one['sandbox'] or 'none'}; {where}{network}{trouble}", []).append(one["agent"])
     return [

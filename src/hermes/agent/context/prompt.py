@@ -76,7 +76,7 @@ def describe_world(world: World) -> dict[str, str]:
         "user's home": world.home,
         "shell": world.shell,
         "sandbox": world.sandbox,
-        "network": "" if world.network else "none; commands reach nothing outside",
+        "network": "" if world.network.open else f"{world.network}; commands reach nothing else",
     }
 
 

@@ -189,7 +189,7 @@ def _backend_facts(agent: AgentId, name: str, alike: Sequence[KeptBackend]) -> d
         "agent": agent,
         "backend": name,
         "sandbox": "" if world is None else world.sandbox,
-        "network": world is None or world.network,
+        "network": "open" if world is None else str(world.network),
         "here": world is not None and world.host_files,
         "open": any(kept.is_open for kept in alike),
         "trouble": next((kept.trouble for kept in alike if kept.trouble), ""),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, Awaitable, Callable, Hashable, Mapping, Sequence
 from datetime import datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -148,21 +149,51 @@ class Files(Protocol):
     async def search(self, search: FileSearch) -> FileMatches: ...
 
 
+class Boundary(StrEnum):
+    """How strongly a backend holds commands in. `WEAK` keeps files apart but shares processes and kernel
+    objects with the machine; it is never enough for strangers."""
+
+    NONE = "none"
+    WEAK = "weak"
+    SANDBOX = "sandbox"
+    CONTAINER = "container"
+
+    @property
+    def holds_strangers(self) -> bool:
+        return self in (Boundary.SANDBOX, Boundary.CONTAINER)
+
+
+class NetworkRules(Struct, frozen=True, kw_only=True):
+    """What commands may reach: everything (`open`), else only `hosts` through the gateway's egress client;
+    none listed = nothing. `*.example.org` stands for every name below."""
+
+    open: bool = False
+    hosts: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return "open" if self.open else ", ".join(self.hosts) or "none"
+
+
+OPEN_NETWORK = NetworkRules(open=True)
+NO_NETWORK = NetworkRules()
+
+
 class World(Struct, frozen=True, kw_only=True):
     """The place that a backend's commands and files are in, in its own words: paths are as commands there
     write them.
 
-    `sandbox` names what holds commands in; empty = nothing does. `host` names the machine, unless it is the
-    gateway's. With `host_files` its paths are those of the gateway's machine, so that what the gateway
-    keeps in a home is seen there under the same name. `backend` is what the settings call it; the gateway
-    fills it in."""
+    `sandbox` names what holds commands in; empty = nothing does. `boundary` says how strongly. `host` names
+    the machine, unless it is the gateway's. With `host_files` its paths are those of the gateway's machine,
+    so that what the gateway keeps in a home is seen there under the same name. `backend` is what the settings
+    call it; the gateway fills it in."""
 
     workspace: str
     home: str
     system: str
     shell: str
     sandbox: str = ""
-    network: bool = True
+    boundary: Boundary = Boundary.NONE
+    network: NetworkRules = OPEN_NETWORK
     host_files: bool = False
     host: str = ""
     backend: str = ""
@@ -223,7 +254,7 @@ class BackendRequest(Struct, frozen=True, kw_only=True):
     """What a backend is made from. `home` is the agent's folder on the gateway's machine, `workspace` the one
     its commands start in there; a backend with a world of its own may map or ignore it. Of `environ`, the
     variables of the gateway, commands may see those in `passthrough`. `route` is the route that asks for this
-    backend; None = the settings do, for all."""
+    backend; None = the settings do, for all. A backend that cannot hold `network` must refuse to open."""
 
     profile: Profile
     workspace: Path
@@ -231,6 +262,7 @@ class BackendRequest(Struct, frozen=True, kw_only=True):
     share: Share
     passthrough: tuple[str, ...] = ()
     route: Route | None = None
+    network: NetworkRules = OPEN_NETWORK
 
     @property
     def home(self) -> Path:
