@@ -31,7 +31,7 @@ async def nobody(query: str, limit: int, context: ToolContext) -> list[SearchHit
 class Bench:
     """The tools of an agent whose workspace is `folder`."""
 
-    def __init__(self, tmp_path: Path, *, asks: bool = True) -> None:
+    def __init__(self, tmp_path: Path, *, asks: bool = True, ask_all: bool = False) -> None:
         self.folder = tmp_path / "work"
         self.folder.mkdir(exist_ok=True)
         self.user = tmp_path / "user"
@@ -48,6 +48,7 @@ class Bench:
                     workspace=str(self.folder),
                     home=str(self.user),
                     homes=FolderRules(closed=(str(tmp_path / "agent"),)),
+                    ask_all=ask_all,
                 )
             ),
             asks=asks,
@@ -440,3 +441,19 @@ async def test_todo_says_the_whole_list(bench: Bench) -> None:
     assert await bench.text("todo", items=items) == "[x] one\n[>] two\n1 of 2 done."
     with pytest.raises(UserError, match="must be one of"):
         await bench.use("todo", items=[{"text": "a", "status": "soon"}])
+
+
+async def test_where_nothing_holds_commands_each_is_asked_for(tmp_path: Path) -> None:
+    free, bare = Bench(tmp_path), Bench(tmp_path, ask_all=True)
+    assert await free.ask("terminal", command="ls") is None
+    asked = await bare.ask("terminal", command="ls")
+    assert asked is not None
+    assert asked.text == "Run: ls\nNo sandbox holds commands here, so each is asked for."
+    dangerous = await bare.ask("terminal", command="rm -rf /srv/data")
+    assert dangerous is not None and "No sandbox" not in dangerous.text, "the reason counts for more"
+    assert await bare.ask("terminal", command="rm -rf /") is None, "it is refused, whoever asks"
+    line = await bare.ask("process", action="write", id="p1", text="y")
+    assert line is not None and line.text.endswith("each is asked for.")
+    assert await bare.ask("process", action="list") is None
+    await free.backend.close()
+    await bare.backend.close()

@@ -90,6 +90,12 @@ class CommandScope(Struct, frozen=True, kw_only=True):
     """Patterns of commands that the operator forbids."""
     elsewhere: str = ""
     """The world it is in, unless that is the gateway's machine itself."""
+    contained: bool = False
+    """Whether a sandbox or a container holds it, so that only what leaves that matters."""
+    network_open: bool = True
+    """Whether it may reach any host."""
+    ask_all: bool = False
+    """Nothing holds it, and who it is for does not sit at the machine: what is harmless is asked for too."""
 
     @property
     def ground(self) -> str:

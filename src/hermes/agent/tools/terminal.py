@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _LONGEST_WAIT = 600
 _PREVIEW = 20_000
 _ANSI = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[@-Z\\-_])")
+_NOTHING_HOLDS = "No sandbox holds commands here, so each is asked for."
 _UNSEEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
@@ -32,12 +33,11 @@ async def _approval_check(case: ApprovalCase, arguments: Mapping[str, Any]) -> A
     command = arguments["command"]
     folder = resolve_path(case.scope, arguments.get("workdir", ""))
     verdict = judge_command(command, replace(case.scope, cwd=folder))
-    if not verdict.needs_approval or verdict.never:
+    if verdict.never or not (verdict.needs_approval or case.scope.ask_all):
         return None
+    why = f"It {verdict.reasons}." if verdict.needs_approval else _NOTHING_HOLDS
     where = "" if folder == case.scope.workspace else f" in {visible_line(folder)}"
-    return ApprovalPrompt(
-        text=f"Run{where}: {visible(command)}\nIt {verdict.reasons}.", digest=digest(command, folder)
-    )
+    return ApprovalPrompt(text=f"Run{where}: {visible(command)}\n{why}", digest=digest(command, folder))
 
 
 @tool("terminal", Effect.ONCE, needs=(Backend, ProcessEnded), approval_check=_approval_check)
@@ -112,11 +112,12 @@ async def _approval_to_send(case: ApprovalCase, arguments: Mapping[str, Any]) ->
         return None
     process, text = str(arguments.get("id", "")), str(arguments.get("text", ""))
     command, verdict = await _judge_line(case.services, case.session, process, text)
-    if not verdict.needs_approval or verdict.never:
+    if verdict.never or not (verdict.needs_approval or case.scope.ask_all):
         return None
+    why = f"It {verdict.reasons}." if verdict.needs_approval else _NOTHING_HOLDS
     to = f"{visible_line(process)} ({visible_line(command)[:200]})"
     return ApprovalPrompt(
-        text=f"Send to {to}: {visible(text)}\nIt {verdict.reasons}.",
+        text=f"Send to {to}: {visible(text)}\n{why}",
         digest=action_digest("input", process, command, text),
     )
 

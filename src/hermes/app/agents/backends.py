@@ -363,4 +363,6 @@ class WorldScopes:
             wide=wide,
             homes=homes,
             own_pids=(os.getpid(),) if world.host_files else (),
+            contained=world.boundary.holds_strangers,
+            network_open=world.network.open,
         )
