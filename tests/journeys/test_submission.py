@@ -9,7 +9,8 @@ from typing import TypeVar
 
 import pytest
 
-from hermes.control.sessions.submission import NewRequest, Submission
+from hermes.control.sessions.repeats import NewRequest
+from hermes.control.sessions.submission import Submission
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.event import Entry, Finished
 from hermes.domain.ids import MAIN_AGENT, AgentId

@@ -27,7 +27,8 @@ from hermes.control.people.routing import route
 from hermes.control.sessions import callers
 from hermes.control.sessions.administration import remove_session
 from hermes.control.sessions.callers import Caller
-from hermes.control.sessions.submission import Submission, SubmittedTurn, check_size
+from hermes.control.sessions.repeats import SubmittedTurn
+from hermes.control.sessions.submission import Submission, check_size
 from hermes.control.turn.questions import answer
 from hermes.control.turn.stopping import stop_session, stop_turn
 from hermes.control.wiring import GatewayParts, WiredGateway

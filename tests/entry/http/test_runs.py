@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from hermes.control.sessions.submission import SessionTarget, Submission, id_for
+from hermes.control.sessions.repeats import id_for
+from hermes.control.sessions.submission import SessionTarget, Submission
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.ids import MAIN_AGENT, CallId, SessionId
 from hermes.domain.ports.agent import ModelRequest

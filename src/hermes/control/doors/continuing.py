@@ -14,8 +14,9 @@ from hashlib import sha256
 import msgspec
 from msgspec import Struct
 
-from hermes.control.sessions import submission
-from hermes.control.sessions.submission import NewRequest, NotFound, SubmittedTurn
+from hermes.control.sessions import repeats, submission
+from hermes.control.sessions.repeats import NewRequest, SubmittedTurn
+from hermes.control.sessions.submission import NotFound
 from hermes.control.turn.questions import answer, as_answer
 from hermes.domain.address import Source
 from hermes.domain.call_options import CallOptions
@@ -67,7 +68,7 @@ class AnswerExpected(UserError):
 
 def part_name(prefix: str, turn: Turn, part: int) -> str:
     """The name of a part of a turn at a door: the turn's, and from the second on its number."""
-    return submission.id_for(prefix, turn.id) + _suffix(part)
+    return repeats.id_for(prefix, turn.id) + _suffix(part)
 
 
 def _suffix(part: int) -> str:
@@ -130,7 +131,7 @@ class TakeToolResults(Struct, frozen=True, kw_only=True):
     words: TurnInput | None = None
 
     def unit(self, tx: Tx) -> SubmittedTurn:
-        repeated = submission.asked_before(tx, self.request)
+        repeated = repeats.asked_before(tx, self.request)
         if repeated is not None:
             return repeated
         questions = self._questions(tx)
@@ -175,7 +176,7 @@ class TakeAnswer(Struct, frozen=True, kw_only=True):
     heard: str = ""
 
     def unit(self, tx: Tx) -> SubmittedTurn:
-        repeated = submission.asked_before(tx, self.request)
+        repeated = repeats.asked_before(tx, self.request)
         if repeated is not None:
             return repeated
         questions = [tx.questions.get(given.question) for given in self.given]
@@ -238,7 +239,7 @@ def _next_part(
     request: Request | None = None
     if named is not None:
         kept = tx.requests.get(part_name(named.prefix, turn, part))
-        request = kept or submission.add_request(tx, named, turn, now, part=_suffix(part))
+        request = kept or repeats.add_request(tx, named, turn, now, part=_suffix(part))
     return SubmittedTurn(
         turn=turn, request=request, fresh=answered.open, resumed=_is_resumed(tx, turn), part=part
     )
@@ -265,7 +266,7 @@ class ContinueTurn(Struct, frozen=True, kw_only=True):
 
     def with_results(self, tx: Tx, results: ToolResults) -> SubmittedTurn | None:
         """Give the results of a client's own tools; None if nothing waits for any of them."""
-        repeated = submission.asked_before(tx, self.request)
+        repeated = repeats.asked_before(tx, self.request)
         if repeated is not None:
             # It continued something then, or else it began a turn.
             return repeated if repeated.after else None
@@ -293,7 +294,7 @@ class ContinueTurn(Struct, frozen=True, kw_only=True):
         """Take words as the answer to the question that the conversation of their client ends with, as it was
         `printed`. That it is the same conversation is known by the digest of the messages `before` the
         question; None if it is another, or the words are no answer."""
-        repeated = submission.asked_before(tx, self.request)
+        repeated = repeats.asked_before(tx, self.request)
         if repeated is not None:
             return repeated if repeated.after else None
         question = tx.questions.get(asked)
@@ -335,7 +336,7 @@ class ContinueTurn(Struct, frozen=True, kw_only=True):
         after = min(left, default=max(asked.values(), default=0))
         if self.request is not None:
             named = replace(self.request, facts=json.dumps({"after": after}))
-            submission.add_request(tx, named, turn, self.now, part=f"-{after}")
+            repeats.add_request(tx, named, turn, self.now, part=f"-{after}")
         # What waited for an answer hangs on no client any more.
         resumed = _is_resumed(tx, turn)
         return SubmittedTurn(turn=replace(turn, ephemeral=False), after=after, fresh=False, resumed=resumed)

@@ -4,29 +4,27 @@ session's actor is woken. Where nothing is unfinished in the session the turn is
 stores it: its actor starts with the claim in hand and has the model called one commit earlier. Where the
 session waits for an answer, the words may be that instead.
 
-A request with a key that its owner has used before is that earlier request: its turn is given again, and a
-different question under the same key is refused."""
+A request that repeats an earlier one is given the turn of that, see `repeats`."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from datetime import datetime
 
 from msgspec import Struct, field
 
 from hermes.control.core import Runtime
 from hermes.control.sessions.callers import Caller, find_session
+from hermes.control.sessions.repeats import NewRequest, SubmittedTurn, add_request, asked_before
 from hermes.control.turn.actors import Actors
-from hermes.control.turn.claim import Claim, begin_at_once, next_session
+from hermes.control.turn.claim import begin_at_once, next_session
 from hermes.control.workers import TaskSet
 from hermes.domain.address import Source
 from hermes.domain.busy import choose_busy_mode
-from hermes.domain.errors import HermesError, Refused, Unreachable, UserError
-from hermes.domain.event import Entry, Failed, ModelSaid, Stopped, ToolStarted
-from hermes.domain.gateway_event import GatewayEvent, session_began
+from hermes.domain.errors import HermesError, Refused, UserError
+from hermes.domain.gateway_event import session_began
 from hermes.domain.hooks import GATE_TURN
 from hermes.domain.ids import AgentId, SessionId, TurnId, new_session_id
 from hermes.domain.ports.store import Tx
@@ -35,24 +33,16 @@ from hermes.domain.session import FrozenPrompt, Session, SessionKey, begin_sessi
 from hermes.domain.settings.settings import Settings
 from hermes.domain.text import one_line, storable
 from hermes.domain.turn import (
-    CLIENT_GONE,
     BusyMode,
     Cause,
     ReplyPlace,
-    Request,
     Turn,
     TurnAction,
     TurnInput,
-    TurnState,
 )
 from hermes.domain.word import replace
 
-TURN_PREFIX = "turn_"
 NOTHING_SAID = SessionStanding()
-
-
-class KeyConflict(UserError):
-    """The same key was used for another question."""
 
 
 class NotFound(UserError):
@@ -102,29 +92,6 @@ class SessionTarget(Struct, frozen=True, kw_only=True):
 BOUND = SessionTarget()
 
 
-class NewRequest(Struct, frozen=True, kw_only=True):
-    """A request to come: its id is the turn's with this prefix; the rest is as in `Request`. One with further
-    keys (`also`) was asked before if any of them is known. One that repeats is the latest request of its
-    conversation, if that was made since then. With `failed_since` it may repeat without saying so: it is the
-    latest one if that has done something and then failed since then."""
-
-    prefix: str
-    owner: str
-    key: str | None = None
-    also: tuple[str, ...] = ()
-    fingerprint: str = ""
-    conversation: str | None = None
-    facts: str = "{}"
-    repeats_since: datetime | None = None
-    failed_since: datetime | None = None
-    late: bool = False
-    """Kept only once it has failed: what is answered costs no row."""
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        return self.also if self.key is None else (self.key, *self.also)
-
-
 class Submission(Struct, frozen=True, kw_only=True):
     """`busy` None is what the session says, or else the settings; `ephemeral` words live only as long as the
     client that said them. `answer` is asked first where the session waits for one: it takes the words as the
@@ -142,34 +109,6 @@ class Submission(Struct, frozen=True, kw_only=True):
     request: NewRequest | None = None
     answer: Callable[[Tx, SessionId, str], SubmittedTurn | None] | None = None
     at_once: bool = False
-
-
-class SubmittedTurn(Struct, frozen=True, kw_only=True):
-    """The turn that answers; `fresh` says that it was made just now, `begun` that its session was too. `part`
-    counts how often its client was asked for results before; up to the record `after` it has seen the turn
-    already. With a `claim` it is running. `failed_at` is when it failed, if that is why it is not run
-    again. `resumed`: it waited, and goes on with what was given just now."""
-
-    turn: Turn
-    request: Request | None = None
-    fresh: bool = True
-    resumed: bool = False
-    begun: bool = False
-    part: int = 1
-    after: int = 0
-    news: tuple[GatewayEvent, ...] = ()
-    claim: Claim | None = None
-    failed_at: datetime | None = None
-
-
-def id_for(prefix: str, turn: TurnId) -> str:
-    """A turn's name at a door: `run_…`, `resp_…`."""
-    return prefix + turn.removeprefix(TURN_PREFIX)
-
-
-def turn_named(prefix: str, name: str) -> TurnId | None:
-    """The turn with this name at a door; None if no turn can have it."""
-    return TurnId(TURN_PREFIX + name.removeprefix(prefix)) if name.startswith(prefix) else None
 
 
 class NoPlace(UserError):
@@ -304,89 +243,6 @@ class SubmitTurn(Struct, frozen=True, kw_only=True):
         fleeting = replace(branch, expires_at=self.words.place.until)
         tx.sessions.save(fleeting)
         return fleeting
-
-
-def asked_before(tx: Tx, named: NewRequest | None) -> SubmittedTurn | None:
-    """What the owner of a key was given for it before; another question under the same key is refused."""
-    if named is not None and (named.repeats_since or named.failed_since) is not None:
-        return _retried(tx, named)
-    known = None if named is None else find_request(tx, named.owner, named.keys)
-    if named is None or known is None:
-        return None
-    turn = tx.turns.get(known.turn)
-    if known.fingerprint != named.fingerprint:
-        raise KeyConflict(
-            f"The key “{one_line(named.key or '', 60)}” was used for another request.",
-            hint="Use a new key for a new request, or repeat the old one unchanged.",
-        )
-    if turn is None:
-        raise KeyConflict("The request with this key is there, but its answer was deleted.")
-    return _as_before(turn, known)
-
-
-def _as_before(turn: Turn, earlier: Request) -> SubmittedTurn:
-    after = json.loads(earlier.facts).get("after")
-    return SubmittedTurn(
-        turn=turn, request=earlier, fresh=False, after=after if isinstance(after, int) else 0
-    )
-
-
-def _retried(tx: Tx, named: NewRequest) -> SubmittedTurn | None:
-    """What a request was given at an earlier try. A turn that was cut off before it did anything is none: it
-    can safely be made again."""
-    known = tx.requests.latest(named.owner, named.conversation or "")
-    turn = None if known is None else tx.turns.get(known.turn)
-    if known is None or turn is None:
-        return None
-    if named.repeats_since is not None and turn.state.open and turn.stop is not None:
-        raise Unreachable("an earlier try of this request is being stopped", after=1)
-    entries = tx.journal.of_turn(turn.id)
-    cut_off = turn.state in (TurnState.FAILED, TurnState.STOPPED)
-    if cut_off and not any(isinstance(entry.record, ToolStarted) for entry in entries):
-        return None
-    if named.repeats_since is not None and known.created_at >= named.repeats_since:
-        return _as_before(turn, known)
-    since = named.failed_since
-    if cut_off and since is not None and entries[-1].at >= since and _looks_failed(entries):
-        return replace(_as_before(turn, known), failed_at=entries[-1].at)
-    return None
-
-
-def _looks_failed(entries: Sequence[Entry]) -> bool:
-    """Whether the client was answered with an error, after which many ask again by themselves. One that went
-    away was not, and comes back only if somebody wants it."""
-    end = entries[-1].record
-    if isinstance(end, Stopped) and end.reason != CLIENT_GONE:
-        return not any(isinstance(entry.record, ModelSaid) and entry.record.text for entry in entries)
-    return isinstance(end, Failed)
-
-
-def find_request(tx: Tx, owner: str, keys: Sequence[str]) -> Request | None:
-    return next(iter(find_requests(tx, owner, keys)), None)
-
-
-def find_requests(tx: Tx, owner: str, keys: Sequence[str]) -> list[Request]:
-    """The requests with these keys; several agents may have one with the same."""
-    return [request for key in keys for request in tx.requests.find(owner, key=key)]
-
-
-def add_request(tx: Tx, named: NewRequest, turn: Turn, now: datetime, *, part: str = "") -> Request:
-    """Keep a request of this turn, under the turn's name and the part of it that is meant."""
-    request = Request(
-        id=id_for(named.prefix, turn.id) + part,
-        owner=named.owner,
-        turn=turn.id,
-        session=turn.session,
-        created_at=now,
-        key=named.key,
-        fingerprint=named.fingerprint,
-        conversation=named.conversation,
-        facts=named.facts,
-    )
-    tx.requests.add(request)
-    for number, key in enumerate(named.also, 1):
-        tx.requests.add(replace(request, id=f"{request.id}.{number}", key=key, conversation=None))
-    return request
 
 
 def no_session(wanted: str) -> NotFound:

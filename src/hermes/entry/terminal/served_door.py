@@ -12,7 +12,8 @@ from hashlib import sha256
 
 from hermes.control.gateway import Gateway
 from hermes.control.sessions.callers import Caller, unfinished_sessions
-from hermes.control.sessions.submission import NewRequest, SessionTarget, Submission, id_for
+from hermes.control.sessions.repeats import NewRequest, id_for
+from hermes.control.sessions.submission import SessionTarget, Submission
 from hermes.control.turn.questions import settled_of
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.command_line import CallerReply

@@ -1,5 +1,5 @@
-"""The resources of the API, one file each, under their names in the documentation. Importing one registers
-its routes."""
+"""The resources of the API, one file or room each, under their names in the documentation. Importing one
+registers its routes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from importlib import import_module
 
 RESOURCES = {
     "chat": "api.completions",
-    "responses": "api.responses",
+    "responses": "api.responses.endpoints",
     "runs": "api.runs",
     "sessions": "api.sessions",
     "session_chat": "api.session_chat",

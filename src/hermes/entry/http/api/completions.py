@@ -12,7 +12,7 @@ from datetime import datetime
 import msgspec
 from aiohttp import web
 
-from hermes.control.sessions.submission import SubmittedTurn, id_for
+from hermes.control.sessions.repeats import SubmittedTurn, id_for
 from hermes.domain.event import Asked, Ending, Entry, Failed, Finished, ModelSaid, Stopped
 from hermes.domain.ids import client_call_id
 from hermes.domain.text import one_line

@@ -17,7 +17,7 @@ from hermes.control.doors.following import (
     recent_runs,
     waiting_turns,
 )
-from hermes.control.sessions.submission import turn_named
+from hermes.control.sessions.repeats import turn_named
 from hermes.domain.event import Entry, QuestionKind, usage_of
 from hermes.domain.ids import TurnId
 from hermes.domain.ports.store import Tx

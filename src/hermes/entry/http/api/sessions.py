@@ -19,7 +19,8 @@ from hermes.control.sessions.administration import (
     search_sessions,
     seen_session,
 )
-from hermes.control.sessions.submission import NotFound, id_for
+from hermes.control.sessions.repeats import id_for
+from hermes.control.sessions.submission import NotFound
 from hermes.domain.chat_format import as_message
 from hermes.domain.event import Entry
 from hermes.domain.ids import SessionId, new_session_id

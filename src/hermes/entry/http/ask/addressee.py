@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 import msgspec
 from msgspec import Struct
 
-from hermes.control.sessions.submission import find_requests
+from hermes.control.sessions.repeats import find_requests
 from hermes.domain.address import Source
 from hermes.domain.ids import AgentId, QuestionId, TurnId
 from hermes.domain.model_facts import TASK_MODEL

@@ -18,17 +18,15 @@ import msgspec
 from msgspec import Struct
 
 from hermes.control.doors.continuing import ContinueTurn, messages_digest
-from hermes.control.sessions.submission import (
+from hermes.control.sessions.repeats import (
     KeyConflict,
     NewRequest,
-    NoPlace,
-    SessionTarget,
-    Submission,
     SubmittedTurn,
     add_request,
     find_requests,
     id_for,
 )
+from hermes.control.sessions.submission import NoPlace, SessionTarget, Submission
 from hermes.domain.errors import HermesError, Unreachable
 from hermes.domain.event import FeedItem
 from hermes.domain.ids import EVERY_AGENT, AgentId, TurnId

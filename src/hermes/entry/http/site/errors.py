@@ -9,7 +9,8 @@ import msgspec
 from aiohttp import web
 
 from hermes.control.doors.continuing import AnswerExpected
-from hermes.control.sessions.submission import KeyConflict, NameTaken, NotFound, TurnUnfinished
+from hermes.control.sessions.repeats import KeyConflict
+from hermes.control.sessions.submission import NameTaken, NotFound, TurnUnfinished
 from hermes.domain.errors import HermesError, Unreachable, UserError
 from hermes.entry.http.site.headers import SHOULD_RETRY
 from hermes.stream.fold.failures import error_type

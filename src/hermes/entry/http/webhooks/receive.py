@@ -22,13 +22,8 @@ import msgspec
 from aiohttp import web
 from msgspec import Struct, field
 
-from hermes.control.sessions.submission import (
-    KeyConflict,
-    NewRequest,
-    Submission,
-    SubmittedTurn,
-    find_requests,
-)
+from hermes.control.sessions.repeats import KeyConflict, NewRequest, SubmittedTurn, find_requests
+from hermes.control.sessions.submission import Submission
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.errors import UserError
 from hermes.domain.ids import EVERY_AGENT, AgentId, TurnId

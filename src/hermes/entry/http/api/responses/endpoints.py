@@ -18,9 +18,9 @@ from aiohttp import web
 from hermes.domain.event import Entry, FeedItem
 from hermes.domain.ids import AgentId
 from hermes.domain.word import replace
-from hermes.entry.http.api import response_inputs
-from hermes.entry.http.api.response_answers import Continuation
-from hermes.entry.http.api.response_request import (
+from hermes.entry.http.api.responses import inputs
+from hermes.entry.http.api.responses.answers import Continuation
+from hermes.entry.http.api.responses.request import (
     ReasoningWishes,
     ResponseRequest,
     TextForm,
@@ -28,7 +28,7 @@ from hermes.entry.http.api.response_request import (
     conversation_name,
     read_options,
 )
-from hermes.entry.http.api.stored_responses import (
+from hermes.entry.http.api.responses.stored import (
     PREFIX,
     ResponseTerms,
     StoredResponse,
@@ -61,7 +61,7 @@ class InputItemList(msgspec.Struct, kw_only=True):
     """Items of an input."""
 
     object: str = "list"
-    data: list[response_inputs.KeptItem]
+    data: list[inputs.KeptItem]
     first_id: str | None
     last_id: str | None
     has_more: bool
@@ -93,7 +93,7 @@ async def respond(call: HttpCall, body: ResponseRequest) -> ResponseObject | web
         None if body.previous_response_id is None else await find_response(call, body.previous_response_id)
     )
     items = await resolve_items(call, body.input)
-    given = response_inputs.read_input(items, body.conversation_history or (), cut=body.truncation == "auto")
+    given = inputs.read_input(items, body.conversation_history or (), cut=body.truncation == "auto")
     chain = conversation_name(body)
     choice = await _pick(call, body, before, given)
     if choice.task and (chain is not None or before is not None):
@@ -138,7 +138,7 @@ async def _pick(
     call: HttpCall,
     body: ResponseRequest,
     before: StoredResponse | None,
-    given: response_inputs.ReadInput,
+    given: inputs.ReadInput,
 ) -> AgentChoice:
     if before is None:
         chain = conversation_name(body)
@@ -183,7 +183,7 @@ async def _terms(
     given |= {
         "model": choice.name,
         "instructions": instructions,
-        "tools": response_inputs.read_functions(body.tools or ()),
+        "tools": inputs.read_functions(body.tools or ()),
         "conversation": chain,
         "text": None if body.text is None else _as_text_options(body.text),
         "reasoning": None if body.reasoning is None else _as_reasoning(body.reasoning),

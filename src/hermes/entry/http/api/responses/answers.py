@@ -17,7 +17,8 @@ from hermes.control.doors.continuing import (
     heard_digest,
     messages_digest,
 )
-from hermes.control.sessions.submission import SubmittedTurn, TurnUnfinished
+from hermes.control.sessions.repeats import SubmittedTurn
+from hermes.control.sessions.submission import TurnUnfinished
 from hermes.control.turn.questions import FOR_PEOPLE, as_answer
 from hermes.domain.event import Verdict
 from hermes.domain.ids import AgentId, QuestionId, client_call_id, question_of_call
@@ -25,8 +26,8 @@ from hermes.domain.ports.store import Tx
 from hermes.domain.text import storable
 from hermes.domain.turn import Answer, Question, Turn, TurnInput
 from hermes.domain.word import replace
-from hermes.entry.http.api.response_inputs import PICTURES, ReadInput, said_before
-from hermes.entry.http.api.stored_responses import PREFIX, ResponseTerms, StoredResponse
+from hermes.entry.http.api.responses.inputs import PICTURES, ReadInput, said_before
+from hermes.entry.http.api.responses.stored import PREFIX, ResponseTerms, StoredResponse
 from hermes.entry.http.ask import turns
 from hermes.entry.http.ask.messages import keep_pictures
 from hermes.entry.http.ask.questions import check_may_answer, find_question

@@ -11,14 +11,15 @@ import msgspec
 from msgspec import Struct
 
 from hermes.control.doors.continuing import part_name
-from hermes.control.sessions.submission import NotFound, SubmittedTurn, id_for
+from hermes.control.sessions.repeats import SubmittedTurn, id_for
+from hermes.control.sessions.submission import NotFound
 from hermes.domain.errors import UserError
 from hermes.domain.event import Entry, QuestionKind, Verdict
 from hermes.domain.ids import CallId, client_call_id
 from hermes.domain.ports.store import Tx
 from hermes.domain.turn import EarlierMessage, Request, Speaker, Turn, TurnState
 from hermes.domain.word import replace
-from hermes.entry.http.api import response_inputs
+from hermes.entry.http.api.responses import inputs
 from hermes.entry.http.ask import turns
 from hermes.entry.http.ask.questions import find_question
 from hermes.entry.http.site.admission import KeyScope
@@ -172,13 +173,13 @@ async def read_now(call: HttpCall, stored: StoredResponse) -> ResponseObject:
     return response
 
 
-def input_items(tx: Tx, stored: StoredResponse) -> list[response_inputs.KeptItem]:
+def input_items(tx: Tx, stored: StoredResponse) -> list[inputs.KeptItem]:
     """What a response was asked with: words, or the results of the client's functions."""
     name = stored.name.removeprefix(PREFIX)
     if stored.part == 1:
         given = stored.turn.input
         now = EarlierMessage(by=Speaker.USER, text=given.text, attachments=given.attachments)
-        return response_inputs.as_items([*given.guidance.history, now], name)
+        return inputs.as_items([*given.guidance.history, now], name)
     entries = tx.journal.of_turn(stored.turn.id)
     results = [
         EarlierMessage(by=Speaker.TOOL, text=question.answer, call=CallId(client_call_id(question.id)))
@@ -187,20 +188,20 @@ def input_items(tx: Tx, stored: StoredResponse) -> list[response_inputs.KeptItem
         and question.verdict is Verdict.REPLY
         and parts_before(entries, question.id) == stored.part - 1
     ]
-    return response_inputs.as_items(results, name)
+    return inputs.as_items(results, name)
 
 
 # --- items by their ids ---
 
 
 async def resolve_items(
-    call: HttpCall, given: str | Sequence[response_inputs.InputItem]
-) -> str | list[response_inputs.InputItem]:
+    call: HttpCall, given: str | Sequence[inputs.InputItem]
+) -> str | list[inputs.InputItem]:
     """The input with what its references mean."""
     if isinstance(given, str):
         return given
-    shelves: dict[str, dict[str, OutputItem | response_inputs.KeptItem]] = {}
-    items: list[response_inputs.InputItem] = []
+    shelves: dict[str, dict[str, OutputItem | inputs.KeptItem]] = {}
+    items: list[inputs.InputItem] = []
     for place, item in enumerate(given):
         if item.kind != "item_reference":
             items.append(item)
@@ -217,7 +218,7 @@ async def resolve_items(
                 await find_question(call, ident.removeprefix(APPROVAL_PREFIX))
             except NotFound:
                 raise missing from None
-            items.append(response_inputs.InputItem(id=ident, type="mcp_approval_request"))
+            items.append(inputs.InputItem(id=ident, type="mcp_approval_request"))
             continue
         shelf = ident.partition("_")[2].rpartition("_")[0]
         if shelf not in shelves:
@@ -225,13 +226,11 @@ async def resolve_items(
         if ident not in shelves[shelf]:
             raise missing
         stored = msgspec.to_builtins(shelves[shelf][ident])
-        items.append(msgspec.convert(stored, response_inputs.InputItem))
+        items.append(msgspec.convert(stored, inputs.InputItem))
     return items
 
 
-async def _items_of(
-    call: HttpCall, name: str, missing: ApiError
-) -> dict[str, OutputItem | response_inputs.KeptItem]:
+async def _items_of(call: HttpCall, name: str, missing: ApiError) -> dict[str, OutputItem | inputs.KeptItem]:
     """The items of a response by their ids: what it was asked with, and what it gave."""
     try:
         stored = await find_response(call, name)

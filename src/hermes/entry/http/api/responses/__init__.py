@@ -1,0 +1,1 @@
+"""`/v1/responses`: an agent behind the Responses API."""
