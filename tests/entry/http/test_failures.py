@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -12,6 +13,7 @@ import pytest
 
 from hermes.domain.errors import FaultKind, ModelFault
 from hermes.domain.event import Failed, FaultCause, Stopped, ToolFinished
+from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.ports.agent import ModelPiece, ModelRequest
 from hermes.entry.http.ask import turns
 from hermes.entry.http.site import streams
@@ -320,6 +322,67 @@ async def test_a_later_try_of_a_response_that_is_not_stored_is_the_same_turn(
         await world.respond("fail", 0)
         await world.respond("fail", 1)
         assert len(await sessions(world.api)) == 4
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("chain", [None, "plans"])
+async def test_a_later_try_of_a_stored_response_is_the_same_turn(
+    chain: str | None, stream: bool, tmp_path: Path
+) -> None:
+    """Also in a named conversation, and while the first try runs and takes the only place there is."""
+    limited = "platforms: {api_server: {max_concurrent_runs: 1}}\n"
+    world = Acting(tmp_path / "home", limited)
+    async with world.api:
+        asked = {"stream": stream, "store": True} | ({"conversation": chain} if chain else {})
+        first = asyncio.create_task(world.respond("act and wait", 0, **asked))
+        await asyncio.wait_for(world.waiting.wait(), 20)
+        second = asyncio.create_task(world.respond("act and wait", 1, **asked))
+        world.hold.set()
+        assert (await second).data == (await first).data and world.done == ["m1"]
+        assert (await world.respond("act and wait", 2, **asked)).data == (await first).data
+        name = (await first).headers["X-Hermes-Run-Id"].replace("run_", "resp_")
+        assert (await world.api.get(f"/v1/responses/{name}")).status == 200
+        # Asked anew it is another turn, and so are other words.
+        for text, tries in (("act and wait", 0), ("act", 1)):
+            await world.respond(text, tries, **asked)
+        assert world.done == ["m1"] * (1 if chain else 3)
+        assert len(world.model.requests) == (4 if chain else 6)
+
+
+async def test_a_try_while_an_earlier_one_is_being_stopped_does_nothing_twice(tmp_path: Path) -> None:
+    """The client gave up on its first try in the middle of a tool; its second is told to wait, and the third
+    is given what came of the first."""
+    world = Acting(tmp_path / "home")
+
+    async def act(name: str, key: str, token: str) -> None:
+        world.done.append(token)
+        world.waiting.set()
+        while not world.hold.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await world.hold.wait()
+
+    world.api.tools = tuple(world_tools(act))
+    async with world.api as api:
+        asking = asyncio.create_task(world.ask("act", 0))
+        await asyncio.wait_for(world.waiting.wait(), 20)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        (session,) = await sessions(api)
+        for _ in range(4000):
+            (turn,) = await api.app.gateway.read(MAIN_AGENT, lambda tx: tx.turns.open_of(session.id))
+            if turn.stop is not None:
+                break
+            await asyncio.sleep(0.01)
+        told = await world.ask("act", 1)
+        assert told.status == 503 and told.headers["Retry-After"] == "1"
+        world.hold.set()
+        for _ in range(4000):
+            if any(isinstance(end, Stopped) for end in await ends(api)):
+                break
+            await asyncio.sleep(0.01)
+        again = await world.ask("act", 2)
+        assert again.headers["X-Hermes-Run-Id"] == turns.run_name(turn) and world.done == ["m1"]
 
 
 async def test_results_that_a_later_try_brings_to_an_unstored_response_count_once(tmp_path: Path) -> None:

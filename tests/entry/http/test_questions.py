@@ -284,7 +284,6 @@ async def test_an_answer_after_the_whole_conversation_continues_the_run(
 
 
 OTHER_PASTS = {
-    "other system": ({"role": "system", "content": "Be long."}, *PAST[1:]),
     "other words": (*PAST[:-1], user("go!")),
     "less": PAST[-1:],
     "more": (user("before"), *PAST),
@@ -297,6 +296,24 @@ async def test_another_conversation_answers_nothing(past: tuple[dict[str, Any], 
         asked = await question(world, *PAST, stream=False)
         assert await question(world, *past, agent(asked), user("yes"), stream=False) == "new"
         assert not world.done and len((await world.api.get("/v1/questions")).json["data"]) == 1
+
+
+@pytest.mark.parametrize("role", ["system", "developer"])
+async def test_instructions_that_hold_the_time_do_not_hinder_an_answer(role: str, tmp_path: Path) -> None:
+    """Open WebUI and others write the date and the time into the system prompt of every request."""
+
+    def at(time: str) -> dict[str, Any]:
+        return {"role": role, "content": f"It is {time}."}
+
+    async with Asking(tmp_path / "home", [DANGER, ASK, say("Blue it is.")]) as world:
+        talk = [*PAST[1:]]
+        first = await question(world, at("10:00"), *talk, stream=True)
+        talk += [agent(first), user("yes")]
+        second = await question(world, at("10:01"), *talk, stream=True)
+        assert second.startswith("Which colour?") and world.done == ["danger m1"]
+        talk += [agent(second), user("2")]
+        assert await question(world, at("10:02"), *talk, stream=True) == "Blue it is."
+        assert len(await sessions(world.api)) == 1
 
 
 async def test_the_printed_id_the_key_and_an_answer_word_are_all_needed(tmp_path: Path) -> None:
@@ -438,6 +455,18 @@ async def test_words_after_a_question_answer_it_in_a_conversation_that_is_sent_w
             if isinstance(one.record, Answered)
         ]
         assert answers == ["red", "blue"] and len(await sessions(world.api)) == 1
+
+
+async def test_instructions_of_a_response_that_hold_the_time_do_not_hinder_an_answer(tmp_path: Path) -> None:
+    async with Asking(tmp_path / "home", [ASK, say("Blue it is.")]) as world:
+
+        async def ask(time: str, *said: dict[str, object]) -> dict[str, Any]:
+            body = {"input": said, "instructions": f"It is {time}.", "store": False}
+            return dict((await world.api.post("/v1/responses", body)).json)
+
+        (question,) = (await ask("10:00", _user("paint it")))["output"]
+        assert _texts(await ask("10:01", _user("paint it"), question, _user("2"))) == "Blue it is."
+        assert len(await sessions(world.api)) == 1
 
 
 async def test_another_conversation_or_key_answers_no_question_of_a_response(tmp_path: Path) -> None:

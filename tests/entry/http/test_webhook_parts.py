@@ -334,6 +334,17 @@ def test_what_was_signed_is_known_again_in_another_scheme() -> None:
         assert first & set(_identify(b"5.{}", again, X_Request_ID="other").keys), scheme
 
 
+def test_a_retry_of_linear_is_known_by_its_id_and_a_copy_by_its_body() -> None:
+    def sent(body: bytes, delivery: str) -> set[str]:
+        proof = VerifiedSignature(scheme=SignatureScheme.LINEAR, signed=body.decode())
+        return set(_identify(body, proof, Linear_Delivery=delivery).keys)
+
+    first = sent(b'{"webhookTimestamp": 1}', "d-1")
+    assert first & sent(b'{"webhookTimestamp": 2}', "d-1")
+    assert first & sent(b'{"webhookTimestamp": 1}', "d-2")
+    assert not first & sent(b'{"webhookTimestamp": 2}', "d-2")
+
+
 def test_a_retry_of_stripe_is_known_by_its_event() -> None:
     def sent(at: int, body: bytes, ident: object) -> set[str]:
         proof = VerifiedSignature(scheme=SignatureScheme.STRIPE, timestamp=at, signed=f"{at}.{body!r}")

@@ -186,6 +186,32 @@ def test_digits_may_be_capital_letters(name: str) -> None:
     assert shouted != sent.headers and not replace(sent, headers=shouted).refused()
 
 
+@pytest.mark.parametrize(
+    ("time", "taken"),
+    [
+        (f"{NOW}000", True),
+        (f"{NOW + TOLERANCE}000", True),
+        (f"{NOW + TOLERANCE + 1}000", False),
+        (f"{NOW - 7 * 3600}000", True),  # Linear's last retry
+        (f"{NOW - 86_401}000", False),
+        (f"{NOW}", False),  # seconds
+        (f'"{NOW}000"', False),
+        ("null", False),
+        (f"-{NOW}000", False),
+        ("9" * 30, False),
+    ],
+)
+def test_the_time_in_a_body_of_linear_counts(time: str, taken: bool) -> None:
+    body = f'{{"type":"Issue","webhookTimestamp":{time}}}'.encode()
+    sent = replace(LINEAR, headers=(("Linear-Signature", _hex(LINEAR.secret, body)),), body=body)
+    assert sent.refused() is not taken
+
+
+@pytest.mark.parametrize("body", [b"{}", b"[]", b"not json", b""])
+def test_a_body_of_linear_without_a_time_is_refused(body: bytes) -> None:
+    assert replace(LINEAR, headers=(("Linear-Signature", _hex(LINEAR.secret, body)),), body=body).refused()
+
+
 def test_one_of_several_stripe_signatures_is_enough() -> None:
     """While a secret is being replaced, Stripe signs with both."""
     (name, text), *_ = STRIPE.headers

@@ -301,6 +301,26 @@ async def test_slack_hears_its_challenge(tmp_path: Path) -> None:
         assert (heard.status, heard.json["event"]) == (202, "app_mention")
 
 
+async def test_linear_is_answered_with_the_one_status_that_it_takes_for_success(tmp_path: Path) -> None:
+    """Its retries may bear another time, and are the same event all the same."""
+
+    async def post(payload: object) -> Heard:
+        body = json.dumps(payload).encode()
+        digits = hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest()
+        names = {"Linear-Signature": digits, "Linear-Delivery": "d-1", "Content-Type": "application/json"}
+        return await api.ask("POST", "/webhooks/gh", data=body, headers=names)
+
+    now = int(time.time() * 1000)
+    event = {"type": "Issue", "action": "create", "webhookTimestamp": now}
+    async with world(tmp_path) as api:
+        heard = await post(event)
+        assert (heard.status, heard.json["status"], heard.json["event"]) == (200, "accepted", "Issue")
+        again = await post(event | {"webhookTimestamp": now + 1})
+        assert (again.status, again.json["status"]) == (200, "duplicate")
+        late = await post(event | {"webhookTimestamp": now - 8 * 86_400_000})
+        assert late.status == 401 and len(await turns(api)) == 1
+
+
 async def test_what_would_need_an_approval_is_denied_at_once(tmp_path: Path) -> None:
     ran: list[str] = []
 

@@ -96,11 +96,12 @@ def take_options(tx: Tx, turn: Turn, options: CallOptions | None, heard: str = "
         tx.turns.save(replace(now, input=given), attempt=now.attempt)
 
 
-def messages_digest(instructions: str, messages: Sequence[EarlierMessage]) -> str:
-    """What a client said, and says was said, in one short text, as it is stored. Instructions among the
-    messages do not count: their place changes."""
+def messages_digest(messages: Sequence[EarlierMessage]) -> str:
+    """What a client said, and says was said, in one short text, as it is stored. Instructions do not count:
+    their place changes, and many programs write the time into them. They prove nothing either: whoever has
+    the key chooses them, while the printed question with its random id was shown in one conversation only."""
     said = [message for message in messages if message.by is not Speaker.SYSTEM]
-    return sha256(msgspec.json.encode(storable_all((instructions, said)))).hexdigest()
+    return sha256(msgspec.json.encode(storable_all(said))).hexdigest()
 
 
 def heard_digest(turn: Turn) -> str:
@@ -110,7 +111,7 @@ def heard_digest(turn: Turn) -> str:
         return given.heard
     now = EarlierMessage(by=Speaker.USER, text=given.text, attachments=given.attachments)
     messages = guidance.history if now == _NOTHING else (*guidance.history, now)
-    return messages_digest(guidance.instructions, messages)
+    return messages_digest(messages)
 
 
 def _as_answers(questions: Iterable[Question], results: ToolResults) -> list[Answer]:

@@ -30,6 +30,13 @@ class KeyConflict(UserError):
     """The same key was used for another question."""
 
 
+class EarlierTryStopping(Unreachable):
+    """An earlier try of the same request did something and is being stopped: how it ends is not known yet."""
+
+    def __init__(self) -> None:
+        super().__init__("an earlier try of this request is being stopped", after=1)
+
+
 class NewRequest(Struct, frozen=True, kw_only=True):
     """A request to come: its id is the turn's with this prefix; the rest is as in `Request`. One with further
     keys (`also`) was asked before if any of them is known. One that repeats is the latest request of its
@@ -111,10 +118,10 @@ def _retried(tx: Tx, named: NewRequest) -> SubmittedTurn | None:
     can safely be made again."""
     known = tx.requests.latest(named.owner, named.conversation or "")
     turn = None if known is None else tx.turns.get(known.turn)
-    if known is None or turn is None:
+    if known is None or turn is None or known.fingerprint != named.fingerprint:
         return None
     if named.repeats_since is not None and turn.state.open and turn.stop is not None:
-        raise Unreachable("an earlier try of this request is being stopped", after=1)
+        raise EarlierTryStopping
     entries = tx.journal.of_turn(turn.id)
     cut_off = turn.state in (TurnState.FAILED, TurnState.STOPPED)
     if cut_off and not any(isinstance(entry.record, ToolStarted) for entry in entries):

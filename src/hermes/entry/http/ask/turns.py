@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
-from datetime import timedelta
+from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any, TypeVar
 
@@ -19,10 +19,12 @@ from msgspec import Struct
 
 from hermes.control.doors.continuing import ContinueTurn, messages_digest
 from hermes.control.sessions.repeats import (
+    EarlierTryStopping,
     KeyConflict,
     NewRequest,
     SubmittedTurn,
     add_request,
+    asked_before,
     find_requests,
     id_for,
 )
@@ -92,36 +94,51 @@ def session_target(call: HttpCall, options: TurnOptions) -> SessionTarget:
 async def idempotent_request(call: HttpCall, options: TurnOptions) -> NewRequest | None:
     """By what a request can be asked for again, if it can."""
     key = call.name_header(headers.IDEMPOTENCY)
+    counted = options.retried and key is None and headers.RETRY_COUNT in call.request.headers
     if key is None and not options.named:
-        counted = headers.RETRY_COUNT in call.request.headers
-        return _retried_request(call, options) if options.retried and (counted or options.raises) else None
-    return NewRequest(
+        return _retried_request(call, options) if counted or (options.retried and options.raises) else None
+    fingerprint = _fingerprint(call, _unshown(call.content))
+    named = NewRequest(
         prefix=options.prefix,
         owner=call.principal.name,
         key=key,
-        fingerprint=_fingerprint(call, _unshown(call.content)),
+        fingerprint=fingerprint,
         conversation=options.conversation,
         facts=options.facts,
     )
+    if not counted:
+        return named
+    # A chain of responses has a name already: a later try is the latest of it, if it asks the same.
+    chain = options.conversation or _retry_name(fingerprint)
+    return replace(named, conversation=chain, repeats_since=_repeats_since(call, _retry_name(fingerprint)))
+
+
+def _retry_name(fingerprint: str) -> str:
+    return f"retry {fingerprint}"
+
+
+def _repeats_since(call: HttpCall, named: str) -> datetime | None:
+    """If this is a later try, since when the try before it can have been made. Where one was turned away,
+    older turns with the same words were another request's."""
+    tries = call.request.headers.get(headers.RETRY_COUNT, "")
+    if not (tries.isdecimal() and int(tries) > 0):
+        return None
+    return max(call.site.clock.now() - _RETRIES_WITHIN, call.site.turned_away.at(named))
 
 
 def _retried_request(call: HttpCall, options: TurnOptions) -> NewRequest:
     """A request that its client's library may repeat by itself: it must not do everything once more. Some
     libraries count their tries; a later try is what was asked a little while before. Others only repeat what
     failed."""
-    tries, now = call.request.headers.get(headers.RETRY_COUNT, ""), call.site.clock.now()
-    again = tries.isdecimal() and int(tries) > 0
-    named = f"retry {_fingerprint(call, call.content)}"
-    # Where an earlier try was turned away, older turns with the same words were another request's.
-    since = max(now - _RETRIES_WITHIN, call.site.turned_away.at(named))
+    named = _retry_name(_fingerprint(call, call.content))
     return NewRequest(
         prefix=options.prefix,
         owner=call.principal.name,
         conversation=named,
         facts=options.facts,
-        repeats_since=since if again else None,
-        failed_since=now - FAILURE_KEPT if options.raises else None,
-        late=not tries,
+        repeats_since=_repeats_since(call, named),
+        failed_since=call.site.clock.now() - FAILURE_KEPT if options.raises else None,
+        late=not call.request.headers.get(headers.RETRY_COUNT),
     )
 
 
@@ -182,7 +199,7 @@ async def answer_turn(
         return None
     request = await idempotent_request(call, options)
     conversation = await keep_pictures(call, choice.agent, conversation)
-    before = messages_digest(conversation.instructions, conversation.before_question)
+    before = messages_digest(conversation.before_question)
     printed = conversation.last_words
     bringing = _continuing(call, place, request, conversation)
     continued = await go_on(
@@ -222,7 +239,7 @@ def _continuing(
         now=call.site.clock.now(),
         request=request,
         options=conversation.options,
-        heard=messages_digest(conversation.instructions, conversation.messages) if place.own else "",
+        heard=messages_digest(conversation.messages) if place.own else "",
         pictured=conversation.pictured,
     )
 
@@ -306,18 +323,18 @@ async def ask(
         if refused is not None and not repeat:
             raise refused
         return await _submit(call, choice, conversation, options, place, request, repeat)
+    except EarlierTryStopping:
+        raise
     except (ApiError, HermesError) as error:
         if request is not None and request.conversation and as_api_error(error).status in (429, 503):
-            call.site.turned_away.note(request.conversation, call.site.clock.now())
+            named = _retry_name(request.fingerprint) if request.fingerprint else request.conversation
+            call.site.turned_away.note(named, call.site.clock.now())
         raise
 
 
 async def _is_repeat(call: HttpCall, choice: AgentChoice, request: NewRequest | None) -> bool:
     """Whether it was let in before, and so needs no other place."""
-    if request is None or request.key is None:
-        return False
-    owner, keys = request.owner, request.keys
-    return bool(await call.gateway.read(choice.agent, lambda tx: find_requests(tx, owner, keys)))
+    return await call.gateway.read(choice.agent, lambda tx: asked_before(tx, request)) is not None
 
 
 async def _submit(

@@ -146,6 +146,8 @@ def identify(
     keys = [] if sent is None else [f"id:{sent}:{digest}"]
     if proof.scheme is SignatureScheme.STRIPE and isinstance(payload, dict) and payload.get("id"):
         keys.append(f"event:{payload['id']}"[:_MOST_ID])  # a retry is signed anew, and its body may differ
+    if proof.scheme is SignatureScheme.LINEAR and sent is not None:
+        keys.append(f"event:{sent}")  # a retry has the same id and another time in its body
     if proof.scheme is SignatureScheme.SLACK:
         keys.append(f"body:{digest}")  # a retry is signed with another time
     if proof.scheme is SignatureScheme.GITHUB and not _is_dated(payload):

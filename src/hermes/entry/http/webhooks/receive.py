@@ -164,6 +164,7 @@ class WebhookEvent(Struct, frozen=True, kw_only=True):
     route: WebhookRoute
     facts: incoming.EventFacts
     delivery: incoming.WebhookDelivery
+    scheme: signatures.SignatureScheme
 
     @property
     def owner(self) -> str:
@@ -173,7 +174,8 @@ class WebhookEvent(Struct, frozen=True, kw_only=True):
         name, event, ident = self.route.name, self.facts.event, self.delivery.id
         log.info("webhook.%s route=%s event=%s delivery=%s", outcome, name, event, ident)
         body = WebhookAnswer(status=outcome, route=name, event=event, delivery_id=ident, **more)
-        return as_json(body, status=status)
+        # To Linear, everything but 200 is a failure, after which it sends the event again.
+        return as_json(body, status=200 if self.scheme is signatures.SignatureScheme.LINEAR else status)
 
 
 SIGNED: dict[str, Any] = {
@@ -223,7 +225,7 @@ async def _receive(call: HttpCall, agent: AgentId | None) -> web.Response:
     if said is not None:
         return as_json({"challenge": said})
     delivery = incoming.identify(headers, body, proof, now, payload)
-    event = WebhookEvent(agent=agent, route=route, facts=facts, delivery=delivery)
+    event = WebhookEvent(agent=agent, route=route, facts=facts, delivery=delivery, scheme=proof.scheme)
     try:
         return await _take(call, hooks, event)
     except EventIgnored as why:

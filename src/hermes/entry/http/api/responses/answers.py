@@ -132,8 +132,8 @@ class Continuation(Struct, frozen=True, kw_only=True):
         if asked is None or not turns.session_target(self.call, self._options()).own:
             return None
         kept = await keep_pictures(self.call, self.agent, given)
-        before = messages_digest(kept.instructions, said_before(kept.history))
-        heard = messages_digest(kept.instructions, said_before(kept.messages))
+        before = messages_digest(said_before(kept.history))
+        heard = messages_digest(said_before(kept.messages))
 
         def look(tx: Tx) -> Answer | None:
             question = tx.questions.get(asked)
