@@ -139,12 +139,11 @@ class Budget:
             await front.ask(WORDS)
             await asyncio.sleep(3)
             idle = resident(front.pid)
-            for number in range(100):
-                await front.ask(WORDS, f"warm{number}")
+            # As many at once as later: what their connections take is not counted as the sessions'.
+            await _speak_once(front, "warm", 400)
             await asyncio.sleep(1)
             before = resident(front.pid)
-            for start in range(0, count, 20):
-                await asyncio.gather(*(front.ask(WORDS, f"s{number}") for number in range(start, start + 20)))
+            await _speak_once(front, "s", count)
             await asyncio.sleep(1)
             grown = (resident(front.pid) - before) / count * 1_000
         async with self._front("ours", self._home("ours")) as front:
@@ -225,6 +224,12 @@ async def _unread(front: Front, words: int) -> int:
         response.close()
     await asyncio.sleep(5)
     return resident(front.pid)
+
+
+async def _speak_once(front: Front, name: str, count: int) -> None:
+    """So many sessions with a turn each, twenty at once."""
+    for start in range(0, count, 20):
+        await asyncio.gather(*(front.ask(WORDS, f"{name}{number}") for number in range(start, start + 20)))
 
 
 def _written(pid: int) -> int:

@@ -23,6 +23,7 @@ from hermes.domain.rows import OutState
 from hermes.domain.turn import ReplyPlace, TurnState
 from hermes.domain.word import replace
 from hermes.state.store.care import repair
+from hermes.state.store.care import salvage as salvage_module
 from hermes.state.store.care.backup import KEPT, backup, backup_if_due, backups_of
 from hermes.state.store.care.repair import OpenedStore, open_checked
 from hermes.state.store.care.restored import RESTORED
@@ -292,7 +293,7 @@ async def test_a_file_that_breaks_the_salvage_is_left_for_the_backup(
     def salvage(*_: SqliteDb) -> None:
         raise RuntimeError("nobody foresaw this")
 
-    monkeypatch.setattr(repair, "salvage", salvage)
+    monkeypatch.setattr(salvage_module, "salvage", salvage)
     opened = await open_checked(path, FakeClock())
     assert "2026-01-05" in opened.notices[1]
     await _assert_marked(opened)

@@ -33,7 +33,6 @@ from hermes.entry.http.webhooks.routes import RouteTable, WebhookRoute, read_rou
 from hermes.execution.scripts import Scripts
 from hermes.plugins import platform_manifests
 from hermes.state.files.subscriptions import WebhookSubscriptions
-from hermes.state.settings.by_key import set_setting
 from hermes.state.settings.loader import SECRETS_FILE, LoadedSettings
 from hermes.state.settings.names import platform_variable
 from hermes.state.settings.secrets import looks_like_placeholder
@@ -184,6 +183,8 @@ class AppHttp:
         keys = [self._named_key(name, key) for name, key in sorted(self._block.keys.items())]
         own = self._find(KEY)
         if not own and not keys:
+            from hermes.state.settings.by_key import set_setting  # rarely needed, and large
+
             own = secrets.token_urlsafe(_KEY_BYTES)
             set_setting(self._home, KEY, own)
             self._loaded.secrets.learn(own)

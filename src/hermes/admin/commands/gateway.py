@@ -12,12 +12,10 @@ from hermes.admin.process.logs import SHOWN_ALL, SHOWN_LITTLE, SHOWN_NOT
 from hermes.admin.process.run import EXIT_RESTART, GatewayProcess
 from hermes.admin.process.spawning import WHILE_USED
 from hermes.admin.process.watchdog import NOTIFY_VARIABLE
-from hermes.admin.shell.command import Act, CliCommand, Subcommands, declare, number_to
+from hermes.admin.shell.command import STATUS, Act, CliCommand, Subcommands, declare, number_to
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    from hermes.admin.commands import status
-
     add = Subcommands(parser).add
     add("run", "Run the gateway in this terminal until it is stopped (Ctrl-C or SIGTERM).", _run, _RUN)
     told = "Start the gateway in the background and wait until it is ready."
@@ -27,7 +25,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("stop", told, _later("process.background", "stop"), every)
     told = "Restart the gateway. Running turns pause and continue afterwards."
     add("restart", told, _later("process.background", "restart"))
-    status.arguments(add("status", "Show what runs on this home; the same as `hermes status`.", status.run))
+    told = "Show what runs on this home; the same as `hermes status`."
+    declare(add("status", told, _later("commands.status", "run")), STATUS)
     told = "Set up a platform; the same as `hermes platforms setup`."
     setup_arguments(add("setup", told, _later("commands.platforms", "setup")))
     logs = add("logs", "Show the end of the gateway's log.", _later("process.logs", "show_log"))

@@ -14,7 +14,7 @@ from typing import Any
 
 from hermes.admin.process.home_files import GATEWAY, LOG_FILE, LockHolder, home_holder, read_state
 from hermes.admin.process.running import find_running
-from hermes.admin.shell.command import JSON, CliCommand, declare
+from hermes.admin.shell.command import STATUS, CliCommand, declare
 from hermes.admin.shell.output import CliConsole, ago
 from hermes.agent.models.choose import DEMO, NO_PROBE, SERVICES, ModelAccess, ModelChoice, is_local, stand_in
 from hermes.agent.models.facts import model_facts
@@ -41,7 +41,7 @@ NOT_RUNNING = 3
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(act=run)
     parser.description = "Show what runs on this home and what is set."
-    declare(parser, JSON | {"--jobs": "also show the maintenance jobs"})
+    declare(parser, STATUS)
 
 
 def run(command: CliCommand) -> int:

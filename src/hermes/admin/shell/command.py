@@ -61,6 +61,8 @@ Act = Callable[[CliCommand], int | None]
 
 
 JSON = {"--json": "print JSON"}
+STATUS = JSON | {"--jobs": "also show the maintenance jobs"}
+"""Of both commands that show how it is: a gateway that runs does without the module behind them."""
 NO_ARGUMENTS: Mapping[str, str] = {}
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hermes.agent.models.choose import is_local
-from hermes.agent.models.demo import DemoProvider
 from hermes.agent.models.formats import CHAT_COMPLETIONS, load_format
 from hermes.domain.ports.agent import Provider
 from hermes.domain.settings.settings import ModelSettings
@@ -37,6 +36,8 @@ def make_openai_compatible(settings: ModelSettings) -> HttpProvider:
 
 
 def make_demo(settings: ModelSettings) -> Provider:
+    from hermes.agent.models.demo import DemoProvider
+
     return DemoProvider()
 
 

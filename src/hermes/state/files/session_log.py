@@ -182,11 +182,16 @@ def _append(path: Path, entries: Sequence[Entry], redact: Callable[[str], str], 
     messages = as_messages(entries)
     if not messages:
         return
-    with os.fdopen(_open(path), "a+b") as file:
+    file = _open(path)
+    try:
         if compare:
-            messages = messages[_whole_lines(file.fileno()) :]
-        lines = [redact(json.dumps(message, ensure_ascii=False)) + "\n" for message in messages]
-        file.write("".join(lines).encode("utf-8", "replace"))
+            messages = messages[_whole_lines(file) :]
+        lines = "".join(redact(json.dumps(message, ensure_ascii=False)) + "\n" for message in messages)
+        left = memoryview(lines.encode("utf-8", "replace"))
+        while left:
+            left = left[os.write(file, left) :]
+    finally:
+        os.close(file)
 
 
 def _open(path: Path) -> int:

@@ -20,6 +20,8 @@ async def read_body(request: web.Request, limit: int, seconds: float) -> bytes:
         return b""
     body, until = bytearray(), asyncio.get_running_loop().time() + seconds
     try:
+        if request.content.is_eof() and request.content.total_bytes <= limit:
+            return await request.content.read()  # it is all here
         async with asyncio.timeout_at(until) as deadline:
             async for piece in request.content.iter_any():
                 body += piece

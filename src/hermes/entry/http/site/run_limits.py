@@ -68,6 +68,8 @@ class RunLimits:
         """Why a key may begin nothing at this moment."""
         name = principal.name
         most = self._per_key if principal.max_runs is None else principal.max_runs
+        if len(self._running) + self._beginning.total() < min(most, self._most):
+            return None  # even if all that were noted still run
         self._running = {turn: entry for turn, entry in self._running.items() if self._is_running(turn)}
         own = [since for key, since in self._running.values() if key == name]
         if len(own) + self._beginning[name] >= most:

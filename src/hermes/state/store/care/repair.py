@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import apsw
 from msgspec import Struct
@@ -23,12 +24,13 @@ from hermes.state.store import sqlite
 from hermes.state.store.care.backup import backups_of, made_at
 from hermes.state.store.care.file_identity import rescued
 from hermes.state.store.care.reserve import give_up_reserve
-from hermes.state.store.care.restored import settle_restored
-from hermes.state.store.care.salvage import SalvageReport, nothing_salvaged, salvage
 from hermes.state.store.care.walfile import has_log, log_damage, log_of
 from hermes.state.store.migrations import DamagedDatabase, check_version
 from hermes.state.store.sqlite import DiskFull
 from hermes.state.store.writer import SqliteStore
+
+if TYPE_CHECKING:
+    from hermes.state.store.care.salvage import SalvageReport
 
 log = logging.getLogger("hermes.store")
 
@@ -190,6 +192,9 @@ def _candidates(path: Path, inspection: _Inspection) -> Iterator[tuple[str, Path
 
 def _mark(path: Path, new: Path, now: datetime, options: sqlite.StoreOptions) -> str:
     """Take over what the damaged file still holds and settle what may have gone on since; the outcome."""
+    from hermes.state.store.care.restored import settle_restored  # nearly every start does without it
+    from hermes.state.store.care.salvage import nothing_salvaged
+
     with closing(sqlite.open_current(new, options)) as db:
         db.run("BEGIN IMMEDIATE")
         try:
@@ -213,6 +218,8 @@ def _mark(path: Path, new: Path, now: datetime, options: sqlite.StoreOptions) ->
 
 
 def _salvage(path: Path, new: sqlite.SqliteDb, options: sqlite.StoreOptions) -> SalvageReport:
+    from hermes.state.store.care.salvage import nothing_salvaged, salvage
+
     if not path.exists() or path.stat().st_size == 0:
         return nothing_salvaged(new)
     with closing(sqlite.look_into(path, options)) as old:

@@ -260,4 +260,7 @@ _CHECKS: dict[str, Callable[[Mapping[str, Any]], object]] = {
     "turns": lambda row: TURN.check(row, "state", "input", "source", "reply"),
     "outbox": lambda row: MESSAGE.check(row, "state", "to", "body", "receipt"),
     "journal": lambda row: decode_record(row["kind"], row["body"]),
+    "bindings": lambda row: decode(Source, row["source"]),
+    "homes": lambda row: Address.parse(row["address"]),
+    "channels": lambda row: Address.parse(row["address"]),
 }

@@ -28,6 +28,9 @@ _NAME_CHARS = re.compile(r"[^A-Za-z0-9_-]")
 _UNREADABLE = 200
 _SAMPLING = ("temperature", "top_p", "seed", "presence_penalty", "frequency_penalty")
 _encode = msgspec.json.Encoder().encode
+_MOST_TOOLS = 1024
+_encoded_tools: dict[int, tuple[Tool, bytes]] = {}
+"""Tools that were encoded before, by their identity: they are the same objects in every request."""
 
 
 def encode_messages(request: ModelRequest) -> bytes:
@@ -41,11 +44,12 @@ def encode_messages(request: ModelRequest) -> bytes:
 def encode_request(request: ModelRequest, options: Mapping[str, object]) -> bytes:
     """The body of a request; `options` are further fields of it."""
     head: dict[str, object] = {"model": request.model, **options}
-    if request.tools:
-        head["tools"] = [encode_tool(tool) for tool in request.tools]
     if request.options is not NO_OPTIONS:
         head |= encode_options(request)
-    return _dump(head)[:-1] + b',"messages":[' + encode_messages(request) + b"]}"
+    parts = [_dump(head)[:-1]]
+    if request.tools:
+        parts += [b',"tools":[', b",".join(map(_encoded_tool, request.tools)), b"]"]
+    return b"".join((*parts, b',"messages":[', encode_messages(request), b"]}"))
 
 
 def encode_options(request: ModelRequest) -> dict[str, object]:
@@ -75,6 +79,15 @@ def _encode_form(form: JsonAnswer) -> dict[str, object]:
     if form.strict is not None:
         told["strict"] = form.strict
     return {"type": "json_schema", "json_schema": told}
+
+
+def _encoded_tool(tool: Tool) -> bytes:
+    known = _encoded_tools.get(id(tool))
+    if known is None:
+        if len(_encoded_tools) >= _MOST_TOOLS:
+            _encoded_tools.clear()
+        known = _encoded_tools[id(tool)] = (tool, _dump(encode_tool(tool)))
+    return known[1]
 
 
 def encode_tool(tool: Tool) -> dict[str, object]:
