@@ -1,9 +1,11 @@
-"""How the C library keeps memory for a gateway: glibc gives each thread a heap of its own, most of which a
-program with one interpreter lock never uses. Elsewhere nothing happens."""
+"""How a gateway keeps its memory small. The C library: glibc gives each thread a heap of its own, most of
+which a program with one interpreter lock never uses; elsewhere nothing happens. Compiled code that is not
+worth what it brings along."""
 
 from __future__ import annotations
 
 import ctypes
+import os
 
 _M_ARENA_MAX = -8
 
@@ -13,6 +15,12 @@ def use_one_arena() -> None:
     library = ctypes.CDLL(None)
     if hasattr(library, "mallopt"):
         library.mallopt(_M_ARENA_MAX, 1)
+
+
+def leave_out_cpp() -> None:
+    """aiohttp keeps its callbacks in a list compiled from C++, whose library takes a megabyte; the one
+    in Python does as well here. Call it before aiohttp is loaded."""
+    os.environ.setdefault("FROZENLIST_NO_EXTENSIONS", "1")
 
 
 def give_back() -> None:
