@@ -250,11 +250,19 @@ class Share(Protocol):
         """What was made before under this key for the same gateway, else what is made now."""
 
 
+OpenEgress = Callable[[], Awaitable[Path]]
+"""Gives the Unix socket of an HTTP proxy that lets through to the hosts of a backend's `network` alone. It is
+called when a sandbox opens. The socket lies alone in its folder: bind the folder in, for after a restart of
+the gateway there is a new socket. What runs inside needs `execution/egress/forwarder.py` and the variables
+that name a proxy."""
+
+
 class BackendRequest(Struct, frozen=True, kw_only=True):
     """What a backend is made from. `home` is the agent's folder on the gateway's machine, `workspace` the one
     its commands start in there; a backend with a world of its own may map or ignore it. Of `environ`, the
     variables of the gateway, commands may see those in `passthrough`. `route` is the route that asks for this
-    backend; None = the settings do, for all. A backend that cannot hold `network` must refuse to open."""
+    backend; None = the settings do, for all. A backend that cannot hold `network` must refuse to open; with
+    `hosts` in it, `open_egress` opens the way to them."""
 
     profile: Profile
     workspace: Path
@@ -263,6 +271,7 @@ class BackendRequest(Struct, frozen=True, kw_only=True):
     passthrough: tuple[str, ...] = ()
     route: Route | None = None
     network: NetworkRules = OPEN_NETWORK
+    open_egress: OpenEgress | None = None
 
     @property
     def home(self) -> Path:
