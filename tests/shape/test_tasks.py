@@ -50,6 +50,8 @@ ALLOWED = {
     "entry/terminal/view_plain.py": "the terminal's own process: input, output and turns, awaited there",
     "execution/commands/processes.py": "watches one background process, and ends with it",
     "execution/commands/transport.py": "waits for the end of one command runner",
+    "execution/egress/forwarder.py": "one direction of one connection inside a sandbox, and ends with it",
+    "execution/egress/proxy.py": "one connection of a sandbox; its end is logged unless it was silence",
     "execution/hooks/child.py": "a hook's own process, which is ended when it does not answer",
     "execution/hooks/processes.py": (
         2,

@@ -21,6 +21,7 @@ from hermes.agent.models.choose import ModelChoice
 from hermes.app.accounts import AccountFactory, rename_webhook_account
 from hermes.app.agents.factory import AgentFactory, AgentSurroundings
 from hermes.app.agents.registry import AgentRegistry
+from hermes.app.egress import AppEgress
 from hermes.app.generations import SettingsGenerations, check_half_open, refusal
 from hermes.app.hooks import AppHooks
 from hermes.app.http import AppHttp
@@ -97,6 +98,7 @@ class App:
         self._hooks: AppHooks | None = None
         self._retiring = TaskSet()
         self._messaging = Messaging(home, lambda: self.gateway.courier)
+        self._egress = AppEgress(home, environ, lambda: self._live.now)
         around = AgentSurroundings(
             home=home,
             environ=environ,
@@ -106,6 +108,7 @@ class App:
             stopping=self._stop.is_set,
             loops=self.loops,
             live=self._live,
+            egress=self._egress,
         )
         self._agents = self.agent_factory(around, self.loaded)
 
@@ -251,6 +254,7 @@ class App:
                     await self.loops.attempt("hook events", ends, "ends of sessions")
             await self._retiring.close()
             await self._agents.close()
+            await self._egress.close()
             if writing is not None and logs is not None:
                 writing.cancel()
                 await asyncio.wait((writing,))

@@ -76,6 +76,8 @@ class GatewayBackends:
         self._newest: dict[tuple[AgentId, str], _Key] = {}
         self._making: dict[_Key, asyncio.Future[KeptBackend]] = {}
         self._sharing = RLock()
+        self.lead_out: Callable[[BackendRequest], BackendRequest] = lambda request: request
+        """Adds the way to the hosts that a backend may reach."""
         self.bound: dict[tuple[AgentId, str], Callable[[], Awaitable[KeptBackend]]] = {}
         """The backend of each session in which a turn runs, also for agents of another generation."""
 
@@ -104,7 +106,7 @@ class GatewayBackends:
             share=self._share,
             route=route,
         )
-        kept = KeptBackend(name, plugins.make_backend(name, maker, request), self._clock)
+        kept = KeptBackend(name, plugins.make_backend(name, maker, self.lead_out(request)), self._clock)
         self._kept[profile.agent, name, profile.home, workspace] = kept
         return kept
 

@@ -17,6 +17,7 @@ from hermes.app.agents.models import AgentModels
 from hermes.app.agents.prompt import SystemPrompt, make_memories
 from hermes.app.agents.registry import AgentRegistry
 from hermes.app.agents.tools import OpenSources, TurnLimits, check_own_toolsets, check_toolsets, redacting
+from hermes.app.egress import AppEgress
 from hermes.app.homes import MEDIA, WORKSPACE, closed_homes
 from hermes.app.jobs import HomeJobs, job_tool
 from hermes.app.messaging import Messaging
@@ -62,6 +63,7 @@ class AgentSurroundings(Struct, frozen=True, kw_only=True):
     stopping: Callable[[], bool]
     loops: Supervisor
     live: LiveSettings
+    egress: AppEgress
 
 
 class AgentFactory:
@@ -75,6 +77,7 @@ class AgentFactory:
         self.egress = EgressClient()
         self.models = AgentModels(loaded, around.overrides.provider, around.overrides.inject)
         self.backends = GatewayBackends(around.environ, around.overrides.clock, lambda: around.live.now)
+        self.backends.lead_out = around.egress.lead_out
         self._before: AgentFactory | None = None
         self._retired = False
         self._closed: tuple[str, ...] = ()
