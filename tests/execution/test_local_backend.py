@@ -1,4 +1,4 @@
-"""The local backend: the conformance checks, and what is its own."""
+"""What is the local backend's own."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from hermes.domain.errors import Unreachable, UserError
 from hermes.domain.ports.world import Command, CommandResult
 from hermes.execution.commands.output_capture import SAVED_BYTES
 from hermes.execution.local.backend import LocalBackend, build_environment
-from hermes.testing.backend_suite import CHECKS, SECRET, SECRET_NAME, Bed
-from hermes.testing.backends import local_backend, piped_backend
+from hermes.testing.backend_suite import SECRET, SECRET_NAME, Bed
+from hermes.testing.backends import local_backend
+from tests.execution.beds import children
 
 Make = Callable[[], LocalBackend]
 
@@ -46,42 +47,6 @@ def bed(make: Make, tmp_path: Path) -> Bed:
 async def run(backend: LocalBackend, text: str, **more: object) -> CommandResult:
     command = Command(text=text, session="s", **more)  # type: ignore[arg-type]
     return await backend.run(command, lambda words: None)
-
-
-def children() -> set[int]:
-    """Processes below this one, at any depth."""
-    found: set[int] = set()
-    queue = [os.getpid()]
-    while queue:
-        pid = queue.pop()
-        try:
-            tasks = os.listdir(f"/proc/{pid}/task")
-            below = [
-                int(word)
-                for task in tasks
-                for word in Path(f"/proc/{pid}/task/{task}/children").read_text().split()
-            ]
-        except OSError:
-            continue
-        found.update(below)
-        queue += below
-    return found
-
-
-@pytest.mark.parametrize("make_backend", [local_backend, piped_backend])
-@pytest.mark.parametrize("name", CHECKS)
-async def test_conformance(name: str, make_backend: Callable[..., LocalBackend], tmp_path: Path) -> None:
-    workspace = tmp_path / "work"
-    workspace.mkdir()
-    environ = {**os.environ, SECRET_NAME: SECRET}
-    backend = make_backend(home=tmp_path / "home", environ=environ, workspace=workspace)
-    before = children()
-    await backend.open()
-    try:
-        await CHECKS[name](Bed(backend=backend, folder=str(workspace)))
-    finally:
-        await backend.close()
-    assert children() <= before
 
 
 async def test_closing_ends_everything(make: Make, tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ import regex
 
 from hermes.domain.errors import UserError
 from hermes.domain.ports.world import FileSearch
-from hermes.execution.local import search
-from hermes.execution.local.search import search_tree
+from hermes.execution.files import search
+from hermes.execution.files.search import search_tree
 
 ENDLESS = [r"(a|aa)+$", r"((a{1,30}){1,30}){1,30}$"]
 

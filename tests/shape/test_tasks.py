@@ -48,6 +48,7 @@ ALLOWED = {
     ),
     "entry/terminal/talk.py": "the terminal's own process: words that could not be sent yet",
     "entry/terminal/view_plain.py": "the terminal's own process: input, output and turns, awaited there",
+    "execution/commands/file_server.py": "one piece of work in a sandbox; who asked hears its end",
     "execution/commands/processes.py": "watches one background process, and ends with it",
     "execution/commands/transport.py": "waits for the end of one command runner",
     "execution/egress/forwarder.py": "one direction of one connection inside a sandbox, and ends with it",

@@ -12,7 +12,7 @@ import pytest
 
 from hermes.domain.errors import UserError
 from hermes.domain.message import MediaKind
-from hermes.execution.local import files as local_files
+from hermes.execution.files import work as file_work
 from hermes.state.files import outgoing
 from hermes.state.files.media import MediaFiles
 from hermes.state.files.outgoing import OutgoingFiles
@@ -219,7 +219,7 @@ async def test_a_folder_that_becomes_a_link_while_it_is_looked_at(
         swapped.symlink_to(home / ".ssh")
         return real_open(path, flags, mode)
 
-    monkeypatch.setattr(local_files.os, "open", swap_then_open)
+    monkeypatch.setattr(file_work.os, "open", swap_then_open)
     with pytest.raises(UserError, match="elsewhere"):
         await files_of(home).read(str(swapped / "chart.png"))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hermes.agent.danger.paths import CommandScope
 from hermes.domain.ids import MAIN_AGENT
-from hermes.domain.ports.world import BackendRequest, World
+from hermes.domain.ports.world import OPEN_NETWORK, BackendRequest, NetworkRules, OpenEgress, World
 from hermes.domain.settings.settings import Profile, Settings
 from hermes.execution.commands.stdio import stdio_runner
 from hermes.execution.commands.transport import PipeTransport
@@ -22,13 +22,28 @@ def local_backend(
 ) -> LocalBackend:
     """Commands and files of this machine, by the fork server, as a gateway has them."""
     return make_local(
-        BackendRequest(
-            profile=Profile(agent=MAIN_AGENT, home=home, settings=Settings()),
-            workspace=workspace,
-            environ=environ,
-            passthrough=passthrough,
-            share=lambda key, make: make(),
-        )
+        backend_request(home=home, workspace=workspace, environ=environ, passthrough=passthrough)
+    )
+
+
+def backend_request(
+    *,
+    home: Path,
+    workspace: Path,
+    environ: Mapping[str, str],
+    passthrough: tuple[str, ...] = (),
+    network: NetworkRules = OPEN_NETWORK,
+    open_egress: OpenEgress | None = None,
+) -> BackendRequest:
+    """What a gateway makes a backend from."""
+    return BackendRequest(
+        profile=Profile(agent=MAIN_AGENT, home=home, settings=Settings()),
+        workspace=workspace,
+        environ=environ,
+        passthrough=passthrough,
+        share=lambda key, make: make(),
+        network=network,
+        open_egress=open_egress,
     )
 
 

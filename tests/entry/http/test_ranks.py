@@ -230,7 +230,7 @@ async def test_the_mark_cannot_be_taken_off(folder: Path, backend: LocalBackend)
 def test_where_limits_are_not_told_parents_count(tmp_path: Path) -> None:
     """As on macOS: a process below the runner is an agent's, one below something else a script's."""
     own = os.getpid()
-    runner = ["-c", "import subprocess, sys  # from hermes.execution.local import runner\n"]
+    runner = ["-c", "import subprocess, sys  # from hermes.execution.commands import runner\n"]
     nested = "p = subprocess.Popen(['sleep', '60']); print(p.pid, flush=True); p.wait()"
     with subprocess.Popen(
         [sys.executable, runner[0], runner[1] + nested],

@@ -33,9 +33,13 @@ class ShellState(Struct, frozen=True, kw_only=True):
 
 
 class ShellStates:
-    def __init__(self, folder: Path, *, start: str) -> None:
+    """Commands start in `start`. `elsewhere` means that folders are not those of the gateway's machine, so
+    where they lead cannot be looked at from here."""
+
+    def __init__(self, folder: Path, *, start: str, elsewhere: bool = False) -> None:
         self._folder = folder
         self._start = start
+        self._elsewhere = elsewhere
         self._states: dict[str, ShellState] = {}
 
     async def get(self, session: str) -> ShellState:
@@ -45,7 +49,7 @@ class ShellStates:
             # A command may have ended meanwhile, and knows better.
             state = self._states.get(session) or loaded or ShellState(cwd=self._start)
             self._keep(session, state)
-        if await asyncio.to_thread(self._is_led_away, state.cwd):
+        if not self._elsewhere and await asyncio.to_thread(self._is_led_away, state.cwd):
             return ShellState(cwd=self._start, exports=state.exports)
         return state
 

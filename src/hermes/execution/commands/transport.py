@@ -31,6 +31,11 @@ class Connection:
         if not self._writer.is_closing():
             self._writer.write(pack_frame(letter, payload))
 
+    async def drain(self) -> None:
+        """Wait until most of what was sent is on its way."""
+        with contextlib.suppress(OSError):
+            await self._writer.drain()
+
     async def receive(self) -> Frame | None:
         """The next frame; None when the other end is gone, or does not speak in frames."""
         while not self._arrived:

@@ -15,12 +15,12 @@ from pathlib import Path
 
 from hermes.domain.errors import UserError
 from hermes.domain.ports.world import BackendRequest, Command, CommandResult, ProcessView, World
+from hermes.execution.commands.fork_server import ForkServer, ForkTransport, launch_here
 from hermes.execution.commands.processes import ProcessTable
 from hermes.execution.commands.shell_commands import ShellCommands
 from hermes.execution.commands.shell_states import ShellStates
 from hermes.execution.commands.transport import Transport
 from hermes.execution.local.files import LocalFiles
-from hermes.execution.local.fork_server import ForkServer, ForkTransport
 
 _SHELL = "bash"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -33,7 +33,7 @@ def make_local(request: BackendRequest) -> LocalBackend:
     """The entry `local` of the group `hermes.backends`."""
     env, shell = build_environment(request.environ, request.passthrough), find_shell(request.environ)
     key = ("local", shell, *sorted(env.items()))
-    server = request.share(key, lambda: ForkServer(shell=shell, env=env))
+    server = request.share(key, lambda: ForkServer(launch_here(shell, env)))
     return LocalBackend(
         home=request.home, env=env, workspace=request.workspace, shell=shell, transport=ForkTransport(server)
     )

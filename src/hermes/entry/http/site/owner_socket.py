@@ -33,7 +33,7 @@ _SO_PEERPIDFD = 77
 _LOCAL_PEERPID = (0, 2)
 """Level and name of the option on macOS."""
 _LIMIT = re.compile(r"^Max resident set +\S+ +(\d+|unlimited)", re.MULTILINE)
-_RUNNER = "hermes.execution.local import runner"
+_RUNNER = "hermes.execution.commands import runner"
 _DEEPEST = 1000
 
 

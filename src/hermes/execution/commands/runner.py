@@ -12,6 +12,7 @@ import signal
 import socket
 import struct
 import sys
+from collections.abc import Collection
 from typing import NoReturn
 
 from hermes.domain.process_mark import AGENT, step_down
@@ -31,8 +32,9 @@ def _supervise(doorbell: int, door: socket.socket, shell: str) -> NoReturn:
     os._exit(0)
 
 
-def main() -> None:
-    """Arguments: the number of an open socket, the shell."""
+def main(beside: Collection[int] = ()) -> None:
+    """Arguments: the number of an open socket, the shell. The processes `beside` are children too and none of
+    its business."""
     door, shell = socket.socket(fileno=int(sys.argv[1])), sys.argv[2]
     door.set_inheritable(False)  # a command that had it could take the place of the next one's supervisor
     step_down(AGENT)
@@ -58,7 +60,7 @@ def main() -> None:
             supervisors.difference_update(reap(deaths)[0])
             # What a killed supervisor left behind comes here, and is nobody's.
             for pid in children_of(os.getpid()):
-                if pid not in supervisors:
+                if pid not in supervisors and pid not in beside:
                     send_signal(pid, signal.SIGKILL)
         if bell in ready:
             (taken,) = struct.unpack("i", os.read(bell, 4))

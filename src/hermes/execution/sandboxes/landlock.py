@@ -1,0 +1,135 @@
+"""The `landlock` backend: the kernel closes all files but the system's programs, the agent's folder, a
+home and a temporary folder. It needs no namespace and no program, and is weak: processes of the machine can
+be seen, a user's limits are shared with them, and the network is open or closed as a whole."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+from hermes.domain.errors import UserError
+from hermes.domain.ports.world import BackendRequest, Boundary, World
+from hermes.execution.commands.fork_server import ForkServer
+from hermes.execution.sandboxes import box, seccomp
+from hermes.execution.sandboxes.cgroups import Cage
+from hermes.execution.sandboxes.interpreter import own_interpreter
+from hermes.execution.sandboxes.landlock_rules import landlock_abi
+from hermes.execution.sandboxes.probe import SandboxProbe
+
+NAME = "landlock"
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/proc")
+_NAMES = ("passwd", "group", "nsswitch.conf", "hosts")
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts")
+_HINT = "Use bubblewrap or a container, or a kernel since 5.13 that is started with `lsm=landlock,…`."
+
+
+def make_landlock(request: BackendRequest) -> box.SandboxBackend:
+    """The entry `landlock` of the group `hermes.backends`."""
+    folders = box.folders_of(request, NAME)
+    opening = _Opening(request, folders)
+    env = box.build_environment(request, str(folders.home), str(folders.bin))
+    world = World(
+        workspace=str(request.workspace),
+        home=str(folders.home),
+        system=box.describe_system(),
+        shell="bash",
+        sandbox=NAME,
+        boundary=Boundary.WEAK,
+        network=request.network,
+    )
+    return box.SandboxBackend(
+        world=world,
+        env=env | {"TMPDIR": str(folders.temporary)},
+        server=ForkServer(opening.launch, doors=2),
+        folders=folders,
+        prepare=opening.prepare,
+    )
+
+
+class _Opening:
+    """What happens before and at each start of a sandbox."""
+
+    def __init__(self, request: BackendRequest, folders: box.BoxFolders) -> None:
+        self._request = request
+        self._folders = folders
+        self._limits = box.Limits()
+        self._cage = Cage(str(folders.root), processes=self._limits.processes, memory=self._limits.memory)
+
+    async def prepare(self) -> None:
+        network = self._request.network
+        if network.hosts and not network.open:
+            raise UserError(
+                "landlock cannot hold commands to a list of hosts, only to all or none.",
+                hint="Use bubblewrap or a container, or set the network to `none` or `open`.",
+            )
+        if why := why_unusable():
+            raise UserError(f"{why}.", hint=_HINT)
+        await asyncio.to_thread(self._prepare)
+
+    def _prepare(self) -> None:
+        box.check_workspace(self._request)
+        self._folders.prepare({})
+
+    def launch(self, doors: Sequence[int], complaint: IO[bytes]) -> subprocess.Popen[bytes]:
+        workspace, network = os.path.realpath(self._request.workspace), self._request.network.open
+        plan = _plan(self._folders, workspace, network=network, limits=self._limits)
+        argv = own_interpreter().start(plan, str(doors[0]), box.SHELL, str(doors[1]))
+        return box.start_inside(self._cage.enter(argv), doors, complaint)
+
+
+def _plan(
+    folders: box.BoxFolders, workspace: str, *, network: bool, limits: box.Limits, only_try: bool = False
+) -> str:
+    etc = (*box.ETC, *_NAMES, *(("resolv.conf",) if network else ()))
+    readable = [*_SYSTEM, *(f"/etc/{name}" for name in etc), *own_interpreter().readable, str(folders.bin)]
+    rules = {
+        "readable": readable,
+        "writable": [workspace, str(folders.home), str(folders.temporary)],
+        "devices": [f"/dev/{name}" for name in _DEVICES],
+        "network": network,
+    }
+    return box.inside_plan(
+        limits=limits.as_resources(count_processes=False),
+        families=box.socket_families(internet=network),
+        landlock=rules,
+        output=f"{folders.home}/{box.OUTPUT}",
+        only_try=only_try,
+    )
+
+
+def why_unusable() -> str:
+    """Why there is none on this machine; empty if there is."""
+    if sys.platform != "linux":
+        return "Landlock is a part of Linux"
+    try:
+        seccomp.seccomp_filter(())
+    except ValueError as error:
+        return f"landlock cannot be used: {error}"
+    return "" if landlock_abi() else "This kernel has no Landlock, or it is switched off"
+
+
+async def probe_landlock(environ: Mapping[str, str]) -> SandboxProbe:
+    """Closes everything but the system for a process of its own, for a moment."""
+    why = why_unusable() or await asyncio.to_thread(_try)
+    return SandboxProbe(
+        name=NAME, boundary=Boundary.WEAK, works=not why, why=why, remedy=_HINT if why else ""
+    )
+
+
+def _try() -> str:
+    with tempfile.TemporaryDirectory(prefix="hermes-probe-") as folder:
+        folders = box.BoxFolders(root=Path(os.path.realpath(folder)))
+        folders.prepare({})
+        plan = _plan(folders, str(folders.temporary), network=False, limits=box.Limits(), only_try=True)
+
+        def launch(doors: Sequence[int], complaint: IO[bytes]) -> subprocess.Popen[bytes]:
+            argv = own_interpreter().start(plan, str(doors[0]), box.SHELL, str(doors[1]))
+            return box.start_inside(argv, doors, complaint)
+
+        return box.try_launch(launch)

@@ -1,0 +1,107 @@
+"""Beds for the conformance suite, one for each kind of backend. A further kind joins by a line in `BEDS`."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from hermes.domain.ports.world import NO_NETWORK, Backend
+from hermes.execution.sandboxes.box import PATH
+from hermes.execution.sandboxes.bubblewrap import WORKSPACE, make_bubblewrap
+from hermes.execution.sandboxes.landlock import make_landlock, why_unusable
+from hermes.testing.backend_suite import SECRET, SECRET_NAME, Bed
+from hermes.testing.backends import backend_request, local_backend, piped_backend
+
+ENVIRON = {**os.environ, SECRET_NAME: SECRET}
+
+
+def install(package: str, program: str) -> None:
+    """See to it that a program is here; root can, where there is Debian's installer. One at a time."""
+    search = f"{os.environ.get('PATH', '')}:{PATH}"
+    with (Path(tempfile.gettempdir()) / "hermes-apt.lock").open("a") as alone:
+        fcntl.flock(alone, fcntl.LOCK_EX)
+        if shutil.which(program, path=search):
+            return
+        if os.geteuid() != 0 or not shutil.which("apt-get", path=search):
+            pytest.skip(f"there is no {program}, and it cannot be installed from here")
+        environ = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "PATH": search}
+        wanted = ["apt-get", "install", "-y", "-q", "--no-install-recommends", package]
+        told = b""
+        for command in (wanted, ["apt-get", "update", "-q"], wanted):
+            done = subprocess.run(command, env=environ, capture_output=True, timeout=600, check=False)
+            if command is wanted and done.returncode == 0:
+                return
+            told = done.stderr
+        pytest.fail(f"{package} could not be installed: {told.decode()[-200:]}")
+
+
+def make_local_bed(home: Path, workspace: Path) -> Bed:
+    backend = local_backend(home=home, workspace=workspace, environ=ENVIRON)
+    return Bed(backend=backend, folder=str(workspace))
+
+
+def make_piped_bed(home: Path, workspace: Path) -> Bed:
+    backend = piped_backend(home=home, workspace=workspace, environ=ENVIRON)
+    return Bed(backend=backend, folder=str(workspace))
+
+
+def make_bubblewrap_bed(home: Path, workspace: Path) -> Bed:
+    if sys.platform != "linux":
+        pytest.skip("bubblewrap is for Linux")
+    install("bubblewrap", "bwrap")
+    request = backend_request(home=home, workspace=workspace, environ=ENVIRON, network=NO_NETWORK)
+    return Bed(backend=make_bubblewrap(request), folder=WORKSPACE)
+
+
+def make_landlock_bed(home: Path, workspace: Path) -> Bed:
+    if why := why_unusable():
+        pytest.skip(why)
+    request = backend_request(home=home, workspace=workspace, environ=ENVIRON, network=NO_NETWORK)
+    return Bed(backend=make_landlock(request), folder=str(workspace))
+
+
+MakeBed = Callable[[Path, Path], Bed]
+BEDS: Mapping[str, MakeBed] = {
+    "local": make_local_bed,
+    "piped": make_piped_bed,
+    "bubblewrap": make_bubblewrap_bed,
+    "landlock": make_landlock_bed,
+}
+
+
+def make_bed(kind: str, folder: Path) -> Bed:
+    workspace = folder / "work"
+    workspace.mkdir(exist_ok=True)
+    return BEDS[kind](folder / "home", workspace)
+
+
+def backend_of(kind: str, folder: Path) -> Backend:
+    return make_bed(kind, folder).backend
+
+
+def children() -> set[int]:
+    """Processes below this one, at any depth."""
+    found: set[int] = set()
+    queue = [os.getpid()]
+    while queue:
+        pid = queue.pop()
+        try:
+            tasks = os.listdir(f"/proc/{pid}/task")
+            below = [
+                int(word)
+                for task in tasks
+                for word in Path(f"/proc/{pid}/task/{task}/children").read_text().split()
+            ]
+        except OSError:
+            continue
+        found.update(below)
+        queue += below
+    return found
