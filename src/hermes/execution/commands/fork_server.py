@@ -62,7 +62,7 @@ class ForkServer:
         self._runner: subprocess.Popen[bytes] | None = None
         self._complaint: IO[bytes] | None = None
         self._last_words = ""
-        self._starting = asyncio.Lock()
+        self._changing = asyncio.Lock()
         self._users: set[ForkTransport] = set()
 
     @property
@@ -73,7 +73,7 @@ class ForkServer:
         """A connection to a supervisor that waits for its request; or to whatever is behind the door."""
         self._users.add(user)
         for _ in range(_TRIES):
-            reader, writer = await self._pass_socket(door)
+            runner, reader, writer = await self._pass_socket(door)
             try:
                 ready = await reader.read(1)
             except BaseException:
@@ -83,21 +83,25 @@ class ForkServer:
                 return Connection(reader, writer)
             # The runner was dying when it was handed this.
             writer.close()
-            await self._end()
+            async with self._changing:
+                if self._runner is runner:  # nobody has replaced it yet
+                    await self._end()
         why = f" ({self._last_words})" if self._last_words else ""
         raise Unreachable(f"the command runner dies as soon as it is started{why}")
 
     async def leave(self, user: ForkTransport) -> None:
         """The supervisors it has started live on until their connections are closed."""
         self._users.discard(user)
-        if not self._users:
-            await self._end()
+        async with self._changing:
+            if not self._users:
+                await self._end()
 
     async def kill(self) -> None:
         """At once, whoever uses it; the next use starts another."""
-        if self._runner is not None:
-            self._runner.kill()
-        await self._end()
+        async with self._changing:
+            if self._runner is not None:
+                self._runner.kill()
+            await self._end()
 
     async def _end(self) -> None:
         for door in self._doors:
@@ -110,23 +114,27 @@ class ForkServer:
         if complaint is not None:
             self._last_words = await asyncio.to_thread(_read_end, complaint)
 
-    async def _pass_socket(self, door: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A socket whose other end was given to the runner; it is closed there if the runner is dying."""
+    async def _pass_socket(
+        self, door: int
+    ) -> tuple[subprocess.Popen[bytes] | None, asyncio.StreamReader, asyncio.StreamWriter]:
+        """A socket whose other end was given to this runner; it is closed there if the runner is dying."""
         ours, theirs = socket.socketpair()
         with theirs:
             try:
-                async with self._starting:
+                async with self._changing:
                     if not self.runs:
                         await self._end()
                         await asyncio.to_thread(self._start)
-            except OSError as error:
+                    with contextlib.suppress(OSError):
+                        socket.send_fds(self._doors[door], [b"!"], [theirs.fileno()])
+                    runner = self._runner
+            except BaseException as error:
                 ours.close()
-                raise Unreachable(f"the command runner cannot be started ({error})") from error
-            if self._doors:
-                with contextlib.suppress(OSError):
-                    socket.send_fds(self._doors[door], [b"!"], [theirs.fileno()])
+                if isinstance(error, OSError):
+                    raise Unreachable(f"the command runner cannot be started ({error})") from error
+                raise
         ours.setblocking(False)
-        return await asyncio.open_unix_connection(sock=ours)
+        return runner, *await asyncio.open_unix_connection(sock=ours)
 
     def _start(self) -> None:
         self._complaint = tempfile.TemporaryFile()  # noqa: SIM115

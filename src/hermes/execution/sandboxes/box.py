@@ -6,6 +6,7 @@ else is there (`shells`, `etc`, `bin`) is the gateway's, and inside at most read
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import logging
@@ -194,7 +195,7 @@ def try_launch(launch: Launch) -> str:
 
 class SandboxBackend:
     """A backend whose commands and files are both inside. `prepare` runs before each opening; what it raises
-    says why there is no sandbox."""
+    says why there is no sandbox. `release` runs after the end, and may block."""
 
     def __init__(
         self,
@@ -204,10 +205,12 @@ class SandboxBackend:
         server: ForkServer,
         folders: BoxFolders,
         prepare: Callable[[], Awaitable[None]],
+        release: Callable[[], None],
     ) -> None:
         self._world = world
         self._server = server
         self._prepare = prepare
+        self._release = release
         transport = ForkTransport(server)
         self._commands = ShellCommands(
             transport,
@@ -233,6 +236,7 @@ class SandboxBackend:
 
     async def close(self) -> None:
         await self._commands.close()
+        await asyncio.to_thread(self._release)
 
     async def place(self, session: str = "") -> World:
         return self._world

@@ -144,6 +144,7 @@ def make_bubblewrap(request: BackendRequest) -> box.SandboxBackend:
         server=ForkServer(opening.launch, doors=2),
         folders=folders,
         prepare=opening.prepare,
+        release=opening.cage.leave,
     )
 
 
@@ -154,7 +155,7 @@ class _Opening:
         self._request = request
         self._folders = folders
         self._limits = box.Limits()
-        self._cage = Cage(str(folders.root), processes=self._limits.processes, memory=self._limits.memory)
+        self.cage = Cage(str(folders.root), processes=self._limits.processes, memory=self._limits.memory)
         self._egress: Path | None = None
 
     async def prepare(self) -> None:
@@ -186,8 +187,8 @@ class _Opening:
             limits=self._limits,
         )
         plan = walls.plan("" if egress is None else egress.name)
-        started = start_walls(walls, plan, (*doors,), complaint, cage=self._cage)
-        if os.getuid() == 0 and not self._cage.holds:
+        started = start_walls(walls, plan, (*doors,), complaint, cage=self.cage)
+        if os.getuid() == 0 and not self.cage.holds:
             box.log.warning("sandbox.processes_unlimited backend=%s: as root, without a cgroup", NAME)
         return started
 

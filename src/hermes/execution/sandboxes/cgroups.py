@@ -16,10 +16,10 @@ _CONTROLLERS = ("pids", "memory")
 
 
 class Cage:
-    """The cgroups of one sandbox, by a name that lasts. Nothing is made before `enter`."""
+    """The cgroups of one sandbox, named by who made them. Nothing is made before `enter`."""
 
     def __init__(self, name: str, *, processes: int, memory: int, root: Path = _ROOT) -> None:
-        self._name = hashlib.sha256(name.encode()).hexdigest()[:16]
+        self._name = f"{os.getpid()}-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
         self._root = root
         self._limits: Mapping[str, tuple[tuple[str, int], ...]] = {
             "pids": (("pids.max", processes),),
@@ -43,12 +43,13 @@ class Cage:
         return ["/bin/sh", "-c", _JOIN, "sh", files, *argv]
 
     def leave(self) -> None:
-        """Remove what is empty by now, also of sandboxes whose gateway was killed."""
+        """Remove what is empty by now, also of sandboxes whose gateway is gone."""
         for above in self._homes():
             with contextlib.suppress(OSError):
                 for folder in above.iterdir():
-                    with contextlib.suppress(OSError):
-                        folder.rmdir()
+                    if folder.name == self._name or not _lives(folder.name.partition("-")[0]):
+                        with contextlib.suppress(OSError):
+                            folder.rmdir()
         self._folders = []
 
     def _homes(self) -> list[Path]:
@@ -72,3 +73,7 @@ class Cage:
                         (folder / file).write_text(str(most))
             made.append(folder)
         return made
+
+
+def _lives(pid: str) -> bool:
+    return os.path.exists(f"/proc/{pid}")

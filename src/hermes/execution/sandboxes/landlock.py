@@ -49,6 +49,7 @@ def make_landlock(request: BackendRequest) -> box.SandboxBackend:
         server=ForkServer(opening.launch, doors=2),
         folders=folders,
         prepare=opening.prepare,
+        release=opening.cage.leave,
     )
 
 
@@ -59,7 +60,7 @@ class _Opening:
         self._request = request
         self._folders = folders
         self._limits = box.Limits()
-        self._cage = Cage(str(folders.root), processes=self._limits.processes, memory=self._limits.memory)
+        self.cage = Cage(str(folders.root), processes=self._limits.processes, memory=self._limits.memory)
 
     async def prepare(self) -> None:
         network = self._request.network
@@ -80,7 +81,7 @@ class _Opening:
         workspace, network = os.path.realpath(self._request.workspace), self._request.network.open
         plan = _plan(self._folders, workspace, network=network, limits=self._limits)
         argv = own_interpreter().start(plan, str(doors[0]), box.SHELL, str(doors[1]))
-        return box.start_inside(self._cage.enter(argv), doors, complaint)
+        return box.start_inside(self.cage.enter(argv), doors, complaint)
 
 
 def _plan(
