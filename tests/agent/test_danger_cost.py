@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from hermes.agent.danger import code, effects, judge
+from hermes.agent.danger import code, effects, inline, judge
 from hermes.agent.danger.judge import judge_command
 from hermes.agent.danger.paths import CommandScope
 from hermes.agent.danger.shell.reader import _LONGEST
@@ -83,7 +83,7 @@ def test_a_command_is_judged_once() -> None:
     assert effort(lambda: judge_command("git status && npm test", PLACE)) < dear / 10
 
 
-@pytest.mark.parametrize("pattern", [code._AWK, code._WORDS, judge._OF_A_PROCESS, effects._METADATA])
+@pytest.mark.parametrize("pattern", [code._AWK, inline._CALLED_VALUE, judge._OF_A_PROCESS, effects._METADATA])
 def test_what_is_looked_for_everywhere_has_no_open_end(pattern: re.Pattern[str]) -> None:
     """`print.*>` looked for in a text of prints walks to its end from each of them."""
     assert not re.search(r"(\.|\[\^[^]]*\])[*+]", pattern.pattern)

@@ -1,115 +1,35 @@
-"""Code inside a command: one-liners of interpreters, and the small languages of sed, awk, SQL shells,
-debuggers and editors. Does it only compute and print? Which files does it open, which commands does it run?
-
-Python is read as Python. Of other languages only the words are looked at: a word that can touch files,
-programs or the network is a reason to ask, so this errs towards asking."""
+"""The small languages inside a command: those of sed, awk, SQL shells, debuggers and editors. Which files do
+they open, which commands do they run? What cannot be told is a reason to ask."""
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from hermes.agent.danger.names import by_name, listed
+from hermes.agent.danger import pure
+from hermes.agent.danger.names import by_name
 from hermes.agent.danger.shell.expand import to_plain
 
 if TYPE_CHECKING:
     from hermes.agent.danger.judge import ShellCall
-
-_SAFE_MODULES = listed(
-    """
-    abc argparse array ast base64 binascii bisect calendar cmath collections colorsys copy csv dataclasses
-    datetime decimal difflib enum errno fractions functools hashlib heapq hmac html inspect io itertools json
-    keyword locale math numbers operator pathlib platform pprint random re secrets statistics string struct
-    sys sysconfig textwrap time timeit tokenize traceback types typing unicodedata uuid zlib tomllib os numpy
-    pandas yaml toml packaging importlib
-    """
-)
-_BAD_NAMES = listed(
-    "exec eval compile __import__ getattr setattr globals locals vars breakpoint __builtins__"
-)
-_BAD_ATTRIBUTES = listed(
-    """
-    system popen remove unlink rmdir removedirs rmtree rename renames chmod chown lchown kill killpg fork
-    forkpty execv execve execl execlp execvp execvpe spawnl spawnv spawnvp posix_spawn startfile symlink link
-    truncate putenv write write_text write_bytes touch mkdir makedirs import_module environ environb getenv
-    symlink_to hardlink_to urlopen urlretrieve Popen check_output check_call __subclasses__ __globals__
-    __builtins__ __class__ __dict__ b64decode fromhex decompress unhexlify modules
-    """
-)
-_READING_MODES = re.compile(r"[rbtU]*")
-_PRIVATE_PATHS = re.compile(r"(.*/)?\.(ssh|aws|env|netrc|gnupg).*|.*(shadow|/proc/).*", re.DOTALL)
-"""A path that is not written out is as open as the command line."""
-_WORDS = re.compile(
-    r"""
-    \b(system|exec\w*|spawn\w*|popen|fork|unlink\w*|rmdir\w*|rmtree|rm_rf?|rmSync|remove_entry\w*|delete|truncate
-    |child_process|FileUtils|File|Dir|IO|Kernel|Open3|\w*[sS]ocket\w*|Net|net|http|https|fetch|require
-    |import|eval|writeFile\w*|appendFile\w*|fs|open|opendir|chmod|chown|kill|syscall|qx|glob|passthru|shell_exec|proc_open
-    |file_put_contents|base64_decode|atob|Function|process\.binding|os\.\w+|io\.\w+|load\w*|dofile|ENV|env|getline)\b
-    | `
-    """,
-    re.VERBOSE,
-)
-_HARMLESS_WORDS = re.compile(
-    r"require\(['\"](path|util|os|crypto|url|assert|\./package\.json)['\"]\)"
-    r"|require ['\"](json|date|time|set)['\"]"
-    r"|process\.(version|argv|platform)"
-)
-
-
-def is_harmless_python(code: str) -> bool:
-    try:
-        tree = ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return all(_is_harmless(node) for node in ast.walk(tree))
-
-
-def _is_harmless(node: ast.AST) -> bool:
-    match node:
-        case ast.Import(names=names):
-            return all(name.name.split(".")[0] in _SAFE_MODULES for name in names)
-        case ast.ImportFrom(module=module, names=names):
-            safe = (module or "").split(".")[0] in _SAFE_MODULES
-            return safe and not any(name.name in _BAD_ATTRIBUTES or name.name == "*" for name in names)
-        case ast.Name(id=name):
-            return name not in _BAD_NAMES
-        case ast.Attribute(
-            value=ast.Attribute(value=ast.Name(id="sys"), attr="stdout" | "stderr"), attr="write"
-        ):
-            return True
-        case ast.Attribute(attr=name):
-            return name not in _BAD_ATTRIBUTES
-        case ast.Call(func=ast.Name(id="open") | ast.Attribute(attr="open"), args=args, keywords=keywords):
-            paths, modes = (args[:1], args[1:2]) if isinstance(node.func, ast.Name) else ([], args)
-            modes = [*modes, *(word.value for word in keywords if word.arg == "mode")]
-            return all(_is_like(_READING_MODES, mode) for mode in modes) and not any(
-                _is_like(_PRIVATE_PATHS, path) for path in paths
-            )
-    return True
-
-
-def _is_like(pattern: re.Pattern[str], node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and pattern.fullmatch(str(node.value)) is not None
-
-
-def is_harmless_code(code: str) -> bool:
-    """For languages that are not read here."""
-    return _WORDS.search(_HARMLESS_WORDS.sub("", code)) is None
-
 
 _AWK = re.compile(
     r"system\s*\(|\|\s*getline|\|&|getline\s*<|/inet/|@(load|include)|ARGV\s*\[[^]]{0,40}\]\s*=(?!=)"
 )
 
 
+_AWK_FUNCTION = re.compile(r"\bfunc(?:tion)?\s{1,9}(\w{1,80})")
+_AWK_CALL = re.compile(r"\b([A-Za-z_]\w{0,80})\(")
 _STATEMENTS = re.compile(r"[;}\n]")
 
 
 def is_harmless_awk(code: str) -> bool:
     """awk computes and prints; what opens files or runs programs has few spellings."""
     bare = re.sub(r'"(\\.|[^"\\])*"', '""', re.sub(r"/(\\.|[^/\\\n])+/", "//", code))
+    own = set(_AWK_FUNCTION.findall(bare))
+    if any(name not in pure.AWK_CALLS and name not in own for name in _AWK_CALL.findall(bare)):
+        return False
     return "/inet" not in code and not _AWK.search(bare) and not any(map(_redirects, _STATEMENTS.split(bare)))
 
 
@@ -120,7 +40,7 @@ def _redirects(statement: str) -> bool:
 
 
 _SQL = re.compile(
-    r"\b(drop\s+(table|database|schema|index|view|user|role|column|collection)|truncate\b|alter\s+table\s+\S+\s+drop"
+    r"\b(drop\s+(table|database|schema|index|view|user|role|column|collection|keyspace|type|function)|truncate\b|alter\s+table\s+\S+\s+drop"
     r"|delete\s+from\s+[^;]*?(;|$)|update\s+\S+\s+set\s+[^;]*?(;|$)|flushall|flushdb|dropdatabase|\.drop\s*\("
     r"|deletemany\s*\(\s*\{\s*\}|grant\s|revoke\s|into\s+outfile|load_extension"
     r"|xp_cmdshell|pg_read_file|attach\s|(readfile|writefile|edit)\s?\(|vacuum\s+into)"
@@ -152,10 +72,11 @@ _STRING = re.compile(r"""["']([^"'\n]{1,300})["']""")
 def check_strings(call: ShellCall, text: str) -> None:
     """Code that names a home: whole, or in a string by the way that leads there from here."""
     strings = (match[1] for match in _STRING.finditer(text))
-    if call.judge.place.mentions_home(text) or any(
-        "/" in string and call.judge.read_fault(string) == "read.home" for string in strings
-    ):
+    if call.judge.place.mentions_home(text):
         call.find("read.home")
+    for fault in {call.judge.read_fault(string) for string in strings if "/" in string or string[:1] == "."}:
+        if fault in ("read.home", "read.secret"):
+            call.find(fault)
 
 
 # --- sed ---

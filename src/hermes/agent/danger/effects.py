@@ -5,12 +5,12 @@ What can be told from a program's words alone is a row of a table; what needs mo
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING
 
-from hermes.agent.danger import code
+from hermes.agent.danger import code, names, paths, tables
 from hermes.agent.danger.shell.expand import UNKNOWN, to_plain
 from hermes.domain.word import replace
 
@@ -25,34 +25,12 @@ _LOCAL = re.compile(r"(https?://)?(localhost|127\.[\d.]+|\[::1\]|0\.0\.0\.0)([:/
 _METADATA = re.compile(
     r"169\.254\.169\.254|metadata\.google|100\.100\.100\.200|fd00:ec2|2852039166|0xa9fea9fe"
 )
-_PATTERNS = {
-    "unknown": UNKNOWN,
-    "packagers": "pip pip3 pipx npm yarn pnpm gem cargo uv cpan cpanm composer conda mamba go poetry",
-    "installers": "apt apt-get aptitude yum dnf zypper apk brew snap flatpak port pkg choco winget scoop",
-    "services": "systemctl service launchctl rc-service supervisorctl initctl sc rc-update update-rc.d"
-    " chkconfig pm2",
-    "gitcode": r"(?i-s:(alias\..*|core\.(sshcommand|fsmonitor|hookspath|pager|editor|askpass|gitproxy)"
-    r"|credential\..*helper|diff\..*|difftool\..*|merge\..*|filter\..*|pager\..*|gpg\..*program|protocol\..*"
-    r"|sequence\.editor|uploadpack\..*)(=.*)?)",
-    "power": "poweroff|reboot|halt|kexec|suspend|hibernate|rescue",
-    "calmservice": r"status|list-units|list-unit-files|is-active|is-enabled|show|cat|list|print|list-timers"
-    r"|list-dependencies|is-failed|is-system-running|help|--status-all|--version",
-    "calmcontainer": r"\Z|(ps|images|logs|inspect|version|info|stats|top|port|diff|history|search|events|ls"
-    r"|list|build|config|context|help)\n",
-    "adds": r"((pip|tool|cargo)\n)*(install|add|i|update|upgrade|ci)\n",
-}
-"""Parts of rows by the name that stands for them in the tables."""
 
 
 def _rules(table: str, *, bundled: str = "A-Za-z0-9") -> Iterator[Row]:
-    r"""Programs that break a rule by their words alone, a row each; an indented line continues a row.
-
-    All conditions of a row have to hold: `starts` = its words without the options begin like this, `args` =
-    all its words do (with `\n` behind each), `if` = one of its words is like this, `unless` = none is. `<xy>`
-    means short options in one word with x or y among them, `{name}` a part that `_PATTERNS` has."""
-
+    """The rows of a table, as `tables` tells how they are read."""
     table = re.sub(r"<(\w+)>", rf"-[{bundled}]*[\1][{bundled}]*", table.strip())
-    table = re.sub(r"\{([a-z]+)\}", lambda part: _PATTERNS[part[1]], table)
+    table = re.sub(r"\{([a-z]+)\}", lambda part: tables.PARTS[part[1]], table)
     rows = re.sub(r"\n +(\|?)", lambda gap: gap[1] or " ", table).splitlines()
     for row in (row for row in rows if not row.startswith("#")):
         programs, _, breach = row.partition(": ")
@@ -65,7 +43,7 @@ def _find_rule(rule: str, conditions: list[tuple[str, re.Pattern[str]]], call: S
     words = call.plain_args
     for kind, pattern in conditions:
         if kind in ("starts", "args"):
-            chosen = (word for word in words if kind == "args" or not word.startswith("-"))
+            chosen = words if kind == "args" else _verbs(call.name, words)
             lines = "".join(word.replace("\n", " ") + "\n" for word in chosen)
             holds = pattern.match(lines) is not None
         else:
@@ -75,9 +53,40 @@ def _find_rule(rule: str, conditions: list[tuple[str, re.Pattern[str]]], call: S
     call.find(rule)
 
 
+def _verbs(name: str, words: Sequence[str]) -> list[str]:
+    """The words without options and without the values of those that are known to have one."""
+    valued, passed, chosen = tables.VALUED.get(name, _NOTHING), False, list[str]()
+    for word in words:
+        if not passed and not word.startswith(("-", "+") if name == "cargo" else "-"):
+            chosen.append(word)
+        passed = not passed and word in valued
+    return chosen
+
+
+_NOTHING: frozenset[str] = frozenset()
+_WIDE = re.compile(
+    r"(--?[\w.-]+=)?(tcp://|http://|https://)?(0\.0\.0\.0|\[::\]|::)(:\d+)?"
+    r"|--?(host|bind|ip|address|listen|hostname|server\.address|bind-address|addr)=\*(:\d+)?"
+)
+_POWERSHELL = re.compile(
+    r"(?!Get-|Test-|Select-|Where-|Format-(Table|List)|Measure-|Write-|Sort-)[A-Z][a-z]+-[A-Z]\w+"
+)
+_VERBS = frozenset(tables.VERBS.split())
+_NAMES_HOSTS = names.SILENT | names.READERS | names.listed("curl wget ping nc sed")
+"""Programs that may name such an address without serving there."""
+
+
 def find_effects(call: ShellCall) -> None:
-    for find in _TABLE.get(_MAKES_DISKS.sub("mkfs", call.name), ()):
+    rows = _TABLE.get(_MAKES_DISKS.sub("mkfs", call.name))
+    for find in rows or ():
         find(call)
+    if call.name not in _NAMES_HOSTS and any(map(_WIDE.fullmatch, call.args)):
+        call.find("net.listen")
+    if _POWERSHELL.fullmatch(call.name):
+        call.find("system.change")
+    known = rows is not None or call.name in names.TAKES_CODE or call.judge.is_own(call.name)
+    if not known and _VERBS & set(_operands(call)[:2]):
+        call.find("cluster")
 
 
 def _options(call: ShellCall) -> str:
@@ -106,6 +115,8 @@ def _reads_folders(when: str = "", *, here: bool = False) -> Find:
         places = [*operands, "."] if here and len(operands) < 2 else operands
         if call.judge.holds_home(*places):
             call.find("read.home")
+        if any(paths.holds_secrets(call.judge.path(place), call.judge.place) for place in places):
+            call.find("read.secret")
 
     return find
 
@@ -143,13 +154,14 @@ def _write_last(call: ShellCall) -> None:
     named += call.values_of("-t")
     whole = re.search("[rRa]", _options(call)) or {"--recursive", "--archive"} & set(call.args)
     write = partial(_write_folder, call) if whole else call.judge.check_write
+    sources = [arg for arg in operands if arg not in named] if named else operands[:-1]
     for target in named or operands[-1:]:
         write(target)
-        for source in operands[:-1]:
+        for source in sources:
             if UNKNOWN not in target and UNKNOWN not in source:
                 call.judge.check_write(f"{target.rstrip('/')}/{source.rstrip('/').rpartition('/')[2]}")
     if call.name == "mv":
-        for source in operands[:-1]:
+        for source in sources:
             fault = call.judge.delete_fault(source)
             if fault and fault != "delete.unknown":
                 call.find(fault, to_plain(source))
@@ -164,8 +176,8 @@ def _write_all(call: ShellCall) -> None:
 def _modes(call: ShellCall) -> None:
     modes = [arg for arg in call.plain_args if re.fullmatch(r"[0-7]{3,5}|[-+=,ugoarwxXst]+", arg)][:1]
     for mode in modes:
-        others_write = re.fullmatch(r"0*[0-7]{2}[2367]", mode) or (
-            re.search(r"(^|,)(a|[ug]*o[ug]*|)[+=][rxX]*w", mode) and not re.match(r"[ug]+[+=]", mode)
+        others_write = re.fullmatch(r"0*[0-7]{2}[2367]", mode) or any(
+            re.match(r"[ug]*[ao][ugoa]*[+=][rxXst]*w", part) for part in mode.split(",")
         )
         if others_write or re.fullmatch(r"0*[2-7][0-7]{3}", mode) or re.search(r"[+=][rwx]*s", mode):
             call.find("rights.open")
@@ -179,8 +191,10 @@ def _modes(call: ShellCall) -> None:
 
 def _download_target(call: ShellCall) -> None:
     curl = call.name == "curl"
-    options = ("-o", "--output", "--output-document", "-P", "--directory-prefix", *(() if curl else ("-O",)))
-    for target in call.values_of(*options):
+    named = re.compile(
+        r"-\w*o|--output" if curl else r"-\w*[OPod]|--(output-document|directory-prefix|out|dir)"
+    )
+    for target in (value for option, value in pairwise(call.args) if named.fullmatch(option)):
         if target != "-":
             call.judge.check_write(target)
     if not curl or "O" in _options(call):
@@ -190,38 +204,70 @@ def _download_target(call: ShellCall) -> None:
 
 
 def _web(call: ShellCall) -> None:
-    """curl, wget: what leaves with the request."""
+    """curl, wget: what leaves with the request, and what else they are told to do."""
     args = call.plain_args
     addresses = [arg for arg in args if re.match(r"(\w+://|[\w-]+(\.[\w-]+)+(/|$|:))", arg)]
     local = bool(addresses) and all(map(_LOCAL.fullmatch, addresses))
     if any(map(_METADATA.search, args)):
         call.find("net.metadata")
-    if any(re.match("--(abstract-)?unix-socket", arg) for arg in args):
+    if any(
+        re.match("--(abstract-)?unix-socket|(telnet|gopher|dict|smtps?|imaps?|ldaps?|mqtt)://", arg)
+        for arg in args
+    ):
         call.find("net.socket")
+    unknown = False
     for arg, following in pairwise([*args, ""]):
         option, glued, value = arg.partition("=")
-        if not local and _sends_file(call.name, option, value if glued else following, arg):
+        if len(arg) > 2 and arg[0] == "-" and arg[1] in "dFHbTXuAex" and call.name == "curl":
+            option, value, glued = arg[:2], arg[2:], "="
+        value = value if glued else following
+        if not local and _sends(call.name, option, value):
             call.find("net.upload")
+        unknown = unknown or (UNKNOWN in value and option.startswith("-") and not _KEEPS.fullmatch(option))
         if option in ("-K", "--config") or (call.name == "wget" and option in ("--use-askpass", "-e")):
             call.find("run.unknown")
-    if any(UNKNOWN in arg for arg in args) and not local:
-        sending = ("-d", "--data", "-F", "--form", "--post-data", "-H", "--header")
-        if any(arg.startswith(sending) for arg in args) or any(UNKNOWN in address for address in addresses):
-            call.find("net.upload")
+    if not local and (unknown or any(UNKNOWN in address for address in addresses)):
+        call.find("net.upload")
 
 
-_SENDS = re.compile(r"-F|--form|-d|--data(-binary|-raw|-urlencode)?|--json")
+_DATA = re.compile(r"-\w*[dF]|--form(-string)?|--data(-binary|-raw|-ascii|-urlencode)?|--json|--url-query")
+_KEEPS = re.compile(
+    r"-\w*[owmP]|--output(-document)?|--write-out|--max-time|--directory-prefix|--retry|-[sSLfIOqikv]+|-O"
+)
+_CHANGES = re.compile(r"PUT|DELETE|PATCH")
 
 
-def _sends_file(name: str, option: str, value: str, arg: str) -> bool:
+def _sends(name: str, option: str, value: str) -> bool:
+    """Whether an option with this value sends a file, or changes something elsewhere."""
     if name != "curl":
-        return option in ("--post-file", "--body-file")
+        return option in ("--post-file", "--body-file") or (
+            option == "--method" and bool(_CHANGES.match(value))
+        )
     if option == "--upload-file" or re.fullmatch(r"-\w*T", option):
         return True
-    if _SENDS.fullmatch(option):
-        named = re.match(r"@|.*(=@|=<)", value, re.DOTALL) is not None
-        return "@" in value and (named or option == "-F")
-    return re.match(r"-[dF]@|-F\w+=@", arg) is not None
+    if _DATA.fullmatch(option):
+        return re.match(r"[\w-]*@|.*(=@|=<)", value, re.DOTALL) is not None and "@" in value + value.replace(
+            "<", "@"
+        )
+    if re.fullmatch(r"-\w*H|--header|--proxy-header", option):
+        return value.startswith("@")
+    if re.fullmatch(r"-\w*b|--cookie", option):
+        return "=" not in value
+    if option in ("-X", "--request"):
+        return _CHANGES.match(value) is not None
+    return option in ("-x", "--proxy", "--socks5", "--netrc-file", "--preproxy") and not _LOCAL.match(value)
+
+
+_ITEM = re.compile(r"[\w.\[\]-]+(:?=@?|@)[^=].*|@.+", re.DOTALL)
+
+
+def _http_client(call: ShellCall) -> None:
+    """httpie and its like: items after the address are sent."""
+    operands = _operands(call)
+    local = any(map(_LOCAL.fullmatch, operands)) or any(word.startswith(":") for word in operands)
+    sends = any(map(_ITEM.fullmatch, call.plain_args)) or {"POST", "PUT", "DELETE", "PATCH"} & set(operands)
+    if not local and (sends or call.feed is not None or any(UNKNOWN in arg for arg in call.args)):
+        call.find("net.upload")
 
 
 def _send_feed(call: ShellCall) -> None:
@@ -231,7 +277,10 @@ def _send_feed(call: ShellCall) -> None:
 
 
 def _web_server(call: ShellCall) -> None:
-    """Shares a folder with whoever can reach this machine: its own workspace is fine."""
+    """Shares a folder with whoever can reach this machine, unless it is bound to the machine itself."""
+    bound = call.values_of("-b", "--bind") + [arg[7:] for arg in call.args if arg.startswith("--bind=")]
+    if not bound or not all(re.match(r"127\.|localhost|::1", place) for place in bound):
+        call.find("net.listen")
     ground = call.judge.place.ground
     for path in map(call.judge.path, call.values_of("-d", "--directory")):
         if path is None or not ground or not (path + "/").startswith(ground + "/"):
@@ -287,9 +336,11 @@ def _git(call: ShellCall) -> None:
     args = call.plain_args
     while args and args[0].startswith("-"):
         option = args.pop(0)
+        if option.startswith(("--exec-path=", "--config-env=")):
+            call.find("git.code")
         if args and re.fullmatch("-[Cc]|--(git-dir|work-tree|namespace|exec-path|config-env)", option):
             value = args.pop(0)
-            if option in ("-c", "--config-env") and re.fullmatch(_PATTERNS["gitcode"], value):
+            if option in ("-c", "--config-env") and re.fullmatch(tables.PARTS["gitcode"], value):
                 call.find("git.code")
     if args:
         if UNKNOWN in args[0]:
@@ -297,126 +348,6 @@ def _git(call: ShellCall) -> None:
         find_effects(replace(call, name=f"git/{args[0]}", args=args[1:]))
 
 
-_GIT_RULES = r"""
-# What may lose work that is not committed, or that exists only here.
-git/reset: git.discard if --(hard|merge|keep)(=.*)?
-git/clean: git.discard if <f>|--force(=.*)? unless <n>|--dry-run(=.*)?
-git/branch: git.discard if <D>
-git/branch: git.discard args (?=(.*\n)?--force[=\n])(.*\n)?--delete[=\n]
-git/checkout: git.discard if \.|\*|:/|\./|<f>|--force(=.*)?
-git/restore: git.discard if \.|\*|:/|\./ unless <S>|--staged(=.*)?
-git/switch: git.discard if <f>|--(discard-changes|force)(=.*)?
-git/stash: git.discard starts (drop|clear)\n
-git/worktree git/submodule: git.discard if <f>|--force(=.*)?
-git/worktree git/submodule: git.code starts foreach\n
-git/rm: delete.everything if \.|\*|:/|\./
-git/rm: delete.everything args (?=(.*\n)?<r>\n)(.*\n)?<f>\n
-# What may lose or send away what is committed, or run something else.
-git/push: git.force if <fd>|--(force|force-with-lease|force-if-includes|mirror|delete|prune)(=.*)?
-git/push: git.force starts .*\n[+:]
-git/push: git.push if (?!-)(\w+://|[\w.-]+@[\w.-]+:).*
-git/filter-branch git/filter-repo git/replace git/fast-import git/prune: git.rewrite
-git/reflog: git.rewrite starts (expire|delete)\n
-git/gc: git.rewrite if --prune(=.*)?
-git/update-ref git/symbolic-ref: git.rewrite if <d>|--delete(=.*)?
-git/rebase: git.rewrite if --root(=.*)?
-git/rebase: git.code if <x>|--exec(=.*)?
-git/config: git.code starts {gitcode}\n. unless <l>|--(get|list|get-all|get-regexp)(=.*)?
-git/config: write.startup starts (?!user\.(name|email)\n)[^\n]*\n. if --(global|system)(=.*)?
-    unless <l>|--(get|list|get-all|get-regexp)(=.*)?
-git/bisect: git.code starts run\n
-git/clone git/fetch git/pull git/ls-remote: git.code if (ext|fd)::.*|<u>|--(upload-pack|config)(=.*)?
-"""
-_RULES = r"""
-shred wipe srm: delete.unknown
-chmod chown chgrp chattr setfacl: rights.recursive if <R>|--recursive
-chown chgrp chattr setfacl: rights.owner
-fdisk sfdisk cfdisk gdisk sgdisk parted wipefs blkdiscard mke2fs mkfs badblocks format diskpart hdparm:
-    disk.format unless -l|--list|-h|--help|--version|print
-mount umount losetup swapon swapoff cryptsetup lvremove vgremove pvremove lvcreate zpool zfs mdadm dmsetup
-    fsck diskutil: disk.change if (?!(-l|-a|-j|status|list|-V|--version)$).*
-tar bsdtar unzip cpio: run.unknown if (--to-command|--checkpoint-action|--use-compress-program|-I).*
-{packagers}: package.change starts {adds} if -g|--global|--location=global|--break-system-packages
-gem cpan cpanm: package.change starts {adds}
-{packagers}: package.foreign starts {adds}
-    if (--(extra-)?index-url|--trusted-host|--registry|-i|-f|--find-links|git\+|https?://|ssh://|git@|file:).*
-{packagers}: package.change starts ((pip|tool|cargo)\n)*(uninstall|remove|rm|publish|unpublish|login|adduser
-    |yank|token|owner)\n
-{packagers}: write.startup starts (?=([^\n]*\n){3})((pip|tool|cargo)\n)*(config|set)\n
-{installers}: package.change args (-[^\n]*\n)*?--\n- unless --version
-{installers}: package.change
-    starts (?!(|list|search|show|info|policy|outdated|query|contents|depends|help|why|files)\n)
-    args (.*\n)?(--\n.|[^-]) unless --version
-dpkg: package.change if <irPeUF> unless <q>
-rpm: package.change if <ieUF> unless <q>
-pacman: package.change if <SRU> unless <si>
-nix-env emerge xbps-install: package.change if .*
-{services}: power if {power}
-{services}: agent.self starts .*hermes unless {power}|{calmservice}
-{services}: service.change starts (?!.*hermes) args (.*\n)?(--\n.|[^-]) unless {power}|{calmservice}
-shutdown reboot halt poweroff: power unless --help|-c|--version
-init telinit: power if [016sS]
-useradd userdel usermod groupadd groupdel adduser deluser passwd chpasswd visudo vipw chsh iptables ip6tables
-    nft firewall-cmd insmod rmmod modprobe setenforce update-alternatives ldconfig grub-install update-grub
-    efibootmgr networksetup scutil csrutil spctl setcap kexec depmod: system.change
-    args (?!((-l|-L|--list|list|show|status|-S|-a|--help|--version|-n|-nL|-v)\n)+\Z)
-ip ifconfig route nmcli sysctl hostname hostnamectl timedatectl loginctl ufw defaults: system.change
-    if set|add|del|delete|flush|down|up|-w|change|replace|-s|--set|enable|disable|allow|deny|reset
-    |set-hostname|set-time|write|-p|kill-session|terminate-user|-f|connection|reload|[\w.]+=.*
-crontab at batch atrm systemd-run: write.schedule unless -l|-V
-history: history.erase if <cdw>
-journalctl: history.erase if --(vacuum|rotate|flush).*
-dmesg: history.erase if -C|-c|--clear
-wevtutil: history.erase
-gpg: read.secret if .*--export-secret.*
-security: read.secret if (find|dump|export).*
-secret-tool kwallet-query bw op vault pass: read.secret if .+
-vim vi nvim ex emacs ed less man: run.unknown if \+?:?!.*|.*(:!|system\(|:r!|call\s+system).*
-strace ltrace perf py-spy rbspy: process.control if -[A-Za-z]*p\d*|--(attach|pid).*
-gcore reptyr jattach: process.control if .+
-# An agent's processes are known by a limit of theirs (`-m`, RSS).
-ulimit: process.control args [^\n]*\n. if -[a-zA-Z]*m\w*
-prlimit: process.control if -m.+|--rs?s?=.+
-prlimit: process.control args (.*\n)?--?p if -[^po-].+|--(?!pid|out)\w+=.+
-bwrap proot nsjail schedtool chpst softlimit start-stop-daemon daemonize xterm rr: run.unknown
-man: run.unknown if -[PH].*|--(pager|html).*
-zip: run.unknown if -TT.*|--unzip-command.*
-enable: run.code if -[a-z]*f.*
-hash: run.unknown if -[a-z]*p.*
-bind: run.unknown if -[a-z]*[xf].*
-fc: run.unknown unless -[a-z]*l[a-z]*
-tmux screen dtach abduco zellij: run.unknown
-    unless -?-?(ls|list.*|has.*|kill.*|capture.*|version)|-V|-v|--help
-mail mailx sendmail mutt swaks: net.upload
-nmap tcpdump ngrok cloudflared bore chisel frpc: net.socket
-# Name look-ups and pings carry data out in the names.
-dig nslookup host ping: net.upload if .*{unknown}.*
-ssh-copy-id: write.ssh
-ssh-add: write.ssh args (?!-[lL]\n).
-make: run.unknown if (SHELL=|--eval).*
-make: run.unknown args (?=(.*\n)?-f\n)(.*\n)?-\n
-nc ncat netcat: net.socket unless -[A-Za-z]*z[A-Za-z]*
-nc ncat netcat: net.socket if -[A-Za-z]*[eclU][A-Za-z]*
-socat telnet: net.socket
-sftp ftp tftp: net.upload starts .
-scp rsync: net.upload
-    starts (.*\n)?((([\w.-]+@)?[\w.-]+::?[^\\\n]|rsync://|\w[\w.-]+:)[^\n]*\n|[^\n]*:\n)\Z
-scp rsync sftp ftp tftp: run.unknown if -e|--rsh|(-oProxyCommand|--rsync-path|--rsh=).*
-rsync: delete.unknown if --delete.*
-docker podman nerdctl: container
-    starts (?!((compose|container|image|volume|network|system)\n)?({calmcontainer}))
-docker-compose lxc ctr: container starts (?!{calmcontainer})
-kubectl helm oc: cluster starts (delete|apply|create|replace|patch|drain|cordon|scale|edit|exec
-    |rollout\s(restart|undo)|cp|run|uninstall|upgrade|install|set|taint|label|annotate)\b
-kubectl helm oc: read.secret starts get\ssecrets?|config\sview
-terraform tofu pulumi: cluster starts (apply|destroy|import|taint|state\s(rm|mv|push)|up)\b
-ansible ansible-playbook: cluster
-aws gcloud az gsutil rclone s3cmd b2 mc doctl flyctl heroku: cluster starts .*\b(rm|rb|delete\S*|terminate\S*
-    |destroy|put\S*|cp|mv|sync|copy|move|upload|create\S*|update\S*|run\S*|deploy|purge|set\S*|attach\S*
-    |get-secret\S*|get-session-token|print-access-token)\b
-gh glab: cluster starts gist\screate|release\s(upload|delete)|repo\s(delete|edit)|secret|auth\stoken|ssh-key
-    |gpg-key|workflow\srun|api\s.*(DELETE|PUT|POST|PATCH)
-"""
 _MAKES_DISKS = re.compile(r"(mkfs\..+|mkswap|newfs.*)$")
 _RECURSES = r"-\w*[rRa]\w*|--(dereference-)?recursive|--archive|--directories=recurse|recurse"
 _ROWS: tuple[Row, ...] = (
@@ -432,15 +363,16 @@ _ROWS: tuple[Row, ...] = (
     ("psql mysql mariadb sqlite3 mongo mongosh redis-cli dropdb dropuser mysqladmin", code.sql),
     ("clickhouse-client cqlsh sqlcmd duckdb", code.sql),
     ("git", _git),
-    *_rules(_GIT_RULES, bundled="A-Za-z"),
-    *_rules(_RULES),
+    *_rules(tables.GIT, bundled="A-Za-z"),
+    *(row for table in tables.ALL for row in _rules(table)),
     ("chmod", _modes),
     ("tar bsdtar unzip cpio", _unpacks_to("-C", "--directory", "-d")),
     *_rules("tar bsdtar unzip cpio: write.system if -P|--absolute-names"),
     ("ssh-keygen", _unpacks_to("-f")),
-    ("curl wget", _download_target),
+    ("curl wget aria2c axel", _download_target),
     ("curl wget", _web),
     ("nc ncat netcat openssl", _send_feed),
+    ("http https xh xhs curlie httpie", _http_client),
     ("python-http.server", _web_server),
     ("ps", _processes),
     ("kill", _kill),

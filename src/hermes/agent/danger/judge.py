@@ -36,6 +36,8 @@ _LIKE_A_PATH = re.compile(r"[./*?\[]")
 _SOURCE = re.compile(f"(download|decoder){UNKNOWN}")
 _MOST_PATHS = 50
 _SUBSCRIPT = re.compile(r"\w\[[^\]$`]{0,80}(\$\(|`)")
+_OPEN_FOLDER = re.compile(r"(^|:)(/tmp|/var/tmp|/dev/shm)(/|:|$)")
+"""Where anybody may put programs."""
 _SHELLS_OWN = re.compile(r"\d{3,}")
 """Descriptors by which the shell tells the gateway where it stands: nothing else is written there."""
 
@@ -229,8 +231,12 @@ class CommandJudge(Struct):
 
     def assign(self, name: str, values: tuple[str, ...], *, lasting: bool = True) -> None:
         # Before a single command (`IFS= read …`) the separator harms nobody.
-        if name.lstrip("+") in names.PRELOADS and (lasting or name != "IFS"):
-            self.find("run.environment", name.lstrip("+"))
+        bare = name.lstrip("+")
+        if bare in names.PRELOADS and (lasting or name != "IFS"):
+            if not all(map(names.CALM_VALUES.fullmatch, values)):
+                self.find("run.environment", bare)
+        elif bare in names.SEARCH_PATHS and any(map(_OPEN_FOLDER.search, values)):
+            self.find("run.environment", bare)
         if lasting and any(self.read_fault(value) == "read.home" for value in values):
             # A later command may use the variable, and then nobody knows any more what is in it.
             self.find("read.home", f"{name}={values[0]}")
@@ -311,6 +317,10 @@ class CommandJudge(Struct):
     def is_written(self, name: str) -> bool:
         path = self.path(name) if "/" in name else None
         return path is not None and path in self.written
+
+    def is_own(self, name: str) -> bool:
+        """Whether a name is a function or alias of the command itself, or a way to a file."""
+        return name in self.functions or "/" in name
 
     def _reads(self, call: ShellCall) -> None:
         """What the words of a program name, and where it runs: programs read the folder they stand in."""

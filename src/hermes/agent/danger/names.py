@@ -40,7 +40,7 @@ _CODE_OPTIONS = {
     "erl": "-eval",
     "deno": "eval",
     "python guile expect": "<c>|-c.*",
-    "pwsh": "<ce>|-c.*|-Command|-EncodedCommand",
+    "pwsh powershell": "<ce>|-c.*|-Command|-EncodedCommand",
     "php": "<r>",
     "swipl": "<gt>",
     "tclsh irb jshell wish": "(?!)",
@@ -56,7 +56,7 @@ WRAPPERS = by_name(
         "nohup setsid command builtin entr unbuffer busybox toybox firejail rlwrap dbus-run-session poetry"
         " pipenv uv pipx coverage setarch linux32 linux64 i386 x86_64 catchsegv eatmydata tini dumb-init"
         " faketime dbus-launch fakechroot heaptrack uftrace torsocks valgrind ssh-agent systemd-inhibit"
-        " systemd-cat taskset": "",
+        " systemd-cat taskset wsl proxychains4 unbuffer": "",
         "time": "-o -f",
         "exec": "-a",
         "nice": "-n --adjustment",
@@ -78,7 +78,8 @@ WRAPPERS = by_name(
         "proxychains": "-f",
         "xvfb-run": "-s -n",
         "fakeroot": "-s -i",
-        "npx": "-p --package -c",
+        "sshpass": "-p -f -P",
+        "npx bunx pnpx": "-p --package -c",
         "uvx": "-p --python --from --with",
     }
 )
@@ -91,6 +92,7 @@ PRECEDED = {
     "setarch": r"linux\d+|i\d86|x86_64|amd64|(arm|aarch|ppc|powerpc|s390|mips|riscv|sparc|ia64).*",
     "perf": r"stat|record|trace",
 }
+_WINDOWS = re.compile(r"\.(exe|com|cmd|bat|ps1)$", re.IGNORECASE)
 _LOADER = re.compile(r"ld(-(linux|musl).*)?\.so(\.\d+)?")
 # Programs with a terminal of their own: keys, not lines, reach what runs in them.
 TERMINALS = listed("script tmux screen expect unbuffer rlwrap dtach abduco zellij")
@@ -127,6 +129,10 @@ GNU = listed(
 def program_name(path: str) -> str:
     """By which name the tables know a program."""
     name = path.rpartition("/")[2]
+    if _WINDOWS.search(name):
+        name = name.rpartition(".")[0].lower()
+    elif name.isupper() and len(name) > 1 and name not in DOWNLOADS:
+        name = name.lower()  # some disks make no difference
     if _LOADER.fullmatch(name):
         return "ld.so"
     return name[1:] if name[:1] == "g" and name[1:] in GNU else name
@@ -136,6 +142,8 @@ def program_name(path: str) -> str:
 EVALUATORS = listed(
     "test [ : let printf read unset declare typeset local export readonly wait mapfile readarray set"
 )
+# Runners of packages, which they fetch if they are not there.
+FETCHES = listed("npx bunx pnpx uvx pipx")
 RUNNERS = listed("poetry pipenv uv pipx coverage")
 DECLARES = listed("export declare typeset readonly local")
 # Variables that make other programs load or run something.
@@ -143,9 +151,20 @@ PRELOADS = listed(
     """
     LD_PRELOAD LD_AUDIT LD_LIBRARY_PATH DYLD_INSERT_LIBRARIES BASH_ENV ENV PROMPT_COMMAND PS4 PYTHONSTARTUP
     PYTHONHOME PERL5OPT RUBYOPT NODE_OPTIONS GIT_SSH GIT_SSH_COMMAND GIT_EXTERNAL_DIFF IFS SHELLOPTS
-    GIT_PROXY_COMMAND HISTFILE PS0 PS1 PS2
+    GIT_PROXY_COMMAND HISTFILE PS0 PS1 PS2 GIT_CONFIG_GLOBAL GIT_CONFIG_COUNT GIT_EXEC_PATH GIT_TEMPLATE_DIR
+    RUSTC_WRAPPER RUSTC MAKEFLAGS PIP_INDEX_URL PIP_EXTRA_INDEX_URL UV_INDEX_URL npm_config_registry
+    SSLKEYLOGFILE PYTHONBREAKPOINT PYTHONINSPECT NODE_TLS_REJECT_UNAUTHORIZED JAVA_TOOL_OPTIONS _JAVA_OPTIONS
+    GCONV_PATH LD_DEBUG_OUTPUT LD_PROFILE_OUTPUT DYLD_LIBRARY_PATH PERL5DB BASHOPTS HISTSIZE
+    HISTCONTROL GIT_SSL_NO_VERIFY KUBECONFIG DOCKER_HOST
     """
 )
+# Variables with folders that programs load code from.
+SEARCH_PATHS = listed("PATH PYTHONPATH PERL5LIB RUBYLIB NODE_PATH CLASSPATH GEM_PATH LUA_PATH GOPATH CDPATH")
+CALM_VALUES = re.compile(
+    r"(--(max-old-space-size=\d+|no-warnings|no-deprecation|enable-source-maps|trace-\w+|experimental-[\w-]+"
+    r"|openssl-legacy-provider|unhandled-rejections=\w+)\s*)+|-j\s?\d*|0|ignore(dups|space|both)|\d{1,9}"
+)
+"""What variables that change programs may be set to all the same."""
 # Variables that hold a command which other programs run.
 COMMAND_VARIABLES = listed(
     """

@@ -231,6 +231,16 @@ def holds_home(path: str | None, place: CommandScope) -> bool:
     return path is not None and any(_leads(path, home, down=True) for home in place.homes.closed)
 
 
+_SECRET_FOLDERS = listed(
+    "~ ~/.config ~/.local ~/.local/share ~/Library ~/.docker /root /home /etc /etc/ssh /etc/ssl / /Users"
+)
+
+
+def holds_secrets(path: str | None, place: CommandScope) -> bool:
+    """Whether a folder that is taken whole has credentials in it at the usual places."""
+    return path is not None and (_short(path, place).rstrip("/") or "/") in _SECRET_FOLDERS
+
+
 def write_fault(path: str, place: CommandScope) -> str:
     """The id of the rule that a write there breaks, or nothing."""
     if _is_closed(path, place.homes, writing=True):

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import dropwhile, islice, pairwise, takewhile
 from typing import TYPE_CHECKING
 
-from hermes.agent.danger import code, effects, names
+from hermes.agent.danger import code, effects, inline, names, pure, tables
 from hermes.agent.danger.shell.expand import UNKNOWN, to_plain
 from hermes.agent.danger.shell.reader import unescaped
+from hermes.domain.word import replace
 
 if TYPE_CHECKING:
     from hermes.agent.danger.judge import ShellCall
@@ -55,7 +56,7 @@ def _interpreter(call: ShellCall) -> bool:
     language = "python" if python else call.name
     if language not in names.TAKES_CODE:
         return False
-    if language in ("osascript", "pwsh") and call.args:
+    if language in ("osascript", "pwsh", "powershell") and call.args:
         call.find("run.code")
     if not shell and any(map(_STAYS.get(language, _STAYS_OTHER).fullmatch, call.args)):
         call.judge.readers.add(call.name)
@@ -121,6 +122,8 @@ def _run_feed(call: ShellCall, *, shell: bool = False) -> None:
 def _script_file(call: ShellCall, path: str, args: Sequence[str] = ()) -> None:
     if _OWN_SCRIPT.fullmatch(to_plain(path)):
         call.judge.run(["hermes", *args], call.feed)
+    if path.rpartition("/")[2] in ("manage.py", "artisan"):
+        effects.find_effects(replace(call, name=path.rpartition("/")[2], args=list(args)))
     if path.startswith("/dev/fd/"):
         source = re.search("download|decoder", path)
         call.find(_RUNS[source[0]] if source else "run.unknown")
@@ -138,7 +141,17 @@ def _run_module(call: ShellCall, words: list[str]) -> None:
     if at is not None:
         call.judge.run(["hermes", *words[at + 1 :]], call.feed)
     elif words:
-        call.judge.run(["pip" if words[0] == "pip" else f"python-{words[0]}", *words[1:]], call.feed)
+        module = to_plain(words[0])
+        if module == "timeit":
+            for statement in words[1:]:
+                if not re.fullmatch(r"-[a-z]|--[a-z]+|\d+", statement):
+                    _judge_code(call, to_plain(statement))
+        elif module in ("cProfile", "profile", "trace", "coverage"):
+            rest = _behind_options(words[1:], "-o -s --outfile --sort")
+            call.judge.run(["python3", *rest] if rest[:1] != ["run"] else ["coverage", *rest], call.feed)
+        elif inline.is_own_library(module) and module not in pure.PYTHON_RUNS:
+            call.find("run.code")
+        call.judge.run(["pip" if module == "pip" else f"python-{module}", *words[1:]], call.feed)
 
 
 def _judge_code(call: ShellCall, text: str) -> None:
@@ -153,8 +166,11 @@ def _judge_code(call: ShellCall, text: str) -> None:
                 if not path.startswith("-") and path != text:
                     call.judge.check_write(path)
         code.check_strings(call, text)
-        harmless = code.is_harmless_python if _PYTHON.fullmatch(call.name) else code.is_harmless_code
-        if not harmless(text):
+        if _PYTHON.fullmatch(call.name):
+            harmless = inline.is_harmless_python(text, call)
+        else:
+            harmless = inline.is_harmless_code(text, call.name)
+        if not harmless:
             call.find("run.code")
 
 
@@ -167,6 +183,10 @@ def _awk(call: ShellCall) -> bool:
     files = [
         call.after(next_) for word, next_ in call.walk("") if word in ("-f", "--file", "-i", "--include")
     ]
+    if "inplace" in files:
+        files.remove("inplace")
+        for path in call.args:
+            call.judge.check_write(path)
     for path in files:
         _script_file(call, path)
     if not programs and not files:
@@ -210,12 +230,21 @@ def _wrapped(call: ShellCall) -> Commands:
     if name == "npx" and "-c" in args:
         yield args[args.index("-c") + 1] if args[-1] != "-c" else ""
         return
+    if name in names.FETCHES:
+        rest = _behind_options(args, names.WRAPPERS[name])
+        before, tool = args[: len(args) - len(rest)], to_plain(rest[0]) if rest else ""
+        named = {"--from", "--with", "-p", "--package"} & set(before)
+        if tool and (named or re.sub(r"(?<=.)@.*|\[.*", "", tool) not in _TOOLS):
+            call.find("run.download")
     if name == "ld.so" and any(arg.startswith(("--preload", "--audit", "--library-path")) for arg in args):
         call.find("run.environment")
     rest = _behind_options(args, names.WRAPPERS[name])
     if name in names.PRECEDED and rest and re.fullmatch(names.PRECEDED[name], to_plain(rest[0]), re.DOTALL):
         rest = _behind_options(rest[1:], names.WRAPPERS[name])
     yield rest
+
+
+_TOOLS = frozenset(tables.FETCHED_TOOLS.split())
 
 
 def _behind_options(args: Sequence[str], valued: str) -> list[str]:
@@ -255,7 +284,7 @@ def _env(call: ShellCall) -> Commands:
 
 def _xargs(call: ShellCall) -> Commands:
     """What comes on its input becomes words nobody knows yet."""
-    replace = ""
+    mark = ""
     before_lists = list(takewhile(lambda arg: arg and not arg.startswith(":::"), call.args))
     if call.name == "parallel" and all(arg[0] in "-:" for arg in before_lists):
         # No command among them: the lists hold commands.
@@ -266,14 +295,14 @@ def _xargs(call: ShellCall) -> Commands:
             words, command = (call.fed or "").split() or [UNKNOWN], [arg, *call.args[next_:]]
             if call.feed is not None and call.feed.source == "home" and arg not in names.SILENT:
                 call.find("read.home")
-            if replace:
-                call.judge.run([field.replace(replace, words[0]) for field in command])
+            if mark:
+                call.judge.run([field.replace(mark, words[0]) for field in command])
             else:
                 call.judge.run([*command, *words])
             break
         if arg.startswith(("-I", "-i", "--replace")):
             glued = arg[2:] if arg[1] != "-" else arg.partition("=")[2]
-            replace = glued or (arg == "-I" and call.after(next_)) or "{}"
+            mark = glued or (arg == "-I" and call.after(next_)) or "{}"
     return ()
 
 
@@ -287,7 +316,7 @@ def _find(call: ShellCall) -> None:
     args = call.args
     starts = list(takewhile(lambda arg: not arg.startswith(("-", "(", "!")), args))
     sought = [to_plain(args[i + 1]) for i, arg in enumerate(args[:-1]) if arg in ("-name", "-iname", "-path")]
-    junk = bool(sought) and all(_JUNK.fullmatch(name) for name in sought)
+    junk = "-empty" in args or (bool(sought) and all(map(_JUNK.fullmatch, sought)))
     for i, arg in enumerate(args):
         if arg == "-delete" and not junk:
             _delete_found(call, starts)
@@ -364,6 +393,7 @@ _COMMANDS: dict[str, Callable[[ShellCall], Commands | None]] = names.by_name(
         "xargs parallel": _xargs,
         "find fd": _find,
         "flock": _flock,
+        "cmd": lambda call: [" ".join(arg for arg in call.plain_args if not re.fullmatch(r"/\w", arg))],
         "watch": lambda call: [" ".join(_behind_options(call.args, "-n --interval"))],
         "script": lambda call: [
             value for option, value in pairwise(call.args) if re.fullmatch(r"-\w*c|--command", option)

@@ -15,6 +15,8 @@ class DangerRule(Struct, frozen=True):
 
 RULES: dict[str, DangerRule] = {
     "denied": DangerRule("fits a pattern of approvals.deny", never=True),
+    "locked": DangerRule("fits a pattern of approvals.ask"),
+    "ignored": DangerRule("names a file that .agentignore keeps from agents"),
     "delete.root": DangerRule("deletes a system folder, a home or the whole disk", never=True),
     "delete.outside": DangerRule("deletes outside the workspace"),
     "delete.everything": DangerRule("deletes everything in the workspace, or its version history"),
@@ -47,6 +49,7 @@ RULES: dict[str, DangerRule] = {
     "write.agent": DangerRule("changes settings or data of Hermes and its agents"),
     "write.ssh": DangerRule("changes who can log in, or with which keys"),
     "write.startup": DangerRule("changes what runs by itself at login or later"),
+    "write.later": DangerRule("changes what tools run later by themselves, outside of any sandbox"),
     "write.schedule": DangerRule("changes scheduled jobs"),
     "write.secret": DangerRule("changes files with credentials"),
     "write.system": DangerRule("changes files of the system"),
@@ -65,6 +68,7 @@ RULES: dict[str, DangerRule] = {
     "run.environment": DangerRule("sets a variable that makes programs load or run something else"),
     "net.upload": DangerRule("sends files or data to another machine"),
     "net.socket": DangerRule("opens a raw network connection"),
+    "net.listen": DangerRule("serves to everybody who can reach this machine"),
     "net.metadata": DangerRule("asks a cloud's metadata service for credentials"),
     "history.erase": DangerRule("erases command history or logs"),
     "process.control": DangerRule(
