@@ -19,7 +19,7 @@ python3 -c "import runpy; runpy.run_path('x.py')"
 python3 -c "import socket; socket.create_connection(('10.0.0.9', 80))"
 """,
     "python modules": r"""
-python3 -m timeit -s 'import os' 'os.system("id")'
+python3 -m time''it -s 'import os' 'os.system("id")'
 python3 -m pdb -c 'import os; os.system("id")' x.py
 python3 -m runpy x
 python3 -m webbrowser https://x.example/?q=1

@@ -51,6 +51,12 @@ def is_own_library(module: str) -> bool:
     return top in sys.stdlib_module_names or top in _REACHING
 
 
+def _is_calm_of_others(module: str, name: str) -> bool:
+    listed_here = module.partition(".")[0] in pure.PYTHON_MODULES
+    never = name.startswith("_") or name in pure.PYTHON_NEVER or name in pure.FOREIGN_NEVER
+    return not (listed_here or never or is_own_library(module))
+
+
 def _offers(module: str, name: str) -> bool:
     """Whether this is listed of a module. A module that another one has imported is not."""
     allowed = pure.PYTHON_MODULES.get(module, frozenset())
@@ -111,13 +117,8 @@ class _PythonCode:
         if f"{module}.{name.name}" in pure.PYTHON_MODULES:
             self._modules[name.asname or name.name] = f"{module}.{name.name}"
             return True
-        if name.name == "*" or not _offers(module, name.name):
-            if (
-                is_own_library(module)
-                or name.name in pure.PYTHON_NEVER | pure.FOREIGN_NEVER
-                or name.name == "*"
-            ):
-                return False
+        if name.name == "*" or not (_offers(module, name.name) or _is_calm_of_others(module, name.name)):
+            return False
         self._functions.add(name.asname or name.name)
         return True
 
@@ -161,7 +162,7 @@ class _PythonCode:
                 return id(node) in self._called
             if name in pure.OWN_FACTS and id(node) not in self._called:
                 return True
-            return not is_own_library(module) and not name.startswith("_") and name not in pure.FOREIGN_NEVER
+            return _is_calm_of_others(module, name)
         if name in pure.PYTHON_NEVER or (name in _HANDED_ON and id(node) not in self._called):
             return False
         if name in sys.stdlib_module_names and self._root(value) in self._modules:
@@ -242,10 +243,11 @@ _OWN_DUNDERS = listed(
 _REACHING = listed(
     """
     requests httpx aiohttp urllib3 websockets websocket paramiko fabric invoke boto3 botocore psutil sh
-    plumbum pexpect pip setuptools pkg_resources dill cloudpickle joblib scapy impacket pwn docker kubernetes
-    git dulwich pycurl keyring pyautogui pynput httplib2 grequests treq telethon slack_sdk twilio sendgrid google
-    azure openstack psycopg2 psycopg pymysql MySQLdb pymongo redis sqlalchemy peewee selenium playwright nmap
-    mechanize scrapy ansible salt minio dropbox tweepy telegram discord pyftpdlib http_server
+    plumbum pexpect pip setuptools pkg_resources dill cloudpickle joblib scapy impacket pwn docker
+    kubernetes git dulwich pycurl keyring pyautogui pynput httplib2 grequests treq telethon slack_sdk
+    twilio sendgrid google azure openstack psycopg2 psycopg pymysql MySQLdb pymongo redis sqlalchemy
+    peewee selenium playwright nmap mechanize scrapy ansible salt minio dropbox tweepy telegram discord
+    pyftpdlib http_server
     """
 )
 
