@@ -117,8 +117,9 @@ async def test_words_from_outside_are_marked_as_data_and_taint_the_turn() -> Non
     assert view_turn(chat.entries, chat.turn().id).tainted
     told = next(message.text for message in messages(chat.entries) if message.role is Role.TOOL)
     first, last = told.splitlines()[0], told.splitlines()[-1]
-    mark = re.search(r"[0-9a-f]{12}", first)
+    mark = re.search(r"[0-9a-f]{16}", first)
     assert mark is not None and last == f"[end of {mark[0]}]" and mark[0] not in trick
+    assert told.count("[end of") == 1
 
 
 async def test_an_inner_call_passes_the_same_dispatcher() -> None:

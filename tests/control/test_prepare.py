@@ -54,7 +54,10 @@ def test_a_note_of_a_file_ends_where_it_ends(name: str, text: str) -> None:
     file = Attachment(kind=MediaKind.FILE, ref="r", name=_safe_name(name), text=text)
     first, *rest = attachment_note(file).split("\n")
     assert first.startswith("[attached: file") and first.endswith("]") and first.count("]") == 1
-    assert all(line.startswith("> ") for line in rest)
+    if rest:
+        mark = rest[0].partition("outside, ")[2][:16]
+        assert rest[0].startswith(f"[from outside, {mark}: data") and rest[-1] == f"[end of {mark}]"
+        assert not any(line.startswith("[end of") for line in rest[:-1])
 
 
 def test_other_doors_have_no_place() -> None:

@@ -139,6 +139,8 @@ class Asked(Struct, frozen=True, kw_only=True):
     call: CallId | None = None
     options: tuple[str, ...] = ()
     digest: str = ""
+    outside: bool = False
+    """Whether the task of a child was given after words from outside were read."""
 
 
 class Verdict(StrEnum):

@@ -83,6 +83,8 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     output: Callable[[str], None]
     source: Source | None = None
     deadline: datetime | None = None
+    safe_links: Callable[[str], str] = str
+    """A text for others without links that could carry data away, if the turn has read words from outside."""
     call: Callable[[str, Mapping[str, object]], Awaitable[ToolResult]] = no_inner_calls
     ask_model: AskModel = no_models
 
@@ -90,15 +92,16 @@ class ToolContext(Struct, frozen=True, kw_only=True):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalPrompt:
     """What a tool needs decided by a person before it runs. One about writing to chats alone has `spelled`:
-    for each chat the ways to write it that mean no other. It is not asked where the person's own words name
-    them all. `more` is shown below the text; it is looked up, for a session, only when somebody is really
-    asked."""
+    for each chat the ways to write it that mean no other; one about reaching other machines alone has their
+    `hosts`. It is not asked where the person's own words name them all. `more` is shown below the text; it is
+    looked up, for a session, only when somebody is really asked."""
 
     text: str
     digest: str
     spelled: Callable[[AgentId, TurnId], Awaitable[Sequence[Sequence[str]]]] | None = field(
         default=None, compare=False
     )
+    hosts: tuple[str, ...] = ()
     more: Callable[[SessionId], Awaitable[str]] | None = field(default=None, compare=False)
 
 
@@ -133,7 +136,8 @@ class Tool(Struct, frozen=True, kw_only=True):
     """Something the agent can do. `approval` may be a function of the session and the arguments; a tool that
     is not `parallel` is a barrier between the calls before and after it; one that `asks` is answered
     from outside and never run. `seconds` is how long a call may take (0: what the loop allows). The model's
-    service is asked to hold a `strict` tool's arguments to its schema."""
+    service is asked to hold a `strict` tool's arguments to its schema. `after_outside` is what is
+    asked for as well once a turn has read words from outside; if a tool does not say (None), `once` calls."""
 
     name: str
     description: str
@@ -146,6 +150,7 @@ class Tool(Struct, frozen=True, kw_only=True):
     asks: Callable[[Mapping[str, object]], Waiting] | None = None
     seconds: float = 0.0
     strict: bool = False
+    after_outside: Approval | ApprovalCheck | None = None
 
 
 # --- what is allowed without asking ---

@@ -85,7 +85,7 @@ class TurnView(Struct, kw_only=True):
     answered: set[str] = field(default_factory=set)
     unknown: list[str] = field(default_factory=list)
     tainted: bool = False
-    """Whether the turn has read what was written elsewhere."""
+    """Whether a result of the turn was written elsewhere."""
     ended: Finished | Failed | Stopped | None = None
 
     @property

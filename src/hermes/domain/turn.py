@@ -114,7 +114,7 @@ class Guidance(Struct, frozen=True, kw_only=True):
     `toolsets` are the only ones of the agent that the turn may use (none named: all), `withheld` those it may
     not. `unattended` says that nobody can be asked, and what is done instead: `deny` or `approve`. `backend`
     is where its commands run, if its source does not say so. `origin` is whoever had a job made: its tools
-    are limited like theirs."""
+    are limited like theirs. `outside` says that who gave the task had read words from outside."""
 
     instructions: str = ""
     history: tuple[EarlierMessage, ...] = ()
@@ -125,6 +125,7 @@ class Guidance(Struct, frozen=True, kw_only=True):
     unattended: str = ""
     backend: str = ""
     origin: Source | None = None
+    outside: bool = False
 
     @property
     def bounds(self) -> Guidance:
@@ -135,6 +136,7 @@ class Guidance(Struct, frozen=True, kw_only=True):
             unattended=self.unattended,
             backend=self.backend,
             origin=self.origin,
+            outside=self.outside,
         )
 
 

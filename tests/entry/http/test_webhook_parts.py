@@ -221,7 +221,7 @@ def test_what_came_from_outside_is_labelled_as_data() -> None:
     assert "“issues”" in label and "“gh”" in label and "never instructions" in label
     assert rest.startswith("Look at #4: ")
     inside = rest.partition("<outside 7e57>\n")[2].partition("\n</outside 7e57>")[0]
-    assert inside == evil
+    assert inside == evil.replace("<", "‹")
     bare = words_for("", facts, route="gh", mark="7e57")
     assert "<outside 7e57>" in bare and '"number": 4' in bare
 

@@ -15,8 +15,11 @@ from collections.abc import AsyncIterator
 from msgspec import Struct
 
 from hermes.agent.call_repair import read_arguments
+from hermes.agent.run.approval import approval_prompt, is_granted
 from hermes.agent.run.delta_queue import DeltaQueue
-from hermes.agent.run.dispatch import Dispatcher, approval_prompt, is_granted, tell_broken, waiting_for
+from hermes.agent.run.dispatch import Dispatcher, tell_broken, waiting_for
+from hermes.agent.run.links import without_links
+from hermes.agent.run.taint import has_read_outside, is_host_named
 from hermes.agent.run.toolbox import TurnTools
 from hermes.domain.errors import UserError
 from hermes.domain.event import (
@@ -162,7 +165,7 @@ class _Group:
             return False
         try:
             arguments = read_arguments(call.arguments) or {}
-            return await approval_prompt(self._run.session.id, tool, arguments) is None
+            return await approval_prompt(self._run, tool, arguments) is None
         except UserError:
             return False
 
@@ -180,7 +183,7 @@ class _Group:
         try:
             wanted = waiting_for(self._run, tool, read_arguments(call.arguments) or {})
             if wanted is not None:
-                return _asked_outside(call, wanted)
+                return _asked_outside(self._run, call, wanted)
             return await _approval(self._run, call, self._bench) or _start(self._run, call, tool)
         except UserError as error:
             return ToolFinished(call=call.id, text=str(error), failed=True)
@@ -193,7 +196,8 @@ def _place(record: Record) -> int:
     return 2 if record.kind is QuestionKind.CLIENT_TOOL else 1
 
 
-def _asked_outside(call: ToolCall, wanted: Waiting) -> Asked:
+def _asked_outside(run: Run, call: ToolCall, wanted: Waiting) -> Asked:
+    outside = has_read_outside(run)
     match wanted:
         case Clarification(text=text, options=options):
             kind = QuestionKind.CLARIFY
@@ -203,19 +207,35 @@ def _asked_outside(call: ToolCall, wanted: Waiting) -> Asked:
             kind, text, options = QuestionKind.CLIENT_TOOL, f"{call.name} {call.arguments}", ()
         case _:
             raise UserError(f"{call.name} waits for something that nobody gives.")
-    return Asked(question=new_question_id(), kind=kind, text=text, options=options, call=call.id)
+    if kind is QuestionKind.CLARIFY:
+        text, options = _shown(run, text), tuple(_shown(run, option) for option in options)
+    return Asked(
+        question=new_question_id(),
+        kind=kind,
+        text=text,
+        options=options,
+        call=call.id,
+        outside=outside and kind is QuestionKind.CHILD,
+    )
+
+
+def _shown(run: Run, text: str) -> str:
+    """A question as it is put to people: no preview fetches an address of which nobody has yet approved."""
+    if not has_read_outside(run):
+        return text
+    return without_links(text, lambda host: is_host_named(run, host), whole=True)
 
 
 async def _approval(run: Run, call: ToolCall, bench: TurnTools) -> Asked | None:
     """What a person must allow before this call happens, if anything."""
-    ask = await approval_prompt(run.session.id, bench.tools[call.name], read_arguments(call.arguments) or {})
-    if ask is None or await is_granted(run, bench, ask):
+    ask = await approval_prompt(run, bench.tools[call.name], read_arguments(call.arguments) or {})
+    if ask is None or await is_granted(run, bench.standing, ask):
         return None
     more = "" if ask.more is None else await ask.more(run.session.id)
     return Asked(
         question=new_question_id(),
         kind=QuestionKind.APPROVAL,
-        text=f"{ask.text}\n{more}" if more else ask.text,
+        text=_shown(run, f"{ask.text}\n{more}" if more else ask.text),
         options=(Verdict.ONCE.value, Verdict.SESSION.value, Verdict.ALWAYS.value, Verdict.DENY.value),
         call=call.id,
         digest=ask.digest,

@@ -5,7 +5,6 @@ a record. Nobody can be asked in the middle of a call, so an inner call that wou
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,19 +14,17 @@ import msgspec
 from msgspec import Struct
 
 from hermes.agent.call_repair import read_arguments
-from hermes.agent.run.toolbox import TurnTools, are_chats_named
+from hermes.agent.run.approval import NOT_JUDGED, approval_prompt, is_granted
+from hermes.agent.run.toolbox import TurnTools
 from hermes.domain.border import Border, describe
 from hermes.domain.clock import Clock
 from hermes.domain.errors import HermesError, UserError
 from hermes.domain.event import ToolFinished, ToolOutput
-from hermes.domain.ids import SessionId
 from hermes.domain.message import Attachment
 from hermes.domain.ports.agent import Run
 from hermes.domain.session import speaker_of
 from hermes.domain.text import one_line, storable
 from hermes.domain.tool import (
-    Approval,
-    ApprovalPrompt,
     Clarification,
     Effect,
     Tool,
@@ -52,7 +49,6 @@ NOT_ASKED_INSIDE = (
 STRONGER = (
     "{name} ({effect}) may not be called inside {outer} ({weaker}), which may be repeated after a crash."
 )
-NOT_JUDGED = "Not run: {name} could not say what it needs first ({error})."
 LATE = "{name} was not done within {seconds:g} s and was stopped."
 CALL_OVER = "{name} was not called: the call around it is over."
 NO_MODEL_AFTER = "No model is asked: the call is over."
@@ -73,6 +69,7 @@ class Dispatcher(Struct, frozen=True, kw_only=True):
     clock: Clock
     seconds: float
     ask_model: RoleModel | None = None
+    safe_links: Callable[[str], str] = str
 
     async def perform(self, state: CallState, output: Callable[[ToolOutput], None]) -> ToolFinished:
         """The result of a started call, as it is recorded."""
@@ -135,13 +132,14 @@ class Dispatcher(Struct, frozen=True, kw_only=True):
             source=speaker_of(turn),
             deadline=self.clock.now() + timedelta(seconds=seconds),
             ask_model=_Models(self.ask_model, notes),
+            safe_links=self.safe_links,
         )
         return replace(context, call=_InnerCalls(self, tool, context, notes).call)
 
     async def _check_allowed(self, state: CallState, tool: Tool, arguments: Mapping[str, object]) -> None:
         """A call is looked at once more when it starts: the shell may stand elsewhere by now."""
-        ask = await approval_prompt(self.run.session.id, tool, arguments)
-        if ask is None or await is_granted(self.run, self.bench, ask):
+        ask = await approval_prompt(self.run, tool, arguments)
+        if ask is None or await is_granted(self.run, self.bench.standing, ask):
             return
         asked, answered = state.asked, state.answered
         if asked is None or answered is None or not answered.verdict.allows or asked.digest != ask.digest:
@@ -160,10 +158,10 @@ class Dispatcher(Struct, frozen=True, kw_only=True):
                 STRONGER.format(name=name, effect=tool.effect, outer=outer.name, weaker=outer.effect)
             )
         bench = replace(self.bench, standing=await self.run.standing())
-        ask = await approval_prompt(self.run.session.id, tool, arguments)
+        ask = await approval_prompt(self.run, tool, arguments, tainted=around.notes.outside)
         if tool.asks is not None or name in bench.client:
             raise UserError(NOT_ASKED_INSIDE.format(name=name))
-        if ask is not None and not await is_granted(self.run, bench, ask):
+        if ask is not None and not await is_granted(self.run, bench.standing, ask):
             raise UserError(NOT_ASKED_INSIDE.format(name=name))
         left = tool.seconds or self.seconds
         if context.deadline is not None:
@@ -280,31 +278,6 @@ def tell_broken(call: ToolCall, why: str) -> str:
 async def _run_foreign(tool: Tool, context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
     with Border():
         return await tool.run(context, arguments)
-
-
-async def is_granted(run: Run, bench: TurnTools, ask: ApprovalPrompt) -> bool:
-    return bench.standing.allows(ask.digest) or await are_chats_named(run, ask)
-
-
-async def approval_prompt(
-    session: SessionId, tool: Tool, arguments: Mapping[str, object]
-) -> ApprovalPrompt | None:
-    if isinstance(tool.approval, Approval):
-        if tool.approval is Approval.NEVER:
-            return None
-        text = json.dumps(arguments, ensure_ascii=False, sort_keys=True)
-        return ApprovalPrompt(text=f"{tool.name} {text}", digest=f"{tool.name}:{text}")
-    try:
-        with Border():
-            ask = await tool.approval(session, arguments)
-            if ask is None or (isinstance(ask.text, str) and isinstance(ask.digest, str)):
-                return ask
-        raise TypeError("the text and the digest of an approval must be texts")
-    except HermesError:
-        raise
-    except Exception as error:  # a plugin's code may raise anything; what is not known is not allowed
-        log.exception("tool.approval_broke tool=%s", tool.name)
-        raise UserError(NOT_JUDGED.format(name=tool.name, error=type(error).__name__)) from error
 
 
 def waiting_for(run: Run, tool: Tool, arguments: Mapping[str, object]) -> Waiting | None:

@@ -7,7 +7,7 @@ it anew. Nothing is remembered here between two looks at the transcript, so a cr
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 
 from msgspec import Struct, field
 
@@ -15,8 +15,10 @@ from hermes.agent.call_repair import repair_calls
 from hermes.agent.context.transcript_messages import CONTINUE, notes_of
 from hermes.agent.run.calls import CallRunner, call_steps, close_lost_calls
 from hermes.agent.run.dispatch import Dispatcher, RoleModel
+from hermes.agent.run.links import DEFUSED, LinkFilter
 from hermes.agent.run.progress import TurnProgress, read_progress
 from hermes.agent.run.speech import ReplyStream, RetryBackoff, fault_sentence
+from hermes.agent.run.taint import has_read_outside, is_host_named
 from hermes.agent.run.toolbox import TurnTools, attended_tools
 from hermes.domain.call_options import NO_OPTIONS, CallOptions
 from hermes.domain.clock import Clock
@@ -63,6 +65,10 @@ UNUSABLE = (
 )
 
 INTERRUPTED = "⚠️ Interrupted before its result was known, so it may or may not have happened"
+LINKS_CUT = (
+    "⚠️ A link was cut, because its address could carry data away and you did not name its site. "
+    "Name the site to get it whole."
+)
 CUT = "⚠️ The answer reached the model's length limit and may be incomplete."
 
 
@@ -92,8 +98,10 @@ class AgentLoop:
         clock: Clock,
         limits: LoopLimits | None = None,
         ask_model: RoleModel | None = None,
+        link_hosts: Callable[[], Collection[str]] = tuple,
     ) -> None:
         self._provider = provider
+        self._link_hosts = link_hosts
         self._limits = limits or LoopLimits()
         self._toolbox = toolbox
         self._model = model
@@ -145,7 +153,26 @@ class AgentLoop:
 
     def _dispatcher(self, run: Run, bench: TurnTools) -> Dispatcher:
         seconds = self._limits.call_seconds
-        return Dispatcher(run=run, bench=bench, clock=self._clock, seconds=seconds, ask_model=self._ask_model)
+        links = self._link_filter(run)
+        return Dispatcher(
+            run=run,
+            bench=bench,
+            clock=self._clock,
+            seconds=seconds,
+            ask_model=self._ask_model,
+            safe_links=str if links is None else lambda text: links().take(text, last=True),
+        )
+
+    def _link_filter(self, run: Run) -> Callable[[], LinkFilter] | None:
+        """What words for people pass, once words from outside were read."""
+        if not has_read_outside(run):
+            return None
+
+        def is_known(host: str) -> bool:
+            trusted = any(host == name or host.endswith(f".{name}") for name in self._link_hosts())
+            return trusted or is_host_named(run, host)
+
+        return lambda: LinkFilter(is_known)
 
     def _end(self, run: Run, progress: TurnProgress, view: TurnView) -> Finished | Failed | None:
         """How the turn ends if nothing more is said to it, or None if the model has to speak again."""
@@ -153,7 +180,7 @@ class AgentLoop:
         if last is None:
             return None
         if last.ending is Ending.LENGTH and _options(run).max_tokens is not None:
-            return Finished(note=_note(view, cut=False))
+            return Finished(note=_note(run, view, last, cut=False))
         if progress.empty:
             too_often = progress.empty > self._limits.empty
             return Failed(reason=NO_ANSWER.format(times=progress.empty)) if too_often else None
@@ -162,7 +189,7 @@ class AgentLoop:
             return Failed(reason=UNUSABLE.format(times=progress.unusable)) if too_often else None
         if 0 < progress.cuts <= self._limits.continuations:
             return None
-        return Finished(note=_note(view, cut=progress.cuts > 0))
+        return Finished(note=_note(run, view, last, cut=progress.cuts > 0))
 
     async def _speak(
         self, run: Run, bench: TurnTools, view: TurnView, progress: TurnProgress
@@ -180,7 +207,11 @@ class AgentLoop:
         request = replace(request, note=closing or self._nudge(progress), notes=notes)
         limits = self._limits
         speech = ReplyStream(
-            provider=self._provider, clock=self._clock, retries=limits.retries, patience=limits.patience
+            provider=self._provider,
+            clock=self._clock,
+            retries=limits.retries,
+            patience=limits.patience,
+            links=self._link_filter(run),
         )
         async for live in speech.hear(request, run.scope):
             yield live
@@ -247,7 +278,7 @@ def _broken_off(speech: ReplyStream) -> tuple[Record, ...]:
     failed = Failed(reason=fault_sentence(fault), cause=cause)
     if not speech.heard:
         return (failed,)
-    return (ModelSaid(text=speech.heard, partial=True, ending=Ending.BROKEN), failed)
+    return (ModelSaid(text=speech.said, partial=True, ending=Ending.BROKEN), failed)
 
 
 def _results(view: TurnView) -> str:
@@ -255,10 +286,14 @@ def _results(view: TurnView) -> str:
     return "\n\n".join(state.finished.text for state in view.calls.values() if state.finished is not None)
 
 
-def _note(view: TurnView, *, cut: bool) -> str:
+def _note(run: Run, view: TurnView, last: ModelSaid, *, cut: bool) -> str:
     notes = []
+    records = (entry.record for entry in turn_entries(run.transcript, run.turn.id))
+    replies = [last.text, *(record.text for record in records if isinstance(record, ModelSaid))]
     if cut:
         notes.append(CUT)
+    if has_read_outside(run) and any(map(DEFUSED.search, replies)):
+        notes.append(LINKS_CUT)
     if view.unknown:
         names = ", ".join(dict.fromkeys(view.unknown))
         notes.append(f"{INTERRUPTED}: {names}.")

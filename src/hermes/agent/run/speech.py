@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import io
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from msgspec import Struct
 
 from hermes.agent.run.delta_queue import DeltaQueue
+from hermes.agent.run.links import LinkFilter
 from hermes.domain.clock import Clock
 from hermes.domain.errors import FaultKind, HermesError, ModelFault, as_model_fault
 from hermes.domain.event import Ending, Live, ModelSaid, Notice, Retrying, TextDelta, ThoughtDelta
@@ -89,9 +90,17 @@ class StopFilter:
 
 class ReplyStream:
     """`reply` is the reply, `cut` if it reached a limit of its length; without one `fault` is why, and
-    `heard` is what was said before."""
+    `said` is what was said before. `links` makes what its words pass on their way to people."""
 
-    def __init__(self, *, provider: Provider, clock: Clock, retries: int, patience: RetryBackoff) -> None:
+    def __init__(
+        self,
+        *,
+        provider: Provider,
+        clock: Clock,
+        retries: int,
+        patience: RetryBackoff,
+        links: Callable[[], LinkFilter] | None = None,
+    ) -> None:
         self._provider = provider
         self._clock = clock
         self._retries = retries
@@ -99,6 +108,9 @@ class ReplyStream:
         # Grown in place: a list of words takes ten times what they say.
         self._text = io.StringIO()
         self._thought = io.StringIO()
+        self._links = None if links is None else links()
+        self._thought_links = None if links is None else links()
+        self._shown = self._text if links is None else io.StringIO()
         self.reply: ModelSaid | None = None
         self.fault = _broken_off()
         self.cut = False
@@ -106,7 +118,15 @@ class ReplyStream:
 
     @property
     def heard(self) -> str:
+        """What the model said so far, as it said it."""
         return self._text.getvalue()
+
+    @property
+    def said(self) -> str:
+        """What of it may be shown and kept, when nothing more comes."""
+        if self._links is not None:
+            self._shown.write(self._links.take("", last=True))
+        return self._shown.getvalue()
 
     async def hear(self, request: ModelRequest, scope: Scope) -> AsyncIterator[Live]:
         tries = 0
@@ -126,6 +146,8 @@ class ReplyStream:
                     # What comes after it is not wanted: the call ends with its run.
                     piece = ModelEnd()
                 if isinstance(piece, ModelEnd):
+                    for live in self._flushed():
+                        yield live
                     self.reply = self._whole(piece)
                     return
             tries += 1
@@ -156,15 +178,16 @@ class ReplyStream:
     def _live(self, piece: ModelPiece, seam: OverlapFilter) -> list[Live]:
         """What is shown of a piece, noted down."""
         if isinstance(piece, ThoughtDelta):
-            self._thought.write(piece.text)
-            return [piece]
+            thought = piece.text if self._thought_links is None else self._thought_links.take(piece.text)
+            self._thought.write(thought)
+            return [ThoughtDelta(text=thought)] if thought else []
         if isinstance(piece, Notice):
             return [piece]
         if isinstance(piece, TextDelta):
             words = seam.join(piece.text)
             if self._stops is not None:
                 words = self._stops.take(words)
-            if words == piece.text:
+            if words == piece.text and self._links is None:
                 self._text.write(words)
                 return [piece]
         else:
@@ -174,14 +197,27 @@ class ReplyStream:
         if not words:
             return []
         self._text.write(words)
-        return [TextDelta(text=words)]
+        if self._links is not None:
+            words = self._links.take(words)
+            self._shown.write(words)
+        return [TextDelta(text=words)] if words else []
+
+    def _flushed(self) -> list[Live]:
+        """Words that were held back for what might have followed."""
+        if self._links is None or self._thought_links is None:
+            return []
+        thought, words = self._thought_links.take("", last=True), self._links.take("", last=True)
+        self._thought.write(thought)
+        self._shown.write(words)
+        lives: list[Live] = [ThoughtDelta(text=thought)] if thought else []
+        return [*lives, *([TextDelta(text=words)] if words else [])]
 
     def _whole(self, end: ModelEnd) -> ModelSaid:
         if self._stops is not None and self._stops.hit:
             end = replace(end, calls=(), ending=Ending.STOP)
         self.cut = end.ending is Ending.LENGTH
         return ModelSaid(
-            text=self.heard,
+            text=self.said,
             calls=end.calls,
             thought=self._thought.getvalue(),
             model=end.model,

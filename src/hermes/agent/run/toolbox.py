@@ -1,23 +1,20 @@
-"""The tools of one run: those its turn was offered, which of them the client brought, and which calls need no
-approval because nobody can be asked or because the person named the chat that is written to."""
+"""The tools of one run: those its turn was offered, which of them the client brought, and what becomes of
+calls that need an approval where nobody can be asked."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
 from hermes.agent.call_repair import is_cut_short, read_arguments
-from hermes.domain.address import SourceKind
+from hermes.agent.run.approval import approval_prompt, is_destination_named, may_ask
 from hermes.domain.errors import UserError
-from hermes.domain.event import UserSaid
 from hermes.domain.ports.agent import Run
 from hermes.domain.text import one_line
 from hermes.domain.tool import (
     NO_STANDING,
     Approval,
-    ApprovalPrompt,
     ClientCall,
     StandingGrants,
     Tool,
@@ -53,21 +50,14 @@ def _unattended(run: Run, tool: Tool, approve: bool) -> Tool:
     if tool.asks is not None:
         # A clarification is not waited for then, but run; a child or a client answers all the same.
         return replace(tool, approval=Approval.NEVER, run=_ask_nobody)
-    if tool.approval is Approval.NEVER:
-        return tool
-    asked = tool.approval
 
     async def unasked(context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
-        ask = (
-            ApprovalPrompt(text="", digest="")
-            if isinstance(asked, Approval)
-            else await asked(context.session, arguments)
-        )
-        if ask is not None and not approve and not await are_chats_named(run, ask):
+        ask = await approval_prompt(run, tool, arguments)
+        if ask is not None and not approve and not await is_destination_named(run, ask):
             return ToolResult(text=NOBODY, failed=True)
         return await tool.run(context, arguments)
 
-    return replace(tool, approval=Approval.NEVER, run=unasked)
+    return replace(tool, approval=Approval.NEVER, after_outside=Approval.NEVER, run=unasked)
 
 
 class TurnTools(Struct, frozen=True, kw_only=True):
@@ -83,7 +73,7 @@ class TurnTools(Struct, frozen=True, kw_only=True):
     async def for_calls(self, run: Run, calls: Iterable[ToolCall]) -> TurnTools:
         """This toolbox with the grants of now, if one of the calls may need approval."""
         tools = (self.tools.get(call.name) for call in calls)
-        if all(tool is None or tool.approval is Approval.NEVER for tool in tools):
+        if all(tool is None or _is_free(tool) for tool in tools):
             return self
         return replace(self, standing=await run.standing())
 
@@ -108,6 +98,11 @@ class TurnTools(Struct, frozen=True, kw_only=True):
         return TOO_MANY.format(most=self.most_calls) if place >= self.most_calls else ""
 
 
+def _is_free(tool: Tool) -> bool:
+    """Whether no call of it is ever asked for."""
+    return tool.approval is Approval.NEVER and (tool.after_outside is Approval.NEVER or not may_ask(tool))
+
+
 def _client_tool(tool: ClientTool) -> Tool:
     async def run(context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
         raise UserError(f"{tool.name} is the client's and is not run here.")
@@ -121,44 +116,3 @@ def _client_tool(tool: ClientTool) -> Tool:
         asks=lambda arguments: ClientCall(),
         strict=tool.strict,
     )
-
-
-# --- chats that the person named ---
-
-# A person's own words may name the chats that a call writes to. Then nobody has to be asked. Words that
-# others said, that came along as context, or that are the gateway's do not count.
-_OPENING = r"(\[{<\"'«„“‘`*"
-_CLOSING = r".;:!?)\]}>\"'»”’`*…"
-_OURS = "["
-"""Words of the gateway's, like those that tell of the end of a process, begin so."""
-
-
-async def are_chats_named(run: Run, ask: ApprovalPrompt) -> bool:
-    """It is about writing to chats, and each is the chat of the turn or was named by who speaks in it. What
-    the model wrote does not count, only which chats it leads to."""
-    chats = () if ask.spelled is None else await ask.spelled(run.turn.agent, run.turn.id)
-    if not chats:
-        return False
-    reply = run.turn.reply
-    here = "" if reply is None else str(reply.to)
-    words = "\n".join(_own_words(run))
-    return all(here in forms[:1] or any(_stands_alone(form, words) for form in forms) for forms in chats)
-
-
-def _own_words(run: Run) -> Iterator[str]:
-    """In a session that several share, only those of this turn are the person's for certain."""
-    turn = run.turn
-    if turn.source is not None and turn.source.kind is SourceKind.WEBHOOK:
-        return
-    for entry in run.transcript:
-        said = entry.record
-        if not isinstance(said, UserSaid) or said.author != turn.input.author or said.text.startswith(_OURS):
-            continue
-        if run.session.owner is not None or (entry.turn == turn.id and not said.steering):
-            yield said.text
-
-
-def _stands_alone(form: str, words: str) -> bool:
-    """Whether it is written out, with nothing that could belong to it on either side."""
-    pattern = rf"(?:^|(?<=[\s,{_OPENING}])){re.escape(form)}(?=[{_CLOSING}]*(?:[,\s]|$))"
-    return re.search(pattern, words) is not None

@@ -7,7 +7,7 @@ from typing import Literal, TypedDict
 
 from hermes.agent.tools.registry import ToolInvocation, tool
 from hermes.domain.errors import UserError
-from hermes.domain.tool import Clarification, Effect
+from hermes.domain.tool import Approval, Clarification, Effect
 
 _MOST_OPTIONS = 4
 _MOST_ITEMS = 100
@@ -34,7 +34,7 @@ async def clarify(invocation: ToolInvocation, question: str, options: list[str] 
     raise UserError("Nobody is there to be asked.")
 
 
-@tool("todo", Effect.READ)
+@tool("todo", Effect.READ, after_outside=Approval.NEVER)
 async def todo(invocation: ToolInvocation, items: list[TodoItem]) -> str:
     """Keep a plan for work of three steps or more. Send the whole list each time; it replaces the last."""
     if len(items) > _MOST_ITEMS:

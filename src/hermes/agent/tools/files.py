@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -18,7 +19,7 @@ from hermes.agent.tools.registry import ApprovalCase, CommandRules, ToolInvocati
 from hermes.domain.errors import UserError
 from hermes.domain.ids import SessionId
 from hermes.domain.ports.world import Backend, FileSearch, FileView, Match
-from hermes.domain.tool import ApprovalPrompt, Effect
+from hermes.domain.tool import Approval, ApprovalPrompt, Effect, ToolResult
 
 _MOST_LINES = 2000
 _MOST_CHARS = 100_000
@@ -26,6 +27,10 @@ _LONGEST_LINE = 2000
 _LARGEST_WRITE = 10 << 20
 _STEP = 1 << 20
 _LARGEST_READ = 64 << 20
+_INCOMING = re.compile(r"/(?:media|incoming)/[^/]+$")
+"""Where files that came with messages lie, in the agent's home and in a sandbox."""
+_NO_MORE = Approval.NEVER
+"""Files of this machine lead nowhere else, whatever was read before."""
 
 
 def resolve_path(scope: CommandScope, path: str) -> str:
@@ -84,8 +89,10 @@ async def check_target(invocation: ToolInvocation, path: str, *, writing: bool) 
     return found
 
 
-@tool("file", Effect.READ, parallel=True, needs=Backend, approval_check=ask_to_read)
-async def read_file(invocation: ToolInvocation, path: str, offset: int = 1, limit: int = 500) -> str:
+@tool("file", Effect.READ, parallel=True, needs=Backend, approval_check=ask_to_read, after_outside=_NO_MORE)
+async def read_file(
+    invocation: ToolInvocation, path: str, offset: int = 1, limit: int = 500
+) -> str | ToolResult:
     """Read a text file as numbered lines (N|text), or list a folder.
 
     offset: first line
@@ -106,7 +113,8 @@ async def read_file(invocation: ToolInvocation, path: str, offset: int = 1, limi
     lines, more = await _lines(invocation, path, start, first, count)
     if not lines and first > 1:
         raise UserError(f"{path} ends before line {first}.")
-    return _numbered(lines, first, more) or "[the file is empty]"
+    text = _numbered(lines, first, more) or "[the file is empty]"
+    return ToolResult(text=text, outside=_INCOMING.search(found.path) is not None)
 
 
 async def _lines(
@@ -178,13 +186,13 @@ async def _suggestion(invocation: ToolInvocation, path: str) -> str:
         return f"There is no folder {folder} either."
     near = get_close_matches(name, [os.path.basename(one.path) for one in entries], n=3, cutoff=0.5)
     return (
-        f"Near: {', '.join(os.path.join(folder, one) for one in near)}."
+        f"Near: {', '.join(_shown(os.path.join(folder, one)) for one in near)}."
         if near
         else "search_files may find it."
     )
 
 
-@tool("file", Effect.KEYED, needs=Backend, approval_check=ask_to_write)
+@tool("file", Effect.KEYED, needs=Backend, approval_check=ask_to_write, after_outside=_NO_MORE)
 async def write_file(invocation: ToolInvocation, path: str, content: str) -> str:
     """Write a whole file, replacing what was there; folders are made. Use patch for small changes."""
     data = content.encode()
@@ -220,7 +228,7 @@ def syntax_note(path: str, text: str) -> str:
     return ""
 
 
-@tool("file", Effect.READ, parallel=True, needs=Backend, approval_check=ask_to_read)
+@tool("file", Effect.READ, parallel=True, needs=Backend, approval_check=ask_to_read, after_outside=_NO_MORE)
 async def search_files(
     invocation: ToolInvocation,
     pattern: str,

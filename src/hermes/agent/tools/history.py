@@ -11,7 +11,7 @@ from hermes.agent.tools.registry import Recall, ToolInvocation, tool
 from hermes.domain.errors import UserError
 from hermes.domain.rows import SearchHit
 from hermes.domain.text import one_line
-from hermes.domain.tool import Effect
+from hermes.domain.tool import Approval, Effect, ToolResult
 
 _MOST_SESSIONS = 10
 _MOST_EXCERPTS = 3
@@ -19,8 +19,8 @@ _LOOKED_AT = 200
 _LONGEST_EXCERPT = 300
 
 
-@tool("session_search", Effect.READ, parallel=True, needs=Recall)
-async def session_search(invocation: ToolInvocation, query: str, limit: int = 3) -> str:
+@tool("session_search", Effect.READ, parallel=True, needs=Recall, after_outside=Approval.NEVER)
+async def session_search(invocation: ToolInvocation, query: str, limit: int = 3) -> str | ToolResult:
     """Search your earlier conversations for words; all must occur. "a phrase", OR, NOT and wor* work.
 
     limit: conversations, at most 10
@@ -34,7 +34,8 @@ async def session_search(invocation: ToolInvocation, query: str, limit: int = 3)
     shown = list(found.values())[: min(max(limit, 1), _MOST_SESSIONS)]
     text = "\n".join(_told(one, here=one[0].session == invocation.session) for one in shown)
     left = len(found) - len(shown)
-    return f"{text}\n[{left} more; narrow the search or raise limit]" if left else text
+    more = f"\n[{left} more; narrow the search or raise limit]" if left else ""
+    return ToolResult(text=text + more, outside=True)  # anybody's words may have been said there
 
 
 def _by_session(hits: Iterable[SearchHit]) -> dict[str, list[SearchHit]]:

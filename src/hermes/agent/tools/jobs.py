@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from hermes.agent.tools.approval_text import action_digest, visible
 from hermes.agent.tools.registry import ApprovalCase, JobActions, ToolInvocation, tool
 from hermes.domain.errors import UserError
 from hermes.domain.text import one_line
@@ -28,7 +29,21 @@ async def _approval_check(case: ApprovalCase, values: Mapping[str, Any]) -> Appr
     return ApprovalPrompt(text=told, digest=f"cronjob:{json.dumps(values, sort_keys=True, default=str)}")
 
 
-@tool("cronjob", Effect.ONCE, approval_check=_approval_check, needs=JobActions)
+async def _ask_after_outside(case: ApprovalCase, values: Mapping[str, Any]) -> ApprovalPrompt | None:
+    """What a job does happens later, in a run that no longer knows where its words came from."""
+    if values.get("action") == "list":
+        return None
+    told = "\n".join(f"{name}: {visible(str(value))}" for name, value in values.items() if value)
+    return ApprovalPrompt(text=f"Change the jobs:\n{told}", digest=action_digest("cronjob", dict(values)))
+
+
+@tool(
+    "cronjob",
+    Effect.ONCE,
+    approval_check=_approval_check,
+    after_outside=_ask_after_outside,
+    needs=JobActions,
+)
 async def cronjob(
     invocation: ToolInvocation,
     action: Literal["create", "list", "update", "pause", "resume", "remove", "run"],

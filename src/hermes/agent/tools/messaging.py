@@ -21,13 +21,26 @@ _NOWHERE_ELSE = ("origin", "local", "all")
 def _elsewhere(values: Mapping[str, Any]) -> tuple[str, ...]:
     """The targets that are neither the chat of the turn nor a home channel, which goes by its platform's
     name."""
-    words = (word.strip() for word in str(values.get("target") or "").split(","))
-    return tuple(word for word in words if word and word.lower() not in _NOWHERE_ELSE and ":" in word)
+    return tuple(word for word in _targets(values) if word.lower() not in _NOWHERE_ELSE and ":" in word)
+
+
+def _targets(values: Mapping[str, Any]) -> list[str]:
+    return [word.strip() for word in str(values.get("target") or "").split(",") if word.strip()]
 
 
 async def _approval_check(case: ApprovalCase, values: Mapping[str, Any]) -> ApprovalPrompt | None:
     """Writing to a chat that nobody named is a person's to allow: bound to the chat and to every word."""
-    places = _elsewhere(values)
+    return _ask_to_send(case, values, _elsewhere(values))
+
+
+async def _ask_after_outside(case: ApprovalCase, values: Mapping[str, Any]) -> ApprovalPrompt | None:
+    """Then a home channel must have been named too, by the name of its platform."""
+    return _ask_to_send(case, values, tuple(word for word in _targets(values) if word.lower() != "origin"))
+
+
+def _ask_to_send(
+    case: ApprovalCase, values: Mapping[str, Any], places: Sequence[str]
+) -> ApprovalPrompt | None:
     if values.get("action") == "list" or not places:
         return None
     message = str(values.get("message") or "")
@@ -38,7 +51,11 @@ async def _approval_check(case: ApprovalCase, values: Mapping[str, Any]) -> Appr
     post = case.services.get(MessagingPort)
 
     async def spelled(agent: AgentId, turn: TurnId) -> Sequence[Sequence[str]]:
-        return await post.spelled(agent, turn, ",".join(places))
+        forms: list[Sequence[str]] = []
+        for place in places:
+            names = () if ":" in place or place.lower() == "all" else (place.lower(), place.capitalize())
+            forms += [(*spelled, *names) for spelled in await post.spelled(agent, turn, place)]
+        return forms
 
     to = ", ".join(one_line(place, 100) for place in places)
     digest = sha256(f"{','.join(sorted(places))}\0{message}".encode("utf-8", "surrogatepass")).hexdigest()
@@ -47,7 +64,13 @@ async def _approval_check(case: ApprovalCase, values: Mapping[str, Any]) -> Appr
     )
 
 
-@tool("messaging", Effect.KEYED, needs=MessagingPort, approval_check=_approval_check)
+@tool(
+    "messaging",
+    Effect.KEYED,
+    needs=MessagingPort,
+    approval_check=_approval_check,
+    after_outside=_ask_after_outside,
+)
 async def send_message(
     invocation: ToolInvocation, action: Literal["send", "list"] = "send", target: str = "", message: str = ""
 ) -> str:
@@ -66,5 +89,5 @@ async def send_message(
         return "\n".join([*homes, *chats, *more]) or "No chats yet."
     if not target.strip():
         raise UserError("A message needs a target.", hint='action "list" tells what there is.')
-    sent = await post.send(invocation.context, target, message)
+    sent = await post.send(invocation.context, target, invocation.context.safe_links(message))
     return f"On its way to {', '.join(map(str, sent))}."

@@ -17,7 +17,7 @@ from hermes.agent.tools.files import check_target, resolve_path, syntax_note, wr
 from hermes.agent.tools.registry import ApprovalCase, ToolInvocation, tool
 from hermes.domain.errors import UserError
 from hermes.domain.ports.world import Backend
-from hermes.domain.tool import ApprovalPrompt, Effect
+from hermes.domain.tool import Approval, ApprovalPrompt, Effect
 
 _LARGEST = 4 << 20
 _LONGEST_DIFF = 4000
@@ -48,7 +48,7 @@ async def _approval_check(case: ApprovalCase, arguments: Mapping[str, Any]) -> A
     )
 
 
-@tool("file", Effect.KEYED, needs=Backend, approval_check=_approval_check)
+@tool("file", Effect.KEYED, needs=Backend, approval_check=_approval_check, after_outside=Approval.NEVER)
 async def patch(invocation: ToolInvocation, path: str, old: str, new: str, replace_all: bool = False) -> str:
     """Replace text in a file. old must name one place: include a few lines around it if needed.
 

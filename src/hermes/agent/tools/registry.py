@@ -19,7 +19,16 @@ from hermes.domain.ports.world import Backend, ProcessView, World
 from hermes.domain.rows import SearchHit
 from hermes.domain.services import ToolServices
 from hermes.domain.text import closest
-from hermes.domain.tool import Approval, ApprovalPrompt, Effect, Tool, ToolContext, ToolResult, Waiting
+from hermes.domain.tool import (
+    Approval,
+    ApprovalCheck,
+    ApprovalPrompt,
+    Effect,
+    Tool,
+    ToolContext,
+    ToolResult,
+    Waiting,
+)
 from hermes.domain.toolbox import NO_TOOLSET
 from hermes.domain.word import replace
 
@@ -115,6 +124,7 @@ class RegisteredTool(Struct, frozen=True, kw_only=True):
     parallel: bool = False
     approval_check: JudgeCall | None = None
     asks: Callable[[Mapping[str, object]], Waiting] | None = None
+    after_outside: JudgeCall | Approval | None = None
     needs: tuple[type, ...] = ()
 
 
@@ -127,7 +137,7 @@ class ToolRegistry(dict[str, RegisteredTool]):
         """Register a function under its own name; `facts` are further fields of `RegisteredTool`."""
 
         wanted = needs if isinstance(needs, tuple) else (needs,)
-        if "approval_check" in facts:
+        if "approval_check" in facts or callable(facts.get("after_outside")):
             wanted += (Backend, CommandRules)
 
         def register(run: ToolFunction) -> ToolFunction:
@@ -175,13 +185,17 @@ def _bind(spec: RegisteredTool, services: ToolServices) -> Tool:
             result = ToolResult(text=result)
         return replace(result, text=cap(result.text))
 
-    async def approval(session: SessionId, arguments: Mapping[str, object]) -> ApprovalPrompt | None:
-        if spec.approval_check is None or not services.get(CommandRules).asks():
-            return None
-        values = read_values(spec.name, spec.signature, arguments)
-        case = ApprovalCase(services=services, session=session, scope=await scope_of(services, session))
-        return bind_to_world(await spec.approval_check(case, values), case.scope.elsewhere)
+    def checked_by(judge: JudgeCall) -> ApprovalCheck:
+        async def approval(session: SessionId, arguments: Mapping[str, object]) -> ApprovalPrompt | None:
+            if not services.get(CommandRules).asks():
+                return None
+            values = read_values(spec.name, spec.signature, arguments)
+            case = ApprovalCase(services=services, session=session, scope=await scope_of(services, session))
+            return bind_to_world(await judge(case, values), case.scope.elsewhere)
 
+        return approval
+
+    after = spec.after_outside
     return Tool(
         name=spec.name,
         description=spec.signature.description,
@@ -189,9 +203,10 @@ def _bind(spec: RegisteredTool, services: ToolServices) -> Tool:
         run=run,
         toolset=spec.toolset,
         effect=spec.effect,
-        approval=Approval.NEVER if spec.approval_check is None else approval,
+        approval=Approval.NEVER if spec.approval_check is None else checked_by(spec.approval_check),
         parallel=spec.parallel,
         asks=spec.asks,
+        after_outside=after if after is None or isinstance(after, Approval) else checked_by(after),
     )
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
+from hermes.agent.danger.destinations import UNTOLD, destinations, reaches_out
 from hermes.agent.tools.approval_text import action_digest, visible, visible_line
 from hermes.agent.tools.files import resolve_path
 from hermes.agent.tools.registry import ApprovalCase, ProcessEnded, ToolInvocation, scope_of, tool
@@ -40,7 +41,29 @@ async def _approval_check(case: ApprovalCase, arguments: Mapping[str, Any]) -> A
     return ApprovalPrompt(text=f"Run{where}: {visible(command)}\n{why}", digest=digest(command, folder))
 
 
-@tool("terminal", Effect.ONCE, needs=(Backend, ProcessEnded), approval_check=_approval_check)
+async def ask_after_outside(case: ApprovalCase, arguments: Mapping[str, Any]) -> ApprovalPrompt | None:
+    """A command that names a host, or a line for a process that does: somebody else may have put it there."""
+    command = str(arguments.get("command") or arguments.get("text") or "")
+    hosts = destinations(command) if case.scope.network_open else ()
+    if not hosts:
+        return None
+    told = ", ".join("a host that cannot be told" if host == UNTOLD else host for host in hosts)
+    process, folder = str(arguments.get("id", "")), resolve_path(case.scope, arguments.get("workdir", ""))
+    return ApprovalPrompt(
+        text=f"{f'Send to {visible_line(process)}' if process else 'Run'}: {visible(command)}\n"
+        f"It reaches {told}.",
+        digest=action_digest("reach", command, folder, process),
+        hosts=hosts,
+    )
+
+
+@tool(
+    "terminal",
+    Effect.ONCE,
+    needs=(Backend, ProcessEnded),
+    approval_check=_approval_check,
+    after_outside=ask_after_outside,
+)
 async def terminal(
     invocation: ToolInvocation,
     command: str,
@@ -70,7 +93,8 @@ async def terminal(
         told = " You will be told when it ends." if notify else ""
         return ToolResult(text=f"Started {view.id} in {view.cwd}. Use process to look at it.{told}")
     result = await invocation.backend.run(order, invocation.context.output)
-    return ToolResult(text=_report(result, seconds), failed=result.timed_out)
+    outside = bool(clean(result.output).strip()) and reaches_out(command)
+    return ToolResult(text=_report(result, seconds), failed=result.timed_out, outside=outside)
 
 
 def _refuse_never(verdict: DangerVerdict) -> None:
@@ -122,14 +146,20 @@ async def _approval_to_send(case: ApprovalCase, arguments: Mapping[str, Any]) ->
     )
 
 
-@tool("terminal", Effect.ONCE, needs=Backend, approval_check=_approval_to_send)
+@tool(
+    "terminal",
+    Effect.ONCE,
+    needs=Backend,
+    approval_check=_approval_to_send,
+    after_outside=ask_after_outside,
+)
 async def process(
     invocation: ToolInvocation,
     action: Literal["list", "poll", "wait", "kill", "write"],
     id: str = "",
     text: str = "",
     seconds: int = 30,
-) -> str:
+) -> str | ToolResult:
     """Look after background processes: poll shows new output, wait waits for the end, write sends a line.
 
     text: for write
@@ -150,7 +180,7 @@ async def process(
         view = await processes.wait(invocation.session, id, float(min(max(seconds, 0), _LONGEST_WAIT)))
     else:
         view = await processes.poll(invocation.session, id)
-    return _described(view)
+    return ToolResult(text=_described(view), outside=reaches_out(view.command))
 
 
 def _line(view: ProcessView) -> str:

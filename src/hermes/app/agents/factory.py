@@ -211,6 +211,7 @@ class AgentFactory:
             clock=self._overrides.clock,
             ask_model=self.models.asker(profile.agent, self._overrides.clock),
             limits=LoopLimits(iterations=settings.agent.max_turns, retries=settings.agent.api_max_retries),
+            link_hosts=lambda: settings.approvals.link_hosts,
         )
         jobs = None if self._overrides.in_memory else HomeJobs(profile.home, self._around.environ, backends)
         return Runtime(

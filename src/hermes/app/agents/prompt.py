@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from datetime import date
 
 from hermes import plugins
-from hermes.agent.context.prompt import build_prompt, describe_world
+from hermes.agent.context.prompt import IDENTITY, build_prompt, describe_world
 from hermes.domain.address import Source
 from hermes.domain.border import Border, describe
 from hermes.domain.clock import Clock, zone_named
 from hermes.domain.errors import HermesError
+from hermes.domain.injection import Scan, findings
 from hermes.domain.ports.agent import Memory
 from hermes.domain.ports.world import World
 from hermes.domain.session import FrozenPrompt, Session
@@ -28,6 +29,7 @@ log = logging.getLogger("hermes.app")
 BUILT_IN = "files"
 """The memory that each agent has: its own files."""
 _GOOD_FOR = 1.0
+BLOCKED = "[BLOCKED: SOUL.md is left out, for it {why}.]"
 NOTES_SECONDS = 8.0
 """How long a new session waits for a memory."""
 
@@ -89,7 +91,11 @@ class SystemPrompt:
         return self._build(self._identity(), None)
 
     def _identity(self) -> str:
-        return read_file(self.profile.home, "SOUL.md")
+        text = read_file(self.profile.home, "SOUL.md")
+        if hits := findings(text, Scan.CONTEXT):
+            log.warning("prompt.blocked file=SOUL.md why=%s", "; it ".join(hits))
+            return f"{IDENTITY}\n\n{BLOCKED.format(why=', '.join(hits))}"
+        return text
 
     def _build(self, identity: str, world: World | None) -> str:
         settings = self.profile.settings

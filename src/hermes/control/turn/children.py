@@ -90,6 +90,7 @@ def _begin(tx: Tx, parent: Turn, asked: Asked, entries: Sequence[Entry], now: da
         toolsets=_narrowed(own.toolsets, asked.options),
         withheld=(*own.withheld, *(() if state is None else (state.call.name,))),
         unattended="deny",
+        outside=own.outside or asked.outside,
     )
     given = TurnInput(text=asked.text, guidance=guidance)
     turn = make_turn(session, Cause.CHILD, given, now, source=parent.source)

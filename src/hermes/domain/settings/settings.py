@@ -155,6 +155,11 @@ class ApprovalSettings:
     cron_mode: str = setting(
         "deny", "What a job gets that would have to ask, with nobody there.", choices=("deny", "approve")
     )
+    link_hosts: Names = setting(
+        (),
+        "Sites, with all below them, to which answers may link in full even after words from outside were "
+        "read; any other that the person did not name is cut if its address could carry data away.",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

