@@ -44,6 +44,8 @@ _MASKED = (
     "kpagecount",
     "kpageflags",
 )
+_COVERED = ("sys", "irq", "bus", "fs", "acpi", "scsi", "tty", "driver", "sysrq-trigger")
+"""What of /proc takes orders from root's user id, whatever its rights are."""
 _FILES = {
     "passwd": f"root:x:0:0:root:/:/usr/sbin/nologin\nagent:x:{_USER}:{_USER}:agent:{HOME}:/bin/bash\n"
     "nobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n",
@@ -92,6 +94,8 @@ class Walls(Struct, frozen=True, kw_only=True):
         for name in _MASKED:
             if os.path.exists(f"/proc/{name}"):
                 args += ["--ro-bind", "/dev/null", f"/proc/{name}"]
+        for name in _COVERED if os.getuid() == 0 else ():
+            args += ["--ro-bind-try", f"/proc/{name}", f"/proc/{name}"]
         return [*args, *self._memory("/tmp"), "--dir", "/var", "--symlink", "../tmp", "/var/tmp"]
 
     def _own(self, workspace: int) -> list[str]:

@@ -36,7 +36,7 @@ def main() -> None:
         resource.setrlimit(limit, (most, most))
     # Nothing of the same user may look into these processes or steer them.
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
-    seccomp.forbid_new_privileges()
+    seccomp.give_up_rights()
     beside = [_start_forwarder(plan["forward"], files)] if plan["forward"] else []
     if plan["landlock"]:
         confine(**plan["landlock"])

@@ -21,6 +21,7 @@ _NEW_NAMESPACES = 0x7E020080
 _INJECTING = (0x5412, 0x541C)
 """Requests of ioctl(2) that type into a terminal."""
 _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _MODE_FILTER = 38, 22, 2
+_PR_CAPBSET_DROP, _CAPABILITIES, _CAPABILITY_VERSION = 24, 64, 0x20080522
 UNIX, INET, INET6, NETLINK = 1, 2, 10, 16
 
 # name: number on x86_64, number on aarch64 (None = there is none)
@@ -79,12 +80,18 @@ def seccomp_filter(families: tuple[int, ...], machine: str = "") -> bytes:
     return b"".join(struct.pack("=HBBI", *step) for step in steps)
 
 
-def forbid_new_privileges() -> None:
+def give_up_rights() -> None:
+    """All capabilities, and getting any back by starting a program."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    for capability in range(_CAPABILITIES):
+        libc.prctl(_PR_CAPBSET_DROP, ctypes.c_ulong(capability), 0, 0, 0)  # only who has some needs it
+    if libc.capset(struct.pack("=Ii", _CAPABILITY_VERSION, 0), bytes(24)) != 0:
+        sys.exit(f"the kernel keeps capabilities ({os.strerror(ctypes.get_errno())})")
     _prctl(_PR_SET_NO_NEW_PRIVS, 1, 0)
 
 
 def install_filter(program: bytes) -> None:
-    """For this process and whatever it will start; for ever. Needs `forbid_new_privileges` before."""
+    """For this process and whatever it will start; for ever. Needs `give_up_rights` before."""
 
     class Program(ctypes.Structure):
         _fields_ = (("length", ctypes.c_ushort), ("steps", ctypes.c_char_p))
