@@ -1,4 +1,4 @@
-"""Sandboxes of a gateway that is an ordinary user's, as it should be: these tests run as root, and step down."""
+"""Sandboxes of a gateway that is an ordinary user's: these tests run as root, and step down."""
 
 from __future__ import annotations
 
