@@ -12,6 +12,7 @@ from hermes.domain.event import Live, Record
 from hermes.domain.gateway_event import GatewayEvent
 from hermes.domain.hooks import EVENTS
 from hermes.domain.settings.declaring import Secret
+from hermes.domain.settings.egress import BrokeredSecret, WebsiteBlocklist
 from hermes.domain.settings.platforms import ApiKey, PlatformSettings
 from hermes.domain.settings.settings import (
     AuxiliaryModel,
@@ -71,6 +72,10 @@ def settings_page() -> str:
         _table(PlatformToolsets, "platform_toolsets.<name>."),
         f"\n## plugins.entries\n\n{_told(PluginOptions)} What stands below the name of an entry is its "
         "`plugins.entries.<name>.values`.\n",
+        f"\n## security.website_blocklist\n\n{_told(WebsiteBlocklist)}\n\n",
+        _table(WebsiteBlocklist, "security.website_blocklist."),
+        f"\n## security.broker\n\n{_told(BrokeredSecret)}\n\n",
+        _table(BrokeredSecret, "security.broker.<name>."),
         f"\n## quick_commands\n\n{_told(QuickCommand)}\n\n",
         _table(QuickCommand, "quick_commands.<name>."),
         f"\n## models\n\n{_told(ModelFactSettings)}\n\n",

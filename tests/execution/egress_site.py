@@ -18,7 +18,8 @@ from hermes.domain.hosts import is_public
 from hermes.domain.ids import AgentId
 from hermes.domain.ports.world import NetworkRules
 from hermes.execution.egress.broker import AgentBroker
-from hermes.execution.egress.proxy import ProxySurroundings, SandboxProxy
+from hermes.execution.egress.parts import EgressParts
+from hermes.execution.egress.proxy import SandboxProxy
 from hermes.execution.egress.reach import Reach
 from hermes.execution.egress.wire import Wire
 
@@ -142,7 +143,7 @@ async def open_proxy(
     folder: Path, broker: AgentBroker | None = None, trust: ssl.SSLContext | None = None, proxy: str = ""
 ) -> AsyncIterator[SandboxProxy]:
     brokers = {"main": broker or AgentBroker()}
-    around = ProxySurroundings(
+    around = EgressParts(
         reach=reach,
         wire=lambda: Wire(tls=trust, proxy=proxy),
         broker=lambda agent: brokers.get(agent) or AgentBroker(agent),

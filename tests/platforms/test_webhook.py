@@ -5,17 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import socket
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 from aiohttp import web
-from aiohttp.abc import AbstractResolver, ResolveResult
 
 from hermes.admin.shell.command import perform
 from hermes.admin.shell.output import CliConsole
@@ -34,6 +31,9 @@ from hermes.entry.http.webhooks.signatures import Headers, SignatureScheme, veri
 from hermes.entry.platforms.webhook.adapter import WebhookAdapter
 from hermes.entry.platforms.webhook.convert import WebhookTarget, error_for, read_targets, target_problems
 from hermes.entry.platforms.webhook.manifest import MANIFEST
+from hermes.execution.egress.client import EgressClient
+from hermes.execution.egress.parts import EgressParts
+from hermes.execution.egress.reach import Reach
 from hermes.state.settings.loader import load_settings
 from hermes.testing.clock import FakeClock
 from hermes.testing.harness import Journey, open_settings
@@ -104,7 +104,8 @@ def nothing(variable: str) -> Secret | None:
 
 
 def context(settings: PlatformSettings) -> AdapterContext:
-    return AdapterContext(settings=settings, find=nothing)
+    egress = EgressClient(EgressParts(reach=lambda: Reach(look_up=book)))
+    return AdapterContext(settings=settings, find=nothing, egress=egress)
 
 
 class WebhookBed(ServedBed):
@@ -191,33 +192,24 @@ async def test_a_redirect_is_not_followed_and_nobody_there_is_tried_again() -> N
         assert not error.value.maybe_done
 
 
-class Book(AbstractResolver):
+async def book(name: str, port: int) -> Sequence[str]:
     """Every name leads to this machine."""
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        return [
-            ResolveResult(hostname=host, host="127.0.0.1", port=port, family=socket.AF_INET, proto=0, flags=0)
-        ]
-
-    async def close(self) -> None:
-        """There is nothing to close."""
+    return ["127.0.0.1"]
 
 
 @pytest.mark.parametrize(
     "host", ["127.0.0.1", "[::1]", "10.0.0.7", "169.254.169.254", "2130706433", "a.example"]
 )
 async def test_a_place_that_is_not_public_has_to_be_allowed(host: str) -> None:
-    async with running(WebhookAdapter(context(block(f"https://{host}/in")), Book)) as platform:
-        with pytest.raises(Refused, match="not public"):
+    async with running(WebhookAdapter(context(block(f"https://{host}/in")))) as platform:
+        with pytest.raises(Refused, match=r"not the open one.*allow_private: true"):
             await post(platform)
 
 
 async def test_an_allowed_name_may_lead_to_this_machine() -> None:
     async with Receiver() as stage:
         settings = block(f"http://a.example:{stage.port}/in", allow_private=True)
-        async with running(WebhookAdapter(context(settings), Book)) as platform:
+        async with running(WebhookAdapter(context(settings))) as platform:
             await post(platform)
         assert stage.seen() == ["hello"]
 
@@ -326,13 +318,3 @@ async def test_the_outbox_retries_and_reports(tmp_path: Path, caplog: pytest.Log
                     MAIN_AGENT, OutboundMessage(key="c", target="webhook:nowhere", body=Body(text="x"))
                 )
     assert SECRET.reveal() not in caplog.text
-
-
-async def test_the_session_is_closed_with_the_adapter() -> None:
-    async with Receiver() as stage:
-        platform = WebhookAdapter(context(local(stage)))
-        async with running(platform):
-            await post(platform)
-            [client] = platform._clients.values()
-            session = client.session
-        assert isinstance(session, aiohttp.ClientSession) and session.closed

@@ -22,6 +22,7 @@ from hermes.domain.clock import Clock
 from hermes.domain.errors import UserError
 from hermes.domain.ports.platform import Platform
 from hermes.domain.ports.store import Store
+from hermes.domain.ports.world import Egress
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.entry.host import PlatformAccount, Report
@@ -189,6 +190,7 @@ class AccountFactory(Struct, frozen=True, kw_only=True):
     clock: Clock
     store: Store
     open_file: OpenFile
+    egress: Egress
 
     def given(self, platforms: Mapping[str, Platform]) -> list[PlatformAccount]:
         """Accounts whose adapters are there already."""
@@ -216,6 +218,7 @@ class AccountFactory(Struct, frozen=True, kw_only=True):
                 self.home,
                 clock=self.clock,
                 open_file=self.open_file,
+                egress=self.egress,
                 welcomes=welcome(self.store, account),
                 find_topic=topics.find,
                 name_topic=topics.name,

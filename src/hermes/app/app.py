@@ -500,6 +500,7 @@ class App:
             clock=self._given.clock,
             store=store,
             open_file=self._messaging.open,
+            egress=self._egress.client(),
         )
         if self._given.platforms is not None:
             return factory.given(self._given.platforms)

@@ -4,41 +4,142 @@ settings of now. It lives as long as the gateway."""
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Callable, Mapping
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
+from hermes.domain.errors import UserError
 from hermes.domain.ids import AgentId
 from hermes.domain.ports.world import BackendRequest
-from hermes.domain.settings.settings import Settings
+from hermes.domain.settings.settings import SecuritySettings, Settings
+from hermes.domain.text import one_line
 from hermes.domain.word import replace
-from hermes.execution.egress.broker import AgentBroker
-from hermes.execution.egress.proxy import ProxySurroundings, SandboxProxy
+from hermes.execution.egress.broker import AgentBroker, BoundSecret
+from hermes.execution.egress.client import EgressClient
+from hermes.execution.egress.parts import EgressParts
+from hermes.execution.egress.proxy import SandboxProxy
 from hermes.execution.egress.reach import Reach
-from hermes.execution.egress.wire import Wire
+from hermes.execution.egress.wire import Wire, check_proxy
 from hermes.state.home.locks import runtime_folders
 
 FOLDER = "egress"
 _LONGEST = 85
 """The path of a socket has about a hundred bytes; its last two names take fifteen."""
+_KEY_FILE = "broker.key"
+_KEY_BYTES = 32
+_MOST_LIST_BYTES = 10_000_000
 
 
 class AppEgress:
+    """`check` comes before settings count; afterwards they are asked for at each use."""
+
     def __init__(self, home: Path, environ: Mapping[str, str], settings: Callable[[], Settings]) -> None:
+        self._home = home
         self._settings = settings
-        around = ProxySurroundings(reach=Reach, wire=Wire, broker=AgentBroker)
-        self.proxy = SandboxProxy(egress_folder(home, environ), around)
+        self._reaches: list[tuple[SecuritySettings, Reach]] = []
+        self._key = b""
+        self.parts = EgressParts(reach=self._reach, wire=self._wire, broker=self._broker)
+        self.proxy = SandboxProxy(egress_folder(home, environ), self.parts)
+
+    def check(self, settings: Settings) -> None:
+        """A `UserError` if what settings say of the ways out cannot hold. Reads files, so it runs in a
+        thread."""
+        security = settings.security
+        if security.egress_proxy:
+            check_proxy(security.egress_proxy)
+        if security.broker and not self._key:
+            self._key = _read_key(self._home / FOLDER)
+        self._reaches = [*self._reaches[-3:], (security, make_reach(self._home, security))]
+
+    def client(self, agent: str = "") -> EgressClient:
+        return EgressClient(self.parts, agent)
 
     def lead_out(self, request: BackendRequest) -> BackendRequest:
-        """A backend that may reach some hosts gets the way to them."""
+        """A backend that may reach some hosts gets the way to them, and the placeholders of its agent."""
         if request.network.open or not request.network.hosts:
             return request
         agent: AgentId = request.profile.agent
-        return replace(request, open_egress=partial(self.proxy.open, agent, request.network))
+        variables = self._broker(agent).variables
+        return replace(
+            request,
+            open_egress=partial(self.proxy.open, agent, request.network),
+            environ={**request.environ, **variables},
+            passthrough=(*request.passthrough, *variables),
+        )
 
     async def close(self) -> None:
         await self.proxy.close()
+
+    def _reach(self) -> Reach:
+        security = self._settings().security
+        for checked, reach in self._reaches:
+            if checked is security:
+                return reach
+        return make_reach(self._home, security)
+
+    def _wire(self) -> Wire:
+        return Wire(proxy=self._settings().security.egress_proxy)
+
+    def _broker(self, agent: str) -> AgentBroker:
+        bound = [
+            BoundSecret(
+                name=name,
+                value=each.value,
+                hosts=each.hosts,
+                places=frozenset(each.places),
+                variable=each.variable,
+            )
+            for name, each in self._settings().security.broker.items()
+            if self._key and not {agent, "*"}.isdisjoint(each.agents)
+        ]
+        return AgentBroker(agent, bound, self._key)
+
+
+def make_reach(home: Path, security: SecuritySettings) -> Reach:
+    """Reads the shared lists of sites."""
+    listed = security.website_blocklist
+    sites: list[str] = []
+    if listed.enabled:
+        sites = [*listed.domains]
+        for name in listed.shared_files:
+            sites += _read_list(home / os.path.expanduser(name))
+    return Reach(
+        allow=security.allowed_hosts,
+        deny=tuple(pattern for site in sites for pattern in (site, f"*.{site.removeprefix('*.')}")),
+        private=security.private_hosts,
+        private_all=security.allow_private_urls,
+    )
+
+
+def _read_list(path: Path) -> list[str]:
+    try:
+        if path.stat().st_size > _MOST_LIST_BYTES:
+            raise OSError("it is too long")
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"The list of sites {one_line(str(path), 200)} cannot be read ({type(error).__name__}).",
+            hint="Put it there, or take it out of security.website_blocklist.shared_files.",
+        ) from error
+    words = (line.partition("#")[0].strip().lower() for line in lines)
+    return [word for word in words if word]
+
+
+def _read_key(folder: Path) -> bytes:
+    """What placeholders are made with, so that they stay the same."""
+    path = folder / _KEY_FILE
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(secrets.token_bytes(_KEY_BYTES))
+    except FileExistsError:
+        pass
+    key = path.read_bytes()
+    if len(key) != _KEY_BYTES:
+        raise UserError(f"{path} is damaged.", hint="Remove it: agents get new placeholders.")
+    return key
 
 
 def egress_folder(home: Path, environ: Mapping[str, str]) -> Path:

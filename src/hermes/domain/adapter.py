@@ -14,6 +14,7 @@ from hermes.domain.capabilities import MenuEntry
 from hermes.domain.clock import Clock, SystemClock
 from hermes.domain.errors import Refused, UserError
 from hermes.domain.message import Attachment
+from hermes.domain.ports.world import Egress
 from hermes.domain.settings.declaring import Secret
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.text import one_line
@@ -56,6 +57,8 @@ class AdapterContext(Struct, frozen=True, kw_only=True):
     """What the operator said for a variable, as a variable or as a key of the platform's block."""
     account: str = DEFAULT_ACCOUNT
     open_file: OpenFile = no_files
+    egress: Egress | None = None
+    """The way to addresses that somebody named, if it is not to the vendor's own."""
     clock: Clock = field(default_factory=SystemClock)
     welcomes: Welcomes = nobody
     folder: Path | None = None

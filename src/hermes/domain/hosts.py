@@ -19,7 +19,6 @@ _ISATAP = (0x0000_5EFE, 0x0200_5EFE)
 _NOT_OPEN = (  # what the `ipaddress` of some Pythons takes for global
     IPv4Network("192.0.0.0/24"),  # protocol assignments, RFC 6890
     IPv4Network("192.88.99.0/24"),  # the old 6to4 relays, RFC 7526
-    IPv6Network("64:ff9b:1::/48"),  # NAT64 inside a network, RFC 8215
     IPv6Network("fec0::/10"),  # site-local, RFC 3879
     IPv6Network("3fff::/20"),  # documentation, RFC 9637
     IPv6Network("5f00::/16"),  # segment routing, RFC 9602
@@ -33,6 +32,7 @@ _METADATA = (  # where clouds tell a machine its own keys
     IPv6Network("fd20:ce::254/128"),  # Google
     IPv6Network("fd00:42::42/128"),  # Scaleway
     IPv6Network("fe80::/10"),
+    IPv6Network("64:ff9b:1::/48"),  # NAT64 inside a network, RFC 8215: it may lead to any of these
 )
 _METADATA_NAMES = ("metadata", "metadata.google.internal", "metadata.goog", "instance-data")
 _OWN_NAMES = ("localhost", "local", "internal", "intranet", "lan", "home", "corp", "home.arpa")
@@ -122,8 +122,8 @@ def names_inside(host: str) -> bool:
 
 def is_listed(host: str, port: int, listed: Iterable[str], ports: Iterable[int] = ()) -> bool:
     """Whether a list names a host (`example.org`, `10.0.0.1`), all below one (`*.example.org`), a network
-    (`10.0.0.0/8`) or one of them with a port (`example.org:8080`). Without a port it means `ports`; none =
-    every port. `host` is in its one spelling; an entry that cannot be read names nothing."""
+    (`10.0.0.0/8`), every host (`*`), or one of them with a port (`example.org:8080`). Without a port it means
+    `ports`; none = every port. `host` is in its one spelling; an entry that cannot be read names nothing."""
     usual = tuple(ports)
     for entry in listed:
         name, wanted = _split_port(entry.strip().lower())
@@ -141,6 +141,8 @@ def _split_port(entry: str) -> tuple[str, int]:
 
 
 def _is_named(host: str, entry: str) -> bool:
+    if entry == "*":
+        return True
     try:
         if "/" in entry:
             return ip_address(host) in ip_network(entry.strip("[]"), strict=False)

@@ -42,7 +42,6 @@ from hermes.domain.tool import Tool, ToolContext
 from hermes.domain.toolbox import Toolbox, ToolSource
 from hermes.domain.turn import Turn
 from hermes.domain.word import replace
-from hermes.execution.egress.client import EgressClient
 from hermes.state.files.media import MediaFiles
 from hermes.state.home.homes import agent_home
 from hermes.state.settings.loader import LoadedSettings, check_agent_secrets, model_of
@@ -74,7 +73,6 @@ class AgentFactory:
         self._loaded = loaded
         self._overrides = around.overrides
         self._waking: set[asyncio.Task[Turn | None]] = set()
-        self.egress = EgressClient()
         self.models = AgentModels(loaded, around.overrides.provider, around.overrides.inject)
         self.backends = GatewayBackends(around.environ, around.overrides.clock, lambda: around.live.now)
         self.backends.lead_out = around.egress.lead_out
@@ -99,7 +97,6 @@ class AgentFactory:
             ends.append(self._before.retire())
         await asyncio.gather(*ends)  # all at once, so that they take as long as the slowest
         self._sources, self._before = {}, None
-        await self.egress.close()
         await self.models.close()
 
     async def release(self, agent: AgentId) -> bool:
@@ -155,6 +152,7 @@ class AgentFactory:
     def _load(self) -> None:
         """Reads plugins, so it runs in a thread."""
         settings = self._loaded.settings
+        self._around.egress.check(settings)
         plugins.load_commands(settings.plugins)
         self._closed = closed_homes(self._around.home, self._around.environ, settings)
         if self._overrides.tools is None:
@@ -254,7 +252,7 @@ class AgentFactory:
         return ToolServices(
             {
                 Backend: backend,
-                Egress: self.egress,
+                Egress: self._around.egress.client(profile.agent),
                 Media: media,
                 Profile: profile,
                 Clock: self._overrides.clock,

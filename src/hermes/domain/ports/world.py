@@ -286,13 +286,30 @@ Sink = Callable[[bytes], Awaitable[None]]
 """Takes a file piece by piece; raises where there is to be no more of it."""
 
 
+class WebRequest(Struct, frozen=True, kw_only=True):
+    """A request to an address that somebody named. `private` says that the operator named this very address,
+    so that it may lead into a network of ours. So many `redirects` are followed; without any, one is an
+    answer like others. With a `limit` of 0 only the status and the headers are read."""
+
+    url: str
+    method: str = "GET"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    limit: int = 5_000_000
+    seconds: float = 30.0
+    redirects: int = 0
+    private: bool = False
+
+
 class FetchedPage(Struct, frozen=True, kw_only=True):
-    """What an address answered; `url` is where the redirects ended."""
+    """What an address answered; `url` is where the redirects ended. The names of `headers` are in small
+    letters."""
 
     url: str
     status: int
     mime: str
     data: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 class Egress(Protocol):
@@ -301,6 +318,10 @@ class Egress(Protocol):
     async def fetch(self, url: str, *, limit: int = 5_000_000, seconds: float = 30.0) -> FetchedPage:
         """Get what is there. A `UserError` if it is no address of the open network, has more than `limit`
         bytes or takes too long."""
+
+    async def request(self, request: WebRequest) -> FetchedPage:
+        """Any request. `Refused` if it may not be sent or its answer not be taken, `Unreachable` if there is
+        none."""
 
     async def close(self) -> None: ...
 

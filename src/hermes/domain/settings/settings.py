@@ -14,6 +14,7 @@ from typing import Any
 from hermes.domain.address import LOCAL_DOOR, SINGLE, Address, Source, SourceKind
 from hermes.domain.ids import MAIN_AGENT, AgentId
 from hermes.domain.settings.declaring import EVERY_ONE, NONE_LISTED, Names, Secret, SettingDoc, setting
+from hermes.domain.settings.egress import BrokeredSecret, WebsiteBlocklist
 from hermes.domain.settings.platforms import PlatformSettings
 from hermes.domain.turn import BusyMode
 
@@ -398,6 +399,32 @@ class QuickCommand:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SecuritySettings:
+    """What agents may reach, and what is kept from people and models."""
+
+    allow_private_urls: bool = setting(
+        False, "Let addresses from outside lead into private networks, too; metadata of clouds never."
+    )
+    private_hosts: Names = setting(
+        (), "Hosts in private networks that may be reached: `nas.lan`, `10.0.0.5:8080`, `192.168.1.0/24`."
+    )
+    allowed_hosts: Names = setting(
+        (),
+        "The only hosts that may be reached; not set = all of the open network.",
+        instead=NONE_LISTED,
+        empty_denies=True,
+    )
+    egress_proxy: str = setting(
+        "", "A proxy to the open network: `http://127.0.0.1:3128` or `socks5://127.0.0.1:1080`."
+    )
+    website_blocklist: WebsiteBlocklist = field(
+        default_factory=WebsiteBlocklist,
+        metadata={"about": SettingDoc(doc="Sites that agents do not reach.")},
+    )
+    broker: dict[str, BrokeredSecret] = setting({}, "Secrets that agents use without having them, by name.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemorySettings:
     """What agents know beyond a session."""
 
@@ -444,6 +471,7 @@ class Settings:
     agent: AgentSettings = field(default_factory=AgentSettings)
     terminal: TerminalSettings = field(default_factory=TerminalSettings)
     approvals: ApprovalSettings = field(default_factory=ApprovalSettings)
+    security: SecuritySettings = field(default_factory=SecuritySettings)
     cron: CronSettings = field(default_factory=CronSettings)
     display: DisplaySettings = field(default_factory=DisplaySettings)
     streaming: StreamingSettings = field(default_factory=StreamingSettings)

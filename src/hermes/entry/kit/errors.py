@@ -57,4 +57,4 @@ def seconds_of(text: str | None) -> float | None:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    return seconds_of(headers.get("Retry-After"))
+    return seconds_of(headers.get("Retry-After") or headers.get("retry-after"))

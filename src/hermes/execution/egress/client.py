@@ -1,20 +1,24 @@
 """The one client for addresses that came from a person, a model or outside content.
 
-It speaks to the open network alone: a name is looked up for every request, what is connected to is what was
-checked, and each redirect is checked like the first address. It keeps no cookies and uses no proxy."""
+Each hop is checked like the first: the address is read once, its host looked up once, and what is connected
+to is what was checked. It keeps no cookies and no connections; what an answer unpacks to counts against the
+limit."""
 
 from __future__ import annotations
 
 import asyncio
-import socket
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+import zlib
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
-from hermes.domain.errors import UserError
-from hermes.domain.hosts import is_public, leads_inside
-from hermes.domain.ports.world import FetchedPage
+from hermes.domain.errors import HermesError, Refused, Unreachable, UserError
+from hermes.domain.ports.world import FetchedPage, WebRequest
 from hermes.domain.text import one_line
+from hermes.domain.word import replace
+from hermes.execution.egress.broker import Headers, Mask, Outgoing
+from hermes.execution.egress.parts import EgressParts
+from hermes.execution.egress.wire import WireRequest
 
 if TYPE_CHECKING:
     import aiohttp
@@ -22,101 +26,150 @@ if TYPE_CHECKING:
 
 MOST_REDIRECTS = 5
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _PIECE = 64 * 1024
-_INSIDE = "It leads into a network that is not the open one."
+_OURS = frozenset({"host", "content-length", "transfer-encoding", "connection", "cookie", "accept-encoding"})
+_EVERYWHERE = frozenset({"accept", "accept-language", "user-agent"})
+"""Headers that go along to another host; any other may hold a credential."""
 
 
 class EgressClient:
-    """`is_open` says which IP addresses may be reached; tests widen it."""
+    """Asks for one agent, whose secrets of the broker it may put in."""
 
-    def __init__(self, is_open: Callable[[str], bool] = is_public) -> None:
-        self._is_open = is_open
-        self._session: aiohttp.ClientSession | None = None
+    def __init__(self, parts: EgressParts | None = None, agent: str = "") -> None:
+        self._parts = parts or EgressParts()
+        self._agent = agent
 
     async def fetch(self, url: str, *, limit: int = 5_000_000, seconds: float = 30.0) -> FetchedPage:
         try:
-            async with asyncio.timeout(seconds):
-                return await self._follow(url, limit)
+            return await self.request(
+                WebRequest(url=url, limit=limit, seconds=seconds, redirects=MOST_REDIRECTS)
+            )
+        except HermesError as error:
+            raise UserError(f"{one_line(url, 200)} was not fetched. {error}") from error
+
+    async def request(self, request: WebRequest) -> FetchedPage:
+        try:
+            async with asyncio.timeout(request.seconds):
+                return await self._follow(request)
         except TimeoutError:
-            raise _not_fetched(url, f"There was no answer within {seconds:g} s.") from None
+            why = f"There was no answer within {request.seconds:g} s."
+            raise Unreachable(why, maybe_done=True) from None
 
     async def close(self) -> None:
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
+        """Nothing is kept between requests."""
 
-    async def _follow(self, url: str, limit: int) -> FetchedPage:
-        import aiohttp
+    async def _follow(self, request: WebRequest) -> FetchedPage:
+        for _ in range(request.redirects + 1):
+            answer = await self._hop(request)
+            if isinstance(answer, FetchedPage):
+                return answer
+            request = answer
+        raise Refused(f"It leads on more than {request.redirects} times.")
 
-        for _ in range(MOST_REDIRECTS + 1):
-            try:
-                async with self._opened().get(self._checked(url), allow_redirects=False) as response:
-                    target = response.headers.get("Location", "")
-                    if response.status not in _REDIRECTS or not target:
-                        return await _read(response, url, limit)
-                    url = urljoin(url, target)
-            except (aiohttp.ClientError, ValueError) as error:
-                inside = isinstance(getattr(error, "os_error", None), _NotOpen)
-                raise _not_fetched(url, _INSIDE if inside else f"{type(error).__name__}.") from error
-        raise _not_fetched(url, f"It leads on more than {MOST_REDIRECTS} times.")
-
-    def _checked(self, url: str) -> URL:
-        """The address as it is connected to: what is checked is what the client's own reading made of it, for
-        a literal IP is looked up nowhere."""
-        from yarl import URL
-
-        try:
-            read = URL(url)
-            host, written = read.raw_host or "", str(read)
-        except ValueError:
-            raise _not_fetched(url, "It is not an address on the web.") from None
-        if read.scheme not in ("http", "https") or not host:
-            raise _not_fetched(url, "It is not an address on the web: http:// or https:// is wanted.")
-        if read.user is not None or read.password is not None:
-            raise _not_fetched(url, "It has a name or a password in it.")
-        if (leads_inside(url) or leads_inside(written)) and not self._is_open(host):
-            raise _not_fetched(url, _INSIDE)
-        return read
-
-    def _opened(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            import aiohttp
-
-            connector = aiohttp.TCPConnector(resolver=_resolver(self._is_open), use_dns_cache=False)
-            self._session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
-        return self._session
+    async def _hop(self, request: WebRequest) -> FetchedPage | WebRequest:
+        """The answer, or the request that it leads to."""
+        url = read_url(request)
+        host, port, tls = url.raw_host or "", url.port or 0, url.scheme == "https"
+        reach = self._parts.reach()
+        granted = {"granted": request.private, "any_port": request.private}
+        name = reach.check(host, port, **granted)
+        addresses = await reach.pin(host, port, **granted)
+        headers = (*_headers(request), ("Accept-Encoding", "gzip, deflate"))
+        outgoing = Outgoing(host=name, port=port, tls=tls, url=str(url), headers=headers, body=request.body)
+        filled = self._parts.broker(self._agent).fill(outgoing)
+        wired = WireRequest(
+            method=request.method,
+            url=filled.request.url,
+            host=host,
+            addresses=addresses,
+            headers=filled.request.headers,
+            body=filled.request.body,
+        )
+        mask = Mask(filled.hidden)
+        async with self._parts.wire().to(addresses).exchange(wired) as response:
+            target = _masked(mask, response.headers.get("Location", ""))
+            if response.status in _REDIRECTS and target and request.redirects:
+                return _redirected(request, url, response.status, target)
+            data = await _read(response, request.limit) if request.limit else b""
+            return FetchedPage(
+                url=str(url),
+                status=response.status,
+                mime=response.content_type,
+                data=mask.replace(data),
+                headers={key.lower(): _masked(mask, value) for key, value in response.headers.items()},
+            )
 
 
-class _NotOpen(OSError):
-    """The name leads to an address that may not be reached."""
+def read_url(request: WebRequest) -> URL:
+    """The address as it is connected to: what is checked is the client's own reading of it."""
+    from yarl import URL
+
+    try:
+        url = URL(request.url)
+        usable, named = bool(url.raw_host), url.user is not None or url.password is not None
+        str(url)
+    except ValueError:
+        raise Refused("It is not an address on the web.") from None
+    if url.scheme not in ("http", "https") or not usable:
+        raise Refused("It is not an address on the web: http:// or https:// is wanted.")
+    if named:
+        raise Refused("It has a name or a password in it.")
+    if request.method not in _METHODS:
+        raise Refused(f"“{one_line(request.method, 20)}” is not a method that is sent.")
+    return url
 
 
-def _resolver(is_open: Callable[[str], bool]) -> Any:
-    from aiohttp import ThreadedResolver
-    from aiohttp.abc import ResolveResult
-
-    class OpenResolver(ThreadedResolver):
-        """Names that lead to addresses of the open network, and to nothing else beside them."""
-
-        async def resolve(
-            self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-        ) -> list[ResolveResult]:
-            addresses = await super().resolve(host, port, family)
-            if not all(is_open(address["host"]) for address in addresses):
-                raise _NotOpen(f"{host} is not of the open network")
-            return addresses
-
-    return OpenResolver()
+def _headers(request: WebRequest) -> Headers:
+    for name, value in request.headers.items():
+        if not name.isascii() or any(char in "\r\n\0" for char in name + value):
+            raise Refused("A header cannot be sent as it is.")
+    return tuple((name, value) for name, value in request.headers.items() if name.lower() not in _OURS)
 
 
-async def _read(response: aiohttp.ClientResponse, url: str, limit: int) -> FetchedPage:
+def _masked(mask: Mask, text: str) -> str:
+    return mask.replace(text.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
+
+
+def _redirected(request: WebRequest, url: URL, status: int, target: str) -> WebRequest:
+    """The next request. To another host go neither a body nor headers that may hold a credential."""
+    after = replace(request, url=urljoin(str(url), target), private=False)
+    if status == 303 or (status in (301, 302) and request.method == "POST"):
+        after = replace(after, method="HEAD" if request.method == "HEAD" else "GET", body=b"")
+    if read_url(after).origin() == url.origin():
+        return replace(after, private=request.private)
+    if after.body:
+        raise Refused("It leads to another host, to which the body is not sent on.")
+    kept = {name: value for name, value in after.headers.items() if name.lower() in _EVERYWHERE}
+    return replace(after, headers=kept)
+
+
+async def _read(response: aiohttp.ClientResponse, limit: int) -> bytes:
     data = bytearray()
-    async for piece in response.content.iter_chunked(_PIECE):
+    async for piece in _unpacked(response):
         data += piece
         if len(data) > limit:
-            raise _not_fetched(url, f"It has more than {limit:,} bytes.")
-    return FetchedPage(url=url, status=response.status, mime=response.content_type, data=bytes(data))
+            raise Refused(f"It has more than {limit:,} bytes.")
+    return bytes(data)
 
 
-def _not_fetched(url: str, why: str) -> UserError:
-    return UserError(f"{one_line(url, 200)} was not fetched. {why}")
+async def _unpacked(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    """The body in small pieces, however much a few bytes of it unpack to."""
+    coding = response.headers.get("Content-Encoding", "identity").strip().lower()
+    if coding in ("identity", ""):
+        async for piece in response.content.iter_chunked(_PIECE):
+            yield piece
+        return
+    if coding not in ("gzip", "x-gzip", "deflate"):
+        raise Refused(f"It is encoded in a way that is not read ({one_line(coding, 30)}).")
+    unpacker = None
+    try:
+        async for piece in response.content.iter_chunked(_PIECE):
+            if unpacker is None:  # some send deflate without its head
+                headless = coding == "deflate" and piece[0] & 0x0F != 8
+                unpacker = zlib.decompressobj(-zlib.MAX_WBITS if headless else zlib.MAX_WBITS | 32)
+            while piece and not unpacker.eof:
+                yield unpacker.decompress(piece, _PIECE)
+                piece = unpacker.unconsumed_tail
+    except zlib.error:
+        raise Unreachable("Its content cannot be unpacked.", maybe_done=True) from None

@@ -11,12 +11,10 @@ import contextlib
 import logging
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from msgspec import Struct
 
 from hermes.domain.errors import HermesError, Refused, Unreachable
 from hermes.domain.hosts import is_listed, read_host
@@ -25,7 +23,7 @@ from hermes.domain.ports.world import NetworkRules
 from hermes.domain.text import one_line
 from hermes.domain.word import replace
 from hermes.execution.egress.broker import BODY, PREFIX, AgentBroker, Mask, Outgoing
-from hermes.execution.egress.reach import Reach
+from hermes.execution.egress.parts import EgressParts
 from hermes.execution.egress.request_head import (
     BadRequest,
     ProxyRequest,
@@ -33,7 +31,7 @@ from hermes.execution.egress.request_head import (
     read_body,
     read_request,
 )
-from hermes.execution.egress.wire import IDLE_SECONDS, Streams, Wire, WireRequest
+from hermes.execution.egress.wire import IDLE_SECONDS, Streams, WireRequest
 
 if TYPE_CHECKING:
     import aiohttp
@@ -51,18 +49,10 @@ _NO_BODY = (204, 304)
 _REASONS = {400: "Bad Request", 403: "Forbidden", 408: "Request Timeout", 502: "Bad Gateway", 503: "Busy"}
 
 
-class ProxySurroundings(Struct, frozen=True, kw_only=True):
-    """What the proxy asks, so that changed settings count at once."""
-
-    reach: Callable[[], Reach]
-    wire: Callable[[], Wire]
-    broker: Callable[[AgentId], AgentBroker]
-
-
 class SandboxProxy:
     """Lives as long as the gateway. `folder` is for its sockets alone, and for nobody else."""
 
-    def __init__(self, folder: Path, around: ProxySurroundings) -> None:
+    def __init__(self, folder: Path, around: EgressParts) -> None:
         self._folder = folder
         self._around = around
         self._doors: dict[Path, _Door] = {}
@@ -95,7 +85,7 @@ class _Door:
     """One socket, and who is connected to it."""
 
     def __init__(
-        self, agent: AgentId, rules: NetworkRules, around: ProxySurroundings, counts: Counter[str]
+        self, agent: AgentId, rules: NetworkRules, around: EgressParts, counts: Counter[str]
     ) -> None:
         self._agent = agent
         self._rules = rules
@@ -174,7 +164,7 @@ class _Door:
             )
         addresses = await self._around.reach().pin(host, port, any_port=True)
         if tunnel:
-            onward = await self._around.wire().dial(host, port, addresses)
+            onward = await self._around.wire().to(addresses).dial(host, port, addresses)
             self._counts["let_through"] += 1
             await _tunnel((reader, writer), onward)
             return
@@ -232,12 +222,12 @@ class _Door:
             body=filled.request.body or body,
             length=len(filled.request.body) or (request.length if request.length > 0 else None),
         )
-        back = outgoing.host if brokered and request.scheme == "http" else ""
+        back = outgoing.url.split("/")[2] if brokered and request.scheme == "http" else ""
         await self._exchange(wired, _AnswerWriter(writer, request, filled.hidden, back))
 
     async def _exchange(self, wired: WireRequest, answer: _AnswerWriter) -> None:
         try:
-            async with self._around.wire().exchange(wired) as response:
+            async with self._around.wire().to(wired.addresses).exchange(wired) as response:
                 await answer.head(response)
                 self._counts["let_through"] += 1
                 async for piece in response.content.iter_any():

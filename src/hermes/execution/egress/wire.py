@@ -16,7 +16,9 @@ from urllib.parse import unquote, urlsplit
 from msgspec import Struct
 
 from hermes.domain.errors import Refused, Unreachable, UserError
+from hermes.domain.hosts import is_public
 from hermes.domain.text import trouble_told
+from hermes.domain.word import replace
 from hermes.execution.egress.broker import Headers
 
 if TYPE_CHECKING:
@@ -49,6 +51,10 @@ class Wire(Struct, frozen=True, kw_only=True):
     proxy: str = ""
     tls: SSLContext | None = None
 
+    def to(self, addresses: Sequence[str]) -> Wire:
+        """The same, but past the proxy to a network of ours."""
+        return self if all(map(is_public, addresses)) else replace(self, proxy="")
+
     @contextlib.asynccontextmanager
     async def exchange(self, request: WireRequest) -> AsyncIterator[aiohttp.ClientResponse]:
         """The answer, its body unread and as it was encoded. `Unreachable` if none comes."""
@@ -60,17 +66,17 @@ class Wire(Struct, frozen=True, kw_only=True):
         not_reached = (aiohttp.ClientConnectorError, *_socks_errors(self.proxy))
         if request.length is not None:
             headers.append(("Content-Length", str(request.length)))
+        session = aiohttp.ClientSession(
+            connector=self._connector(request),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=IDLE_SECONDS),
+            skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
+        )
+        session._retry_connection = False  # one request is one request
         try:
             async with (
-                aiohttp.ClientSession(
-                    connector=self._connector(request),
-                    cookie_jar=aiohttp.DummyCookieJar(),
-                    auto_decompress=False,
-                    timeout=aiohttp.ClientTimeout(
-                        total=None, sock_connect=CONNECT_SECONDS, sock_read=IDLE_SECONDS
-                    ),
-                    skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
-                ) as session,
+                session,
                 session.request(
                     request.method,
                     URL(request.url, encoded=True),

@@ -69,7 +69,9 @@ def find_key(key: str, provider: str = "auto", platforms: PlatformNames = BUILT_
     if parts[0] == "platforms" and len(parts) > 2:
         return _platform_key(key, parts, platforms)
     tables = sections(Settings, dict)
-    kind = {1: Settings, 2: sections(Settings).get(parts[0]), 3: tables.get(parts[0])}.get(len(parts))
+    section = sections(Settings).get(parts[0])
+    inner = tables.get(parts[0]) or (sections(section).get(parts[1]) if section and parts[1:] else None)
+    kind = {1: Settings, 2: section, 3: inner}.get(len(parts))
     if kind is HostedAgent and not is_name(parts[1]):
         raise UserError(f"An agent cannot be called “{one_line(parts[1])}”.", hint=f"Use {NAME_RULE}.")
     own = knobs(kind) if kind else {}

@@ -129,7 +129,7 @@ def load_settings(home: Path, environ: Mapping[str, str], *, platforms: Iterable
         name for name, held in variables.items() if names.is_key_like(name) or password_in(held.value)
     }
     secret_values = reader.secrets | {name: variables[name].value for name in key_like}
-    hidden += filter(None, map(password_in, secret_values.values()))
+    hidden += filter(None, map(password_in, (*secret_values.values(), settings.security.egress_proxy)))
     if any(value and value in file.text for value in reader.secrets.values()):  # not `${NAME}`
         _check_mode(findings, file.mode)
     exposed = [note for note in (*findings.notes, *in_file.notes) if note.message == _EXPOSED]

@@ -13,6 +13,7 @@ from hermes.domain.entry_points import entry_points
 from hermes.domain.ids import MAIN_AGENT
 from hermes.domain.settings import settings as declared
 from hermes.domain.settings.declaring import NONE_LISTED, Secret
+from hermes.domain.settings.egress import BrokeredSecret
 from hermes.domain.settings.platforms import ApiKey, PlatformSettings
 from hermes.domain.text import one_line
 from hermes.domain.word import replace
@@ -50,6 +51,7 @@ _LIMITS = frozenset(
     if knob.about.instead is not None
 ) | {"platform_toolsets"}
 _OLDER_KINDS = {"dm": "private", "forum": "thread"}
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _REFERENCE = re.compile(r"(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 Entry = tuple[str, Any] | None
 """A section of a table under its name; None if it does not count."""
@@ -132,6 +134,7 @@ class SettingsReader:
             declared.ResetSettings: self.reset,
             declared.PlatformToolsets: self.toolsets,
             declared.PluginOptions: self.plugin_options,
+            BrokeredSecret: self.brokered,
         }
 
     def settings(self, root: YamlMapping) -> declared.Settings:
@@ -149,6 +152,10 @@ class SettingsReader:
             line = root.pairs["default_agent"][0]
             if not self.is_agent("default_agent", line, given["default_agent"]):
                 del given["default_agent"]
+        for name, secret in given["security"].broker.items() if "security" in given else ():
+            for agent in {*secret.agents} - {"*", *NONE_LISTED}:
+                path = f"security.broker.{name}.agents"
+                self.is_agent(path, self.lines.get(path, 1), agent)
         if "plugins" in given:
             self.check_plugins(given["plugins"])
         return declared.Settings(**given)
@@ -266,6 +273,20 @@ class SettingsReader:
         self.lines[path] = line
         inner = YamlMapping(pairs={"toolsets": (line, node)}, line=line)
         return name, self.section(declared.PlatformToolsets, inner, path)
+
+    def brokered(self, name: str, line: int, node: YamlNode, path: str) -> Entry:
+        """Without a value or hosts there is nothing to put in, or nowhere; a mistake voids it all."""
+        before = self.findings.count
+        made = self.section(BrokeredSecret, node, path)
+        named = _VARIABLE.fullmatch(made.variable or "X") is not None
+        known = isinstance(node, YamlMapping) and node.pairs.keys() <= values.specs(BrokeredSecret).keys()
+        if self.findings.count > before:
+            return None
+        if made.value and made.hosts and all(made.hosts) and named and known:
+            return name, made
+        hint = "Write {value: ${NAME}, hosts: [api.example.org], variable: NAME}."
+        self.findings.problem(line, f"{one_line(path)} is no secret for the broker.", hint)
+        return None
 
     def plugin_options(self, name: str, line: int, node: YamlNode, path: str) -> Entry:
         if not isinstance(node, YamlMapping):

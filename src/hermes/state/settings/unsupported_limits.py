@@ -15,6 +15,7 @@ from hermes.state.settings.yaml_tree import YamlMapping as Tree
 from hermes.state.settings.yaml_tree import YamlNode, YamlScalar
 
 _OFF = frozenset({"", "null", "~", "none", "false", "no", "off", "0"})
+_EITHER = _OFF | {"true", "yes", "on", "1"}
 REMOVE = "Remove it, or do not run Hermes here."
 
 
@@ -38,6 +39,7 @@ _NO_SCANNER = "no scanner looks at commands"
 _NO_SANDBOX = UnsupportedLimit(why="there is no sandbox")
 _ABOVE = UnsupportedLimit(why="toolsets by platform stand in platform_toolsets, at the top")
 _FOR_ALL = UnsupportedLimit(why="approvals are the same for all")
+_AT_TOP = UnsupportedLimit(why="what may be reached is the same for all, and stands at the top")
 NARROWING: Mapping[str, UnsupportedLimit] = {
     "terminal.backend": _BACKEND,
     "terminal.env_type": _HOST,
@@ -46,7 +48,7 @@ NARROWING: Mapping[str, UnsupportedLimit] = {
     "docker": _NO_SANDBOX,
     "security.tirith_enabled": UnsupportedLimit(why=_NO_SCANNER),
     "security.tirith_fail_open": UnsupportedLimit(why=_NO_SCANNER, harmless=frozenset({"", "true"})),
-    "security.website_blocklist.enabled": UnsupportedLimit(why="no list of sites is looked at"),
+    "security.website_blocklist.enabled": UnsupportedLimit(why="it must be true or false", harmless=_EITHER),
     "privacy": UnsupportedLimit(why="nothing personal is taken out of what a model is told"),
 }
 """By dotted name; one covers everything below it."""
@@ -56,10 +58,16 @@ OF_ONE: Mapping[str, Mapping[str, UnsupportedLimit]] = {
     "platforms": {"approvals": _FOR_ALL, **dict.fromkeys(_TOOLSETS, _ABOVE)},
 }
 """Further ones that narrow nothing where they stand for one agent or one platform."""
+_NOT_HERE = {
+    "terminal.backend": _HOST,
+    "security.allowed_hosts": _AT_TOP,
+    "security.website_blocklist.enabled": _AT_TOP,
+}
+"""Those that count at the top alone."""
 _NO_SECTION = UnsupportedLimit(why="settings stand below this name, so the value counts for nothing")
 _SECURITY = UnsupportedLimit(why="it is not known here")
 _KNOWN_SECURITY = """redact_secrets allow_private_urls allow_lazy_installs tirith_enabled tirith_fail_open
-    tirith_path tirith_timeout website_blocklist"""
+    tirith_path tirith_timeout website_blocklist private_hosts allowed_hosts egress_proxy broker"""
 SECURITY_KNOWN = frozenset(_KNOWN_SECURITY.split())
 """What is known below `security`; anything else there is taken for a limit."""
 VARIABLES: Mapping[str, UnsupportedLimit] = {
@@ -77,7 +85,7 @@ def stop_at_limits(root: Tree, findings: SettingsFindings) -> None:
     """Report every one of them: at top level, under `gateway`, for an agent or for a platform."""
     for prefix, tree in _places(root):
         own = dict(OF_ONE.get(prefix.partition(".")[0], {}))
-        own |= {"terminal.backend": _HOST} if prefix else {}
+        own |= _NOT_HERE if prefix else {}
         for name, narrowing in {**NARROWING, **own}.items():
             _check(tree, prefix, name.split("."), narrowing, findings)
         security = tree.get("security")

@@ -132,6 +132,15 @@ def _key_of(secret: Secret) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
+def not_called(target: WebhookTarget, error: Refused | Unreachable) -> HermesError:
+    """What it means that there is no answer."""
+    why = f"the webhook “{target.name}” cannot be reached: {error}"
+    if isinstance(error, Unreachable):
+        return Unreachable(why, maybe_done=error.maybe_done, offline=error.offline)
+    own = "" if target.private else " A target in a network of your own says allow_private: true."
+    return Refused(why + own)
+
+
 def error_for(target: WebhookTarget, status: int, headers: Mapping[str, str]) -> HermesError | None:
     """What an answer means for who sent the message; None is success."""
     if 200 <= status < 300:
