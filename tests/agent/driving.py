@@ -14,7 +14,7 @@ from hermes.control.workers import RunScope
 from hermes.domain.address import Address, Source, SourceKind
 from hermes.domain.call_options import CallOptions
 from hermes.domain.clock import SystemClock
-from hermes.domain.event import Asked, Entry, Live, Record, Stopped, UserSaid
+from hermes.domain.event import Asked, Entry, Live, ModelSaid, Record, Stopped, UserSaid
 from hermes.domain.ids import AgentId, SessionId, TurnId
 from hermes.domain.ports.agent import PersonNotes, Provider, Run, no_notes
 from hermes.domain.session import Session
@@ -114,7 +114,8 @@ class Driver:
         task.cancel()
         await asyncio.wait([task])
         heard = "".join(getattr(event, "text", "") for event in self.live)
-        self.add(*cut_off(view_turn(self.entries, self.turn().id), heard), Stopped(reason="interrupted"))
+        said = ModelSaid(text=heard, partial=True) if heard else None
+        self.add(*cut_off(view_turn(self.entries, self.turn().id), said), Stopped(reason="interrupted"))
 
 
 def tool(name: str, *, text: str = "", parallel: bool = False, effect: Effect = Effect.READ) -> Tool:

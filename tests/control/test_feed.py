@@ -183,7 +183,7 @@ async def test_a_late_joiner_gets_a_snapshot_and_the_rest() -> None:
     feed.publish(entry(2, ModelSaid(text="one two three")))
     feed.end()
     seen = await watching
-    assert seen[1] == Snapshot(text="one two ", thought="hm, so")
+    assert seen[1] == Snapshot(text="one two ", thought="hm, so", thought_late=2)
     assert words(seen) == "one two three"
 
 

@@ -29,10 +29,11 @@ CONFIG = 'model: {{default: fake, base_url: "{url}"}}\n'
 
 
 @contextlib.contextmanager
-def model(folder: Path, text: str) -> Iterator[str]:
-    """A model that says this, slowly; its address."""
+def model(folder: Path, text: str, thought: str = "") -> Iterator[str]:
+    """A model that thinks and says this, slowly; its address."""
     script = folder / "script.json"
-    script.write_text(json.dumps({"rules": [{"match": "", "reply": {"text": text, "pace": PACE}}]}))
+    reply = {"text": text, "reasoning": thought, "pace": PACE}
+    script.write_text(json.dumps({"rules": [{"match": "", "reply": reply}]}))
     command = [sys.executable, "-m", "hermes.testing.model_server", "--script", script]
     with nursery.Popen(command, stdout=subprocess.PIPE, env=environment(folder), text=True) as process:
         assert process.stdout is not None
@@ -99,6 +100,51 @@ def test_killed_while_it_is_streamed(tmp_path: Path, again: str) -> None:
     else:
         assert spoken(rest) == f"\n\n{SAID_AGAIN}\n\n{OTHER}"
         assert [one["output_index"] for one in added] == [0, 1]
+
+
+THOUGHT = "hm let me think of a good tale to tell"
+
+
+@pytest.mark.parametrize("thinks", [True, False], ids=["while it thinks", "while it speaks"])
+@pytest.mark.parametrize("again", [THOUGHT, "another idea altogether"], ids=["same thought", "other thought"])
+def test_killed_after_thoughts_were_told(tmp_path: Path, again: str, thinks: bool) -> None:
+    home, port = tmp_path / "home", free_port()
+    home.mkdir()
+    facts = {"API_SERVER_KEY": KEY, "API_SERVER_PORT": str(port)}
+    asked = {"input": "Tell me", "stream": True, "reasoning": {"summary": "auto"}}
+    heard: list[Any] = []
+    kind = "response.reasoning_summary_text.delta" if thinks else "response.output_text.delta"
+    with model(tmp_path, TALE, THOUGHT) as url:
+        (home / "config.yaml").write_text(CONFIG.format(url=url))
+        with gateway(home, **facts) as running:
+            with open_stream(port, "", asked) as stream:
+                for event in events(stream):
+                    heard.append(event)
+                    if event["type"] == kind:
+                        break
+                running.process.kill()
+                running.process.wait()
+    name, number = heard[0]["response"]["id"], heard[-1]["sequence_number"]
+    with model(tmp_path, TALE, again) as url:
+        (home / "config.yaml").write_text(CONFIG.format(url=url))
+        with gateway(home, **facts) as running:
+            with open_stream(port, f"/{name}?stream=true&starting_after={number}") as stream:
+                rest = list(events(stream))
+            with open_stream(port, f"/{name}") as answer:
+                stored = json.loads(answer.read())
+            assert running.stop() == 0
+    numbers = [one["sequence_number"] for one in heard + rest]
+    assert numbers == sorted(set(numbers)) and rest[-1]["response"] == stored
+    assert [item["type"] for item in stored["output"]] == ["reasoning", "message"]
+    assert stored["output"][0]["summary"][0]["text"] == again
+    opened, closed = (
+        [(one["output_index"], one["item"]["type"]) for one in heard + rest if one["type"] == what]
+        for what in ("response.output_item.added", "response.output_item.done")
+    )
+    assert opened == closed
+    kept = ["reasoning"] if thinks else ["reasoning", "message"]
+    same = again == THOUGHT
+    assert [kind for _, kind in opened] == [*([] if same else kept), "reasoning", "message"]
 
 
 def test_a_response_in_the_background_goes_on_in_the_next_life(tmp_path: Path) -> None:

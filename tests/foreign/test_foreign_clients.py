@@ -87,6 +87,11 @@ EXPECTED: dict[str, Any] = {
         "It worked: blue",
     ],
     "responses_reference": "You said: and then?",
+    "responses_thoughts": [
+        *[["reasoning", "message"]] * 2,
+        *["It is a riddle."] * 2,
+        "Forty-two.",
+    ],
     "responses_failures": [
         ["failed", "context_length_exceeded", "response.failed"],
         ["failed", "rate_limit_exceeded", "response.failed"],

@@ -72,7 +72,7 @@ async def test_what_was_deleted_while_nobody_was_there_was_never_said(tmp_path: 
         await chat.until_seen("You said: hello", "You said: more")
         await chat.until_idle()
         assert len(chat.world.seen()) == 2
-        assert "ecret" not in told(chat) and "late" not in told(chat)
+        assert "ecret" not in told(chat) and "too late" not in told(chat)
         assert (await ends(chat, said.delivery))[:2] == [GONE, DELETED]
         assert await ends(chat, command.delivery) == [GONE, DELETED]
         assert await ends(chat, "d9") == [DELETED, GONE]

@@ -13,8 +13,9 @@ import pytest
 from hermes.domain.event import Entry, FeedItem
 from hermes.stream.faces.chat_chunks import ChatChunks
 from hermes.stream.faces.console import Console, QuietConsole
-from hermes.stream.faces.response_shape import ResponseObject
-from hermes.stream.faces.responses import ResponseEvents, ResponseFold
+from hermes.stream.faces.responses.fold import ResponseFold
+from hermes.stream.faces.responses.numbers import ResponseEvents
+from hermes.stream.faces.responses.shape import ResponseObject
 from hermes.stream.faces.run_events import RunEvents, last_event
 from hermes.stream.faces.session_events import SessionEvents
 from hermes.stream.fold.tool_lines import ProgressLevel

@@ -36,8 +36,9 @@ from hermes.domain.event import (
 )
 from hermes.domain.ids import CallId, QuestionId, TurnId
 from hermes.domain.tool import Effect, ToolCall
-from hermes.stream.faces.response_shape import ResponseObject
-from hermes.stream.faces.responses import CHECK_BITS, ResponseEvents, ResponseFold, parts_asked, parts_before
+from hermes.stream.faces.responses.fold import ResponseFold, parts_asked, parts_before
+from hermes.stream.faces.responses.numbers import CHECK_BITS, ResponseEvents
+from hermes.stream.faces.responses.shape import ResponseObject
 from hermes.stream.fold.steps import SAID_AGAIN
 from tests.stream.feeds import parse
 

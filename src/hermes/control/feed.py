@@ -68,9 +68,12 @@ class Feed:
         _resolve(self._patient)
 
     @property
-    def open_text(self) -> str:
-        """What the open model call has said so far."""
-        return self._call.text
+    def open_reply(self) -> ModelSaid | None:
+        """What the open model call has said so far, if anything."""
+        call = self._call
+        if not (text := call.text):
+            return None
+        return ModelSaid(text=text, thought=call.thought, thought_late=call.thought_late, partial=True)
 
     async def watch(self, after: int = 0, *, live: bool = True) -> AsyncGenerator[FeedItem]:
         """What happens from record `after` on; without `live`, records alone, and nobody is woken before."""
@@ -101,7 +104,9 @@ class Feed:
                     text = self._call.text if joining else ""
                     if text:
                         joining, place, said = False, self._call.end, len(text)
-                        yield Snapshot(text=text, thought=self._call.thought)
+                        yield Snapshot(
+                            text=text, thought=self._call.thought, thought_late=self._call.thought_late
+                        )
                         continue
                 joining = False
                 news = self._call.after(place)

@@ -88,11 +88,13 @@ class Kept(Struct, frozen=True, kw_only=True):
 
 
 class ModelSaid(Struct, frozen=True, kw_only=True):
-    """One whole reply of the model, or, if `partial`, what was said before it was interrupted."""
+    """One whole reply of the model, or, if `partial`, what was said before it was interrupted. Of `thought`,
+    the last `thought_late` characters came after its first word."""
 
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
     thought: str = ""
+    thought_late: int = 0
     model: str = ""
     ending: Ending = Ending.STOP
     partial: bool = False
@@ -246,11 +248,12 @@ def usage_of(records: Iterable[Record]) -> Usage:
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
-    """The text of the open model call so far and what was thought, given once to whoever joins while it is
-    being said."""
+    """The text of the open model call so far and what was thought, as in `ModelSaid`, given once to whoever
+    joins while it is being said."""
 
     text: str
     thought: str = ""
+    thought_late: int = 0
 
 
 FeedItem = Entry | Snapshot | Live

@@ -63,8 +63,16 @@ class OpenCall:
     def thought(self) -> str:
         return self._all(ThoughtDelta)
 
-    def _all(self, sort: type[TextDelta | ThoughtDelta]) -> str:
-        words = (run.bytes for run in self._runs if isinstance(run, _Words) and run.sort is sort)
+    @property
+    def thought_late(self) -> int:
+        """How many characters were thought after the first word."""
+        for place, run in enumerate(self._runs):
+            if isinstance(run, _Words) and run.sort is TextDelta:
+                return len(self._all(ThoughtDelta, since=place))
+        return 0
+
+    def _all(self, sort: type[TextDelta | ThoughtDelta], since: int = 0) -> str:
+        words = (run.bytes for run in self._runs[since:] if isinstance(run, _Words) and run.sort is sort)
         return b"".join(words).decode(*_CODEC)
 
     @property

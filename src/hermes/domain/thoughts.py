@@ -4,6 +4,7 @@ prompt. Whoever is shown thoughts is shown these, too."""
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 _REASONING = ("think", "thinking", "thought", "reasoning", "reasoning_scratchpad")
 _TAGS = tuple(f"<{slash}{name}>" for slash in ("", "/") for name in _REASONING)
@@ -26,7 +27,10 @@ class ThoughtFilter:
     A block opens with a tag at the start of a line and ends with the same closing tag; a closing tag
     alone is dropped; code is left as it is. However the words are cut, the result is the same."""
 
-    __slots__ = ("_begun", "_fence", "_fresh", "_gap", "_held", "_inside", "_last", "_swallow", "_thought")
+    __slots__ = (
+        "_begun", "_count", "_fence", "_first", "_fresh", "_gap", "_held", "_inside", "_last", "_swallow",
+        "_thought",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self._held = ""
@@ -38,6 +42,13 @@ class ThoughtFilter:
         self._thought = ""
         self._gap = ""
         self._begun = False
+        self._count = 0
+        self._first: int | None = None
+
+    @property
+    def ahead(self) -> int:
+        """How many characters were thought before the first word that is no empty line."""
+        return self._count if self._first is None else self._first
 
     def take(self) -> str:
         """What was thought since the last time. Blocks are paragraphs."""
@@ -51,6 +62,7 @@ class ThoughtFilter:
             line = text.rpartition("\n")[2] if "\n" in text else text
             self._fresh = (self._fresh or line is not text) and (not line or line.isspace())
             self._last = text[-1]
+            self._spoken(text)
         return text
 
     def close(self) -> str:
@@ -65,6 +77,7 @@ class ThoughtFilter:
                 text = self._skip(text, final=final)
             else:
                 words, text = self._pass(text, final=final)
+                self._spoken(words)
                 shown.append(words)
         return "".join(shown)
 
@@ -80,12 +93,17 @@ class ThoughtFilter:
         self._inside, self._fresh, self._swallow, self._last = "", True, True, ""
         return text[closing.end() :]
 
+    def _spoken(self, words: str) -> None:
+        if self._first is None and words.strip("\n"):
+            self._first = self._count
+
     def _think(self, words: str) -> None:
         if not self._begun:
             words = words.lstrip()
             self._begun = bool(words)
             words = words and self._gap + words
         self._thought += words
+        self._count += len(words)
 
     def _pass(self, text: str, *, final: bool) -> tuple[str, str]:
         """The words before the next change, and what comes after it."""
@@ -132,13 +150,21 @@ class ThoughtFilter:
             self._fence = ""
 
 
-def split_thoughts(text: str) -> tuple[str, str]:
-    """A reply's words for people, and what it thinks between tags."""
+class SplitReply(NamedTuple):
+    """A reply's words for people, what it thinks between tags, and how many characters of that it thinks
+    before its first word."""
+
+    words: str
+    thought: str
+    ahead: int
+
+
+def split_thoughts(text: str) -> SplitReply:
     if "<" not in text:
-        return text, ""
+        return SplitReply(text, "", 0)
     words = ThoughtFilter()
-    return words.feed(text) + words.close(), words.take()
+    return SplitReply(words.feed(text) + words.close(), words.take(), words.ahead)
 
 
 def without_thoughts(text: str) -> str:
-    return split_thoughts(text)[0]
+    return split_thoughts(text).words

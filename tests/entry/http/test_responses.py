@@ -76,6 +76,8 @@ class World:
                 return call("read", '{"token": "x"}')
             case "story":
                 return Say(text=STORY, pieces=12, hold=self.hold)
+            case "riddle":
+                return Say(thought="Hm, forty and two.", text=STORY, pieces=12, hold=self.hold)
             case "long":
                 return Say(text="no end", ending=Ending.LENGTH)
             case _:
@@ -865,6 +867,55 @@ async def test_a_stream_is_joined_again_from_any_event_on(tmp_path: Path, world:
         check_story(heard + late)
         whole = await stream(api, f"{PATH}/{name}?stream=true")
         assert whole[-1] == rest[-1]
+
+
+async def test_thoughts_are_told_to_who_asks_for_them_and_keep_their_numbers(
+    tmp_path: Path, world: World
+) -> None:
+    """Streamed, looked up, come back to with any number, in the next life too, and named in an input."""
+    body = {"input": "riddle", "stream": True, "reasoning": {"summary": "auto"}}
+    world.hold.set()
+    async with world.api(tmp_path / "home") as api:
+        told = await stream(api, PATH, body)
+        answer = told[-1]["response"]
+        thought, message = answer["output"]
+        assert (thought["type"], thought["summary"]) == (
+            "reasoning",
+            [{"type": "summary_text", "text": "Hm, forty and two."}],
+        )
+        assert text(answer) == STORY and answer["reasoning"] == {"effort": None, "summary": "auto"}
+        assert await read(api, answer["id"]) == answer
+        named = [{"type": "item_reference", "id": each["id"]} for each in (thought, message)]
+        spoken = {"role": "user", "content": "riddle"}
+        again = await ask(api, [spoken, *named, {"role": "user", "content": "so?"}])
+        assert text(again).startswith("so?")
+        silent = await ask(api, "riddle")
+        assert [each["type"] for each in silent["output"]] == ["message"]
+        refused = await ask(api, "riddle", 400, reasoning={"summary": "long"})
+        assert refused["error"]["param"] == "reasoning.summary"
+    async with world.api(tmp_path / "home") as api:
+        for place in range(0, len(told) - 1, 3):
+            number = told[place]["sequence_number"]
+            rest = await stream(api, f"{PATH}/{answer['id']}?stream=true&starting_after={number}")
+            for kind, words in (("output_text", STORY), ("reasoning_summary_text", "Hm, forty and two.")):
+                heard = [
+                    each for each in told[: place + 1] + rest if each["type"] == f"response.{kind}.delta"
+                ]
+                assert "".join(each["delta"] for each in heard) == words
+            assert rest[-1] == told[-1]
+
+
+async def test_thoughts_of_an_answer_that_is_stopped_are_stored_with_it(tmp_path: Path, world: World) -> None:
+    async with world.api(tmp_path / "home") as api:
+        asked = {"background": True, "reasoning": {"summary": "concise"}}
+        name = (await ask(api, "riddle", **asked))["id"]
+        watching = await stream(api, f"{PATH}/{name}?stream=true", most=11)
+        kinds = [each["item"]["type"] for each in watching if "item" in each]
+        assert kinds == ["reasoning", "reasoning", "message"]
+        stopped = (await api.post(f"{PATH}/{name}/cancel")).json
+        assert stopped["status"] == "cancelled"
+        assert [each["type"] for each in stopped["output"]] == ["reasoning", "message"]
+        assert stopped["output"][0]["summary"][0]["text"] == "Hm, forty and two."
 
 
 def check_story(events: list[Any]) -> None:

@@ -223,6 +223,17 @@ const cases = {
     const input = [...user("read"), ...named, ...user("and then?")];
     return (await client.responses.create({ model, input })).output_text;
   },
+  async responses_thoughts() {
+    const asked = { model, input: "think", reasoning: { summary: "auto" } };
+    let heard = "";
+    const stream = client.responses.stream(asked);
+    for await (const event of stream)
+      if (event.type === "response.reasoning_summary_text.delta") heard += event.delta;
+    const streamed = await stream.finalResponse();
+    const whole = await client.responses.create(asked);
+    const found = [streamed, whole].map((each) => each.output.map((item) => item.type));
+    return [...found, heard, whole.output[0].summary[0].text, whole.output_text];
+  },
   async responses_failures() {
     const found = [];
     for (const input of ["too long", "too many", "no key", "withheld"]) {

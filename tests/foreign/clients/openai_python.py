@@ -251,6 +251,16 @@ def responses_reference(client):
     return client.responses.create(model=MODEL, input=words).output_text
 
 
+def responses_thoughts(client):
+    asked = {"model": MODEL, "input": "think", "reasoning": {"summary": "auto"}}
+    with client.responses.stream(**asked) as stream:
+        heard = "".join(event.delta for event in stream if "summary_text.delta" in event.type)
+        streamed = stream.get_final_response()
+    whole = client.responses.create(**asked)
+    found = [[item.type for item in each.output] for each in (streamed, whole)]
+    return [*found, heard, whole.output[0].summary[0].text, whole.output_text]
+
+
 def responses_failures(client):
     found = []
     for fault in ("too long", "too many", "no key", "withheld"):

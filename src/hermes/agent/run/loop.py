@@ -278,7 +278,7 @@ def _broken_off(speech: ReplyStream) -> tuple[Record, ...]:
     failed = Failed(reason=fault_sentence(fault), cause=cause)
     if not speech.heard:
         return (failed,)
-    return (ModelSaid(text=speech.said, partial=True, ending=Ending.BROKEN), failed)
+    return (speech.broken, failed)
 
 
 def _results(view: TurnView) -> str:

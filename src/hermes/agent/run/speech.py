@@ -111,6 +111,7 @@ class ReplyStream:
         self._links = None if links is None else links()
         self._thought_links = None if links is None else links()
         self._shown = self._text if links is None else io.StringIO()
+        self._thought_late = 0
         self.reply: ModelSaid | None = None
         self.fault = _broken_off()
         self.cut = False
@@ -127,6 +128,19 @@ class ReplyStream:
         if self._links is not None:
             self._shown.write(self._links.take("", last=True))
         return self._shown.getvalue()
+
+    @property
+    def broken(self) -> ModelSaid:
+        """What was heard of a reply that broke off."""
+        if self._thought_links is not None:
+            self._think(self._thought_links.take("", last=True))
+        return ModelSaid(
+            text=self.said,
+            thought=self._thought.getvalue(),
+            thought_late=self._thought_late,
+            partial=True,
+            ending=Ending.BROKEN,
+        )
 
     async def hear(self, request: ModelRequest, scope: Scope) -> AsyncIterator[Live]:
         tries = 0
@@ -179,8 +193,7 @@ class ReplyStream:
         """What is shown of a piece, noted down."""
         if isinstance(piece, ThoughtDelta):
             thought = piece.text if self._thought_links is None else self._thought_links.take(piece.text)
-            self._thought.write(thought)
-            return [ThoughtDelta(text=thought)] if thought else []
+            return self._think(thought)
         if isinstance(piece, Notice):
             return [piece]
         if isinstance(piece, TextDelta):
@@ -207,10 +220,14 @@ class ReplyStream:
         if self._links is None or self._thought_links is None:
             return []
         thought, words = self._thought_links.take("", last=True), self._links.take("", last=True)
-        self._thought.write(thought)
+        lives = self._think(thought)
         self._shown.write(words)
-        lives: list[Live] = [ThoughtDelta(text=thought)] if thought else []
         return [*lives, *([TextDelta(text=words)] if words else [])]
+
+    def _think(self, thought: str) -> list[Live]:
+        self._thought.write(thought)
+        self._thought_late += len(thought) if self._shown.tell() else 0
+        return [ThoughtDelta(text=thought)] if thought else []
 
     def _whole(self, end: ModelEnd) -> ModelSaid:
         if self._stops is not None and self._stops.hit:
@@ -220,6 +237,7 @@ class ReplyStream:
             text=self.said,
             calls=end.calls,
             thought=self._thought.getvalue(),
+            thought_late=self._thought_late,
             model=end.model,
             ending=Ending.CALLS if end.calls else end.ending,
             usage=end.usage,

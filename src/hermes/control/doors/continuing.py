@@ -39,7 +39,7 @@ from hermes.domain.turn import (
     TurnState,
 )
 from hermes.domain.word import replace
-from hermes.stream.faces.responses import parts_before
+from hermes.stream.faces.responses.fold import parts_before
 from hermes.stream.fold.questions import answer_words, is_printed
 
 ToolResults = Mapping[QuestionId, str]

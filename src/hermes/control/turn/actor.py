@@ -435,7 +435,7 @@ class SessionActor:
 
     async def _end(self, turn: Turn, feed: Feed, end: Stopped | Failed) -> None:
         view = view_turn(self._warm.records, turn.id)
-        await self._record(turn, feed, [*cut_off(view, feed.open_text), end])
+        await self._record(turn, feed, [*cut_off(view, feed.open_reply), end])
 
     # --- mail ---
 

@@ -203,9 +203,9 @@ class ClaimTurn(Struct, frozen=True, kw_only=True):
             behind = self._let_wait(tx, tx.questions.of_turn(turn.id), behind)
         stop = turn.stop is not None or interrupts(behind)
         if turn.poison and not stop:
-            records += [*cut_off(view, ""), Failed(reason=GIVEN_UP)]
+            records += [*cut_off(view, None), Failed(reason=GIVEN_UP)]
         elif not stop and any(_client_left(view, answered) for answered in answers):
-            records += [*cut_off(view, ""), Stopped(reason=CLIENT_GONE)]
+            records += [*cut_off(view, None), Stopped(reason=CLIENT_GONE)]
         elif not stop and turn.input.confirm:
             allowed = bool(answers) and answers[-1].verdict.allows
             done, news = self._confirmed(tx, session, turn) if allowed else ([Finished(note=UNCHANGED)], ())

@@ -22,12 +22,12 @@ NOT_RUN = "Not run: the turn was stopped first."
 UNREADABLE = "What was stored of this message could not be read any more. Send it again if it still matters."
 
 
-def cut_off(view: TurnView, heard: str) -> list[Record]:
+def cut_off(view: TurnView, heard: ModelSaid | None) -> list[Record]:
     """What must be written so that a turn that is cut off reads as a whole: the words that were heard,
     and a result for every call."""
     records: list[Record] = []
-    if heard:
-        records.append(ModelSaid(text=heard, partial=True))
+    if heard is not None:
+        records.append(heard)
     for state in view.open_calls:
         started = state.started
         unknown = started is not None and started.effect is Effect.ONCE
@@ -72,7 +72,7 @@ def close_turn(
     closed = replace(turn, state=state, attempt=turn.attempt + 1)
     entries = tx.journal.of_turn(closed.id)
     last = tx.journal.read(turn.session, most=1, newest=True)
-    new = number_records(last, closed.id, [*cut_off(view_turn(entries, closed.id), ""), end], now)
+    new = number_records(last, closed.id, [*cut_off(view_turn(entries, closed.id), None), end], now)
     tx.turns.save(closed, attempt=turn.attempt, since=(*entries, *new)[0].seq)
     tx.journal.append(turn.session, new)
     conclude(tx, closed, [*entries, *new])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import operator
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from msgspec import Struct
 
@@ -38,7 +38,7 @@ from hermes.domain.event import (
     UserSaid,
 )
 from hermes.domain.ids import CallId, QuestionId
-from hermes.domain.thoughts import ThoughtFilter, split_thoughts
+from hermes.domain.thoughts import SplitReply, ThoughtFilter, split_thoughts
 from hermes.domain.tool import ToolCall
 from hermes.stream.fold.questions import for_people
 from hermes.stream.fold.tool_lines import is_internal
@@ -57,15 +57,17 @@ class RemainingText(Struct, frozen=True, kw_only=True):
 
 class ShownText:
     """What one watcher was shown of the open model call. Of thoughts, beside the text (`_beside`) and in it
-    (`_within`), it is enough to know how many characters were."""
+    (`_within`), it is enough to know how many characters were, and how many beside it before any of it
+    (`_first`)."""
 
-    __slots__ = ("_beside", "_filter", "_shown", "_within")
+    __slots__ = ("_beside", "_filter", "_first", "_shown", "_spoke", "_within")
 
     def __init__(self) -> None:
         self._filter = ThoughtFilter()
         # Grown in place: a list of words takes ten times what they say.
         self._shown = io.StringIO()
-        self._beside = self._within = 0
+        self._beside = self._within = self._first = 0
+        self._spoke = False
 
     @property
     def text(self) -> str:
@@ -74,32 +76,43 @@ class ShownText:
     def more(self, delta: str) -> str:
         """The part of a delta that is to be shown now."""
         words = self._filter.feed(delta)
+        self._spoke = True
         if not self._shown.tell():
             words = words.lstrip("\n")
         self._shown.write(words)
         return words
 
-    def thought_within(self) -> str:
+    def thought_within(self) -> Thoughts:
         """What the deltas thought between tags, once."""
         thought = self._filter.take()
+        first = max(0, self._filter.ahead - self._within)
+        gap = "\n\n" if first and self._first and not self._within else ""
         self._within += len(thought)
-        return thought
+        return Thoughts(gap + thought[:first], thought[first:])
 
-    def thought_beside(self, thought: str) -> str:
+    def thought_beside(self, thought: str) -> Thoughts:
         self._beside += len(thought)
-        return thought
+        if self._spoke:
+            return Thoughts("", thought)
+        self._first = self._beside
+        return Thoughts(thought, "")
 
-    def catch_up(self, whole: str, thought: str) -> tuple[str, RemainingText]:
+    def catch_up(self, snapshot: Snapshot) -> tuple[Thoughts, RemainingText]:
         """The call's text and thought so far are these, whatever was heard of them."""
-        before, beside, within = self.text, self._beside, self._within
+        before, heard = self.text, (self._beside, self._within)
         self.reset()
-        self.more(whole)
-        rest = self.thought_beside(thought)[beside:] + self.thought_within()[within:]
+        self.more(snapshot.text)
+        within, ahead = self._filter.take(), self._filter.ahead
+        rest = _unheard(snapshot.thought, snapshot.thought_late, within, ahead, *heard)
+        self._beside, self._within = len(snapshot.thought), len(within)
+        self._first = self._beside - snapshot.thought_late
         return rest, _difference(before, self.text)
 
-    def rest_of_thoughts(self, beside: str, within: str) -> str:
+    def rest_of_thoughts(self, reply: ModelSaid, split: SplitReply) -> Thoughts:
         """The call is over, and this is what it thought."""
-        return join_thoughts(beside[self._beside :], within[self._within :])
+        return _unheard(
+            reply.thought, reply.thought_late, split.thought, split.ahead, self._beside, self._within
+        )
 
     def close(self, reply: str) -> RemainingText:
         """The call is over, and `reply` is what it said besides its thoughts."""
@@ -112,8 +125,26 @@ class ShownText:
         heard = self._shown.tell() > 0
         self._filter = ThoughtFilter()
         self._shown = io.StringIO()
-        self._beside = self._within = 0
+        self._beside = self._within = self._first = 0
+        self._spoke = False
         return heard
+
+
+class Thoughts(NamedTuple):
+    """What was thought before the first word, and after it."""
+
+    first: str
+    late: str
+
+
+def _unheard(beside: str, late: int, within: str, ahead: int, heard: int, heard_within: int) -> Thoughts:
+    """What is left of thoughts of which these many characters were heard."""
+    first = len(beside) - late
+    between = "\n\n" if first and ahead and not heard_within else ""
+    return Thoughts(
+        beside[heard:first] + between + within[heard_within:ahead],
+        join_thoughts(beside[max(first, heard) :], within[max(ahead, heard_within) :].lstrip("\n")),
+    )
 
 
 def join_thoughts(*thoughts: str) -> str:
@@ -122,7 +153,12 @@ def join_thoughts(*thoughts: str) -> str:
 
 def thoughts_of(reply: ModelSaid) -> str:
     """All that a reply thinks, beside its text and in it."""
-    return join_thoughts(reply.thought, split_thoughts(reply.text)[1])
+    return join_thoughts(reply.thought, split_thoughts(reply.text).thought)
+
+
+def thoughts_in_order(reply: ModelSaid) -> Thoughts:
+    split = split_thoughts(reply.text)
+    return _unheard(reply.thought, reply.thought_late, split.thought, split.ahead, 0, 0)
 
 
 def _difference(before: str, now: str) -> RemainingText:
@@ -169,8 +205,8 @@ class Steps(Generic[Out]):
                     return self._nothing
                 self.seq = item.seq
                 return self._take(item) if item.seq > self._told_before else self._recall(item.record)
-            case Snapshot(text=text, thought=so_far):
-                unheard, rest = self._shown.catch_up(text, so_far)
+            case Snapshot():
+                unheard, rest = self._shown.catch_up(item)
                 return self._behind(self._think(unheard), self._caught_up(rest))
             case Reset():
                 return self._voided(self._shown.reset())
@@ -227,12 +263,13 @@ class Steps(Generic[Out]):
     def _close_call(self, reply: ModelSaid) -> Out:
         self._replies.append(reply)
         self._expect(reply)
-        text, within = split_thoughts(reply.text)
-        thought = self._think(self._shown.rest_of_thoughts(reply.thought, within))
-        return self._behind(thought, self._replied(reply, text, self._shown.close(text)))
+        split = split_thoughts(reply.text)
+        thought = self._think(self._shown.rest_of_thoughts(reply, split))
+        return self._behind(thought, self._replied(reply, split.words, self._shown.close(split.words)))
 
-    def _think(self, thought: str) -> Out:
-        return self._thought(thought) if thought else self._nothing
+    def _think(self, thoughts: Thoughts) -> Out:
+        first = self._thought(thoughts.first) if thoughts.first else self._nothing
+        return self._behind(first, self._thought_late(thoughts.late)) if thoughts.late else first
 
     def _behind(self, first: Out, then: Out) -> Out:
         both: Out = operator.add(first, then) if first else then
@@ -297,6 +334,10 @@ class Steps(Generic[Out]):
     def _thought(self, text: str) -> Out:
         """More of what the model thinks, each word of it once."""
         return self._nothing
+
+    def _thought_late(self, text: str) -> Out:
+        """More of what it thinks after the first word of the call."""
+        return self._thought(text)
 
     def _retrying(self, retry: Retrying) -> Out:
         return self._nothing

@@ -21,7 +21,7 @@ from hermes.domain.turn import ClientTool, EarlierMessage, Speaker
 from hermes.domain.word import replace
 from hermes.entry.http.site.endpoint import HttpCall
 from hermes.entry.http.site.errors import ApiError, bad_request
-from hermes.stream.faces.response_shape import FunctionTool
+from hermes.stream.faces.responses.shape import FunctionTool
 from hermes.stream.fold.questions import printed_question
 
 MOST_ITEMS = 1_000

@@ -49,8 +49,8 @@ from hermes.entry.http.ask.questions import read_entries
 from hermes.entry.http.site.endpoint import HttpCall, as_json, route
 from hermes.entry.http.site.errors import ApiError, bad_request
 from hermes.entry.http.site.headers import IDEMPOTENCY
-from hermes.stream.faces.response_shape import ReasoningOptions, ResponseObject, TextOptions
-from hermes.stream.faces.responses import ResponseEvents
+from hermes.stream.faces.responses.numbers import ResponseEvents
+from hermes.stream.faces.responses.shape import ReasoningOptions, ResponseObject, TextOptions
 
 CANCELLED = "cancelled by the client"
 _ONE = "/v1/responses/{response_id:resp_[^/]+}"
@@ -196,7 +196,7 @@ def _as_text_options(asked: TextForm) -> TextOptions:
 
 
 def _as_reasoning(asked: ReasoningWishes) -> ReasoningOptions:
-    return ReasoningOptions(effort=asked.effort)
+    return ReasoningOptions(effort=asked.effort, summary=asked.summary)
 
 
 # --- telling ---------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from hermes.domain.turn import EarlierMessage, Speaker
 from hermes.domain.word import replace
 from hermes.entry.http.ask import messages
 from hermes.entry.http.site.errors import bad_request
-from hermes.stream.faces.response_shape import (
+from hermes.stream.faces.responses.shape import (
     APPROVAL_PREFIX,
     FunctionCallItem,
     FunctionResultItem,

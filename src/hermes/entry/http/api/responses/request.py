@@ -14,7 +14,7 @@ from hermes.entry.http.ask.messages import ChatMessage
 from hermes.entry.http.ask.options import AnswerWishes, JsonSchemaSpec, as_options, read_form
 from hermes.entry.http.site.endpoint import LONGEST_NAME
 from hermes.entry.http.site.errors import bad_request
-from hermes.stream.faces.response_shape import ConversationName
+from hermes.stream.faces.responses.shape import ConversationName
 
 _Penalty = Annotated[float, msgspec.Meta(ge=-2, le=2)]
 _MOST_METADATA, _LONGEST_KEY, _LONGEST_VALUE = 16, 64, 512
@@ -26,7 +26,8 @@ _INCLUDABLE = (
     "code_interpreter_call.outputs",
     "computer_call_output.output.image_url",
 )
-"""Further facts of items that no response here has: whoever asks for them lacks nothing."""
+"""Further facts of items that no response here has: whoever asks for them lacks nothing. Thoughts are not
+encrypted, because those that come back in an input are not used."""
 
 
 class TextForm(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -37,9 +38,11 @@ class TextForm(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class ReasoningWishes(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """How much the model thinks. Its thoughts are not told."""
+    """How much the model thinks, and whether its thoughts are told. There is one form of them, whatever
+    summary is asked for: that in which the model's service gives them."""
 
     effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = None
+    summary: Literal["auto", "concise", "detailed"] | None = None
 
 
 class StreamSettings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

@@ -25,7 +25,8 @@ from hermes.entry.http.ask.questions import find_question
 from hermes.entry.http.site.admission import KeyScope
 from hermes.entry.http.site.endpoint import HttpCall
 from hermes.entry.http.site.errors import ApiError, not_found
-from hermes.stream.faces.response_shape import (
+from hermes.stream.faces.responses.fold import ResponseFold, parts_asked, parts_before
+from hermes.stream.faces.responses.shape import (
     APPROVAL_PREFIX,
     ConversationName,
     FunctionTool,
@@ -34,7 +35,6 @@ from hermes.stream.faces.response_shape import (
     ResponseObject,
     TextOptions,
 )
-from hermes.stream.faces.responses import ResponseFold, parts_asked, parts_before
 
 PREFIX = "resp_"
 _LONGEST_PART = 7

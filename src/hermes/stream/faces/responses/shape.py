@@ -1,4 +1,4 @@
-"""The Responses API on the wire: the response with its items. Its events are made in `responses`."""
+"""The Responses API on the wire: the response with its items."""
 
 from __future__ import annotations
 
@@ -27,6 +27,22 @@ class OutputMessage(msgspec.Struct, kw_only=True, tag_field="type", tag="message
     role: str = "assistant"
     status: str = "in_progress"
     content: list[OutputText]
+
+
+class SummaryText(msgspec.Struct, kw_only=True, tag_field="type", tag="summary_text"):
+    """What the model thought, as far as its service tells."""
+
+    text: str
+
+
+class ReasoningItem(msgspec.Struct, kw_only=True, tag_field="type", tag="reasoning"):
+    """Thoughts of the model, for people to read. Nothing is encrypted: who sends the item back sends what
+    nobody reads, so there is nothing to keep."""
+
+    id: str
+    summary: list[SummaryText] = []
+    encrypted_content: None = None
+    status: str = "in_progress"
 
 
 class FunctionCallItem(msgspec.Struct, kw_only=True, tag_field="type", tag="function_call"):
@@ -71,7 +87,7 @@ class ApprovalItem(msgspec.Struct, kw_only=True, tag_field="type", tag="mcp_appr
     arguments: str
 
 
-OutputItem = OutputMessage | FunctionCallItem | OwnCallItem | ApprovalItem
+OutputItem = OutputMessage | ReasoningItem | FunctionCallItem | OwnCallItem | ApprovalItem
 
 
 class FunctionTool(msgspec.Struct, kw_only=True):

@@ -3,14 +3,16 @@
 A turn that asks its client (to run a function, to approve a call, to clarify) is several responses, one after
 the other: each ends where something is asked, the next begins with the answer; `part` says which of them this
 is. Everything here follows from the records alone, and so do the numbers of the events, with which a client
-can come back, also after a crash."""
+can come back, also after a crash.
+
+For that, thoughts have one place, however they came: what a reply thinks before its first word is an item
+before its message, told as it comes; what it thinks later is an item behind it, told with the record."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
-from zlib import crc32
 
 import msgspec
 
@@ -31,46 +33,19 @@ from hermes.domain.event import (
 )
 from hermes.domain.ids import CallId, QuestionId, client_call_id
 from hermes.domain.tool import ToolCall
-from hermes.stream.faces import response_shape as shape
+from hermes.stream.faces.responses import events as told
+from hermes.stream.faces.responses import shape
+from hermes.stream.faces.responses.events import ResponseEvent
 from hermes.stream.fold.failures import NO_ANSWER, error_type, failure_facts
 from hermes.stream.fold.questions import action_text, choices, for_people, question_for_reply
-from hermes.stream.fold.steps import SAID_AGAIN, RemainingText, Steps, was_cut
-
-ResponseEvent = dict[str, Any]
-"""One event of a stream, field by field as it is written; it gets its number then."""
-_TEXT_DELTA = "response.output_text.delta"
-_ARGUMENTS_DELTA = "response.function_call_arguments.delta"
-_ARGUMENTS_DONE = "response.function_call_arguments.done"
-_OWN_ARGUMENTS_DELTA = "response.mcp_call_arguments.delta"
-_OWN_ARGUMENTS_DONE = "response.mcp_call_arguments.done"
-_ENDINGS = ("response.completed", "response.incomplete", "response.failed")
-_LAST = b"data: [DONE]\n\n"
-_ITEM_ADDED = "response.output_item.added"
-_ITEM_DONE = "response.output_item.done"
-CHECK_BITS = 10
-_CHECK = (1 << CHECK_BITS) - 1
-_encode = msgspec.json.Encoder().encode
-
-
-def _event(type: str, /, **fields: object) -> ResponseEvent:
-    return {"type": type, "sequence_number": 0, **fields}
-
-
-def _text_place(place: int, message: str) -> dict[str, object]:
-    return {"output_index": place, "item_id": message, "content_index": 0}
-
-
-def _text_delta(place: int, message: str, delta: str) -> ResponseEvent:
-    # Written out, because there are so many of them.
-    return {
-        "type": _TEXT_DELTA,
-        "sequence_number": 0,
-        "output_index": place,
-        "item_id": message,
-        "content_index": 0,
-        "delta": delta,
-        "logprobs": [],
-    }
+from hermes.stream.fold.steps import (
+    SAID_AGAIN,
+    RemainingText,
+    Steps,
+    join_thoughts,
+    thoughts_in_order,
+    was_cut,
+)
 
 
 def _trouble(end: Failed, detailed: bool) -> shape.ResponseError:
@@ -106,6 +81,7 @@ class ResponseFold(Steps[list[ResponseEvent]]):
         self._ended_at: datetime | None = None
         self._clients: set[CallId] = set()
         self._approvals: dict[CallId, str] = {}
+        self.tells_thoughts = blank.reasoning.summary is not None
         self._begin_part()
 
     def _begin_part(self) -> None:
@@ -120,6 +96,10 @@ class ResponseFold(Steps[list[ResponseEvent]]):
         self._sealed = False
         self._gap = False
         self._asked = False
+        self._reasoning: shape.ReasoningItem | None = None
+        self._thoughts = io.StringIO()
+        self._reasoned = False
+        self._late_thoughts = ""
 
     @property
     def _own_replies(self) -> list[ModelSaid]:
@@ -153,26 +133,21 @@ class ResponseFold(Steps[list[ResponseEvent]]):
     # --- words ---
 
     def _words(self, words: str) -> list[ResponseEvent]:
-        events: list[ResponseEvent] = []
+        events = self._close_reasoning()
         if self._sealed:
             events += self._end_paragraph()
         if self._message is None:
             events += self._open_message()
         assert self._message is not None
         delta = self._spaced(words)
-        return [*events, _text_delta(self._index - 1, self._message.id, delta)]
+        return [*events, told.text_delta(self._index - 1, self._message.id, delta)]
 
     def _open_message(self) -> list[ResponseEvent]:
         place, ident = self._index, self._new_id("msg")
         self._message = shape.OutputMessage(id=ident, content=[])
         self._items.append(self._message)
         self._text, self._sealed, self._gap = "", False, False
-        begun = shape.OutputMessage(id=ident, content=[])
-        empty = shape.OutputText(text="")
-        return [
-            _event(_ITEM_ADDED, output_index=place, item=begun),
-            _event("response.content_part.added", **_text_place(place, ident), part=empty),
-        ]
+        return told.message_opened(place, self._message)
 
     def _paragraph(self, words: str) -> list[ResponseEvent]:
         self._gap, self._sealed = self._message is not None, False
@@ -191,39 +166,101 @@ class ResponseFold(Steps[list[ResponseEvent]]):
         for reused in calls:
             self._own_calls.pop(reused, None)
             self._approvals.pop(reused, None)
-        events = self._caught_up(rest)
+        events = [*self._caught_up(rest), *self._close_reasoning()]
         self._text += text.lstrip("\n")
         self._sealed = not was_cut(reply)
-        return events
+        return [*events, *self._take_late_thoughts(reply)] if self.tells_thoughts else events
 
     def _close_message(self, note: str = "") -> list[ResponseEvent]:
         message, self._message = self._message, None
         if message is None:
-            return []
+            return self._tell_late_thoughts()
         replies = self._own_replies
         message.status = "incomplete" if replies and replies[-1].partial else "completed"
         message.content = [shape.OutputText(text=self._text + note)]
-        self._shown.reset()
         self._sealed = False
-        place = self._index - 1
-        return _message_closed(place, message)
+        closing = told.message_closed(self._index - 1, message)
+        return [*closing, *self._tell_late_thoughts()]
 
     def _end_paragraph(self) -> list[ResponseEvent]:
         """Close the message before more comes: clients join the texts of a response with nothing between."""
         gap = "\n\n" if self._text and not self._text[-1].isspace() else ""
         if self._message is None or not gap:
             return self._close_message()
-        told = _text_delta(self._index - 1, self._message.id, gap)
-        return [told, *self._close_message(gap)]
+        spaced = told.text_delta(self._index - 1, self._message.id, gap)
+        return [spaced, *self._close_message(gap)]
 
     def _ended(self, end: TurnEnd) -> list[ResponseEvent]:
         """A note is the last paragraph of the answer."""
         self.end = end
         if not isinstance(end, Finished) or not end.note:
-            return self._close_message()
+            return [*self._void_reasoning(), *self._close_message()]
         if self._message is None:
             return [*self._words(end.note), *self._close_message(end.note)]
         return [*self._paragraph(end.note), *self._close_message(f"\n\n{end.note}")]
+
+    # --- thoughts ---
+
+    def _thought(self, text: str) -> list[ResponseEvent]:
+        if not self.tells_thoughts:
+            return []
+        events: list[ResponseEvent] = []
+        if self._reasoning is None:
+            if self._message is not None and not self._sealed:
+                return []  # The message goes on: they are told behind it.
+            events = [*self._end_paragraph(), *self._open_reasoning()]
+        assert self._reasoning is not None
+        self._thoughts.write(text)
+        return [*events, told.summary_delta(self._index - 1, self._reasoning.id, text)]
+
+    def _thought_late(self, text: str) -> list[ResponseEvent]:
+        return []
+
+    def _open_reasoning(self) -> list[ResponseEvent]:
+        place = self._index
+        self._reasoning = shape.ReasoningItem(id=self._new_id("rs"))
+        self._items.append(self._reasoning)
+        self._thoughts, self._reasoned = io.StringIO(), True
+        return told.reasoning_opened(place, self._reasoning)
+
+    def _close_reasoning(self, status: str = "completed") -> list[ResponseEvent]:
+        item, self._reasoning = self._reasoning, None
+        if item is None:
+            return []
+        item.summary, item.status = [shape.SummaryText(text=self._thoughts.getvalue())], status
+        return told.reasoning_closed(self._index - 1, item)
+
+    def _void_reasoning(self) -> list[ResponseEvent]:
+        """The turn ended while the model thought, and no record tells of that."""
+        if self._reasoning is None:
+            return []
+        events = self._close_reasoning("incomplete")
+        self._items.pop()
+        return events
+
+    def _voided(self, shown: bool) -> list[ResponseEvent]:
+        if self._reasoning is None:
+            return super()._voided(shown)
+        self._thoughts = io.StringIO()
+        return [told.summary_delta(self._index - 1, self._reasoning.id, f"\n\n{SAID_AGAIN}\n\n")]
+
+    def _take_late_thoughts(self, reply: ModelSaid) -> list[ResponseEvent]:
+        thoughts, reasoned = thoughts_in_order(reply), self._reasoned
+        self._reasoned = False
+        late = join_thoughts("" if reasoned else thoughts.first, thoughts.late)
+        self._late_thoughts = join_thoughts(self._late_thoughts, late)
+        return self._end_paragraph() if late and not was_cut(reply) else []
+
+    def _tell_late_thoughts(self) -> list[ResponseEvent]:
+        thoughts, self._late_thoughts = self._late_thoughts, ""
+        if not thoughts:
+            return []
+        place, ident = self._index, self._new_id("rs")
+        item = shape.ReasoningItem(id=ident, summary=[shape.SummaryText(text=thoughts)], status="completed")
+        self._items.append(item)
+        begun = shape.ReasoningItem(id=ident)
+        delta = told.summary_delta(place, ident, thoughts)
+        return [*told.reasoning_opened(place, begun), delta, *told.reasoning_closed(place, item)]
 
     # --- calls ---
 
@@ -236,16 +273,7 @@ class ResponseFold(Steps[list[ResponseEvent]]):
         place, ident = self._index, self._new_id("fc")
         whole = shape.FunctionCallItem(id=ident, call_id=name, name=call.name, arguments=call.arguments)
         self._items.append(whole)
-        begun = msgspec.structs.replace(whole, arguments="", status="in_progress")
-        return [
-            *events,
-            _event(_ITEM_ADDED, output_index=place, item=begun),
-            _event(_ARGUMENTS_DELTA, output_index=place, item_id=ident, delta=call.arguments),
-            _event(
-                _ARGUMENTS_DONE, output_index=place, item_id=ident, name=call.name, arguments=call.arguments
-            ),
-            _event(_ITEM_DONE, output_index=place, item=whole),
-        ]
+        return [*events, *told.function_called(place, whole)]
 
     def _tool_began(self, call: ToolCall) -> list[ResponseEvent]:
         if call.id in self._own_calls:
@@ -260,14 +288,7 @@ class ResponseFold(Steps[list[ResponseEvent]]):
             approval_request_id=self._approvals.get(call.id),
         )
         self._items.append(item)
-        at: dict[str, object] = {"output_index": place, "item_id": ident}
-        return [
-            *events,
-            _event(_ITEM_ADDED, output_index=place, item=msgspec.structs.replace(item, arguments="")),
-            _event("response.mcp_call.in_progress", **at),
-            _event(_OWN_ARGUMENTS_DELTA, **at, delta=call.arguments),
-            _event(_OWN_ARGUMENTS_DONE, **at, arguments=call.arguments),
-        ]
+        return [*events, *told.own_call_opened(place, item)]
 
     def _tool_ended(self, call: ToolCall, result: ToolFinished, seconds: float | None) -> list[ResponseEvent]:
         if call.id in self._clients:
@@ -284,11 +305,7 @@ class ResponseFold(Steps[list[ResponseEvent]]):
         item = self._items[place]
         assert isinstance(item, shape.OwnCallItem)
         item = self._items[place] = msgspec.structs.replace(item, status=status, **outcome)
-        ending = "completed" if status == "completed" else "failed"
-        return [
-            _event(f"response.mcp_call.{ending}", output_index=place, item_id=item.id),
-            _event(_ITEM_DONE, output_index=place, item=item),
-        ]
+        return told.own_call_closed(place, item)
 
     def _leave_calls(self) -> list[ResponseEvent]:
         """Calls whose results do not belong to this part any more, or never came."""
@@ -323,18 +340,18 @@ class ResponseFold(Steps[list[ResponseEvent]]):
         item = shape.ApprovalItem(id=ident, name=call.name, arguments=call.arguments)
         place = self._index
         self._items.append(item)
-        return [*events, *(_event(kind, output_index=place, item=item) for kind in (_ITEM_ADDED, _ITEM_DONE))]
+        return [*events, *told.whole_item(place, item)]
 
     @property
     def _index(self) -> int:
         return len(self._items)
 
     def _new_id(self, kind: str) -> str:
-        return f"{kind}_{self._name}_{self._index}"
+        return self.item_id(kind, self._index)
 
-    def message_id(self, place: int) -> str:
-        """The id of the message that is, or would be, the item at this place."""
-        return f"msg_{self._name}_{place}"
+    def item_id(self, kind: str, place: int) -> str:
+        """The id of the item of this kind that is, or would be, at this place."""
+        return f"{kind}_{self._name}_{place}"
 
     # --- the whole ---
 
@@ -391,17 +408,7 @@ class ResponseFold(Steps[list[ResponseEvent]]):
     def _ending(self) -> ResponseEvent:
         response = self.response()
         ending = response.status if response.status in ("completed", "failed") else "incomplete"
-        return _event(f"response.{ending}", response=response)
-
-
-def _message_closed(place: int, message: shape.OutputMessage) -> list[ResponseEvent]:
-    (part,) = message.content
-    at = _text_place(place, message.id)
-    return [
-        _event("response.output_text.done", **at, text=part.text, logprobs=[]),
-        _event("response.content_part.done", **at, part=part),
-        _event(_ITEM_DONE, output_index=place, item=message),
-    ]
+        return told.make_event(f"response.{ending}", response=response)
 
 
 def parts_asked(entries: Iterable[Entry]) -> int:
@@ -420,128 +427,3 @@ def parts_before(entries: Iterable[Entry], question: QuestionId | None) -> int:
         if isinstance(record, Asked) and record.question == question:
             break
     return parts
-
-
-class _EventCounter:
-    """How far the story has been told, as the number of the last event.
-
-    A number is a place in the story (each event is a step, each character of the text another) with a short
-    check of all that was told up to there in its low bits. Both follow from the records alone, so another
-    process that tells the story again, with the words cut otherwise, gives the same numbers."""
-
-    __slots__ = ("_check", "place")
-
-    def __init__(self) -> None:
-        self.place = -1
-        self._check = 0
-
-    @property
-    def number(self) -> int:
-        return self.place << CHECK_BITS | self._check & _CHECK
-
-    def go_on(self, event: ResponseEvent) -> int:
-        kind = event["type"]
-        if kind == _TEXT_DELTA:
-            self.place += len(event["delta"])
-            told = event["delta"]
-        else:
-            self.place += 1
-            told = f"{kind} "
-            if kind == _ITEM_ADDED:
-                told += type(event["item"]).__name__
-            elif kind in (_ARGUMENTS_DELTA, _OWN_ARGUMENTS_DELTA):
-                told += event["delta"]
-        if self.place:
-            self._check = crc32(told.encode("utf-8", "surrogatepass"), self._check)
-        return self.number
-
-
-class ResponseEvents:
-    """`after` is the number that a client comes back with: it is told what follows. What it heard may be part
-    of the story no more, if a crash cut off the model and it then chose other words. The check says so: its
-    open message is closed as incomplete, and what replaces it comes as further items. `since` is the last
-    record from before the turn was started again, 0 if it never was: only what came then can be lost."""
-
-    def __init__(self, fold: ResponseFold, *, after: int | None = None) -> None:
-        self.fold = fold
-        self._after = after
-        self.since = 0
-        self._story = _EventCounter()
-        self._held: list[tuple[int, ResponseEvent]] = []
-        self._shift = 0
-        self._ahead = 0
-
-    @property
-    def ended(self) -> bool:
-        return self.fold.done
-
-    def start(self) -> bytes:
-        begun = self.fold.begun()
-        states = ("response.created", "response.in_progress")
-        return self._tell([_event(state, response=begun) for state in states], 0)
-
-    def see(self, item: FeedItem) -> bytes:
-        events = self.fold.see(item)
-        if not events:
-            return b""
-        # Words of an open call will be in the record after the last one.
-        return self._tell(events, item.seq if isinstance(item, Entry) else self.fold.seq + 1)
-
-    def _tell(self, events: list[ResponseEvent], seq: int) -> bytes:
-        if self._after is None:
-            return b"".join(map(self._write, events))
-        for place, event in enumerate(events):
-            rest = self._look(event, seq)
-            if rest is not None:
-                self._after = None
-                return b"".join([rest, *map(self._write, events[place + 1 :])])
-        return b""
-
-    def _write(self, event: ResponseEvent) -> bytes:
-        event["sequence_number"] = self._story.go_on(event) + (self._ahead << CHECK_BITS)
-        if self._shift and "output_index" in event:
-            event["output_index"] += self._shift
-        written = b"event: %b\ndata: %b\n\n" % (event["type"].encode("ascii"), _encode(event))
-        return written + _LAST if event["type"] in _ENDINGS else written
-
-    # --- a client that comes back ---
-
-    def _look(self, event: ResponseEvent, seq: int) -> bytes | None:
-        """Look for the number the client has; once it is found, or cannot be, what it is to be told first."""
-        assert self._after is not None
-        wanted = self._after >> CHECK_BITS
-        before = self._story.place
-        if event["type"] == _TEXT_DELTA and before < wanted < before + len(event["delta"]):
-            heard = {**event, "delta": event["delta"][: wanted - before]}
-            rest = {**event, "delta": event["delta"][wanted - before :]}
-            if self._story.go_on(heard) == self._after:
-                return self._write(rest)
-            self._held += [(seq, heard), (seq, rest)]
-            return self._replace_heard()
-        self._story.go_on(event)
-        self._held.append((seq, event))
-        if self._story.place == wanted and self._story.number == self._after:
-            return b""
-        if self._story.place >= wanted or ("response" in event and self.ended):
-            return self._replace_heard()
-        return None
-
-    def _replace_heard(self) -> bytes:
-        """What the client heard last is void: close its message, then tell what replaces it."""
-        assert self._after is not None
-        known = [event for seq, event in self._held if seq <= self.since]
-        fresh = [event for seq, event in self._held if seq > self.since]
-        if not self.since:
-            # Nothing was ever lost, so this is no number of ours: all there is to tell is the end.
-            return b"".join(self._write(event) for event in fresh[-1:] if self.ended)
-        place = sum(event["type"] == _ITEM_ADDED for event in known)
-        self._story = _EventCounter()
-        for event in known:
-            self._story.go_on(event)
-        ident = self.fold.message_id(place)
-        void = shape.OutputMessage(id=ident, status="incomplete", content=[shape.OutputText(text=SAID_AGAIN)])
-        self._ahead = (self._after >> CHECK_BITS) - self._story.place
-        closing = [_text_delta(place, ident, f"\n\n{SAID_AGAIN}\n\n"), *_message_closed(place, void)]
-        written = [self._write(event) for event in closing]
-        self._shift = 1
-        return b"".join([*written, *map(self._write, fresh)])
